@@ -1,0 +1,476 @@
+"""Elementwise primitives: one row each.
+
+A row gives the NumPy implementation, the local partials as expressions of ``(out, *inputs)``, the scalar lowering as an
+expression over a scalar emitter ``s`` (``codegen/scalar.py`` and its CUDA twin provide it; ``UFUNC`` calls NumPy's
+or SciPy's own inner loop), and the domain that its tests draw from.
+
+Subgradients at kinks, the same in every tier: ``abs`` and ``sign`` 0 at 0; ``maximum``/``minimum`` one half each
+at ties; ``hypot`` and norms 0 at the origin.  In the adjoint zero times infinity is zero (``mulz``), so an element that
+``where``, ``maximum`` or indexing left out contributes exactly 0, and ``sqrt(sum(x*x))`` has gradient 0 at 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.special as sp
+
+from ..aval import BOOL, FLOAT, Aval, broadcast_shapes, promote_dtypes
+from ..errors import GraphError, UnsupportedError
+from ..ir import Atom, Lit, Var, bind, elementwise_by_name, literal, structural
+from ..primitive import ELEMENTWISE, PRIMITIVES, VIEW, Primitive, register
+from ..site import at_site
+
+UFUNC = "ufunc"  # lower by calling the inner loop of the NumPy or SciPy ufunc itself
+ONE = "one"      # the partial is 1: the cotangent passes
+MINUS = "minus"  # the partial is -1
+
+REAL = ((-3.0, 3.0),)
+POSITIVE = ((0.1, 4.0),)
+UNIT = ((-0.9, 0.9),)
+PROBABILITY = ((0.05, 0.95),)
+
+FLOATING, ANY, TO_BOOL, BOOLEAN, INTEGRAL = "floating", "any", "to_bool", "boolean", "integral"
+
+
+# ---- shape and dtype rules -------------------------------------------------------------------------------------
+
+
+def _common_shape(avals: tuple[Aval, ...]) -> tuple[int, ...]:
+    shapes = {a.shape for a in avals if a.shape}
+    if len(shapes) > 1:
+        raise GraphError(f"elementwise operands of unequal shapes {sorted(shapes)}")
+    return next(iter(shapes), ())
+
+
+def infer_same(*avals: Aval, **_: Any) -> Aval:
+    if len({a.dtype for a in avals}) != 1:
+        raise GraphError(f"elementwise operands of unequal dtypes {[str(a) for a in avals]}")
+    return Aval(avals[0].dtype, _common_shape(avals), all(a.weak for a in avals))
+
+
+def infer_predicate(*avals: Aval, **_: Any) -> Aval:
+    infer_same(*avals)
+    return Aval(BOOL, _common_shape(avals))
+
+
+def infer_select(cond: Aval, a: Aval, b: Aval) -> Aval:
+    if cond.dtype != BOOL or a.dtype != b.dtype:
+        raise GraphError(f"select of {cond}, {a}, {b}")
+    return Aval(a.dtype, _common_shape((cond, a, b)), a.weak and b.weak)
+
+
+# ---- the promoting front door ----------------------------------------------------------------------------------
+
+
+def as_atom(x: Any) -> Atom:
+    """A Var, a Lit, or a Python or NumPy scalar as an atom."""
+    if isinstance(x, (Var, Lit)):
+        return x
+    if isinstance(x, (bool, int, float, np.generic)):
+        return literal(x)
+    raise GraphError(f"{type(x).__name__} is no atom")
+
+
+def cast(x: Atom, dtype: np.dtype, *, weak: bool = False) -> Atom:
+    """*x* as *dtype*; constants are converted here and now."""
+    if x.aval.dtype == dtype and x.aval.weak == weak:
+        return x
+    if isinstance(x, Lit):
+        return Lit(x.value, dtype, weak=weak, structural=x.structural)
+    if x.aval.dtype == dtype and not x.aval.shape and x.aval.weak:
+        return bind(CAST, x, dtype=dtype)
+    return bind(CAST, x, dtype=dtype) if x.aval.dtype != dtype else x
+
+
+def promote(*operands: Any, floating: bool = False) -> tuple[Atom, ...]:
+    """Operands cast to their common dtype (NumPy 2 rules); with *floating*, integers become float64."""
+    atoms = [as_atom(x) for x in operands]
+    dtype, weak = promote_dtypes(*[a.aval for a in atoms])
+    if floating and dtype.kind != "f":
+        dtype = FLOAT
+    return tuple(cast(a, dtype, weak=weak) if a.aval.dtype != dtype else a for a in atoms)
+
+
+def broadcast_to(x: Atom, shape: tuple[int, ...]) -> Var:
+    """NumPy's broadcast of *x* to *shape* as an explicit node."""
+    if isinstance(x, Var) and x.aval.shape == shape:
+        return x
+    offset = len(shape) - len(x.aval.shape)
+    return bind(BROADCAST, x, shape=shape, dims=tuple(range(offset, len(shape))))
+
+
+def broadcast(*atoms: Atom, what: str = "operands") -> tuple[Atom, ...]:
+    """Operands of one shape; 0-d literals stay as they are."""
+    first = atoms[0].aval.shape
+    if all(a.aval.shape == first for a in atoms):
+        return atoms
+    shape = broadcast_shapes(*[a.aval.shape for a in atoms], what=what)
+    return tuple(a if isinstance(a, Lit) else broadcast_to(a, shape) for a in atoms)
+
+
+def _define_front(row: Primitive, arity: int, rule: str) -> None:
+    floating = rule == FLOATING
+
+    def apply(*operands: Any, **params: Any) -> Var:
+        if rule == BOOLEAN:
+            atoms = tuple(to_bool(as_atom(x)) for x in operands)
+        else:
+            atoms = promote(*operands, floating=floating)
+            if rule == INTEGRAL and atoms[0].aval.dtype.kind == "f":
+                raise UnsupportedError(at_site(f"{row.name} needs integers or bools, not {atoms[0].aval.dtype}"))
+        if arity > 1:
+            atoms = broadcast(*atoms, what=f"operands of {row.name}")
+        return bind(row, *atoms, **params)
+
+    apply.__name__ = row.name
+    elementwise_by_name[row.name] = apply
+
+
+def to_bool(x: Atom) -> Atom:
+    if x.aval.dtype == BOOL:
+        return x
+    return F.ne(x, Lit(0, x.aval.dtype, structural=True))
+
+
+def row(
+    name: str,
+    impl: Callable[..., Any],
+    *partials: Any,
+    lower: Any = UFUNC,
+    domain: tuple[tuple[float, float], ...] = REAL,
+    rule: str = FLOATING,
+    arity: int = 0,
+    **more: Any,
+) -> Primitive:
+    """Define one elementwise primitive."""
+    arity = arity or len(partials) or len(domain)
+    infer = infer_predicate if rule == TO_BOOL else infer_same
+    primitive = register(
+        Primitive(name, ELEMENTWISE, impl, more.pop("infer", infer), partials=partials, lower=lower, domain=domain, **more)
+    )
+    _define_front(primitive, arity, rule)
+    return primitive
+
+
+class _Functions:
+    """``F.exp(x)``: the promoting function of each row, by name."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        try:
+            return elementwise_by_name[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+F = _Functions()
+
+
+def like(value: float, x: Atom) -> Lit:
+    """A structural constant of x's dtype."""
+    return structural(value, x.aval.dtype)
+
+
+def libm(name: str) -> Callable[..., Any]:
+    """Lower to the C math function *name* (and its vector forms, where there are any)."""
+    return lambda s, *x: s.call(name, *x)
+
+
+def intrinsic(name: str) -> Callable[..., Any]:
+    return lambda s, *x: s.intrinsic(name, *x)
+
+
+# ---- arithmetic ------------------------------------------------------------------------------------------------
+
+row("add", np.add, ONE, ONE, lower=lambda s, x, y: s.add(x, y), domain=REAL * 2, rule=ANY)
+row("sub", np.subtract, ONE, MINUS, lower=lambda s, x, y: s.sub(x, y), domain=REAL * 2, rule=ANY)
+row("mul", np.multiply, lambda o, x, y: y, lambda o, x, y: x, lower=lambda s, x, y: s.mul(x, y), domain=REAL * 2, rule=ANY)
+row(
+    "div", np.true_divide, lambda o, x, y: 1 / y, lambda o, x, y: -o * (1 / y),
+    lower=lambda s, x, y: s.div(x, y), domain=(*REAL, (0.3, 3.0)), singular=True, cost=4,
+)  # fmt: skip
+row("neg", np.negative, MINUS, lower=lambda s, x: s.neg(x), rule=ANY)
+row("abs", np.absolute, lambda o, x: F.sign(x), lower=lambda s, x: s.abs(x), rule=ANY)
+row("sign", np.sign, None, lower=lambda s, x: s.sign(x), rule=ANY)
+row("square", np.square, lambda o, x: 2 * x, lower=lambda s, x: s.mul(x, x), rule=ANY)
+row("reciprocal", np.reciprocal, lambda o, x: -o * o, lower=lambda s, x: s.div(s.const(1), x), domain=POSITIVE, singular=True, cost=4)
+row("floor_divide", np.floor_divide, None, None, lower=lambda s, x, y: s.floor_divide(x, y), domain=(*REAL, (0.3, 3.0)), rule=ANY, cost=8)
+row(
+    "remainder", np.remainder, ONE, lambda o, x, y: -F.floor_divide(x, y),
+    lower=lambda s, x, y: s.remainder(x, y), domain=(*REAL, (0.3, 3.0)), rule=ANY, cost=8,
+)  # fmt: skip
+row("fmod", np.fmod, ONE, lambda o, x, y: -F.trunc(x / y), lower=lambda s, x, y: s.fmod(x, y), domain=(*REAL, (0.3, 3.0)), rule=ANY, cost=8)
+
+
+def _integer_pow(x: Any, n: int) -> Any:
+    """x**n by squaring, in the order that the kernel uses."""
+    if n < 0:
+        return np.true_divide(1, _integer_pow(x, -n)).astype(x.dtype)
+    result = None
+    while n:
+        if n & 1:
+            result = x if result is None else result * x
+        n >>= 1
+        if n:
+            x = x * x
+    return np.ones_like(x) if result is None else result
+
+
+def _lower_integer_pow(s: Any, x: Any, n: int) -> Any:
+    if n < 0:
+        return s.div(s.const(1), _lower_integer_pow(s, x, -n))
+    result = None
+    while n:
+        if n & 1:
+            result = x if result is None else s.mul(result, x)
+        n >>= 1
+        if n:
+            x = s.mul(x, x)
+    return s.const(1) if result is None else result
+
+
+row(
+    "integer_pow", _integer_pow, lambda o, x, n: 0 * x if n == 0 else n * F.integer_pow(x, n=n - 1),
+    lower=_lower_integer_pow, domain=POSITIVE, rule=ANY, cost=3, singular=True, test={"params": {"n": 3}},
+)  # fmt: skip
+row(
+    "pow", np.power,
+    lambda o, x, y: F.select(F.eq(y, like(0, y)), like(0, y), y * F.pow(x, y - like(1, y))),
+    lambda o, x, y: F.select(F.eq(x, like(0, x)), like(0, x), o * F.log(x)),
+    lower=lambda s, x, y: s.pow(x, y), domain=(*POSITIVE, *REAL), rule=ANY, singular=True, cost=40,
+)  # fmt: skip
+row("sqrt", np.sqrt, lambda o, x: like(0.5, o) / o, lower=intrinsic("sqrt"), domain=POSITIVE, singular=True, cost=4)
+row("cbrt", np.cbrt, lambda o, x: 1 / (like(3, o) * o * o), lower=libm("cbrt"), domain=POSITIVE, singular=True, cost=20)
+
+# ---- exponentials and logarithms -------------------------------------------------------------------------------
+
+row("exp", np.exp, lambda o, x: o, lower=libm("exp"), cost=20)
+row("exp2", np.exp2, lambda o, x: like(math.log(2), o) * o, lower=libm("exp2"), cost=20)
+row("expm1", np.expm1, lambda o, x: o + like(1, o), lower=libm("expm1"), cost=20)
+row("log", np.log, lambda o, x: 1 / x, lower=libm("log"), domain=POSITIVE, singular=True, cost=20)
+row("log2", np.log2, lambda o, x: like(1 / math.log(2), x) / x, lower=libm("log2"), domain=POSITIVE, singular=True, cost=20)
+row("log10", np.log10, lambda o, x: like(1 / math.log(10), x) / x, lower=libm("log10"), domain=POSITIVE, singular=True, cost=20)
+row("log1p", np.log1p, lambda o, x: 1 / (1 + x), lower=libm("log1p"), domain=POSITIVE, singular=True, cost=20)
+
+
+def _softmax_pair(x: Atom, y: Atom) -> Var:
+    # equal infinities would give inf - inf
+    return F.select(F.eq(x, y), like(0.5, x), F.expit(x - y))
+
+
+def _lower_logaddexp(s: Any, x: Any, y: Any) -> Any:
+    high = s.select(s.cmp(">", x, y), x, y)
+    result = s.add(high, s.call("log1p", s.call("exp", s.neg(s.abs(s.sub(x, y))))))
+    result = s.select(s.cmp("==", x, y), s.add(x, s.const(math.log(2))), result)  # equal infinities too
+    return s.select(s.either(s.isnan(x), s.isnan(y)), s.add(x, y), result)
+
+
+row(
+    "logaddexp", np.logaddexp, lambda o, x, y: _softmax_pair(x, y), lambda o, x, y: _softmax_pair(y, x),
+    lower=_lower_logaddexp, domain=REAL * 2, cost=45,
+)  # fmt: skip
+
+# ---- trigonometric and hyperbolic ------------------------------------------------------------------------------
+
+row("sin", np.sin, lambda o, x: F.cos(x), lower=libm("sin"), cost=20)
+row("cos", np.cos, lambda o, x: -F.sin(x), lower=libm("cos"), cost=20)
+row("tan", np.tan, lambda o, x: 1 + o * o, lower=libm("tan"), domain=UNIT, cost=20)
+row("arcsin", np.arcsin, lambda o, x: 1 / F.sqrt(1 - x * x), lower=libm("asin"), domain=UNIT, singular=True, cost=20)
+row("arccos", np.arccos, lambda o, x: -1 / F.sqrt(1 - x * x), lower=libm("acos"), domain=UNIT, singular=True, cost=20)
+row("arctan", np.arctan, lambda o, x: 1 / (1 + x * x), lower=libm("atan"), cost=20)
+row("sinh", np.sinh, lambda o, x: F.cosh(x), lower=libm("sinh"), cost=20)
+row("cosh", np.cosh, lambda o, x: F.sinh(x), lower=libm("cosh"), cost=20)
+row("tanh", np.tanh, lambda o, x: 1 - o * o, lower=libm("tanh"), cost=20)
+row("arcsinh", np.arcsinh, lambda o, x: 1 / F.sqrt(1 + x * x), lower=libm("asinh"), cost=20)
+row("arccosh", np.arccosh, lambda o, x: 1 / F.sqrt(x * x - 1), lower=libm("acosh"), domain=((1.2, 4.0),), singular=True, cost=20)
+row("arctanh", np.arctanh, lambda o, x: 1 / (1 - x * x), lower=libm("atanh"), domain=UNIT, singular=True, cost=20)
+row(
+    "arctan2", np.arctan2, lambda o, y, x: x / (x * x + y * y), lambda o, y, x: -y / (x * x + y * y),
+    lower=libm("atan2"), domain=POSITIVE * 2, singular=True, cost=30,
+)  # fmt: skip
+row(
+    "hypot", np.hypot, lambda o, x, y: x / nonzero(o), lambda o, x, y: y / nonzero(o),
+    lower=libm("hypot"), domain=POSITIVE * 2, cost=20,
+)  # fmt: skip
+
+
+def nonzero(x: Atom) -> Var:
+    """x with zeros replaced by 1: the denominator of a partial that is 0 where x is."""
+    return F.select(F.eq(x, like(0, x)), like(1, x), x)
+
+
+# ---- rounding, comparing, choosing -----------------------------------------------------------------------------
+
+row("floor", np.floor, None, lower=intrinsic("floor"))
+row("ceil", np.ceil, None, lower=intrinsic("ceil"))
+row("trunc", np.trunc, None, lower=intrinsic("trunc"))
+row("rint", np.rint, None, lower=intrinsic("rint"))
+row(
+    "copysign", np.copysign, lambda o, x, y: F.sign(x) * F.copysign(like(1, y), y), None,
+    lower=intrinsic("copysign"), domain=REAL * 2,
+)  # fmt: skip
+
+for _name, _impl, _symbol in (
+    ("eq", np.equal, "=="), ("ne", np.not_equal, "!="), ("lt", np.less, "<"),
+    ("le", np.less_equal, "<="), ("gt", np.greater, ">"), ("ge", np.greater_equal, ">="),
+):  # fmt: skip
+    row(_name, _impl, None, None, lower=lambda s, x, y, _symbol=_symbol: s.cmp(_symbol, x, y), domain=REAL * 2, rule=TO_BOOL)
+
+row("isnan", np.isnan, None, lower=lambda s, x: s.isnan(x), rule=TO_BOOL, infer=lambda x: Aval(BOOL, x.shape))
+row("isinf", np.isinf, None, lower=lambda s, x: s.isinf(x), rule=TO_BOOL, infer=lambda x: Aval(BOOL, x.shape))
+row("isfinite", np.isfinite, None, lower=lambda s, x: s.isfinite(x), rule=TO_BOOL, infer=lambda x: Aval(BOOL, x.shape))
+row("logical_and", np.logical_and, None, None, lower=lambda s, x, y: s.both(x, y), domain=REAL * 2, rule=BOOLEAN)
+row("logical_or", np.logical_or, None, None, lower=lambda s, x, y: s.either(x, y), domain=REAL * 2, rule=BOOLEAN)
+row("logical_xor", np.logical_xor, None, None, lower=lambda s, x, y: s.differ(x, y), domain=REAL * 2, rule=BOOLEAN)
+row("logical_not", np.logical_not, None, lower=lambda s, x: s.invert(x), rule=BOOLEAN)
+row("bitwise_and", np.bitwise_and, None, None, lower=lambda s, x, y: s.both(x, y), domain=REAL * 2, rule=INTEGRAL)
+row("bitwise_or", np.bitwise_or, None, None, lower=lambda s, x, y: s.either(x, y), domain=REAL * 2, rule=INTEGRAL)
+row("bitwise_xor", np.bitwise_xor, None, None, lower=lambda s, x, y: s.differ(x, y), domain=REAL * 2, rule=INTEGRAL)
+row("invert", np.invert, None, lower=lambda s, x: s.invert(x), rule=INTEGRAL)
+
+SELECT = register(
+    Primitive(
+        "select", ELEMENTWISE, lambda c, a, b: np.where(c, a, b).astype(np.result_type(a, b), copy=False), infer_select,
+        vjp=lambda ct, out, c, a, b: (None, F.select(c, ct, like(0, ct)), F.select(c, like(0, ct), ct)),
+        jvp=lambda tangents, out, c, a, b: F.select(c, _zero_if_none(tangents[1], a), _zero_if_none(tangents[2], b)),
+        lower=lambda s, c, a, b: s.select(c, a, b), masking=True, domain=REAL * 3,
+    )
+)  # fmt: skip
+
+
+def _zero_if_none(tangent: Atom | None, primal: Atom) -> Atom:
+    return like(0, primal) if tangent is None else tangent
+
+
+def _select(cond: Any, a: Any, b: Any) -> Var:
+    a, b = promote(a, b)
+    return bind(SELECT, *broadcast(to_bool(as_atom(cond)), a, b, what="operands of where"))
+
+
+elementwise_by_name["select"] = _select
+
+
+def _pick(name: str, impl: Callable[..., Any], wins: str, lower: Callable[..., Any]) -> None:
+    """maximum and its relatives: the winner takes the cotangent, a tie splits it in halves, NaN goes to NaN."""
+
+    def weights(ct: Atom, x: Atom, y: Atom) -> tuple[Var, Var]:
+        beats = F.ne(x, x) if name in ("maximum", "minimum") else F.ne(y, y)  # which NaN is passed on
+        first = F.logical_or(elementwise_by_name[wins](x, y), beats)
+        tie = F.eq(x, y)
+        half, zero = ct * like(0.5, ct), like(0, ct)
+        return F.select(tie, half, F.select(first, ct, zero)), F.select(tie, half, F.select(first, zero, ct))
+
+    def jvp(tangents: Any, out: Atom, x: Atom, y: Atom) -> Var:
+        tx, ty = _zero_if_none(tangents[0], x), _zero_if_none(tangents[1], y)
+        beats = F.ne(x, x) if name in ("maximum", "minimum") else F.ne(y, y)
+        first = F.logical_or(elementwise_by_name[wins](x, y), beats)
+        return F.select(F.eq(x, y), like(0.5, x) * (tx + ty), F.select(first, tx, ty))
+
+    primitive = register(
+        Primitive(
+            name, ELEMENTWISE, impl, infer_same, vjp=lambda ct, out, x, y: weights(ct, x, y), jvp=jvp,
+            lower=lower, masking=True, domain=REAL * 2, cost=2,
+        )
+    )  # fmt: skip
+    _define_front(primitive, 2, ANY)
+
+
+_pick("maximum", np.maximum, "gt", lambda s, x, y: s.select(s.either(s.cmp(">", x, y), s.isnan(x)), x, y))
+_pick("minimum", np.minimum, "lt", lambda s, x, y: s.select(s.either(s.cmp("<", x, y), s.isnan(x)), x, y))
+_pick("fmax", np.fmax, "gt", lambda s, x, y: s.select(s.either(s.cmp(">=", x, y), s.isnan(y)), x, y))
+_pick("fmin", np.fmin, "lt", lambda s, x, y: s.select(s.either(s.cmp("<=", x, y), s.isnan(y)), x, y))
+
+
+def _mulz_impl(x: Any, y: Any) -> Any:
+    with np.errstate(invalid="ignore"):
+        product = np.multiply(x, y)
+    return np.where((np.asarray(x) == 0) | (np.asarray(y) == 0), product.dtype.type(0), product)
+
+
+row(
+    "mulz", _mulz_impl, lambda o, x, y: y, lambda o, x, y: x,
+    lower=lambda s, x, y: s.select(s.either(s.cmp("==", x, s.const(0)), s.cmp("==", y, s.const(0))), s.const(0), s.mul(x, y)),
+    domain=REAL * 2,
+)  # fmt: skip
+
+# ---- scipy.special ---------------------------------------------------------------------------------------------
+
+_SQRT_PI = math.sqrt(math.pi)
+
+row("erf", sp.erf, lambda o, x: like(2 / _SQRT_PI, x) * F.exp(-x * x), lower=libm("erf"), cost=25)
+row("erfc", sp.erfc, lambda o, x: like(-2 / _SQRT_PI, x) * F.exp(-x * x), lower=libm("erfc"), cost=25)
+row("erfinv", sp.erfinv, lambda o, x: like(_SQRT_PI / 2, x) * F.exp(o * o), domain=UNIT, singular=True, cost=40)
+row(
+    "ndtr", sp.ndtr, lambda o, x: like(1 / math.sqrt(2 * math.pi), x) * F.exp(like(-0.5, x) * (x * x)),
+    lower=lambda s, x: s.mul(s.const(0.5), s.call("erfc", s.mul(s.neg(x), s.const(math.sqrt(0.5))))), cost=30,
+)  # fmt: skip
+row("ndtri", sp.ndtri, lambda o, x: like(math.sqrt(2 * math.pi), x) * F.exp(like(0.5, x) * (o * o)), domain=PROBABILITY, singular=True, cost=40)
+row(
+    "expit", sp.expit, lambda o, x: o * (1 - o),
+    lower=lambda s, x: s.div(s.const(1), s.add(s.const(1), s.call("exp", s.neg(x)))), cost=25,
+)  # fmt: skip
+row("logit", sp.logit, lambda o, x: 1 / (x * (1 - x)), domain=PROBABILITY, singular=True, cost=25,
+    lower=lambda s, x: s.call("log", s.div(x, s.sub(s.const(1), x))))  # fmt: skip
+row("gammaln", sp.gammaln, lambda o, x: F.psi(x), domain=POSITIVE, singular=True, cost=50)
+row("psi", sp.psi, lambda o, x: F.polygamma(x, n=1), domain=POSITIVE, singular=True, cost=50)
+
+
+def _polygamma(x: Any, n: int) -> Any:
+    # psi^(n)(x) = (-1)^(n+1) n! zeta(n+1, x)   (DLMF 25.11.12)
+    return ((-1.0) ** (n + 1) * math.factorial(n) * sp.zeta(np.float64(n + 1), x)).astype(x.dtype)
+
+
+row(
+    "polygamma", _polygamma, lambda o, x, n: F.polygamma(x, n=n + 1),
+    lower=lambda s, x, n: s.mul(s.const((-1.0) ** (n + 1) * math.factorial(n)), s.ufunc(sp.zeta, s.const(n + 1), x)),
+    domain=POSITIVE, singular=True, cost=80, test={"params": {"n": 1}},
+)  # fmt: skip
+row("xlogy", sp.xlogy, lambda o, x, y: F.log(y), lambda o, x, y: x / y, domain=POSITIVE * 2, singular=True, cost=25,
+    lower=lambda s, x, y: s.select(s.both(s.cmp("==", x, s.const(0)), s.invert(s.isnan(y))), s.const(0), s.mul(x, s.call("log", y))))  # fmt: skip
+row("xlog1py", sp.xlog1py, lambda o, x, y: F.log1p(y), lambda o, x, y: x / (1 + y), domain=POSITIVE * 2, singular=True, cost=25,
+    lower=lambda s, x, y: s.select(s.both(s.cmp("==", x, s.const(0)), s.invert(s.isnan(y))), s.const(0), s.mul(x, s.call("log1p", y))))  # fmt: skip
+
+# ---- conversion and broadcasting (broadcast lives here because every row above needs it) ---------------------------
+
+CAST = register(
+    Primitive(
+        "cast", ELEMENTWISE, lambda x, dtype: np.asarray(x).astype(dtype), lambda x, dtype: Aval(dtype, x.shape),
+        transpose=lambda ct, x, dtype: cast(ct, x.dtype) if dtype.kind == "f" and x.dtype.kind == "f" else None,
+        lower=lambda s, x, dtype: s.cast(x, dtype), domain=REAL, test={"params": {"dtype": np.dtype("float32")}},
+    )
+)  # fmt: skip
+
+
+def _broadcast_impl(x: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> Any:
+    x = np.asarray(x)
+    expanded = [1] * len(shape)
+    for axis, dim in enumerate(dims):
+        expanded[dim] = x.shape[axis]
+    return np.broadcast_to(x.reshape(expanded), shape)
+
+
+def _broadcast_infer(x: Aval, shape: tuple[int, ...], dims: tuple[int, ...]) -> Aval:
+    if len(dims) != len(x.shape) or any(x.shape[a] not in (1, shape[d]) for a, d in enumerate(dims)):
+        raise GraphError(f"broadcast of {x} to {shape} along {dims}")
+    return Aval(x.dtype, shape, x.weak and not shape)
+
+
+def _broadcast_transpose(ct: Atom, x: Aval, shape: tuple[int, ...], dims: tuple[int, ...]) -> Var:
+    stretched = tuple(d for a, d in enumerate(dims) if x.shape[a] == 1 and shape[d] != 1)
+    new = tuple(d for d in range(len(shape)) if d not in dims)
+    summed = bind(PRIMITIVES["reduce_sum"], ct, axes=tuple(sorted(new + stretched))) if new or stretched else ct
+    if summed.aval.shape != x.shape:
+        return bind(PRIMITIVES["reshape"], summed, shape=x.shape)
+    return summed  # type: ignore[return-value]
+
+
+
+BROADCAST = register(
+    Primitive(
+        "broadcast", VIEW, _broadcast_impl, _broadcast_infer, transpose=_broadcast_transpose,
+        sizes=("shape",), domain=REAL, test={"params": {"shape": (2, 3, 4), "dims": (2,)}, "shapes": ((4,),)},
+    )
+)  # fmt: skip

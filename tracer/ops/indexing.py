@@ -1,0 +1,157 @@
+"""Indexing by arrays, sorting and searching.
+
+Every advanced index is reduced to flat positions: ``gather`` reads ``x[idx]`` along axis 0 of a reshaped array, ``scatter_add`` is
+its transpose, ``scatter`` is assignment (the last write to a position wins, as in NumPy).  Indices are non-negative and in
+bounds by the time they arrive here: the front end normalises them and records the bounds check as a guard.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..aval import INT, Aval
+from ..errors import GraphError
+from ..ir import Atom, Var, bind, structural
+from ..primitive import HOST, SCATTER, VIEW, Primitive, register
+from .elementwise import F, like
+from .reduce import expand
+from .shape import iota, reshape, zeros
+
+Ints = tuple[int, ...]
+_ANY = ((-3.0, 3.0),)
+
+
+def _gather_infer(x: Aval, index: Aval) -> Aval:
+    if not x.shape or index.dtype != INT:
+        raise GraphError(f"gather of {x} at {index}")
+    return Aval(x.dtype, (*index.shape, *x.shape[1:]))
+
+
+def gather(x: Atom, index: Atom) -> Var:
+    """x[index] along axis 0: shape index.shape + x.shape[1:]."""
+    return bind(GATHER, x, index)
+
+
+def _scatter_infer(x: Aval, index: Aval, v: Aval) -> Aval:
+    if v.shape != (*index.shape, *x.shape[1:]) or v.dtype != x.dtype:
+        raise GraphError(f"scatter of {v} into {x} at {index}")
+    return Aval(x.dtype, x.shape)
+
+
+def _scatter_add_impl(x: Any, index: Any, v: Any) -> Any:
+    result = np.array(x)
+    np.add.at(result, index, v)
+    return result
+
+
+def _scatter_impl(x: Any, index: Any, v: Any) -> Any:
+    result = np.array(x)
+    result[index] = v
+    return result
+
+
+GATHER = register(
+    Primitive(
+        "gather", VIEW, lambda x, index: np.asarray(x)[index], _gather_infer,
+        vjp=lambda ct, out, x, index: (bind(SCATTER_ADD, zeros(x.aval.shape, ct.dtype), index, ct), None),
+        jvp=lambda tangents, out, x, index: gather(tangents[0], index), masking=True,
+        domain=_ANY, test={"shapes": ((4, 2), (3,)), "index": 4},
+    )
+)  # fmt: skip
+
+SCATTER_ADD = register(
+    Primitive(
+        "scatter_add", SCATTER, _scatter_add_impl, _scatter_infer,
+        vjp=lambda ct, out, x, index, v: (ct, None, gather(ct, index)),
+        jvp=lambda tangents, out, x, index, v: bind(
+            SCATTER_ADD, _or_zeros(tangents[0], x), index, _or_zeros(tangents[2], v)
+        ),
+        domain=_ANY, test={"shapes": ((4, 2), (3,), (3, 2)), "index": 4},
+    )
+)  # fmt: skip
+
+
+def _or_zeros(tangent: Atom | None, primal: Atom) -> Atom:
+    return zeros(primal.aval.shape, primal.aval.dtype) if tangent is None else tangent
+
+
+def _scatter_vjp(ct: Var, out: Var, x: Atom, index: Atom, v: Atom) -> tuple[Var, None, Var]:
+    # of several writes to one position only the last is seen: it alone has a gradient
+    rows = x.aval.shape[0]
+    order = reshape(iota(index.aval.size), index.aval.shape)
+    winner = bind(SCATTER_SET, zeros((rows,), INT), index, order)
+    last = F.eq(gather(winner, index), order)
+    if v.aval.ndim > index.aval.ndim:
+        last = expand(last, v.aval.shape, tuple(range(index.aval.ndim, v.aval.ndim)))
+    seen = gather(ct, index)
+    return bind(SCATTER_SET, ct, index, zeros(v.aval.shape, ct.dtype)), None, F.select(last, seen, like(0, seen))
+
+
+def _scatter_jvp(tangents: Any, out: Var, x: Atom, index: Atom, v: Atom) -> Var:
+    return bind(SCATTER_SET, _or_zeros(tangents[0], x), index, _or_zeros(tangents[2], v))
+
+
+SCATTER_SET = register(
+    Primitive(
+        "scatter", SCATTER, _scatter_impl, _scatter_infer, vjp=_scatter_vjp, jvp=_scatter_jvp, masking=True,
+        domain=_ANY, test={"shapes": ((4, 2), (3,), (3, 2)), "index": 4},
+    )
+)  # fmt: skip
+
+
+# ---- sorting and searching: NumPy does it, between kernels -----------------------------------------------------
+
+
+def _same_as_int(x: Aval, **_: Any) -> Aval:
+    return Aval(INT, x.shape)
+
+
+def take_along_last(x: Atom, order: Atom) -> Var:
+    """np.take_along_axis(x, order, -1) for order of shape x.shape[:-1] + (k,)."""
+    shape, picked = x.aval.shape, order.aval.shape
+    rows = int(np.prod(shape[:-1], dtype=np.int64))
+    offset = bind_expand(iota(rows), shape[-1], picked)
+    return reshape(gather(reshape(x, (rows * shape[-1],)), reshape(order, (order.aval.size,)) + offset), picked)  # type: ignore[return-value]
+
+
+def bind_expand(rows: Var, stride: int, picked: Ints) -> Atom:
+    """Flat offset of each row of a take along the last axis."""
+    per_row = picked[-1]
+    spread = expand(rows * structural(stride, INT), (rows.shape[0], per_row), (1,))
+    return reshape(spread, (rows.shape[0] * per_row,))
+
+
+ARGSORT = register(
+    Primitive(
+        "argsort", HOST, lambda x, stable: np.argsort(x, axis=-1, kind="stable"), _same_as_int,
+        domain=_ANY, test={"params": {"stable": True}, "shapes": ((2, 5),)},
+    )
+)  # fmt: skip
+
+
+def _searchsorted_infer(a: Aval, v: Aval, side: str) -> Aval:
+    return Aval(INT, v.shape)
+
+
+SEARCHSORTED = register(
+    Primitive(
+        "searchsorted", HOST, lambda a, v, side: np.asarray(np.searchsorted(a, v, side=side)), _searchsorted_infer,
+        domain=_ANY * 2, test={"params": {"side": "left"}, "shapes": ((4,), (3,))},
+    )
+)  # fmt: skip
+
+NONZERO = register(
+    Primitive(
+        "nonzero", HOST, lambda mask, count: _checked_nonzero(mask, count), lambda mask, count: Aval(INT, (count,)),
+        sizes=("count",), test={"params": {"count": 2}, "shapes": ((4,),), "bool": True},
+    )
+)  # fmt: skip
+
+
+def _checked_nonzero(mask: Any, count: int) -> Any:
+    """Flat positions of the True elements; where a replay has another number of them, the guard on it has already failed
+    or will: the result only has to be of the right length and in bounds."""
+    found = np.flatnonzero(mask)
+    return np.resize(found, count) if len(found) else np.zeros(count, np.int64)

@@ -1,0 +1,216 @@
+"""Reductions, and the linear recurrence from which cumulative sums and products come.
+
+``linrec`` is y[t] = a[t] * y[t-1] + b[t] along the last axis, y[-1] = 0 (backward in t with ``reverse``).  It is closed under
+differentiation, and the gradients of ``cumprod`` and ``prod`` built on it are exact at zeros, where dividing by x is not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..aval import BOOL, INT, Aval
+from ..errors import GraphError
+from ..ir import Atom, Lit, Var, bind, structural
+from ..primitive import PRIMITIVES, RECURRENCE, REDUCE, Primitive, register
+from .elementwise import BROADCAST, F, broadcast_to, cast, like
+from .shape import concat, reshape, slice_axis, transpose, zeros
+
+Ints = tuple[int, ...]
+
+
+def kept_shape(shape: Ints, axes: Ints) -> Ints:
+    return tuple(n for a, n in enumerate(shape) if a not in axes)
+
+
+def expand(x: Atom, shape: Ints, axes: Ints) -> Var:
+    """*x*, a reduction over *axes*, stretched back to *shape*."""
+    return bind(BROADCAST, x, shape=shape, dims=tuple(a for a in range(len(shape)) if a not in axes))
+
+
+def _infer(x: Aval, axes: Ints) -> Aval:
+    if tuple(sorted(set(axes))) != tuple(axes) or any(not 0 <= a < x.ndim for a in axes):
+        raise GraphError(f"reduction of {x} over axes {axes}")
+    return Aval(x.dtype, kept_shape(x.shape, axes))
+
+
+def _infer_bool(x: Aval, axes: Ints) -> Aval:
+    if x.dtype != BOOL:
+        raise GraphError(f"logical reduction of {x}")
+    return _infer(x, axes)
+
+
+_TEST = {"params": {"axes": (1,)}, "shapes": ((2, 5),)}
+_ANY = ((-3.0, 3.0),)
+
+REDUCE_SUM = register(
+    Primitive(
+        "reduce_sum", REDUCE, lambda x, axes: np.sum(x, axis=axes, dtype=np.asarray(x).dtype), _infer,
+        transpose=lambda ct, x, axes: expand(ct, x.shape, axes), domain=_ANY, test=_TEST,
+    )
+)  # fmt: skip
+
+
+# ---- max and min: ties share the cotangent evenly --------------------------------------------------------------
+
+
+def _extreme_mask(x: Atom, out: Atom, axes: Ints) -> tuple[Var, Var]:
+    wide = expand(out, x.aval.shape, axes)
+    mask = cast(F.logical_or(F.eq(x, wide), F.logical_and(F.ne(x, x), F.ne(wide, wide))), x.aval.dtype)
+    return mask, bind(REDUCE_SUM, mask, axes=axes)  # type: ignore[return-value]
+
+
+def _extreme_vjp(ct: Var, out: Var, x: Atom, axes: Ints) -> tuple[Var]:
+    mask, count = _extreme_mask(x, out, axes)
+    share = expand(ct / count, x.aval.shape, axes)
+    return (F.select(F.ne(mask, like(0, mask)), share, like(0, share)),)
+
+
+def _extreme_jvp(tangents: Any, out: Var, x: Atom, axes: Ints) -> Var:
+    mask, count = _extreme_mask(x, out, axes)
+    return bind(REDUCE_SUM, F.mulz(mask, tangents[0]), axes=axes) / count
+
+
+for _name, _impl in (("reduce_max", np.max), ("reduce_min", np.min)):
+    register(
+        Primitive(
+            _name, REDUCE, lambda x, axes, _impl=_impl: _impl(x, axis=axes), _infer,
+            vjp=_extreme_vjp, jvp=_extreme_jvp, masking=True, domain=_ANY, test=_TEST,
+        )
+    )  # fmt: skip
+
+register(Primitive("reduce_or", REDUCE, lambda x, axes: np.any(x, axis=axes), _infer_bool, domain=_ANY, test=_TEST))
+register(Primitive("reduce_and", REDUCE, lambda x, axes: np.all(x, axis=axes), _infer_bool, domain=_ANY, test=_TEST))
+
+for _name, _impl in (("argmax", np.argmax), ("argmin", np.argmin)):
+    register(
+        Primitive(
+            _name, REDUCE, lambda x, axes, _impl=_impl: np.asarray(_impl(x, axis=axes[0])),
+            lambda x, axes: Aval(INT, kept_shape(x.shape, axes)), domain=_ANY, test=_TEST,
+        )
+    )  # fmt: skip
+
+
+# ---- the linear recurrence -------------------------------------------------------------------------------------
+
+
+def _linrec_impl(a: Any, b: Any, reverse: bool) -> Any:
+    a, b = np.broadcast_arrays(a, b)
+    out = np.empty(b.shape, b.dtype)
+    carry = np.zeros(b.shape[:-1], b.dtype)
+    length = b.shape[-1]
+    if length and np.all(a == 1):
+        flip = (..., slice(None, None, -1)) if reverse else (...,)
+        return np.cumsum(b[flip], axis=-1, dtype=b.dtype)[flip]
+    for t in range(length - 1, -1, -1) if reverse else range(length):
+        out[..., t] = carry = a[..., t] * carry + b[..., t]
+    return out
+
+
+def _linrec_infer(a: Aval, b: Aval, reverse: bool) -> Aval:
+    if a.shape != b.shape or a.dtype != b.dtype or not b.shape:
+        raise GraphError(f"linrec of {a} and {b}")
+    return Aval(b.dtype, b.shape)
+
+
+def _shift(x: Atom, reverse: bool) -> Atom:
+    """x moved one step later in time, 0 entering (earlier in index when time runs backward)."""
+    axis = x.aval.ndim - 1
+    length = x.aval.shape[axis]
+    if length == 0:
+        return x
+    edge = zeros((*x.aval.shape[:-1], 1), x.aval.dtype)
+    if reverse:
+        return concat([slice_axis(x, axis, 1, length - 1), edge], axis)
+    return concat([edge, slice_axis(x, axis, 0, length - 1)], axis)
+
+
+def linrec(a: Atom, b: Atom, reverse: bool = False) -> Var:
+    return bind(LINREC, broadcast_to(a, b.aval.shape), b, reverse=reverse)
+
+
+def _linrec_vjp(ct: Var, out: Var, a: Atom, b: Atom, reverse: bool) -> tuple[Var, Var]:
+    # cotangents obey the same recurrence run the other way, with a shifted by one step
+    adjoint = bind(LINREC, _shift(a, not reverse), ct, reverse=not reverse)
+    return adjoint * _shift(out, reverse), adjoint
+
+
+def _linrec_jvp(tangents: Any, out: Var, a: Atom, b: Atom, reverse: bool) -> Var:
+    ta, tb = tangents
+    drive = None if ta is None else ta * _shift(out, reverse)
+    drive = tb if drive is None else drive if tb is None else drive + tb
+    return bind(LINREC, a, drive, reverse=reverse)
+
+
+LINREC = register(
+    Primitive(
+        "linrec", RECURRENCE, _linrec_impl, _linrec_infer, vjp=_linrec_vjp, jvp=_linrec_jvp,
+        domain=_ANY * 2, test={"params": {"reverse": False}, "shapes": ((2, 5), (2, 5))},
+    )
+)  # fmt: skip
+
+
+def _along_last(x: Atom, axis: int, run: Any) -> Atom:
+    """run(x with *axis* moved last), moved back."""
+    ndim = x.aval.ndim
+    perm = (*(a for a in range(ndim) if a != axis), axis)
+    back = tuple(int(p) for p in np.argsort(perm))
+    return transpose(run(transpose(x, perm)), back)
+
+
+def cumsum(x: Atom, axis: int, reverse: bool = False) -> Atom:
+    return _along_last(x, axis, lambda y: linrec(like(1, y), y, reverse))
+
+
+def cumprod(x: Atom, axis: int, reverse: bool = False) -> Atom:
+    return _along_last(x, axis, lambda y: _cumprod_last(y, reverse))
+
+
+def _cumprod_last(x: Atom, reverse: bool) -> Atom:
+    length = x.aval.shape[-1]
+    if length == 0:
+        return x
+    # y[0] = x[0] enters as the drive; later steps have none
+    axis = x.aval.ndim - 1
+    rest = zeros((*x.aval.shape[:-1], length - 1), x.aval.dtype)
+    first = slice_axis(x, axis, length - 1 if reverse else 0, 1)
+    return linrec(x, concat([rest, first] if reverse else [first, rest], axis), reverse)
+
+
+def _exclusive_products(x: Atom, axes: Ints) -> Var:
+    """For each element, the product of all the others that it is reduced with."""
+    kept = tuple(a for a in range(x.aval.ndim) if a not in axes)
+    perm = (*kept, *axes)
+    moved = transpose(x, perm)
+    rows = tuple(x.aval.shape[a] for a in kept)
+    flat = reshape(moved, (*rows, int(np.prod([x.aval.shape[a] for a in axes]))))
+    if flat.aval.shape[-1] == 0:
+        return x  # type: ignore[return-value]
+    axis, length = len(rows), flat.aval.shape[-1]
+    one = bind(BROADCAST, structural(1, x.aval.dtype), shape=(*rows, 1), dims=())
+    before = concat([one, slice_axis(_cumprod_last(flat, False), axis, 0, length - 1)], axis)
+    after = concat([slice_axis(_cumprod_last(flat, True), axis, 1, length - 1), one], axis)
+    others = reshape(before * after, moved.aval.shape)
+    return transpose(others, tuple(int(p) for p in np.argsort(perm)))  # type: ignore[return-value]
+
+
+REDUCE_PROD = register(
+    Primitive(
+        "reduce_prod", REDUCE, lambda x, axes: np.prod(x, axis=axes, dtype=np.asarray(x).dtype), _infer,
+        vjp=lambda ct, out, x, axes: (expand(ct, x.aval.shape, axes) * _exclusive_products(x, axes),),
+        jvp=lambda tangents, out, x, axes: bind(REDUCE_SUM, tangents[0] * _exclusive_products(x, axes), axes=axes),
+        domain=_ANY, test=_TEST,
+    )
+)  # fmt: skip
+
+
+def reduce(name: str, x: Atom, axes: Ints, keepdims: bool = False) -> Atom:
+    """One of the reductions by name; with *keepdims* the reduced axes stay with size 1."""
+    from_table = {"sum": "reduce_sum", "prod": "reduce_prod", "max": "reduce_max", "min": "reduce_min", "any": "reduce_or", "all": "reduce_and"}
+    if isinstance(x, Lit):
+        return x
+    shape = x.shape
+    if axes:
+        x = bind(PRIMITIVES[from_table.get(name, name)], x, axes=tuple(axes))
+    return reshape(x, tuple(1 if a in axes else n for a, n in enumerate(shape))) if keepdims else x

@@ -1,0 +1,67 @@
+"""The row of the primitive table, and the registry that the tests, the adjoint and the code generators read.
+
+A primitive is one ``Primitive``: its NumPy implementation (the interpreter), its shape rule, its derivative, its
+lowering and its test domain.  How much of that a row must spell depends on its ``kind``:
+
+=============  ==============================================================================================
+elementwise    local ``partials`` (one per operand, None where it has no derivative) and a scalar ``lower``
+linear views   ``transpose`` (the adjoint of the map); forward mode applies the primitive to the tangent
+others         ``vjp`` and ``jvp`` by hand
+=============  ==============================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+PRIMITIVES: dict[str, Primitive] = {}
+
+# kinds, as code generation sees them
+ELEMENTWISE = "elementwise"  # one scalar out per scalar in: inlined into any loop
+VIEW = "view"                # an index map: inlined into any loop
+REDUCE = "reduce"            # closes an inner loop
+RECURRENCE = "recurrence"    # a loop-carried value along one axis
+PRODUCT = "product"          # matrix products, by BLAS
+SCATTER = "scatter"          # indexed writes
+HOST = "host"                # runs in NumPy between kernels, and explain() says so
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Primitive:
+    """One operation.  ``infer`` maps avals and params to the aval of the result."""
+
+    name: str
+    kind: str
+    impl: Callable[..., Any]
+    infer: Callable[..., Any]
+    partials: tuple[Callable[..., Any] | None, ...] = ()
+    vjp: Callable[..., Any] | None = None
+    jvp: Callable[..., Any] | None = None
+    transpose: Callable[..., Any] | None = None
+    lower: Any = None
+    sizes: tuple[str, ...] = ()  # params that hold sizes: lifted out of the signature
+    singular: bool = False       # a partial may be infinite or NaN where the value is fine
+    masking: bool = False        # its vjp sends exact zeros to some elements
+    cost: int = 1                # rough flops; a transcendental is 20
+    domain: tuple[tuple[float, float], ...] = ()  # test inputs are drawn from here
+    test: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<primitive {self.name}>"
+
+
+def register(row: Primitive) -> Primitive:
+    if row.name in PRIMITIVES:
+        raise ValueError(f"primitive {row.name} is registered twice")
+    PRIMITIVES[row.name] = row
+    return row
+
+
+def differentiable(row: Primitive) -> bool:
+    return bool(row.transpose or row.vjp or any(row.partials))
+
+
+def names(kinds: Sequence[str]) -> list[str]:
+    return [p.name for p in PRIMITIVES.values() if p.kind in kinds]

@@ -1,0 +1,112 @@
+"""Recording: a builder that knows the user's line, the real inputs, and what control flow relied on.
+
+Nothing is computed while recording.  Shapes and dtypes are known, so errors rise at the user's line; a *value* is
+computed only when Python asks for one (``if``, ``float()``, ``while``), and what it was becomes a guard.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from .aval import Aval, check_dtype
+from .errors import TracegradError
+from .evaluate import Env, demand
+from .ir import Atom, Builder, Graph, Guard, Lit, Var, building, live_nodes
+from .site import Site, at_site, user_site
+
+
+class Recorder(Builder):
+    """One recording.  ``env`` holds the inputs' values and whatever was computed on demand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inputs: list[Var] = []
+        self.input_names: list[str] = []
+        self.env: Env = {}
+        self.guards: list[Guard] = []
+        self.consts: list[tuple[Var, np.ndarray]] = []
+        self._const_by_id: dict[int, Var] = {}
+        self.captured: dict[int, Any] = {}  # id(outside array) -> its traced stand-in
+        self.active = True
+
+    def site(self) -> Site | None:
+        return user_site()
+
+    def add_input(self, value: Any, name: str, *, weak: bool = False) -> Var:
+        """A new graph input that stands for *value* (an array, or a float)."""
+        array = np.asarray(value)
+        dtype = check_dtype(array.dtype, name)
+        var = Var(Aval(dtype, array.shape, weak))
+        self.inputs.append(var)
+        self.input_names.append(name)
+        self.env[var] = array
+        return var
+
+    def const(self, array: np.ndarray) -> Var:
+        """An array that the user's Python made: its contents travel with the recording."""
+        found = self._const_by_id.get(id(array))
+        if found is None:
+            dtype = check_dtype(array.dtype, "an array used in the function")
+            found = Var(Aval(dtype, array.shape))
+            kept = np.array(array, dtype=dtype, order="C")  # a copy: the user may go on writing into it
+            self.consts.append((found, kept))
+            self.env[found] = kept
+            self._const_by_id[id(array)] = found
+            self._alive.append(array)  # keeps id() unique for as long as it is a key
+        return found
+
+    @property
+    def _alive(self) -> list[Any]:
+        return self.__dict__.setdefault("_kept", [])
+
+    def value(self, atom: Atom) -> Any:
+        """The value of *atom* in this run, computed now if need be."""
+        return demand([atom], self.nodes, self.env)[0]
+
+    def guard(self, atom: Atom, kind: str) -> Any:
+        """The value of a 0-d *atom*, which control flow is about to rely on."""
+        value = np.asarray(self.value(atom))[()]
+        if not isinstance(atom, Lit) and not any(g.atom is atom for g in self.guards):
+            self.guards.append(Guard(atom, value, kind, user_site()))
+        return value
+
+    def finish(self, outputs: list[Atom]) -> Graph:
+        """The recorded program, without what nothing depends on."""
+        self.active = False
+        nodes = live_nodes(self.nodes, [*outputs, *[g.atom for g in self.guards]])
+        used = {a for n in nodes for a in n.inputs if isinstance(a, Var)} | {a for a in outputs if isinstance(a, Var)}
+        used |= {g.atom for g in self.guards if isinstance(g.atom, Var)}
+        return Graph(list(self.inputs), nodes, list(outputs), list(self.guards), [c for c in self.consts if c[0] in used])
+
+
+_current = threading.local()
+
+
+def current_recorder() -> Recorder | None:
+    """The recording in progress in this thread, if any."""
+    return getattr(_current, "recorder", None)
+
+
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[Recorder]:
+    """Make *recorder* the one that NumPy calls on traced arrays write to."""
+    previous = getattr(_current, "recorder", None)
+    _current.recorder = recorder
+    try:
+        with building(recorder):
+            yield recorder
+    finally:
+        _current.recorder = previous
+        recorder.active = False
+
+
+def require_recorder(what: str) -> Recorder:
+    recorder = current_recorder()
+    if recorder is None:
+        raise TracegradError(at_site(f"{what} works only inside a function that tracegrad is recording"))
+    return recorder

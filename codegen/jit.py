@@ -14,6 +14,7 @@ import threading
 from dataclasses import dataclass, field
 
 import llvmlite.binding as llvm
+from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
@@ -51,6 +52,27 @@ def add_symbol(name: str, address: int) -> None:
     llvm.add_symbol(name, address)
 
 
+class KernelLibrary(JITCodeLibrary):
+    """A code library that is optimised once.
+
+    numba's own pipeline runs three times over a module (per function, cheaply, in full) to prune reference counts
+    that typed Python code has; kernels have none.
+    """
+
+    def _optimize_functions(self, ll_module: object) -> None:
+        pass
+
+    def _optimize_final_module(self) -> None:
+        codegen = self._codegen
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = True
+        options.loop_interleaving = True
+        options.loop_unrolling = True
+        options.slp_vectorization = True
+        builder = llvm.create_pass_builder(codegen._tm, options)
+        builder.getModulePassManager().run(self._final_module, builder)
+
+
 @dataclass(slots=True)
 class Compiled:
     """A finalized code library.  Keep it alive as long as a pointer into it is used."""
@@ -82,7 +104,7 @@ def unique_name(stem: str) -> str:
 def compile_text(text: str, name: str) -> Compiled:
     """Compile one module of LLVM IR; its external functions must have names from :func:`unique_name`."""
     with _lock, global_compiler_lock:
-        library = cpu_target.target_context.codegen().create_library(name)
+        library = KernelLibrary(cpu_target.target_context.codegen(), name)
         module = llvm.parse_assembly(text)
         module.name = name
         library.add_llvm_module(module)

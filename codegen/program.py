@@ -1,0 +1,296 @@
+"""A graph -> a compiled program.
+
+``compile_graph`` is the whole pipeline: canonical form, schedule, LLVM IR, machine code.  A ``Program`` is shared by every graph with
+the same key; ``bind`` gives it one run's sizes and constants.  A program is a list of *segments*: native ones are functions of one
+module; where NumPy has to do a step (sort, search), it runs between two of them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import llvmlite.ir as ir
+import numpy as np
+
+from ..tracer.ir import Graph
+from . import jit, vecmath
+from .calls import CallEmitter, native
+from .canonical import ONE, Canonical, Const, Op, Sym, canonicalise
+from .cpu import ItemEmitter, item_buffers
+from .memory import Temporary, plan
+from .scalar import I8, I64, PTR, constant, from_memory, memory_type
+from .schedule import Call, Loop, Schedule, Statement, buffer_of, make_schedule
+
+
+@dataclass(slots=True)
+class Segment:
+    """Either a native function (``address``) or one operation for NumPy (``host``)."""
+
+    address: int = 0
+    symbol: str = ""
+    host: Op | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """Compiled code for one signature."""
+
+    key: tuple
+    arguments: int                   # how many of the graph's inputs are the caller's; the rest are captured or constant arrays
+    inputs: list[Sym]
+    results: list[Sym]
+    temporaries: list[Temporary]
+    segments: list[Segment]
+    buffer_index: dict[Sym, int]
+    sym_dims: dict[Sym, tuple[int, ...]]
+    canonical: Canonical
+    schedule: Schedule
+    compiled: jit.Compiled | None
+    guards: list[Sym]
+    seconds: dict[str, float] = field(default_factory=dict)
+    text: str = ""
+
+    @property
+    def is_native(self) -> bool:
+        return len(self.segments) == 1 and self.segments[0].host is None
+
+    def plan(self, sizes: Sequence[int]) -> tuple[list[int], int]:
+        return plan(self.temporaries, sizes)
+
+
+def compile_canonical(canonical: Canonical, arguments: int) -> Program:
+    """Schedule, emit and compile."""
+    clock = time.perf_counter()
+    schedule = make_schedule(canonical)
+    scheduled = time.perf_counter()
+    program = _Assembler(canonical, schedule, arguments).assemble()
+    program.seconds["schedule"] = scheduled - clock
+    return program
+
+
+class _Assembler:
+    def __init__(self, canonical: Canonical, schedule: Schedule, arguments: int):
+        self.canonical, self.schedule, self.arguments = canonical, schedule, arguments
+        self.results = [x for x in canonical.outputs[: canonical.results] if isinstance(x, Sym)]
+        self.guards = [x for x in canonical.outputs[canonical.results :] if isinstance(x, Sym)]
+        self.name = jit.unique_name("tg_kernel")
+        self.module = ir.Module(self.name)
+        self.module.triple, self.module.data_layout = jit.target_triple(), jit.data_layout()
+        results = set(self.results)
+        self.temps = [s for s in schedule.where if s not in results]
+        order = [*canonical.inputs[:arguments], *self.results, *canonical.inputs[arguments:], *self.temps]
+        self.index = {sym: k for k, sym in enumerate(order)}
+
+    def assemble(self) -> Program:
+        start = time.perf_counter()
+        segments: list[Segment] = []
+        run: list[Any] = []
+        for item in self._grouped():
+            if isinstance(item, Call) and not native(item.op):
+                if run:
+                    segments.append(self._native(run, len(segments), last=False))
+                    run = []
+                segments.append(Segment(host=item.op))
+            else:
+                run.append(item)
+        if run or self.guards or not segments:
+            segments.append(self._native(run, len(segments), last=True))
+        emitted = time.perf_counter()
+        text = _finish_text(str(self.module))
+        compiled = jit.compile_text(text, self.name)
+        for segment in segments:
+            if segment.symbol:
+                segment.address = compiled.address(segment.symbol)
+        done = time.perf_counter()
+        return Program(
+            self.canonical.key, self.arguments, self.canonical.inputs, self.results, self._temporaries(), segments, self.index,
+            {s: s.dims for s in self.index}, self.canonical, self.schedule, compiled, self.guards,
+            {"emit": emitted - start, "llvm": done - emitted}, text,
+        )  # fmt: skip
+
+    def _grouped(self) -> list[Any]:
+        """Top-level items, consecutive scalar statements together."""
+        grouped: list[Any] = []
+        for item in self.schedule.body:
+            if isinstance(item, Statement) and grouped and isinstance(grouped[-1], list):
+                grouped[-1].append(item)
+            else:
+                grouped.append([item] if isinstance(item, Statement) else item)
+        return grouped
+
+    def _native(self, items: list[Any], number: int, last: bool) -> Segment:
+        symbol = f"{self.name}_s{number}"
+        function = ir.Function(self.module, ir.FunctionType(I64, [PTR, PTR, PTR]), symbol)
+        function.attributes.add("nounwind")
+        bufs, sizes, consts = function.args
+        entry = ir.IRBuilder(function.append_basic_block("entry"))
+        first = function.append_basic_block("start")
+        b = ir.IRBuilder(first)
+        pointers: dict[Sym, ir.Value] = {}
+        loaded: dict[int, ir.Value] = {}
+
+        def pointer(sym: Sym) -> ir.Value:
+            if sym not in pointers:
+                place = entry.gep(bufs, [I64(self.index[sym])], source_etype=PTR)
+                pointers[sym] = entry.load(place, typ=PTR)
+            return pointers[sym]
+
+        def size(dim: int) -> ir.Value:
+            if dim in self.canonical.static:
+                return I64(self.canonical.static[dim])
+            if dim not in loaded:
+                loaded[dim] = entry.load(entry.gep(sizes, [I64(dim)], source_etype=I64), typ=I64)
+            return loaded[dim]
+
+        def const(x: Const) -> ir.Value:
+            if x.slot is None:
+                return constant(x.dtype, x.value)
+            place = entry.gep(consts, [I64(8 * x.slot)], source_etype=I8)
+            return from_memory(entry, entry.load(place, typ=memory_type(x.dtype)), x.dtype)
+
+        calls = CallEmitter(self.canonical, self.schedule.stored, b, entry, pointer, size, const)
+        for item in items:
+            if isinstance(item, Call):
+                calls.emit(item.op)
+                continue
+            body = item if isinstance(item, list) else [item]
+            used = list(dict.fromkeys(s for part in body for s in item_buffers(self.canonical, self.schedule, self.schedule.reads, part)))
+            emitter = ItemEmitter(self.canonical, self.schedule, self.module, jit.unique_name(self.name), used)
+            emitter.items(body)
+            b.call(emitter.finish(), [*[pointer(s) for s in used], sizes, consts])
+        if last:
+            for position, guard in enumerate(self.guards):
+                held = b.icmp_unsigned("!=", b.load(pointer(guard), typ=I8), I8(0))
+                with b.if_then(b.not_(held)):
+                    b.ret(I64(position))
+        b.ret(I64(-1))
+        entry.branch(first)
+        return Segment(symbol=symbol)
+
+    def _temporaries(self) -> list[Temporary]:
+        first: dict[Sym, int] = {}
+        last: dict[Sym, int] = {}
+
+        def touch(sym: Sym, position: int) -> None:
+            first.setdefault(sym, position)
+            last[sym] = position
+
+        for position, item in enumerate(self.schedule.body):
+            if isinstance(item, Call):
+                for x in item.op.ins:
+                    if isinstance(x, Sym):
+                        touch(buffer_of(self.canonical, self.schedule.stored, x), position)
+                touch(item.op.out, position)
+            else:
+                for sym in item_buffers(self.canonical, self.schedule, self.schedule.reads, item):
+                    touch(sym, position)
+        for guard in self.guards:
+            last[guard] = len(self.schedule.body)
+        # scalar statements in a row are one function, in which all their buffers are live
+        result = []
+        for sym in self.temps:
+            wide = [d for d in sym.dims if d != ONE][self.schedule.contracted.get(sym, 0) :]
+            result.append(Temporary(repr(sym), tuple(wide), sym.dtype.itemsize, self._group_start(first[sym]), self._group_end(last[sym])))
+        return result
+
+    def _group_start(self, position: int) -> int:
+        body = self.schedule.body
+        while position > 0 and position < len(body) and isinstance(body[position], Statement) and isinstance(body[position - 1], Statement):
+            position -= 1
+        return position
+
+    def _group_end(self, position: int) -> int:
+        body = self.schedule.body
+        while position + 1 < len(body) and isinstance(body[position], Statement) and isinstance(body[position + 1], Statement):
+            position += 1
+        return position
+
+
+_DEFINE = re.compile(r"^(define [^\n]*)$", re.MULTILINE)
+
+
+def _finish_text(text: str) -> str:
+    width = ' "prefer-vector-width"="512"'
+    return vecmath.complete(_DEFINE.sub(lambda m: m.group(1) + width, text))
+
+
+# ---- running a graph once, as tests and the slow path do -----------------------------------------------------------
+
+
+def workspace(program: Program, sizes: np.ndarray) -> tuple[list[int], np.ndarray]:
+    offsets, total = program.plan(sizes)
+    raw = np.empty(total + 64, np.uint8)
+    return offsets, raw
+
+
+def execute(program: Program, canonical: Canonical, arrays: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
+    """Run *program* for the sizes and constants of *canonical* on *arrays* (all of the graph's inputs, C-contiguous): (failed guard or -1, results)."""
+    sizes, consts = canonical.sizes, canonical.consts
+    offsets, raw = workspace(program, sizes)
+    base = -(-raw.ctypes.data // 64) * 64
+    results = [np.empty(tuple(int(sizes[d]) for d in s.dims), s.dtype) for s in program.results]
+    n = program.arguments
+    held = [*arrays[:n], *results, *arrays[n:]]
+    addresses = [a.ctypes.data for a in held] + [base + o for o in offsets]
+    bufs = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+    failed = -1
+    for segment in program.segments:
+        if segment.host is not None:
+            _run_host(program, segment.host, canonical, addresses)
+        else:
+            function = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(segment.address)
+            failed = function(ctypes.addressof(bufs), sizes.ctypes.data, consts.ctypes.data)
+    del held, raw
+    return failed, results
+
+
+def _run_host(program: Program, op: Op, canonical: Canonical, addresses: list[int]) -> None:
+    """One operation by its NumPy implementation, on the program's buffers."""
+    sizes = canonical.sizes
+
+    def view(x: Any) -> Any:
+        if isinstance(x, Const):
+            if x.slot is None:
+                return x.value
+            return np.frombuffer(canonical.consts[8 * x.slot :].tobytes()[: x.dtype.itemsize], x.dtype)[0]
+        buffer = buffer_of(program.canonical, program.schedule.stored, x)
+        shape = tuple(int(sizes[d]) for d in x.dims)
+        count = int(np.prod(shape, dtype=np.int64))
+        if not count:
+            return np.empty(shape, x.dtype)
+        raw = (ctypes.c_char * (count * x.dtype.itemsize)).from_address(addresses[program.buffer_index[buffer]])
+        return np.frombuffer(raw, x.dtype).reshape(shape)
+
+    params = dict(op.params)
+    if op.prim.name == "nonzero":
+        params["count"] = int(sizes[op.out.dims[0]])
+    target = view(op.out)
+    with np.errstate(all="ignore"):
+        np.copyto(target, op.prim.impl(*[view(x) for x in op.ins], **params), casting="unsafe")
+
+
+class CompiledGraph:
+    """A graph with its program: what tests run against the interpreter."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.canonical = canonicalise(graph)
+        self.program = compile_canonical(self.canonical, len(graph.inputs))
+
+    def run(self, inputs: Sequence[Any]) -> list[np.ndarray]:
+        arrays = [np.ascontiguousarray(np.asarray(x, dtype=v.aval.dtype).reshape(v.aval.shape)) for x, v in zip(inputs, self.graph.inputs, strict=True)]
+        arrays = [a.reshape(v.aval.shape) for a, v in zip(arrays, self.graph.inputs, strict=True)]
+        self.failed, results = execute(self.program, self.canonical, [*arrays, *(a for _, a in self.graph.consts)])
+        return results
+
+
+def compile_graph(graph: Graph) -> CompiledGraph:
+    return CompiledGraph(graph)
+
+
+__all__ = ["CompiledGraph", "Loop", "Program", "compile_canonical", "compile_graph", "execute"]

@@ -1,0 +1,302 @@
+"""Scalar bodies: what the ``lower`` column of the primitive table means as LLVM IR.
+
+A ``Scalars`` object is the ``s`` that a row's lowering is written against: arithmetic on values of one dtype.  bools are ``i1`` in
+registers and one byte in memory.  Function calls go to libm by name (``vecmath.py`` says which have vector forms), or to the
+inner loop of a NumPy or SciPy ufunc.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.ir as ir
+import numpy as np
+
+from . import jit
+
+I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
+F32, F64 = ir.FloatType(), ir.DoubleType()
+PTR = ir.PointerType()
+
+
+def register_type(dtype: np.dtype) -> ir.Type:
+    """The type of a value of *dtype* in a register."""
+    if dtype.kind == "f":
+        return F64 if dtype.itemsize == 8 else F32
+    return I1 if dtype.kind == "b" else ir.IntType(8 * dtype.itemsize)
+
+
+def memory_type(dtype: np.dtype) -> ir.Type:
+    return I8 if dtype.kind == "b" else register_type(dtype)
+
+
+def to_memory(builder: ir.IRBuilder, value: ir.Value, dtype: np.dtype) -> ir.Value:
+    return builder.zext(value, I8) if dtype.kind == "b" else value
+
+
+def from_memory(builder: ir.IRBuilder, value: ir.Value, dtype: np.dtype) -> ir.Value:
+    return builder.icmp_unsigned("!=", value, I8(0)) if dtype.kind == "b" else value
+
+
+def constant(dtype: np.dtype, value: Any) -> ir.Constant:
+    kind = register_type(dtype)
+    if dtype.kind == "f":
+        return ir.Constant(kind, float(dtype.type(value)))
+    return ir.Constant(kind, int(value))
+
+
+class Scalars:
+    """Arithmetic on values of one dtype, at the builder's position."""
+
+    def __init__(self, builder: ir.IRBuilder, dtype: np.dtype, out: np.dtype):
+        self.b = builder
+        self.dtype = dtype
+        self.out = out
+        self.is_float = dtype.kind == "f"
+        self.is_bool = dtype.kind == "b"
+        self.signed = dtype.kind == "i"
+
+    # ---- constants and arithmetic ------------------------------------------------------------------------------
+
+    def const(self, value: float) -> ir.Constant:
+        return constant(self.dtype, value)
+
+    def add(self, x: Any, y: Any) -> Any:
+        if self.is_bool:
+            return self.b.or_(x, y)
+        return self.b.fadd(x, y) if self.is_float else self.b.add(x, y)
+
+    def sub(self, x: Any, y: Any) -> Any:
+        return self.b.fsub(x, y) if self.is_float else self.b.sub(x, y)
+
+    def mul(self, x: Any, y: Any) -> Any:
+        if self.is_bool:
+            return self.b.and_(x, y)
+        return self.b.fmul(x, y) if self.is_float else self.b.mul(x, y)
+
+    def div(self, x: Any, y: Any) -> Any:
+        return self.b.fdiv(x, y)
+
+    def neg(self, x: Any) -> Any:
+        return self.b.fneg(x) if self.is_float else self.b.neg(x)
+
+    def abs(self, x: Any) -> Any:
+        if self.is_float:
+            return self.intrinsic("fabs", x)
+        return self.select(self.cmp("<", x, self.const(0)), self.neg(x), x) if self.signed else x
+
+    def sign(self, x: Any) -> Any:
+        one, zero = self.const(1), self.const(0)
+        if not self.is_float:
+            minus = self.const(-1) if self.signed else zero
+            return self.select(self.cmp(">", x, zero), one, self.select(self.cmp("<", x, zero), minus, zero))
+        positive = self.select(self.cmp(">", x, zero), one, self.select(self.cmp("==", x, zero), zero, x))
+        return self.select(self.cmp("<", x, zero), self.const(-1), positive)  # nan stays nan
+
+    def floor_divide(self, x: Any, y: Any) -> Any:
+        if self.is_float:
+            return self._float_divmod(x, y)[0]
+        return self._int_divmod(x, y)[0]
+
+    def remainder(self, x: Any, y: Any) -> Any:
+        if self.is_float:
+            return self._float_divmod(x, y)[1]
+        return self._int_divmod(x, y)[1]
+
+    def fmod(self, x: Any, y: Any) -> Any:
+        if self.is_float:
+            return self.call("fmod", x, y)
+        safe = self.select(self.cmp("==", y, self.const(0)), self.const(1), y)
+        result = self.b.srem(x, safe) if self.signed else self.b.urem(x, safe)
+        return self.select(self.cmp("==", y, self.const(0)), self.const(0), result)
+
+    def _float_divmod(self, x: Any, y: Any) -> tuple[Any, Any]:
+        """NumPy's npy_divmod: the remainder has the sign of the divisor, the quotient is rounded from an exact division."""
+        zero = self.const(0)
+        mod = self.call("fmod", x, y)
+        quotient = self.div(self.sub(x, mod), y)
+        opposite = self.b.xor(self.cmp("<", y, zero), self.cmp("<", mod, zero))
+        nonzero = self.cmp("!=", mod, zero)
+        adjust = self.b.and_(nonzero, opposite)
+        mod_adjusted = self.select(adjust, self.add(mod, y), mod)
+        mod_final = self.select(self.cmp("==", mod, zero), self.intrinsic("copysign", zero, y), mod_adjusted)
+        quotient = self.select(adjust, self.sub(quotient, self.const(1)), quotient)
+        floor = self.intrinsic("floor", quotient)
+        floor = self.select(self.cmp(">", self.sub(quotient, floor), self.const(0.5)), self.add(floor, self.const(1)), floor)
+        signed_zero = self.intrinsic("copysign", zero, self.div(x, y))
+        whole = self.select(self.cmp("==", quotient, zero), signed_zero, floor)
+        by_zero = self.cmp("==", y, zero)
+        return self.select(by_zero, self.div(x, y), whole), self.select(by_zero, mod, mod_final)
+
+    def _int_divmod(self, x: Any, y: Any) -> tuple[Any, Any]:
+        zero, one = self.const(0), self.const(1)
+        by_zero = self.cmp("==", y, zero)
+        safe = self.select(by_zero, one, y)
+        if not self.signed:
+            return self.select(by_zero, zero, self.b.udiv(x, safe)), self.select(by_zero, zero, self.b.urem(x, safe))
+        minus_one = self.cmp("==", safe, self.const(-1))  # INT_MIN / -1 traps
+        safe = self.select(minus_one, one, safe)
+        quotient, rest = self.b.sdiv(x, safe), self.b.srem(x, safe)
+        adjust = self.b.and_(self.cmp("!=", rest, zero), self.b.xor(self.cmp("<", rest, zero), self.cmp("<", safe, zero)))
+        quotient = self.select(adjust, self.sub(quotient, one), quotient)
+        rest = self.select(adjust, self.add(rest, safe), rest)
+        quotient = self.select(minus_one, self.neg(x), quotient)
+        return self.select(by_zero, zero, quotient), self.select(by_zero, zero, rest)
+
+    def pow(self, x: Any, y: Any) -> Any:
+        if self.is_float:
+            return self.call("pow", x, y)
+        return self.ufunc(np.power, x, y)
+
+    # ---- comparing and choosing --------------------------------------------------------------------------------
+
+    def cmp(self, symbol: str, x: Any, y: Any) -> Any:
+        if self.is_float:
+            return self.b.fcmp_unordered(symbol, x, y) if symbol == "!=" else self.b.fcmp_ordered(symbol, x, y)
+        return self.b.icmp_signed(symbol, x, y) if self.signed else self.b.icmp_unsigned(symbol, x, y)
+
+    def select(self, condition: Any, x: Any, y: Any) -> Any:
+        return self.b.select(condition, x, y)
+
+    def isnan(self, x: Any) -> Any:
+        return self.b.fcmp_unordered("uno", x, x) if self.is_float else I1(0)
+
+    def isinf(self, x: Any) -> Any:
+        return self.cmp("==", self.intrinsic("fabs", x), self.const(np.inf)) if self.is_float else I1(0)
+
+    def isfinite(self, x: Any) -> Any:
+        return self.cmp("<", self.intrinsic("fabs", x), self.const(np.inf)) if self.is_float else I1(1)
+
+    def both(self, x: Any, y: Any) -> Any:
+        return self.b.and_(x, y)
+
+    def either(self, x: Any, y: Any) -> Any:
+        return self.b.or_(x, y)
+
+    def differ(self, x: Any, y: Any) -> Any:
+        return self.b.xor(x, y)
+
+    def invert(self, x: Any) -> Any:
+        return self.b.not_(x)
+
+    def same_bits(self, x: Any, y: Any) -> Any:
+        if self.is_float:
+            kind = ir.IntType(8 * self.dtype.itemsize)
+            x, y = self.b.bitcast(x, kind), self.b.bitcast(y, kind)
+        return self.b.icmp_unsigned("==", x, y)
+
+    # ---- functions ---------------------------------------------------------------------------------------------
+
+    def intrinsic(self, name: str, *args: Any) -> Any:
+        """An LLVM intrinsic; integers go through unchanged (floor of an integer is itself)."""
+        if not self.is_float:
+            return args[0]
+        kind = args[0].type
+        suffix = "f64" if kind == F64 else "f32"
+        return self.b.call(declare(self.b.module, f"llvm.{name}.{suffix}", kind, *[kind] * len(args)), args)
+
+    def call(self, name: str, *args: Any) -> Any:
+        """A C math function of double or float."""
+        kind = args[0].type
+        symbol = name if kind == F64 else name + "f"
+        return self.b.call(declare(self.b.module, symbol, kind, *[kind] * len(args)), args)
+
+    def ufunc(self, function: Any, *args: Any) -> Any:
+        """One element through the inner loop of a NumPy or SciPy ufunc."""
+        return call_ufunc(self.b, function, args, self.dtype, self.out)
+
+    def cast(self, x: Any, dtype: np.dtype) -> Any:
+        return convert(self.b, x, self.dtype, dtype)
+
+
+def convert(b: ir.IRBuilder, x: Any, source: np.dtype, target: np.dtype) -> Any:
+    """*x* of *source* as *target*, with C's semantics as in NumPy's astype."""
+    if source == target:
+        return x
+    kind = register_type(target)
+    if target.kind == "b":
+        return b.fcmp_unordered("!=", x, ir.Constant(x.type, 0.0)) if source.kind == "f" else b.icmp_unsigned("!=", x, ir.Constant(x.type, 0))
+    if source.kind == "f":
+        if target.kind == "f":
+            return b.fpext(x, kind) if target.itemsize > source.itemsize else b.fptrunc(x, kind)
+        # through int64, as NumPy does on this hardware: nan and out of range give the minimum
+        minimum = I64(-(2**63))
+        wide = b.fpext(x, F64) if source.itemsize == 4 else x
+        fits = b.and_(b.fcmp_ordered(">=", wide, F64(-(2.0**63))), b.fcmp_ordered("<", wide, F64(2.0**63)))
+        whole = b.select(fits, b.fptosi(b.select(fits, wide, F64(0.0)), I64), minimum)
+        return whole if target.itemsize == 8 else b.trunc(whole, kind)
+    if target.kind == "f":
+        return b.sitofp(x, kind) if source.kind == "i" else b.uitofp(x, kind)
+    width, wanted = x.type.width, kind.width
+    if wanted < width:
+        return b.trunc(x, kind)
+    if wanted > width:
+        return b.sext(x, kind) if source.kind == "i" else b.zext(x, kind)
+    return x
+
+
+def declare(module: ir.Module, name: str, result: ir.Type, *args: ir.Type) -> ir.Function:
+    found = module.globals.get(name)
+    return found if found is not None else ir.Function(module, ir.FunctionType(result, args), name)
+
+
+def lower(builder: ir.IRBuilder, prim: Any, args: list[Any], dtypes: list[np.dtype], out: np.dtype, params: dict[str, Any]) -> Any:
+    """The value of primitive *prim* on register values *args*."""
+    dtype = dtypes[-1] if prim.name == "select" else dtypes[0]
+    s = Scalars(builder, dtype, out)
+    rule: Callable[..., Any] | str = prim.lower
+    if rule == "ufunc":
+        return s.ufunc(prim.impl, *args)
+    return rule(s, *args, **params)  # type: ignore[operator]
+
+
+# ---- ufunc inner loops -----------------------------------------------------------------------------------------
+
+
+class _UFuncObject(ctypes.Structure):
+    """The stable head of PyUFuncObject (numpy/ufuncobject.h)."""
+
+    _fields_ = [
+        ("refcount", ctypes.c_ssize_t), ("type", ctypes.c_void_p), ("nin", ctypes.c_int), ("nout", ctypes.c_int), ("nargs", ctypes.c_int),
+        ("identity", ctypes.c_int), ("functions", ctypes.POINTER(ctypes.c_void_p)), ("data", ctypes.POINTER(ctypes.c_void_p)),
+        ("ntypes", ctypes.c_int),
+    ]  # fmt: skip
+
+
+def ufunc_loop(function: Any, signature: str) -> tuple[int, int]:
+    """(address, data) of the inner loop of *function* for *signature* such as ``"d->d"``."""
+    position = function.types.index(signature)
+    head = _UFuncObject.from_address(id(function))
+    if head.nin != function.nin or head.ntypes != function.ntypes:
+        raise RuntimeError(f"the layout of ufunc objects is not the expected one (NumPy {np.__version__})")
+    return head.functions[position] or 0, (head.data[position] or 0) if head.data else 0
+
+
+def call_ufunc(b: ir.IRBuilder, function: Any, args: tuple[Any, ...], dtype: np.dtype, out: np.dtype) -> Any:
+    letters = {"float64": "d", "float32": "f", "int64": "l", "int32": "i", "bool": "?"}
+    wanted = letters.get(dtype.name, "d") * len(args) + "->" + letters.get(out.name, "d")
+    working, result_type = dtype, out
+    if wanted not in function.types:
+        wanted = "d" * len(args) + "->d"
+        working = result_type = np.dtype("float64")
+        args = tuple(convert(b, a, dtype, working) for a in args)
+    address, data = ufunc_loop(function, wanted)
+    name = f"tg_ufunc_{function.__name__}_{wanted.replace('->', '_').replace('?', 'b')}"
+    jit.add_symbol(name, address)
+    loop = declare(b.module, name, ir.VoidType(), PTR, PTR, PTR, PTR)
+    with b.goto_entry_block():
+        slots = [b.alloca(memory_type(working)) for _ in args] + [b.alloca(memory_type(result_type))]
+        pointers = b.alloca(PTR, len(slots))
+        dims = b.alloca(I64)
+        steps = b.alloca(I64, len(slots))
+    for slot, arg in zip(slots, args, strict=False):
+        b.store(to_memory(b, arg, working), slot)
+    for k, slot in enumerate(slots):
+        b.store(slot, b.gep(pointers, [I64(k)], source_etype=PTR))
+        b.store(I64(0), b.gep(steps, [I64(k)], source_etype=I64))
+    b.store(I64(1), dims)
+    b.call(loop, [pointers, dims, steps, b.inttoptr(I64(data), PTR)])
+    value = from_memory(b, b.load(slots[-1], typ=memory_type(result_type)), result_type)
+    return convert(b, value, result_type, out)

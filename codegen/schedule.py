@@ -1,0 +1,411 @@
+"""What is stored, what is recomputed, and which loops are shared.
+
+Three data structures: a ``Statement`` computes one stored value (a *root*); a ``Loop`` is one dim and a body of loops and
+statements; a ``Call`` is work for a library (BLAS, a scatter, NumPy).  The schedule is the body of an outermost pseudo-loop.
+
+Everything that is not a root is inlined into the loops that read it.  Roots are placed one by one, in program order, into the
+existing loops wherever that is legal: they then share the loops' memory traffic, and a row that one of them reduces is at hand for
+the next (softmax, layer norm, X @ w followed by X.T @ r).  ``place`` is about what is correct; what is worth storing is decided apart, in
+``worth_storing``.  Both leave named reasons for ``explain()``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..tracer.primitive import ELEMENTWISE, HOST, PRODUCT, RECURRENCE, REDUCE, SCATTER, VIEW
+from .canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
+from .index import ZERO, Index, depends_on, loop_var
+from .views import Condition, Indices, read, reshape_axes
+
+MAX_ARRAYS = 24       # arrays streamed by one innermost loop
+RECOMPUTE_FLOPS = 40  # an inlined value costing more than this in all its extra evaluations is stored
+REDUNDANT_FLOPS = 3   # the same, per iteration of a loop that the value does not depend on
+
+
+@dataclass(eq=False, slots=True)
+class Statement:
+    """Compute root *op*'s value inside *path* (outermost loop first)."""
+
+    op: Op
+    path: list[Loop] = field(default_factory=list)
+    complete: int = 0  # the root's element is final at this loop depth, after the loop below it ends
+
+    @property
+    def out(self) -> Sym:
+        return self.op.out
+
+
+@dataclass(eq=False, slots=True)
+class Loop:
+    dim: Dim
+    body: list[Loop | Statement | Call] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """A library step; its operands are buffers."""
+
+    op: Op
+
+
+@dataclass(slots=True)
+class Schedule:
+    body: list[Loop | Statement | Call]
+    stored: set[Sym]
+    where: dict[Sym, Statement | Call]
+    reads: dict[Sym, Reads]
+    contracted: dict[Sym, int]  # a temporary that lives within its first n loops: those axes have no storage
+    notes: list[str]
+
+
+# ---- what a root is --------------------------------------------------------------------------------------------
+
+
+def is_loop_root(op: Op) -> bool:
+    return op.prim.kind in (REDUCE, RECURRENCE)
+
+
+def is_call(op: Op) -> bool:
+    return op.prim.kind in (PRODUCT, SCATTER, HOST)
+
+
+def domain(op: Op) -> tuple[Dim, ...]:
+    """The loops of a root, outermost first: its operand's axes for a reduction, its own otherwise.  Sizes of 1 need none."""
+    source = op.ins[0] if op.prim.kind == REDUCE else op.out
+    return tuple(d for d in source.dims if d != ONE)
+
+
+def domain_indices(op: Op) -> Indices:
+    """The position in the domain's array at an iteration of its loops."""
+    source = op.ins[0] if op.prim.kind == REDUCE else op.out
+    result: list[Index] = []
+    depth = 0
+    for d in source.dims:
+        if d == ONE:
+            result.append(ZERO)
+        else:
+            result.append(loop_var(depth))
+            depth += 1
+    return tuple(result)
+
+
+def reduced_depths(op: Op) -> set[int]:
+    """The loop depths that a reduction sums over."""
+    depth, result = 0, set()
+    for axis, d in enumerate(op.ins[0].dims):
+        if d != ONE:
+            if axis in op.params["axes"]:
+                result.add(depth)
+            depth += 1
+    return result
+
+
+def completion(op: Op) -> int:
+    """The loop depth at which a root's element is final."""
+    loops = len(domain(op))
+    if op.prim.kind == REDUCE:
+        return min(reduced_depths(op), default=loops)
+    if op.prim.kind == RECURRENCE:
+        return loops - 1 if op.out.dims[-1] != ONE else loops
+    return loops
+
+
+# ---- what a root reads -----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Reads:
+    """What one root touches: stored values with their positions (None: read flat), inlined ones likewise."""
+
+    stored: list[tuple[Sym, Indices | None]] = field(default_factory=list)
+    inlined: list[tuple[Sym, Indices]] = field(default_factory=list)
+    conditions: dict[Condition, None] = field(default_factory=dict)  # of the pads and updates among them
+    flat_views: list[Sym] = field(default_factory=list)  # inlined values that would have to be read flat: must be stored
+
+
+def root_operands(op: Op, at: Indices) -> list[tuple[Operand, Indices]]:
+    """The operands that a root's loop body evaluates, and where."""
+    if op.prim.kind == REDUCE or op.prim.kind == RECURRENCE:
+        return [(x, at) for x in op.ins]
+    return [(op.out, at)]
+
+
+def reads(program: Canonical, op: Op, stored: set[Sym]) -> Reads:
+    result = Reads()
+    seen: set[tuple[Sym, Indices | None]] = set()
+
+    def visit(x: Operand, at: Indices, top: bool = False) -> None:
+        if isinstance(x, Const) or (x, at) in seen:
+            return
+        producer = program.producers.get(x)
+        if producer is None or (x in stored and not top):
+            seen.add((x, at))
+            result.stored.append((x, at))
+            return
+        seen.add((x, at))
+        result.inlined.append((x, at))
+        kind = producer.prim.kind
+        if kind == ELEMENTWISE:
+            for y in producer.ins:
+                if isinstance(y, Sym):
+                    visit(y, at if y.dims else ())
+        elif kind == VIEW and producer.prim.name != "iota":
+            for choice in read(producer, at):
+                y = choice.operand
+                result.conditions.update(dict.fromkeys(choice.conditions))
+                if choice.indices is None:
+                    assert isinstance(y, Sym)
+                    if y in stored or y not in program.producers:
+                        result.stored.append((y, None))
+                    else:
+                        result.flat_views.append(y)
+                else:
+                    visit(y, choice.indices)
+            if producer.prim.name == "gather":
+                index = producer.ins[1]
+                visit(index, at[: len(index.dims)])
+
+    for x, at in root_operands(op, domain_indices(op)):
+        visit(x, at, top=x is op.out)
+    return result
+
+
+# ---- placing ---------------------------------------------------------------------------------------------------
+
+
+class Placer:
+    """Builds the loop tree.  One instance per attempt."""
+
+    def __init__(self, program: Canonical, stored: set[Sym]):
+        self.program = program
+        self.stored = stored
+        self.body: list[Loop | Statement | Call] = []
+        self.where: dict[Sym, Statement | Call] = {}
+        self.reads: dict[Sym, Reads] = {}
+        self.notes: list[str] = []
+
+    def run(self) -> None:
+        for op in self.program.ops:
+            if op.out not in self.stored:
+                continue
+            if is_call(op):
+                self.body.append(call := Call(op))
+                self.where[op.out] = call
+                continue
+            statement = Statement(op, complete=completion(op))
+            self.reads[op.out] = reads(self.program, op, self.stored)
+            self._place(statement)
+            self.where[op.out] = statement
+
+    def _place(self, statement: Statement) -> None:
+        dims = domain(statement.op)
+        body: list[Loop | Statement | Call] = self.body
+        depth = 0
+        while True:
+            first = self._earliest(body, statement, depth)
+            if depth == len(dims):
+                body.append(statement)
+                return
+            loop = next(
+                (
+                    item
+                    for item in reversed(body[first:])
+                    if isinstance(item, Loop) and item.dim == dims[depth] and self._may_enter(item, statement, depth)
+                ),
+                None,
+            )
+            if loop is None:
+                loop = Loop(dims[depth])
+                body.append(loop)
+            statement.path.append(loop)
+            body = loop.body
+            depth += 1
+
+    def _earliest(self, body: list, statement: Statement, depth: int) -> int:
+        """Position in *body* from which on *statement* may stand: at or after the last item that it needs."""
+        needed = {sym for sym, _ in self.reads[statement.out].stored}
+        last = 0
+        for position, item in enumerate(body):
+            if _produces(item) & needed:
+                last = position
+        return last
+
+    def _may_enter(self, loop: Loop, statement: Statement, depth: int) -> bool:
+        """May *statement* stand inside *loop*, at the end of its body?"""
+        mine = self.reads[statement.out]
+        inside = _produces(loop)
+        for sym, at in mine.stored:
+            if sym not in inside:
+                continue
+            producer = self.where[sym]
+            assert isinstance(producer, Statement)
+            if producer.complete <= depth:
+                return self._refuse(statement, producer, "needs the finished result of the loop")
+            if at is None or not self._same_row(producer, at, depth):
+                return self._refuse(statement, producer, "reads another row than the loop has at hand")
+        if len(_streams(loop, self.reads) | {s for s, _ in mine.stored} | {statement.out}) > MAX_ARRAYS:
+            self.notes.append(f"{statement.out}: not fused: too many arrays in one loop")
+            return False
+        return True
+
+    def _same_row(self, producer: Statement, at: Indices, depth: int) -> bool:
+        """Position *at* of the producer's value lies at the current iteration of the loops up to and including *depth*."""
+        place = 0
+        for d, index in zip(producer.out.dims, at, strict=True):
+            if d == ONE:
+                continue
+            if place > depth:
+                return True
+            if index != loop_var(place):
+                return False
+            place += 1
+        return place > depth
+
+    def _refuse(self, statement: Statement, producer: Statement, why: str) -> bool:
+        self.notes.append(f"{statement.out} ({statement.op.prim.name}) not fused with {producer.out} ({producer.op.prim.name}): {why}")
+        return False
+
+
+def _produces(item: Loop | Statement | Call) -> set[Sym]:
+    if isinstance(item, Loop):
+        return set().union(*[_produces(i) for i in item.body]) if item.body else set()
+    return {item.op.out}
+
+
+def _streams(loop: Loop, known: dict[Sym, Reads]) -> set[Sym]:
+    result: set[Sym] = set()
+    for item in loop.body:
+        if isinstance(item, Loop):
+            result |= _streams(item, known)
+        elif isinstance(item, Statement):
+            result |= {s for s, _ in known[item.out].stored if s.dims} | {item.out}
+    return result
+
+
+# ---- what is worth storing ---------------------------------------------------------------------------------------
+
+
+def _initially_stored(program: Canonical) -> set[Sym]:
+    stored = {op.out for op in program.ops if is_loop_root(op) or is_call(op)}
+    stored |= {x for x in program.outputs if isinstance(x, Sym) and x in program.producers}
+    for op in program.ops:
+        if is_call(op):
+            stored |= {_buffer_of(program, x) for x in op.ins if isinstance(x, Sym) and not filled(program, op, x)} & set(program.producers)
+    return stored
+
+
+def filled(program: Canonical, call: Op, x: Operand) -> Const | None:
+    """The constant that a scatter's target is full of, where it is: no buffer is made of it."""
+    if call.prim.kind != SCATTER or x is not call.ins[0] or not isinstance(x, Sym):
+        return None
+    producer = program.producers.get(x)
+    if producer is not None and producer.prim.name == "broadcast" and isinstance(producer.ins[0], Const):
+        return producer.ins[0]
+    return None
+
+
+def _buffer_of(program: Canonical, x: Sym) -> Sym:
+    """The value whose buffer a library call reads for *x*: reshapes are free."""
+    while (op := program.producers.get(x)) is not None and op.prim.name == "reshape" and isinstance(op.ins[0], Sym):
+        x = op.ins[0]
+    return x
+
+
+def buffer_of(program: Canonical, stored: set[Sym], x: Sym) -> Sym:
+    """Where *x*'s elements lie in row-major order: itself if stored, else what it reshapes."""
+    while x not in stored and (op := program.producers.get(x)) is not None and op.prim.name == "reshape" and isinstance(op.ins[0], Sym):
+        x = op.ins[0]
+    return x
+
+
+def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
+    """Inlined values whose recomputation would cost more than a buffer."""
+    uses: dict[Sym, set[tuple[int, Indices]]] = {}
+    redundant: dict[Sym, bool] = {}
+    forced: set[Sym] = set()
+    for sym, found in placer.reads.items():
+        statement = placer.where[sym]
+        assert isinstance(statement, Statement)
+        home = id(statement.path[-1]) if statement.path else 0
+        forced |= set(found.flat_views)
+        for value, at in found.inlined:
+            if value in placer.stored:
+                continue
+            uses.setdefault(value, set()).add((home, at))
+            depth = max((depends_on(i) for i in at), default=0)
+            if depth > sum(d != ONE for d in value.dims):
+                redundant[value] = True
+    if forced:
+        return forced
+    costs: dict[Sym, int] = {}
+    flagged: set[Sym] = set()
+    for op in program.ops:
+        if op.out in placer.stored or is_call(op):
+            continue
+        cost = (op.prim.cost if op.prim.kind == ELEMENTWISE else 0) + sum(costs.get(x, 0) for x in op.ins if isinstance(x, Sym))
+        costs[op.out] = cost
+        wide = any(d != ONE for d in op.out.dims)
+        extra = len(uses.get(op.out, ())) - 1
+        if op.prim.name == "broadcast" or not wide:
+            continue
+        if extra * cost > RECOMPUTE_FLOPS or (redundant.get(op.out) and cost > REDUNDANT_FLOPS):
+            flagged.add(op.out)
+    consumers: dict[Sym, list[Sym]] = {}
+    for op in program.ops:
+        for x in op.ins:
+            if isinstance(x, Sym):
+                consumers.setdefault(x, []).append(op.out)
+    # a value whose only reader is stored too would be evaluated once: leave it inlined
+    return {s for s in flagged if not (len(set(consumers[s])) == 1 and consumers[s][0] in flagged)}
+
+
+# ---- the whole ---------------------------------------------------------------------------------------------------
+
+
+def make_schedule(program: Canonical) -> Schedule:
+    stored = _initially_stored(program)
+    while True:
+        placer = Placer(program, stored)
+        placer.run()
+        more = worth_storing(program, placer) - stored
+        if not more:
+            break
+        stored = stored | more
+    for sym in sorted(stored, key=lambda s: s.number):
+        op = program.producers[sym]
+        if op.prim.kind in (ELEMENTWISE, VIEW) and sym not in program.outputs:
+            placer.notes.append(f"{sym} ({op.prim.name}) is stored: recomputing it would cost more")
+    return Schedule(placer.body, stored, placer.where, placer.reads, contractions(program, placer), placer.notes)
+
+
+def contractions(program: Canonical, placer: Placer) -> dict[Sym, int]:
+    """Temporaries used only within the loops that make them: storage for their inner axes is enough."""
+    result: dict[Sym, int] = {}
+    outputs = {x for x in program.outputs if isinstance(x, Sym)}
+    called = {
+        buffer_of(program, placer.stored, x) for op in program.ops if is_call(op) for x in op.ins if isinstance(x, Sym)
+    }
+    readers: dict[Sym, list[tuple[Statement, Indices | None]]] = {}
+    for sym, found in placer.reads.items():
+        statement = placer.where[sym]
+        assert isinstance(statement, Statement)
+        for value, at in found.stored:
+            readers.setdefault(value, []).append((statement, at))
+    for sym, producer in placer.where.items():
+        if not isinstance(producer, Statement) or sym in outputs or sym in called or not producer.path:
+            continue
+        shared = producer.complete
+        for statement, at in readers.get(sym, []):
+            common = 0
+            for mine, theirs in zip(producer.path, statement.path, strict=False):
+                if mine is not theirs:
+                    break
+                common += 1
+            shared = 0 if at is None else min(shared, common)
+        if shared:
+            result[sym] = shared
+    return result
+
+
+__all__ = ["Call", "Const", "Loop", "Schedule", "Statement", "buffer_of", "completion", "domain", "domain_indices", "make_schedule", "reduced_depths", "reshape_axes"]

@@ -282,7 +282,7 @@ def canonicalise(graph: Graph) -> Canonical:
         tokens.append(("guard", token(ops[-1].ins[0]), token(ops[-1].ins[1])))
     tokens.append(tuple(sorted(static.items())))
     canonical = Canonical(
-        inputs, ops, outputs, results, static, tuple(tokens), np.array(sizes, np.int64), np.frombuffer(b"".join(consts), np.uint8).copy()
+        inputs, ops, outputs, results, static, tuple(tokens), np.array(sizes, np.int64), np.frombuffer(b"".join(consts), np.int64).copy()
     )
     canonical.producers = {op.out: op for op in ops}
     return canonical

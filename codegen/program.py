@@ -257,7 +257,7 @@ def _run_host(program: Program, op: Op, canonical: Canonical, addresses: list[in
         if isinstance(x, Const):
             if x.slot is None:
                 return x.value
-            return np.frombuffer(canonical.consts[8 * x.slot :].tobytes()[: x.dtype.itemsize], x.dtype)[0]
+            return np.frombuffer(canonical.consts[x.slot :].tobytes()[: x.dtype.itemsize], x.dtype)[0]
         buffer = buffer_of(program.canonical, program.schedule.stored, x)
         shape = tuple(int(sizes[d]) for d in x.dims)
         count = int(np.prod(shape, dtype=np.int64))

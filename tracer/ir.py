@@ -5,7 +5,8 @@ primitive to atoms (Vars or Lits) and defines Vars; a ``Graph`` is inputs, nodes
 A ``Builder`` grows a graph.  Start reading at ``Graph``.
 
 Rules (derivatives, NumPy functions) are written as ordinary expressions: ``Var`` has arithmetic operators that
-append to the builder in force (``with building(builder):``), as in ``-x * sin(y)``.
+append to the builder in force (``with building(builder):``), as in ``-x * sin(y)``.  Python numbers in them are structural;
+a size or a number of the user's is data and has to be a ``Lit`` of its own.
 """
 
 from __future__ import annotations
@@ -207,8 +208,18 @@ def bind(prim: Primitive, *inputs: Atom, **params: Any) -> Var:
     return current_builder().emit(prim, inputs, params)[0]
 
 
-def _apply(name: str, *operands: Any) -> Any:
-    return elementwise_by_name[name](*operands)
+def _apply(name: str, x: Any, *others: Any) -> Any:
+    """The operators.  A Python number in such an expression belongs to the program, as the 1 in ``1 / x``."""
+    return elementwise_by_name[name](_of_program(x), *[_of_program(y) for y in others])
+
+
+def _of_program(x: Any) -> Any:
+    if type(x) is int or type(x) is float:
+        return Lit(x, FLOAT if type(x) is float else _INT, weak=True, structural=True)
+    return x
+
+
+_INT = np.dtype("int64")
 
 
 elementwise_by_name: dict[str, Any] = {}  # filled by ops/elementwise.py with the promoting functions

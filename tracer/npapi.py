@@ -1,99 +1,331 @@
-"""NumPy's functions on traced arrays: ufuncs, reductions, products.
+"""NumPy on traced arrays: the ufuncs.
 
-An elementwise primitive whose implementation is a ufunc is found here by itself; only functions composed of several
-primitives are spelled out.  Siblings: ``npapi_shape.py`` (shapes and creation), ``npapi_index.py`` (indexing, sorting).
+An elementwise primitive whose implementation is a ufunc is found here by itself; only those composed of several primitives are
+spelled out.  Importing this module brings in the whole front end; its parts are
+
+=====================  ==============================================================================
+npapi_operators.py     ``+ - * @ == +=``
+npapi_reduce.py        sums, extremes, statistics, norms, cumulative sums
+npapi_shape.py         views: reshape, transpose, split, flip, diagonal
+npapi_assemble.py      arrays from arrays: concatenate, stack, pad, tile, zeros_like, where
+npapi_index.py         indexing and assignment
+npapi_sort.py          sorting, searching, selecting
+npapi_product.py       matmul to einsum
+npapi_special.py       functions of scipy.special that are no ufuncs: logsumexp, softmax
+npapi_misc.py          interp, convolve, comparison of whole arrays, and what asks for facts
+npapi_hints.py         what to use instead of what is not here
+=====================  ==============================================================================
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.special as sp
 
-from .array import FUNCTIONS, METHODS, UFUNC_METHODS, UFUNCS, TracedArray, assign_all, to_atom, wrap
-from .aval import canonical_axes
-from .ir import Atom, Lit, elementwise_by_name
-from .ops.elementwise import F, cast, promote
-from .ops.product import contract_last, matmul
-from .ops.reduce import reduce
-from .ops.shape import full, transpose
+from . import (
+    npapi_assemble,
+    npapi_hints,
+    npapi_index,
+    npapi_misc,
+    npapi_operators,
+    npapi_product,
+    npapi_reduce,
+    npapi_shape,
+    npapi_sort,
+    npapi_special,
+)
+from .array import UFUNC_METHODS, UFUNCS, TracedArray, assign_all, call_ufunc, to_atom
+from .aval import BOOL, FLOAT, SUPPORTED
+from .errors import UnsupportedError
+from .ir import Atom, Lit, elementwise_by_name, structural
+from .npapi_base import implements, reject
+from .ops.elementwise import F, broadcast_to, cast, like, promote
+from .ops.shape import reshape
 from .primitive import ELEMENTWISE, PRIMITIVES
+from .site import at_site
 
 
-def implements(*functions: Any, method: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function as what *functions* (and the array method) do on traced arrays."""
+def _loop_dtypes(ufunc: Any, atoms: tuple[Atom, ...]) -> list[np.dtype]:
+    """The dtypes to which NumPy would cast the operands."""
+    given = [_PYTHON_KIND.get(a.aval.dtype.kind, a.aval.dtype) if a.aval.weak else a.aval.dtype for a in atoms]
+    try:
+        found = ufunc.resolve_dtypes((*given, *[None] * ufunc.nout))
+    except TypeError as error:
+        raise UnsupportedError(at_site(f"np.{ufunc.__name__}: {error}")) from None
+    # bool and 8-bit operands of a float function give float16 in NumPy; here they give float64
+    return [d if d in SUPPORTED else FLOAT for d in found[: len(atoms)]]
 
-    def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
-        for function in functions:
-            FUNCTIONS[function] = implementation
-        if method is not None:
-            METHODS[method] = implementation
-        return implementation
 
-    return register
+_PYTHON_KIND: dict[str, Any] = {"f": float, "i": int}
+_ON_BOOLS = {"add": "logical_or", "mul": "logical_and", "maximum": "logical_or", "minimum": "logical_and", "fmax": "logical_or", "fmin": "logical_and"}
+
+
+def _typed(ufunc: Any, name: str) -> Callable[..., Any]:
+    """The function of a row, with NumPy's own choice of dtypes for whatever is not all floats."""
+    front = elementwise_by_name[name]
+
+    def apply(*atoms: Atom) -> Atom:
+        for atom in atoms:
+            if atom.aval.dtype.kind != "f":
+                break
+        else:
+            return front(*atoms)
+        dtypes = _loop_dtypes(ufunc, atoms)
+        converted = tuple(cast(a, d) for a, d in zip(atoms, dtypes, strict=True))
+        if dtypes[0] == BOOL and name in _ON_BOOLS:
+            return elementwise_by_name[_ON_BOOLS[name]](*converted)
+        if dtypes[0] == BOOL and name == "abs":
+            return atoms[0]
+        return front(*converted)
+
+    return apply
 
 
 def _register_ufuncs() -> None:
     for primitive in PRIMITIVES.values():
         if primitive.kind == ELEMENTWISE and isinstance(primitive.impl, np.ufunc):
-            UFUNCS[primitive.impl] = elementwise_by_name[primitive.name]
+            UFUNCS[primitive.impl] = _typed(primitive.impl, primitive.name)
+    for name in ("isnan", "isinf", "isfinite"):
+        UFUNCS[getattr(np, name)] = lambda x, name=name: elementwise_by_name[name](*promote(x, floating=True))
 
 
 _register_ufuncs()
 
 
+# ---- powers --------------------------------------------------------------------------------------------------------
+
+_typed_power = UFUNCS[np.power]
+
+
 def _power(x: Atom, y: Atom) -> Atom:
     """x ** y.  Small constant integer exponents and one half have their own, cheaper primitives."""
-    if isinstance(y, Lit) and x.aval.is_float and float(y.value) == int(y.value if np.isfinite(y.value) else 0) and abs(int(y.value)) <= 16:
+    if isinstance(y, Lit) and np.isfinite(y.value) and float(y.value) == int(y.value) and abs(int(y.value)) <= 16:
         n = int(y.value)
-        if y.aval.weak or y.aval.dtype == x.aval.dtype:
+        if n == 2 and y.aval.weak and not x.aval.is_float:
+            return UFUNCS[np.square](x)
+        if x.aval.is_float and not isinstance(x, Lit) and (y.aval.weak or y.aval.dtype == x.aval.dtype):
             return F.square(x) if n == 2 else x if n == 1 else F.reciprocal(x) if n == -1 else F.integer_pow(x, n=n)
-    if isinstance(y, Lit) and x.aval.is_float and y.value == 0.5 and y.aval.weak:
+    if isinstance(y, Lit) and x.aval.is_float and y.value == 0.5 and (y.aval.weak or y.aval.dtype == x.aval.dtype):
         return F.sqrt(x)
-    return F.pow(x, y)
+    return _typed_power(x, y)
 
 
 UFUNCS[np.power] = _power
-UFUNCS[np.float_power] = lambda x, y: _power(cast(x, np.dtype(float)), y)
-UFUNCS[np.fabs] = lambda x: F.abs(*promote(x, floating=True))
+UFUNCS[np.float_power] = lambda x, y: _power(cast(x, FLOAT), cast(y, FLOAT))
 
 
-def _matmul(x: Atom, y: Atom) -> Atom:
-    x, y = promote(x, y)
-    if x.aval.ndim == 2 and y.aval.ndim == 2:
-        return matmul(x, y)
-    if y.aval.ndim == 1:
-        return contract_last(x, y)
-    if x.aval.ndim == 1 and y.aval.ndim == 2:
-        return contract_last(transpose(y, (1, 0)), x)
-    raise NotImplementedError
+# ---- composed ufuncs -----------------------------------------------------------------------------------------------
 
 
-UFUNCS[np.matmul] = _matmul
+def _floating(x: Atom) -> Atom:
+    return promote(x, floating=True)[0]
 
 
-@implements(np.sum, method="sum")
-def _sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None) -> Any:
-    x = to_atom(a)
-    if x.aval.dtype.kind == "b":
-        x = cast(x, np.dtype("int64"))
-    return wrap(reduce("sum", x, canonical_axes(axis, x.aval.ndim, "np.sum"), bool(keepdims)))
+def _heaviside(x: Atom, at_zero: Atom) -> Atom:
+    x, at_zero = promote(x, at_zero, floating=True)
+    one_sided = F.select(F.lt(x, like(0, x)), like(0, x), F.select(F.eq(x, like(0, x)), at_zero, like(1, x)))
+    return F.select(F.ne(x, x), x, one_sided)
 
 
-@implements(np.mean, method="mean")
-def _mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, where: Any = None) -> Any:
-    x = to_atom(a)
-    axes = canonical_axes(axis, x.aval.ndim, "np.mean")
-    count = int(np.prod([x.aval.shape[i] for i in axes]))
-    (x,) = promote(x, floating=True)
-    return wrap(F.div(reduce("sum", x, axes, bool(keepdims)), Lit(count, x.aval.dtype)))
+def _signbit(x: Atom) -> Atom:
+    if not x.aval.is_float:
+        return F.lt(x, structural(0, x.aval.dtype)) if x.aval.dtype != BOOL else F.logical_and(x, F.logical_not(x))
+    return F.lt(F.copysign(like(1, x), x), like(0, x))
 
 
-@implements(np.zeros_like)
-def _zeros_like(a: Any, dtype: Any = None, order: Any = None, subok: Any = None, shape: Any = None, **_: Any) -> Any:
-    x = to_atom(a)
-    return wrap(full(Lit(0, np.dtype(dtype) if dtype else x.aval.dtype, structural=True), x.aval.shape if shape is None else shape))
+def _divmod(x: Atom, y: Atom) -> tuple[Atom, Atom]:
+    return UFUNCS[np.floor_divide](x, y), UFUNCS[np.remainder](x, y)
 
 
-__all__ = ["TracedArray", "assign_all", "UFUNC_METHODS", "implements"]
+def _modf(x: Atom) -> tuple[Atom, Atom]:
+    x = _floating(x)
+    whole = F.trunc(x)
+    return x - whole, whole
+
+
+def _logaddexp2(x: Atom, y: Atom) -> Atom:
+    x, y = promote(x, y, floating=True)
+    scale = math.log(2)
+    return F.logaddexp(x * like(scale, x), y * like(scale, y)) * like(1 / scale, x)
+
+
+def _ldexp(x: Atom, n: Atom) -> Atom:
+    x = _floating(x)
+    return x * F.exp2(cast(n, x.aval.dtype))
+
+
+def _scaled(factor: float) -> Callable[[Atom], Atom]:
+    def apply(x: Atom) -> Atom:
+        x = _floating(x)
+        return x * like(factor, x)
+
+    return apply
+
+
+UFUNCS[np.fabs] = lambda x: F.abs(_floating(x))
+UFUNCS[np.positive] = lambda x: x
+UFUNCS[np.conjugate] = lambda x: x
+UFUNCS[np.heaviside] = _heaviside
+UFUNCS[np.signbit] = _signbit
+UFUNCS[np.divmod] = _divmod
+UFUNCS[np.modf] = _modf
+UFUNCS[np.logaddexp2] = _logaddexp2
+UFUNCS[np.ldexp] = _ldexp
+UFUNCS[np.deg2rad] = UFUNCS[np.radians] = _scaled(math.pi / 180)
+UFUNCS[np.rad2deg] = UFUNCS[np.degrees] = _scaled(180 / math.pi)
+UFUNCS[np.float_power] = lambda x, y: _power(cast(x, FLOAT), cast(y, FLOAT))
+
+
+# ---- scipy.special: what is composed of other rows --------------------------------------------------------------------
+
+
+def _log_expit(x: Atom) -> Atom:
+    x = _floating(x)
+    return -F.logaddexp(like(0, x), -x)
+
+
+def _entr(x: Atom) -> Atom:
+    x = _floating(x)
+    return F.select(F.lt(x, like(0, x)), like(-math.inf, x), -F.xlogy(x, x))
+
+
+def _rel_entr(x: Atom, y: Atom) -> Atom:
+    x, y = promote(x, y, floating=True)
+    zero = like(0, x)
+    inside = F.logical_and(F.gt(x, zero), F.gt(y, zero))
+    ratio = F.select(inside, x, like(1, x)) / F.select(inside, y, like(1, x))
+    edge = F.select(F.logical_and(F.eq(x, zero), F.ge(y, zero)), zero, like(math.inf, x))
+    value = F.select(inside, x * F.log(ratio), edge)
+    return F.select(F.logical_or(F.ne(x, x), F.ne(y, y)), x + y, value)
+
+
+def _kl_div(x: Atom, y: Atom) -> Atom:
+    x, y = promote(x, y, floating=True)
+    return _rel_entr(x, y) - x + y
+
+
+def _betaln(a: Atom, b: Atom) -> Atom:
+    a, b = promote(a, b, floating=True)
+    return F.gammaln(a) + F.gammaln(b) - F.gammaln(a + b)
+
+
+def _huber(delta: Atom, r: Atom) -> Atom:
+    delta, r = promote(delta, r, floating=True)
+    size = F.abs(r)
+    inner, outer = like(0.5, r) * F.square(r), delta * (size - like(0.5, r) * delta)
+    return F.select(F.lt(delta, like(0, r)), like(math.inf, r), F.select(F.le(size, delta), inner, outer))
+
+
+def _pseudo_huber(delta: Atom, r: Atom) -> Atom:
+    delta, r = promote(delta, r, floating=True)
+    ratio = r / delta
+    return F.square(delta) * (F.sqrt(1 + F.square(ratio)) - like(1, r))
+
+
+UFUNCS[sp.log_expit] = _log_expit
+UFUNCS[sp.entr] = _entr
+UFUNCS[sp.rel_entr] = _rel_entr
+UFUNCS[sp.kl_div] = _kl_div
+UFUNCS[sp.betaln] = _betaln
+UFUNCS[sp.huber] = _huber
+UFUNCS[sp.pseudo_huber] = _pseudo_huber
+
+
+# ---- ufunc methods ---------------------------------------------------------------------------------------------------
+
+
+def _outer(ufunc: Any, x: Any, y: Any, **kwargs: Any) -> Any:
+    x, y = to_atom(x), to_atom(y)
+    wide = (*x.aval.shape, *[1] * y.aval.ndim)
+    return call_ufunc(ufunc, (reshape(x, wide), y), kwargs)
+
+
+UFUNC_METHODS[None, "outer"] = _outer
+
+
+# ---- functions that are ufuncs in spirit -----------------------------------------------------------------------------
+
+
+@implements(np.clip, method="clip")
+def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None, **kwargs: Any) -> Any:
+    reject("np.clip", "apply np.where to the result", where=kwargs.get("where"))
+    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    result = a if isinstance(a, TracedArray) else np.maximum(a, low) if low is not None else np.minimum(a, high)
+    if low is not None:
+        result = call_ufunc(np.maximum, (result, low), {})
+    if high is not None:
+        result = call_ufunc(np.minimum, (result, high), {})
+    if low is None and high is None:
+        result = call_ufunc(np.positive, (a,), {})
+    return result if out is None else assign_all(out, result)
+
+
+_clip_ufunc = getattr(getattr(np, "_core", None), "umath", np).clip  # what ndarray.clip calls
+UFUNCS[_clip_ufunc] = lambda x, low, high: UFUNCS[np.minimum](UFUNCS[np.maximum](x, low), high)
+
+
+@implements(np.round, np.around, method="round")
+def _round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
+    x, places = to_atom(a), int(decimals)
+    if not x.aval.is_float:
+        if places < 0:
+            raise UnsupportedError(at_site("np.round of integers to negative decimals is not supported; write x // 10**n * 10**n"))
+        result = call_ufunc(np.rint if x.aval.dtype == BOOL else np.positive, (a,), {})
+    elif places == 0:
+        result = call_ufunc(np.rint, (a,), {})
+    else:
+        scale = Lit(10.0 ** abs(places), x.aval.dtype)
+        up, down = (np.multiply, np.true_divide) if places > 0 else (np.true_divide, np.multiply)
+        result = call_ufunc(down, (call_ufunc(np.rint, (call_ufunc(up, (a, scale), {}),), {}), scale), {})
+    return result if out is None else assign_all(out, result)
+
+
+@implements(np.fix)
+def _fix(x: Any, out: Any = None) -> Any:
+    result = call_ufunc(np.trunc, (x,), {})
+    return result if out is None else assign_all(out, result)
+
+
+@implements(np.sinc)
+def _sinc(x: Any) -> Any:
+    x = call_ufunc(np.multiply, (_floating(to_atom(x)), math.pi), {}).atom
+    zero = F.eq(x, like(0, x))
+    safe = F.select(zero, like(1, x), x)
+    return call_ufunc(np.positive, (F.select(zero, like(1, x), F.sin(safe) / safe),), {})
+
+
+@implements(np.nan_to_num)
+def _nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    x = to_atom(x)
+    if not x.aval.is_float:
+        return call_ufunc(np.positive, (x,), {})
+    limits = np.finfo(x.aval.dtype)
+    high, low = (Lit(limits.max if v is None else v, x.aval.dtype) for v in (posinf, None))
+    low = Lit(limits.min if neginf is None else neginf, x.aval.dtype)
+    finite = F.select(F.eq(x, like(math.inf, x)), high, F.select(F.eq(x, like(-math.inf, x)), low, x))
+    return call_ufunc(np.positive, (F.select(F.ne(x, x), Lit(nan, x.aval.dtype), finite),), {})
+
+
+@implements(np.real, np.conj)
+def _real(val: Any) -> Any:
+    return val
+
+
+@implements(np.isclose)
+def _isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    x, y = promote(to_atom(a), to_atom(b), floating=True)
+    near = F.le(F.abs(x - y), Lit(atol, x.aval.dtype) + Lit(rtol, x.aval.dtype) * F.abs(y))
+    result = F.logical_or(F.logical_and(near, F.isfinite(y)), F.eq(x, y))
+    if equal_nan:
+        result = F.logical_or(result, F.logical_and(F.ne(x, x), F.ne(y, y)))
+    return call_ufunc(np.positive, (result,), {})
+
+
+__all__ = [
+    "UFUNC_METHODS", "TracedArray", "assign_all", "broadcast_to", "implements", "npapi_assemble", "npapi_hints", "npapi_index", "npapi_misc",
+    "npapi_operators", "npapi_product", "npapi_reduce", "npapi_shape", "npapi_sort", "npapi_special",
+]  # fmt: skip

@@ -1,34 +1,138 @@
-"""Indexing: reading and assigning by basic and advanced indices."""
+"""Indexing: reading and assigning by basic indices, integer arrays and masks.
+
+An index is taken apart into a basic part (a view: slices, integers, new axes) and at most one *advanced* part, which
+reads or writes at flat positions: the indexed axes are moved to the front and flattened, and ``gather`` and ``scatter`` do the rest.
+Plain index arrays are checked here and now; for traced ones the check is a guard.  The number of True elements of a traced mask is a guard too.
+"""
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
 import numpy as np
 
-from .array import METHODS, SliceStep, TracedArray, to_atom, wrap
-from .errors import BadIndexError
-from .ops.elementwise import broadcast_to, cast
+from .array import METHODS, UFUNC_METHODS, TracedArray, constant, is_traced, to_atom, wrap
+from .aval import BOOL, INT, broadcast_shapes
+from .errors import BadIndexError, MutationError, ShapeError, UnsupportedError
+from .ir import Atom, Lit
+from .npapi_base import implements, reject
+from .ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, to_bool
+from .ops.indexing import NONZERO, SCATTER_ADD, SCATTER_SET, gather
+from .ops.reduce import reduce
+from .ops.shape import reshape, transpose
+from .recorder import require_recorder
 from .site import at_site
+from .storage import PickStep, SliceStep
+
+Ints = tuple[int, ...]
 
 
-def parse_basic(index: Any, shape: tuple[int, ...]) -> SliceStep | None:
+# ---- positions ----------------------------------------------------------------------------------------------------
+
+
+def positions(index: Any, size: int, axis: int, *, mode: str = "raise") -> Atom:
+    """*index* (plain or traced integers) as non-negative int64 positions below *size*."""
+    if isinstance(index, TracedArray):
+        atom = index.atom
+        if atom.aval.dtype.kind not in "iu":
+            raise BadIndexError(at_site(f"arrays used as indices must be of integer (or boolean) type, not {atom.aval.dtype}"))
+        return _traced_positions(cast(atom, INT), size, axis, mode)
+    if isinstance(index, (Lit,)):
+        index = index.value
+    if is_traced(index):
+        return positions(wrap(to_atom(index)), size, axis, mode=mode)
+    array = np.asarray(index)
+    if not array.size:
+        array = array.astype(INT)
+    if array.dtype.kind not in "iu":
+        raise BadIndexError(at_site(f"arrays used as indices must be of integer (or boolean) type, not {array.dtype}"))
+    stand_in = require_recorder("indexing").captured.get(id(index))
+    if stand_in is not None:
+        return positions(stand_in, size, axis, mode=mode)
+    array = array.astype(INT)
+    if mode == "wrap" and size:
+        array = array % size
+    elif mode == "clip":
+        array = np.clip(array, 0, max(size - 1, 0))
+    if array.size and (array.min() < -size or array.max() >= size):
+        bad = array[(array < -size) | (array >= size)].flat[0]
+        raise BadIndexError(at_site(f"index {bad} is out of bounds for axis {axis} with size {size}"))
+    normal = np.where(array < 0, array + size, array)
+    return constant(normal) if normal.ndim else Lit(normal[()], INT)
+
+
+def _traced_positions(atom: Atom, size: int, axis: int, mode: str) -> Atom:
+    n = Lit(size, INT)
+    if mode == "wrap":
+        return F.remainder(atom, n)
+    if mode == "clip":
+        return F.minimum(F.maximum(atom, Lit(0, INT, structural=True)), Lit(max(size - 1, 0), INT))
+    fits = F.logical_and(F.ge(atom, F.neg(n)), F.lt(atom, n))
+    everywhere = reduce("all", fits, tuple(range(fits.aval.ndim)))
+    recorder = require_recorder("indexing")
+    if not recorder.guard(everywhere, "index"):
+        found = np.asarray(recorder.value(atom))
+        bad = found[(found < -size) | (found >= size)].flat[0]
+        raise BadIndexError(at_site(f"index {bad} is out of bounds for axis {axis} with size {size}"))
+    return F.select(F.lt(atom, Lit(0, INT, structural=True)), F.add(atom, n), atom)
+
+
+def true_positions(mask: Any) -> Atom:
+    """Flat positions of the True elements of *mask*; for a traced mask their number is a guard."""
+    if not isinstance(mask, TracedArray):
+        return constant(np.flatnonzero(mask))
+    flat = reshape(to_bool(mask.atom), (mask.size,))
+    count = require_recorder("a boolean mask").guard(reduce("sum", cast(flat, INT), (0,)), "mask")
+    return bind(NONZERO, flat, count=int(count))
+
+
+# ---- taking an index apart ----------------------------------------------------------------------------------------
+
+
+class Item:
+    """One advanced index: *flat* positions over so many neighbouring *axes*."""
+
+    __slots__ = ("axes", "flat", "shape")
+
+    def __init__(self, flat: Atom, axes: int, shape: Ints):
+        self.flat, self.axes, self.shape = flat, axes, shape
+
+
+def _is_integer(item: Any) -> bool:
+    return isinstance(item, (int, np.integer)) and not isinstance(item, (bool, np.bool_))
+
+
+def parse_basic(index: Any, shape: Ints) -> SliceStep | None:
     """The SliceStep of a basic index (ints, slices, None, Ellipsis), or None where the index is an advanced one."""
     items = index if isinstance(index, tuple) else (index,)
     consumed = 0
     for item in items:
-        if isinstance(item, (bool, np.bool_)):
-            return None
-        if item is None or item is Ellipsis:
+        kind = type(item)
+        if kind is int or kind is slice:
+            consumed += 1
+        elif item is None or item is Ellipsis:
             continue
-        if isinstance(item, slice) or isinstance(item, (int, np.integer)) or (isinstance(item, TracedArray) and not item.shape and item.dtype.kind in "iu"):
+        elif isinstance(item, np.integer) or (isinstance(item, int) and kind is not bool):
             consumed += 1
         else:
             return None
+    _check_count(consumed, shape)
+    return _slice_step(items, consumed, shape)
+
+
+def _check_count(consumed: int, shape: Ints) -> None:
     if consumed > len(shape):
         raise BadIndexError(at_site(f"too many indices for array: array is {len(shape)}-dimensional, but {consumed} were indexed"))
-    if not any(item is Ellipsis for item in items):
+
+
+def _slice_step(items: tuple[Any, ...], consumed: int, shape: Ints) -> SliceStep:
+    """Slices, ints, None and one Ellipsis as a view step."""
+    ellipses = sum(item is Ellipsis for item in items)
+    if ellipses > 1:
+        raise BadIndexError(at_site("an index can only have a single ellipsis ('...')"))
+    if not ellipses:
         items = (*items, Ellipsis)
     start: list[int] = []
     step: list[int] = []
@@ -39,10 +143,9 @@ def parse_basic(index: Any, shape: tuple[int, ...]) -> SliceStep | None:
         if item is None:
             final.append(1)
         elif item is Ellipsis:
-            for _ in range(len(shape) - consumed):
-                start.append(0), step.append(1), inner.append(shape[axis]), final.append(shape[axis])
-                axis += 1
-            consumed = len(shape)
+            whole = shape[axis : axis + len(shape) - consumed]
+            start.extend([0] * len(whole)), step.extend([1] * len(whole)), inner.extend(whole), final.extend(whole)
+            axis += len(whole)
         elif isinstance(item, slice):
             first, stop, stride = item.indices(shape[axis])
             length = len(range(first, stop, stride))
@@ -57,22 +160,362 @@ def parse_basic(index: Any, shape: tuple[int, ...]) -> SliceStep | None:
     return SliceStep(tuple(start), tuple(step), tuple(inner), tuple(final))
 
 
+def _classify(item: Any) -> Any:
+    """Lists become arrays; what cannot index is refused."""
+    if isinstance(item, TracedArray):
+        if item.dtype.kind == "f":
+            raise BadIndexError(at_site("arrays used as indices must be of integer (or boolean) type; use x.astype(int), or int(t) for a plain number"))
+        return item
+    if isinstance(item, (list, tuple)):
+        return wrap(to_atom(item)) if is_traced(item) else _as_index_array(np.asarray(item))
+    if isinstance(item, (bool, np.bool_)):
+        return np.asarray(item)
+    if isinstance(item, np.ndarray):
+        return _as_index_array(item)
+    if item is None or item is Ellipsis or isinstance(item, slice) or _is_integer(item):
+        return item
+    raise BadIndexError(at_site(f"only integers, slices (`:`), ellipsis (`...`), None, and integer or boolean arrays are valid indices, not a {type(item).__name__}"))
+
+
+def _as_index_array(array: np.ndarray) -> np.ndarray:
+    if not array.size and array.dtype.kind == "f":
+        return array.astype(INT)
+    if array.dtype.kind not in "iub":
+        raise BadIndexError(at_site(f"arrays used as indices must be of integer (or boolean) type, not {array.dtype}"))
+    return array
+
+
+def _is_scalar_index(item: Any) -> bool:
+    return _is_integer(item) or (isinstance(item, (TracedArray, np.ndarray)) and not item.shape and item.dtype.kind in "iu")
+
+
+class Access:
+    """An index applied to *array*: ``base``, the view of its basic part, and the advanced part over axes of that view."""
+
+    def __init__(self, array: TracedArray, index: Any):
+        items = [_classify(item) for item in (index if isinstance(index, tuple) else (index,))]
+        consumed = 0
+        for item in items:
+            if isinstance(item, (TracedArray, np.ndarray)) and item.dtype == BOOL:
+                consumed += len(item.shape)
+            elif item is not None and item is not Ellipsis:
+                consumed += 1
+        _check_count(consumed, array.shape)
+        items = self._without_ellipsis(items, consumed, array.ndim)
+        advanced = [i for i, item in enumerate(items) if isinstance(item, (TracedArray, np.ndarray)) and not _is_scalar_index(item)]
+        if not advanced:
+            self._only_scalars(array, items)
+            return
+        # beside an array, integers are advanced indices as well
+        advanced = [i for i, item in enumerate(items) if isinstance(item, (TracedArray, np.ndarray)) or _is_integer(item)]
+        basic: list[Any] = []
+        self.items: list[Item] = []
+        self.places: list[int] = []  # first axis in base of each item
+        axis, view_axis = 0, 0
+        for i, item in enumerate(items):
+            if i in advanced:
+                found = self._advanced_item(item, array.shape, axis)
+                self.items.append(found)
+                self.places.append(view_axis)
+                basic.extend([slice(None)] * found.axes)
+                axis, view_axis = axis + found.axes, view_axis + found.axes
+            elif item is None:
+                basic.append(None)
+                view_axis += 1
+            else:
+                basic.append(item)
+                axis, view_axis = axis + 1, view_axis + 1
+        self.base = array.view(_slice_step(tuple(basic), axis, array.shape))
+        adjacent = advanced == list(range(advanced[0], advanced[-1] + 1))
+        self.shape = broadcast_shapes(*[item.shape for item in self.items], what="index arrays")
+        taken = [a for item, place in zip(self.items, self.places, strict=True) for a in range(place, place + item.axes)]
+        rest = [a for a in range(self.base.ndim) if a not in taken]
+        self.front = (*taken, *rest)  # order of the axes of base, the indexed ones first
+        self.rest_shape = tuple(self.base.shape[a] for a in rest)
+        self.insert_at = sum(a < taken[0] for a in rest) if adjacent else 0
+        self.taken_size = math.prod(self.base.shape[a] for a in taken)
+
+    @staticmethod
+    def _without_ellipsis(items: list[Any], consumed: int, ndim: int) -> list[Any]:
+        ellipses = [i for i, item in enumerate(items) if item is Ellipsis]
+        if len(ellipses) > 1:
+            raise BadIndexError(at_site("an index can only have a single ellipsis ('...')"))
+        at = ellipses[0] if ellipses else len(items)
+        return [*items[:at], *[slice(None)] * (ndim - consumed), *items[at + 1 :]]
+
+    def _only_scalars(self, array: TracedArray, items: list[Any]) -> None:
+        """Slices and 0-d traced integers: the base is a view, nothing is advanced."""
+        self.items = []
+        basic, picks, axis, view_axis = [], [], 0, 0
+        for item in items:
+            if isinstance(item, (TracedArray, np.ndarray)):
+                picks.append((view_axis, positions(item, array.shape[axis], axis)))
+                item = slice(None)
+            basic.append(item)
+            axis += item is not None
+            view_axis += not _is_integer(item)
+        view = array.view(_slice_step(tuple(basic), axis, array.shape))
+        for place, position in reversed(picks):
+            view = view.view(PickStep(place, position))
+        self.base = view
+
+    def _advanced_item(self, item: Any, shape: Ints, axis: int) -> Item:
+        if _is_integer(item):
+            if not -shape[axis] <= item < shape[axis]:
+                raise BadIndexError(at_site(f"index {item} is out of bounds for axis {axis} with size {shape[axis]}"))
+            return Item(Lit(int(item) % shape[axis], INT), 1, ())
+        if item.dtype == BOOL:
+            if isinstance(item, np.ndarray):
+                item = require_recorder("indexing").captured.get(id(item), item)
+            if not item.shape:
+                raise UnsupportedError(at_site("indexing with a single bool is not supported; use np.where, or a plain if"))
+            if item.shape != shape[axis : axis + len(item.shape)]:
+                raise BadIndexError(at_site(f"boolean index did not match indexed array: its shape is {item.shape}, that of the indexed axes {shape[axis : axis + len(item.shape)]}"))
+            flat = true_positions(item)
+            return Item(flat, len(item.shape), flat.aval.shape)
+        return Item(positions(item, shape[axis], axis), 1, item.shape)
+
+    def flat_index(self) -> Atom:
+        """Flat positions over the indexed axes, of the broadcast index shape."""
+        total: Atom | None = None
+        stride = self.taken_size
+        for item, place in zip(self.items, self.places, strict=True):
+            stride //= max(math.prod(self.base.shape[place : place + item.axes]), 1)
+            part = item.flat if stride == 1 else F.mul(item.flat, Lit(stride, INT))
+            total = part if total is None else F.add(total, part)
+        assert total is not None
+        return broadcast_to(total, self.shape)
+
+    def moved(self) -> Atom:
+        """base with the indexed axes flattened into the first one."""
+        return reshape(transpose(self.base.atom, self.front), (self.taken_size, *self.rest_shape))
+
+    def unmoved(self, x: Atom) -> Atom:
+        """The inverse of ``moved``."""
+        shape = self.base.shape
+        back = tuple(int(p) for p in np.argsort(self.front))
+        return transpose(reshape(x, tuple(shape[a] for a in self.front)), back)
+
+    def result_order(self) -> Ints:
+        """Order of the axes (index axes first, then the others) in the result."""
+        lead, rest = len(self.shape), len(self.rest_shape)
+        at = self.insert_at
+        return (*range(lead, lead + at), *range(lead), *range(lead + at, lead + rest))
+
+    def result_shape(self) -> Ints:
+        at = self.insert_at
+        return (*self.rest_shape[:at], *self.shape, *self.rest_shape[at:])
+
+
+# ---- reading ------------------------------------------------------------------------------------------------------
+
+
 def _getitem(self: TracedArray, index: Any) -> Any:
     step = parse_basic(index, self.shape)
-    if step is None:
-        raise NotImplementedError("advanced indexing")
-    if not step.shape and Ellipsis not in (index if isinstance(index, tuple) else (index,)):
-        return wrap(step.apply(self.atom), self._recorder)  # NumPy gives a scalar here, not a view
-    return self._view(step)
+    if step is not None:
+        if not step.shape and Ellipsis not in (index if isinstance(index, tuple) else (index,)):
+            return wrap(step.apply(self.atom), self._recorder)  # NumPy gives a scalar here, not a view
+        return self.view(step)
+    access = Access(self, index)
+    if not access.items:
+        return access.base if access.base.shape else wrap(access.base.atom, self._recorder)
+    found = gather(access.moved(), access.flat_index())
+    return wrap(transpose(found, access.result_order()), self._recorder)
+
+
+METHODS["__getitem__"] = _getitem
+
+
+# ---- assignment ---------------------------------------------------------------------------------------------------
+
+
+def _value_atom(value: Any, dtype: np.dtype) -> Atom:
+    """The value of an assignment in the dtype of its target, as NumPy converts it."""
+    return cast(to_atom(value), dtype)
+
+
+def fitted(v: Atom, shape: Ints) -> Atom:
+    """*v* broadcast to *shape*, as NumPy does on assignment (leading axes of size 1 are dropped)."""
+    have = v.aval.shape
+    if have == shape:
+        return v
+    while len(have) > len(shape) and have[0] == 1:
+        have = have[1:]
+    if len(have) > len(shape) or any(m not in (1, n) for m, n in zip(reversed(have), reversed(shape), strict=False)):
+        raise ShapeError(at_site(f"could not broadcast input array from shape {v.aval.shape} into shape {shape}"))
+    return broadcast_to(reshape(v, have), shape)
 
 
 def _setitem(self: TracedArray, index: Any, value: Any) -> None:
     step = parse_basic(index, self.shape)
-    if step is None:
-        raise NotImplementedError("advanced indexing")
-    target = self._view(step)
-    target._write(broadcast_to(cast(to_atom(value), self.dtype), target.shape))
+    if step is not None:
+        v = _value_atom(value, self.dtype)
+        if v.aval.shape:
+            v = fitted(v, step.shape)
+        else:
+            v = broadcast_to(v, step.inner) if step.inner else v
+        self._write(step.put(self.atom, v))
+        return
+    mask = index[0] if isinstance(index, tuple) and len(index) == 1 else index
+    if isinstance(mask, list) and not is_traced(mask):
+        mask = np.asarray(mask)
+    if isinstance(mask, (TracedArray, np.ndarray)) and mask.dtype == BOOL and mask.shape and _assign_mask(self, mask, value):
+        return
+    access = Access(self, index)
+    if not access.items:
+        access.base._write(fitted(_value_atom(value, self.dtype), access.base.shape))
+        return
+    v = fitted(_value_atom(value, self.dtype), access.result_shape())
+    order = tuple(int(p) for p in np.argsort(access.result_order()))
+    access.base._write(access.unmoved(bind(SCATTER_SET, access.moved(), access.flat_index(), transpose(v, order))))
 
 
-METHODS["__getitem__"] = _getitem
 METHODS["__setitem__"] = _setitem
+
+
+def _assign_mask(self: TracedArray, mask: Any, value: Any) -> bool:
+    """y[mask] = v as a choice, where v does not run along the True elements.  False where it does."""
+    lead = len(mask.shape)
+    if mask.shape != self.shape[:lead]:
+        return False  # Access raises
+    rest = self.shape[lead:]
+    v = _value_atom(value, self.dtype)
+    have = v.aval.shape
+    if len(have) > len(rest) + 1 or (len(have) == len(rest) + 1 and have[0] != 1):
+        return False
+    v = fitted(reshape(v, have[1:]) if len(have) == len(rest) + 1 else v, rest)
+    where = bind(BROADCAST, to_atom(mask), shape=self.shape, dims=tuple(range(lead)))
+    self._write(F.select(where, broadcast_to(v, self.shape) if v.aval.shape else v, self.atom))
+    return True
+
+
+def _add_at(ufunc: Any, array: Any, indices: Any, values: Any) -> None:
+    """np.add.at: repeated positions add up."""
+    if not isinstance(array, TracedArray):
+        raise MutationError(at_site("np.add.at would write a traced value into a plain NumPy array; make that array with np.zeros_like(x) or tracegrad.zeros(n)"))
+    v = _value_atom(values, array.dtype)
+    if ufunc is np.subtract:
+        v = F.neg(v)
+    access = Access(array, indices)
+    if not access.items:
+        access.base._write(F.add(access.base.atom, fitted(v, access.base.shape)))
+        return
+    v = fitted(v, access.result_shape())
+    order = tuple(int(p) for p in np.argsort(access.result_order()))
+    access.base._write(access.unmoved(bind(SCATTER_ADD, access.moved(), access.flat_index(), transpose(v, order))))
+
+
+UFUNC_METHODS[np.add, "at"] = _add_at
+UFUNC_METHODS[np.subtract, "at"] = _add_at
+
+
+def _target(array: Any, what: str) -> TracedArray:
+    if not isinstance(array, TracedArray):
+        raise MutationError(at_site(f"{what} would write a traced value into a plain NumPy array; make that array with np.zeros_like(x) or tracegrad.zeros(n)"))
+    return array
+
+
+@implements(np.put)
+def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+    target = _target(a, "np.put")
+    at = positions(ind if is_traced(ind) else np.asarray(ind), target.size, 0, mode=mode)
+    count = at.aval.size
+    value = _value_atom(v, target.dtype)
+    value = reshape(value, (value.aval.size,)) if value.aval.shape else value
+    if value.aval.size not in (1, count):
+        raise ShapeError(at_site(f"np.put with {value.aval.size} values for {count} positions is not supported; repeat them yourself"))
+    value = broadcast_to(reshape(value, ()) if value.aval.size == 1 else value, (count,))
+    flat = target.flat
+    flat._write(bind(SCATTER_SET, flat.atom, reshape(at, (count,)), value))
+
+
+METHODS["put"] = _put
+
+
+@implements(np.copyto)
+def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    if not isinstance(dst, TracedArray):
+        raise UnsupportedError(at_site("a traced value would be copied into a plain NumPy array (np.full, np.copyto); write tracegrad.full(shape, value), or value * np.ones(shape)"))
+    if where is True:
+        dst[...] = src
+        return
+    v = fitted(_value_atom(src, dst.dtype), dst.shape)
+    dst._write(F.select(fitted(to_bool(to_atom(where)), dst.shape), v, dst.atom))
+
+
+@implements(np.putmask)
+def _putmask(a: Any, mask: Any, values: Any) -> None:
+    target = _target(a, "np.putmask")
+    v = _value_atom(values, target.dtype)
+    if v.aval.shape not in ((), target.shape):
+        raise UnsupportedError(at_site("np.putmask with values of another shape repeats them; write a[mask] = values"))
+    target._write(F.select(fitted(to_bool(to_atom(mask)), target.shape), broadcast_to(v, target.shape), target.atom))
+
+
+@implements(np.fill_diagonal)
+def _fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
+    target = _target(a, "np.fill_diagonal")
+    reject("np.fill_diagonal", "assign to a.flat[::n + 1]", wrap=wrap)
+    if target.ndim < 2 or (target.ndim > 2 and len(set(target.shape)) > 1):
+        raise ShapeError(at_site("np.fill_diagonal: array must be at least 2-d with equal sizes"))
+    rows, columns = target.shape[0], target.shape[1]
+    step = columns + 1 if target.ndim == 2 else 1 + sum(int(n) for n in np.cumprod(target.shape[:-1]))
+    stop = columns * columns if target.ndim == 2 and rows > columns else None
+    flat = target.flat[slice(None, stop, step)]
+    count = flat.size
+    v = _value_atom(val, target.dtype)
+    if v.aval.shape and v.aval.size != 1:
+        if v.aval.size < count:
+            raise UnsupportedError(at_site("np.fill_diagonal with fewer values than the diagonal has repeats them; give as many"))
+        flat[...] = METHODS["ravel"](_traced(v))[:count]
+    else:
+        flat[...] = _traced(reshape(v, ()))
+
+
+def _traced(atom: Atom) -> TracedArray:
+    return wrap(atom)
+
+
+# ---- where things are ---------------------------------------------------------------------------------------------
+
+
+@implements(np.nonzero, method="nonzero")
+def _nonzero(a: Any) -> Any:
+    array = a if isinstance(a, TracedArray) else wrap(to_atom(a))
+    if not array.ndim:
+        raise ShapeError(at_site("calling nonzero on 0d arrays is not allowed; use np.atleast_1d(x).nonzero()"))
+    flat = true_positions(array)
+    found, rest = [], flat
+    for size in reversed(array.shape):
+        n = Lit(size, INT)
+        found.append(wrap(F.remainder(rest, n) if array.ndim > 1 else rest))
+        rest = F.floor_divide(rest, n) if array.ndim > 1 else rest
+    return tuple(reversed(found))
+
+
+@implements(np.flatnonzero)
+def _flatnonzero(a: Any) -> Any:
+    return wrap(true_positions(a if isinstance(a, TracedArray) else np.asarray(a)))
+
+
+@implements(np.argwhere)
+def _argwhere(a: Any) -> Any:
+    return np.stack(_nonzero(a), axis=1)
+
+
+@implements(np.extract)
+def _extract(condition: Any, arr: Any) -> Any:
+    flat = METHODS["ravel"](arr if isinstance(arr, TracedArray) else wrap(to_atom(arr)))
+    return wrap(gather(flat.atom, true_positions(condition if isinstance(condition, TracedArray) else np.asarray(condition))))
+
+
+@implements(np.compress)
+def _compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
+    reject("np.compress", "assign the result", out=out)
+    array = a if isinstance(a, TracedArray) else wrap(to_atom(a))
+    if axis is None:
+        array, axis = METHODS["ravel"](array), 0
+    return np.take(array, wrap(true_positions(condition if isinstance(condition, TracedArray) else np.asarray(condition))), axis=axis)
+
+
+METHODS["compress"] = lambda self, condition, axis=None, out=None: _compress(condition, self, axis, out)

@@ -46,7 +46,7 @@ class Primitive:
     masking: bool = False        # its vjp sends exact zeros to some elements
     cost: int = 1                # rough flops; a transcendental is 20
     domain: tuple[tuple[float, float], ...] = ()  # test inputs are drawn from here
-    test: dict[str, Any] = field(default_factory=dict)
+    test: dict[str, Any] = field(default_factory=dict)  # params, shapes, kinds (a letter per operand: "bff"), index, bool
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"

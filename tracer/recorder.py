@@ -32,6 +32,7 @@ class Recorder(Builder):
         self.consts: list[tuple[Var, np.ndarray]] = []
         self._const_by_id: dict[int, Var] = {}
         self.captured: dict[int, Any] = {}  # id(outside array) -> its traced stand-in
+        self._alive: list[Any] = []
         self.active = True
 
     def site(self) -> Site | None:
@@ -50,19 +51,16 @@ class Recorder(Builder):
     def const(self, array: np.ndarray) -> Var:
         """An array that the user's Python made: its contents travel with the recording."""
         found = self._const_by_id.get(id(array))
-        if found is None:
-            dtype = check_dtype(array.dtype, "an array used in the function")
-            found = Var(Aval(dtype, array.shape))
-            kept = np.array(array, dtype=dtype, order="C")  # a copy: the user may go on writing into it
-            self.consts.append((found, kept))
-            self.env[found] = kept
-            self._const_by_id[id(array)] = found
-            self._alive.append(array)  # keeps id() unique for as long as it is a key
+        if found is not None and _same_contents(self.env[found], array):
+            return found
+        dtype = check_dtype(array.dtype, "an array used in the function")
+        kept = np.array(array, dtype=dtype, order="C")  # a copy: the user may go on writing into it
+        found = Var(Aval(dtype, array.shape))
+        self.consts.append((found, kept))
+        self.env[found] = kept
+        self._const_by_id[id(array)] = found
+        self._alive.append(array)  # keeps id() unique for as long as it is a key
         return found
-
-    @property
-    def _alive(self) -> list[Any]:
-        return self.__dict__.setdefault("_kept", [])
 
     def value(self, atom: Atom) -> Any:
         """The value of *atom* in this run, computed now if need be."""
@@ -85,6 +83,11 @@ class Recorder(Builder):
 
 
 _current = threading.local()
+
+
+def _same_contents(kept: np.ndarray, array: np.ndarray) -> bool:
+    """Is *array* still what it was when it was copied?"""
+    return kept.shape == array.shape and kept.dtype == array.dtype and kept.tobytes() == np.ascontiguousarray(array).tobytes()
 
 
 def current_recorder() -> Recorder | None:

@@ -32,8 +32,18 @@ REAL = ((-3.0, 3.0),)
 POSITIVE = ((0.1, 4.0),)
 UNIT = ((-0.9, 0.9),)
 PROBABILITY = ((0.05, 0.95),)
+INT8 = np.dtype("int8")
 
-FLOATING, ANY, TO_BOOL, BOOLEAN, INTEGRAL = "floating", "any", "to_bool", "boolean", "integral"
+# what the operands may be, and what NumPy makes of them
+FLOATING = "floating"        # integers and bools become float64
+ANY = "any"                  # any dtype, kept
+TO_BOOL = "to_bool"          # any dtype; the result is bool
+BOOLEAN = "boolean"          # operands become bool
+INTEGRAL = "integral"        # integers and bools only
+ARITHMETIC = "arithmetic"    # as ANY, but bools become int8
+SIGNED = "signed"            # as ANY, but not for bools
+ROUNDING = "rounding"        # integers and bools are returned as they are
+FRACTIONAL = "fractional"    # floats only: of integers NumPy gives something that nobody means
 
 
 # ---- shape and dtype rules -------------------------------------------------------------------------------------
@@ -112,16 +122,40 @@ def broadcast(*atoms: Atom, what: str = "operands") -> tuple[Atom, ...]:
     return tuple(a if isinstance(a, Lit) else broadcast_to(a, shape) for a in atoms)
 
 
+_INSTEAD = {
+    "sub": "use ^ or np.logical_xor, or convert: x.astype(int) - y",
+    "neg": "use ~ or np.logical_not, or convert: -x.astype(int)",
+    "sign": "convert it: np.sign(x.astype(int))",
+}
+
+
+def _apply_rule(name: str, rule: str, atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
+    """The operands as NumPy's own dtype rule has them, or an error where it has none."""
+    kind = atoms[0].aval.dtype.kind
+    if rule == INTEGRAL and kind == "f":
+        raise UnsupportedError(at_site(f"{name} needs integers or bools, not {atoms[0].aval.dtype}"))
+    if rule == SIGNED and kind == "b":
+        raise UnsupportedError(at_site(f"NumPy has no {name} of bools: {_INSTEAD[name]}"))
+    if rule == FRACTIONAL and kind != "f":
+        raise UnsupportedError(at_site(f"{name} of integers is an integer division in NumPy, 0 almost everywhere: write 1 / x"))
+    if rule == ARITHMETIC and kind == "b":
+        return tuple(cast(a, INT8) for a in atoms)
+    return atoms
+
+
 def _define_front(row: Primitive, arity: int, rule: str) -> None:
     floating = rule == FLOATING
+    special = rule not in (FLOATING, ANY, TO_BOOL)
 
-    def apply(*operands: Any, **params: Any) -> Var:
+    def apply(*operands: Any, **params: Any) -> Any:
         if rule == BOOLEAN:
             atoms = tuple(to_bool(as_atom(x)) for x in operands)
         else:
             atoms = promote(*operands, floating=floating)
-            if rule == INTEGRAL and atoms[0].aval.dtype.kind == "f":
-                raise UnsupportedError(at_site(f"{row.name} needs integers or bools, not {atoms[0].aval.dtype}"))
+            if special:
+                atoms = _apply_rule(row.name, rule, atoms)
+                if rule == ROUNDING and atoms[0].aval.dtype.kind != "f":
+                    return atoms[0]
         if arity > 1:
             atoms = broadcast(*atoms, what=f"operands of {row.name}")
         return bind(row, *atoms, **params)
@@ -186,23 +220,23 @@ def intrinsic(name: str) -> Callable[..., Any]:
 # ---- arithmetic ------------------------------------------------------------------------------------------------
 
 row("add", np.add, ONE, ONE, lower=lambda s, x, y: s.add(x, y), domain=REAL * 2, rule=ANY)
-row("sub", np.subtract, ONE, MINUS, lower=lambda s, x, y: s.sub(x, y), domain=REAL * 2, rule=ANY)
+row("sub", np.subtract, ONE, MINUS, lower=lambda s, x, y: s.sub(x, y), domain=REAL * 2, rule=SIGNED)
 row("mul", np.multiply, lambda o, x, y: y, lambda o, x, y: x, lower=lambda s, x, y: s.mul(x, y), domain=REAL * 2, rule=ANY)
 row(
     "div", np.true_divide, lambda o, x, y: 1 / y, lambda o, x, y: -o * (1 / y),
     lower=lambda s, x, y: s.div(x, y), domain=(*REAL, (0.3, 3.0)), singular=True, cost=4,
 )  # fmt: skip
-row("neg", np.negative, MINUS, lower=lambda s, x: s.neg(x), rule=ANY)
+row("neg", np.negative, MINUS, lower=lambda s, x: s.neg(x), rule=SIGNED)
 row("abs", np.absolute, lambda o, x: F.sign(x), lower=lambda s, x: s.abs(x), rule=ANY)
-row("sign", np.sign, None, lower=lambda s, x: s.sign(x), rule=ANY)
-row("square", np.square, lambda o, x: 2 * x, lower=lambda s, x: s.mul(x, x), rule=ANY)
-row("reciprocal", np.reciprocal, lambda o, x: -o * o, lower=lambda s, x: s.div(s.const(1), x), domain=POSITIVE, singular=True, cost=4)
-row("floor_divide", np.floor_divide, None, None, lower=lambda s, x, y: s.floor_divide(x, y), domain=(*REAL, (0.3, 3.0)), rule=ANY, cost=8)
+row("sign", np.sign, None, lower=lambda s, x: s.sign(x), rule=SIGNED)
+row("square", np.square, lambda o, x: 2 * x, lower=lambda s, x: s.mul(x, x), rule=ARITHMETIC)
+row("reciprocal", np.reciprocal, lambda o, x: -o * o, lower=lambda s, x: s.div(s.const(1), x), domain=POSITIVE, rule=FRACTIONAL, singular=True, cost=4)
+row("floor_divide", np.floor_divide, None, None, lower=lambda s, x, y: s.floor_divide(x, y), domain=(*REAL, (0.3, 3.0)), rule=ARITHMETIC, cost=8)
 row(
     "remainder", np.remainder, ONE, lambda o, x, y: -F.floor_divide(x, y),
-    lower=lambda s, x, y: s.remainder(x, y), domain=(*REAL, (0.3, 3.0)), rule=ANY, cost=8,
+    lower=lambda s, x, y: s.remainder(x, y), domain=(*REAL, (0.3, 3.0)), rule=ARITHMETIC, cost=8,
 )  # fmt: skip
-row("fmod", np.fmod, ONE, lambda o, x, y: -F.trunc(x / y), lower=lambda s, x, y: s.fmod(x, y), domain=(*REAL, (0.3, 3.0)), rule=ANY, cost=8)
+row("fmod", np.fmod, ONE, lambda o, x, y: -F.trunc(x / y), lower=lambda s, x, y: s.fmod(x, y), domain=(*REAL, (0.3, 3.0)), rule=ARITHMETIC, cost=8)
 
 
 def _integer_pow(x: Any, n: int) -> Any:
@@ -233,14 +267,14 @@ def _lower_integer_pow(s: Any, x: Any, n: int) -> Any:
 
 
 row(
-    "integer_pow", _integer_pow, lambda o, x, n: 0 * x if n == 0 else n * F.integer_pow(x, n=n - 1),
-    lower=_lower_integer_pow, domain=POSITIVE, rule=ANY, cost=3, singular=True, test={"params": {"n": 3}},
+    "integer_pow", _integer_pow, lambda o, x, n: like(0, x) if n == 0 else n * F.integer_pow(x, n=n - 1),
+    lower=_lower_integer_pow, domain=POSITIVE, rule=ARITHMETIC, cost=3, singular=True, test={"params": {"n": 3}},
 )  # fmt: skip
 row(
     "pow", np.power,
-    lambda o, x, y: F.select(F.eq(y, like(0, y)), like(0, y), y * F.pow(x, y - like(1, y))),
+    lambda o, x, y: F.mulz(y, F.pow(x, y - like(1, y))),
     lambda o, x, y: F.select(F.eq(x, like(0, x)), like(0, x), o * F.log(x)),
-    lower=lambda s, x, y: s.pow(x, y), domain=(*POSITIVE, *REAL), rule=ANY, singular=True, cost=40,
+    lower=lambda s, x, y: s.pow(x, y), domain=(*POSITIVE, *REAL), rule=ARITHMETIC, singular=True, cost=40,
 )  # fmt: skip
 row("sqrt", np.sqrt, lambda o, x: like(0.5, o) / o, lower=intrinsic("sqrt"), domain=POSITIVE, singular=True, cost=4)
 row("cbrt", np.cbrt, lambda o, x: 1 / (like(3, o) * o * o), lower=libm("cbrt"), domain=POSITIVE, singular=True, cost=20)
@@ -257,8 +291,8 @@ row("log1p", np.log1p, lambda o, x: 1 / (1 + x), lower=libm("log1p"), domain=POS
 
 
 def _softmax_pair(x: Atom, y: Atom) -> Var:
-    # equal infinities would give inf - inf
-    return F.select(F.eq(x, y), like(0.5, x), F.expit(x - y))
+    # equal infinities would give inf - inf; at equal finite x and y the second derivative must stay
+    return F.select(F.logical_and(F.eq(x, y), F.isinf(x)), like(0.5, x), F.expit(x - y))
 
 
 def _lower_logaddexp(s: Any, x: Any, y: Any) -> Any:
@@ -304,9 +338,9 @@ def nonzero(x: Atom) -> Var:
 
 # ---- rounding, comparing, choosing -----------------------------------------------------------------------------
 
-row("floor", np.floor, None, lower=intrinsic("floor"))
-row("ceil", np.ceil, None, lower=intrinsic("ceil"))
-row("trunc", np.trunc, None, lower=intrinsic("trunc"))
+row("floor", np.floor, None, lower=intrinsic("floor"), rule=ROUNDING)
+row("ceil", np.ceil, None, lower=intrinsic("ceil"), rule=ROUNDING)
+row("trunc", np.trunc, None, lower=intrinsic("trunc"), rule=ROUNDING)
 row("rint", np.rint, None, lower=intrinsic("rint"))
 row(
     "copysign", np.copysign, lambda o, x, y: F.sign(x) * F.copysign(like(1, y), y), None,
@@ -322,21 +356,21 @@ for _name, _impl, _symbol in (
 row("isnan", np.isnan, None, lower=lambda s, x: s.isnan(x), rule=TO_BOOL, infer=lambda x: Aval(BOOL, x.shape))
 row("isinf", np.isinf, None, lower=lambda s, x: s.isinf(x), rule=TO_BOOL, infer=lambda x: Aval(BOOL, x.shape))
 row("isfinite", np.isfinite, None, lower=lambda s, x: s.isfinite(x), rule=TO_BOOL, infer=lambda x: Aval(BOOL, x.shape))
-row("logical_and", np.logical_and, None, None, lower=lambda s, x, y: s.both(x, y), domain=REAL * 2, rule=BOOLEAN)
-row("logical_or", np.logical_or, None, None, lower=lambda s, x, y: s.either(x, y), domain=REAL * 2, rule=BOOLEAN)
-row("logical_xor", np.logical_xor, None, None, lower=lambda s, x, y: s.differ(x, y), domain=REAL * 2, rule=BOOLEAN)
-row("logical_not", np.logical_not, None, lower=lambda s, x: s.invert(x), rule=BOOLEAN)
-row("bitwise_and", np.bitwise_and, None, None, lower=lambda s, x, y: s.both(x, y), domain=REAL * 2, rule=INTEGRAL)
-row("bitwise_or", np.bitwise_or, None, None, lower=lambda s, x, y: s.either(x, y), domain=REAL * 2, rule=INTEGRAL)
-row("bitwise_xor", np.bitwise_xor, None, None, lower=lambda s, x, y: s.differ(x, y), domain=REAL * 2, rule=INTEGRAL)
-row("invert", np.invert, None, lower=lambda s, x: s.invert(x), rule=INTEGRAL)
+row("logical_and", np.logical_and, None, None, lower=lambda s, x, y: s.both(x, y), domain=REAL * 2, rule=BOOLEAN, test={"kinds": "bb"})
+row("logical_or", np.logical_or, None, None, lower=lambda s, x, y: s.either(x, y), domain=REAL * 2, rule=BOOLEAN, test={"kinds": "bb"})
+row("logical_xor", np.logical_xor, None, None, lower=lambda s, x, y: s.differ(x, y), domain=REAL * 2, rule=BOOLEAN, test={"kinds": "bb"})
+row("logical_not", np.logical_not, None, lower=lambda s, x: s.invert(x), rule=BOOLEAN, test={"kinds": "b"})
+row("bitwise_and", np.bitwise_and, None, None, lower=lambda s, x, y: s.both(x, y), domain=REAL * 2, rule=INTEGRAL, test={"kinds": "ii"})
+row("bitwise_or", np.bitwise_or, None, None, lower=lambda s, x, y: s.either(x, y), domain=REAL * 2, rule=INTEGRAL, test={"kinds": "ii"})
+row("bitwise_xor", np.bitwise_xor, None, None, lower=lambda s, x, y: s.differ(x, y), domain=REAL * 2, rule=INTEGRAL, test={"kinds": "ii"})
+row("invert", np.invert, None, lower=lambda s, x: s.invert(x), rule=INTEGRAL, test={"kinds": "i"})
 
 SELECT = register(
     Primitive(
         "select", ELEMENTWISE, lambda c, a, b: np.where(c, a, b).astype(np.result_type(a, b), copy=False), infer_select,
         vjp=lambda ct, out, c, a, b: (None, F.select(c, ct, like(0, ct)), F.select(c, like(0, ct), ct)),
         jvp=lambda tangents, out, c, a, b: F.select(c, _zero_if_none(tangents[1], a), _zero_if_none(tangents[2], b)),
-        lower=lambda s, c, a, b: s.select(c, a, b), masking=True, domain=REAL * 3,
+        lower=lambda s, c, a, b: s.select(c, a, b), masking=True, domain=REAL * 3, test={"kinds": "bff"},
     )
 )  # fmt: skip
 
@@ -393,8 +427,11 @@ def _mulz_impl(x: Any, y: Any) -> Any:
 row(
     "mulz", _mulz_impl, lambda o, x, y: y, lambda o, x, y: x,
     lower=lambda s, x, y: s.select(s.either(s.cmp("==", x, s.const(0)), s.cmp("==", y, s.const(0))), s.const(0), s.mul(x, y)),
-    domain=REAL * 2,
+    domain=REAL * 2, masking=True,
 )  # fmt: skip
+
+row("alias", lambda x: np.asarray(x), ONE, lower=lambda s, x: x, rule=ANY, cost=0)  # the identity, under a name of its own
+row("stop_gradient", lambda x: np.asarray(x), None, lower=lambda s, x: x, rule=ANY)  # the identity, with derivative 0
 
 # ---- scipy.special ---------------------------------------------------------------------------------------------
 
@@ -428,9 +465,9 @@ row(
     lower=lambda s, x, n: s.mul(s.const((-1.0) ** (n + 1) * math.factorial(n)), s.ufunc(sp.zeta, s.const(n + 1), x)),
     domain=POSITIVE, singular=True, cost=80, test={"params": {"n": 1}},
 )  # fmt: skip
-row("xlogy", sp.xlogy, lambda o, x, y: F.log(y), lambda o, x, y: x / y, domain=POSITIVE * 2, singular=True, cost=25,
+row("xlogy", sp.xlogy, lambda o, x, y: F.log(y), lambda o, x, y: F.mulz(x, 1 / y), domain=POSITIVE * 2, singular=True, cost=25,
     lower=lambda s, x, y: s.select(s.both(s.cmp("==", x, s.const(0)), s.invert(s.isnan(y))), s.const(0), s.mul(x, s.call("log", y))))  # fmt: skip
-row("xlog1py", sp.xlog1py, lambda o, x, y: F.log1p(y), lambda o, x, y: x / (1 + y), domain=POSITIVE * 2, singular=True, cost=25,
+row("xlog1py", sp.xlog1py, lambda o, x, y: F.log1p(y), lambda o, x, y: F.mulz(x, 1 / (1 + y)), domain=POSITIVE * 2, singular=True, cost=25,
     lower=lambda s, x, y: s.select(s.both(s.cmp("==", x, s.const(0)), s.invert(s.isnan(y))), s.const(0), s.mul(x, s.call("log1p", y))))  # fmt: skip
 
 # ---- conversion and broadcasting (broadcast lives here because every row above needs it) ---------------------------

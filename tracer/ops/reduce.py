@@ -80,8 +80,8 @@ for _name, _impl in (("reduce_max", np.max), ("reduce_min", np.min)):
         )
     )  # fmt: skip
 
-register(Primitive("reduce_or", REDUCE, lambda x, axes: np.any(x, axis=axes), _infer_bool, domain=_ANY, test=_TEST))
-register(Primitive("reduce_and", REDUCE, lambda x, axes: np.all(x, axis=axes), _infer_bool, domain=_ANY, test=_TEST))
+register(Primitive("reduce_or", REDUCE, lambda x, axes: np.any(x, axis=axes), _infer_bool, domain=_ANY, test={**_TEST, "kinds": "b"}))
+register(Primitive("reduce_and", REDUCE, lambda x, axes: np.all(x, axis=axes), _infer_bool, domain=_ANY, test={**_TEST, "kinds": "b"}))
 
 for _name, _impl in (("argmax", np.argmax), ("argmin", np.argmin)):
     register(

@@ -1,0 +1,107 @@
+"""Small rewrites of a graph before it gets its signature.  Each rule is a function of one node; ``RULES`` says which it looks at.
+
+Numbers may be looked at freely here: the rewritten graph is what gets the signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..tracer.ir import Atom, Builder, Graph, Guard, Lit, Node, Var, bind, building
+from ..tracer.ops.shape import transpose
+from ..tracer.site import Site
+
+Producers = dict[Var, Node]
+Rule = Callable[[Node, Producers], Atom | None]
+
+
+class _Rewriter(Builder):
+    """Keeps the user's line of the node being rewritten."""
+
+    here: Site | None = None
+
+    def site(self) -> Site | None:
+        return self.here
+
+
+def _swapped(x: Atom, producers: Producers) -> Atom | None:
+    """What *x* is the matrix transpose of, batch axes untouched."""
+    node = producers.get(x) if isinstance(x, Var) else None
+    if node is None or node.prim.name != "transpose":
+        return None
+    perm = node.params["perm"]
+    n = len(perm)
+    return node.inputs[0] if n >= 2 and perm == (*range(n - 2), n - 1, n - 2) else None
+
+
+def _matmul(node: Node, producers: Producers) -> Atom | None:
+    """A transposed operand becomes a flag of the product."""
+    x, y = node.inputs
+    ta, tb = node.params["ta"], node.params["tb"]
+    x2, y2 = _swapped(x, producers), _swapped(y, producers)
+    if x2 is None and y2 is None:
+        return None
+    return bind(node.prim, x if x2 is None else x2, y if y2 is None else y2, ta=ta != (x2 is not None), tb=tb != (y2 is not None))
+
+
+def _argument(node: Node, producers: Producers) -> Atom | None:
+    """argmax and argmin run along the last axis."""
+    (axis,) = node.params["axes"]
+    x = node.inputs[0]
+    last = x.aval.ndim - 1
+    if axis == last:
+        return None
+    perm = (*(a for a in range(last + 1) if a != axis), axis)
+    return bind(node.prim, transpose(x, perm), axes=(last,))
+
+
+def _product(node: Node, producers: Producers) -> Atom | None:
+    """A factor that is the constant 1 of the program goes."""
+    for one, other in (node.inputs, reversed(node.inputs)):
+        source = producers.get(one) if isinstance(one, Var) else None
+        constant = source.inputs[0] if source is not None and source.prim.name == "broadcast" else one
+        if isinstance(constant, Lit) and constant.is_structural(1) and other.aval.shape == node.out.aval.shape and isinstance(other, Var):
+            return other
+    return None
+
+
+RULES: dict[str, Rule] = {"matmul": _matmul, "argmax": _argument, "argmin": _argument, "mul": _product, "mulz": _product}
+
+
+def simplify(graph: Graph) -> Graph:
+    """*graph* with the rules applied, or itself where none does."""
+    producers: Producers = {}
+    renamed: dict[Var, Atom] = {}
+    builder = _Rewriter()
+    changed = False
+
+    def current(atom: Atom) -> Atom:
+        return renamed.get(atom, atom) if isinstance(atom, Var) else atom
+
+    with building(builder):
+        for node in graph.nodes:
+            inputs = tuple(current(a) for a in node.inputs)
+            moved = node if inputs == node.inputs else Node(node.prim, inputs, node.params, node.outs, node.site)
+            builder.here = node.site
+            rule = RULES.get(node.prim.name)
+            result = rule(moved, producers) if rule is not None else None
+            if result is None:
+                builder.nodes.append(moved)
+                producers[node.out] = moved
+                continue
+            changed = True
+            renamed[node.out] = result
+            for new in builder.nodes[-2:]:
+                producers.setdefault(new.out, new)
+    if not changed:
+        return graph
+    outputs = [current(a) for a in graph.outputs]
+    guards = [Guard(current(g.atom), g.expected, g.kind, g.site) for g in graph.guards]
+    needed: set[Atom] = {*outputs, *(g.atom for g in guards)}
+    kept = []
+    for node in reversed(builder.nodes):
+        if node.out in needed:
+            kept.append(node)
+            needed.update(node.inputs)
+    kept.reverse()
+    return Graph(graph.inputs, kept, outputs, guards, [c for c in graph.consts if c[0] in needed])

@@ -1,0 +1,46 @@
+"""The kernel cache of the process: signature -> compiled program.  Bounded, least recently used first out, thread-safe."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from ..codegen.canonical import Canonical
+from ..codegen.program import Program, compile_canonical
+from .config import config
+
+
+class KernelCache:
+    """``get`` compiles what it does not hold; two threads that want one kernel compile it once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._programs: OrderedDict[tuple, Program] = OrderedDict()
+        self.hits = 0
+        self.compiles = 0
+
+    def get(self, canonical: Canonical, arguments: int) -> tuple[Program, bool]:
+        """(program, was it there already)"""
+        key = (arguments, canonical.key)
+        with self._lock:
+            found = self._programs.get(key)
+            if found is not None:
+                self._programs.move_to_end(key)
+                self.hits += 1
+                return found, True
+            program = compile_canonical(canonical, arguments)
+            self.compiles += 1
+            self._programs[key] = program
+            while len(self._programs) > config.max_kernels:
+                self._programs.popitem(last=False)
+            return program, False
+
+    def clear(self) -> None:
+        with self._lock:
+            self._programs.clear()
+
+    def __len__(self) -> int:
+        return len(self._programs)
+
+
+kernels = KernelCache()

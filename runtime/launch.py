@@ -1,0 +1,344 @@
+"""Binding a kernel to an exact layout of arguments, as a callable that costs a fraction of a microsecond.
+
+A kernel has the C signature ``int64 kernel(void **bufs, int64 *sizes, void *consts)``.  It answers -1 when all of
+its guards held, else the index of the first that failed.  Its buffers are, in this order: inputs, outputs, captured
+arrays, temporaries.  A scalar's buffer is a slot of eight bytes that holds the value.
+
+Three data structures:
+
+* The **argument and output records** (:class:`ArrayArg`, :class:`ScalarArg`, :class:`ConstArg`, :class:`ArrayOut`,
+  :class:`ScalarOut`): what a call must look like, and what it gives back.
+* The :class:`Plan`: everything that one binding knows, kept alive with it.
+* The **arena**: the one workspace of the process.  Temporaries are offsets into it.  A kernel runs with the GIL held
+  from the first to the last use of the arena, so one workspace serves every kernel and every thread.
+
+Start reading at :func:`bind`.  Its result is a builtin whose C function is generic and driven by a table
+(``_launch_ir``); :func:`call_python` does the same work in Python, more legibly and some fifty times slower, where
+:data:`NATIVE` is False.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import _launch_ir as ir
+from . import _launch_layout as layout
+
+# --------------------------------------------------------------------------------------------------- records
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayArg:
+    """An ndarray (no subclass) of this dtype and shape, C-contiguous and aligned.  It may be read-only."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarArg:
+    """A float, np.float64 or np.float32, handed to the kernel as *dtype* (float64 or float32).
+
+    *accept* narrows the types, for where they don't mean the same: a Python float takes on the precision of the
+    arrays it meets, ``np.float64`` does not.
+    """
+
+    dtype: np.dtype
+    accept: tuple[type, ...] = (float, np.float64, np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstArg:
+    """This very object (a singleton or an interned value).  The kernel does not see it."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOut:
+    """A new C-contiguous ndarray."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarOut:
+    """A NumPy scalar, never a Python int: the caller can tell a result from the index of a guard by its type."""
+
+    dtype: np.dtype
+
+
+Arg = ArrayArg | ScalarArg | ConstArg
+Out = ArrayOut | ScalarOut
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What :func:`bind` was given.  *sizes_at* and *consts_at* are the addresses of *sizes* and *consts*."""
+
+    kernel_address: int
+    args: tuple[Arg, ...]
+    outs: tuple[Out, ...]
+    extra: tuple[int, ...]
+    temp_offsets: tuple[int, ...]
+    sizes: np.ndarray | None
+    consts: bytes | np.ndarray
+    keep_alive: tuple[object, ...]
+    single: bool
+    sizes_at: int
+    consts_at: int
+
+
+class Binding(bytes):
+    """The launcher's table for one plan; the ``__self__`` of a native binding.  It keeps alive what it points to."""
+
+    plan: Plan
+
+
+# ----------------------------------------------------------------------------------------------------- arena
+
+_ARENA_ALIGN = 64
+_ARENA_STEP = 1 << 16
+
+_lock = threading.RLock()
+_arena: np.ndarray | None = None
+_arena_bytes = 0
+_arena_cell = ctypes.c_int64(0)  # the arena's base address, which every call reads
+
+
+def ensure_arena(nbytes: int) -> int:
+    """Make the workspace at least *nbytes* long and return its address (0 while none was ever needed).
+
+    It grows and never shrinks.  The old one is let go: no kernel is in the middle of a run while this thread is here.
+    """
+    global _arena, _arena_bytes
+    with _lock:
+        if nbytes > _arena_bytes:
+            size = -(-nbytes // _ARENA_STEP) * _ARENA_STEP
+            block = np.empty(size + _ARENA_ALIGN, np.uint8)
+            start = _address(block)
+            _arena_cell.value = start + -start % _ARENA_ALIGN
+            _arena, _arena_bytes = block, size
+        return _arena_cell.value
+
+
+# ------------------------------------------------------------------------------------------------------ bind
+
+#: Buffers of one kernel whose table still fits on any thread's stack; :func:`call_python` has no such limit.
+MAX_BUFFERS = 1 << 14
+
+_FAULT = layout.fault()
+#: Whether :func:`bind` gives native callables in this process, and why not.
+NATIVE: bool = _FAULT is None
+NATIVE_REASON: str = _FAULT or "native"
+
+_ACCEPT: dict[type, int] = {float: ir.ACCEPT_FLOAT, np.float64: ir.ACCEPT_NP_FLOAT64, np.float32: ir.ACCEPT_NP_FLOAT32}
+_FLOAT_KIND = {np.dtype(np.float64): ir.KIND_FLOAT64, np.dtype(np.float32): ir.KIND_FLOAT32}
+
+
+def bind(
+    kernel_address: int,
+    args: Sequence[Arg],
+    outs: Sequence[Out],
+    extra: Sequence[int] = (),
+    temp_offsets: Sequence[int] = (),
+    sizes: np.ndarray | None = None,
+    consts: bytes | np.ndarray = b"",
+    keep_alive: Sequence[object] = (),
+    single: bool = False,
+    arena_bytes: int = 0,
+    native: bool = True,
+) -> Callable[..., object]:
+    """A callable that runs the kernel on arguments of exactly this layout.
+
+    Called (by position only), it returns
+
+    * None when the arguments do not match in number, type, dtype, shape or contiguity: nothing was done;
+    * a Python int, the index of the guard that failed: the outputs were dropped;
+    * else the tuple of the outputs, or with *single* the only output itself.
+
+    *extra* are addresses of captured arrays, *temp_offsets* bytes into the arena, which is made *arena_bytes* long.
+    *sizes* (int64) and *consts* are read where they stand at each call, so an ndarray may be changed in place.
+    *keep_alive* is whatever the kernel's code and *extra* live in.  *native* is False to get the Python fallback.
+    """
+    plan = Plan(
+        kernel_address=kernel_address,
+        args=tuple(args),
+        outs=tuple(outs),
+        extra=tuple(extra),
+        temp_offsets=tuple(temp_offsets),
+        sizes=sizes,
+        consts=consts,
+        keep_alive=tuple(keep_alive),
+        single=single,
+        sizes_at=0 if sizes is None else _address(sizes),
+        consts_at=_address(consts) if len(consts) else 0,
+    )
+    _check(plan, arena_bytes)
+    if plan.temp_offsets:
+        ensure_arena(max(arena_bytes, 1))
+    builtin = _native_builtin() if native and NATIVE else None
+    if builtin is None or len(plan.args) + len(plan.outs) + len(plan.extra) + len(plan.temp_offsets) > MAX_BUFFERS:
+        return functools.partial(call_python, plan)
+    table = Binding(_table(plan))
+    table.plan = plan
+    return builtin(table)
+
+
+def _check(plan: Plan, arena_bytes: int) -> None:
+    """Refuse what would otherwise crash the process, or read memory that is not the kernel's."""
+    if not plan.kernel_address:
+        raise ValueError("the address of the kernel is null")
+    if plan.single and len(plan.outs) != 1:
+        raise ValueError(f"single=True is for one output, not {len(plan.outs)}")
+    for row in (*plan.args, *plan.outs):
+        if not isinstance(row, ConstArg) and not (isinstance(row.dtype, np.dtype) and row.dtype.isnative):
+            raise TypeError(f"dtype must be a np.dtype in native byte order, not {row.dtype!r}")
+    for arg in plan.args:
+        if isinstance(arg, ScalarArg) and (arg.dtype not in _FLOAT_KIND or not _ACCEPT.keys() >= set(arg.accept)):
+            raise TypeError(f"a scalar argument is float64 or float32 and accepts {list(_ACCEPT)}, not {arg}")
+    for out in plan.outs:
+        if out.dtype.kind not in "biufc":
+            raise TypeError(f"an output of dtype {out.dtype} is not supported")
+    if plan.sizes is not None and (plan.sizes.dtype != np.int64 or not plan.sizes.flags.c_contiguous):
+        raise TypeError("sizes must be a contiguous array of int64")
+    consts = plan.consts
+    if isinstance(consts, np.ndarray) and not (consts.dtype.itemsize == 8 and consts.flags.c_contiguous):
+        raise TypeError("consts must be bytes or a contiguous array of eight-byte numbers")
+    if plan.temp_offsets and not 0 <= min(plan.temp_offsets) <= max(plan.temp_offsets) <= arena_bytes:
+        raise ValueError("a temporary lies outside the arena")
+
+
+def _address(data: np.ndarray | bytes) -> int:
+    a = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else data
+    return a.__array_interface__["data"][0]
+
+
+# --------------------------------------------------------------------------------------------- native binding
+
+
+def _table(plan: Plan) -> bytes:
+    """The plan as the words that the launcher reads (see ``_launch_ir`` for their order)."""
+    words = array("q")
+    words.extend(
+        (
+            plan.kernel_address,
+            plan.sizes_at,
+            plan.consts_at,
+            len(plan.args),
+            len(plan.outs),
+            len(plan.extra),
+            len(plan.temp_offsets),
+            plan.single,
+        )
+    )
+    for arg in plan.args:
+        if isinstance(arg, ArrayArg):
+            words.extend((ir.KIND_ARRAY, id(arg.dtype), len(arg.shape), *arg.shape))
+        elif isinstance(arg, ScalarArg):
+            words.extend((_FLOAT_KIND[arg.dtype], sum({_ACCEPT[accepted] for accepted in arg.accept})))
+        else:
+            words.extend((ir.KIND_CONST, id(arg.value)))
+    for out in plan.outs:
+        if isinstance(out, ArrayOut):
+            words.extend((ir.KIND_ARRAY, id(out.dtype), len(out.shape), *out.shape))
+        else:
+            words.extend((ir.KIND_SCALAR_OUT, id(out.dtype)))
+    words.extend(plan.extra)
+    words.extend(plan.temp_offsets)
+    return words.tobytes()
+
+
+class _MethodDef(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("method", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+_METH_FASTCALL = 0x0080
+_builtin: Callable[[Binding], Callable[..., object]] | None = None
+_keep: list[object] = []
+
+
+def _native_builtin() -> Callable[[Binding], Callable[..., object]] | None:
+    """Table -> builtin.  Compiles the launcher at the first call; None where that fails."""
+    global _builtin, NATIVE, NATIVE_REASON
+    if _builtin is None:
+        with _lock:
+            if _builtin is None and NATIVE:
+                try:
+                    engine, address = ir.compile_launcher(ctypes.addressof(_arena_cell))
+                except Exception as error:  # no such target, an LLVM that reads the text otherwise: not worth a crash
+                    NATIVE, NATIVE_REASON = False, f"the launcher did not compile: {error}"
+                    return None
+                doc = b"Run a compiled kernel: outputs, or the index of a failed guard, or None for other arguments."
+                method = _MethodDef(b"call", address, _METH_FASTCALL, doc)
+                new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+                    ("PyCFunction_NewEx", ctypes.pythonapi)
+                )
+                at = ctypes.addressof(method)
+                _keep.extend((engine, method))  # as long as the process lives: bindings point to them
+                _builtin = lambda table: new(at, table, None)  # noqa: E731
+    return _builtin
+
+
+# --------------------------------------------------------------------------------------------- Python binding
+
+_KERNEL = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)  # holds the GIL
+
+
+def call_python(plan: Plan, *values: object) -> object:
+    """One call of a binding, step by step as the native launcher does it."""
+    if len(values) != len(plan.args):
+        return None
+    bufs: list[int] = []
+    slots: list[np.ndarray] = []
+
+    def slot() -> np.ndarray:
+        slots.append(np.zeros(ir.SLOT_BYTES, np.uint8))
+        bufs.append(_address(slots[-1]))
+        return slots[-1]
+
+    for value, arg in zip(values, plan.args, strict=True):
+        if isinstance(arg, ArrayArg):
+            if type(value) is not np.ndarray or value.dtype != arg.dtype or value.shape != arg.shape:
+                return None
+            if not (value.flags.c_contiguous and value.flags.aligned):
+                return None
+            bufs.append(_address(value))
+        elif isinstance(arg, ScalarArg):
+            if type(value) not in arg.accept:
+                return None
+            c_type = ctypes.c_double if arg.dtype == np.float64 else ctypes.c_float  # which rounds without a warning
+            c_type.from_address(_address(slot())).value = value  # type: ignore[assignment]
+        elif value is not arg.value:
+            return None
+    results: list[np.ndarray] = []
+    for out in plan.outs:
+        if isinstance(out, ArrayOut):
+            results.append(np.empty(out.shape, out.dtype))
+            bufs.append(_address(results[-1]))
+        else:
+            results.append(slot()[: out.dtype.itemsize].view(out.dtype))
+    bufs.extend(plan.extra)
+    with _lock:  # without a GIL, this keeps the arena to one kernel at a time
+        bufs.extend(_arena_cell.value + offset for offset in plan.temp_offsets)
+        pointers = (ctypes.c_void_p * len(bufs))(*bufs)
+        failed = _KERNEL(plan.kernel_address)(ctypes.addressof(pointers), plan.sizes_at, plan.consts_at)
+    if failed >= 0:
+        return failed
+    given = [r if isinstance(out, ArrayOut) else r[0] for r, out in zip(results, plan.outs, strict=True)]
+    return given[0] if plan.single else tuple(given)

@@ -1,0 +1,156 @@
+"""Immutable values: which ones are compared as a whole, what stands for them in a key, and when two are the same.
+
+Start reading at ``is_leaf`` and ``token``. Two leaves are the same when type and bits agree: ``1``, ``1.0`` and
+``True`` differ, so do ``0.0`` and ``-0.0``, and a NaN equals itself if the bits do.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import fractions
+import pathlib
+import re
+import struct
+import types
+import uuid
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+_PLAIN = {type(None), bool, int, str, bytes, type(Ellipsis), type(NotImplemented), range}
+_BY_REPR = {
+    datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone, decimal.Decimal,
+    fractions.Fraction, uuid.UUID, pathlib.PurePosixPath, pathlib.PureWindowsPath, pathlib.PosixPath,
+    pathlib.WindowsPath,
+}  # fmt: skip
+_ATOMS = _PLAIN | _BY_REPR | {float, complex, re.Pattern}
+_NUMPY_SCALARS = {t for t in np.sctypeDict.values() if t not in (np.void, np.object_)}
+# Types whose == is identity: such objects stand for themselves in a key.
+_IDENTITY_TYPES = {types.FunctionType, types.ModuleType, type, np.ufunc}
+
+
+class Same:
+    """Stands in a key for an object that counts by identity; keeps it alive, so that its id is not used again."""
+
+    __slots__ = ("obj",)
+
+    def __init__(self, obj: object) -> None:
+        self.obj = obj
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Same and self.obj is other.obj
+
+    def __hash__(self) -> int:
+        return id(self.obj) >> 4
+
+    def __repr__(self) -> str:
+        return f"<the {type(self.obj).__name__} {getattr(self.obj, '__name__', self.obj)!r}>"
+
+
+class StateKey:
+    """A hashable that stands for everything guarded; the hash is computed once."""
+
+    __slots__ = ("_hash", "tokens")
+
+    def __init__(self, tokens: tuple[Hashable, ...]) -> None:
+        self.tokens = tokens
+        self._hash = hash(tokens)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is StateKey and self._hash == other._hash and self.tokens == other.tokens)
+
+    def __repr__(self) -> str:
+        return f"StateKey({len(self.tokens)} tokens)"
+
+
+def identity(obj: Any) -> Hashable:
+    """What stands in a key for an object that counts by identity."""
+    return obj if type(obj) in _IDENTITY_TYPES else Same(obj)
+
+
+def is_leaf(value: Any, depth: int = 0) -> bool:
+    """Whether a value is immutable all the way down and compared as a whole."""
+    kind = type(value)
+    if kind in _ATOMS or kind in _NUMPY_SCALARS or isinstance(value, np.dtype):
+        return True
+    if kind is tuple or kind is frozenset:
+        return depth < 20 and len(value) <= 10_000 and all(is_leaf(v, depth + 1) for v in value)
+    if kind is slice:
+        return is_leaf(value.start) and is_leaf(value.stop) and is_leaf(value.step)
+    return False
+
+
+def leaf_size(value: Any) -> int:
+    """How many leaves a leaf counts for against the cap."""
+    if type(value) in (tuple, frozenset):
+        return 1 + sum([leaf_size(v) for v in value])
+    return 1
+
+
+def token(value: Any) -> Hashable:
+    """A hashable that is equal for two leaves exactly when they are the same."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return (kind, value)
+    if kind is float:
+        return (kind, struct.pack("<d", value))
+    if kind is complex:
+        return (kind, struct.pack("<dd", value.real, value.imag))
+    if kind is tuple or kind is frozenset:
+        return (kind, tuple([token(v) for v in value]))
+    if kind is slice:
+        return (kind, token(value.start), token(value.stop), token(value.step))
+    if kind in _BY_REPR:
+        return (kind, repr(value))
+    if kind is re.Pattern:
+        return (kind, type(value.pattern), value.pattern, value.flags)
+    if isinstance(value, np.dtype):
+        return (np.dtype, value)
+    return (kind, value.dtype, value.tobytes())
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two leaves are the same (``a`` may be anything, ``b`` is a leaf)."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if type(a) is float and a == b and a != 0.0:
+        return True
+    return is_leaf(a) and token(a) == token(b)
+
+
+def all_same(values: Any, expected: tuple) -> bool:
+    """Whether two sequences of leaves are the same, in order and length."""
+    values = tuple(values)
+    return len(values) == len(expected) and all(map(same, values, expected))
+
+
+def distinct(*objects: object) -> bool:
+    return len(set(map(id, objects))) == len(objects)
+
+
+def is_empty(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return True
+    return False
+
+
+def keys_same(mapping: dict[Any, Any], expected: tuple[Any, ...]) -> bool:
+    return len(mapping) == len(expected) and all(a is b or same(a, b) for a, b in zip(mapping, expected, strict=True))
+
+
+def content(array: np.ndarray) -> bytes:
+    return array.tobytes()
+
+
+def array_token(array: np.ndarray) -> Hashable:
+    """What is guarded of an array that is read again each call: everything but its contents."""
+    return (array.dtype, array.shape, "C" if array.flags.c_contiguous else array.strides)

@@ -1,0 +1,24 @@
+"""Fixtures.  ``run`` executes a graph in each tier that is installed: a test that takes it runs once per tier."""
+
+from __future__ import annotations
+
+import pytest
+from support import TIERS, why_unavailable
+
+
+@pytest.fixture(params=TIERS)
+def run(request):
+    """``run(graph, inputs) -> list of arrays`` in one tier."""
+    reason = why_unavailable(request.param)
+    if reason:
+        pytest.skip(reason)
+    return TIERS[request.param]
+
+
+@pytest.fixture
+def kernel():
+    """The compiled tier, for tests that compare it with the interpreter."""
+    reason = why_unavailable("kernel")
+    if reason:
+        pytest.skip(reason)
+    return TIERS["kernel"]

@@ -1,0 +1,201 @@
+"""Interpolation, convolution, polynomials; comparisons of whole arrays (they are guards); facts about shape and dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .array import TracedArray, to_atom, wrap
+from .errors import ShapeError, UnsupportedError
+from .ir import Lit
+from .npapi_base import atom_of, implements
+from .npapi_shape import as_traced
+from .npapi_sort import search
+from .ops.elementwise import F, broadcast_to, like, promote
+from .ops.indexing import gather
+from .ops.shape import concat, slice_axis
+from .recorder import require_recorder
+from .site import at_site
+
+# ---- interpolation ------------------------------------------------------------------------------------------------
+
+
+@implements(np.interp)
+def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+    if period is not None:
+        raise UnsupportedError(at_site("np.interp with period= is not supported; reduce x with np.remainder before"))
+    at, knots, heights = promote(atom_of(x), atom_of(xp), atom_of(fp), Lit(0.0, np.dtype(float)), floating=True)[:3]
+    if knots.aval.ndim != 1 or knots.aval.shape != heights.aval.shape or not knots.aval.size:
+        raise ShapeError(at_site("np.interp: xp and fp must be 1-dimensional and of the same, positive length"))
+    n = knots.aval.size
+    int_lit = lambda value: Lit(value, np.dtype("int64"))  # noqa: E731
+    below = F.minimum(F.maximum(F.sub(search(knots, at, "right"), int_lit(1)), int_lit(0)), int_lit(max(n - 2, 0)))
+    above = F.minimum(F.add(below, int_lit(1)), int_lit(n - 1))
+    x0, x1, y0, y1 = gather(knots, below), gather(knots, above), gather(heights, below), gather(heights, above)
+    width = F.sub(x1, x0)
+    safe = F.select(F.eq(width, like(0, width)), like(1, width), width)
+    inside = F.add(F.mul(F.div(F.sub(y1, y0), safe), F.sub(at, x0)), y0)
+    ends = [broadcast_to(atom_of(v), at.aval.shape) for v in (wrap(heights)[0] if left is None else left, wrap(heights)[n - 1] if right is None else right)]
+    low, high = slice_axis(knots, 0, 0, 1), slice_axis(knots, 0, n - 1, 1)
+    low, high = wrap(low)[0].atom, wrap(high)[0].atom
+    result = F.select(F.lt(at, low), ends[0], F.select(F.gt(at, high), ends[1], inside))
+    # NumPy returns the last height at the last knot
+    result = F.select(F.eq(at, high), gather(heights, broadcast_to(int_lit(n - 1), at.aval.shape)), result)
+    return wrap(F.select(F.ne(at, at), at, result))
+
+
+@implements(np.polyval)
+def _polyval(p: Any, x: Any) -> Any:
+    coefficients = as_traced(p)
+    result = np.zeros_like(as_traced(x))
+    for i in range(coefficients.size):
+        result = result * x + coefficients[i]
+    return result
+
+
+# ---- convolution --------------------------------------------------------------------------------------------------
+
+
+def _slide(a: Any, v: Any, mode: str) -> Any:
+    """Sum of shifted copies of the longer operand, one for each element of the shorter; v is not turned around."""
+    x, w = promote(atom_of(a), atom_of(v))
+    if x.aval.ndim != 1 or w.aval.ndim != 1 or not x.aval.size or not w.aval.size:
+        raise ShapeError(at_site("np.convolve needs two non-empty 1-dimensional arrays"))
+    n, k = x.aval.size, w.aval.size
+    edge = np.zeros(k - 1, x.aval.dtype)
+    padded = concat([broadcast_to(to_atom(edge), (k - 1,)), x, broadcast_to(to_atom(edge), (k - 1,))], 0) if k > 1 else x
+    total = None
+    for i in range(k):
+        weight = wrap(slice_axis(w, 0, i, 1))[0].atom
+        term = F.mul(slice_axis(padded, 0, i, n + k - 1), weight)
+        total = term if total is None else F.add(total, term)
+    assert total is not None
+    if mode == "same":
+        return slice_axis(total, 0, (k - 1) // 2, n)
+    return slice_axis(total, 0, k - 1, n - k + 1) if mode == "valid" else total
+
+
+def _check_mode(mode: Any) -> None:
+    if mode not in ("full", "same", "valid"):
+        raise UnsupportedError(at_site(f"mode must be 'full', 'same' or 'valid', not {mode!r}"))
+
+
+@implements(np.convolve)
+def _convolve(a: Any, v: Any, mode: str = "full") -> Any:
+    _check_mode(mode)
+    x, w = as_traced(a), as_traced(v)
+    if w.size > x.size:
+        x, w = w, x
+    return wrap(_slide(x, w[::-1], mode))
+
+
+@implements(np.correlate)
+def _correlate(a: Any, v: Any, mode: str = "valid") -> Any:
+    _check_mode(mode)
+    x, w = as_traced(a), as_traced(v)
+    if w.size <= x.size:
+        return wrap(_slide(x, w, mode))
+    # with the operands exchanged the result runs the other way
+    return wrap(_slide(w, x, mode))[::-1]
+
+
+# ---- whole-array comparisons: plain bools, so guards ---------------------------------------------------------------
+
+
+@implements(np.array_equal)
+def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+    x, y = as_traced(a1), as_traced(a2)
+    if x.shape != y.shape:
+        return False
+    same = x == y
+    if equal_nan:
+        same = np.logical_or(same, np.logical_and(np.isnan(x), np.isnan(y)))
+    return bool(np.all(same))
+
+
+@implements(np.array_equiv)
+def _array_equiv(a1: Any, a2: Any) -> bool:
+    x, y = as_traced(a1), as_traced(a2)
+    try:
+        np.broadcast_shapes(x.shape, y.shape)
+    except ValueError:
+        return False
+    return bool(np.all(x == y))
+
+
+@implements(np.allclose)
+def _allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    return bool(np.all(np.isclose(as_traced(a), b, rtol=rtol, atol=atol, equal_nan=equal_nan)))
+
+
+# ---- facts --------------------------------------------------------------------------------------------------------
+
+
+@implements(np.shape)
+def _shape(a: Any) -> Any:
+    return as_traced(a).shape
+
+
+@implements(np.ndim)
+def _ndim(a: Any) -> int:
+    return len(as_traced(a).shape)
+
+
+@implements(np.size)
+def _size(a: Any, axis: Any = None) -> int:
+    shape = as_traced(a).shape
+    return int(np.prod(shape, dtype=np.int64)) if axis is None else int(np.prod([shape[i] for i in np.atleast_1d(axis)]))
+
+
+@implements(np.result_type)
+def _result_type(*arrays_and_dtypes: Any) -> np.dtype:
+    weak = {"f": 0.0, "i": 0}
+    return np.result_type(*[
+        (weak.get(a.dtype.kind, a.dtype) if a.aval.weak else a.dtype) if isinstance(a, TracedArray) else a for a in arrays_and_dtypes
+    ])  # fmt: skip
+
+
+@implements(np.can_cast)
+def _can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
+    from_ = from_.dtype if isinstance(from_, TracedArray) else from_
+    return np.can_cast(from_, to.dtype if isinstance(to, TracedArray) else to, casting)
+
+
+@implements(np.common_type)
+def _common_type(*arrays: Any) -> Any:
+    return np.common_type(*[np.empty(0, a.dtype) for a in map(as_traced, arrays)])
+
+
+@implements(np.iscomplexobj)
+def _iscomplexobj(x: Any) -> bool:
+    return False
+
+
+@implements(np.isrealobj)
+def _isrealobj(x: Any) -> bool:
+    return True
+
+
+@implements(np.isreal)
+def _isreal(x: Any) -> Any:
+    return np.ones_like(as_traced(x), dtype=bool)
+
+
+@implements(np.iscomplex)
+def _iscomplex(x: Any) -> Any:
+    return np.zeros_like(as_traced(x), dtype=bool)
+
+
+@implements(np.array_repr, np.array_str)
+def _text(a: Any, *args: Any, **kwargs: Any) -> str:
+    return repr(a)
+
+
+implements(np.array2string)(_text)
+
+
+@implements(np.may_share_memory, np.shares_memory)
+def _shares_memory(a: Any, b: Any, *args: Any, **kwargs: Any) -> bool:
+    require_recorder("np.shares_memory")
+    return isinstance(a, TracedArray) and isinstance(b, TracedArray) and a._storage is b._storage

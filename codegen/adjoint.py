@@ -1,8 +1,9 @@
 """Derivatives, graph to graph: reverse mode (vjp) and forward mode (jvp).
 
-Both append ordinary nodes to the builder in force, so derivatives of derivatives need nothing new, and forward and adjoint
-are one scheduling problem.  Zero times infinity is zero here: where a cotangent may be exactly 0 because ``where``,
-``maximum`` or an index left an element out, or infinite because it passed a singular point, it is multiplied by ``mulz``.
+Both append ordinary nodes to the builder in force, so derivatives of derivatives need nothing new, and forward and
+adjoint are one scheduling problem.  Zero times infinity is zero here: where a cotangent may be exactly 0 because
+``where``, ``maximum`` or an index left an element out, or infinite because it passed a singular point, it is
+multiplied by ``mulz``.
 """
 
 from __future__ import annotations
@@ -10,17 +11,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..tracer.errors import GraphError
-from ..tracer.ir import Atom, Lit, Node, Var, bind, structural
+from ..tracer.ir import Atom, Lit, Node, Var, bind, current_builder, structural
 from ..tracer.ops.elementwise import MINUS, ONE, F, broadcast_to
 from ..tracer.ops.shape import zeros
 from ..tracer.primitive import ELEMENTWISE, differentiable
+from ..tracer.site import adjoint_site
 
 
 def depends_on(nodes: Sequence[Node], sources: Sequence[Var]) -> set[Var]:
     """The Vars through which a derivative with respect to *sources* can flow."""
     active = set(sources)
     for node in nodes:
-        if differentiable(node.prim) and node.out.aval.is_float and any(a in active for a in node.inputs if isinstance(a, Var)):
+        if (
+            differentiable(node.prim)
+            and node.out.aval.is_float
+            and any(a in active for a in node.inputs if isinstance(a, Var))
+        ):
             active.update(node.outs)
     return active
 
@@ -32,10 +38,13 @@ def vjp(nodes: Sequence[Node], output: Atom, cotangent: Atom, wrt: Sequence[Var]
     careful: set[Var] = set()  # cotangents that may hold exact zeros or infinities
     if isinstance(output, Var) and output in active:
         cotangents[output] = cotangent
+    builder = current_builder()
+    outer = builder.site_override
     for node in reversed(nodes):
         ct = cotangents.get(node.out)
         if ct is None or node.out not in active:
             continue
+        builder.site_override = adjoint_site(node.site)
         guarded = node.out in careful
         wants = [isinstance(a, Var) and a in active for a in node.inputs]
         for atom, contribution in zip(node.inputs, _node_vjp(node, ct, wants, guarded), strict=True):
@@ -45,6 +54,7 @@ def vjp(nodes: Sequence[Node], output: Atom, cotangent: Atom, wrt: Sequence[Var]
             cotangents[atom] = contribution if previous is None else F.add(previous, contribution)
             if guarded or node.prim.masking or node.prim.singular:
                 careful.add(atom)
+    builder.site_override = outer
     return [_materialise(cotangents.get(var), var) for var in wrt]
 
 

@@ -44,7 +44,16 @@ def native(op: Op) -> bool:
 class CallEmitter:
     """Writes library steps into the kernel's entry function."""
 
-    def __init__(self, program: Canonical, stored: set[Sym], b: ir.IRBuilder, entry: ir.IRBuilder, pointer: Any, size: Any, const: Any):
+    def __init__(
+        self,
+        program: Canonical,
+        stored: set[Sym],
+        b: ir.IRBuilder,
+        entry: ir.IRBuilder,
+        pointer: Any,
+        size: Any,
+        const: Any,
+    ):
         self.program, self.stored = program, stored
         self.b, self.entry, self.pointer, self.size, self.const = b, entry, pointer, size, const
 

@@ -1,12 +1,13 @@
 """From a recorded graph to its canonical form: the program without its numbers.
 
-Three data structures: a ``Sym`` is a value with a dtype and symbolic dims; an ``Op`` applies a primitive; a ``Canonical`` is the
-program, the ``key`` that names its kernel, and the numbers that were lifted out of it (sizes, constants).
+Three data structures: a ``Sym`` is a value with a dtype and symbolic dims; an ``Op`` applies a primitive; a
+``Canonical`` is the program, the ``key`` that names its kernel, and the numbers that were lifted out of it (sizes,
+constants).
 
 A *dim* is an index into a table of sizes.  Two axes share a dim where the operations force them to be equal, never
-because two numbers happen to coincide: batch 10 and 10 features stay apart, so a new batch size finds the same kernel.  Dim 0
-is the size 1.  Small sizes of inner axes are static: they are part of the key, and loops over them are unrolled.  Code
-generation sees only ``Canonical``, so nothing about a particular run can leak into a kernel.
+because two numbers happen to coincide: batch 10 and 10 features stay apart, so a new batch size finds the same
+kernel.  Dim 0 is the size 1.  Small sizes of inner axes are static: they are part of the key, and loops over them are
+unrolled.  Code generation sees only ``Canonical``, so nothing about a particular run can leak into a kernel.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ..tracer.primitive import ELEMENTWISE, REDUCE
 from ..tracer.site import Site
 
 STATIC_LIMIT = 16  # inner sizes up to this are part of the key
-SMALL_START = 8    # slice starts up to this are part of the key
+SMALL_START = 8  # slice starts up to this are part of the key
 
 Dim: TypeAlias = int
 ONE: Dim = 0
@@ -68,14 +69,14 @@ class Op:
 
 @dataclass(slots=True)
 class Canonical:
-    inputs: list[Sym]           # the graph's inputs, then its const arrays
+    inputs: list[Sym]  # the graph's inputs, then its const arrays
     ops: list[Op]
-    outputs: list[Operand]      # results, then one bool per guard
-    results: int                # how many of the outputs are results
-    static: dict[Dim, int]      # dims whose size is part of the program
+    outputs: list[Operand]  # results, then one bool per guard
+    results: int  # how many of the outputs are results
+    static: dict[Dim, int]  # dims whose size is part of the program
     key: tuple
-    sizes: np.ndarray           # this run's sizes, by dim
-    consts: np.ndarray          # this run's constants, 8 bytes each
+    sizes: np.ndarray  # this run's sizes, by dim
+    consts: np.ndarray  # this run's constants, 8 bytes each
     producers: dict[Sym, Op] = field(default_factory=dict)
 
 
@@ -177,7 +178,7 @@ def _reshape_pairs(before: tuple[int, ...], after: tuple[int, ...]) -> list[tupl
 
 def _walk(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[int, int]]:
     a = b = 0
-    pairs = []
+    pairs: list[tuple[int, int]] = []
     while True:
         while a < len(before) and before[a] == 1:
             a += 1
@@ -282,7 +283,14 @@ def canonicalise(graph: Graph) -> Canonical:
         tokens.append(("guard", token(ops[-1].ins[0]), token(ops[-1].ins[1])))
     tokens.append(tuple(sorted(static.items())))
     canonical = Canonical(
-        inputs, ops, outputs, results, static, tuple(tokens), np.array(sizes, np.int64), np.frombuffer(b"".join(consts), np.int64).copy()
+        inputs,
+        ops,
+        outputs,
+        results,
+        static,
+        tuple(tokens),
+        np.array(sizes, np.int64),
+        np.frombuffer(b"".join(consts), np.int64).copy(),
     )
     canonical.producers = {op.out: op for op in ops}
     return canonical

@@ -1,14 +1,16 @@
 """A schedule -> LLVM IR for the CPU.
 
-Every top-level item of the schedule becomes one function whose buffer arguments are ``noalias`` (LLVM vectorises without run-time checks);
-the kernel's entry calls them in order.  ``ItemEmitter`` writes one such function: start reading at ``loop`` and ``value``.
+Every top-level item of the schedule becomes one function whose buffer arguments are ``noalias`` (LLVM vectorises
+without run-time checks); the kernel's entry calls them in order.  ``ItemEmitter`` writes one such function: start
+reading at ``loop`` and ``value``.
 
-Kernel ABI: ``i64 kernel(ptr bufs, ptr sizes, ptr consts)``; bufs are the data pointers of arguments, results, captured arrays, temporaries;
-it returns -1, or the number of the first guard that does not hold.
+Kernel ABI: ``i64 kernel(ptr bufs, ptr sizes, ptr consts)``; bufs are the data pointers of arguments, results,
+captured arrays, temporaries; it returns -1, or the number of the first guard that does not hold.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,11 +22,25 @@ from ..tracer.primitive import ELEMENTWISE, RECURRENCE, REDUCE
 from .canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
 from .index import ZERO, Index, add, depends_on, loop_var, term
 from .scalar import (
-    F64, I1, I8, I64, PTR, Scalars, constant, declare, from_memory, lower, memory_type, register_type, to_memory,
-)  # fmt: skip
-from .schedule import Call, Loop, Schedule, Statement, buffer_of, domain_indices, reduced_depths
+    F64,
+    I1,
+    I8,
+    I64,
+    PTR,
+    Scalars,
+    constant,
+    declare,
+    from_memory,
+    lower,
+    memory_type,
+    register_type,
+    to_memory,
+)
+from .schedule import TILE, Call, Loop, Schedule, Statement, buffer_of, domain_indices, reduced_depths
 from .views import Alternative, Condition, Indices, read
 
+LOOP_HINT = "tg.loop."  # marks metadata that `finish_hints` turns into LLVM's own
+SIMPLE = "simple"
 CHUNK = 1024  # elements of one partial sum: partial sums are added up in order, whatever the number of threads
 
 
@@ -48,16 +64,18 @@ class ItemEmitter:
         start = self.function.append_basic_block("start")
         self.start = start
         self.b = ir.IRBuilder(start)
-        self.loops: list[ir.Value] = []                     # the loop variables in force
-        self.homes: list[ir.IRBuilder] = []                 # where code that is invariant in loop k goes
-        self.scopes: list[dict[Any, ir.Value]] = [{}]       # values at hand: whole function, then loop by loop
-        self.assumed: frozenset[Condition] = frozenset()    # conditions known to hold here
-        self.accumulators: dict[Sym, Accumulator] = {}      # of the reductions whose loops are being written
+        self.loops: list[ir.Value] = []  # the loop variables in force
+        self.homes: list[ir.IRBuilder] = []  # where code that is invariant in loop k goes
+        self.scopes: list[dict[Any, ir.Value]] = [{}]  # values at hand: whole function, then loop by loop
+        self.tile_start: ir.Value | None = None  # first row of the tile, in a loop over tiles
+        self.assumed: frozenset[Condition] = frozenset()  # conditions known to hold here
+        self.accumulators: dict[Sym, Accumulator] = {}  # of the reductions whose loops are being written
         self.size_values: dict[Dim, ir.Value] = {}
         self.const_values: dict[tuple[int, Any], ir.Value] = {}
 
     def finish(self) -> ir.Function:
         self.b.ret_void()
+        self.entry.position_at_end(self.entry.block)  # others have put their allocas there
         self.entry.branch(self.start)
         return self.function
 
@@ -68,7 +86,9 @@ class ItemEmitter:
             return I64(self.program.static[dim])
         found = self.size_values.get(dim)
         if found is None:
-            found = self.entry.load(self.entry.gep(self.sizes_ptr, [I64(dim)], inbounds=True, source_etype=I64), typ=I64)
+            found = self.entry.load(
+                self.entry.gep(self.sizes_ptr, [I64(dim)], inbounds=True, source_etype=I64), typ=I64
+            )
             self.size_values[dim] = found
         return found
 
@@ -103,7 +123,8 @@ class ItemEmitter:
         return b.add(total, I64(index.const), flags=("nsw",)) if index.const else total
 
     def _gathered(self, t: Any, mask: tuple[Condition, ...]) -> ir.Value:
-        """A position computed by the program, kept in bounds: where a guard on it fails the result is dropped, not the process."""
+        """A position computed by the program, kept in bounds: a guard on it that fails drops the result, not the
+        process."""
         _, sym, at, dim = t
         value = self.value(sym, at, mask)
         if value.type != I64:
@@ -152,7 +173,12 @@ class ItemEmitter:
         """Emit at loop depth *depth*, before the loop below it."""
         saved = self.b, self.loops, self.scopes, self.homes
         # the scope of a loop's home is the one after the scope of its surroundings
-        self.b, self.loops, self.scopes, self.homes = self.homes[depth], self.loops[:depth], self.scopes[: 2 * depth + 2], self.homes[:depth]
+        self.b, self.loops, self.scopes, self.homes = (
+            self.homes[depth],
+            self.loops[:depth],
+            self.scopes[: 2 * depth + 2],
+            self.homes[:depth],
+        )
         try:
             yield
         finally:
@@ -208,16 +234,25 @@ class ItemEmitter:
             if d == ONE:
                 continue
             value = self.index(i, mask)
-            offset = value if offset is None else b.add(b.mul(offset, self.size(d), flags=("nsw",)), value, flags=("nsw",))
+            offset = (
+                value if offset is None else b.add(b.mul(offset, self.size(d), flags=("nsw",)), value, flags=("nsw",))
+            )
         return I64(0) if offset is None else offset
 
     def _offset(self, x: Sym, at: Indices, mask: tuple[Condition, ...]) -> ir.Value:
         dims = x.dims
         skip = self.schedule.contracted.get(x, 0)
-        if skip:
-            wide = [a for a, d in enumerate(dims) if d != ONE][skip:]
-            dims, at = tuple(dims[a] for a in wide), tuple(at[a] for a in wide)
-        return self._horner(dims, at, mask)
+        if not skip:
+            return self._horner(dims, at, mask)
+        wide = [a for a, d in enumerate(dims) if d != ONE][skip:]
+        offset = self._horner(tuple(dims[a] for a in wide), tuple(at[a] for a in wide), mask)
+        if x in self.schedule.tiled:
+            assert self.tile_start is not None
+            row: ir.Value = self.b.sub(self.loops[0], self.tile_start, flags=("nsw",))
+            for a in wide:
+                row = self.b.mul(row, self.size(dims[a]), flags=("nsw",))
+            offset = self.b.add(row, offset, flags=("nsw",))
+        return offset
 
     def _load(self, x: Sym, offset: ir.Value, mask: tuple[Condition, ...]) -> ir.Value:
         kind = memory_type(x.dtype)
@@ -263,14 +298,17 @@ class ItemEmitter:
             a.start()
         n = self.size(loop.dim)
         direct = [a for a in totals if a.statement in loop.body and a.chunkable]
-        if direct and loop.dim not in self.program.static and depth == 0:
-            self._chunked(loop, n, direct)
+        if loop.segments and depth == 0:
+            self._chunked(loop, n, direct, TILE)
+        elif direct and loop.dim not in self.program.static and depth == 0:
+            self._chunked(loop, n, direct, CHUNK)
         else:
             self._split(loop, I64(0), n)
         for a in totals:
             a.close()
 
-    def _chunked(self, loop: Loop, n: ir.Value, direct: list[Accumulator]) -> None:
+    def _chunked(self, loop: Loop, n: ir.Value, direct: list[Accumulator], length: int) -> None:
+        """The loop in pieces of *length*: partial sums are added up piece by piece, and segments take turns."""
         b = self.b
         before = b.block
         head, after = b.append_basic_block("chunk"), b.append_basic_block("chunks_done")
@@ -280,9 +318,12 @@ class ItemEmitter:
         lo.add_incoming(I64(0), before)
         for a in direct:
             a.open_partial()
-        stop = b.add(lo, I64(CHUNK), flags=("nsw",))
+        stop = b.add(lo, I64(length), flags=("nsw",))
         hi = b.select(b.icmp_signed("<", stop, n), stop, n)
-        self._split(loop, lo, hi)
+        outer_tile, self.tile_start = self.tile_start, lo
+        for segment in loop.segments or [loop.body]:
+            self._split(Loop(loop.dim, segment), lo, hi)
+        self.tile_start = outer_tile
         for a in direct:
             a.add_partial()
         lo.add_incoming(stop, b.block)
@@ -290,8 +331,10 @@ class ItemEmitter:
         b.position_at_end(after)
 
     def _split(self, loop: Loop, lo: ir.Value, hi: ir.Value) -> None:
-        """An innermost loop that reads through pads or shifts: its interior, where every condition holds, runs without any; the
-        edges run with them."""
+        """An innermost loop that reads through pads or shifts.
+
+        Its interior, where every condition holds, runs without any; the edges run with them.
+        """
         b, depth = self.b, len(self.loops)
         conditions = self._splittable(loop, depth)
         if not conditions:
@@ -309,12 +352,12 @@ class ItemEmitter:
             last = b.select(b.icmp_signed("<", end, last), end, last)
         first = b.select(b.icmp_signed("<", first, hi), first, hi)
         last = b.select(b.icmp_signed(">", last, first), last, first)
-        self._counted(loop, lo, first)
+        self._counted(loop, lo, first, SIMPLE)
         outside = self.assumed
         self.assumed = outside | frozenset(conditions)
         self._counted(loop, first, last)
         self.assumed = outside
-        self._counted(loop, last, hi)
+        self._counted(loop, last, hi, SIMPLE)
 
     def _splittable(self, loop: Loop, depth: int) -> list[Condition]:
         if any(isinstance(item, Loop) for item in loop.body) or loop.dim in self.program.static:
@@ -330,7 +373,7 @@ class ItemEmitter:
                     found[condition] = None
         return list(found)
 
-    def _counted(self, loop: Loop, lo: ir.Value, hi: ir.Value) -> None:
+    def _counted(self, loop: Loop, lo: ir.Value, hi: ir.Value, hint: str = "") -> None:
         b = self.b
         home, body, after = b.append_basic_block("home"), b.append_basic_block("loop"), b.append_basic_block("done")
         if isinstance(lo, ir.Constant) and isinstance(hi, ir.Constant) and hi.constant > lo.constant:
@@ -351,7 +394,13 @@ class ItemEmitter:
         i.add_incoming(lo, before.block)
         following = b.add(i, I64(1), flags=("nuw", "nsw"))
         i.add_incoming(following, b.block)
-        b.cbranch(b.icmp_signed("<", following, hi), body, after)
+        back = b.cbranch(b.icmp_signed("<", following, hi), body, after)
+        if not hint and not any(isinstance(item, Statement) and carries(item.op) for item in loop.body):
+            hint = SIMPLE  # interleaving hides the latency of accumulators; without one it only makes code
+        if hint and not any(isinstance(item, Loop) for item in loop.body):
+            back.set_metadata(
+                "llvm.loop", b.module.add_metadata([ir.MetaDataString(b.module, f"{LOOP_HINT}{hint}.{id(back)}")])
+            )
         b.position_at_end(after)
 
     def statement(self, s: Statement) -> None:
@@ -379,6 +428,15 @@ class ItemEmitter:
             last = add(add(term(("s", op.out.dims[-1])), loop_var(len(self.loops) - 1), -1), Index(-1, frozenset()))
             at = (*at[:-1], last)
         return at
+
+
+_HINT = re.compile(rf'^!(\d+) = !{{ !"{LOOP_HINT}(\w+)\.\d+" }}$', re.MULTILINE)
+_HINTS = {SIMPLE: '!{!"llvm.loop.interleave.count", i32 1}, !{!"llvm.loop.unroll.disable"}'}
+
+
+def finish_hints(text: str) -> str:
+    """Loop metadata must refer to itself, which llvmlite cannot spell: completes it in the printed module."""
+    return _HINT.sub(lambda m: f"!{m.group(1)} = distinct !{{ !{m.group(1)}, {_HINTS[m.group(2)]} }}", text)
 
 
 def carries(op: Op) -> bool:
@@ -441,7 +499,10 @@ class Accumulator:
         count: ir.Value = I64(1)
         for d in wide[outer:]:
             count = b.mul(count, e.size(d))
-        at = tuple(ZERO if d == ONE else (loop_var(k) if k < outer else ZERO) for d, k in zip(out.dims, _places(out.dims), strict=True))
+        at = tuple(
+            ZERO if d == ONE else (loop_var(k) if k < outer else ZERO)
+            for d, k in zip(out.dims, _places(out.dims), strict=True)
+        )
         base = e._offset(out, at, ())
         before = b.block
         body, after = b.append_basic_block("fill"), b.append_basic_block("filled")
@@ -534,7 +595,11 @@ class Accumulator:
         if not self.in_register or op.prim.kind == RECURRENCE:
             return
         source = op.ins[0]
-        at = tuple(ZERO if d == ONE else loop_var(k) for a, (d, k) in enumerate(zip(source.dims, _places(source.dims), strict=True)) if a not in op.params["axes"])
+        at = tuple(
+            ZERO if d == ONE else loop_var(k)
+            for a, (d, k) in enumerate(zip(source.dims, _places(source.dims), strict=True))
+            if a not in op.params["axes"]
+        )
         if self.where is not None:
             value = e.b.load(self.where, typ=I64)
         else:

@@ -1,8 +1,8 @@
 """Index expressions: where in an operand a loop's iteration reads.
 
-An ``Index`` is affine, ``constant + sum(coefficient * term)``, in canonical form, so that equal positions are equal objects: the
-shift of a pad cancels the shift of a slice.  Terms are loop variables ``("i", depth)``, sizes ``("s", dim)``, and values computed by
-the program ``("v", sym, indices)`` (a gather).
+An ``Index`` is affine, ``constant + sum(coefficient * term)``, in canonical form, so that equal positions are equal
+objects: the shift of a pad cancels the shift of a slice.  Terms are loop variables ``("i", depth)``, sizes ``("s",
+dim)``, and values computed by the program ``("v", sym, indices)`` (a gather).
 """
 
 from __future__ import annotations

@@ -13,7 +13,9 @@ from ..tracer.ir import Graph, Lit, Var
 
 def evaluate(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
     """The outputs of *graph* for *inputs* (arrays in the order of ``graph.inputs``)."""
-    env: dict[Var, Any] = {var: np.asarray(value, dtype=var.aval.dtype) for var, value in zip(graph.inputs, inputs, strict=True)}
+    env: dict[Var, Any] = {
+        var: np.asarray(value, dtype=var.aval.dtype) for var, value in zip(graph.inputs, inputs, strict=True)
+    }
     env.update(graph.consts)
     run_nodes(graph.nodes, env)
     return [np.asarray(read(env, out)) for out in graph.outputs]
@@ -21,7 +23,9 @@ def evaluate(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
 
 def guards_hold(graph: Graph, inputs: Sequence[Any]) -> int:
     """Index of the first guard of *graph* that *inputs* violate, or -1."""
-    env: dict[Var, Any] = {var: np.asarray(value, dtype=var.aval.dtype) for var, value in zip(graph.inputs, inputs, strict=True)}
+    env: dict[Var, Any] = {
+        var: np.asarray(value, dtype=var.aval.dtype) for var, value in zip(graph.inputs, inputs, strict=True)
+    }
     env.update(graph.consts)
     run_nodes(graph.nodes, env)
     for index, guard in enumerate(graph.guards):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import llvmlite.binding as llvm
@@ -88,7 +89,7 @@ class Compiled:
             found = self._addresses[function] = self.library.get_pointer_to_function(function)  # type: ignore[attr-defined]
         return found
 
-    def function(self, function: str, restype: type | None, *argtypes: type) -> ctypes._CFuncPtr:
+    def function(self, function: str, restype: type | None, *argtypes: type) -> Callable[..., object]:
         """A ctypes callable for *function* that holds the GIL while it runs."""
         return ctypes.PYFUNCTYPE(restype, *argtypes)(self.address(function))
 

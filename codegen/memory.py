@@ -1,17 +1,22 @@
 """The memory plan: where temporaries lie in one workspace.
 
-Lifetimes are counted in top-level items of the schedule; two temporaries may share bytes when no item needs both.  Offsets depend
-on sizes, so they are computed when a kernel is bound to a shape, in microseconds.
+Lifetimes are counted in top-level items of the schedule; two temporaries may share bytes when no item needs both.
+Offsets depend on sizes, so they are computed when a kernel is bound to a shape, in microseconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
 
 from .canonical import ONE, Dim
 
 ALIGN = 64
+
+Sizes: TypeAlias = Sequence[int] | np.ndarray  # by dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +29,7 @@ class Temporary:
     first: int
     last: int
 
-    def nbytes(self, sizes: Sequence[int]) -> int:
+    def nbytes(self, sizes: Sizes) -> int:
         total = self.itemsize
         for d in self.dims:
             if d != ONE:
@@ -32,7 +37,7 @@ class Temporary:
         return -(-max(total, 1) // ALIGN) * ALIGN
 
 
-def plan(temporaries: Sequence[Temporary], sizes: Sequence[int]) -> tuple[list[int], int]:
+def plan(temporaries: Sequence[Temporary], sizes: Sizes) -> tuple[list[int], int]:
     """(offset of each temporary, bytes of the workspace): first fit, largest first."""
     offsets = [0] * len(temporaries)
     placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last

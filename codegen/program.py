@@ -1,8 +1,8 @@
 """A graph -> a compiled program.
 
-``compile_graph`` is the whole pipeline: canonical form, schedule, LLVM IR, machine code.  A ``Program`` is shared by every graph with
-the same key; ``bind`` gives it one run's sizes and constants.  A program is a list of *segments*: native ones are functions of one
-module; where NumPy has to do a step (sort, search), it runs between two of them.
+``compile_graph`` is the whole pipeline: canonical form, schedule, LLVM IR, machine code.  A ``Program`` is shared by
+every graph with the same key; ``bind`` gives it one run's sizes and constants.  A program is a list of *segments*:
+native ones are functions of one module; where NumPy has to do a step (sort, search), it runs between two of them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from ..tracer.ir import Graph
 from . import jit, vecmath
 from .calls import CallEmitter, native
 from .canonical import ONE, Canonical, Const, Op, Sym, canonicalise
-from .cpu import ItemEmitter, item_buffers
-from .memory import Temporary, plan
+from .cpu import ItemEmitter, finish_hints, item_buffers
+from .memory import Sizes, Temporary, plan
 from .scalar import I8, I64, PTR, constant, from_memory, memory_type
-from .schedule import Call, Loop, Schedule, Statement, buffer_of, make_schedule
+from .simplify import simplify
+from .schedule import TILE, Call, Loop, Schedule, Statement, buffer_of, make_schedule
 
 
 @dataclass(slots=True)
@@ -41,7 +42,7 @@ class Program:
     """Compiled code for one signature."""
 
     key: tuple
-    arguments: int                   # how many of the graph's inputs are the caller's; the rest are captured or constant arrays
+    arguments: int  # how many of the graph's inputs are the caller's; the rest are captured or constant arrays
     inputs: list[Sym]
     results: list[Sym]
     temporaries: list[Temporary]
@@ -59,7 +60,7 @@ class Program:
     def is_native(self) -> bool:
         return len(self.segments) == 1 and self.segments[0].host is None
 
-    def plan(self, sizes: Sequence[int]) -> tuple[list[int], int]:
+    def plan(self, sizes: Sizes) -> tuple[list[int], int]:
         return plan(self.temporaries, sizes)
 
 
@@ -108,7 +109,8 @@ class _Assembler:
                 segment.address = compiled.address(segment.symbol)
         done = time.perf_counter()
         return Program(
-            self.canonical.key, self.arguments, self.canonical.inputs, self.results, self._temporaries(), segments, self.index,
+            self.canonical.key, self.arguments, self.canonical.inputs, self.results, self._temporaries(), segments,
+            self.index,
             {s: s.dims for s in self.index}, self.canonical, self.schedule, compiled, self.guards,
             {"emit": emitted - start, "llvm": done - emitted}, text,
         )  # fmt: skip
@@ -159,7 +161,11 @@ class _Assembler:
                 calls.emit(item.op)
                 continue
             body = item if isinstance(item, list) else [item]
-            used = list(dict.fromkeys(s for part in body for s in item_buffers(self.canonical, self.schedule, self.schedule.reads, part)))
+            used = list(
+                dict.fromkeys(
+                    s for part in body for s in item_buffers(self.canonical, self.schedule, self.schedule.reads, part)
+                )
+            )
             emitter = ItemEmitter(self.canonical, self.schedule, self.module, jit.unique_name(self.name), used)
             emitter.items(body)
             b.call(emitter.finish(), [*[pointer(s) for s in used], sizes, consts])
@@ -169,6 +175,7 @@ class _Assembler:
                 with b.if_then(b.not_(held)):
                     b.ret(I64(position))
         b.ret(I64(-1))
+        entry.position_at_end(entry.block)
         entry.branch(first)
         return Segment(symbol=symbol)
 
@@ -195,18 +202,30 @@ class _Assembler:
         result = []
         for sym in self.temps:
             wide = [d for d in sym.dims if d != ONE][self.schedule.contracted.get(sym, 0) :]
-            result.append(Temporary(repr(sym), tuple(wide), sym.dtype.itemsize, self._group_start(first[sym]), self._group_end(last[sym])))
+            itemsize = sym.dtype.itemsize * (TILE if sym in self.schedule.tiled else 1)
+            result.append(
+                Temporary(repr(sym), tuple(wide), itemsize, self._group_start(first[sym]), self._group_end(last[sym]))
+            )
         return result
 
     def _group_start(self, position: int) -> int:
         body = self.schedule.body
-        while position > 0 and position < len(body) and isinstance(body[position], Statement) and isinstance(body[position - 1], Statement):
+        while (
+            position > 0
+            and position < len(body)
+            and isinstance(body[position], Statement)
+            and isinstance(body[position - 1], Statement)
+        ):
             position -= 1
         return position
 
     def _group_end(self, position: int) -> int:
         body = self.schedule.body
-        while position + 1 < len(body) and isinstance(body[position], Statement) and isinstance(body[position + 1], Statement):
+        while (
+            position + 1 < len(body)
+            and isinstance(body[position], Statement)
+            and isinstance(body[position + 1], Statement)
+        ):
             position += 1
         return position
 
@@ -216,7 +235,7 @@ _DEFINE = re.compile(r"^(define [^\n]*)$", re.MULTILINE)
 
 def _finish_text(text: str) -> str:
     width = ' "prefer-vector-width"="512"'
-    return vecmath.complete(_DEFINE.sub(lambda m: m.group(1) + width, text))
+    return vecmath.complete(finish_hints(_DEFINE.sub(lambda m: m.group(1) + width, text)))
 
 
 # ---- running a graph once, as tests and the slow path do -----------------------------------------------------------
@@ -229,7 +248,10 @@ def workspace(program: Program, sizes: np.ndarray) -> tuple[list[int], np.ndarra
 
 
 def execute(program: Program, canonical: Canonical, arrays: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
-    """Run *program* for the sizes and constants of *canonical* on *arrays* (all of the graph's inputs, C-contiguous): (failed guard or -1, results)."""
+    """(failed guard or -1, results) of *program* for the sizes and constants of *canonical*.
+
+    *arrays* are all of the graph's inputs, C-contiguous.
+    """
     sizes, consts = canonical.sizes, canonical.consts
     offsets, raw = workspace(program, sizes)
     base = -(-raw.ctypes.data // 64) * 64
@@ -243,7 +265,9 @@ def execute(program: Program, canonical: Canonical, arrays: Sequence[np.ndarray]
         if segment.host is not None:
             _run_host(program, segment.host, canonical, addresses)
         else:
-            function = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(segment.address)
+            function = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
+                segment.address
+            )
             failed = function(ctypes.addressof(bufs), sizes.ctypes.data, consts.ctypes.data)
     del held, raw
     return failed, results
@@ -278,12 +302,15 @@ class CompiledGraph:
     """A graph with its program: what tests run against the interpreter."""
 
     def __init__(self, graph: Graph):
-        self.graph = graph
-        self.canonical = canonicalise(graph)
+        self.graph = simplify(graph)
+        self.canonical = canonicalise(self.graph)
         self.program = compile_canonical(self.canonical, len(graph.inputs))
 
     def run(self, inputs: Sequence[Any]) -> list[np.ndarray]:
-        arrays = [np.ascontiguousarray(np.asarray(x, dtype=v.aval.dtype).reshape(v.aval.shape)) for x, v in zip(inputs, self.graph.inputs, strict=True)]
+        arrays = [
+            np.ascontiguousarray(np.asarray(x, dtype=v.aval.dtype).reshape(v.aval.shape))
+            for x, v in zip(inputs, self.graph.inputs, strict=True)
+        ]
         arrays = [a.reshape(v.aval.shape) for a, v in zip(arrays, self.graph.inputs, strict=True)]
         self.failed, results = execute(self.program, self.canonical, [*arrays, *(a for _, a in self.graph.consts)])
         return results

@@ -1,8 +1,8 @@
 """Scalar bodies: what the ``lower`` column of the primitive table means as LLVM IR.
 
-A ``Scalars`` object is the ``s`` that a row's lowering is written against: arithmetic on values of one dtype.  bools are ``i1`` in
-registers and one byte in memory.  Function calls go to libm by name (``vecmath.py`` says which have vector forms), or to the
-inner loop of a NumPy or SciPy ufunc.
+A ``Scalars`` object is the ``s`` that a row's lowering is written against: arithmetic on values of one dtype.  bools
+are ``i1`` in registers and one byte in memory.  Function calls go to libm by name (``vecmath.py`` says which have
+vector forms), or to the inner loop of a NumPy or SciPy ufunc.
 """
 
 from __future__ import annotations
@@ -108,12 +108,14 @@ class Scalars:
     def fmod(self, x: Any, y: Any) -> Any:
         if self.is_float:
             return self.call("fmod", x, y)
-        safe = self.select(self.cmp("==", y, self.const(0)), self.const(1), y)
-        result = self.b.srem(x, safe) if self.signed else self.b.urem(x, safe)
-        return self.select(self.cmp("==", y, self.const(0)), self.const(0), result)
+        trap = self.cmp("==", y, self.const(0))
+        if self.signed:
+            trap = self.b.or_(trap, self.cmp("==", y, self.const(-1)))  # INT_MIN % -1 traps too
+        safe = self.select(trap, self.const(1), y)
+        return self.b.srem(x, safe) if self.signed else self.b.urem(x, safe)
 
     def _float_divmod(self, x: Any, y: Any) -> tuple[Any, Any]:
-        """NumPy's npy_divmod: the remainder has the sign of the divisor, the quotient is rounded from an exact division."""
+        """NumPy's npy_divmod: the remainder has the divisor's sign, the quotient is rounded from an exact division."""
         zero = self.const(0)
         mod = self.call("fmod", x, y)
         quotient = self.div(self.sub(x, mod), y)
@@ -124,7 +126,9 @@ class Scalars:
         mod_final = self.select(self.cmp("==", mod, zero), self.intrinsic("copysign", zero, y), mod_adjusted)
         quotient = self.select(adjust, self.sub(quotient, self.const(1)), quotient)
         floor = self.intrinsic("floor", quotient)
-        floor = self.select(self.cmp(">", self.sub(quotient, floor), self.const(0.5)), self.add(floor, self.const(1)), floor)
+        floor = self.select(
+            self.cmp(">", self.sub(quotient, floor), self.const(0.5)), self.add(floor, self.const(1)), floor
+        )
         signed_zero = self.intrinsic("copysign", zero, self.div(x, y))
         whole = self.select(self.cmp("==", quotient, zero), signed_zero, floor)
         by_zero = self.cmp("==", y, zero)
@@ -139,7 +143,9 @@ class Scalars:
         minus_one = self.cmp("==", safe, self.const(-1))  # INT_MIN / -1 traps
         safe = self.select(minus_one, one, safe)
         quotient, rest = self.b.sdiv(x, safe), self.b.srem(x, safe)
-        adjust = self.b.and_(self.cmp("!=", rest, zero), self.b.xor(self.cmp("<", rest, zero), self.cmp("<", safe, zero)))
+        adjust = self.b.and_(
+            self.cmp("!=", rest, zero), self.b.xor(self.cmp("<", rest, zero), self.cmp("<", safe, zero))
+        )
         quotient = self.select(adjust, self.sub(quotient, one), quotient)
         rest = self.select(adjust, self.add(rest, safe), rest)
         quotient = self.select(minus_one, self.neg(x), quotient)
@@ -217,7 +223,11 @@ def convert(b: ir.IRBuilder, x: Any, source: np.dtype, target: np.dtype) -> Any:
         return x
     kind = register_type(target)
     if target.kind == "b":
-        return b.fcmp_unordered("!=", x, ir.Constant(x.type, 0.0)) if source.kind == "f" else b.icmp_unsigned("!=", x, ir.Constant(x.type, 0))
+        return (
+            b.fcmp_unordered("!=", x, ir.Constant(x.type, 0.0))
+            if source.kind == "f"
+            else b.icmp_unsigned("!=", x, ir.Constant(x.type, 0))
+        )
     if source.kind == "f":
         if target.kind == "f":
             return b.fpext(x, kind) if target.itemsize > source.itemsize else b.fptrunc(x, kind)
@@ -242,7 +252,9 @@ def declare(module: ir.Module, name: str, result: ir.Type, *args: ir.Type) -> ir
     return found if found is not None else ir.Function(module, ir.FunctionType(result, args), name)
 
 
-def lower(builder: ir.IRBuilder, prim: Any, args: list[Any], dtypes: list[np.dtype], out: np.dtype, params: dict[str, Any]) -> Any:
+def lower(
+    builder: ir.IRBuilder, prim: Any, args: list[Any], dtypes: list[np.dtype], out: np.dtype, params: dict[str, Any]
+) -> Any:
     """The value of primitive *prim* on register values *args*."""
     dtype = dtypes[-1] if prim.name == "select" else dtypes[0]
     s = Scalars(builder, dtype, out)
@@ -259,10 +271,16 @@ class _UFuncObject(ctypes.Structure):
     """The stable head of PyUFuncObject (numpy/ufuncobject.h)."""
 
     _fields_ = [
-        ("refcount", ctypes.c_ssize_t), ("type", ctypes.c_void_p), ("nin", ctypes.c_int), ("nout", ctypes.c_int), ("nargs", ctypes.c_int),
-        ("identity", ctypes.c_int), ("functions", ctypes.POINTER(ctypes.c_void_p)), ("data", ctypes.POINTER(ctypes.c_void_p)),
+        ("refcount", ctypes.c_ssize_t),
+        ("type", ctypes.c_void_p),
+        ("nin", ctypes.c_int),
+        ("nout", ctypes.c_int),
+        ("nargs", ctypes.c_int),
+        ("identity", ctypes.c_int),
+        ("functions", ctypes.POINTER(ctypes.c_void_p)),
+        ("data", ctypes.POINTER(ctypes.c_void_p)),
         ("ntypes", ctypes.c_int),
-    ]  # fmt: skip
+    ]
 
 
 def ufunc_loop(function: Any, signature: str) -> tuple[int, int]:
@@ -275,15 +293,14 @@ def ufunc_loop(function: Any, signature: str) -> tuple[int, int]:
 
 
 def call_ufunc(b: ir.IRBuilder, function: Any, args: tuple[Any, ...], dtype: np.dtype, out: np.dtype) -> Any:
-    letters = {"float64": "d", "float32": "f", "int64": "l", "int32": "i", "bool": "?"}
-    wanted = letters.get(dtype.name, "d") * len(args) + "->" + letters.get(out.name, "d")
+    wanted = dtype.char * len(args) + "->" + out.char
     working, result_type = dtype, out
     if wanted not in function.types:
         wanted = "d" * len(args) + "->d"
         working = result_type = np.dtype("float64")
         args = tuple(convert(b, a, dtype, working) for a in args)
     address, data = ufunc_loop(function, wanted)
-    name = f"tg_ufunc_{function.__name__}_{wanted.replace('->', '_').replace('?', 'b')}"
+    name = f"tg_ufunc_{function.__name__}_{wanted.replace('->', '_').replace('?', 'bool')}"
     jit.add_symbol(name, address)
     loop = declare(b.module, name, ir.VoidType(), PTR, PTR, PTR, PTR)
     with b.goto_entry_block():

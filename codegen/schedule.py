@@ -1,12 +1,13 @@
 """What is stored, what is recomputed, and which loops are shared.
 
-Three data structures: a ``Statement`` computes one stored value (a *root*); a ``Loop`` is one dim and a body of loops and
-statements; a ``Call`` is work for a library (BLAS, a scatter, NumPy).  The schedule is the body of an outermost pseudo-loop.
+Three data structures: a ``Statement`` computes one stored value (a *root*); a ``Loop`` is one dim and a body of loops
+and statements; a ``Call`` is work for a library (BLAS, a scatter, NumPy).  The schedule is the body of an outermost
+pseudo-loop.
 
-Everything that is not a root is inlined into the loops that read it.  Roots are placed one by one, in program order, into the
-existing loops wherever that is legal: they then share the loops' memory traffic, and a row that one of them reduces is at hand for
-the next (softmax, layer norm, X @ w followed by X.T @ r).  ``place`` is about what is correct; what is worth storing is decided apart, in
-``worth_storing``.  Both leave named reasons for ``explain()``.
+Everything that is not a root is inlined into the loops that read it.  Roots are placed one by one, in program order,
+into the existing loops wherever that is legal: they then share the loops' memory traffic, and a row that one of them
+reduces is at hand for the next (softmax, layer norm, X @ w followed by X.T @ r).  ``place`` is about what is correct;
+what is worth storing is decided apart, in ``worth_storing``.  Both leave named reasons for ``explain()``.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from .canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
 from .index import ZERO, Index, depends_on, loop_var
 from .views import Condition, Indices, read, reshape_axes
 
-MAX_ARRAYS = 24       # arrays streamed by one innermost loop
+MAX_ARRAYS = 24  # arrays streamed by one innermost loop
 RECOMPUTE_FLOPS = 40  # an inlined value costing more than this in all its extra evaluations is stored
-REDUNDANT_FLOPS = 3   # the same, per iteration of a loop that the value does not depend on
+REDUNDANT_FLOPS = 3  # the same, per iteration of a loop that the value does not depend on
+ROW_FLOPS = 20  # work per row from which on rows are taken in tiles, so that it is vectorised over rows
+TILE = 64  # rows of a tile
 
 
 @dataclass(eq=False, slots=True)
@@ -38,8 +41,11 @@ class Statement:
 
 @dataclass(eq=False, slots=True)
 class Loop:
+    """``segments``: the body in parts, each of which runs over a tile of rows before the next one does."""
+
     dim: Dim
     body: list[Loop | Statement | Call] = field(default_factory=list)
+    segments: list[list[Loop | Statement | Call]] = field(default_factory=list)
 
 
 @dataclass(eq=False, slots=True)
@@ -56,6 +62,7 @@ class Schedule:
     where: dict[Sym, Statement | Call]
     reads: dict[Sym, Reads]
     contracted: dict[Sym, int]  # a temporary that lives within its first n loops: those axes have no storage
+    tiled: set[Sym]  # of these, the ones that have storage for one tile of rows
     notes: list[str]
 
 
@@ -71,7 +78,7 @@ def is_call(op: Op) -> bool:
 
 
 def domain(op: Op) -> tuple[Dim, ...]:
-    """The loops of a root, outermost first: its operand's axes for a reduction, its own otherwise.  Sizes of 1 need none."""
+    """The loops of a root, outermost first: a reduction's operand's axes, else its own.  Sizes of 1 need none."""
     source = op.ins[0] if op.prim.kind == REDUCE else op.out
     return tuple(d for d in source.dims if d != ONE)
 
@@ -121,7 +128,9 @@ class Reads:
     stored: list[tuple[Sym, Indices | None]] = field(default_factory=list)
     inlined: list[tuple[Sym, Indices]] = field(default_factory=list)
     conditions: dict[Condition, None] = field(default_factory=dict)  # of the pads and updates among them
-    flat_views: list[Sym] = field(default_factory=list)  # inlined values that would have to be read flat: must be stored
+    flat_views: list[Sym] = field(
+        default_factory=list
+    )  # inlined values that would have to be read flat: must be stored
 
 
 def root_operands(op: Op, at: Indices) -> list[tuple[Operand, Indices]]:
@@ -250,7 +259,7 @@ class Placer:
         return True
 
     def _same_row(self, producer: Statement, at: Indices, depth: int) -> bool:
-        """Position *at* of the producer's value lies at the current iteration of the loops up to and including *depth*."""
+        """Position *at* of the producer's value is the current iteration of the loops up to and including *depth*."""
         place = 0
         for d, index in zip(producer.out.dims, at, strict=True):
             if d == ONE:
@@ -263,7 +272,9 @@ class Placer:
         return place > depth
 
     def _refuse(self, statement: Statement, producer: Statement, why: str) -> bool:
-        self.notes.append(f"{statement.out} ({statement.op.prim.name}) not fused with {producer.out} ({producer.op.prim.name}): {why}")
+        self.notes.append(
+            f"{statement.out} ({statement.op.prim.name}) not fused with {producer.out} ({producer.op.prim.name}): {why}"
+        )
         return False
 
 
@@ -291,7 +302,9 @@ def _initially_stored(program: Canonical) -> set[Sym]:
     stored |= {x for x in program.outputs if isinstance(x, Sym) and x in program.producers}
     for op in program.ops:
         if is_call(op):
-            stored |= {_buffer_of(program, x) for x in op.ins if isinstance(x, Sym) and not filled(program, op, x)} & set(program.producers)
+            stored |= {
+                _buffer_of(program, x) for x in op.ins if isinstance(x, Sym) and not filled(program, op, x)
+            } & set(program.producers)
     return stored
 
 
@@ -314,7 +327,12 @@ def _buffer_of(program: Canonical, x: Sym) -> Sym:
 
 def buffer_of(program: Canonical, stored: set[Sym], x: Sym) -> Sym:
     """Where *x*'s elements lie in row-major order: itself if stored, else what it reshapes."""
-    while x not in stored and (op := program.producers.get(x)) is not None and op.prim.name == "reshape" and isinstance(op.ins[0], Sym):
+    while (
+        x not in stored
+        and (op := program.producers.get(x)) is not None
+        and op.prim.name == "reshape"
+        and isinstance(op.ins[0], Sym)
+    ):
         x = op.ins[0]
     return x
 
@@ -324,6 +342,7 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
     uses: dict[Sym, set[tuple[int, Indices]]] = {}
     redundant: dict[Sym, bool] = {}
     forced: set[Sym] = set()
+    per_row: set[Sym] = set()  # evaluated once a row, between inner loops
     for sym, found in placer.reads.items():
         statement = placer.where[sym]
         assert isinstance(statement, Statement)
@@ -334,8 +353,11 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
                 continue
             uses.setdefault(value, set()).add((home, at))
             depth = max((depends_on(i) for i in at), default=0)
-            if depth > sum(d != ONE for d in value.dims):
+            rank = sum(d != ONE for d in value.dims)
+            if depth > rank:
                 redundant[value] = True
+            if depth == rank == 1 and len(statement.path) > 1 and statement.path[0].dim not in program.static:
+                per_row.add(value)
     if forced:
         return forced
     costs: dict[Sym, int] = {}
@@ -343,13 +365,19 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
     for op in program.ops:
         if op.out in placer.stored or is_call(op):
             continue
-        cost = (op.prim.cost if op.prim.kind == ELEMENTWISE else 0) + sum(costs.get(x, 0) for x in op.ins if isinstance(x, Sym))
+        cost = (op.prim.cost if op.prim.kind == ELEMENTWISE else 0) + sum(
+            costs.get(x, 0) for x in op.ins if isinstance(x, Sym)
+        )
         costs[op.out] = cost
         wide = any(d != ONE for d in op.out.dims)
         extra = len(uses.get(op.out, ())) - 1
         if op.prim.name == "broadcast" or not wide:
             continue
-        if extra * cost > RECOMPUTE_FLOPS or (redundant.get(op.out) and cost > REDUNDANT_FLOPS):
+        if (
+            extra * cost > RECOMPUTE_FLOPS
+            or (redundant.get(op.out) and cost > REDUNDANT_FLOPS)
+            or (op.out in per_row and cost >= ROW_FLOPS)
+        ):
             flagged.add(op.out)
     consumers: dict[Sym, list[Sym]] = {}
     for op in program.ops:
@@ -376,7 +404,56 @@ def make_schedule(program: Canonical) -> Schedule:
         op = program.producers[sym]
         if op.prim.kind in (ELEMENTWISE, VIEW) and sym not in program.outputs:
             placer.notes.append(f"{sym} ({op.prim.name}) is stored: recomputing it would cost more")
-    return Schedule(placer.body, stored, placer.where, placer.reads, contractions(program, placer), placer.notes)
+    contracted = contractions(program, placer)
+    tiled: set[Sym] = set()
+    for item in placer.body:
+        if isinstance(item, Loop) and worth_tiling(program, placer, item):
+            item.segments = segments_of(item)
+            tiled |= tile_storage(placer, item, contracted)
+            placer.notes.append(
+                f"loop over n{item.dim}: taken in tiles of {TILE} rows, so that the work per row is vectorised"
+            )
+    return Schedule(placer.body, stored, placer.where, placer.reads, contracted, tiled, placer.notes)
+
+
+# ---- tiles of rows -----------------------------------------------------------------------------------------------
+
+
+def worth_tiling(program: Canonical, placer: Placer, loop: Loop) -> bool:
+    """Do the statements between the inner loops of *loop* do much work per row?"""
+    if loop.dim in program.static or not any(isinstance(item, Loop) for item in loop.body):
+        return False
+    work = 0
+    for item in loop.body:
+        if isinstance(item, Statement):
+            for value, _ in placer.reads[item.out].inlined:
+                op = program.producers[value]
+                work += op.prim.cost if op.prim.kind == ELEMENTWISE else 0
+    return work >= ROW_FLOPS
+
+
+def segments_of(loop: Loop) -> list[list[Loop | Statement | Call]]:
+    """The body in runs of inner loops and runs of statements."""
+    result: list[list[Loop | Statement | Call]] = []
+    for item in loop.body:
+        if result and isinstance(result[-1][-1], Loop) == isinstance(item, Loop):
+            result[-1].append(item)
+        else:
+            result.append([item])
+    return result
+
+
+def tile_storage(placer: Placer, loop: Loop, contracted: dict[Sym, int]) -> set[Sym]:
+    """Temporaries of a row that pass from one segment to another: they need a tile of rows."""
+    home = {sym: k for k, segment in enumerate(loop.segments) for item in segment for sym in _produces(item)}
+    crossing: set[Sym] = set()
+    for reader, found in placer.reads.items():
+        for value, _ in found.stored:
+            if value in contracted and value in home and home.get(reader) != home[value]:
+                crossing.add(value)
+    for value in crossing:
+        contracted[value] = 1
+    return crossing
 
 
 def contractions(program: Canonical, placer: Placer) -> dict[Sym, int]:
@@ -408,4 +485,17 @@ def contractions(program: Canonical, placer: Placer) -> dict[Sym, int]:
     return result
 
 
-__all__ = ["Call", "Const", "Loop", "Schedule", "Statement", "buffer_of", "completion", "domain", "domain_indices", "make_schedule", "reduced_depths", "reshape_axes"]
+__all__ = [
+    "Call",
+    "Const",
+    "Loop",
+    "Schedule",
+    "Statement",
+    "buffer_of",
+    "completion",
+    "domain",
+    "domain_indices",
+    "make_schedule",
+    "reduced_depths",
+    "reshape_axes",
+]

@@ -1,6 +1,7 @@
-"""Small rewrites of a graph before it gets its signature.  Each rule is a function of one node; ``RULES`` says which it looks at.
+"""Small rewrites of a graph before it gets its signature.
 
-Numbers may be looked at freely here: the rewritten graph is what gets the signature.
+Each rule is a function of one node; ``RULES`` says which it looks at.  Numbers may be looked at freely here: the
+rewritten graph is what gets the signature.
 """
 
 from __future__ import annotations
@@ -41,7 +42,13 @@ def _matmul(node: Node, producers: Producers) -> Atom | None:
     x2, y2 = _swapped(x, producers), _swapped(y, producers)
     if x2 is None and y2 is None:
         return None
-    return bind(node.prim, x if x2 is None else x2, y if y2 is None else y2, ta=ta != (x2 is not None), tb=tb != (y2 is not None))
+    return bind(
+        node.prim,
+        x if x2 is None else x2,
+        y if y2 is None else y2,
+        ta=ta != (x2 is not None),
+        tb=tb != (y2 is not None),
+    )
 
 
 def _argument(node: Node, producers: Producers) -> Atom | None:
@@ -60,12 +67,23 @@ def _product(node: Node, producers: Producers) -> Atom | None:
     for one, other in (node.inputs, reversed(node.inputs)):
         source = producers.get(one) if isinstance(one, Var) else None
         constant = source.inputs[0] if source is not None and source.prim.name == "broadcast" else one
-        if isinstance(constant, Lit) and constant.is_structural(1) and other.aval.shape == node.out.aval.shape and isinstance(other, Var):
+        if (
+            isinstance(constant, Lit)
+            and constant.is_structural(1)
+            and other.aval.shape == node.out.aval.shape
+            and isinstance(other, Var)
+        ):
             return other
     return None
 
 
-RULES: dict[str, Rule] = {"matmul": _matmul, "argmax": _argument, "argmin": _argument, "mul": _product, "mulz": _product}
+RULES: dict[str, Rule] = {
+    "matmul": _matmul,
+    "argmax": _argument,
+    "argmin": _argument,
+    "mul": _product,
+    "mulz": _product,
+}
 
 
 def simplify(graph: Graph) -> Graph:

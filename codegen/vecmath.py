@@ -1,9 +1,10 @@
 """Vector math: which C functions have vector forms, and how LLVM is told.
 
-glibc's libmvec holds vector versions of the math functions, with errors of at most 4 ulp (1 to 2 in most).  A declaration carries the attribute
-``vector-function-abi-variant``, which LLVM's loop vectoriser reads; the vector declarations must survive until it runs, which
-``llvm.compiler.used`` sees to.  llvmlite cannot spell string attributes, so the printed module is completed here.
-Where libmvec is absent the scalar functions are called: same results up to those ulps, slower.
+glibc's libmvec holds vector versions of the math functions, with errors of at most 4 ulp (1 to 2 in most).  A
+declaration carries the attribute ``vector-function-abi-variant``, which LLVM's loop vectoriser reads; the vector
+declarations must survive until it runs, which ``llvm.compiler.used`` sees to.  llvmlite cannot spell string
+attributes, so the printed module is completed here.  Where libmvec is absent the scalar functions are called: same
+results up to those ulps, slower.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from . import jit
 
 # every function with a vector form in glibc 2.35 and later (sysdeps/x86_64/fpu/libmvec)
 ONE_ARGUMENT = (
-    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 exp10 expm1 log log2 log10 log1p cbrt erf erfc"
+    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+    "exp exp2 exp10 expm1 log log2 log10 log1p cbrt erf erfc"
 ).split()
 TWO_ARGUMENTS = "pow atan2 hypot".split()
 

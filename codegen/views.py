@@ -1,7 +1,8 @@
 """How each index map reads its operands: the one place that knows what slice, pad, concat and their kin mean in a loop.
 
-``read(op, indices)`` gives the alternatives of a value at *indices*: the first alternative whose condition holds is the value; where none holds it
-is zero.  The scheduler walks them to see what a loop touches, the emitter to write code.
+``read(op, indices)`` gives the alternatives of a value at *indices*: the first alternative whose condition holds is
+the value; where none holds it is zero.  The scheduler walks them to see what a loop touches, the emitter to write
+code.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _transpose(op: Op, at: Indices) -> list[Alternative]:
 
 
 def reshape_axes(before: tuple[Dim, ...], after: tuple[Dim, ...]) -> list[int | None] | None:
-    """For each operand axis the result axis that it equals (None: a size of 1), or None where axes are merged or split."""
+    """For each operand axis the result axis that it equals (None: a size of 1); None where axes merge or split."""
     wide_before = [a for a, d in enumerate(before) if d != ONE]
     wide_after = [b for b, d in enumerate(after) if d != ONE]
     if [before[a] for a in wide_before] != [after[b] for b in wide_after]:
@@ -58,11 +59,13 @@ def _reshape(op: Op, at: Indices) -> list[Alternative]:
 
 def _slice(op: Op, at: Indices) -> list[Alternative]:
     start, step = op.params["start"], op.params["step"]
-    return [Alternative((), op.ins[0], tuple(add(start_index(s), i, k) for s, k, i in zip(start, step, at, strict=True)))]
+    return [
+        Alternative((), op.ins[0], tuple(add(start_index(s), i, k) for s, k, i in zip(start, step, at, strict=True)))
+    ]
 
 
 def _inside(x: Operand, op: Op, at: Indices) -> tuple[tuple[Condition, ...], Indices]:
-    """Where in *x*, placed at start + step * i within the result, the position *at* falls, and under which conditions."""
+    """Where in *x*, placed at start + step * i of the result, the position *at* falls, and under what conditions."""
     conditions: list[Condition] = []
     moved = []
     for axis, (s, k, i) in enumerate(zip(op.params["start"], op.params["step"], at, strict=True)):

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from string import Template
 
+import llvmlite.binding as llvm
 import numpy as np
 
 from . import _launch_layout as layout
@@ -388,8 +389,6 @@ def launcher_ir(arena_cell: int) -> str:
 
 def compile_launcher(arena_cell: int) -> tuple[object, int]:
     """Compile the launcher for this process: the engine which owns the machine code, and the function's address."""
-    import llvmlite.binding as llvm
-
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=2)

@@ -43,8 +43,7 @@ def offsets() -> dict[str, int]:
 
 def numpy_api() -> dict[str, int]:
     """Addresses of what the launcher needs of NumPy's C API, through the capsule which extension modules use too."""
-    from numpy._core import _multiarray_umath as core  # type: ignore[attr-defined]
-
+    core = np._core._multiarray_umath  # type: ignore[attr-defined]
     get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)
     )

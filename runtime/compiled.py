@@ -2,100 +2,126 @@
 
 A call goes down this ladder until a step answers:
 
-1. the *fast slot* of its mode: the last verified path, with a check of the outside state and a native launch (under 1 µs);
+1. the *slots* of what is asked (value, gradient or both): the paths that answered last, with a check of the outside state and a native
+   launch (under 1 µs);
 2. the variants of its call key: same state?  then its paths, most recent first; a guard that fails moves on to the next;
 3. recording: Python runs once more; the kernel is found by signature or compiled.
 
 A function that can't be proven to be frozen (it draws random numbers, changes what it reads, calls what can't be analysed) stays at step 3
-for good: its Python runs in every call, and only the kernel is reused.
+for good: its Python runs in every call, and only the kernel is reused.  No lock is held while Python or a kernel runs.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
+import sys
 import threading
+import types
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from optree import tree_flatten
 
-from ..codegen.interpreter import evaluate
-from ..tracer.errors import TracegradError
-from ..tracer.site import OWN_FOLDERS
-from .calls import TRACED, Call, flatten
+from ..tracer.errors import TracegradError, UnsupportedError
+from ..tracer.recorder import current_recorder
+from ..tracer.site import OWN_FOLDERS, at_site
+from .calls import OBJECT, TRACED, Call, flatten
 from .config import config
 from .explain import explain_call
 from .inline import inline_call
 from .kernels import kernels
-from .paths import Path, Variant, bind_path, run_path
-from .recording import GRAD, VALUE, VALUE_AND_GRAD, Mode, Recording, record
+from .paths import Missed, Path, Variant, bind_path, compare, interpret, run_path
+from .recording import GRAD, VALUE, VALUE_AND_GRAD, Mode, Recording, leaf_names, record
+from .slots import Slot, make_slot
 from .state import Snapshot, StatePlan, analyse
 from .stats import Stats
 
+MAX_SLOTS = 4  # paths that are tried without looking at the call first
+_MISS = object()
 
-class Slot:
-    """The fast path of one mode: ``read`` checks the outside state and gives its arrays, ``launch`` runs the kernel."""
 
-    __slots__ = ("assemble", "launch", "path", "read", "tree")
+@dataclass(eq=False, slots=True)
+class Endpoint:
+    """One thing that is asked of a function, with all that is known about answering it."""
 
-    def __init__(self, path: Path, read: Callable[..., Any], tree: Any):
-        self.path, self.launch, self.read, self.tree = path, path.launch, read, tree
-        self.assemble = path.recording.assemble
+    mode: Mode
+    slots: tuple[Slot, ...] = ()
+    owners: tuple[Path, ...] = ()  # the paths of the slots
+    variants: OrderedDict[Any, list[Variant]] = field(default_factory=OrderedDict)
+    live: OrderedDict[Any, str] = field(default_factory=OrderedDict)  # call keys whose Python runs each time, and why
 
 
 class CompiledFunction:
     """A function with compiled value and gradient.  Made by :func:`compile_grad`."""
 
     def __init__(
-        self, fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False,
+        self, fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
         static_argnames: str | Iterable[str] = (), target: str = "cpu",
     ):  # fmt: skip
-        if not callable(fn):
-            raise TypeError(f"compile_grad needs a function, not {type(fn).__name__}")
-        if target != "cpu":
-            raise TracegradError(f'target={target!r} is not available in this version; use target="cpu"')
-        functools.update_wrapper(self, fn)
+        _check_function(fn, target)
+        functools.update_wrapper(self, fn, updated=())
         self.__wrapped__ = fn
         self._fn = fn
-        self._argnums = argnums if isinstance(argnums, int) else tuple(argnums)
+        self._argnums = _positions(argnums)
         self._has_aux = has_aux
         self._target = target
-        self._static = _static_positions(fn, static_argnames)
         self._names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-        self._lock = threading.RLock()
-        self._plans: dict[Any, StatePlan] = {}
-        self._variants: OrderedDict[Any, list[Variant]] = OrderedDict()
-        self._slots: dict[Mode, Slot] = {}
-        self._live: dict[Any, str] = {}  # call keys whose Python runs each time, and why
-        self.stats = Stats(getattr(fn, "__qualname__", repr(fn)))
-        self._modes = {kind: Mode(kind, self._argnums, has_aux) for kind in (VALUE, GRAD, VALUE_AND_GRAD)}
+        self._static = _static_positions(fn, self._names)
+        self._lock = threading.Lock()
+        self._plans: OrderedDict[Any, StatePlan] = OrderedDict()
+        self._endpoints: dict[Mode, Endpoint] = {}
+        self.stats = Stats(getattr(fn, "__qualname__", None) or repr(fn))
+        self._value, self._grad, self._both = (self._endpoint(Mode(k, self._argnums, has_aux)) for k in _KINDS)
+        shifted = _shift(self._argnums)  # of a method, argnums count the arguments after self
+        self._bound = tuple([self._endpoint(Mode(k, shifted, has_aux)) for k in _KINDS])
+        _functions.add(self)
 
     # ---- what users call ---------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function's value, from a compiled forward kernel."""
-        return self.run(self._modes[VALUE], args, kwargs)
+        endpoint = self._value
+        self.stats.calls += 1
+        for slot in endpoint.slots:
+            found = slot(args, kwargs)
+            if found is not None:
+                return found
+        return self._descend(endpoint, args, kwargs)
 
     def grad(self, *args: Any, **kwargs: Any) -> Any:
         """Gradient with respect to ``argnums``, in the structure of those arguments (with ``has_aux``: (gradient, aux)).
 
         Raises DifferentiationError where an argument is not floating point or the result not a scalar.
         """
-        return self.run(self._modes[GRAD], args, kwargs)
+        endpoint = self._grad
+        self.stats.calls += 1
+        for slot in endpoint.slots:
+            found = slot(args, kwargs)
+            if found is not None:
+                return found
+        return self._descend(endpoint, args, kwargs)
 
     def value_and_grad(self, *args: Any, **kwargs: Any) -> Any:
         """(value, gradient) from one kernel; with ``has_aux`` ((value, aux), gradient).
 
         ``scipy.optimize.minimize(f.value_and_grad, x0, jac=True)`` takes it as it is.
         """
-        return self.run(self._modes[VALUE_AND_GRAD], args, kwargs)
+        endpoint = self._both
+        self.stats.calls += 1
+        for slot in endpoint.slots:
+            found = slot(args, kwargs)
+            if found is not None:
+                return found
+        return self._descend(endpoint, args, kwargs)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """What happens in ``value_and_grad(*args)``: the recorded program with your lines, the adjoint, the kernels and why
-        each fusion was or wasn't made, the memory plan, guards, cache hits, timings."""
-        return explain_call(self, self._modes[VALUE_AND_GRAD], args, kwargs)
+        each fusion was or wasn't made, the memory plan, guards, cache hits, timings.  Runs the function's Python once."""
+        return explain_call(self, self._both.mode, args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundFunction(self, instance)
@@ -104,6 +130,12 @@ class CompiledFunction:
         return f"<compiled {self.stats.name}>"
 
     def __reduce__(self) -> Any:
+        name = getattr(self._fn, "__qualname__", "")
+        found: Any = sys.modules.get(getattr(self._fn, "__module__", None) or "")
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is self:
+            return name  # by name, as plain functions are pickled
         return (CompiledFunction, (self._fn, self._argnums, self._has_aux, self._names, self._target))
 
     def _tracegrad_rebuild(self, fn: Callable[..., Any]) -> CompiledFunction:
@@ -112,119 +144,131 @@ class CompiledFunction:
 
     # ---- the ladder --------------------------------------------------------------------------------------------
 
-    def run(self, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _endpoint(self, mode: Mode) -> Endpoint:
+        return self._endpoints.setdefault(mode, Endpoint(mode))
+
+    def run(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call."""
         self.stats.calls += 1
-        slot = self._slots.get(mode)
-        if slot is not None:
-            arrays = slot.read()
-            if arrays is not None:
-                if slot.tree is None:
-                    found = None if kwargs else slot.launch(*args, *arrays)
-                else:
-                    leaves, tree = tree_flatten((args, kwargs))
-                    found = slot.launch(*leaves, *arrays) if tree == slot.tree else None
-                if found is not None and type(found) is not int:
-                    return found if slot.assemble is None else slot.assemble(found if type(found) is tuple else (found,))
-        return self._descend(mode, args, kwargs)
+        for slot in endpoint.slots:
+            found = slot(args, kwargs)
+            if found is not None:
+                return found
+        return self._descend(endpoint, args, kwargs)
 
-    def _descend(self, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _descend(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call = flatten(args, kwargs, self._static)
-        if TRACED in call.kinds:
-            return inline_call(self._fn, mode, call)
-        key = (mode, call.key)
+        if TRACED in call.kinds or current_recorder() is not None:
+            return inline_call(self._fn, endpoint.mode, call)
+        key = call.key
         with self._lock:
-            if key in self._live:
-                return self._run_live(mode, call, self._live[key])
-            reason = "first call with arguments of these types and shapes"
-            known = self._variants.get(key)
-            if known is not None:
-                self._variants.move_to_end(key)
-                reason = "the outside state that the function reads has changed"
-                for variant in known:
-                    arrays = variant.snapshot.check(*call.objects)
-                    if arrays is None:
-                        continue
-                    answer, reason = self._try_paths(mode, call, key, variant, arrays)
-                    if answer is not None:
-                        return answer[0]
-                    if key in self._live:
-                        return self._run_live(mode, call, self._live[key])
+            why = endpoint.live.get(key)
+            known = tuple(endpoint.variants.get(key, ()))
+            if known:
+                endpoint.variants.move_to_end(key)
+        if why is not None:
+            return self._run_live(endpoint, call)
+        reason = "first call with arguments of these types and shapes"
+        if known:
+            reason = "the outside state that the function reads has changed"
+            for variant in known:
+                arrays = variant.snapshot.check(*call.objects)
+                if arrays is not None:
+                    answer, reason = self._try_paths(endpoint, call, variant, arrays)
+                    if answer is not _MISS:
+                        return answer
                     break
-            return self._record_new(mode, call, key, reason)
+        return self._record_new(endpoint, call, reason)
 
-    def _try_paths(self, mode: Mode, call: Call, key: Any, variant: Variant, arrays: Sequence[np.ndarray]) -> tuple[tuple[Any] | None, str]:
-        """Run the first path whose guards hold: ((result,), "") or (None, why a recording is needed)."""
+    def _try_paths(self, endpoint: Endpoint, call: Call, variant: Variant, arrays: Sequence[np.ndarray]) -> tuple[Any, str]:
+        """The result of the first path whose guards hold, or _MISS and why a recording is needed."""
         reason = ""
-        for path in list(variant.paths):
+        for path in tuple(variant.paths):
             if not path.verified:
-                outcome = self._verify(mode, call, key, variant, path)
-                if outcome is not None:
-                    return outcome, ""
-                if key in self._live:
-                    return None, self._live[key]
+                answer = self._verify(endpoint, call, variant, path)
+                if answer is not _MISS:
+                    return answer, ""
             found = run_path(path, call, arrays)
-            if type(found) is int:
+            if type(found) is Missed:
                 self.stats.guard_misses += 1
-                guard = path.guards[found]
-                reason = f"guard missed: {guard.kind}() gave another value than {guard.expected!r} at {guard.site}"
+                guard = path.guards[found.guard]
+                reason = f"guard missed: {guard.kind}() gave another value than {_plain(guard.expected)} at {guard.site}"
                 continue
-            variant.paths.remove(path)
-            variant.paths.insert(0, path)
-            path.runs += 1
-            self.stats.hits += 1
-            self._install(mode, call, variant, path)
-            return (self._finish(path, call, arrays, found),), ""
-        return None, reason
+            with self._lock:
+                _to_front(variant.paths, path)
+                variants = endpoint.variants.get(call.key)
+                if variants is not None and variant in variants:
+                    _to_front(variants, variant)
+            self._install(endpoint, call, variant, path)
+            return self._finish(path, call, arrays, found), ""
+        return _MISS, reason
 
-    def _verify(self, mode: Mode, call: Call, key: Any, variant: Variant, path: Path) -> tuple[Any] | None:
-        """Trust, then verify: record once more and compare.  None: *path* may be used."""
+    def _verify(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> Any:
+        """Trust, then verify: record once more and compare.  _MISS: *path* may be tried."""
         plan = self._plan(call)
-        recording = self._record(mode, call, plan, plan.snapshot(call.objects), "second call: verifies that the recording can be replayed")
-        if not recording.changes and plan.provable and recording.same_program(path.recording):
-            path.verified = True
-            return None
+        recording = self._record(endpoint, call, plan, plan.snapshot(call.objects), "second call: verifies that the recording can be replayed")
         if recording.changes or not plan.provable:
-            return (self._go_live(mode, call, key, recording, _why(recording, plan)),)
-        ours, theirs = recording.graph.guards, path.recording.graph.guards
-        for mine, old in zip(ours, theirs, strict=False):
-            if np.asarray(mine.expected).tobytes() != np.asarray(old.expected).tobytes():
-                new = self._keep(call, variant, recording)  # another branch: a path of its own
-                return (self._finish(new, call, recording.captured, run_path(new, call, recording.captured)),)
-        return (self._go_live(mode, call, key, recording, "two runs with the same arguments and state recorded different programs (a counter, a clock, random numbers?)"),)
+            return self._go_live(endpoint, call, recording, _why(recording, plan))
+        if recording.same_program(path.recording):
+            if recording.facts == path.recording.facts:
+                path.verified = True
+                recording.captured.clear()
+                return _MISS
+        known = next((p for p in variant.paths if p is not path and recording.same_program(p.recording) and recording.facts == p.recording.facts), None)
+        if known is not None:  # a branch that was seen before, and now for the second time
+            known.verified = True
+            recording.captured.clear()
+            return _MISS
+        for (_, mine), (_, old) in zip(recording.facts, path.recording.facts, strict=False):
+            if mine != old:
+                return self._keep(endpoint, call, variant, recording)  # another branch: a path of its own
+        why = "two runs with the same arguments and state recorded different programs (a counter, a clock, random numbers?)"
+        return self._go_live(endpoint, call, recording, why)
 
-    def _record_new(self, mode: Mode, call: Call, key: Any, reason: str) -> Any:
+    def _record_new(self, endpoint: Endpoint, call: Call, reason: str) -> Any:
         plan = self._plan(call)
         snapshot = plan.snapshot(call.objects)
-        variants = self._variants.setdefault(key, [])
-        variant = next((v for v in variants if v.snapshot.key == snapshot.key), None)
-        fresh = Variant(snapshot)
-        recording = self._record(mode, call, plan, snapshot, reason)
+        recording = self._record(endpoint, call, plan, snapshot, reason)
         if recording.changes or not plan.provable:
-            return self._go_live(mode, call, key, recording, _why(recording, plan))
-        if variant is None:
-            variants.insert(0, fresh)
-            variant = fresh
-            del variants[config.max_variants :]
+            return self._go_live(endpoint, call, recording, _why(recording, plan))
+        with self._lock:
+            variants = endpoint.variants.setdefault(call.key, [])
+            variant = next((v for v in variants if v.snapshot.key == snapshot.key), None)
+            if variant is None:
+                variant = Variant(snapshot)
+                variants.insert(0, variant)
+                del variants[config.max_states :]
+            while len(endpoint.variants) > config.max_variants:
+                endpoint.variants.popitem(last=False)
         if len(variant.paths) >= config.max_paths:
-            site = recording.graph.guards[-1].site if recording.graph.guards else None
-            return self._go_live(mode, call, key, recording, f"more than {config.max_paths} branch outcomes, the last at {site}")
-        path = self._keep(call, variant, recording)
-        while len(self._variants) > config.max_variants:
-            self._variants.popitem(last=False)
-        arrays = recording.captured
-        return self._finish(path, call, arrays, run_path(path, call, arrays))
+            site = variant.paths[0].guards[-1].site if variant.paths[0].guards else None
+            return self._go_live(endpoint, call, recording, f"more than {config.max_paths} branch outcomes, the last at {site}")
+        return self._keep(endpoint, call, variant, recording)
 
-    def _record(self, mode: Mode, call: Call, plan: StatePlan, snapshot: Snapshot, reason: str) -> Recording:
+    def _record(self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot, reason: str) -> Recording:
         self.stats.traces += 1
         self.stats.note(reason)
-        return record(self._fn, call, mode, plan, snapshot, plan.provable)
+        try:
+            return record(self._fn, call, endpoint.mode, plan, snapshot if plan.provable else None)
+        finally:
+            snapshot.release()
 
-    def _keep(self, call: Call, variant: Variant, recording: Recording) -> Path:
-        path = self._bound(call, recording)
-        variant.paths.insert(0, path)
-        return path
+    def _keep(self, endpoint: Endpoint, call: Call, variant: Variant, recording: Recording) -> Any:
+        """Run a new path for the first time and keep it."""
+        path = self._bind(recording, call)
+        arrays = tuple(recording.captured)
+        found = run_path(path, call, arrays)
+        if type(found) is Missed:  # NumPy and the kernel round differently, and a branch hangs on the last bit: NumPy decides
+            self.stats.note("a branch hangs on the last bits of a number, where NumPy and the kernel differ")
+            found = interpret(recording, call, arrays)
+        else:
+            with self._lock:
+                variant.paths.insert(0, path)
+        result = self._finish(path, call, arrays, found)
+        recording.captured.clear()
+        return result
 
-    def _bound(self, call: Call, recording: Recording) -> Path:
+    def _bind(self, recording: Recording, call: Call) -> Path:
         program, hit = kernels.get(recording.canonical, recording.arguments)
         if hit:
             self.stats.kernel_hits += 1
@@ -234,121 +278,204 @@ class CompiledFunction:
 
     # ---- functions that are never frozen -------------------------------------------------------------------------
 
-    def _go_live(self, mode: Mode, call: Call, key: Any, recording: Recording, why: str) -> Any:
+    def _go_live(self, endpoint: Endpoint, call: Call, recording: Recording, why: str) -> Any:
         """From now on Python runs in each call of this kind; this call's recording is used as it is."""
-        self._live[key] = why
+        with self._lock:
+            endpoint.live[call.key] = why
+            while len(endpoint.live) > config.max_variants:
+                endpoint.live.popitem(last=False)
+            dropped = endpoint.variants.pop(call.key, [])
+            gone = {id(path) for variant in dropped for path in variant.paths}
+            kept = [(s, p) for s, p in zip(endpoint.slots, endpoint.owners, strict=True) if id(p) not in gone]
+            endpoint.slots, endpoint.owners = tuple([s for s, _ in kept]), tuple([p for _, p in kept])
         self.stats.live = why
-        self._variants.pop(key, None)
-        self._slots.pop(mode, None)
-        return self._run_recording(call, recording)
+        return self._run_once(call, recording)
 
-    def _run_live(self, mode: Mode, call: Call, why: str) -> Any:
+    def _run_live(self, endpoint: Endpoint, call: Call) -> Any:
         self.stats.traces += 1
-        plan = self._plan(call)
-        snapshot = plan.snapshot(call.objects)
-        return self._run_recording(call, record(self._fn, call, mode, plan, snapshot, frozen=False))
+        return self._run_once(call, record(self._fn, call, endpoint.mode, self._plan(call), None))
 
-    def _run_recording(self, call: Call, recording: Recording) -> Any:
-        path = self._bound(call, recording)
-        arrays = recording.captured
-        found = run_path(path, call, arrays)
-        if type(found) is int:
-            raise TracegradError("a guard failed on the run that recorded it: kernel and interpreter disagree; please report this")
-        return self._finish(path, call, arrays, found)
+    def _run_once(self, call: Call, recording: Recording) -> Any:
+        path = self._bind(recording, call)
+        found = run_path(path, call, recording.captured)
+        if type(found) is Missed:
+            found = interpret(recording, call, recording.captured)
+        return self._finish(path, call, recording.captured, found)
 
     # ---- small parts ---------------------------------------------------------------------------------------------
 
     def _plan(self, call: Call) -> StatePlan:
+        """The analysis of the function for objects of these classes."""
         objects = call.objects
-        key = tuple(type(o) if not callable(o) else o for o in objects)
-        try:
+        key = tuple([o if isinstance(o, types.FunctionType | type) else type(o) for o in objects])
+        with self._lock:
             plan = self._plans.get(key)
-        except TypeError:  # an unhashable callable
-            key, plan = tuple(id(o) for o in objects), None
-        if plan is None:
-            plan = self._plans[key] = analyse(self._fn, objects, trusted_paths=OWN_FOLDERS)
+            if plan is not None:
+                self._plans.move_to_end(key)
+                return plan
+        names = leaf_names(self._fn, call) if objects else []
+        labels = tuple([n for n, k in zip(names, call.kinds, strict=False) if k == OBJECT])
+        plan = analyse(self._fn, objects, labels=labels, trusted_paths=OWN_FOLDERS)
+        with self._lock:
+            self._plans[key] = plan
+            while len(self._plans) > config.max_plans:
+                self._plans.popitem(last=False)
         return plan
 
-    def _install(self, mode: Mode, call: Call, variant: Variant, path: Path) -> None:
-        """Make *path* the fast slot of its mode, where the call is of the plain kind that slots serve."""
-        plain = not config.check and not call.objects and not self._static
-        if plain:
-            variant.snapshot.read()  # builds the specialised checker
-            self._slots[mode] = Slot(path, variant.snapshot.read, None if call.is_flat else call.tree)
-        else:
-            self._slots.pop(mode, None)
+    def _install(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> None:
+        """Make *path* the first of the endpoint's slots."""
+        if config.check or path in endpoint.owners:
+            return
+        slot = make_slot(call, variant, path)
+        with self._lock:
+            endpoint.owners = (path, *endpoint.owners)[:MAX_SLOTS]
+            endpoint.slots = (slot, *endpoint.slots)[:MAX_SLOTS]
+
+    def drop_slots(self) -> None:
+        """Send every call down the ladder (when ``config.check`` has been switched on)."""
+        with self._lock:
+            for endpoint in self._endpoints.values():
+                endpoint.owners = endpoint.slots = ()
 
     def _finish(self, path: Path, call: Call, arrays: Sequence[np.ndarray], found: Any) -> Any:
-        if type(found) is int:
-            raise TracegradError("a guard failed on the run that recorded it: kernel and interpreter disagree; please report this")
         if config.check:
-            _compare(path, call, arrays, found)
-        assemble = path.recording.assemble
-        if assemble is None:
-            return found
-        return assemble(found if isinstance(found, tuple) else (found,))
+            compare(path, call, arrays, found)
+        return found if path.assemble is None else path.assemble(found)
+
+
+_KINDS = (VALUE, GRAD, VALUE_AND_GRAD)
+_functions: weakref.WeakSet[CompiledFunction] = weakref.WeakSet()
+
+
+def _drop_all_slots() -> None:
+    for function in tuple(_functions):
+        function.drop_slots()
+
+
+config.on_check(_drop_all_slots)
+
+
+def _to_front(items: list[Any], item: Any) -> None:
+    if items[0] is not item and item in items:
+        items.remove(item)
+        items.insert(0, item)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _why(recording: Recording, plan: StatePlan) -> str:
-    return "; ".join([*plan.reasons, *recording.changes]) or "it changes what it reads"
-
-
-def _compare(path: Path, call: Call, arrays: Sequence[np.ndarray], found: Any) -> None:
-    """TRACEGRAD_CHECK=1: the interpreter's results against the kernel's."""
-    data = [x for x, p in zip(call.leaves, call.kinds, strict=True) if p in ("array", "float", "scalar")]
-    expected = evaluate(path.recording.graph, [*data, *arrays])
-    results = found if isinstance(found, tuple) else (found,)
-    for ours, theirs in zip(results, expected, strict=True):
-        tolerance = 1e-4 if theirs.dtype == np.float32 else 1e-9
-        scale = np.max(np.abs(theirs[np.isfinite(theirs)]), initial=1.0) if theirs.dtype.kind == "f" else 1.0
-        if not np.allclose(ours, theirs, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
-            raise TracegradError(f"TRACEGRAD_CHECK: kernel and interpreter disagree by {np.max(np.abs(np.asarray(ours) - theirs))}")
+    return "; ".join(dict.fromkeys([*plan.reasons, *recording.changes])) or "it changes what it reads"
 
 
 class BoundFunction:
-    """A compiled method of one instance."""
+    """A compiled method of one instance.  argnums do not count ``self``."""
+
+    __slots__ = ("__func__", "__self__")
 
     def __init__(self, function: CompiledFunction, instance: Any):
-        self.__self__, self.__func__ = instance, function
-        self.stats = function.stats
-
-    def _shifted(self, kind: str) -> Mode:
-        """argnums count the method's own arguments, without self."""
-        argnums = self.__func__._argnums
-        moved = argnums + 1 if isinstance(argnums, int) else tuple(a + 1 for a in argnums)
-        return Mode(kind, moved, self.__func__._has_aux)
+        self.__func__ = function
+        self.__self__ = instance
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.__func__.run(self._shifted(VALUE), (self.__self__, *args), kwargs)
+        """As :meth:`CompiledFunction.__call__`."""
+        function = self.__func__
+        return function.run(function._bound[0], (self.__self__, *args), kwargs)
 
     def grad(self, *args: Any, **kwargs: Any) -> Any:
-        """As :meth:`CompiledFunction.grad`; argnums do not count ``self``."""
-        return self.__func__.run(self._shifted(GRAD), (self.__self__, *args), kwargs)
+        """As :meth:`CompiledFunction.grad`."""
+        function = self.__func__
+        return function.run(function._bound[1], (self.__self__, *args), kwargs)
 
     def value_and_grad(self, *args: Any, **kwargs: Any) -> Any:
-        """As :meth:`CompiledFunction.value_and_grad`; argnums do not count ``self``."""
-        return self.__func__.run(self._shifted(VALUE_AND_GRAD), (self.__self__, *args), kwargs)
+        """As :meth:`CompiledFunction.value_and_grad`."""
+        function = self.__func__
+        return function.run(function._bound[2], (self.__self__, *args), kwargs)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
-        return explain_call(self.__func__, self._shifted(VALUE_AND_GRAD), (self.__self__, *args), kwargs)
+        """As :meth:`CompiledFunction.explain`."""
+        return explain_call(self.__func__, self.__func__._bound[2].mode, (self.__self__, *args), kwargs)
+
+    @property
+    def stats(self) -> Stats:
+        return self.__func__.stats
+
+    @property
+    def __wrapped__(self) -> types.MethodType:
+        return types.MethodType(self.__func__._fn, self.__self__)
+
+    @property
+    def __name__(self) -> str:
+        return getattr(self.__func__, "__name__", "method")
+
+    @property
+    def __doc__(self) -> Any:  # type: ignore[override]
+        return self.__func__.__doc__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BoundFunction) and self.__func__ is other.__func__ and self.__self__ is other.__self__
+
+    def __hash__(self) -> int:
+        return hash((id(self.__func__), id(self.__self__)))
+
+    def __repr__(self) -> str:
+        return f"<compiled method {self.stats.name} of {self.__self__!r}>"
+
+    def _tracegrad_rebuild(self, method: types.MethodType) -> BoundFunction:
+        return BoundFunction(self.__func__._tracegrad_rebuild(method.__func__), method.__self__)
 
 
-def _static_positions(fn: Callable[..., Any], names: str | Iterable[str]) -> frozenset[int | str]:
-    wanted = (names,) if isinstance(names, str) else tuple(names)
-    code = getattr(fn, "__code__", None)
-    positional = code.co_varnames[: code.co_argcount] if code is not None else ()
+# ---- checks when a function is decorated -------------------------------------------------------------------------
+
+
+def _check_function(fn: Any, target: str) -> None:
+    if not callable(fn):
+        raise TypeError(f"compile_grad needs a function, not {type(fn).__name__}")
+    if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+        raise UnsupportedError(at_site(f"{fn.__qualname__} is a generator or coroutine, which has no value to compile; return a list, a tuple or an array"))
+    if target != "cpu":
+        raise TracegradError(at_site(f'target={target!r} is not available in this version; use target="cpu"'))
+
+
+def _positions(argnums: int | Sequence[int]) -> int | tuple[int, ...]:
+    wanted = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if any(not isinstance(a, int) or isinstance(a, bool) for a in wanted):
+        raise TypeError(at_site(f"argnums is a position or a tuple of positions, not {argnums!r}; for arguments by name pass their positions"))
+    return int(argnums) if isinstance(argnums, int) else wanted
+
+
+def _shift(argnums: int | tuple[int, ...], by: int = 1) -> int | tuple[int, ...]:
+    if isinstance(argnums, int):
+        return argnums + by if argnums >= 0 else argnums
+    return tuple([a + by if a >= 0 else a for a in argnums])
+
+
+def _static_positions(fn: Callable[..., Any], wanted: tuple[str, ...]) -> frozenset[int | str]:
+    """The static arguments, by name and by position."""
+    if not wanted:
+        return frozenset()
+    try:
+        parameters = inspect.signature(fn).parameters
+    except (TypeError, ValueError):
+        return frozenset(wanted)
+    kinds = {p.kind for p in parameters.values()}
+    unknown = [n for n in wanted if n not in parameters]
+    if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
+        raise TypeError(at_site(f"static_argnames={unknown[0]!r}: the function has no such argument; it has {', '.join(parameters)}"))
+    positional = [n for n, p in parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return frozenset(wanted) | {positional.index(n) for n in wanted if n in positional}
 
 
 def compile_grad(
-    fn: Callable[..., Any] | None = None, *, argnums: int | tuple[int, ...] = 0, has_aux: bool = False,
+    fn: Callable[..., Any] | None = None, *, argnums: int | Sequence[int] = 0, has_aux: bool = False,
     static_argnames: str | Iterable[str] = (), target: str = "cpu",
 ) -> Any:  # fmt: skip
     """Compile *fn*, a function of NumPy arrays and floats, and its gradient.
 
     Usable as ``compile_grad(fn)``, ``@compile_grad`` and ``@compile_grad(argnums=(0, 1))``, on functions and methods.
 
-    :param argnums: the positional argument or arguments that gradients are taken of.
+    :param argnums: the positional argument or arguments that gradients are taken of; of a method, ``self`` does not count.
     :param has_aux: the function returns ``(loss, aux)``; aux is handed through.
     :param static_argnames: arguments that are settings: compared by value, never traced.
     :param target: where it runs; ``"cpu"``.
@@ -359,4 +486,4 @@ def compile_grad(
     return CompiledFunction(fn, argnums, has_aux, static_argnames, target)
 
 
-__all__ = ["BoundFunction", "CompiledFunction", "compile_grad"]
+__all__ = ["BoundFunction", "CompiledFunction", "Endpoint", "compile_grad"]

@@ -3,19 +3,50 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import Any
 
 
-@dataclass(slots=True)
+def _number(name: str, default: int) -> int:
+    return int(os.environ.get(f"TRACEGRAD_{name}", default))
+
+
 class Config:
     """``check``: run every call in the interpreter too, and compare (``TRACEGRAD_CHECK=1``).
     ``max_kernels``: kernels kept in memory.  ``max_paths``: branches kept for one kind of call before Python runs each time.
-    ``max_variants``: kinds of call (shapes, states) remembered by one function."""
+    ``max_variants``: kinds of call (types, shapes) remembered by one function; ``max_states``: states of the outside for each of them;
+    ``max_plans``: classes of object arguments whose analysis is kept."""
 
-    check: bool = os.environ.get("TRACEGRAD_CHECK", "0") not in ("", "0")
-    max_kernels: int = int(os.environ.get("TRACEGRAD_MAX_KERNELS", "1024"))
-    max_paths: int = int(os.environ.get("TRACEGRAD_MAX_PATHS", "32"))
-    max_variants: int = int(os.environ.get("TRACEGRAD_MAX_VARIANTS", "256"))
+    def __init__(self) -> None:
+        self._on_check: list[Callable[[], None]] = []
+        self.check = os.environ.get("TRACEGRAD_CHECK", "0") not in ("", "0")
+        self.max_kernels = _number("MAX_KERNELS", 1024)
+        self.max_paths = _number("MAX_PATHS", 32)
+        self.max_variants = _number("MAX_VARIANTS", 256)
+        self.max_states = _number("MAX_STATES", 64)
+        self.max_plans = _number("MAX_PLANS", 64)
+
+    def on_check(self, callback: Callable[[], None]) -> None:
+        """Call *callback* whenever ``check`` is set."""
+        self._on_check.append(callback)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name.startswith("_") or name in self.__dict__ or name in Config.__annotations__):
+            raise AttributeError(f"there is no setting {name!r}; there are {', '.join(Config.__annotations__)}")
+        super().__setattr__(name, value)
+        if name == "check":
+            for callback in self._on_check:
+                callback()
+
+    def __repr__(self) -> str:
+        return "Config(" + ", ".join(f"{n}={getattr(self, n)!r}" for n in Config.__annotations__) + ")"
+
+    check: bool
+    max_kernels: int
+    max_paths: int
+    max_variants: int
+    max_states: int
+    max_plans: int
 
 
 config = Config()

@@ -12,7 +12,6 @@ from ..tracer.irtext import print_graph
 from .calls import flatten
 from .kernels import kernels
 from .recording import Mode, Recording, record
-from .state import analyse
 
 if TYPE_CHECKING:
     from .compiled import CompiledFunction
@@ -21,8 +20,9 @@ if TYPE_CHECKING:
 def explain_call(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Records the call (its Python runs once more) and describes the program, its kernel and the function's history."""
     call = flatten(args, kwargs, function._static)
-    plan = analyse(function.__wrapped__, call.objects)
-    recording = record(function.__wrapped__, call, mode, plan, plan.snapshot(call.objects), plan.provable)
+    plan = function._plan(call)
+    snapshot = plan.snapshot(call.objects)
+    recording = record(function._fn, call, mode, plan, snapshot if plan.provable else None)
     known_before = kernels.compiles
     program, _ = kernels.get(recording.canonical, recording.arguments)
     parts = [
@@ -32,7 +32,11 @@ def explain_call(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], 
         _section("decisions", "\n".join(dict.fromkeys(program.schedule.notes)) or "everything that could be fused was"),
         _section("memory", describe_memory(program, recording.canonical)),
         _section("guards", describe_guards(recording)),
-        _section("outside state", "\n".join(plan.reasons) or "every value that the function reads is checked; arrays are read again in each call"),
+        _section(
+            "outside state",
+            "\n".join(plan.reasons)
+            or "every value that the function reads is checked; arrays are read again in each call",
+        ),
         _section("timings", describe_timings(recording, program, kernels.compiles > known_before)),
         _section("history", str(function.stats)),
     ]
@@ -88,8 +92,10 @@ def describe_memory(program: Program, canonical: Canonical) -> str:
         lines.append(f"result {sym}: {nbytes} bytes")
     offsets, workspace = program.plan(sizes)
     for temporary, offset in zip(program.temporaries, offsets, strict=True):
-        lines.append(f"temporary {temporary.name}: {temporary.nbytes(sizes)} bytes at {offset}, items {temporary.first} to {temporary.last}")
-    lines.append(f"in all: results {total} bytes, workspace {workspace} bytes (pooled; {sum(t.nbytes(sizes) for t in program.temporaries)} without reuse)")
+        nbytes, needed = temporary.nbytes(sizes), f"items {temporary.first} to {temporary.last}"
+        lines.append(f"temporary {temporary.name}: {nbytes} bytes at {offset}, {needed}")
+    separate = sum(t.nbytes(sizes) for t in program.temporaries)
+    lines.append(f"in all: results {total} bytes, workspace {workspace} bytes (pooled; {separate} without reuse)")
     return "\n".join(lines)
 
 

@@ -3,58 +3,66 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from .compiled import BoundFunction, CompiledFunction
+from .compiled import BoundFunction, CompiledFunction, _positions, _shift
+from .explain import explain_call
 from .recording import GRAD, VALUE_AND_GRAD, Mode
+from .stats import Stats
 
 
 def _compiled_form(fn: Callable[..., Any]) -> CompiledFunction:
     """The compiled form of *fn*, made once: the gradients of one function share kernels and recordings."""
     if isinstance(fn, CompiledFunction):
         return fn
-    # kept on the function itself: it lives exactly as long
-    namespace = getattr(fn, "__dict__", None)
-    if not isinstance(namespace, dict):
+    if not isinstance(fn, types.FunctionType | functools.partial | Derivative):
         return CompiledFunction(fn)
-    found = namespace.get("__tracegrad__")
+    # kept on the function itself: it lives exactly as long
+    found = fn.__dict__.get("__tracegrad__")
     if found is None or found.__wrapped__ is not fn:
-        found = CompiledFunction(fn)
-        namespace["__tracegrad__"] = found
+        found = fn.__dict__["__tracegrad__"] = CompiledFunction(fn)
     return found
 
 
 class Derivative:
     """A gradient as a function.  Applies to itself: ``grad(grad(f))``."""
 
-    def __init__(self, fn: Callable[..., Any], kind: str, argnums: int | tuple[int, ...], has_aux: bool):
-        offset = 0
-        if isinstance(fn, BoundFunction):
-            self._first: tuple[Any, ...] = (fn.__self__,)
-            fn, offset = fn.__func__, 1
-        else:
-            self._first = ()
-        self._function = _compiled_form(fn)
-        shifted = argnums + offset if isinstance(argnums, int) else tuple(a + offset for a in argnums)
-        self._mode = Mode(kind, shifted, has_aux)
-        functools.update_wrapper(self, self._function.__wrapped__, updated=())
-        self.__wrapped__ = self._function
+    def __init__(self, fn: Callable[..., Any], kind: str, argnums: int | Sequence[int], has_aux: bool):
+        inner = fn
+        self._kind, self._argnums, self._has_aux = kind, _positions(argnums), has_aux
+        self._first: tuple[Any, ...] = ()
+        if isinstance(fn, BoundFunction | types.MethodType):
+            self._first = (fn.__self__,)
+            inner = fn.__func__
+        self._function = _compiled_form(inner)
+        self._endpoint = self._function._endpoint(Mode(kind, _shift(self._argnums, len(self._first)), has_aux))
+        functools.update_wrapper(self, self._function._fn, updated=())
+        self.__wrapped__ = fn if self._first else self._function
 
     @property
-    def stats(self) -> Any:
+    def stats(self) -> Stats:
         return self._function.stats
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function.run(self._mode, (*self._first, *args) if self._first else args, kwargs)
+        return self._function.run(self._endpoint, self._first + args, kwargs)
+
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        """As :meth:`CompiledFunction.explain`, for this derivative."""
+        return explain_call(self._function, self._endpoint.mode, self._first + args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<{self._kind} of {self._function.stats.name}>"
+
+    def __reduce__(self) -> Any:
+        return (Derivative, (self.__wrapped__, self._kind, self._argnums, self._has_aux))
 
     def _tracegrad_rebuild(self, fn: Callable[..., Any]) -> Derivative:
-        rebuilt = Derivative(fn, self._mode.kind, self._mode.argnums, self._mode.has_aux)
-        rebuilt._first = self._first
-        return rebuilt
+        return Derivative(fn, self._kind, self._argnums, self._has_aux)
 
 
-def grad(fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Derivative:
+def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Derivative:
     """The gradient of *fn*, a function that returns a scalar, with respect to *argnums*.
 
     *fn* may be decorated with ``compile_grad`` or not; a decorated one shares its kernels.
@@ -62,6 +70,6 @@ def grad(fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bo
     return Derivative(fn, GRAD, argnums, has_aux)
 
 
-def value_and_grad(fn: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Derivative:
+def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Derivative:
     """``(value, gradient)`` of *fn* in one kernel."""
     return Derivative(fn, VALUE_AND_GRAD, argnums, has_aux)

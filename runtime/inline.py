@@ -1,4 +1,4 @@
-"""A compiled function called on traced values: its program becomes part of the one being recorded.
+"""A compiled function called while another is being recorded: its program becomes part of that one.
 
 Gradients too: the recorder's nodes between the function's arguments and its result are differentiated in place, so derivatives of
 derivatives need no machinery of their own.  Each differentiated argument is renamed first (``alias``), so that a closure over the
@@ -7,56 +7,58 @@ same value stays constant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..codegen.adjoint import vjp
 from ..tracer.array import TracedArray, to_atom, wrap
-from ..tracer.errors import DifferentiationError
-from ..tracer.ir import Lit, Var, structural
-from ..tracer.ops.elementwise import F
-from ..tracer.recorder import require_recorder
-from ..tracer.site import at_site
+from ..tracer.ir import Atom, Lit, Node, Var, structural
+from ..tracer.primitive import PRIMITIVES
+from ..tracer.recorder import Recorder, require_recorder
 from .calls import Call
-from .recording import GRAD, VALUE, Mode, gradient_builder, positions_of, scalar_loss
+from .recording import GRAD, VALUE, Mode, differentiated, gradient_text, leaf_names, scalar_loss, split_aux
+from .trees import Source, make_function
 
 
 def inline_call(fn: Callable[..., Any], mode: Mode, call: Call) -> Any:
-    """The result of *fn* (or of its gradient) on arguments some of which are traced."""
+    """The result of *fn* (or of its gradient) within the recording in progress."""
     recorder = require_recorder("a compiled function on traced arrays")
     if mode.kind == VALUE:
         args, kwargs = call.rebuild(call.leaves)
         return fn(*args, **kwargs)
-    leaves, wrt = list(call.leaves), _wrt(call, mode)
+    leaves, wrt = list(call.leaves), differentiated(call, mode, leaf_names(fn, call))
+    start = len(recorder.nodes)
     renamed: list[Var] = []
     for k in wrt:
-        atom = to_atom(leaves[k])
-        if not atom.aval.is_float:
-            raise DifferentiationError(at_site(f"cannot differentiate with respect to {atom.aval.dtype} values: only floats have gradients"))
-        if isinstance(atom, Lit):
-            atom = recorder.const(np.asarray(atom.value))
-        alias = F.alias(atom)
+        alias = _alias(to_atom(leaves[k]), recorder)
         renamed.append(alias)
         leaves[k] = TracedArray(alias, recorder, owner="an argument of the inner function")
     args, kwargs = call.rebuild(leaves)
     out = fn(*args, **kwargs)
     aux: Any = None
     if mode.has_aux:
-        out, aux = out
+        out, aux = split_aux(fn, out)
     loss = scalar_loss(fn, out)
-    gradients = [wrap(g, recorder) for g in vjp(list(recorder.nodes), loss, structural(1, loss.aval.dtype), renamed)]
-    build = gradient_builder(call, mode, wrt)
-    tree = build(gradients) if build else gradients[0]
+    gradients = vjp(recorder.nodes[start:], loss, structural(1, loss.aval.dtype), renamed)
+    tree = _tree(call, mode, [wrap(g, recorder) for g in gradients])
     if mode.kind == GRAD:
         return (tree, aux) if mode.has_aux else tree
     value = wrap(loss, recorder)
     return ((value, aux), tree) if mode.has_aux else (value, tree)
 
 
-def _wrt(call: Call, mode: Mode) -> Sequence[int]:
-    owners = positions_of(call)
-    count = max(owners, default=-1) + 1
-    wanted = {p + count if p < 0 else p for p in mode.positions}
-    return [k for k, o in enumerate(owners) if o in wanted]
+def _alias(atom: Atom, recorder: Recorder) -> Var:
+    """*atom* under a name that nothing else has: equal nodes would be shared, and two arguments with one value confused."""
+    if isinstance(atom, Lit):
+        atom = recorder.const(np.asarray(atom.value))
+    alias = Var(atom.aval)
+    recorder.nodes.append(Node(PRIMITIVES["alias"], (atom,), {}, (alias,), recorder.site()))
+    return alias
+
+
+def _tree(call: Call, mode: Mode, gradients: list[Any]) -> Any:
+    source = Source()
+    source.lines = [f"return {gradient_text(call, mode, source, iter([f'r[{k}]' for k in range(len(gradients))]))}"]
+    return make_function("def assemble(r):", source)(gradients)

@@ -1,4 +1,7 @@
-"""The kernel cache of the process: signature -> compiled program.  Bounded, least recently used first out, thread-safe."""
+"""The kernel cache of the process: signature -> compiled program.
+
+Bounded, least recently used first out, thread-safe.
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """One run of the user's Python: recorded, differentiated, and ready to be given a kernel.
 
-``record`` runs the function on traced arguments and returns a ``Recording``: the simplified graph (results, then gradients), its
-canonical form, and how the results are put together again.
+``record`` runs the function on traced arguments and returns a ``Recording``: the simplified graph (results, then what the guards on floats
+look at), its canonical form, and the text of the expression that puts the results together (``Output``).
 """
 
 from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +21,14 @@ from ..codegen.simplify import simplify
 from ..tracer import npapi  # noqa: F401  (fills the tables of NumPy functions)
 from ..tracer.array import TracedArray, to_atom
 from ..tracer.errors import DifferentiationError
-from ..tracer.ir import Atom, Graph, Lit, Var, structural
+from ..tracer.ir import Atom, Graph, Guard, Lit, Var, structural
+from ..tracer.ops.elementwise import F
 from ..tracer.recorder import Recorder, recording
 from ..tracer.site import at_site
-from .calls import ARRAY, FLOAT, OBJECT, SCALAR, Call
+from .calls import ARRAY, DATA, FLOAT, OBJECT, SCALAR, TRACED, Call
+from .settle import settle
 from .state import Snapshot, StatePlan
+from .trees import NAMESPACE, Source, make_function, packing
 
 VALUE, GRAD, VALUE_AND_GRAD = "value", "grad", "value_and_grad"
 
@@ -44,17 +47,31 @@ class Mode:
 
 
 @dataclass(slots=True)
+class Output:
+    """What the user gets, as an expression over ``r``, the tuple of a kernel's results.  ``text`` None: the tuple as it is."""
+
+    text: str | None
+    names: dict[str, Any]
+    single: bool                # one result, handed over bare
+    statics: tuple[Any, ...]    # parts that are no data, compared when a recording is verified
+
+    def function(self) -> Callable[[Sequence[Any]], Any]:
+        source = Source()
+        source.names = self.names
+        source.lines = [f"return {'r[0]' if self.single else self.text or 'r'}"]
+        return make_function("def assemble(r):", source)
+
+
+@dataclass(slots=True)
 class Recording:
     graph: Graph
     canonical: Canonical
     arguments: int                # graph inputs that are arguments or captured arrays; the rest are constants
-    captured: list[np.ndarray]    # the captured arrays among them, as they were
-    assemble: Callable[[Sequence[Any]], Any] | None  # results -> what the user gets; None: the tuple (or the only result) as it is
-    single: bool                  # one result, handed over bare
-    statics: tuple[Any, ...]      # results that are no data, compared when a recording is verified
+    captured: list[np.ndarray]    # the captured arrays among them, as they were; emptied when the recording has been used
+    output: Output
+    numbers: list[Guard]          # guards on floats, by their bits: the last results of the graph
     changes: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
-    forward: int = 0              # nodes of the forward program, the rest are the adjoint
 
     def same_program(self, other: Recording) -> bool:
         """Do two recordings denote the same computation, constants included?"""
@@ -65,8 +82,16 @@ class Recording:
             and a.consts.tobytes() == b.consts.tobytes()
             and len(self.graph.consts) == len(other.graph.consts)
             and all(x.tobytes() == y.tobytes() for (_, x), (_, y) in zip(self.graph.consts, other.graph.consts, strict=True))
-            and _equal_statics(self.statics, other.statics)
+            and self.output.text == other.output.text
+            and self.output.single == other.output.single
+            and _equal_statics(self.output.statics, other.output.statics)
+            and len(self.numbers) == len(other.numbers)
         )
+
+    @property
+    def facts(self) -> list[tuple[str, bytes]]:
+        """What control flow relied on, in a form that can be compared."""
+        return [(g.kind, np.asarray(g.expected).tobytes()) for g in (*self.graph.guards, *self.numbers)]
 
 
 def _equal_statics(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
@@ -80,58 +105,77 @@ def _equal(x: Any, y: Any) -> bool:
         return x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes()
     if isinstance(x, float):
         return np.float64(x).tobytes() == np.float64(y).tobytes()
-    return isinstance(x, (int, str, bytes, bool, np.generic)) and bool(x == y)
+    return isinstance(x, (int, str, bytes, bool, np.generic, optree.PyTreeSpec)) and bool(x == y)
 
 
-def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snapshot: Snapshot, frozen: bool) -> Recording:
-    """Run *fn* on traced arguments.  With *frozen*, captured arrays become inputs and branches become guards, so that the result can be
-    replayed; otherwise Python runs each time and only the kernel is kept."""
+def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snapshot: Snapshot | None) -> Recording:
+    """Run *fn* on traced arguments.  With a *snapshot* of the outside state, captured arrays become inputs and branches become guards,
+    so that the result can be replayed; without one, Python runs each time and only the kernel is kept."""
     clock = time.perf_counter()
     recorder = Recorder()
-    names = _leaf_names(fn, call)
-    leaves, wrt_vars = list(call.leaves), {}
+    names = leaf_names(fn, call)
+    wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
+    leaves, inputs = list(call.leaves), {}
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
-        if kind in (ARRAY, FLOAT, SCALAR):
-            var = recorder.add_input(leaf, f"the argument `{names[k]}`", weak=kind == FLOAT)
-            leaves[k] = TracedArray(var, recorder, owner=f"the argument `{names[k]}`")
-            wrt_vars[k] = var
-    wrt = _differentiated(call, mode, names) if mode.kind != VALUE else []
-    arguments = len(recorder.inputs)
-    stand_ins: dict[int, TracedArray] = {}
-    if frozen:
-        for array, name in zip(snapshot.arrays, snapshot.array_names, strict=True):
-            stand_in = TracedArray(recorder.add_input(array, f"`{name}`"), recorder, owner=f"`{name}`, an array from outside the function")
-            stand_ins[id(array)] = recorder.captured[id(array)] = stand_in
-    captured = list(snapshot.arrays) if frozen else []
+        if kind in DATA:
+            inputs[k] = recorder.add_input(leaf, f"the argument `{names[k]}`", weak=kind == FLOAT)
+            leaves[k] = TracedArray(inputs[k], recorder, owner=f"the argument `{names[k]}`")
+    captured: list[np.ndarray] = []
     changes: list[str] = []
     with recording(recorder):
-        with plan.watch():
-            if frozen:
-                substitution = plan.substitute(lambda array, name: stand_ins[id(array)], call.objects, snapshot)
-                _replace_objects(call, leaves, substitution.objects)
-                args, kwargs = call.rebuild(leaves)
-                out = substitution.fn(*args, **kwargs)
-                changes = list(substitution.changes())
-                if changes:
-                    substitution.writeback(lambda value: recorder.value(value.atom).copy() if isinstance(value, TracedArray) else value)
-            else:
+        if snapshot is None:
+            try:
                 args, kwargs = call.rebuild(leaves)
                 out = fn(*args, **kwargs)
+            finally:
+                settle(plan, plan.snapshot(call.objects), lambda value: _plain(value, recorder))
+        else:
+            captured = list(snapshot.arrays)
+            out, changes = _run_frozen(call, leaves, plan, snapshot, recorder)
         ran = time.perf_counter()
-        forward = len(recorder.nodes)
-        atoms, assemble, single, statics = _outputs(fn, out, mode, call, recorder, wrt, wrt_vars)
-    if frozen and not changes:
-        changes = plan.changes(snapshot, plan.snapshot(call.objects))
-    if not frozen:
-        recorder.guards.clear()
+        atoms, output = _outputs(fn, out, mode, call, recorder, [inputs[k] for k in wrt], len(wrt))
+        numbers = _sort_guards(recorder) if snapshot is not None else []
+        if snapshot is None:
+            recorder.guards.clear()
+        _finish_output(output, len(atoms), len(numbers))
+        atoms += [guard.atom for guard in numbers]
     graph = simplify(recorder.finish(atoms))
     derived = time.perf_counter()
     canonical = canonicalise(graph)
     done = time.perf_counter()
     return Recording(
-        graph, canonical, arguments + len(captured), captured, assemble, single, statics, changes,
-        {"record": ran - clock, "derive": derived - ran, "sign": done - derived}, forward,
+        graph, canonical, len(inputs) + len(captured), captured, output, numbers, changes,
+        {"record": ran - clock, "derive": derived - ran, "sign": done - derived},
     )  # fmt: skip
+
+
+def _run_frozen(call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, recorder: Recorder) -> tuple[Any, list[str]]:
+    """(what the function returned, what it changed outside itself): it ran with traced stand-ins for the arrays of the snapshot."""
+    stand_ins: dict[int, TracedArray] = {}
+    for array, name in zip(snapshot.arrays, snapshot.array_names, strict=True):
+        owner = f"`{name}`, an array from outside the function"
+        stand_in = TracedArray(recorder.add_input(array, f"`{name}`"), recorder, owner=owner)
+        stand_ins[id(array)] = recorder.captured[id(array)] = stand_in
+    substitution = plan.substitute(lambda array, name: stand_ins[id(array)], call.objects, snapshot)
+    _replace_objects(call, leaves, substitution.objects)
+    args, kwargs = call.rebuild(leaves)
+    try:
+        with plan.watch():
+            out = substitution.fn(*args, **kwargs)
+    finally:  # what it has done outside stays done, also when it raises
+        changes = list(substitution.changes())
+        if changes:
+            substitution.writeback(lambda value: _plain(value, recorder))
+        after = plan.snapshot(call.objects)
+        settle(plan, after, lambda value: _plain(value, recorder))
+    return out, changes or plan.changes(snapshot, after)
+
+
+def _plain(value: Any, recorder: Recorder) -> Any:
+    """The value that a traced array stands for, to be kept outside the recording."""
+    if not isinstance(value, TracedArray):
+        return value
+    return np.array(recorder.value(value.atom))[()]
 
 
 def _replace_objects(call: Call, leaves: list[Any], objects: Sequence[Any]) -> None:
@@ -141,7 +185,7 @@ def _replace_objects(call: Call, leaves: list[Any], objects: Sequence[Any]) -> N
             leaves[k] = next(replaced)
 
 
-def _leaf_names(fn: Callable[..., Any], call: Call) -> list[str]:
+def leaf_names(fn: Callable[..., Any], call: Call) -> list[str]:
     """How the user would write each leaf: ``w``, ``params['b1']``."""
     try:
         parameters = list(inspect.signature(fn).parameters.values())
@@ -160,31 +204,50 @@ def _leaf_names(fn: Callable[..., Any], call: Call) -> list[str]:
     return names
 
 
+# ---- guards --------------------------------------------------------------------------------------------------------
+
+
+def _sort_guards(recorder: Recorder) -> list[Guard]:
+    """Let each guard ask for no more than Python saw, and take out those on floats.
+
+    ``if t`` saw only whether *t* is zero and ``int(t)`` only the integral part.  ``float(t)`` saw every bit; NumPy and a kernel may differ in
+    the last one, so the kernel hands over its own number and is held to that (see ``Path.numbers``).
+    """
+    kept, numbers = [], []
+    for guard in recorder.guards:
+        dtype = guard.atom.aval.dtype
+        if guard.kind == "bool" and dtype.kind != "b":
+            kept.append(Guard(F.ne(guard.atom, structural(0, dtype)), np.bool_(guard.expected != 0), guard.kind, guard.site))
+        elif guard.kind in ("int", "index") and dtype.kind == "f":
+            kept.append(Guard(F.trunc(guard.atom), np.trunc(guard.expected), guard.kind, guard.site))
+        elif dtype.kind == "f":
+            numbers.append(guard)
+        else:
+            kept.append(guard)
+    recorder.guards[:] = [g for g in kept if not isinstance(g.atom, Lit)]
+    return numbers
+
+
 # ---- differentiation -----------------------------------------------------------------------------------------------
 
 
-def positions_of(call: Call) -> list[int]:
-    """For each leaf the positional argument that it belongs to (-1: a keyword argument)."""
-    return [list(path)[1] if list(path)[0] == 0 else -1 for path in optree.treespec_paths(call.tree)]
-
-
-def _differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
+def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
     """The leaves that gradients are taken of."""
-    owners = positions_of(call)
-    count = len(optree.treespec_children(optree.treespec_children(call.tree)[0]))
+    owners = call.owners()
+    count = len(call.positional)
     result = []
     for position in mode.positions:
         actual = position + count if position < 0 else position
         if not 0 <= actual < count:
-            raise DifferentiationError(at_site(f"argnums={mode.argnums}: the call has {count} positional arguments; pass what is differentiated by position"))
+            raise DifferentiationError(
+                at_site(f"argnums={mode.argnums}: the call has {count} positional argument{'s' * (count != 1)}; pass what is differentiated by position")
+            )
         mine = [k for k, o in enumerate(owners) if o == actual]
         for k in mine:
             leaf, kind = call.leaves[k], call.kinds[k]
-            dtype = getattr(leaf, "dtype", None)
-            if kind in (FLOAT, SCALAR) or (kind == ARRAY and leaf.dtype.kind == "f"):
+            if kind in (FLOAT, SCALAR) or (kind in (ARRAY, TRACED) and leaf.dtype.kind == "f"):
                 continue
-            what = f"an array of {dtype}" if kind == ARRAY else f"{type(leaf).__name__} {leaf!r}" if kind != OBJECT else f"an object of type {type(leaf).__name__}"
-            remedy = "x.astype(float)" if kind == ARRAY else f"{leaf}.0" if isinstance(leaf, int) and not isinstance(leaf, bool) else "a float or a float array"
+            what, remedy = _not_a_float(leaf, kind)
             raise DifferentiationError(
                 at_site(f"cannot differentiate with respect to `{names[k]}`, {what}: only floats have gradients; pass {remedy}, or choose other argnums")
             )
@@ -192,107 +255,107 @@ def _differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
     return result
 
 
-def _outputs(
-    fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: Sequence[int], wrt_vars: dict[int, Var]
-) -> tuple[list[Atom], Any, bool, tuple[Any, ...]]:
-    """(atoms of the graph's outputs, assembler, single, static results)."""
-    if mode.kind == VALUE:
-        atoms, build, statics = _tree_outputs(out)
-        bare = len(atoms) == 1 and build is None
-        return atoms, build, bare, statics
-    aux: Any = None
-    if mode.has_aux:
-        if not (isinstance(out, tuple) and len(out) == 2):
-            raise DifferentiationError(at_site(f"has_aux=True needs a function that returns (loss, aux), but {_name(fn)} returned {type(out).__name__}"))
-        out, aux = out
-    loss = scalar_loss(fn, out)
-    gradients = vjp(list(recorder.nodes), loss, structural(1, loss.aval.dtype), [wrt_vars[k] for k in wrt])
-    aux_atoms, build_aux, statics = _tree_outputs(aux) if mode.has_aux else ([], None, ())
-    unflatten = gradient_builder(call, mode, wrt)
-    n, with_value = len(gradients), mode.kind == VALUE_AND_GRAD
-    if not mode.has_aux:
-        if with_value:
-            plain = unflatten is None and n == 1
-            assemble = None if plain else lambda r: (r[0], unflatten(r[1:]) if unflatten else r[1])
-            return [loss, *gradients], assemble, False, statics
-        assemble = None if unflatten is None else lambda r: unflatten(r)
-        return list(gradients), assemble, n == 1 and unflatten is None, statics
-
-    def with_aux(r: Sequence[Any]) -> Any:
-        tail = r[n + 1 :] if with_value else r[n:]
-        extra = build_aux(tail) if build_aux else tail[0]
-        grads = r[1 : n + 1] if with_value else r[:n]
-        tree = unflatten(grads) if unflatten else grads[0]
-        return ((r[0], extra), tree) if with_value else (tree, extra)
-
-    return [*([loss] if with_value else []), *gradients, *aux_atoms], with_aux, False, statics
+def _not_a_float(leaf: Any, kind: str) -> tuple[str, str]:
+    if kind in (ARRAY, TRACED):
+        return f"an array of {leaf.dtype}", "x.astype(float)"
+    if kind == OBJECT:
+        return f"an object of type {type(leaf).__name__}", "its arrays as arguments of their own (or register the class with optree)"
+    remedy = f"{leaf}.0" if isinstance(leaf, int) and not isinstance(leaf, bool) else "a float or a float array"
+    return f"{type(leaf).__name__} {leaf!r}", remedy
 
 
 def scalar_loss(fn: Any, out: Any) -> Atom:
     """*out* as the scalar that is differentiated, or a clear error."""
-    if isinstance(out, (TracedArray, float, int, np.generic)) and not isinstance(out, bool):
+    if isinstance(out, (TracedArray, float, int, np.generic, np.ndarray)) and not isinstance(out, bool):
         atom = to_atom(out)
         if atom.aval.shape == () and atom.aval.dtype.kind == "f":
             return atom
-        if atom.aval.shape == () and isinstance(atom, Lit):
+        if atom.aval.shape == () and isinstance(atom, Lit) and not isinstance(out, np.bool_):
             return Lit(atom.value, np.dtype("float64"))
         if atom.aval.shape == ():
-            raise DifferentiationError(at_site(f"{_name(fn)} returned {atom.aval.dtype}, which has no gradient; return a float"))
+            raise DifferentiationError(at_site(f"{name_of(fn)} returned {atom.aval.dtype}, which has no gradient; return a float"))
         found = f"an array of shape {atom.aval.shape}"
     else:
-        found = type(out).__name__
-    hint = "return (loss, aux) with has_aux=True" if isinstance(out, tuple) else "reduce it with np.sum(...) or np.mean(...)"
-    raise DifferentiationError(at_site(f"a gradient needs a scalar loss, but {_name(fn)} returned {found}: {hint}"))
+        found = "None" if out is None else type(out).__name__
+    hint = (
+        "return (loss, aux) with has_aux=True" if isinstance(out, tuple)
+        else "is a return missing?" if out is None
+        else "reduce it with np.sum(...) or np.mean(...)"
+    )  # fmt: skip
+    raise DifferentiationError(at_site(f"a gradient needs a scalar loss, but {name_of(fn)} returned {found}: {hint}"))
 
 
-def _name(fn: Any) -> str:
-    return getattr(fn, "__qualname__", None) or repr(fn)
+def split_aux(fn: Any, out: Any) -> tuple[Any, Any]:
+    """(loss, aux) of a function with ``has_aux``."""
+    if not (isinstance(out, tuple) and len(out) == 2):
+        raise DifferentiationError(at_site(f"has_aux=True needs a function that returns (loss, aux), but {name_of(fn)} returned {type(out).__name__}"))
+    return out
 
 
-def gradient_builder(call: Call, mode: Mode, wrt: Sequence[int]) -> Callable[[Sequence[Any]], Any] | None:
-    """How flat gradients become trees like the arguments; None where there is one, for a bare array or float."""
-    children = optree.treespec_children(optree.treespec_children(call.tree)[0])
-    trees = [children[p] for p in mode.positions]
-    if isinstance(mode.argnums, int):
-        tree = trees[0]
-        if optree.treespec_is_leaf(tree):
-            return None
-        return lambda flat: optree.tree_unflatten(tree, flat)
-    if all(optree.treespec_is_leaf(t) for t in trees):
-        return tuple
-    counts = [t.num_leaves for t in trees]
-
-    def build(flat: Sequence[Any]) -> Any:
-        result, at = [], 0
-        for tree, count in zip(trees, counts, strict=True):
-            result.append(optree.tree_unflatten(tree, flat[at : at + count]))
-            at += count
-        return tuple(result)
-
-    return build
+def name_of(fn: Any) -> str:
+    """The function's name, and where it is defined."""
+    code = getattr(fn, "__code__", None)
+    name = getattr(fn, "__qualname__", None) or repr(fn)
+    return name if code is None else f"{name} ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
 
 
-def _tree_outputs(out: Any) -> tuple[list[Atom], Callable[[Sequence[Any]], Any] | None, tuple[Any, ...]]:
-    """(atoms, builder or None for a bare traced result, static leaves) of a result tree."""
-    if isinstance(out, TracedArray):
-        return [out.atom], None, ()
-    leaves, tree = optree.tree_flatten(out, none_is_leaf=True)
-    atoms: list[Atom] = []
-    statics: list[Any] = []
-    slots: list[tuple[bool, int]] = []
+# ---- what comes out ------------------------------------------------------------------------------------------------
+
+
+def _outputs(
+    fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: Sequence[Var], count: int
+) -> tuple[list[Atom], Output]:
+    """(atoms of the graph's results, what they make up)."""
+    source = Source("o")
+    if mode.kind == VALUE:
+        atoms: list[Atom] = []
+        text, statics = _pack(out, source, atoms)
+        return atoms, Output(text, source.names, False, statics)
+    aux: Any = None
+    if mode.has_aux:
+        out, aux = split_aux(fn, out)
+    loss = scalar_loss(fn, out)
+    gradients = vjp(list(recorder.nodes), loss, structural(1, loss.aval.dtype), wrt)
+    atoms = [loss, *gradients] if mode.kind == VALUE_AND_GRAD else list(gradients)
+    first = len(atoms) - count
+    tree = gradient_text(call, mode, source, iter([f"r[{first + k}]" for k in range(count)]))
+    extra, statics = _pack(aux, source, atoms) if mode.has_aux else ("", ())
+    if mode.kind == GRAD:
+        text = f"({tree}, {extra})" if mode.has_aux else tree
+    else:
+        text = f"((r[0], {extra}), {tree})" if mode.has_aux else f"(r[0], {tree},)"
+    return atoms, Output(text, source.names, False, statics)
+
+
+def _finish_output(output: Output, results: int, hidden: int) -> None:
+    """Spare the assembly where the results are what the user gets."""
+    if hidden:
+        return
+    if results == 1 and output.text == "r[0]":
+        output.text, output.single = None, True
+    elif output.text == "(" + ", ".join([f"r[{k}]" for k in range(results)]) + ",)" and results:
+        output.text = None
+
+
+def gradient_text(call: Call, mode: Mode, source: Source, leaves: Iterator[str]) -> str:
+    """The expression for gradients in the structure of the arguments."""
+    specs = call.positional
+    parts = [packing(source, specs[p], leaves) for p in mode.positions]
+    return parts[0] if isinstance(mode.argnums, int) else f"({', '.join(parts)}{',' if parts else ''})"
+
+
+def _pack(out: Any, source: Source, atoms: list[Atom]) -> tuple[str, tuple[Any, ...]]:
+    """The expression for a result tree, whose data is appended to *atoms*; and its parts that are no data."""
+    leaves, spec = optree.tree_flatten(out, none_is_leaf=True, namespace=NAMESPACE)
+    texts, statics = [], []
     for leaf in leaves:
         if isinstance(leaf, TracedArray):
-            slots.append((True, len(atoms)))
+            texts.append(f"r[{len(atoms)}]")
             atoms.append(leaf.atom)
         elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fiub":
-            slots.append((True, len(atoms)))
+            texts.append(f"r[{len(atoms)}]")
             atoms.append(to_atom(leaf))
         else:
-            slots.append((False, len(statics)))
+            texts.append(source.constant(leaf))
             statics.append(leaf)
-    fixed = tuple(statics)
-
-    def build(results: Sequence[Any]) -> Any:
-        return optree.tree_unflatten(tree, [results[i] if data else fixed[i] for data, i in slots])
-
-    return atoms, build, fixed
+    return packing(source, spec, iter(texts)), (spec, *statics)

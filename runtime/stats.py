@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Stats:
-    """``calls`` of the function; ``traces`` (runs of its Python); ``compiles`` of new kernels; ``kernel_hits`` (recordings whose kernel was
-    there already); ``guard_misses``; ``retraces``: why Python ran, with counts; ``live``: why it runs in every call, if it does."""
+    """``calls`` of the function; ``traces`` (runs of its Python); ``compiles`` of new kernels; ``kernel_hits``
+    (recordings whose kernel was there already); ``guard_misses``; ``retraces``: why Python ran, with counts;
+    ``live``: why it runs in every call, if it does."""
 
     name: str
     calls: int = 0
@@ -31,8 +32,8 @@ class Stats:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.name}: {self.calls} calls, {self.traces} traces, {self.compiles} compiles, {self.kernel_hits} kernel cache hits, "
-            f"{self.guard_misses} guard misses"
+            f"{self.name}: {self.calls} calls, {self.traces} traces, {self.compiles} compiles, "
+            f"{self.kernel_hits} kernel cache hits, {self.guard_misses} guard misses"
         ]
         lines += [f"  {count} x {reason}" for reason, count in self.retraces.most_common()]
         if self.live:

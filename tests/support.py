@@ -27,9 +27,22 @@ F64, F32, I64, BOOL = (np.dtype(name) for name in ("float64", "float32", "int64"
 _KERNEL_MODULE = "tracegrad.codegen.program"
 
 
+_programs: dict[Any, Any] = {}
+
+
 def _run_kernel(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
-    program = importlib.import_module(_KERNEL_MODULE).compile_graph(graph)
-    return list(program.run([np.asarray(x) for x in inputs]))
+    """Compile and run; graphs with one signature share one program here as they do for users."""
+    module = importlib.import_module(_KERNEL_MODULE)
+    graph = module.simplify(graph)
+    canonical = module.canonicalise(graph)
+    key = (canonical.key, len(graph.inputs))
+    program = _programs.get(key)
+    if program is None:
+        program = _programs[key] = module.compile_canonical(canonical, len(graph.inputs))
+    pairs = zip(inputs, graph.inputs, strict=True)
+    arrays = [np.ascontiguousarray(x, v.aval.dtype).reshape(v.aval.shape) for x, v in pairs]
+    _, results = module.execute(program, canonical, [*arrays, *(a for _, a in graph.consts)])
+    return list(results)
 
 
 TIERS: dict[str, Callable[[Graph, Sequence[Any]], list[np.ndarray]]] = {"interpreter": evaluate, "kernel": _run_kernel}

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import scipy.special as sp
 from tracegrad.tracer import creation
+from tracegrad.tracer.array import TracedArray
 from tracegrad.tracer.errors import BadIndexError, ShapeError, TracegradError, UnsupportedError
+from tracegrad.tracer.recorder import Recorder, recording
 from tracing import Traced, check_gradient, check_value
 
 
@@ -38,19 +40,28 @@ def case(name: str, f: Any, *shapes: tuple[int, ...], **more: Any) -> Case:
 V, M, C, S, E, ONE = (5,), (3, 4), (2, 3, 4), (), (0,), (1,)
 
 UNARY = {
-    "real": "negative positive abs absolute fabs sign square exp exp2 expm1 sin cos tanh sinh cosh arctan arcsinh cbrt floor ceil trunc rint "
+    "real": "negative positive abs absolute fabs sign square exp exp2 expm1 sin cos tanh sinh cosh arctan arcsinh cbrt "
+    "floor ceil trunc rint "
     "isnan isinf isfinite logical_not signbit deg2rad rad2deg degrees radians sinc nan_to_num fix conjugate real",
     "positive": "sqrt log log2 log10 log1p reciprocal",
     "unit": "tan arcsin arccos arctanh",
     "above": "arccosh",
-}  # fmt: skip
-BINARY = "add subtract multiply divide true_divide maximum minimum fmax fmin logaddexp logaddexp2 arctan2 hypot copysign remainder mod fmod floor_divide " \
-    "power float_power equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor heaviside"  # fmt: skip
+}
+BINARY = (
+    "add subtract multiply divide true_divide maximum minimum fmax fmin logaddexp logaddexp2 arctan2 hypot copysign "
+    "remainder mod fmod floor_divide power float_power equal not_equal less less_equal greater greater_equal "
+    "logical_and logical_or logical_xor heaviside"
+)
 SPECIAL = {"real": "erf erfc ndtr expit log_expit", "unit": "erfinv", "positive": "gammaln psi digamma entr"}
 SPECIAL_2 = "xlogy xlog1py rel_entr kl_div betaln"
 
 ELEMENTWISE = [
-    *[case(f"{n}-{kind}", getattr(np, n), shape, kind=kind) for kind, names in UNARY.items() for n in names.split() for shape in (M,)],
+    *[
+        case(f"{n}-{kind}", getattr(np, n), shape, kind=kind)
+        for kind, names in UNARY.items()
+        for n in names.split()
+        for shape in (M,)
+    ],
     *[case(n, getattr(np, n), M, M, kind="positive") for n in BINARY.split()],
     *[case(n, getattr(sp, n), M, kind=kind) for kind, names in SPECIAL.items() for n in names.split()],
     *[case(n, getattr(sp, n), M, M, kind="positive") for n in SPECIAL_2.split()],
@@ -102,16 +113,27 @@ def _in_place(x: Any) -> Any:
 
 REDUCTIONS = [
     *[
-        case(f"{name} axis={axis} keepdims={keep}", lambda x, n=name, a=axis, k=keep: getattr(np, n)(x, axis=a, keepdims=k), C)
-        for name in "sum prod mean var std max min ptp".split()
+        case(
+            f"{name} axis={axis} keepdims={keep}",
+            lambda x, n=name, a=axis, k=keep: getattr(np, n)(x, axis=a, keepdims=k),
+            C,
+        )
+        for name in ["sum", "prod", "mean", "var", "std", "max", "min", "ptp"]
         for axis, keep in ((None, False), (1, False), ((0, 2), True), (-1, True))
     ],
     *[
-        case(f"{name} axis={axis}", lambda x, n=name, a=axis: getattr(np, n)(x > 0 if n in ("any", "all") else x, axis=a), M, grad=False)
-        for name in "any all argmax argmin count_nonzero".split()
+        case(
+            f"{name} axis={axis}",
+            lambda x, n=name, a=axis: getattr(np, n)(x > 0 if n in ("any", "all") else x, axis=a),
+            M,
+            grad=False,
+        )
+        for name in ["any", "all", "argmax", "argmin", "count_nonzero"]
         for axis in (None, 0, -1)
     ],
-    case("argmax keepdims", lambda x: (np.argmax(x, axis=1, keepdims=True), np.argmin(x, keepdims=True)), M, grad=False),
+    case(
+        "argmax keepdims", lambda x: (np.argmax(x, axis=1, keepdims=True), np.argmin(x, keepdims=True)), M, grad=False
+    ),
     case("methods", lambda x: x.sum() + x.mean(0) + x.prod() + x.max(axis=0) + x.min() + x.var() + x.std(ddof=1), M),
     case("truth methods", lambda x: (x.any(), x.all(axis=0), x.argmax(), x.argmin(1)), M, grad=False),
     case("amax", lambda x: np.amax(x, 0) + np.amin(x, 0), M),
@@ -129,19 +151,38 @@ REDUCTIONS = [
     case("cumprod flat", lambda x: np.cumprod(x), V),
     case("cumulative_sum", lambda x: np.cumulative_sum(x, include_initial=True), V),
     case("norm", lambda x: np.linalg.norm(x), M),
-    case("norm vector", lambda x: np.linalg.norm(x) + np.linalg.norm(x, 1) + np.linalg.norm(x, np.inf) + np.linalg.norm(x, -np.inf), V),
+    case(
+        "norm vector",
+        lambda x: np.linalg.norm(x) + np.linalg.norm(x, 1) + np.linalg.norm(x, np.inf) + np.linalg.norm(x, -np.inf),
+        V,
+    ),
     case("norm p", lambda x: np.linalg.norm(x, 3), V),
     case("norm axis", lambda x: np.linalg.norm(x, axis=1, keepdims=True), M),
     case("norm fro", lambda x: np.linalg.norm(x, "fro"), M),
     case("norm matrix", lambda x: np.linalg.norm(x, 1) + np.linalg.norm(x, np.inf) + np.linalg.norm(x, -1), M),
     case("norm matrix axes", lambda x: np.linalg.norm(x, 1, axis=(0, 2)) + np.linalg.norm(x, axis=(2, 0)), C),
-    case("nansum", lambda x: np.nansum(x, axis=0) + np.nanmean(x) + np.nanmax(x) + np.nanmin(x, axis=0) + np.nanprod(x), M),
+    case(
+        "nansum",
+        lambda x: np.nansum(x, axis=0) + np.nanmean(x) + np.nanmax(x) + np.nanmin(x, axis=0) + np.nanprod(x),
+        M,
+    ),
     case("median", lambda x: np.median(x), M),
     case("median axis", lambda x: np.median(x, axis=1, keepdims=True), (3, 5)),
     case("quantile", lambda x: np.quantile(x, 0.3, axis=1), (3, 5)),
     case("percentile", lambda x: np.percentile(x, [10, 50, 90], axis=0), (6, 2)),
-    case("ufunc reduce", lambda x: np.add.reduce(x) + np.multiply.reduce(x, axis=0) + np.maximum.reduce(x, axis=0) + np.minimum.reduce(x, 0), M),
-    case("ufunc reduce truth", lambda x: (np.logical_and.reduce(x > -1), np.logical_or.reduce(x > 1, axis=1)), M, grad=False),
+    case(
+        "ufunc reduce",
+        lambda x: (
+            np.add.reduce(x) + np.multiply.reduce(x, axis=0) + np.maximum.reduce(x, axis=0) + np.minimum.reduce(x, 0)
+        ),
+        M,
+    ),
+    case(
+        "ufunc reduce truth",
+        lambda x: (np.logical_and.reduce(x > -1), np.logical_or.reduce(x > 1, axis=1)),
+        M,
+        grad=False,
+    ),
     case("ufunc accumulate", lambda x: np.add.accumulate(x) + np.multiply.accumulate(x, axis=1), M),
     case("sum of nothing", lambda x: np.sum(x) + np.prod(x), E),
     case("sum of empty axis", lambda x: np.sum(x, axis=0), (0, 3)),
@@ -161,7 +202,11 @@ REDUCTIONS = [
 ]
 
 SHAPES = [
-    case("reshape", lambda x: np.reshape(x, (4, 3)) * x.reshape(4, -1) * x.reshape((4, 3)) * np.reshape(x, shape=(4, 3)), M),
+    case(
+        "reshape",
+        lambda x: np.reshape(x, (4, 3)) * x.reshape(4, -1) * x.reshape((4, 3)) * np.reshape(x, shape=(4, 3)),
+        M,
+    ),
     case("reshape F", lambda x: np.reshape(x, (2, 6), order="F") * x.ravel(order="F").reshape(2, 6), M),
     case("ravel", lambda x: np.ravel(x) * x.ravel() * x.flatten() * x.reshape(-1), M),
     case("transpose", lambda x: np.transpose(x) * x.T * x.transpose() * x.transpose(1, 0) * x.transpose((1, 0)), M),
@@ -227,7 +272,9 @@ SHAPES = [
     case("copy", lambda x: np.copy(x) + x.copy() + np.array_split(x, 1)[0], M),
     case("astype", lambda x: x.astype(np.float32) + x.astype(float), V, grad=False),
     case("astype int", lambda x: (x * 3).astype(int), V, grad=False),
-    case("like", lambda x: x + np.zeros_like(x) + np.ones_like(x) + np.full_like(x, 2.5) + np.zeros_like(x, shape=V), V),
+    case(
+        "like", lambda x: x + np.zeros_like(x) + np.ones_like(x) + np.full_like(x, 2.5) + np.zeros_like(x, shape=V), V
+    ),
     case("like dtype", lambda x: np.ones_like(x, dtype=np.int64), V, grad=False),
     case("full_like traced", lambda x: np.full_like(x, x.sum()), V),
     case("meshgrid", lambda x, y: np.meshgrid(x, y), V, (3,)),
@@ -249,28 +296,71 @@ SHAPES = [
     case("interp", lambda x, fp: np.interp(x, np.array([-1.0, 0.0, 0.5, 1.0]), fp), (7,), (4,), single=False),
     case("interp ends", lambda x: np.interp(x, [-1.0, 0.0, 1.0], [3.0, 1.0, 2.0], left=-5.0), (7,), single=False),
     case("polyval", lambda p, x: np.polyval(p, x), (3,), V),
-    case("convolve", lambda x, v: (np.convolve(x, v), np.convolve(x, v, "same"), np.convolve(v, x, "valid")), (6,), (3,)),
-    case("correlate", lambda x, v: (np.correlate(x, v), np.correlate(x, v, "full"), np.correlate(v, x, "full")), (6,), (3,)),
-    case("creation inside", lambda x: x * np.ones(5) + np.arange(5) + np.linspace(0, 1, 5) + np.eye(5)[1] + np.zeros(5) + np.full(5, 2.0), V, single=False),
-    case("tracegrad creation", lambda x: creation.ones(5) * x + creation.arange(5) + creation.full(5, x[0]) + creation.eye(5) @ x, V, single=False),
-    case("tracegrad array", lambda x: creation.array([x[0], 1.0, x[1] * 2]) + creation.array([[x[0], 2.0, 3.0], [x[1], x[2], x[3]]]), V, single=False),
+    case(
+        "convolve", lambda x, v: (np.convolve(x, v), np.convolve(x, v, "same"), np.convolve(v, x, "valid")), (6,), (3,)
+    ),
+    case(
+        "correlate",
+        lambda x, v: (np.correlate(x, v), np.correlate(x, v, "full"), np.correlate(v, x, "full")),
+        (6,),
+        (3,),
+    ),
+    case(
+        "creation inside",
+        lambda x: x * np.ones(5) + np.arange(5) + np.linspace(0, 1, 5) + np.eye(5)[1] + np.zeros(5) + np.full(5, 2.0),
+        V,
+        single=False,
+    ),
+    case(
+        "tracegrad creation",
+        lambda x: creation.ones(5) * x + creation.arange(5) + creation.full(5, x[0]) + creation.eye(5) @ x,
+        V,
+        single=False,
+    ),
+    case(
+        "tracegrad array",
+        lambda x: creation.array([x[0], 1.0, x[1] * 2]) + creation.array([[x[0], 2.0, 3.0], [x[1], x[2], x[3]]]),
+        V,
+        single=False,
+    ),
 ]
 
 PRODUCTS = [
     *[
         case(f"matmul {a} {b}", lambda x, y: x @ y, a, b)
         for a, b in (
-            ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 3)), ((3, 4), (4, 2)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((3, 4), (2, 4, 5)),
-            ((2, 1, 3, 4), (5, 4, 2)), ((2, 3, 4), (4,)), ((4,), (2, 4, 3)), ((0, 4), (4, 3)), ((3, 0), (0, 2)),
+            ((4,), (4,)),
+            ((3, 4), (4,)),
+            ((4,), (4, 3)),
+            ((3, 4), (4, 2)),
+            ((2, 3, 4), (4, 5)),
+            ((2, 3, 4), (2, 4, 5)),
+            ((3, 4), (2, 4, 5)),
+            ((2, 1, 3, 4), (5, 4, 2)),
+            ((2, 3, 4), (4,)),
+            ((4,), (2, 4, 3)),
+            ((0, 4), (4, 3)),
+            ((3, 0), (0, 2)),
         )
     ],
     *[
         case(f"dot {a} {b}", lambda x, y: np.dot(x, y), a, b)
-        for a, b in (((4,), (4,)), ((3, 4), (4, 2)), ((2, 3, 4), (4,)), ((2, 3, 4), (4, 2)), ((3, 4), (2, 4, 2)), ((), (3,)), ((), ()))
+        for a, b in (
+            ((4,), (4,)),
+            ((3, 4), (4, 2)),
+            ((2, 3, 4), (4,)),
+            ((2, 3, 4), (4, 2)),
+            ((3, 4), (2, 4, 2)),
+            ((), (3,)),
+            ((), ()),
+        )
     ],
     case("dot method", lambda x, y: x.dot(y), M, (4,)),
     case("vdot", lambda x, y: np.vdot(x, y), M, (4, 3)),
-    *[case(f"inner {a} {b}", lambda x, y: np.inner(x, y), a, b) for a, b in (((4,), (4,)), ((3, 4), (2, 4)), ((2, 3, 4), (4,)), ((), (3,)))],
+    *[
+        case(f"inner {a} {b}", lambda x, y: np.inner(x, y), a, b)
+        for a, b in (((4,), (4,)), ((3, 4), (2, 4)), ((2, 3, 4), (4,)), ((), (3,)))
+    ],
     case("outer", lambda x, y: np.outer(x, y), M, V),
     case("tensordot 2", lambda x, y: np.tensordot(x, y), C, (3, 4, 5)),
     case("tensordot 1", lambda x, y: np.tensordot(x, y, 1), M, (4, 2, 2)),
@@ -288,35 +378,73 @@ PRODUCTS = [
     *[
         case(f"einsum {text}", lambda *xs, text=text: np.einsum(text, *xs), *shapes)
         for text, *shapes in (
-            ("ij,jk->ik", (2, 3), (3, 4)), ("ij,jk", (2, 3), (3, 4)), ("ij,kj->ik", (2, 3), (4, 3)), ("ji,jk->ik", (3, 2), (3, 4)),
-            ("ij,jk->ki", (2, 3), (3, 4)), ("i,i", (4,), (4,)), ("i,j->ij", (4,), (3,)), ("ij->ji", (2, 3)), ("ij->", (2, 3)), ("ij->i", (2, 3)),
-            ("ii", (3, 3)), ("ii->i", (3, 3)), ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)), ("bij,bj->bi", (2, 3, 4), (2, 4)), ("bi,bi->b", (3, 4), (3, 4)),
-            ("...ij,...jk->...ik", (2, 3, 4), (4, 5)), ("...i->...", (2, 3, 4)), ("ij,jk,kl->il", (2, 3), (3, 4), (4, 2)), ("i,ij,j->", (3,), (3, 4), (4,)),
-            ("ijk,jl,kl->il", (2, 3, 4), (3, 5), (4, 5)), ("ij,ij->ij", (2, 3), (2, 3)), ("aab,b->a", (3, 3, 2), (2,)), ("ij,k->kij", (2, 3), (2,)),
-            ("bhqd,bhkd->bhqk", (2, 2, 3, 4), (2, 2, 5, 4)), ("i...,j->ij...", (2, 3), (2,)), ("nk,nd,ne->kde", (4, 2), (4, 3), (4, 3)), ("ab,cd->", (2, 3), (3, 2)),
+            ("ij,jk->ik", (2, 3), (3, 4)),
+            ("ij,jk", (2, 3), (3, 4)),
+            ("ij,kj->ik", (2, 3), (4, 3)),
+            ("ji,jk->ik", (3, 2), (3, 4)),
+            ("ij,jk->ki", (2, 3), (3, 4)),
+            ("i,i", (4,), (4,)),
+            ("i,j->ij", (4,), (3,)),
+            ("ij->ji", (2, 3)),
+            ("ij->", (2, 3)),
+            ("ij->i", (2, 3)),
+            ("ii", (3, 3)),
+            ("ii->i", (3, 3)),
+            ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)),
+            ("bij,bj->bi", (2, 3, 4), (2, 4)),
+            ("bi,bi->b", (3, 4), (3, 4)),
+            ("...ij,...jk->...ik", (2, 3, 4), (4, 5)),
+            ("...i->...", (2, 3, 4)),
+            ("ij,jk,kl->il", (2, 3), (3, 4), (4, 2)),
+            ("i,ij,j->", (3,), (3, 4), (4,)),
+            ("ijk,jl,kl->il", (2, 3, 4), (3, 5), (4, 5)),
+            ("ij,ij->ij", (2, 3), (2, 3)),
+            ("aab,b->a", (3, 3, 2), (2,)),
+            ("ij,k->kij", (2, 3), (2,)),
+            ("bhqd,bhkd->bhqk", (2, 2, 3, 4), (2, 2, 5, 4)),
+            ("i...,j->ij...", (2, 3), (2,)),
+            ("nk,nd,ne->kde", (4, 2), (4, 3), (4, 3)),
+            ("ab,cd->", (2, 3), (3, 2)),
         )
     ],
     case("einsum sublists", lambda x, y: np.einsum(x, [0, 1], y, [1, 2], [0, 2]), M, (4, 2)),
     case("einsum optimize", lambda x, y: np.einsum("ij,jk->ik", x, y, optimize=True), M, (4, 2)),
-]  # fmt: skip
+]
 
-I, J = np.array([2, 0, -1]), np.array([[0, 1], [3, -2]])
+ROWS, J = np.array([2, 0, -1]), np.array([[0, 1], [3, -2]])
 MASK = np.array([[True, False, True, False], [False, False, True, True], [True, True, True, False]])
 INDEXING = [
-    case("basic", lambda x: (x[0], x[-1, 2], x[1:], x[:, 1], x[::-1], x[::2, ::-2], x[..., 0], x[None], x[:, None, 1:], x[()], x[-2:-1], x[5:]), M),
+    case(
+        "basic",
+        lambda x: (
+            x[0],
+            x[-1, 2],
+            x[1:],
+            x[:, 1],
+            x[::-1],
+            x[::2, ::-2],
+            x[..., 0],
+            x[None],
+            x[:, None, 1:],
+            x[()],
+            x[-2:-1],
+            x[5:],
+        ),
+        M,
+    ),
     case("basic deep", lambda x: (x[0, ..., 1], x[..., None, :], x[1][2][3], x[:, 1:][:, 0], x[-1:0:-1]), C),
     case("newaxis", lambda x: x[:, np.newaxis] * x[np.newaxis, :], V),
     case("iterate", lambda x: sum(row * (i + 1) for i, row in enumerate(x)), M),
     case("unpack", lambda x: (lambda a, b, c: a * b + c)(*x), M),
-    case("integer array", lambda x: x[I] + x[[2, 0, -1]] + x[(I,)], M),
+    case("integer array", lambda x: x[ROWS] + x[[2, 0, -1]] + x[(ROWS,)], M),
     case("integer matrix", lambda x: x[J], V),
-    case("second axis", lambda x: x[:, I], M),
-    case("two arrays", lambda x: x[I, [0, 1, 2]], M),
-    case("arrays broadcast", lambda x: x[I[:, None], [0, 1]], M),
-    case("array and int", lambda x: (x[I % 2, 0], x[0, :, [0, 1]], x[1, I]), C),
-    case("array and slice", lambda x: (x[[0, 1], :, 1:], x[:, I, ::2], x[..., I], x[1:, [0, 0]]), C),
-    case("apart", lambda x: (x[[0, 1], :, [1, 2]], x[0, :, I], x[[[0]], :, [1, 2]]), C),
-    case("with newaxis", lambda x: (x[I, None], x[None, I], x[[0, 1, 2], None, [1, 1, 1]], x[:, None, I]), M),
+    case("second axis", lambda x: x[:, ROWS], M),
+    case("two arrays", lambda x: x[ROWS, [0, 1, 2]], M),
+    case("arrays broadcast", lambda x: x[ROWS[:, None], [0, 1]], M),
+    case("array and int", lambda x: (x[ROWS % 2, 0], x[0, :, [0, 1]], x[1, ROWS]), C),
+    case("array and slice", lambda x: (x[[0, 1], :, 1:], x[:, ROWS, ::2], x[..., ROWS], x[1:, [0, 0]]), C),
+    case("apart", lambda x: (x[[0, 1], :, [1, 2]], x[0, :, ROWS], x[[[0]], :, [1, 2]]), C),
+    case("with newaxis", lambda x: (x[ROWS, None], x[None, ROWS], x[[0, 1, 2], None, [1, 1, 1]], x[:, None, ROWS]), M),
     case("mask", lambda x: x[MASK], M),
     case("mask rows", lambda x: (x[[True, False, True]], x[:, [True, False, True, False]], x[MASK[:, 0], 1:]), M),
     case("mask and int", lambda x: x[MASK[:, 0], 2] + x[MASK[:, 0], [0, 1]], M),
@@ -324,10 +452,14 @@ INDEXING = [
     case("mask traced rows", lambda x: x[x[:, 0] > 0, 1:], M),
     case("mask none", lambda x: x[x > 99], M),
     case("traced integers", lambda x: x[np.argsort(x)], V),
-    case("traced integer", lambda x: (x[np.argmax(x[:, 0])], x[np.argmax(x[:, 0]), 1], x[1, np.argmin(x[0])], x[:, np.argmin(x[0])]), M),
+    case(
+        "traced integer",
+        lambda x: (x[np.argmax(x[:, 0])], x[np.argmax(x[:, 0]), 1], x[1, np.argmin(x[0])], x[:, np.argmin(x[0])]),
+        M,
+    ),
     case("traced and slice", lambda x: x[np.argsort(x[:, 0]), 1:], M),
     case("empty list", lambda x: x[[]], M),
-    case("take", lambda x: np.take(x, I) + x.take(I) + np.take(x, [2, 0, -1]), M),
+    case("take", lambda x: np.take(x, ROWS) + x.take(ROWS) + np.take(x, [2, 0, -1]), M),
     case("take axis", lambda x: (np.take(x, J % 3, axis=0), np.take(x, J, axis=1), np.take(x, 1, axis=1)), M),
     case("take modes", lambda x: np.take(x, [7, -9, 2], mode="wrap") + np.take(x, [7, -9, 2], mode="clip"), V),
     case("take_along_axis", lambda x: np.take_along_axis(x, np.argsort(x, axis=1), axis=1), M),
@@ -335,8 +467,18 @@ INDEXING = [
     case("sort", lambda x: (np.sort(x), np.sort(x, axis=0), np.sort(x, axis=None), np.sort(x, kind="stable")), M),
     case("argsort", lambda x: (np.argsort(x), x.argsort(axis=0), np.argsort(x, axis=None)), M, grad=False),
     case("sort method", lambda x: _sorted_copy(x), M),
-    case("searchsorted", lambda x: np.searchsorted([-1.0, 0.0, 1.0], x) + np.searchsorted(np.sort(x.ravel()), x, side="right"), M, grad=False),
-    case("digitize", lambda x: np.digitize(x, np.array([-1.0, 0.0, 1.0])) + np.digitize(x, [1.0, 0.0], right=True), M, grad=False),
+    case(
+        "searchsorted",
+        lambda x: np.searchsorted([-1.0, 0.0, 1.0], x) + np.searchsorted(np.sort(x.ravel()), x, side="right"),
+        M,
+        grad=False,
+    ),
+    case(
+        "digitize",
+        lambda x: np.digitize(x, np.array([-1.0, 0.0, 1.0])) + np.digitize(x, [1.0, 0.0], right=True),
+        M,
+        grad=False,
+    ),
     case("nonzero", lambda x: np.nonzero(x > 0), M, grad=False),
     case("flatnonzero", lambda x: np.flatnonzero(x > 0) + (x > 0).ravel().nonzero()[0], M, grad=False),
     case("where 1", lambda x: np.where(x > 0), M, grad=False),
@@ -345,7 +487,9 @@ INDEXING = [
     case("bincount", lambda w: np.bincount(np.array([0, 2, 2, 1, 0]), weights=w, minlength=5), V, single=False),
     case("flat", lambda x: x.flat[3] + sum(x.flat), M),
     case("item access", lambda x: x[np.int64(1)] + x[np.array(1)], M),
-    case("len shape", lambda x: x * len(x) + x.size + x.ndim + x.shape[1] + np.shape(x)[0] + np.ndim(x) + np.size(x), M),
+    case(
+        "len shape", lambda x: x * len(x) + x.size + x.ndim + x.shape[1] + np.shape(x)[0] + np.ndim(x) + np.size(x), M
+    ),
 ]
 
 
@@ -372,18 +516,86 @@ def test_float32_stays_float32(c: Case) -> None:
 
 
 TYPED = {
-    **{n: getattr(np, n) for n in "sum prod mean var std max min any all argmax argmin cumsum cumprod sort argsort ravel abs square sqrt exp isnan floor rint median "
-       "transpose diff logical_not sign negative count_nonzero ptp flip diag tril signbit isfinite".split()},
-    **{n: (lambda x, n=n: getattr(np, n)(x, x)) for n in "add multiply divide maximum floor_divide power equal less dot matmul inner outer logical_or remainder "
-       "subtract concatenate0 stack0".replace("concatenate0 stack0", "").split()},
-    "x + 1": lambda x: x + 1, "x * 2.5": lambda x: x * 2.5, "x / 2": lambda x: x / 2, "x ** 2": lambda x: x**2, "x // 2": lambda x: x // 2, "x + True": lambda x: x + True,
-    "concatenate": lambda x: np.concatenate([x, [1.5]]), "stack": lambda x: np.stack([x, x]), "where": lambda x: np.where(x > 0, x, 0), "where 2": lambda x: np.where(x > 0, 1, 0.5),
-    "clip": lambda x: np.clip(x, 0, 1), "einsum": lambda x: np.einsum("i,i->", x, x), "linalg.norm": lambda x: np.linalg.norm(x), "x[i]": lambda x: x[[0, 1]],
-    "np.float32": lambda x: x * np.float32(2), "np.int64": lambda x: x * np.int64(2), "expit": lambda x: sp.expit(x), "round": lambda x: np.round(x), "average": lambda x: np.average(x),
-    "linspace": lambda x: np.linspace(x[0], 3, 4), "zeros_like": lambda x: np.zeros_like(x), "pad": lambda x: np.pad(x, 1), "tile": lambda x: np.tile(x, 2),
-    "logsumexp": lambda x: sp.logsumexp(x), "sum axis": lambda x: np.sum(x, axis=0), "x & x": lambda x: x & x, "~x": lambda x: ~x, "cross": lambda x: np.cross(x, x),
-    "quantile": lambda x: np.quantile(x, 0.25), "cov": lambda x: np.cov(x), "nansum": lambda x: np.nansum(x), "interp": lambda x: np.interp(x, [0.0, 1.0], [1.0, 2.0]),
-}  # fmt: skip
+    **{
+        n: getattr(np, n)
+        for n in [
+            "sum",
+            "prod",
+            "mean",
+            "var",
+            "std",
+            "max",
+            "min",
+            "any",
+            "all",
+            "argmax",
+            "argmin",
+            "cumsum",
+            "cumprod",
+            "sort",
+            "argsort",
+            "ravel",
+            "abs",
+            "square",
+            "sqrt",
+            "exp",
+            "isnan",
+            "floor",
+            "rint",
+            "median",
+            "transpose",
+            "diff",
+            "logical_not",
+            "sign",
+            "negative",
+            "count_nonzero",
+            "ptp",
+            "flip",
+            "diag",
+            "tril",
+            "signbit",
+            "isfinite",
+        ]
+    },
+    **{
+        n: (lambda x, n=n: getattr(np, n)(x, x))
+        for n in "add multiply divide maximum floor_divide power equal less dot matmul inner outer logical_or "
+        "remainder "
+        "subtract".split()
+    },
+    "x + 1": lambda x: x + 1,
+    "x * 2.5": lambda x: x * 2.5,
+    "x / 2": lambda x: x / 2,
+    "x ** 2": lambda x: x**2,
+    "x // 2": lambda x: x // 2,
+    "x + True": lambda x: x + True,
+    "concatenate": lambda x: np.concatenate([x, [1.5]]),
+    "stack": lambda x: np.stack([x, x]),
+    "where": lambda x: np.where(x > 0, x, 0),
+    "where 2": lambda x: np.where(x > 0, 1, 0.5),
+    "clip": lambda x: np.clip(x, 0, 1),
+    "einsum": lambda x: np.einsum("i,i->", x, x),
+    "linalg.norm": lambda x: np.linalg.norm(x),
+    "x[i]": lambda x: x[[0, 1]],
+    "np.float32": lambda x: x * np.float32(2),
+    "np.int64": lambda x: x * np.int64(2),
+    "expit": lambda x: sp.expit(x),
+    "round": lambda x: np.round(x),
+    "average": lambda x: np.average(x),
+    "linspace": lambda x: np.linspace(x[0], 3, 4),
+    "zeros_like": lambda x: np.zeros_like(x),
+    "pad": lambda x: np.pad(x, 1),
+    "tile": lambda x: np.tile(x, 2),
+    "logsumexp": lambda x: sp.logsumexp(x),
+    "sum axis": lambda x: np.sum(x, axis=0),
+    "x & x": lambda x: x & x,
+    "~x": lambda x: ~x,
+    "cross": lambda x: np.cross(x, x),
+    "quantile": lambda x: np.quantile(x, 0.25),
+    "cov": lambda x: np.cov(x),
+    "nansum": lambda x: np.nansum(x),
+    "interp": lambda x: np.interp(x, [0.0, 1.0], [1.0, 2.0]),
+}
 
 
 @pytest.mark.parametrize("dtype", ["int64", "bool", "int32", "uint8", "float32", "float64"])
@@ -456,10 +668,18 @@ def test_sinc_at_zero() -> None:
 
 
 def test_python_float_arguments_are_weak() -> None:
-    def f(x: Any) -> Any:
-        return x * 2.5 + 1
-
-    assert Traced(f, [np.ones(3, np.float32)]).values[0].dtype == np.float32
+    recorder = Recorder()
+    with recording(recorder):
+        rate = TracedArray(recorder.add_input(0.5, "rate", weak=True), recorder, owner="rate")
+        x = TracedArray(recorder.add_input(np.ones(3, np.float32), "x"), recorder, owner="x")
+        for scalar in (rate, rate * 2 + 1, -rate / 3, rate**2, 1 - rate, rate // 1, abs(rate)):
+            assert (x * scalar).dtype == np.float32
+        for function in (np.maximum, np.add, np.power):
+            assert function(x, rate).dtype == np.float32
+        assert (x * np.sin(rate)).dtype == np.float64  # as in NumPy, where np.sin(0.5) is a float64
+        assert np.where(x > 0, rate, x).dtype == np.clip(x, -rate, rate).dtype == np.float32
+        rate += 1
+        assert (x * rate).dtype == np.float32
 
 
 def test_plain_arrays_are_read_when_they_are_used() -> None:

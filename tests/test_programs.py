@@ -82,7 +82,7 @@ def test_programs_are_varied():
 
 def test_a_wrong_tier_is_found_and_shrunk():
     def broken(graph: Graph, inputs: list[np.ndarray]) -> list[np.ndarray]:
-        wrong = any(node.prim.name == "tanh" for node in graph.nodes)
+        wrong = any(node.prim.name == "tanh" and node.out.aval.size for node in graph.nodes)
         return [x + 1e-3 if wrong and x.dtype.kind == "f" else x for x in evaluate(graph, inputs)]
 
     found = 0

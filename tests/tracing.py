@@ -1,4 +1,4 @@
-"""What the tests of the NumPy front end share: record a function, run it in the interpreter, compare with plain NumPy."""
+"""What the tests of the NumPy front end share: record, run in the interpreter, compare with plain NumPy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def leaves(result: Any) -> list[Any]:
 
 
 class Traced:
-    """One recording of *f* on *args*: its outputs, and the cotangents of the float arguments for given output weights."""
+    """One recording of *f* on *args*: its outputs, and the cotangents of the float arguments for given output
+    weights."""
 
     def __init__(self, f: Callable[..., Any], args: Sequence[np.ndarray], weights: Sequence[np.ndarray] | None = None):
         recorder = Recorder()
@@ -47,12 +48,18 @@ class Traced:
         self.values, self.grads = found[: len(self.outputs)], found[len(self.outputs) :]
 
 
-def numerical(f: Callable[..., Any], args: Sequence[np.ndarray], weights: Sequence[np.ndarray], step: float = 1e-6) -> list[np.ndarray]:
+def numerical(
+    f: Callable[..., Any], args: Sequence[np.ndarray], weights: Sequence[np.ndarray], step: float = 1e-6
+) -> list[np.ndarray]:
     """Central differences of the weighted sum of the float outputs."""
 
     def loss(values: Sequence[np.ndarray]) -> float:
         outs = leaves(f(*[np.array(v) for v in values]))
-        return sum(float(np.sum(np.asarray(o) * w)) for o, w in zip(outs, weights, strict=True) if np.asarray(o).dtype.kind == "f")
+        return sum(
+            float(np.sum(np.asarray(o) * w))
+            for o, w in zip(outs, weights, strict=True)
+            if np.asarray(o).dtype.kind == "f"
+        )
 
     grads = []
     for k, arg in enumerate(args):

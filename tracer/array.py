@@ -1,11 +1,11 @@
 """The traced array: what the user's function sees in place of its array arguments.
 
-``TracedArray`` answers NumPy: operators, ``__array_ufunc__``, ``__array_function__``, methods, indexing, iteration.  Its contents
-live in a ``Storage`` and are reached through view steps (``storage.py``); asking for a Python value (``if t > 0``) computes it and
-leaves a guard.
+``TracedArray`` answers NumPy: operators, ``__array_ufunc__``, ``__array_function__``, methods, indexing, iteration.
+Its contents live in a ``Storage`` and are reached through view steps (``storage.py``); asking for a Python value
+(``if t > 0``) computes it and leaves a guard.
 
-The functions behind ``np.sum`` and its relatives are in ``npapi.py`` and its siblings; they register themselves in the tables here.
-"""
+The functions behind ``np.sum`` and its relatives are in ``npapi.py`` and its siblings; they register themselves in
+the tables here."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from .ops.elementwise import broadcast_to, cast
 from .ops.shape import reshape
 from .recorder import Recorder, current_recorder
 from .site import at_site
-from .storage import ReshapeStep, SliceStep, Step, Storage, TransposeStep
+from .storage import ReshapeStep, Step, Storage, TransposeStep
 
-UFUNCS: dict[Any, Callable[..., Any]] = {}      # np.ufunc -> function of atoms and scalars
+UFUNCS: dict[Any, Callable[..., Any]] = {}  # np.ufunc -> function of atoms and scalars
 UFUNC_METHODS: dict[tuple[Any, str], Callable[..., Any]] = {}  # (np.add, "reduce") -> function(ufunc, *arguments)
-FUNCTIONS: dict[Any, Callable[..., Any]] = {}   # NumPy function -> function of the user's arguments
-METHODS: dict[str, Callable[..., Any]] = {}     # array method -> function(self, *args, **kwargs)
-HINTS: dict[str, str] = {}                      # unsupported name -> what to use instead
+FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # NumPy function -> function of the user's arguments
+DIRECT: dict[Any, Any] = {}  # np.ufunc -> the primitive that it is, on float operands of one shape
+METHODS: dict[str, Callable[..., Any]] = {}  # array method -> function(self, *args, **kwargs)
+HINTS: dict[str, str] = {}  # unsupported name -> what to use instead
 
 
 class TracedArray:
@@ -55,7 +56,10 @@ class TracedArray:
         """The current value as an IR atom."""
         if not self._recorder.active:
             raise TracegradError(
-                at_site("a traced array was used after its function had returned; return it from the function, and do not keep it in a global or an attribute")
+                at_site(
+                    "a traced array was used after its function had returned; return it from the function, and do not "
+                    "keep it in a global or an attribute"
+                )
             )
         storage = self._storage
         if self._version != storage.version:
@@ -72,7 +76,10 @@ class TracedArray:
         storage = self._storage
         if storage.owner is not None:
             raise MutationError(
-                at_site(f"this writes into {storage.owner}, which belongs to the caller; write into a copy: x = x.copy(), or use x = x + ... instead of x += ...")
+                at_site(
+                    f"this writes into {storage.owner}, which belongs to the caller; write into a copy: x = x.copy(), "
+                    "or use x = x + ... instead of x += ..."
+                )
             )
         if self._uncertain:
             raise MutationError(at_site(_UNCERTAIN.format("writes", "may be a copy in NumPy")))
@@ -150,11 +157,11 @@ class TracedArray:
         return self.size * self.itemsize
 
     @property
-    def T(self) -> TracedArray:
+    def T(self) -> TracedArray:  # noqa: N802
         return self.view_transpose(tuple(reversed(range(self.ndim))))
 
     @property
-    def mT(self) -> TracedArray:
+    def mT(self) -> TracedArray:  # noqa: N802
         if self.ndim < 2:
             raise ValueError(at_site("matrix transpose with ndim < 2 is undefined"))
         return self.view_transpose((*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
@@ -208,7 +215,11 @@ class TracedArray:
     def _concrete(self, kind: str) -> Any:
         if self.size != 1:
             if kind == "bool":
-                raise ValueError(at_site("The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"))
+                raise ValueError(
+                    at_site(
+                        "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
+                    )
+                )
             raise TypeError(at_site("only length-1 arrays can be converted to Python scalars"))
         return self._recorder.guard(reshape(self.atom, ()), kind)
 
@@ -229,7 +240,9 @@ class TracedArray:
         return int(self._concrete("index"))
 
     def __complex__(self) -> complex:
-        raise UnsupportedError(at_site("complex numbers are not supported; carry real and imaginary parts as two arrays"))
+        raise UnsupportedError(
+            at_site("complex numbers are not supported; carry real and imaginary parts as two arrays")
+        )
 
     def __round__(self, ndigits: int | None = None) -> Any:
         return round(self._concrete("float").item(), ndigits)
@@ -242,43 +255,11 @@ class TracedArray:
         return value.item()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        if (
+            self.dtype.kind != "f" and not self.shape
+        ):  # np.arange(count): an integer has no gradient to lose, and is guarded
+            return np.asarray(self._concrete("item"), dtype)
         raise array_refusal()
-
-    # ---- NumPy's protocols -------------------------------------------------------------------------------------
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        out = kwargs.pop("out", None)
-        if out is not None and not all(isinstance(o, TracedArray) or o is None for o in out):
-            raise MutationError(
-                at_site(f"np.{ufunc.__name__} would write a traced value into a plain NumPy array; make that array with np.zeros_like(x) or tracegrad.zeros(n)")
-            )
-        if method == "__call__":
-            result = call_ufunc(ufunc, inputs, kwargs)
-            if type(result) is TracedArray and result._atom.aval.weak:  # np.sin(0.5) is a float64, no Python float
-                result = wrap(cast(result._atom, result.dtype), self._recorder)
-        else:
-            handler = UFUNC_METHODS.get((ufunc, method)) or UFUNC_METHODS.get((None, method))
-            if handler is None or (ufunc not in UFUNCS and method == "outer"):
-                raise unsupported(f"{public_name(ufunc)}.{method}")
-            result = handler(ufunc, *inputs, **kwargs)
-        if out is None:
-            return result
-        if isinstance(result, tuple):
-            return tuple(r if o is None else assign_all(o, r) for o, r in zip(out, result, strict=True))
-        return assign_all(out[0], result)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        handler = FUNCTIONS.get(func)
-        if handler is None:
-            raise unsupported(public_name(func))
-        out = kwargs.pop("out", None) if "out" in kwargs else None
-        try:
-            result = handler(*args, **kwargs)
-        except TypeError as error:
-            if isinstance(error, TracegradError) or "argument" not in str(error):
-                raise
-            raise UnsupportedError(at_site(f"{public_name(func)} on traced arrays: {error}")) from None
-        return result if out is None else assign_all(out[0] if isinstance(out, tuple) else out, result)
 
     def __getattr__(self, name: str) -> Any:
         method = METHODS.get(name)
@@ -311,7 +292,8 @@ class TracedArray:
 
 
 _UNCERTAIN = (
-    "this {} through a reshape of an array that may lie in memory in another order than C, and {}: whether NumPy makes a view or a copy "
+    "this {} through a reshape of an array that may lie in memory in another order than C, and {}: whether NumPy makes "
+    "a view or a copy "
     "here depends on that; reshape a .copy(), or write into the original"
 )
 
@@ -323,7 +305,12 @@ def wrap(atom: Atom, recorder: Recorder | None = None) -> TracedArray:
     """A fresh traced array (its own buffer) with the value *atom*."""
     recorder = recorder or current_recorder()
     if recorder is None:
-        raise TracegradError(at_site("a traced array was used after its function had returned; return it from the function, and do not keep it in a global or an attribute"))
+        raise TracegradError(
+            at_site(
+                "a traced array was used after its function had returned; return it from the function, and do not keep "
+                "it in a global or an attribute"
+            )
+        )
     return TracedArray(atom, recorder)
 
 
@@ -342,7 +329,8 @@ def in_c_order(value: Any) -> bool:
 
 
 def to_atom(value: Any) -> Atom:
-    """Whatever a user may mix with traced arrays, as an atom: scalars stay weak, plain arrays become inputs or constants."""
+    """Whatever a user may mix with traced arrays, as an atom: scalars stay weak, plain arrays become inputs or
+    constants."""
     if isinstance(value, TracedArray):
         return value.atom
     kind = type(value)
@@ -360,8 +348,14 @@ def to_atom(value: Any) -> Atom:
     if isinstance(value, (bool, int, float)):
         return literal(float(value) if isinstance(value, float) else int(value))
     if isinstance(value, complex):
-        raise UnsupportedError(at_site("complex numbers are not supported; carry real and imaginary parts as two arrays"))
-    raise UnsupportedError(at_site(f"a {type(value).__name__} cannot be used with traced arrays; convert it to a number or an array of numbers"))
+        raise UnsupportedError(
+            at_site("complex numbers are not supported; carry real and imaginary parts as two arrays")
+        )
+    raise UnsupportedError(
+        at_site(
+            f"a {type(value).__name__} cannot be used with traced arrays; convert it to a number or an array of numbers"
+        )
+    )
 
 
 def constant(array: np.ndarray) -> Atom:
@@ -394,40 +388,16 @@ def is_traced(value: Any) -> bool:
 def assign_all(target: Any, value: Any) -> Any:
     """Write *value* into the whole of *target*, with NumPy's broadcasting and casting for out=."""
     if not isinstance(target, TracedArray):
-        raise MutationError(at_site("out= must be a traced array here; make it with np.zeros_like(x) or tracegrad.zeros(n)"))
+        raise MutationError(
+            at_site("out= must be a traced array here; make it with np.zeros_like(x) or tracegrad.zeros(n)")
+        )
     atom = to_atom(value)
     if not np.can_cast(atom.aval.dtype, target.dtype, "same_kind") and not atom.aval.weak:
-        raise UnsupportedError(at_site(f"cannot cast {atom.aval.dtype} to {target.dtype} in place; write x = x + ... to change the dtype"))
+        raise UnsupportedError(
+            at_site(f"cannot cast {atom.aval.dtype} to {target.dtype} in place; write x = x + ... to change the dtype")
+        )
     target._write(broadcast_to(cast(atom, target.dtype), target.shape))
     return target
-
-
-# ---- ufunc calls -------------------------------------------------------------------------------------------------
-
-
-def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """*ufunc* of traced arrays and whatever else the user mixed with them."""
-    handler = UFUNCS.get(ufunc)
-    if handler is None:
-        raise unsupported(public_name(ufunc))
-    atoms = [to_atom(x) for x in inputs]
-    if kwargs:
-        dtype = kwargs.pop("dtype", None)
-        where = kwargs.pop("where", True)
-        for name in ("casting", "order", "subok"):
-            kwargs.pop(name, None)
-        if kwargs or where is not True:
-            extra = ", ".join([*kwargs, *([] if where is True else ["where"])])
-            raise UnsupportedError(at_site(f"{public_name(ufunc)} with {extra}= is not supported; use np.where on the result"))
-        if dtype is not None:
-            atoms = [cast(a, np.dtype(dtype)) for a in atoms]
-    result = handler(*atoms)
-    if isinstance(result, tuple):
-        return tuple(wrap(r) for r in result)
-    array = wrap(result)
-    if len(result.aval.shape) > 1:
-        array._storage.c_order = all(in_c_order(x) for x in inputs)
-    return array
 
 
 def public_name(func: Any) -> str:
@@ -442,11 +412,10 @@ def public_name(func: Any) -> str:
 def unsupported(name: str) -> UnsupportedError:
     """The error for a function that has no recorded form, with the nearest alternative."""
     short = name.rsplit(".", 1)[-1]
-    hint = HINTS.get(name) or HINTS.get(short) or "compose it from supported functions (README lists them), or compute it outside the compiled function and pass the result in"
+    hint = (
+        HINTS.get(name)
+        or HINTS.get(short)
+        or "compose it from supported functions (README lists them), or compute it outside the compiled function and "
+        "pass the result in"
+    )
     return UnsupportedError(at_site(f"{name} is not supported on traced arrays: {hint}"))
-
-
-__all__ = [
-    "FUNCTIONS", "HINTS", "METHODS", "UFUNCS", "UFUNC_METHODS", "SliceStep", "TracedArray", "assign_all", "call_ufunc", "constant",
-    "in_c_order", "is_traced", "public_name", "to_atom", "unsupported", "wrap", "wrap_array",
-]  # fmt: skip

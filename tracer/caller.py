@@ -1,10 +1,9 @@
 """Who asks for a plain value?
 
-``float(t)`` is a question that a guard answers.  ``math.sin(t)`` and ``plain[0] = t`` ask in the same way (C code calls ``__float__``) but
-would go on with a number that has lost its gradient.  They are told apart by the instruction that the innermost Python frame is
-executing: its opcode, and for a call the callable, found by walking back over the instructions that pushed it.
-What cannot be told is refused.
-"""
+``float(t)`` is a question that a guard answers.  ``math.sin(t)`` and ``plain[0] = t`` ask in the same way (C code
+calls ``__float__``) but would go on with a number that has lost its gradient.  They are told apart by the instruction
+that the innermost Python frame is executing: its opcode, and for a call the callable, found by walking back over the
+instructions that pushed it. What cannot be told is refused."""
 
 from __future__ import annotations
 
@@ -15,16 +14,20 @@ from functools import lru_cache
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .errors import UnsupportedError
 from .site import OWN_FOLDERS, at_site, is_internal
 
-HARMLESS = (float, int, bool, round)  # callables that ask for a number and say so
+# Callables that ask for a number and say so.  np.arange is one: it refuses float arguments before it comes to ask.
+HARMLESS = (float, int, bool, round, np.arange)
 _NULL_ABOVE = 1 if sys.version_info >= (3, 13) else 0  # 3.13 pushes NULL or self after the callable
 UNKNOWN = object()
 
 
 class Request(NamedTuple):
-    """What the frame was doing: ``opcode``; for calls the ``callee`` (UNKNOWN where it cannot be told) and the name it was called by."""
+    """What the frame was doing: ``opcode``; for calls the ``callee`` (UNKNOWN where it cannot be told) and the name
+    it was called by."""
 
     opcode: str
     callee: Any
@@ -62,10 +65,13 @@ class _Instructions:
 
     def effect(self, k: int, *, jump: bool) -> int:
         instruction = self.all[k]
-        return dis.stack_effect(instruction.opcode, instruction.arg if instruction.opcode >= dis.HAVE_ARGUMENT else None, jump=jump)
+        return dis.stack_effect(
+            instruction.opcode, instruction.arg if instruction.opcode >= dis.HAVE_ARGUMENT else None, jump=jump
+        )
 
     def loads_below(self, end: int, above: int, null: int) -> Path | None:
-        """How the stack entry that lies *above* entries under the top before instruction *end* was loaded (*null* of them a NULL or self)."""
+        """How the stack entry that lies *above* entries under the top before instruction *end* was loaded (*null* of
+        them a NULL or self)."""
         if end not in self.before:
             return None
         level = self.before[end] - above
@@ -98,8 +104,9 @@ class _Instructions:
 
 
 _NO_FALL_THROUGH = frozenset(
-    ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_ABSOLUTE")
-)  # fmt: skip
+    "RETURN_VALUE RETURN_CONST RAISE_VARARGS RERAISE JUMP_FORWARD JUMP_BACKWARD "
+    "JUMP_BACKWARD_NO_INTERRUPT JUMP_ABSOLUTE".split()
+)
 _ONLY_POP = ("POP_", "STORE_", "DELETE_", "JUMP_", "END_FOR", "NOP")
 _instructions = lru_cache(maxsize=256)(_Instructions)
 
@@ -127,7 +134,9 @@ def _resolve(path: Path, frame: FrameType) -> Any:
         return UNKNOWN
     if kind == "const":
         return name
-    spaces = (frame.f_globals, frame.f_builtins) if kind == "global" else (frame.f_locals, frame.f_globals, frame.f_builtins)
+    spaces = (
+        (frame.f_globals, frame.f_builtins) if kind == "global" else (frame.f_locals, frame.f_globals, frame.f_builtins)
+    )
     found: Any = next((space[name] for space in spaces if isinstance(name, str) and name in space), UNKNOWN)
     for _, attribute in attributes:
         if not isinstance(found, (ModuleType, type)):
@@ -146,7 +155,8 @@ def request(depth: int) -> Request:
 
 
 def check_float_allowed() -> None:
-    """Called by ``__float__``: return where plain Python asked for a float, raise where C code would compute with it."""
+    """Called by ``__float__``: return where plain Python asked for a float, raise where C code would compute with
+    it."""
     asked = request(2)
     filename = asked.frame.f_code.co_filename
     if filename.startswith(OWN_FOLDERS):
@@ -165,6 +175,23 @@ ASSIGN_HINT = (
 )
 
 
+_NUMPY_NAMES = {
+    "pow": "power",
+    "asin": "arcsin",
+    "acos": "arccos",
+    "atan": "arctan",
+    "atan2": "arctan2",
+    "asinh": "arcsinh",
+    "acosh": "arccosh",
+    "atanh": "arctanh",
+    "fabs": "abs",
+    "gamma": "scipy.special.gamma",
+    "lgamma": "scipy.special.gammaln",
+    "erf": "scipy.special.erf",
+    "erfc": "scipy.special.erfc",
+}
+
+
 def _float_message(asked: Request) -> str:
     if asked.opcode in ("STORE_SUBSCR", "STORE_SLICE"):
         return ASSIGN_HINT
@@ -172,27 +199,32 @@ def _float_message(asked: Request) -> str:
     name = getattr(callee, "__name__", None)
     if asked.opcode == "CALL" and callee is not UNKNOWN and name:
         if getattr(math, name, None) is callee:
-            twin = {"pow": "power", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "fabs": "abs", "gamma": "exp(scipy.special.gammaln)",
-                    "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "erf": "scipy.special.erf", "erfc": "scipy.special.erfc", "lgamma": "scipy.special.gammaln"}.get(name, name)  # fmt: skip
-            return f"math.{name} would turn a traced value into a plain number and lose its gradient; use {twin if '.' in twin else 'np.' + twin}"
+            twin = _NUMPY_NAMES.get(name, name)
+            twin = twin if "." in twin else f"np.{twin}"
+            return f"math.{name} would turn a traced value into a plain number and lose its gradient; use {twin}"
         return (
-            f"{name} would turn a traced value into a plain number and lose its gradient; use the NumPy function on the traced value, "
+            f"{name} would turn a traced value into a plain number and lose its gradient; use the NumPy function on "
+            "the traced value, "
             "or float(t) where a number without a gradient is meant"
         )
     return (
-        "code outside NumPy asked for the plain number behind a traced value, which would lose its gradient; use NumPy functions on it, "
+        "code outside NumPy asked for the plain number behind a traced value, which would lose its gradient; use NumPy "
+        "functions on it, "
         "or write v = float(t) on a line of its own where a number without a gradient is meant"
     )
 
 
 _ARRAY_HINTS = {
-    "array": "a list that holds traced arrays cannot go through np.array: write np.stack([...]) or tracegrad.array([...]); for one traced array write t.copy()",
-    "asarray": "np.asarray cannot convert a traced array: leave the call out, or write np.stack([...]) or tracegrad.asarray(...)",
+    "array": "a list that holds traced arrays cannot go through np.array: write np.stack([...]) or "
+    "tracegrad.array([...]); for one traced array write t.copy()",
+    "asarray": "np.asarray cannot convert a traced array: leave the call out, or write np.stack([...]) or "
+    "tracegrad.asarray(...)",
     "asanyarray": "np.asanyarray cannot convert a traced array: leave the call out, or write tracegrad.asarray(...)",
     "ascontiguousarray": "np.ascontiguousarray cannot convert a traced array: leave the call out",
     "asfarray": "leave the call out, or write t.astype(float)",
     "full": "np.full cannot hold a traced value: write tracegrad.full(shape, value), or value * np.ones(shape)",
-    "arange": "np.arange of a traced value has a size that depends on data: write np.arange(n) * step + start with a plain n",
+    "arange": "np.arange of a traced value has a size that depends on data: write np.arange(n) * step + start with a "
+    "plain n",
     "where": "np.where with a list of traced arrays: write np.stack([...]) around the list",
     "dot": "plain.dot(traced) cannot be traced: write np.dot(a, b) or a @ b",
     "take": "plain.take(traced) cannot be traced: write np.take(a, indices)",
@@ -204,18 +236,32 @@ def array_refusal() -> UnsupportedError:
     asked = request(2)
     if asked.opcode in ("STORE_SUBSCR", "STORE_SLICE"):
         return UnsupportedError(at_site(ASSIGN_HINT))
-    if asked.opcode in ("BINARY_SUBSCR", "BINARY_SLICE") or asked.opcode.startswith("BINARY_OP [") or asked.opcode == "BINARY_OP []":
-        return UnsupportedError(at_site("a plain NumPy array was indexed with a traced array: write np.take(a, index, axis=0), or make the indexed array an argument"))
+    if (
+        asked.opcode in ("BINARY_SUBSCR", "BINARY_SLICE")
+        or asked.opcode.startswith("BINARY_OP [")
+        or asked.opcode == "BINARY_OP []"
+    ):
+        return UnsupportedError(
+            at_site(
+                "a plain NumPy array was indexed with a traced array: write np.take(a, index, axis=0), or make the "
+                "indexed array an argument"
+            )
+        )
     name, frame = asked.name if asked.opcode == "CALL" else None, asked.frame
     while is_internal(frame.f_code.co_filename) and frame.f_back is not None:  # the NumPy function that the user called
         name = frame.f_code.co_name
         frame = frame.f_back
     if name in _ARRAY_HINTS:
         return UnsupportedError(at_site(_ARRAY_HINTS[name]))
-    called = f"{name} needs a plain NumPy array and was given a traced one" if name else "code that needs a plain NumPy array was given a traced one"
+    called = (
+        f"{name} needs a plain NumPy array and was given a traced one"
+        if name
+        else "code that needs a plain NumPy array was given a traced one"
+    )
     return UnsupportedError(
         at_site(
-            f"{called} (a list of traced arrays, np.asarray, or a C extension); use np.stack([...]) for the list, NumPy or scipy.special "
+            f"{called} (a list of traced arrays, np.asarray, or a C extension); use np.stack([...]) for the list, "
+            "NumPy or scipy.special "
             "functions otherwise, and assign into arrays made by tracegrad.zeros(n) or np.zeros_like(x)"
         )
     )

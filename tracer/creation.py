@@ -1,7 +1,7 @@
 """Arrays made inside traced code that traced values can be assigned into: ``tracegrad.zeros`` and its relatives.
 
-While a function is being recorded they give traced arrays, otherwise plain NumPy ones, so the same code runs either way.
-"""
+While a function is being recorded they give traced arrays, otherwise plain NumPy ones, so the same code runs either
+way."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 
 from .array import TracedArray, is_traced, to_atom, wrap_array
 from .ir import Lit
-from .npapi_assemble import filled, nested_atom
+from .npapi_assemble import nested_atom
 from .npapi_base import shape_of
+from .npapi_create import filled
 from .ops.elementwise import cast
 from .recorder import current_recorder
 
@@ -40,7 +41,11 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     """np.full; the value may be traced."""
     if current_recorder() is None:
         return np.full(shape, fill_value, dtype)
-    return filled(np.asarray(fill_value) if isinstance(fill_value, (list, tuple)) and not is_traced(fill_value) else fill_value, shape_of(shape), dtype)
+    return filled(
+        np.asarray(fill_value) if isinstance(fill_value, (list, tuple)) and not is_traced(fill_value) else fill_value,
+        shape_of(shape),
+        dtype,
+    )
 
 
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = float) -> Any:

@@ -153,6 +153,8 @@ class Graph:
 class Builder:
     """Appends nodes; equal nodes are appended once (hash-consing), so common subexpressions never exist."""
 
+    site_override: Site | None = None  # where new nodes are said to come from, if not from where Python is
+
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self._seen: dict[tuple, tuple[Var, ...]] = {}

@@ -1,20 +1,24 @@
 """NumPy on traced arrays: the ufuncs.
 
-An elementwise primitive whose implementation is a ufunc is found here by itself; only those composed of several primitives are
-spelled out.  Importing this module brings in the whole front end; its parts are
+An elementwise primitive whose implementation is a ufunc is found here by itself; only those composed of several
+primitives are spelled out.  Importing this module brings in the whole front end; its parts are
 
-=====================  ==============================================================================
-npapi_operators.py     ``+ - * @ == +=``
-npapi_reduce.py        sums, extremes, statistics, norms, cumulative sums
-npapi_shape.py         views: reshape, transpose, split, flip, diagonal
-npapi_assemble.py      arrays from arrays: concatenate, stack, pad, tile, zeros_like, where
-npapi_index.py         indexing and assignment
-npapi_sort.py          sorting, searching, selecting
-npapi_product.py       matmul to einsum
-npapi_special.py       functions of scipy.special that are no ufuncs: logsumexp, softmax
-npapi_misc.py          interp, convolve, comparison of whole arrays, and what asks for facts
-npapi_hints.py         what to use instead of what is not here
-=====================  ==============================================================================
+====================  ==================================================================================
+npapi_calls.py        NumPy's protocols, ``+ - * @ == +=``
+npapi_reduce.py       sums, extremes, norms, cumulative sums
+npapi_statistics.py   mean, var, std, average, cov; reductions that pass over NaN
+npapi_shape.py        views: reshape, transpose, split, flip, diagonal
+npapi_assemble.py     arrays from arrays: concatenate, stack, pad, tile, where
+npapi_create.py       arrays by rule: zeros_like, linspace, meshgrid, diag, tril
+npapi_index.py        indexing
+npapi_assign.py       assignment
+npapi_sort.py         sorting, searching, taking
+npapi_product.py      matmul, dot, tensordot, kron, cross
+npapi_einsum.py       einsum
+npapi_special.py      functions of scipy.special that are no ufuncs: logsumexp, softmax
+npapi_misc.py         differences, interpolation, convolution, comparison of whole arrays, facts
+npapi_hints.py        what to use instead of what is not here
+====================  ==================================================================================
 """
 
 from __future__ import annotations
@@ -28,22 +32,27 @@ import scipy.special as sp
 
 from . import (
     npapi_assemble,
+    npapi_assign,
+    npapi_calls,
+    npapi_create,
+    npapi_einsum,
     npapi_hints,
     npapi_index,
     npapi_misc,
-    npapi_operators,
     npapi_product,
     npapi_reduce,
     npapi_shape,
     npapi_sort,
     npapi_special,
+    npapi_statistics,
 )
-from .array import UFUNC_METHODS, UFUNCS, TracedArray, assign_all, call_ufunc, to_atom
+from .array import DIRECT, UFUNC_METHODS, UFUNCS, TracedArray, assign_all, to_atom
 from .aval import BOOL, FLOAT, SUPPORTED
 from .errors import UnsupportedError
 from .ir import Atom, Lit, elementwise_by_name, structural
 from .npapi_base import implements, reject
-from .ops.elementwise import F, broadcast_to, cast, like, promote
+from .npapi_calls import call_ufunc
+from .ops.elementwise import F, cast, like, promote
 from .ops.shape import reshape
 from .primitive import ELEMENTWISE, PRIMITIVES
 from .site import at_site
@@ -61,7 +70,14 @@ def _loop_dtypes(ufunc: Any, atoms: tuple[Atom, ...]) -> list[np.dtype]:
 
 
 _PYTHON_KIND: dict[str, Any] = {"f": float, "i": int}
-_ON_BOOLS = {"add": "logical_or", "mul": "logical_and", "maximum": "logical_or", "minimum": "logical_and", "fmax": "logical_or", "fmin": "logical_and"}
+_ON_BOOLS = {
+    "add": "logical_or",
+    "mul": "logical_and",
+    "maximum": "logical_or",
+    "minimum": "logical_and",
+    "fmax": "logical_or",
+    "fmin": "logical_and",
+}
 
 
 def _typed(ufunc: Any, name: str) -> Callable[..., Any]:
@@ -73,6 +89,8 @@ def _typed(ufunc: Any, name: str) -> Callable[..., Any]:
             if atom.aval.dtype.kind != "f":
                 break
         else:
+            return front(*atoms)
+        if all(atom.aval.weak for atom in atoms):  # Python numbers among themselves
             return front(*atoms)
         dtypes = _loop_dtypes(ufunc, atoms)
         converted = tuple(cast(a, d) for a, d in zip(atoms, dtypes, strict=True))
@@ -89,6 +107,9 @@ def _register_ufuncs() -> None:
     for primitive in PRIMITIVES.values():
         if primitive.kind == ELEMENTWISE and isinstance(primitive.impl, np.ufunc):
             UFUNCS[primitive.impl] = _typed(primitive.impl, primitive.name)
+            if primitive.vjp is not None or any(primitive.partials):
+                DIRECT[primitive.impl] = primitive
+    del DIRECT[np.power]  # has cheaper forms for some exponents
     for name in ("isnan", "isinf", "isfinite"):
         UFUNCS[getattr(np, name)] = lambda x, name=name: elementwise_by_name[name](*promote(x, floating=True))
 
@@ -180,7 +201,8 @@ UFUNCS[np.rad2deg] = UFUNCS[np.degrees] = _scaled(180 / math.pi)
 UFUNCS[np.float_power] = lambda x, y: _power(cast(x, FLOAT), cast(y, FLOAT))
 
 
-# ---- scipy.special: what is composed of other rows --------------------------------------------------------------------
+# ---- scipy.special: what is composed of other rows
+# --------------------------------------------------------------------
 
 
 def _log_expit(x: Atom) -> Atom:
@@ -251,7 +273,9 @@ UFUNC_METHODS[None, "outer"] = _outer
 
 
 @implements(np.clip, method="clip")
-def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None, **kwargs: Any) -> Any:
+def _clip(
+    a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None, **kwargs: Any
+) -> Any:
     reject("np.clip", "apply np.where to the result", where=kwargs.get("where"))
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     result = a if isinstance(a, TracedArray) else np.maximum(a, low) if low is not None else np.minimum(a, high)
@@ -273,7 +297,9 @@ def _round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
     x, places = to_atom(a), int(decimals)
     if not x.aval.is_float:
         if places < 0:
-            raise UnsupportedError(at_site("np.round of integers to negative decimals is not supported; write x // 10**n * 10**n"))
+            raise UnsupportedError(
+                at_site("np.round of integers to negative decimals is not supported; write x // 10**n * 10**n")
+            )
         result = call_ufunc(np.rint if x.aval.dtype == BOOL else np.positive, (a,), {})
     elif places == 0:
         result = call_ufunc(np.rint, (a,), {})
@@ -325,7 +351,20 @@ def _isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
     return call_ufunc(np.positive, (result,), {})
 
 
+# the imports fill the tables; naming them here keeps them
 __all__ = [
-    "UFUNC_METHODS", "TracedArray", "assign_all", "broadcast_to", "implements", "npapi_assemble", "npapi_hints", "npapi_index", "npapi_misc",
-    "npapi_operators", "npapi_product", "npapi_reduce", "npapi_shape", "npapi_sort", "npapi_special",
-]  # fmt: skip
+    "npapi_assemble",
+    "npapi_assign",
+    "npapi_calls",
+    "npapi_create",
+    "npapi_einsum",
+    "npapi_hints",
+    "npapi_index",
+    "npapi_misc",
+    "npapi_product",
+    "npapi_reduce",
+    "npapi_shape",
+    "npapi_sort",
+    "npapi_special",
+    "npapi_statistics",
+]

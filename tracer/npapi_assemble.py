@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from .array import FUNCTIONS, METHODS, TracedArray, in_c_order, is_traced, to_atom, wrap, wrap_array
-from .aval import INT, check_dtype
+from .array import FUNCTIONS, TracedArray, in_c_order, is_traced, to_atom, wrap, wrap_array
+from .aval import INT
 from .errors import BadIndexError, ShapeError, UnsupportedError
-from .ir import Atom, Lit, literal
-from .npapi_base import atom_of, implements, into, one_axis, reject, shape_of
-from .npapi_shape import _flip, as_traced
+from .ir import Atom
+from .npapi_base import atom_of, implements, into, one_axis, reject
+from .npapi_shape import as_traced
 from .ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, promote
 from .ops.indexing import gather
-from .ops.shape import PAD, concat, full, iota, reshape, slice_axis, transpose
+from .ops.shape import PAD, concat, reshape, slice_axis, transpose
 from .site import at_site
 
 Ints = tuple[int, ...]
@@ -45,7 +44,12 @@ def concatenate_atoms(atoms: Sequence[Atom], axis: int, what: str = "np.concaten
     for a in joined:
         shape = a.aval.shape
         if len(shape) != len(first) or shape[:axis] != first[:axis] or shape[axis + 1 :] != first[axis + 1 :]:
-            raise ShapeError(at_site(f"{what}: arrays of shapes {[a.aval.shape for a in joined]} do not fit: all sizes but that of axis {axis} must be equal"))
+            raise ShapeError(
+                at_site(
+                    f"{what}: arrays of shapes {[a.aval.shape for a in joined]} do not fit: all sizes but that of axis "
+                    f"{axis} must be equal"
+                )
+            )
     return concat(joined, axis)
 
 
@@ -56,7 +60,9 @@ def _finish(atom: Atom, dtype: Any, out: Any, parts: Sequence[Any]) -> Any:
 
 
 @implements(np.concatenate)
-def _concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+def _concatenate(
+    arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
+) -> Any:
     parts = _listed(arrays, "np.concatenate")
     atoms = [atom_of(a) for a in parts]
     if axis is None:
@@ -74,7 +80,9 @@ def stack_atoms(atoms: Sequence[Atom], axis: int = 0, what: str = "np.stack") ->
         raise ShapeError(at_site(f"{what}: need at least one array to stack"))
     shape = atoms[0].aval.shape
     if any(a.aval.shape != shape for a in atoms):
-        raise ShapeError(at_site(f"{what}: all input arrays must have the same shape, not {[a.aval.shape for a in atoms]}"))
+        raise ShapeError(
+            at_site(f"{what}: all input arrays must have the same shape, not {[a.aval.shape for a in atoms]}")
+        )
     axis = one_axis(axis, len(shape) + 1, what)
     wide = (*shape[:axis], 1, *shape[axis:])
     return concatenate_atoms([reshape(a, wide) for a in promote(*atoms)], axis, what)
@@ -129,7 +137,9 @@ def _dstack(tup: Any) -> Any:
 @implements(np.column_stack)
 def _column_stack(tup: Any) -> Any:
     atoms = [atom_of(a) for a in _listed(tup, "np.column_stack")]
-    return wrap(concatenate_atoms([reshape(a, (a.aval.size, 1)) if a.aval.ndim < 2 else a for a in atoms], 1, "np.column_stack"))
+    return wrap(
+        concatenate_atoms([reshape(a, (a.aval.size, 1)) if a.aval.ndim < 2 else a for a in atoms], 1, "np.column_stack")
+    )
 
 
 @implements(np.append)
@@ -156,96 +166,6 @@ def _block(arrays: Any) -> Any:
         return reshape(atom, (*[1] * (rank - atom.aval.ndim), *atom.aval.shape))
 
     return wrap_array(build(arrays, 0))
-
-
-# ---- filling ------------------------------------------------------------------------------------------------------
-
-
-def filled(value: Any, shape: Ints, dtype: Any, *, c_order: bool = True) -> TracedArray:
-    """A traced array of *shape* full of *value*."""
-    atom = to_atom(value)
-    if dtype is not None:
-        atom = cast(atom, check_dtype(np.dtype(dtype), "the array"))
-    elif atom.aval.weak:
-        atom = cast(atom, atom.aval.dtype)
-    return wrap_array(broadcast_to(atom, shape), c_order=c_order)
-
-
-def _like(value: float) -> Any:
-    def apply(a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *, device: Any = None) -> Any:
-        return _filled_like(Lit(value, np.dtype(float), structural=True), a, dtype, order, shape)
-
-    return apply
-
-
-def _filled_like(value: Any, a: Any, dtype: Any, order: Any, shape: Any) -> Any:
-    aval = to_atom(a).aval
-    sizes = aval.shape if shape is None else shape_of(shape)
-    if order == "F" and len(sizes) > 1:
-        c_order = False
-    else:
-        c_order = order == "C" or shape is not None or in_c_order(a)
-    return filled(value, sizes, aval.dtype if dtype is None else dtype, c_order=c_order)
-
-
-implements(np.zeros_like)(_like(0))
-implements(np.empty_like)(_like(0))
-implements(np.ones_like)(_like(1))
-
-
-@implements(np.full_like)
-def _full_like(a: Any, fill_value: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *, device: Any = None) -> Any:
-    return _filled_like(fill_value, a, dtype, order, shape)
-
-
-def linspace_atom(start: Any, stop: Any, num: int, endpoint: bool = True, axis: int = 0, dtype: Any = None) -> tuple[Atom, Atom]:
-    """(the points, the step), in NumPy's order of operations."""
-    low, high = (cast(v, v.aval.dtype) if v.aval.weak else v for v in promote(to_atom(start), to_atom(stop), floating=True))
-    shape = broadcast_to(F.sub(high, low), np.broadcast_shapes(low.aval.shape, high.aval.shape)).aval.shape
-    low, high = broadcast_to(low, shape), broadcast_to(high, shape)
-    parts = max(num - 1 if endpoint else num, 0)
-    delta = F.sub(high, low)
-    positions = reshape(cast(iota(num), low.aval.dtype), (num, *[1] * len(shape)))
-    step = F.div(delta, Lit(parts, low.aval.dtype)) if parts else full(Lit(math.nan, low.aval.dtype), shape)
-    points = F.add(F.mul(positions, step), low) if parts else F.add(F.mul(positions, delta), low)
-    if endpoint and num > 1:
-        points = concat([slice_axis(points, 0, 0, num - 1), reshape(high, (1, *shape))], 0)
-    if dtype is not None:
-        to = np.dtype(dtype)
-        points = cast(F.floor(points) if to.kind in "iu" else points, to)
-    where = one_axis(axis, len(shape) + 1, "np.linspace")
-    order = list(range(1, len(shape) + 1))
-    order.insert(where, 0)
-    return transpose(points, tuple(order)), step
-
-
-@implements(np.linspace)
-def _linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0, *, device: Any = None) -> Any:
-    points, step = linspace_atom(start, stop, int(num), endpoint, axis, dtype)
-    return (wrap_array(points), wrap(step)) if retstep else wrap_array(points)
-
-
-@implements(np.logspace)
-def _logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0) -> Any:
-    points = wrap(linspace_atom(start, stop, int(num), endpoint, axis)[0])
-    return np.power(base, points) if dtype is None else np.power(base, points).astype(dtype)
-
-
-@implements(np.meshgrid)
-def _meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
-    atoms = [atom_of(x) for x in xi]
-    count = len(atoms)
-    order = list(range(count))
-    if indexing == "xy" and count > 1:
-        order[0], order[1] = 1, 0
-    shape = [0] * count
-    for k, atom in enumerate(atoms):
-        shape[order[k]] = atom.aval.size
-    result = []
-    for k, atom in enumerate(atoms):
-        thin = reshape(atom, tuple(atom.aval.size if i == order[k] else 1 for i in range(count)))
-        result.append(wrap_array(thin if sparse else broadcast_to(thin, tuple(shape))))
-    return tuple(result)
 
 
 # ---- repeating and moving -----------------------------------------------------------------------------------------
@@ -277,7 +197,12 @@ def _tile(A: Any, reps: Any) -> Any:
     ndim = max(x.aval.ndim, len(times))
     shape = (*[1] * (ndim - x.aval.ndim), *x.aval.shape)
     times = (*[1] * (ndim - len(times)), *times)
-    wide = bind(BROADCAST, reshape(x, shape), shape=tuple(n for pair in zip(times, shape, strict=True) for n in pair), dims=tuple(range(1, 2 * ndim, 2)))
+    wide = bind(
+        BROADCAST,
+        reshape(x, shape),
+        shape=tuple(n for pair in zip(times, shape, strict=True) for n in pair),
+        dims=tuple(range(1, 2 * ndim, 2)),
+    )
     return wrap_array(reshape(wide, tuple(t * n for t, n in zip(times, shape, strict=True))))
 
 
@@ -288,7 +213,9 @@ def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
         x, axis = reshape(x, (x.aval.size,)), 0
     axis = one_axis(axis, x.aval.ndim, "np.repeat")
     if isinstance(repeats, TracedArray):
-        raise UnsupportedError(at_site("np.repeat with traced counts has a size that depends on data; pass the counts as plain integers"))
+        raise UnsupportedError(
+            at_site("np.repeat with traced counts has a size that depends on data; pass the counts as plain integers")
+        )
     counts = np.asarray(repeats)
     if counts.size == 1:
         shape, times = x.aval.shape, int(counts.reshape(()))
@@ -343,8 +270,18 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> A
         reject("np.pad", "use constant_values", **kwargs)
         return wrap_array(_pad_constant(x, widths, values))
     if mode not in ("edge", "reflect", "symmetric", "wrap"):
-        raise UnsupportedError(at_site(f"np.pad with mode={mode!r} is not supported; use constant, edge, reflect, symmetric or wrap, or np.concatenate"))
-    reject("np.pad", "concatenate the parts yourself", reflect_type=None if kwargs.pop("reflect_type", "even") == "even" else "odd", **kwargs)
+        raise UnsupportedError(
+            at_site(
+                f"np.pad with mode={mode!r} is not supported; use constant, edge, reflect, symmetric or wrap, or "
+                "np.concatenate"
+            )
+        )
+    reject(
+        "np.pad",
+        "concatenate the parts yourself",
+        reflect_type=None if kwargs.pop("reflect_type", "even") == "even" else "odd",
+        **kwargs,
+    )
     for axis, (before, after) in enumerate(widths):
         size = x.aval.shape[axis]
         if not size and (before or after):
@@ -357,7 +294,11 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> A
 def _pad_constant(x: Atom, widths: list[tuple[int, int]], values: list[tuple[Any, Any]]) -> Atom:
     if all(not isinstance(v, TracedArray) and v == 0 for pair in values for v in pair):
         shape = tuple(n + a + b for n, (a, b) in zip(x.aval.shape, widths, strict=True))
-        return x if shape == x.aval.shape else bind(PAD, x, start=tuple(a for a, _ in widths), step=(1,) * len(widths), shape=shape)
+        return (
+            x
+            if shape == x.aval.shape
+            else bind(PAD, x, start=tuple(a for a, _ in widths), step=(1,) * len(widths), shape=shape)
+        )
     for axis, ((before, after), (low, high)) in enumerate(zip(widths, values, strict=True)):
         parts = [x]
         for width, value, at in ((before, low, 0), (after, high, len(parts) + 1)):
@@ -404,7 +345,11 @@ def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     at = int(obj) % size if obj < 0 else int(obj)
     v = cast(to_atom(values), x.aval.dtype)
     rest = tuple(n for i, n in enumerate(x.aval.shape) if i != axis)
-    v = reshape(broadcast_to(v, rest), tuple(1 if i == axis else n for i, n in enumerate(x.aval.shape))) if v.aval.ndim <= len(rest) else v
+    v = (
+        reshape(broadcast_to(v, rest), tuple(1 if i == axis else n for i, n in enumerate(x.aval.shape)))
+        if v.aval.ndim <= len(rest)
+        else v
+    )
     return wrap(concat([slice_axis(x, axis, 0, at), v, slice_axis(x, axis, at, size - at)], axis))
 
 
@@ -415,7 +360,9 @@ def _delete(arr: Any, obj: Any, axis: Any = None) -> Any:
         x, axis = reshape(x, (x.aval.size,)), 0
     axis = one_axis(axis, x.aval.ndim, "np.delete")
     if is_traced(obj):
-        raise UnsupportedError(at_site("np.delete at traced positions is not supported; use np.where or plain positions"))
+        raise UnsupportedError(
+            at_site("np.delete at traced positions is not supported; use np.where or plain positions")
+        )
     kept = np.delete(np.arange(x.aval.shape[axis]), obj)
     return wrap(take_positions(x, kept, axis))
 
@@ -450,127 +397,3 @@ def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     for condition, choice in zip(reversed(list(condlist)), reversed(branches[:-1]), strict=True):
         result = F.select(atom_of(condition), choice, result)
     return wrap(result)
-
-
-# ---- diagonals and triangles --------------------------------------------------------------------------------------
-
-
-@implements(np.diag)
-def _diag(v: Any, k: int = 0) -> Any:
-    array = as_traced(v)
-    if array.ndim == 2:
-        return np.diagonal(array, k)
-    if array.ndim != 1:
-        raise ShapeError(at_site("np.diag: input must be 1- or 2-d"))
-    n, k = array.size, int(k)
-    side = n + abs(k)
-    first = (k if k >= 0 else -k * side) if n else 0
-    return wrap_array(reshape(bind(PAD, array.atom, start=(first,), step=(side + 1 if n > 1 else 1,), shape=(side * side,)), (side, side)))
-
-
-@implements(np.diagflat)
-def _diagflat(v: Any, k: int = 0) -> Any:
-    return _diag(np.ravel(as_traced(v)), k)
-
-
-def _triangle(m: Any, k: int, lower: bool) -> Any:
-    x = atom_of(m)
-    if x.aval.ndim < 2:  # NumPy broadcasts a vector to a square
-        x = broadcast_to(x, (x.aval.size, x.aval.size))
-    shape = x.aval.shape
-    rows = broadcast_to(reshape(iota(shape[-2]), (shape[-2], 1)), shape)
-    columns = broadcast_to(iota(shape[-1]), shape)
-    inside = F.le(columns, rows + literal(int(k), INT)) if lower else F.ge(columns, rows + literal(int(k), INT))
-    return wrap_array(F.select(inside, x, Lit(0, x.aval.dtype, structural=True)))
-
-
-implements(np.tril)(lambda m, k=0: _triangle(m, k, True))
-implements(np.triu)(lambda m, k=0: _triangle(m, k, False))
-
-
-@implements(np.vander)
-def _vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
-    array = as_traced(x)
-    array = array.astype(np.promote_types(array.dtype, int), copy=False)
-    powers = range(array.size if N is None else int(N))
-    columns = [np.ones_like(array) if p == 0 else array**p for p in powers]
-    return np.stack(columns if increasing else columns[::-1], axis=1)
-
-
-# ---- differences and sums along an axis ---------------------------------------------------------------------------
-
-
-@implements(np.diff)
-def _diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue) -> Any:
-    x = atom_of(a)
-    if not x.aval.ndim:
-        raise ShapeError(at_site("diff requires input that is at least one dimensional"))
-    axis = one_axis(axis, x.aval.ndim, "np.diff")
-    edge = tuple(1 if i == axis else size for i, size in enumerate(x.aval.shape))
-    parts = [x if v is None else broadcast_to(atom_of(v), edge) if not np.ndim(v) else atom_of(v)
-             for v in (prepend, None, append) if v is not np._NoValue]  # fmt: skip
-    x = concatenate_atoms(parts, axis, "np.diff")
-    if n < 0:
-        raise ShapeError(at_site(f"np.diff: order must be non-negative but got {n}"))
-    for _ in range(n):
-        length = x.aval.shape[axis]
-        if length == 0:
-            break
-        after, before = slice_axis(x, axis, 1, length - 1), slice_axis(x, axis, 0, length - 1)
-        x = F.ne(after, before) if x.aval.dtype == bool else F.sub(after, before)
-    return wrap(x)
-
-
-@implements(np.ediff1d)
-def _ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    middle = _diff(np.ravel(as_traced(ary)))
-    parts = [np.ravel(as_traced(to_begin))] if to_begin is not None else []
-    return np.concatenate([*parts, middle, *([np.ravel(as_traced(to_end))] if to_end is not None else [])])
-
-
-def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
-    y = as_traced(y)
-    axis = one_axis(axis, y.ndim, "np.trapezoid")
-    n = y.shape[axis]
-    if x is None:
-        width = dx
-    else:
-        width = np.diff(as_traced(x), axis=axis if np.ndim(x) > 1 else -1)
-        if np.ndim(x) == 1:
-            width = width.reshape([n - 1 if i == axis else 1 for i in range(y.ndim)])
-    after, before = (wrap(slice_axis(y.atom, axis, i, max(n - 1, 0))) for i in (1 if n > 1 else 0, 0))
-    return np.sum(width * (after + before) / 2.0, axis=axis)
-
-
-for _name in ("trapezoid", "trapz"):
-    if hasattr(np, _name):
-        implements(getattr(np, _name))(_trapezoid)
-
-
-@implements(np.gradient)
-def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    array = as_traced(f)
-    axes = tuple(range(array.ndim)) if axis is None else tuple(one_axis(a, array.ndim, "np.gradient") for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
-    steps = list(varargs) or [1.0]
-    steps = steps * len(axes) if len(steps) == 1 else steps
-    if edge_order != 1 or any(np.ndim(s) for s in steps) or len(steps) != len(axes):
-        raise UnsupportedError(at_site("np.gradient is supported for equal spacings and edge_order=1; write the differences with slices"))
-    if any(array.shape[a] < 2 for a in axes):
-        raise ShapeError(at_site("Shape of array too small to calculate a numerical gradient, at least 2 elements are required."))
-    found = [_central(array, a, h) for a, h in zip(axes, steps, strict=True)]
-    return found[0] if len(found) == 1 else tuple(found)
-
-
-def _central(array: TracedArray, axis: int, step: Any) -> Any:
-    x, n = promote(array.atom, floating=True)[0], array.shape[axis]
-
-    def part(start: int, length: int) -> TracedArray:
-        return wrap(slice_axis(x, axis, start, length))
-
-    first = (part(1, 1) - part(0, 1)) / step
-    last = (part(n - 1, 1) - part(n - 2, 1)) / step
-    inner = (part(2, n - 2) - part(0, n - 2)) / (2.0 * step) if n > 2 else None
-    return np.concatenate([p for p in (first, inner, last) if p is not None], axis=axis)
-
-
-__all__ = ["METHODS", "_flip", "concatenate_atoms", "filled", "linspace_atom", "stack_atoms", "take_positions"]

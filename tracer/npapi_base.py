@@ -10,7 +10,7 @@ import numpy as np
 from .array import FUNCTIONS, METHODS, TracedArray, assign_all, to_atom
 from .errors import ShapeError, UnsupportedError
 from .ir import Atom
-from .ops.elementwise import cast
+from .ops.elementwise import cast, promote
 from .site import at_site
 
 
@@ -31,6 +31,12 @@ def atom_of(value: Any) -> Atom:
     """*value* as NumPy's np.asarray would see it: Python scalars have a dtype of their own."""
     atom = to_atom(value)
     return cast(atom, atom.aval.dtype) if atom.aval.weak else atom
+
+
+def float_atom(value: Any, dtype: Any = None) -> Atom:
+    """*value* as a float atom: integers and bools become float64."""
+    atom = atom_of(value)
+    return cast(atom, np.dtype(dtype)) if dtype is not None else promote(atom, floating=True)[0]
 
 
 def reject(what: str, hint: str, **given: Any) -> None:
@@ -61,6 +67,3 @@ def shape_of(shape: Any) -> tuple[int, ...]:
     if isinstance(shape, (list, tuple)) or (isinstance(shape, np.ndarray) and shape.ndim):
         return tuple(int(n) for n in shape)
     return (int(shape),)
-
-
-__all__ = ["atom_of", "implements", "into", "one_axis", "reject", "shape_of"]

@@ -1,9 +1,9 @@
 """Indexing: reading and assigning by basic indices, integer arrays and masks.
 
 An index is taken apart into a basic part (a view: slices, integers, new axes) and at most one *advanced* part, which
-reads or writes at flat positions: the indexed axes are moved to the front and flattened, and ``gather`` and ``scatter`` do the rest.
-Plain index arrays are checked here and now; for traced ones the check is a guard.  The number of True elements of a traced mask is a guard too.
-"""
+reads or writes at flat positions: the indexed axes are moved to the front and flattened, and ``gather`` and
+``scatter`` do the rest. Plain index arrays are checked here and now; for traced ones the check is a guard.  The
+number of True elements of a traced mask is a guard too."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from .array import METHODS, UFUNC_METHODS, TracedArray, constant, is_traced, to_atom, wrap
+from .array import METHODS, TracedArray, constant, is_traced, to_atom, wrap
 from .aval import BOOL, INT, broadcast_shapes
-from .errors import BadIndexError, MutationError, ShapeError, UnsupportedError
+from .errors import BadIndexError, ShapeError, UnsupportedError
 from .ir import Atom, Lit
 from .npapi_base import implements, reject
-from .ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, to_bool
-from .ops.indexing import NONZERO, SCATTER_ADD, SCATTER_SET, gather
+from .ops.elementwise import F, bind, broadcast_to, cast, to_bool
+from .ops.indexing import NONZERO, gather
 from .ops.reduce import reduce
 from .ops.shape import reshape, transpose
 from .recorder import require_recorder
@@ -37,7 +37,9 @@ def positions(index: Any, size: int, axis: int, *, mode: str = "raise") -> Atom:
     if isinstance(index, TracedArray):
         atom = index.atom
         if atom.aval.dtype.kind not in "iu":
-            raise BadIndexError(at_site(f"arrays used as indices must be of integer (or boolean) type, not {atom.aval.dtype}"))
+            raise BadIndexError(
+                at_site(f"arrays used as indices must be of integer (or boolean) type, not {atom.aval.dtype}")
+            )
         return _traced_positions(cast(atom, INT), size, axis, mode)
     if isinstance(index, (Lit,)):
         index = index.value
@@ -124,7 +126,9 @@ def parse_basic(index: Any, shape: Ints) -> SliceStep | None:
 
 def _check_count(consumed: int, shape: Ints) -> None:
     if consumed > len(shape):
-        raise BadIndexError(at_site(f"too many indices for array: array is {len(shape)}-dimensional, but {consumed} were indexed"))
+        raise BadIndexError(
+            at_site(f"too many indices for array: array is {len(shape)}-dimensional, but {consumed} were indexed")
+        )
 
 
 def _slice_step(items: tuple[Any, ...], consumed: int, shape: Ints) -> SliceStep:
@@ -149,12 +153,19 @@ def _slice_step(items: tuple[Any, ...], consumed: int, shape: Ints) -> SliceStep
         elif isinstance(item, slice):
             first, stop, stride = item.indices(shape[axis])
             length = len(range(first, stop, stride))
-            start.append(first if length else 0), step.append(stride if length > 1 else 1), inner.append(length), final.append(length)
+            (
+                start.append(first if length else 0),
+                step.append(stride if length > 1 else 1),
+                inner.append(length),
+                final.append(length),
+            )
             axis += 1
         else:
             position = operator.index(item)
             if not -shape[axis] <= position < shape[axis]:
-                raise BadIndexError(at_site(f"index {position} is out of bounds for axis {axis} with size {shape[axis]}"))
+                raise BadIndexError(
+                    at_site(f"index {position} is out of bounds for axis {axis} with size {shape[axis]}")
+                )
             start.append(position % shape[axis]), step.append(1), inner.append(1)
             axis += 1
     return SliceStep(tuple(start), tuple(step), tuple(inner), tuple(final))
@@ -164,7 +175,12 @@ def _classify(item: Any) -> Any:
     """Lists become arrays; what cannot index is refused."""
     if isinstance(item, TracedArray):
         if item.dtype.kind == "f":
-            raise BadIndexError(at_site("arrays used as indices must be of integer (or boolean) type; use x.astype(int), or int(t) for a plain number"))
+            raise BadIndexError(
+                at_site(
+                    "arrays used as indices must be of integer (or boolean) type; use x.astype(int), or int(t) for a "
+                    "plain number"
+                )
+            )
         return item
     if isinstance(item, (list, tuple)):
         return wrap(to_atom(item)) if is_traced(item) else _as_index_array(np.asarray(item))
@@ -174,7 +190,12 @@ def _classify(item: Any) -> Any:
         return _as_index_array(item)
     if item is None or item is Ellipsis or isinstance(item, slice) or _is_integer(item):
         return item
-    raise BadIndexError(at_site(f"only integers, slices (`:`), ellipsis (`...`), None, and integer or boolean arrays are valid indices, not a {type(item).__name__}"))
+    raise BadIndexError(
+        at_site(
+            "only integers, slices (`:`), ellipsis (`...`), None, and integer or boolean arrays are valid indices, "
+            f"not a {type(item).__name__}"
+        )
+    )
 
 
 def _as_index_array(array: np.ndarray) -> np.ndarray:
@@ -186,11 +207,14 @@ def _as_index_array(array: np.ndarray) -> np.ndarray:
 
 
 def _is_scalar_index(item: Any) -> bool:
-    return _is_integer(item) or (isinstance(item, (TracedArray, np.ndarray)) and not item.shape and item.dtype.kind in "iu")
+    return _is_integer(item) or (
+        isinstance(item, (TracedArray, np.ndarray)) and not item.shape and item.dtype.kind in "iu"
+    )
 
 
 class Access:
-    """An index applied to *array*: ``base``, the view of its basic part, and the advanced part over axes of that view."""
+    """An index applied to *array*: ``base``, the view of its basic part, and the advanced part over axes of that
+    view."""
 
     def __init__(self, array: TracedArray, index: Any):
         items = [_classify(item) for item in (index if isinstance(index, tuple) else (index,))]
@@ -202,12 +226,18 @@ class Access:
                 consumed += 1
         _check_count(consumed, array.shape)
         items = self._without_ellipsis(items, consumed, array.ndim)
-        advanced = [i for i, item in enumerate(items) if isinstance(item, (TracedArray, np.ndarray)) and not _is_scalar_index(item)]
+        advanced = [
+            i
+            for i, item in enumerate(items)
+            if isinstance(item, (TracedArray, np.ndarray)) and not _is_scalar_index(item)
+        ]
         if not advanced:
             self._only_scalars(array, items)
             return
         # beside an array, integers are advanced indices as well
-        advanced = [i for i, item in enumerate(items) if isinstance(item, (TracedArray, np.ndarray)) or _is_integer(item)]
+        advanced = [
+            i for i, item in enumerate(items) if isinstance(item, (TracedArray, np.ndarray)) or _is_integer(item)
+        ]
         basic: list[Any] = []
         self.items: list[Item] = []
         self.places: list[int] = []  # first axis in base of each item
@@ -228,7 +258,9 @@ class Access:
         self.base = array.view(_slice_step(tuple(basic), axis, array.shape))
         adjacent = advanced == list(range(advanced[0], advanced[-1] + 1))
         self.shape = broadcast_shapes(*[item.shape for item in self.items], what="index arrays")
-        taken = [a for item, place in zip(self.items, self.places, strict=True) for a in range(place, place + item.axes)]
+        taken = [
+            a for item, place in zip(self.items, self.places, strict=True) for a in range(place, place + item.axes)
+        ]
         rest = [a for a in range(self.base.ndim) if a not in taken]
         self.front = (*taken, *rest)  # order of the axes of base, the indexed ones first
         self.rest_shape = tuple(self.base.shape[a] for a in rest)
@@ -268,9 +300,16 @@ class Access:
             if isinstance(item, np.ndarray):
                 item = require_recorder("indexing").captured.get(id(item), item)
             if not item.shape:
-                raise UnsupportedError(at_site("indexing with a single bool is not supported; use np.where, or a plain if"))
+                raise UnsupportedError(
+                    at_site("indexing with a single bool is not supported; use np.where, or a plain if")
+                )
             if item.shape != shape[axis : axis + len(item.shape)]:
-                raise BadIndexError(at_site(f"boolean index did not match indexed array: its shape is {item.shape}, that of the indexed axes {shape[axis : axis + len(item.shape)]}"))
+                raise BadIndexError(
+                    at_site(
+                        f"boolean index did not match indexed array: its shape is {item.shape}, that of the indexed "
+                        f"axes {shape[axis : axis + len(item.shape)]}"
+                    )
+                )
             flat = true_positions(item)
             return Item(flat, len(item.shape), flat.aval.shape)
         return Item(positions(item, shape[axis], axis), 1, item.shape)
@@ -326,156 +365,6 @@ def _getitem(self: TracedArray, index: Any) -> Any:
 METHODS["__getitem__"] = _getitem
 
 
-# ---- assignment ---------------------------------------------------------------------------------------------------
-
-
-def _value_atom(value: Any, dtype: np.dtype) -> Atom:
-    """The value of an assignment in the dtype of its target, as NumPy converts it."""
-    return cast(to_atom(value), dtype)
-
-
-def fitted(v: Atom, shape: Ints) -> Atom:
-    """*v* broadcast to *shape*, as NumPy does on assignment (leading axes of size 1 are dropped)."""
-    have = v.aval.shape
-    if have == shape:
-        return v
-    while len(have) > len(shape) and have[0] == 1:
-        have = have[1:]
-    if len(have) > len(shape) or any(m not in (1, n) for m, n in zip(reversed(have), reversed(shape), strict=False)):
-        raise ShapeError(at_site(f"could not broadcast input array from shape {v.aval.shape} into shape {shape}"))
-    return broadcast_to(reshape(v, have), shape)
-
-
-def _setitem(self: TracedArray, index: Any, value: Any) -> None:
-    step = parse_basic(index, self.shape)
-    if step is not None:
-        v = _value_atom(value, self.dtype)
-        if v.aval.shape:
-            v = fitted(v, step.shape)
-        else:
-            v = broadcast_to(v, step.inner) if step.inner else v
-        self._write(step.put(self.atom, v))
-        return
-    mask = index[0] if isinstance(index, tuple) and len(index) == 1 else index
-    if isinstance(mask, list) and not is_traced(mask):
-        mask = np.asarray(mask)
-    if isinstance(mask, (TracedArray, np.ndarray)) and mask.dtype == BOOL and mask.shape and _assign_mask(self, mask, value):
-        return
-    access = Access(self, index)
-    if not access.items:
-        access.base._write(fitted(_value_atom(value, self.dtype), access.base.shape))
-        return
-    v = fitted(_value_atom(value, self.dtype), access.result_shape())
-    order = tuple(int(p) for p in np.argsort(access.result_order()))
-    access.base._write(access.unmoved(bind(SCATTER_SET, access.moved(), access.flat_index(), transpose(v, order))))
-
-
-METHODS["__setitem__"] = _setitem
-
-
-def _assign_mask(self: TracedArray, mask: Any, value: Any) -> bool:
-    """y[mask] = v as a choice, where v does not run along the True elements.  False where it does."""
-    lead = len(mask.shape)
-    if mask.shape != self.shape[:lead]:
-        return False  # Access raises
-    rest = self.shape[lead:]
-    v = _value_atom(value, self.dtype)
-    have = v.aval.shape
-    if len(have) > len(rest) + 1 or (len(have) == len(rest) + 1 and have[0] != 1):
-        return False
-    v = fitted(reshape(v, have[1:]) if len(have) == len(rest) + 1 else v, rest)
-    where = bind(BROADCAST, to_atom(mask), shape=self.shape, dims=tuple(range(lead)))
-    self._write(F.select(where, broadcast_to(v, self.shape) if v.aval.shape else v, self.atom))
-    return True
-
-
-def _add_at(ufunc: Any, array: Any, indices: Any, values: Any) -> None:
-    """np.add.at: repeated positions add up."""
-    if not isinstance(array, TracedArray):
-        raise MutationError(at_site("np.add.at would write a traced value into a plain NumPy array; make that array with np.zeros_like(x) or tracegrad.zeros(n)"))
-    v = _value_atom(values, array.dtype)
-    if ufunc is np.subtract:
-        v = F.neg(v)
-    access = Access(array, indices)
-    if not access.items:
-        access.base._write(F.add(access.base.atom, fitted(v, access.base.shape)))
-        return
-    v = fitted(v, access.result_shape())
-    order = tuple(int(p) for p in np.argsort(access.result_order()))
-    access.base._write(access.unmoved(bind(SCATTER_ADD, access.moved(), access.flat_index(), transpose(v, order))))
-
-
-UFUNC_METHODS[np.add, "at"] = _add_at
-UFUNC_METHODS[np.subtract, "at"] = _add_at
-
-
-def _target(array: Any, what: str) -> TracedArray:
-    if not isinstance(array, TracedArray):
-        raise MutationError(at_site(f"{what} would write a traced value into a plain NumPy array; make that array with np.zeros_like(x) or tracegrad.zeros(n)"))
-    return array
-
-
-@implements(np.put)
-def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
-    target = _target(a, "np.put")
-    at = positions(ind if is_traced(ind) else np.asarray(ind), target.size, 0, mode=mode)
-    count = at.aval.size
-    value = _value_atom(v, target.dtype)
-    value = reshape(value, (value.aval.size,)) if value.aval.shape else value
-    if value.aval.size not in (1, count):
-        raise ShapeError(at_site(f"np.put with {value.aval.size} values for {count} positions is not supported; repeat them yourself"))
-    value = broadcast_to(reshape(value, ()) if value.aval.size == 1 else value, (count,))
-    flat = target.flat
-    flat._write(bind(SCATTER_SET, flat.atom, reshape(at, (count,)), value))
-
-
-METHODS["put"] = _put
-
-
-@implements(np.copyto)
-def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
-    if not isinstance(dst, TracedArray):
-        raise UnsupportedError(at_site("a traced value would be copied into a plain NumPy array (np.full, np.copyto); write tracegrad.full(shape, value), or value * np.ones(shape)"))
-    if where is True:
-        dst[...] = src
-        return
-    v = fitted(_value_atom(src, dst.dtype), dst.shape)
-    dst._write(F.select(fitted(to_bool(to_atom(where)), dst.shape), v, dst.atom))
-
-
-@implements(np.putmask)
-def _putmask(a: Any, mask: Any, values: Any) -> None:
-    target = _target(a, "np.putmask")
-    v = _value_atom(values, target.dtype)
-    if v.aval.shape not in ((), target.shape):
-        raise UnsupportedError(at_site("np.putmask with values of another shape repeats them; write a[mask] = values"))
-    target._write(F.select(fitted(to_bool(to_atom(mask)), target.shape), broadcast_to(v, target.shape), target.atom))
-
-
-@implements(np.fill_diagonal)
-def _fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
-    target = _target(a, "np.fill_diagonal")
-    reject("np.fill_diagonal", "assign to a.flat[::n + 1]", wrap=wrap)
-    if target.ndim < 2 or (target.ndim > 2 and len(set(target.shape)) > 1):
-        raise ShapeError(at_site("np.fill_diagonal: array must be at least 2-d with equal sizes"))
-    rows, columns = target.shape[0], target.shape[1]
-    step = columns + 1 if target.ndim == 2 else 1 + sum(int(n) for n in np.cumprod(target.shape[:-1]))
-    stop = columns * columns if target.ndim == 2 and rows > columns else None
-    flat = target.flat[slice(None, stop, step)]
-    count = flat.size
-    v = _value_atom(val, target.dtype)
-    if v.aval.shape and v.aval.size != 1:
-        if v.aval.size < count:
-            raise UnsupportedError(at_site("np.fill_diagonal with fewer values than the diagonal has repeats them; give as many"))
-        flat[...] = METHODS["ravel"](_traced(v))[:count]
-    else:
-        flat[...] = _traced(reshape(v, ()))
-
-
-def _traced(atom: Atom) -> TracedArray:
-    return wrap(atom)
-
-
 # ---- where things are ---------------------------------------------------------------------------------------------
 
 
@@ -506,7 +395,9 @@ def _argwhere(a: Any) -> Any:
 @implements(np.extract)
 def _extract(condition: Any, arr: Any) -> Any:
     flat = METHODS["ravel"](arr if isinstance(arr, TracedArray) else wrap(to_atom(arr)))
-    return wrap(gather(flat.atom, true_positions(condition if isinstance(condition, TracedArray) else np.asarray(condition))))
+    return wrap(
+        gather(flat.atom, true_positions(condition if isinstance(condition, TracedArray) else np.asarray(condition)))
+    )
 
 
 @implements(np.compress)
@@ -515,7 +406,11 @@ def _compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     array = a if isinstance(a, TracedArray) else wrap(to_atom(a))
     if axis is None:
         array, axis = METHODS["ravel"](array), 0
-    return np.take(array, wrap(true_positions(condition if isinstance(condition, TracedArray) else np.asarray(condition))), axis=axis)
+    return np.take(
+        array,
+        wrap(true_positions(condition if isinstance(condition, TracedArray) else np.asarray(condition))),
+        axis=axis,
+    )
 
 
 METHODS["compress"] = lambda self, condition, axis=None, out=None: _compress(condition, self, axis, out)

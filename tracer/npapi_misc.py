@@ -1,4 +1,4 @@
-"""Interpolation, convolution, polynomials; comparisons of whole arrays (they are guards); facts about shape and dtype."""
+"""Differences, interpolation, convolution; comparisons of whole arrays (they are guards); facts about arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from .array import TracedArray, to_atom, wrap
 from .errors import ShapeError, UnsupportedError
 from .ir import Lit
-from .npapi_base import atom_of, implements
+from .npapi_assemble import concatenate_atoms
+from .npapi_base import atom_of, implements, one_axis
 from .npapi_shape import as_traced
 from .npapi_sort import search
 from .ops.elementwise import F, broadcast_to, like, promote
@@ -36,7 +37,10 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, perio
     width = F.sub(x1, x0)
     safe = F.select(F.eq(width, like(0, width)), like(1, width), width)
     inside = F.add(F.mul(F.div(F.sub(y1, y0), safe), F.sub(at, x0)), y0)
-    ends = [broadcast_to(atom_of(v), at.aval.shape) for v in (wrap(heights)[0] if left is None else left, wrap(heights)[n - 1] if right is None else right)]
+    ends = [
+        broadcast_to(atom_of(v), at.aval.shape)
+        for v in (wrap(heights)[0] if left is None else left, wrap(heights)[n - 1] if right is None else right)
+    ]
     low, high = slice_axis(knots, 0, 0, 1), slice_axis(knots, 0, n - 1, 1)
     low, high = wrap(low)[0].atom, wrap(high)[0].atom
     result = F.select(F.lt(at, low), ends[0], F.select(F.gt(at, high), ends[1], inside))
@@ -54,6 +58,95 @@ def _polyval(p: Any, x: Any) -> Any:
     return result
 
 
+# ---- differences and sums along an axis ---------------------------------------------------------------------------
+
+
+@implements(np.diff)
+def _diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue) -> Any:
+    x = atom_of(a)
+    if not x.aval.ndim:
+        raise ShapeError(at_site("diff requires input that is at least one dimensional"))
+    axis = one_axis(axis, x.aval.ndim, "np.diff")
+    edge = tuple(1 if i == axis else size for i, size in enumerate(x.aval.shape))
+    parts = [
+        x if v is None else broadcast_to(atom_of(v), edge) if not np.ndim(v) else atom_of(v)
+        for v in (prepend, None, append)
+        if v is not np._NoValue
+    ]
+    x = concatenate_atoms(parts, axis, "np.diff")
+    if n < 0:
+        raise ShapeError(at_site(f"np.diff: order must be non-negative but got {n}"))
+    for _ in range(n):
+        length = x.aval.shape[axis]
+        if length == 0:
+            break
+        after, before = slice_axis(x, axis, 1, length - 1), slice_axis(x, axis, 0, length - 1)
+        x = F.ne(after, before) if x.aval.dtype == bool else F.sub(after, before)
+    return wrap(x)
+
+
+@implements(np.ediff1d)
+def _ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    middle = _diff(np.ravel(as_traced(ary)))
+    parts = [np.ravel(as_traced(to_begin))] if to_begin is not None else []
+    return np.concatenate([*parts, middle, *([np.ravel(as_traced(to_end))] if to_end is not None else [])])
+
+
+def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    y = as_traced(y)
+    axis = one_axis(axis, y.ndim, "np.trapezoid")
+    n = y.shape[axis]
+    if x is None:
+        width = dx
+    else:
+        width = np.diff(as_traced(x), axis=axis if np.ndim(x) > 1 else -1)
+        if np.ndim(x) == 1:
+            width = width.reshape([n - 1 if i == axis else 1 for i in range(y.ndim)])
+    after, before = (wrap(slice_axis(y.atom, axis, i, max(n - 1, 0))) for i in (1 if n > 1 else 0, 0))
+    return np.sum(width * (after + before) / 2.0, axis=axis)
+
+
+for _name in ("trapezoid", "trapz"):
+    if hasattr(np, _name):
+        implements(getattr(np, _name))(_trapezoid)
+
+
+@implements(np.gradient)
+def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    array = as_traced(f)
+    axes = (
+        tuple(range(array.ndim))
+        if axis is None
+        else tuple(
+            one_axis(a, array.ndim, "np.gradient") for a in (axis if isinstance(axis, (tuple, list)) else (axis,))
+        )
+    )
+    steps = list(varargs) or [1.0]
+    steps = steps * len(axes) if len(steps) == 1 else steps
+    if edge_order != 1 or any(np.ndim(s) for s in steps) or len(steps) != len(axes):
+        raise UnsupportedError(
+            at_site("np.gradient is supported for equal spacings and edge_order=1; write the differences with slices")
+        )
+    if any(array.shape[a] < 2 for a in axes):
+        raise ShapeError(
+            at_site("Shape of array too small to calculate a numerical gradient, at least 2 elements are required.")
+        )
+    found = [_central(array, a, h) for a, h in zip(axes, steps, strict=True)]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _central(array: TracedArray, axis: int, step: Any) -> Any:
+    x, n = promote(array.atom, floating=True)[0], array.shape[axis]
+
+    def part(start: int, length: int) -> TracedArray:
+        return wrap(slice_axis(x, axis, start, length))
+
+    first = (part(1, 1) - part(0, 1)) / step
+    last = (part(n - 1, 1) - part(n - 2, 1)) / step
+    inner = (part(2, n - 2) - part(0, n - 2)) / (2.0 * step) if n > 2 else None
+    return np.concatenate([p for p in (first, inner, last) if p is not None], axis=axis)
+
+
 # ---- convolution --------------------------------------------------------------------------------------------------
 
 
@@ -64,7 +157,9 @@ def _slide(a: Any, v: Any, mode: str) -> Any:
         raise ShapeError(at_site("np.convolve needs two non-empty 1-dimensional arrays"))
     n, k = x.aval.size, w.aval.size
     edge = np.zeros(k - 1, x.aval.dtype)
-    padded = concat([broadcast_to(to_atom(edge), (k - 1,)), x, broadcast_to(to_atom(edge), (k - 1,))], 0) if k > 1 else x
+    padded = (
+        concat([broadcast_to(to_atom(edge), (k - 1,)), x, broadcast_to(to_atom(edge), (k - 1,))], 0) if k > 1 else x
+    )
     total = None
     for i in range(k):
         weight = wrap(slice_axis(w, 0, i, 1))[0].atom
@@ -145,15 +240,20 @@ def _ndim(a: Any) -> int:
 @implements(np.size)
 def _size(a: Any, axis: Any = None) -> int:
     shape = as_traced(a).shape
-    return int(np.prod(shape, dtype=np.int64)) if axis is None else int(np.prod([shape[i] for i in np.atleast_1d(axis)]))
+    return (
+        int(np.prod(shape, dtype=np.int64)) if axis is None else int(np.prod([shape[i] for i in np.atleast_1d(axis)]))
+    )
 
 
 @implements(np.result_type)
 def _result_type(*arrays_and_dtypes: Any) -> np.dtype:
     weak = {"f": 0.0, "i": 0}
-    return np.result_type(*[
-        (weak.get(a.dtype.kind, a.dtype) if a.aval.weak else a.dtype) if isinstance(a, TracedArray) else a for a in arrays_and_dtypes
-    ])  # fmt: skip
+    return np.result_type(
+        *[
+            (weak.get(a.dtype.kind, a.dtype) if a.aval.weak else a.dtype) if isinstance(a, TracedArray) else a
+            for a in arrays_and_dtypes
+        ]
+    )
 
 
 @implements(np.can_cast)

@@ -11,20 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from .array import METHODS, UFUNC_METHODS, UFUNCS, wrap
-from .aval import BOOL, FLOAT, INT, canonical_axes
+from .array import UFUNC_METHODS, UFUNCS, wrap
+from .aval import BOOL, INT, canonical_axes
 from .errors import ShapeError, UnsupportedError
 from .ir import Atom, Lit
-from .npapi_base import atom_of, implements, into, one_axis, reject
-from .ops.elementwise import F, cast, like, promote, to_bool
-from .ops.reduce import cumprod, cumsum, expand, reduce
-from .ops.shape import concat, full, reshape, transpose
-from .primitive import PRIMITIVES
+from .npapi_base import atom_of, float_atom, implements, into, one_axis, reject
+from .ops.elementwise import F, cast, like, to_bool
+from .ops.reduce import cumprod, cumsum, reduce
+from .ops.shape import concat, full, reshape
 from .site import at_site
 
 _UINT = np.dtype("uint64")
-_WHERE = "write np.where(mask, x, neutral) inside, with the neutral element of the reduction"
-_INITIAL = "combine the result with the initial value afterwards"
+WHERE = "write np.where(mask, x, neutral) inside, with the neutral element of the reduction"
+INITIAL = "combine the result with the initial value afterwards"
 
 
 def accumulator(x: Atom, dtype: Any) -> Atom:
@@ -46,24 +45,40 @@ def keep(x: Atom, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: Any) 
 
 
 @implements(np.sum, method="sum")
-def _sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None) -> Any:
-    reject("np.sum", _INITIAL, initial=initial)
-    reject("np.sum", _WHERE, where=None if where is True else where)
+def sum_of(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
+    reject("np.sum", INITIAL, initial=initial)
+    reject("np.sum", WHERE, where=None if where is True else where)
     x = accumulator(atom_of(a), dtype)
     return into(wrap(reduce("sum", x, canonical_axes(axis, x.aval.ndim, "np.sum"), bool(keepdims))), out)
 
 
 @implements(np.prod, method="prod")
-def _prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None) -> Any:
-    reject("np.prod", _INITIAL, initial=initial)
-    reject("np.prod", _WHERE, where=None if where is True else where)
+def prod_of(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
+    reject("np.prod", INITIAL, initial=initial)
+    reject("np.prod", WHERE, where=None if where is True else where)
     x = accumulator(atom_of(a), dtype)
     return into(wrap(reduce("prod", x, canonical_axes(axis, x.aval.ndim, "np.prod"), bool(keepdims))), out)
 
 
 def _truth(name: str) -> Callable[..., Any]:
     def apply(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None) -> Any:
-        reject(f"np.{name}", _WHERE, where=None if where is True else where)
+        reject(f"np.{name}", WHERE, where=None if where is True else where)
         x = to_bool(atom_of(a))
         return into(wrap(reduce(name, x, canonical_axes(axis, x.aval.ndim, f"np.{name}"), bool(keepdims))), out)
 
@@ -93,9 +108,11 @@ def extreme(name: str, x: Atom, axes: tuple[int, ...], keepdims: bool = False) -
 
 
 def _extreme(name: str) -> Callable[..., Any]:
-    def apply(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None) -> Any:
+    def apply(
+        a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None
+    ) -> Any:
         reject(f"np.{name}", f"use np.{name}imum on the result", initial=initial)
-        reject(f"np.{name}", _WHERE, where=None if where is True else where)
+        reject(f"np.{name}", WHERE, where=None if where is True else where)
         x = atom_of(a)
         return into(wrap(extreme(name, x, canonical_axes(axis, x.aval.ndim, f"np.{name}"), bool(keepdims))), out)
 
@@ -133,144 +150,6 @@ _argmax = implements(np.argmax, method="argmax")(_position("argmax"))
 _argmin = implements(np.argmin, method="argmin")(_position("argmin"))
 
 
-# ---- statistics ---------------------------------------------------------------------------------------------------
-
-
-def mean_of(x: Atom, axes: tuple[int, ...], keepdims: bool) -> Atom:
-    """The mean of a float atom.  The count is data: another batch size finds the same kernel."""
-    count = math.prod(x.aval.shape[a] for a in axes)
-    return F.div(reduce("sum", x, axes, keepdims), Lit(count, x.aval.dtype))
-
-
-def _in_float(a: Any, dtype: Any) -> Atom:
-    x = atom_of(a)
-    return cast(x, np.dtype(dtype)) if dtype is not None else promote(x, floating=True)[0]
-
-
-@implements(np.mean, method="mean")
-def _mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None) -> Any:
-    reject("np.mean", "write np.sum(np.where(mask, x, 0)) / np.sum(mask)", where=None if where is True else where)
-    x = _in_float(a, dtype)
-    return into(wrap(mean_of(x, canonical_axes(axis, x.aval.ndim, "np.mean"), bool(keepdims))), out)
-
-
-def variance_of(x: Atom, axes: tuple[int, ...], ddof: Any, keepdims: bool, mean: Any = None) -> Atom:
-    count = math.prod(x.aval.shape[a] for a in axes)
-    center = mean_of(x, axes, True) if mean is None else atom_of(mean)
-    total = reduce("sum", F.square(F.sub(x, center)), axes, keepdims)
-    return F.div(total, Lit(max(count - ddof, 0), x.aval.dtype))
-
-
-def _spread(name: str) -> Callable[..., Any]:
-    def apply(
-        a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False,
-        *, where: Any = None, mean: Any = None, correction: Any = None,
-    ) -> Any:  # fmt: skip
-        reject(f"np.{name}", "write it with np.where and np.sum", where=None if where is True else where)
-        x = _in_float(a, dtype)
-        ddof = correction if correction is not None and correction is not np._NoValue else ddof
-        mean = None if mean is np._NoValue else mean
-        found = variance_of(x, canonical_axes(axis, x.aval.ndim, f"np.{name}"), ddof, bool(keepdims), mean)
-        return into(wrap(F.sqrt(found) if name == "std" else found), out)
-
-    return apply
-
-
-_var = implements(np.var, method="var")(_spread("var"))
-_std = implements(np.std, method="std")(_spread("std"))
-
-
-@implements(np.average)
-def _average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False) -> Any:
-    x = _in_float(a, None)
-    axes = canonical_axes(axis, x.aval.ndim, "np.average")
-    keepdims = bool(keepdims) and keepdims is not np._NoValue
-    if weights is None:
-        result = mean_of(x, axes, keepdims)
-        scale: Atom = full(Lit(math.prod(x.aval.shape[i] for i in axes), x.aval.dtype), result.aval.shape)
-    else:
-        x, w = promote(x, atom_of(weights), floating=True)
-        if w.aval.shape != x.aval.shape:
-            order = axes if axis is None or isinstance(axis, (int, np.integer)) else tuple(i % x.aval.ndim for i in axis)
-            if axis is None or w.aval.shape != tuple(x.aval.shape[i] for i in order):
-                raise ShapeError(at_site(f"np.average: weights of shape {w.aval.shape} do not fit an array of shape {x.aval.shape} along axis {axis}"))
-            w = expand(transpose(w, tuple(int(i) for i in np.argsort(order))), x.aval.shape, tuple(i for i in range(x.aval.ndim) if i not in axes))
-        scale = reduce("sum", w, axes, keepdims)
-        result = F.div(reduce("sum", F.mul(x, w), axes, keepdims), scale)
-    return (wrap(result), wrap(scale)) if returned else wrap(result)
-
-
-@implements(np.cov)
-def _cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None, fweights: Any = None, aweights: Any = None, *, dtype: Any = None) -> Any:
-    reject("np.cov", "weight the rows yourself: (w * d) @ d.T / w.sum()", fweights=fweights, aweights=aweights)
-    x = _as_rows(m, FLOAT if dtype is None else dtype, rowvar)
-    if y is not None:
-        x, other = promote(x, _as_rows(y, dtype, rowvar))
-        x = concat([x, other], 0)
-    count = x.aval.shape[1]
-    ddof = (0 if bias else 1) if ddof is None else ddof
-    centered = wrap(F.sub(x, mean_of(x, (1,), True)))
-    return np.squeeze((centered @ centered.T) / Lit(max(count - ddof, 0), x.aval.dtype).value)  # type: ignore[call-overload]
-
-
-def _as_rows(m: Any, dtype: Any, rowvar: bool) -> Atom:
-    x = _in_float(m, dtype)
-    if x.aval.ndim > 2:
-        raise ShapeError(at_site("np.cov needs at most 2 dimensions"))
-    if x.aval.ndim < 2:
-        return reshape(x, (1, x.aval.size))
-    return x if rowvar or x.aval.shape[0] == 1 else transpose(x, (1, 0))
-
-
-# ---- reductions that pass over NaN --------------------------------------------------------------------------------
-
-
-def _without_nan(a: Any, fill: float) -> tuple[Atom, Atom]:
-    """(x with NaNs replaced by *fill*, where they were)."""
-    x = atom_of(a)
-    if not x.aval.is_float:
-        return x, F.ne(x, x)
-    nan = F.ne(x, x)
-    return F.select(nan, like(fill, x), x), nan
-
-
-@implements(np.nansum)
-def _nansum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None) -> Any:
-    return _sum(wrap(_without_nan(a, 0)[0]), axis, dtype, out, keepdims, initial, where)
-
-
-@implements(np.nanprod)
-def _nanprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None) -> Any:
-    return _prod(wrap(_without_nan(a, 1)[0]), axis, dtype, out, keepdims, initial, where)
-
-
-@implements(np.nanmean)
-def _nanmean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None) -> Any:
-    reject("np.nanmean", _WHERE, where=None if where is True else where)
-    x, nan = _without_nan(a, 0)
-    x = _in_float(wrap(x), dtype)
-    axes = canonical_axes(axis, x.aval.ndim, "np.nanmean")
-    count = reduce("sum", cast(F.logical_not(nan), x.aval.dtype), axes, bool(keepdims))
-    return into(wrap(F.div(reduce("sum", x, axes, bool(keepdims)), count)), out)
-
-
-def _nan_extreme(name: str, fill: float) -> Callable[..., Any]:
-    def apply(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None) -> Any:
-        reject(f"np.nan{name}", _INITIAL, initial=initial, where=None if where is True else where)
-        x, nan = _without_nan(a, fill)
-        axes = canonical_axes(axis, x.aval.ndim, f"np.nan{name}")
-        found = extreme(name, x, axes, bool(keepdims))
-        if x.aval.is_float:
-            found = F.select(reduce("all", nan, axes, bool(keepdims)), like(math.nan, x), found)
-        return into(wrap(found), out)
-
-    return apply
-
-
-implements(np.nanmax)(_nan_extreme("max", -math.inf))
-implements(np.nanmin)(_nan_extreme("min", math.inf))
-
-
 # ---- norms --------------------------------------------------------------------------------------------------------
 
 
@@ -298,12 +177,22 @@ def _matrix_norm(x: Atom, axes: tuple[int, int], order: Any, keepdims: bool) -> 
     if order is None or order in ("fro", "f"):
         return F.sqrt(reduce("sum", F.square(x), tuple(sorted(axes)), keepdims))
     if isinstance(order, str) or abs(order) == 2:
-        raise UnsupportedError(at_site(f"np.linalg.norm of a matrix with ord={order!r} needs singular values, which are not supported; use ord='fro'"))
+        raise UnsupportedError(
+            at_site(
+                f"np.linalg.norm of a matrix with ord={order!r} needs singular values, which are not supported; use "
+                "ord='fro'"
+            )
+        )
     if order not in (1, -1, math.inf, -math.inf):
         raise ShapeError(at_site("np.linalg.norm: invalid norm order for matrices"))
     inner, outer = (row, column) if abs(order) == 1 else (column, row)
     sums = reduce("sum", F.abs(x), (inner,), True)
-    return keep(reshape(extreme("max" if order > 0 else "min", sums, (outer,), True), _dropped(x, axes)), x.aval.shape, axes, keepdims)
+    return keep(
+        reshape(extreme("max" if order > 0 else "min", sums, (outer,), True), _dropped(x, axes)),
+        x.aval.shape,
+        axes,
+        keepdims,
+    )
 
 
 def _dropped(x: Atom, axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -312,7 +201,7 @@ def _dropped(x: Atom, axes: tuple[int, ...]) -> tuple[int, ...]:
 
 @implements(np.linalg.norm)
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    x = _in_float(x, None)
+    x = float_atom(x, None)
     ndim = x.aval.ndim
     if axis is None:
         everything = tuple(range(ndim))
@@ -331,12 +220,12 @@ if hasattr(np.linalg, "vector_norm"):
 
     @implements(np.linalg.vector_norm)
     def _linalg_vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-        x = _in_float(x, None)
+        x = float_atom(x, None)
         return wrap(_vector_norm(x, canonical_axes(axis, x.aval.ndim, "np.linalg.vector_norm"), ord, keepdims))
 
     @implements(np.linalg.matrix_norm)
     def _linalg_matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-        x = _in_float(x, None)
+        x = float_atom(x, None)
         return wrap(_matrix_norm(x, (x.aval.ndim - 2, x.aval.ndim - 1), ord, keepdims))
 
 
@@ -383,11 +272,19 @@ if hasattr(np, "cumulative_sum"):
 
 
 def _as_reduce(function: Callable[..., Any], takes_dtype: bool) -> Callable[..., Any]:
-    def apply(ufunc: Any, array: Any, axis: Any = 0, dtype: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None) -> Any:
+    def apply(
+        ufunc: Any,
+        array: Any,
+        axis: Any = 0,
+        dtype: Any = None,
+        keepdims: Any = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> Any:
         if dtype is not None and not takes_dtype:
             reject(f"np.{ufunc.__name__}.reduce", "convert the array before", dtype=dtype)
         more = {"dtype": dtype} if takes_dtype else {}
-        reject(f"np.{ufunc.__name__}.reduce", _INITIAL, initial=initial)
+        reject(f"np.{ufunc.__name__}.reduce", INITIAL, initial=initial)
         return function(array, axis=axis, keepdims=keepdims, where=where, **more)
 
     return apply
@@ -398,21 +295,38 @@ def _as_accumulate(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _ufunc, _function, _takes_dtype in (
-    (np.add, _sum, True), (np.multiply, _prod, True), (np.maximum, _max, False), (np.minimum, _min, False),
-    (np.logical_and, _all, False), (np.logical_or, _any, False),
-):  # fmt: skip
+    (np.add, sum_of, True),
+    (np.multiply, prod_of, True),
+    (np.maximum, _max, False),
+    (np.minimum, _min, False),
+    (np.logical_and, _all, False),
+    (np.logical_or, _any, False),
+):
     UFUNC_METHODS[_ufunc, "reduce"] = _as_reduce(_function, _takes_dtype)
 UFUNC_METHODS[np.add, "accumulate"] = _as_accumulate(_cumsum)
 UFUNC_METHODS[np.multiply, "accumulate"] = _as_accumulate(_cumprod)
 
 
-def _logaddexp_reduce(ufunc: Any, array: Any, axis: Any = 0, dtype: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None) -> Any:
-    reject("np.logaddexp.reduce", _INITIAL, initial=initial, where=None if where is True else where, dtype=dtype)
-    return wrap(logsumexp_of(_in_float(array, None), canonical_axes(axis, np.ndim(array), "np.logaddexp.reduce"), bool(keepdims)))
+def _logaddexp_reduce(
+    ufunc: Any,
+    array: Any,
+    axis: Any = 0,
+    dtype: Any = None,
+    keepdims: Any = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
+    reject("np.logaddexp.reduce", INITIAL, initial=initial, where=None if where is True else where, dtype=dtype)
+    return wrap(
+        logsumexp_of(
+            float_atom(array, None), canonical_axes(axis, np.ndim(array), "np.logaddexp.reduce"), bool(keepdims)
+        )
+    )
 
 
 def logsumexp_of(x: Atom, axes: tuple[int, ...], keepdims: bool, weights: Atom | None = None) -> Atom:
-    """log(sum(exp(x))), shifted by the maximum.  The value does not depend on the shift, so its derivatives do not either."""
+    """log(sum(exp(x))), shifted by the maximum.  The value does not depend on the shift, so its derivatives do not
+    either."""
     shape = x.aval.shape
     if not math.prod(shape[a] for a in axes):
         empty = full(like(-math.inf, x), tuple(n for a, n in enumerate(shape) if a not in axes))
@@ -427,5 +341,3 @@ def logsumexp_of(x: Atom, axes: tuple[int, ...], keepdims: bool, weights: Atom |
 
 
 UFUNC_METHODS[np.logaddexp, "reduce"] = _logaddexp_reduce
-
-__all__ = ["FLOAT", "METHODS", "PRIMITIVES", "extreme", "logsumexp_of", "mean_of"]

@@ -1,8 +1,9 @@
-"""Views: functions whose result shares memory with its argument in NumPy, so that writing into the one shows in the other."""
+"""Views: functions whose result shares memory with its argument, so that writing into the one shows in the other."""
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,9 @@ import numpy as np
 from .array import METHODS, TracedArray, in_c_order, to_atom, wrap, wrap_array
 from .aval import canonical_axes
 from .errors import ShapeError, UnsupportedError
-from .ir import Atom, Lit
+from .ir import Atom
 from .npapi_base import implements, one_axis, reject, shape_of
 from .ops.elementwise import BROADCAST, bind, cast
-from .ops.reduce import reduce
 from .ops.shape import reshape, take_slice, transpose
 from .site import at_site
 from .storage import ReadOnlyStep, SliceStep
@@ -159,7 +159,11 @@ def _basic(array: TracedArray, shape: Ints) -> TracedArray:
 @implements(np.squeeze, method="squeeze")
 def _squeeze(a: Any, axis: Any = None) -> Any:
     array = as_traced(a)
-    axes = tuple(i for i, n in enumerate(array.shape) if n == 1) if axis is None else canonical_axes(axis, array.ndim, "np.squeeze")
+    axes = (
+        tuple(i for i, n in enumerate(array.shape) if n == 1)
+        if axis is None
+        else canonical_axes(axis, array.ndim, "np.squeeze")
+    )
     if any(array.shape[i] != 1 for i in axes):
         raise ShapeError(at_site("cannot select an axis to squeeze out which has size not equal to one"))
     return _basic(array, tuple(n for i, n in enumerate(array.shape) if i not in axes))
@@ -201,8 +205,14 @@ for _n, _function in ((1, np.atleast_1d), (2, np.atleast_2d), (3, np.atleast_3d)
 
 
 def broadcast_view(array: TracedArray, shape: Ints) -> TracedArray:
-    if len(shape) < array.ndim or any(m not in (1, n) for m, n in zip(reversed(array.shape), reversed(shape), strict=False)):
-        raise ShapeError(at_site(f"operands could not be broadcast together with remapped shapes: {array.shape} cannot become {shape}"))
+    if len(shape) < array.ndim or any(
+        m not in (1, n) for m, n in zip(reversed(array.shape), reversed(shape), strict=False)
+    ):
+        raise ShapeError(
+            at_site(
+                f"operands could not be broadcast together with remapped shapes: {array.shape} cannot become {shape}"
+            )
+        )
     dims = tuple(range(len(shape) - array.ndim, len(shape)))
     return array.view(ReadOnlyStep("np.broadcast_to", lambda x: bind(BROADCAST, x, shape=shape, dims=dims)))
 
@@ -246,7 +256,7 @@ def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     else:
         edges = [0, *(int(i) for i in indices_or_sections), size]
     parts = []
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in pairwise(edges):
         start, stop, _ = slice(low, high).indices(size)
         length = max(stop - start, 0)
         parts.append(axis_view(array, axis, start if length else 0, length))
@@ -356,12 +366,18 @@ def _copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
 
 
 @implements(method="astype")
-def _astype(self: TracedArray, dtype: Any, order: Any = "K", casting: Any = "unsafe", subok: bool = True, copy: bool = True) -> Any:
+def _astype(
+    self: TracedArray, dtype: Any, order: Any = "K", casting: Any = "unsafe", subok: bool = True, copy: bool = True
+) -> Any:
     from_dtype, to = self.dtype, np.dtype(dtype)
-    if to.kind in "cOSUmMV" or to.itemsize < 4 and to.kind == "f" or to.itemsize > 8:
-        raise UnsupportedError(at_site(f"astype({to}) is not supported on traced arrays; use float64, float32, an integer type or bool"))
+    if to.kind in "cOSUmMV" or (to.itemsize < 4 and to.kind == "f") or to.itemsize > 8:
+        raise UnsupportedError(
+            at_site(f"astype({to}) is not supported on traced arrays; use float64, float32, an integer type or bool")
+        )
     if not np.can_cast(from_dtype, to, casting):
-        raise UnsupportedError(at_site(f"cannot cast a traced array from {from_dtype} to {to} according to the rule {casting!r}"))
+        raise UnsupportedError(
+            at_site(f"cannot cast a traced array from {from_dtype} to {to} according to the rule {casting!r}")
+        )
     if from_dtype == to and not copy and not self.aval.weak:
         return self
     return wrap_array(cast(self.atom, to), c_order=self.known_c_order())
@@ -373,7 +389,12 @@ if hasattr(np, "astype"):
 
 @implements(method="view")
 def _view(self: TracedArray, dtype: Any = None, type: Any = None) -> Any:
-    reject("ndarray.view", "use astype", dtype=None if dtype is not None and np.dtype(dtype) == self.dtype else dtype, type=type)
+    reject(
+        "ndarray.view",
+        "use astype",
+        dtype=None if dtype is not None and np.dtype(dtype) == self.dtype else dtype,
+        type=type,
+    )
     return _basic(self, self.shape)
 
 
@@ -394,7 +415,9 @@ def _fill(self: TracedArray, value: Any) -> None:
 def _tolist(self: TracedArray) -> Any:
     if not self.shape:
         return self.item()
-    raise UnsupportedError(at_site("ndarray.tolist would give plain numbers without gradients; iterate over the array, or use float(x[i]) where plain numbers are meant"))
-
-
-__all__ = ["Lit", "as_traced", "axis_view", "broadcast_view", "reduce"]
+    raise UnsupportedError(
+        at_site(
+            "ndarray.tolist would give plain numbers without gradients; iterate over the array, or use float(x[i]) "
+            "where plain numbers are meant"
+        )
+    )

@@ -1,8 +1,8 @@
 """Sorting, searching and selecting along an axis.
 
-A sort is a gather through the permutation that ``argsort`` finds, so its gradient goes back through it.  Equal elements keep their order
-(NumPy's default sort does not promise any).  Positions (argsort, searchsorted, digitize) are data: they have no gradient.
-"""
+A sort is a gather through the permutation that ``argsort`` finds, so its gradient goes back through it.  Equal
+elements keep their order (NumPy's default sort does not promise any).  Positions (argsort, searchsorted, digitize)
+are data: they have no gradient."""
 
 from __future__ import annotations
 
@@ -140,17 +140,31 @@ def _quantile_of(a: Any, fractions: list[float], axis: Any, what: str, keepdims:
 
 def _quantile(what: str, scale: float) -> Callable[..., Any]:
     def apply(
-        a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear", keepdims: bool = False,
-        *, weights: Any = None, interpolation: Any = None,
-    ) -> Any:  # fmt: skip
+        a: Any,
+        q: Any,
+        axis: Any = None,
+        out: Any = None,
+        overwrite_input: bool = False,
+        method: str = "linear",
+        keepdims: bool = False,
+        *,
+        weights: Any = None,
+        interpolation: Any = None,
+    ) -> Any:
         if method != "linear" or weights is not None or interpolation is not None:
             raise UnsupportedError(at_site(f"{what} is supported with method='linear' and without weights"))
         if isinstance(q, TracedArray):
-            raise UnsupportedError(at_site(f"{what}: q must be a plain number; to differentiate with respect to it use np.interp on np.sort(a)"))
+            raise UnsupportedError(
+                at_site(
+                    f"{what}: q must be a plain number; to differentiate with respect to it use np.interp on np.sort(a)"
+                )
+            )
         fractions = np.asarray(q, float) / scale
         x = atom_of(a)
         if x.aval.dtype.kind == "b":
-            raise UnsupportedError(at_site(f"{what} of bools is not supported by NumPy; convert them with astype(float)"))
+            raise UnsupportedError(
+                at_site(f"{what} of bools is not supported by NumPy; convert them with astype(float)")
+            )
         if fractions.ndim:  # an array of quantiles is float64, and so is the result
             x = cast(x, np.dtype(float))
         found = _quantile_of(wrap(x), [float(f) for f in fractions.ravel()], axis, what, keepdims)
@@ -172,7 +186,11 @@ implements(np.percentile)(_quantile("np.percentile", 100.0))
 def search(a: Atom, v: Atom, side: str) -> Atom:
     a, v = promote(a, v)
     if a.aval.ndim != 1:
-        raise ShapeError(at_site("np.searchsorted: object of too small depth for desired array; the searched array must be 1-dimensional"))
+        raise ShapeError(
+            at_site(
+                "np.searchsorted: object of too small depth for desired array; the searched array must be 1-dimensional"
+            )
+        )
     return bind(SEARCHSORTED, a, v if v.aval.shape else broadcast_to(v, ()), side=side)
 
 
@@ -180,7 +198,11 @@ def search(a: Atom, v: Atom, side: str) -> Atom:
 def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     x = atom_of(a)
     if sorter is not None:
-        x = np.take(a, sorter).atom if isinstance(a, TracedArray) or isinstance(sorter, TracedArray) else to_atom(np.asarray(a)[sorter])
+        x = (
+            np.take(a, sorter).atom
+            if isinstance(a, TracedArray) or isinstance(sorter, TracedArray)
+            else to_atom(np.asarray(a)[sorter])
+        )
     if side not in ("left", "right"):
         raise ShapeError(at_site(f"np.searchsorted: side must be 'left' or 'right', not {side!r}"))
     return wrap(search(x, atom_of(v), side))
@@ -251,7 +273,12 @@ def _take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
 @implements(np.put_along_axis)
 def _put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
     if not isinstance(arr, TracedArray):
-        raise UnsupportedError(at_site("np.put_along_axis would write a traced value into a plain NumPy array; make that array with np.zeros_like(x)"))
+        raise UnsupportedError(
+            at_site(
+                "np.put_along_axis would write a traced value into a plain NumPy array; make that array with "
+                "np.zeros_like(x)"
+            )
+        )
     target = arr.flat if axis is None else arr
     x, at, axis = _along(target, indices, axis, "np.put_along_axis")
     if x.aval.size != target.size:
@@ -280,6 +307,3 @@ def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
     target = wrap(to_atom(counts) if length else broadcast_to(Lit(0, counts.dtype, structural=True), (0,)))
     np.add.at(target, wrap(index), 1 if weights is None else wrap(cast(atom_of(weights), np.dtype(float))))
     return target
-
-
-__all__ = ["sort_last"]

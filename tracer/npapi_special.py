@@ -1,11 +1,11 @@
 """scipy.special functions that are plain Python, not ufuncs: logsumexp, softmax, log_softmax, softplus, polygamma.
 
-NumPy's protocols never see a call of these: they convert their arguments at once.  So that ``from scipy.special import logsumexp`` traces
-unchanged, even where it ran before tracegrad was imported, the *code* of each such function object is replaced by a
-few instructions that look at the types of the arguments: a traced array among them goes to our implementation, anything else
-to SciPy's own code, unchanged.  Signature, documentation, name and identity of the function stay as they are.  Where that cannot be
-done (a function with a closure) nothing is changed, and a traced argument raises as in any code that wants a plain array.
-"""
+NumPy's protocols never see a call of these: they convert their arguments at once.  So that ``from scipy.special
+import logsumexp`` traces unchanged, even where it ran before tracegrad was imported, the *code* of each such function
+object is replaced by a few instructions that look at the types of the arguments: a traced array among them goes to
+our implementation, anything else to SciPy's own code, unchanged.  Signature, documentation, name and identity of the
+function stay as they are.  Where that cannot be done (a function with a closure) nothing is changed, and a traced
+argument raises as in any code that wants a plain array."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ import scipy.special as sp
 from .array import TracedArray, is_traced, to_atom, wrap
 from .aval import canonical_axes
 from .ir import Atom, Lit
-from .npapi_base import reject
+from .npapi_base import float_atom, reject
 from .npapi_reduce import extreme, logsumexp_of
-from .ops.elementwise import F, cast, like, promote
+from .ops.elementwise import F, like, promote
 from .ops.reduce import reduce
 from .ops.shape import reshape
 from .recorder import current_recorder
@@ -55,7 +55,12 @@ def hook(function: Any, implementation: Callable[..., Any]) -> bool:
     space[name] = dispatch
     code = _shim.__code__
     names = tuple(name if n == "_tracegrad_hook_NAME" else n for n in code.co_names)
-    function.__code__ = code.replace(co_names=names, co_name=function.__name__, co_qualname=function.__qualname__, co_filename=f"{OWN_FOLDERS[0]}npapi_special.py")
+    function.__code__ = code.replace(
+        co_names=names,
+        co_name=function.__name__,
+        co_qualname=function.__qualname__,
+        co_filename=f"{OWN_FOLDERS[0]}npapi_special.py",
+    )
     function.__signature__ = signature  # type: ignore[attr-defined]
     return True
 
@@ -63,15 +68,9 @@ def hook(function: Any, implementation: Callable[..., Any]) -> bool:
 # ---- implementations ----------------------------------------------------------------------------------------------
 
 
-def _float_atom(a: Any) -> Atom:
-    x = to_atom(a)
-    x = cast(x, x.aval.dtype) if x.aval.weak else x
-    return promote(x, floating=True)[0]
-
-
 def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False) -> Any:
     reject("scipy.special.logsumexp", "take the sign apart yourself", return_sign=return_sign)
-    x = _float_atom(a)
+    x = float_atom(a)
     if b is None:
         return wrap(logsumexp_of(x, canonical_axes(axis, x.aval.ndim, "logsumexp"), bool(keepdims)))
     x, weights = promote(x, to_atom(b), floating=True)
@@ -85,7 +84,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
 
 
 def _shifted(x: Any, axis: Any) -> tuple[Atom, tuple[int, ...]]:
-    atom = _float_atom(x)
+    atom = float_atom(x)
     axes = canonical_axes(axis, atom.aval.ndim, "softmax")
     top = extreme("max", atom, axes, True)
     return F.sub(atom, F.stop_gradient(F.select(F.isfinite(top), top, like(0, top)))), axes
@@ -104,7 +103,7 @@ def log_softmax(x: Any, axis: Any = None) -> Any:
 
 def softplus(x: Any, **kwargs: Any) -> Any:
     reject("scipy.special.softplus", "apply np.where to the result", **kwargs)
-    atom = _float_atom(x)
+    atom = float_atom(x)
     return wrap(F.logaddexp(like(0, atom), atom))
 
 
@@ -112,12 +111,12 @@ def polygamma(n: Any, x: Any) -> Any:
     order = np.asarray(n) if not isinstance(n, TracedArray) else None
     if order is None or order.ndim or order < 0 or order != int(order):
         reject("scipy.special.polygamma", "the order must be one plain integer", n=True)
-    atom = _float_atom(x)
+    atom = float_atom(x)
     return wrap(F.psi(atom) if int(order) == 0 else F.polygamma(atom, n=int(order)))  # type: ignore[arg-type]
 
 
 def multigammaln(a: Any, d: Any) -> Any:
-    atom = _float_atom(a)
+    atom = float_atom(a)
     size = int(d)
     steps = np.arange(size) / 2
     terms = [F.gammaln(F.sub(atom, Lit(s, atom.aval.dtype))) for s in steps]

@@ -33,10 +33,11 @@ class Recorder(Builder):
         self._const_by_id: dict[int, Var] = {}
         self.captured: dict[int, Any] = {}  # id(outside array) -> its traced stand-in
         self._alive: list[Any] = []
+        self._guarded: set[tuple[Atom, str]] = set()
         self.active = True
 
     def site(self) -> Site | None:
-        return user_site()
+        return self.site_override or user_site()
 
     def add_input(self, value: Any, name: str, *, weak: bool = False) -> Var:
         """A new graph input that stands for *value* (an array, or a float)."""
@@ -69,7 +70,8 @@ class Recorder(Builder):
     def guard(self, atom: Atom, kind: str) -> Any:
         """The value of a 0-d *atom*, which control flow is about to rely on."""
         value = np.asarray(self.value(atom))[()]
-        if not isinstance(atom, Lit) and not any(g.atom is atom for g in self.guards):
+        if not isinstance(atom, Lit) and (atom, kind) not in self._guarded:
+            self._guarded.add((atom, kind))
             self.guards.append(Guard(atom, value, kind, user_site()))
         return value
 

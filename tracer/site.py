@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy
@@ -23,6 +24,17 @@ class Site(NamedTuple):
 
     def full(self) -> str:
         return f'File "{self.file}", line {self.line}, in {self.function}'
+
+
+_ADJOINT = " (adjoint)"
+
+
+@lru_cache(maxsize=4096)
+def adjoint_site(site: Site | None) -> Site | None:
+    """The line whose derivative a node belongs to."""
+    if site is None or site.function.endswith(_ADJOINT):
+        return site
+    return site._replace(function=site.function + _ADJOINT)
 
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

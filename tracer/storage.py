@@ -1,9 +1,8 @@
 """Buffers and views of traced arrays.
 
-A *storage* holds the newest value of a buffer as an IR atom.  A *view* is a storage and a chain of steps.  Each step can be
-applied (read through it) and put (write through it), so that a write through a view reaches its base and, by the storage's
-version number, every other view of it, as in NumPy.
-"""
+A *storage* holds the newest value of a buffer as an IR atom.  A *view* is a storage and a chain of steps.  Each step
+can be applied (read through it) and put (write through it), so that a write through a view reaches its base and, by
+the storage's version number, every other view of it, as in NumPy."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import scipy.special as sp
+from scipy.special._ufuncs import _zeta  # the Hurwitz zeta ufunc behind scipy.special.zeta, which is no ufunc
 
 from ..aval import BOOL, FLOAT, Aval, broadcast_shapes, promote_dtypes
 from ..errors import GraphError, UnsupportedError
@@ -457,12 +458,12 @@ row("psi", sp.psi, lambda o, x: F.polygamma(x, n=1), domain=POSITIVE, singular=T
 
 def _polygamma(x: Any, n: int) -> Any:
     # psi^(n)(x) = (-1)^(n+1) n! zeta(n+1, x)   (DLMF 25.11.12)
-    return ((-1.0) ** (n + 1) * math.factorial(n) * sp.zeta(np.float64(n + 1), x)).astype(x.dtype)
+    return ((-1.0) ** (n + 1) * math.factorial(n) * _zeta(np.float64(n + 1), x)).astype(x.dtype)
 
 
 row(
     "polygamma", _polygamma, lambda o, x, n: F.polygamma(x, n=n + 1),
-    lower=lambda s, x, n: s.mul(s.const((-1.0) ** (n + 1) * math.factorial(n)), s.ufunc(sp.zeta, s.const(n + 1), x)),
+    lower=lambda s, x, n: s.mul(s.const((-1.0) ** (n + 1) * math.factorial(n)), s.ufunc(_zeta, s.const(n + 1), x)),
     domain=POSITIVE, singular=True, cost=80, test={"params": {"n": 1}},
 )  # fmt: skip
 row("xlogy", sp.xlogy, lambda o, x, y: F.log(y), lambda o, x, y: F.mulz(x, 1 / y), domain=POSITIVE * 2, singular=True, cost=25,

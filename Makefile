@@ -1,0 +1,53 @@
+# demo, test, lint, bench, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
+#
+#   make demo                                  logistic regression on real data, with a summary
+#   make test PYTEST_ARGS="tests/test_ir.py"   a part of the tests
+#   make bench BENCH_ARGS="--quick"            options of python -m benchmarks
+#   make test PYTHON=python3.12 VENV=.venv312  another interpreter
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+PYTEST_ARGS ?= tests
+BENCH_ARGS ?=
+
+BIN := $(abspath $(VENV))/bin
+PY := $(BIN)/python
+PIP := $(PY) -m pip --disable-pip-version-check
+
+.PHONY: demo test bench lint clean
+.NOTPARALLEL:
+
+demo: $(VENV)/.ready-examples
+	$(PY) examples/logistic_regression.py
+
+test: $(VENV)/.ready-test
+	$(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+bench: $(VENV)/.ready-bench
+	$(PY) -m benchmarks $(BENCH_ARGS)
+
+# mypy cannot follow the folder mapping of an editable install, so it checks a real installation in build/typed.
+lint: $(VENV)/.ready-test
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	rm -rf build
+	$(PIP) install --quiet --no-deps --no-build-isolation --target build/typed .
+	cd build/typed && $(PY) -m mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache -p tracegrad
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One stamp for each extra: a second run finds it and starts at once.
+$(VENV)/.ready-%: pyproject.toml | $(PY)
+	$(PIP) install --quiet --editable '.[$*]'
+	@touch $@
+
+# Debian may have venv without ensurepip: then the pip of the system fills the new environment.
+$(PY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo 'tracegrad needs Python 3.11 or newer: make PYTHON=/path/to/python3.11'; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+		{ $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(PY) install --quiet pip; } || \
+		{ rm -rf $(VENV); echo 'No virtual environment could be made: apt install python3-venv'; exit 1; }

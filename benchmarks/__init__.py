@@ -1,0 +1,1 @@
+"""Side-by-side timings of tracegrad and its peers: ``python -m benchmarks --help``."""

@@ -1,0 +1,373 @@
+"""tracegrad and its peers behind one face: prepare a workload, call it, hand the result to NumPy.
+
+Each peer gets its best spelling: inputs are converted before the clock starts, results stay in the peer's own
+arrays, and what it can do once (jit, freeze, torch.compile) is done once.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib.metadata
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .workload import Workload, leaves, map_leaves, rebind
+
+#: the value and the gradient's leaves, as NumPy has them
+Result = tuple[float, list[np.ndarray]]
+
+
+class NotSpelledError(Exception):
+    """This peer has no spelling of this workload."""
+
+
+@dataclass
+class Prepared:
+    """A workload ready to be called: `call` takes no arguments and returns only when the result is there."""
+
+    call: Callable[[], Any]
+    to_numpy: Callable[[Any], Result]
+
+
+class Peer:
+    """One library. Creating it imports the library: ImportError means that the peer is skipped."""
+
+    name = ""
+    distributions: tuple[str, ...] = ()
+    #: whether a first call differs from a later one
+    compiles = True
+    #: whether it may take the process down with it: tried in a process of its own first
+    aborts = False
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+
+    def versions(self) -> dict[str, str]:
+        """The versions of what this peer consists of."""
+        return {name: importlib.metadata.version(name) for name in self.distributions}
+
+    def function(self, workload: Workload) -> Callable[..., Any]:
+        """The loss in this peer's spelling."""
+        if self.name in workload.spellings:
+            maker = workload.spellings[self.name]
+            if maker is None:
+                raise NotSpelledError(workload.reasons.get(self.name, "no spelling"))
+            return maker()
+        return rebind(workload.fn, **self.namespaces())
+
+    def spells(self, workload: Workload) -> bool:
+        """Whether there is anything to run."""
+        return workload.spellings.get(self.name, self.prepare) is not None
+
+    def namespaces(self) -> dict[str, Any]:
+        """What stands for `np` and for `special` in the plain NumPy function."""
+        return {}
+
+    def prepare(self, workload: Workload) -> Prepared:
+        """Convert the inputs and make the callable; compile nothing yet."""
+        raise NotImplementedError
+
+    def warm(self) -> None:
+        """Compile and run something unrelated, so that what is paid once per process is paid."""
+        prepared = self.prepare(WARM_UP)
+        for _ in range(2):
+            prepared.call()
+
+
+def _warm_loss(x, A):
+    return np.sum(np.cosh(A @ x) - x)
+
+
+def _warm_by_hand(x, A):
+    t = A @ x
+    return np.sum(np.cosh(t) - x), A.T @ np.sinh(t) - 1.0
+
+
+def _warm_limit() -> Callable[..., Any]:
+    from numba import njit
+
+    return njit(_warm_by_hand)
+
+
+#: the unrelated function that every peer runs before the first call of a workload is timed
+WARM_UP = Workload(
+    name="warm_up",
+    group="warm_up",
+    fn=_warm_loss,
+    make_args=lambda: (np.linspace(0.0, 1.0, 16), np.eye(16)),
+    hand_gradient=_warm_by_hand,
+    limit=_warm_limit,
+)
+
+
+def _result(value: Any, gradients: Any) -> Result:
+    return float(value), [np.asarray(leaf) for leaf in leaves(gradients)]
+
+
+class TraceGrad(Peer):
+    name = "tracegrad"
+    distributions = ("tracegrad", "numba", "llvmlite")
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        from tracegrad import compile_grad
+
+        self.compile_grad = compile_grad
+
+    def prepare(self, workload: Workload) -> Prepared:
+        compiled = self.compile_grad(workload.fn, argnums=workload.argnums)
+        args = workload.make_args()
+        return Prepared(lambda: compiled.value_and_grad(*args), lambda result: _result(*result))
+
+
+class Jax(Peer):
+    """``jit(value_and_grad(f))`` on device arrays, float64 enabled, blocked until ready.
+
+    With one thread, asynchronous dispatch only adds a switch between two threads on one core: it is off then,
+    which is to JAX's advantage (a small call takes 39 instead of 64 µs).
+    """
+
+    name = "jax"
+    distributions = ("jax", "jaxlib")
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        import jax
+        import jax.scipy.special
+
+        jax.config.update("jax_enable_x64", True)
+        jax.config.update("jax_cpu_enable_async_dispatch", threads > 1)
+        self.jax = jax
+
+    def namespaces(self) -> dict[str, Any]:
+        return {"np": self.jax.numpy, "special": self.jax.scipy.special}
+
+    def prepare(self, workload: Workload) -> Prepared:
+        jax = self.jax
+        args = map_leaves(lambda leaf: jax.device_put(np.asarray(leaf)), workload.make_args())
+        jax.block_until_ready(args)
+        step = jax.jit(jax.value_and_grad(self.function(workload), argnums=workload.argnums))
+        block = jax.block_until_ready
+        return Prepared(lambda: block(step(*args)), lambda result: _result(*result))
+
+
+class Torch(Peer):
+    """Eager PyTorch: forward, then ``torch.autograd.grad``."""
+
+    name = "torch"
+    distributions = ("torch",)
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        import torch
+
+        torch.set_num_threads(threads)
+        self.torch = torch
+
+    def namespaces(self) -> dict[str, Any]:
+        return {"np": self.torch, "special": self.torch.special}
+
+    def loss(self, workload: Workload) -> Callable[..., Any]:
+        return self.function(workload)
+
+    def prepare(self, workload: Workload) -> Prepared:
+        torch = self.torch
+        args = map_leaves(lambda leaf: torch.as_tensor(np.asarray(leaf)).clone(), workload.make_args())
+        wanted = [leaf.requires_grad_() for i in workload.argtuple for leaf in leaves(args[i])]
+        loss, grad = self.loss(workload), torch.autograd.grad
+
+        def call() -> Any:
+            value = loss(*args)
+            return value.detach(), grad(value, wanted)
+
+        return Prepared(call, lambda result: _result(result[0], list(result[1])))
+
+
+class TorchCompile(Torch):
+    """PyTorch with ``torch.compile`` (needs a C++ compiler; first calls take seconds to minutes)."""
+
+    name = "torch-compile"
+
+    def function(self, workload: Workload) -> Callable[..., Any]:
+        if "torch" in workload.spellings:
+            maker = workload.spellings["torch"]
+            if maker is not None:
+                return maker()
+        return rebind(workload.fn, **self.namespaces())
+
+    def loss(self, workload: Workload) -> Callable[..., Any]:
+        return self.torch.compile(self.function(workload), dynamic=False)
+
+
+class Autograd(Peer):
+    """HIPS autograd: a tape in Python over NumPy, nothing compiled."""
+
+    name = "autograd"
+    distributions = ("autograd",)
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        import autograd
+        import autograd.scipy.special
+
+        self.autograd = autograd
+
+    def namespaces(self) -> dict[str, Any]:
+        return {"np": self.autograd.numpy, "special": self.autograd.scipy.special}
+
+    def prepare(self, workload: Workload) -> Prepared:
+        args = workload.make_args()
+        step = self.autograd.value_and_grad(self.function(workload), workload.argnums)
+        return Prepared(lambda: step(*args), lambda result: _result(*result))
+
+
+def newest_llvm() -> str | None:
+    """The newest LLVM library in the usual places: Dr.Jit works with old ones, but some abort on newer operations."""
+    folders = ["/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/llvm-*/lib", "/opt/homebrew/opt/llvm/lib"]
+    found: dict[tuple[int, ...], str] = {}
+    for folder in folders:
+        for path in glob.glob(f"{folder}/libLLVM*.so*") + glob.glob(f"{folder}/libLLVM*.dylib"):
+            version = re.search(r"(\d+(?:\.\d+)*)", os.path.basename(path))
+            if version:
+                found.setdefault(tuple(int(part) for part in version.group(1).split(".")), path)
+    return found[max(found)] if found else None
+
+
+class DrJit(Peer):
+    """Dr.Jit on its LLVM backend, the step under ``@dr.freeze``, results evaluated and synchronised."""
+
+    name = "drjit"
+    distributions = ("drjit",)
+    aborts = True  # LLVM, on what it can't compile
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        library = newest_llvm()
+        if library and "DRJIT_LIBLLVM_PATH" not in os.environ:
+            os.environ["DRJIT_LIBLLVM_PATH"] = library
+        import drjit
+        import drjit.llvm.ad
+
+        if not drjit.has_backend(drjit.JitBackend.LLVM):
+            raise ImportError("Dr.Jit finds no LLVM library (install libLLVM or set DRJIT_LIBLLVM_PATH)")
+        drjit.set_thread_count(threads if threads > 1 else 0)  # 0: the calling thread does the work
+        self.dr, self.types = drjit, drjit.llvm.ad
+
+    def namespaces(self) -> dict[str, Any]:
+        return {"np": _DrNames(self.dr), "special": self.dr}
+
+    def convert(self, leaf: Any, tensors: bool) -> Any:
+        """One leaf as a Dr.Jit array, or as a tensor where the workload has matrices."""
+        array, types = np.asarray(leaf), self.types
+        letter = "i64" if array.dtype.kind == "i" else "f64" if array.dtype == np.float64 else "f"
+        if tensors:
+            return getattr(types, f"TensorX{letter}")(array)
+        return {"i64": types.Int64, "f64": types.Float64, "f": types.Float}[letter](array)
+
+    def prepare(self, workload: Workload) -> Prepared:
+        dr = self.dr
+        inputs = workload.make_args()
+        tensors = any(np.ndim(leaf) > 1 for leaf in leaves(inputs))
+        args = map_leaves(lambda leaf: self.convert(leaf, tensors), inputs)
+        dr.make_opaque(args)  # or a scalar would be a literal, and the whole function folded at record time
+        dr.sync_thread()
+        loss, positions = self.function(workload), workload.argtuple
+
+        @dr.freeze
+        def step(*args: Any) -> Any:
+            fresh = list(args)
+            for i in positions:
+                fresh[i] = map_leaves(lambda leaf: type(leaf)(leaf), args[i])
+            wanted = [leaf for i in positions for leaf in leaves(fresh[i])]
+            dr.enable_grad(wanted)
+            value = loss(*fresh)
+            dr.backward(value)
+            return dr.detach(value), [dr.grad(leaf) for leaf in wanted]
+
+        def call() -> Any:
+            result = step(*args)
+            dr.eval(result)
+            dr.sync_thread()
+            return result
+
+        def to_numpy(result: Any) -> Result:
+            value, gradients = result
+            gradients = [
+                np.array(g) if np.ndim(leaf) else np.array(g).reshape(())
+                for g, leaf in zip(gradients, _wanted(workload, inputs), strict=True)
+            ]
+            return float(np.array(value).ravel()[0]), gradients
+
+        return Prepared(call, to_numpy)
+
+
+def _wanted(workload: Workload, args: tuple[Any, ...]) -> list[Any]:
+    return [leaf for i in workload.argtuple for leaf in leaves(args[i])]
+
+
+class _DrNames:
+    """Dr.Jit's functions under NumPy's names."""
+
+    def __init__(self, dr: Any) -> None:
+        self._dr = dr
+        self.arctan = dr.atan
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dr, name)
+
+
+class NumPy(Peer):
+    """Value and gradient derived by hand, in NumPy: no automatic derivative at all. The reference of every check."""
+
+    name = "numpy"
+    distributions = ("numpy", "scipy")
+    compiles = False
+
+    def prepare(self, workload: Workload) -> Prepared:
+        if workload.hand_gradient is None:
+            raise NotSpelledError("no hand-written gradient")
+        args, gradient = workload.make_args(), workload.hand_gradient
+        return Prepared(lambda: gradient(*args), lambda result: _result(*result))
+
+
+class Numba(Peer):
+    """The hand-written kernel, value and gradient in one pass: what there is to reach."""
+
+    name = "numba"
+    distributions = ("numba", "llvmlite")
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        import numba  # noqa: F401
+
+    def spells(self, workload: Workload) -> bool:
+        return workload.limit is not None
+
+    def prepare(self, workload: Workload) -> Prepared:
+        if workload.limit is None:
+            raise NotSpelledError("no hand-written kernel")
+        args, kernel = workload.make_args(), workload.limit()
+        return Prepared(lambda: kernel(*args), lambda result: _result(*result))
+
+
+PEERS: dict[str, type[Peer]] = {
+    peer.name: peer for peer in (TraceGrad, Jax, Torch, TorchCompile, Autograd, DrJit, NumPy, Numba)
+}
+DEFAULT_PEERS = ["jax", "torch", "autograd", "drjit", "numpy"]
+
+
+def available(names: list[str], threads: int) -> tuple[dict[str, Peer], dict[str, str]]:
+    """The peers that can be imported, and for the others the reason."""
+    found: dict[str, Peer] = {}
+    missing: dict[str, str] = {}
+    for name in names:
+        try:
+            found[name] = PEERS[name](threads)
+        except Exception as error:  # a broken installation is also only a missing peer
+            missing[name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return found, missing

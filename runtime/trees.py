@@ -1,0 +1,126 @@
+"""Argument and result trees: flattening by optree, and generated code that does the same for one known structure.
+
+A call that is answered from the cache cannot afford to discover its structure anew.  ``unpacking`` gives the statements that take a value
+of one known structure apart (and give up where it has another), ``packing`` the expression that puts one together.
+
+Dicts count with the order of their keys, because the user's code may iterate over them.  Own node classes are registered with
+optree, globally or in the namespace "tracegrad".
+"""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import optree
+
+NAMESPACE = "tracegrad"
+# Ends with the process: the order of keys is part of every structure in our namespace.
+_ordered = optree.dict_insertion_ordered(True, namespace=NAMESPACE)
+_ordered.__enter__()
+
+_SEQUENCES = {optree.PyTreeKind.TUPLE: tuple, optree.PyTreeKind.LIST: list}
+_MAPPINGS = {optree.PyTreeKind.DICT: dict, optree.PyTreeKind.ORDEREDDICT: OrderedDict}
+
+
+def flatten_tree(tree: Any) -> tuple[list[Any], Any]:
+    return optree.tree_flatten(tree, namespace=NAMESPACE)
+
+
+def unflatten_tree(spec: Any, leaves: Sequence[Any]) -> Any:
+    return optree.tree_unflatten(spec, leaves)
+
+
+class Source:
+    """Python text under construction, with the objects that it mentions by name; *letter* begins those names."""
+
+    def __init__(self, letter: str = "k") -> None:
+        self._letter = letter
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {}
+        self._count = 0
+
+    def fresh(self) -> str:
+        self._count += 1
+        return f"v{self._count}"
+
+    def constant(self, value: Any) -> str:
+        """The text by which *value* is known in the code."""
+        if value is None or value is True or value is False or type(value) is str or (type(value) is int and -5 <= value <= 256):
+            return repr(value)
+        for name, known in self.names.items():
+            if known is value:
+                return name
+        name = f"{self._letter}{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def give_up_if(self, condition: str) -> None:
+        self.lines.append(f"if {condition}: return None")
+
+
+def unpacking(source: Source, spec: Any, value: str) -> Iterator[str]:
+    """Append statements that take *value* apart as *spec* says; yields the text of each leaf."""
+    kind = spec.kind
+    if kind == optree.PyTreeKind.LEAF:
+        yield value
+    elif kind == optree.PyTreeKind.NONE:
+        source.give_up_if(f"{value} is not None")
+    elif kind in _SEQUENCES or kind == optree.PyTreeKind.NAMEDTUPLE:
+        children = spec.children()
+        source.give_up_if(f"type({value}) is not {source.constant(spec.type)} or len({value}) != {len(children)}")
+        parts = [source.fresh() for _ in children]
+        if parts:
+            source.lines.append(f"({', '.join(parts)},) = {value}")
+        for part, child in zip(parts, children, strict=True):
+            yield from unpacking(source, child, part)
+    elif kind in _MAPPINGS:
+        keys = tuple(spec.entries())
+        source.give_up_if(f"type({value}) is not {source.constant(spec.type)} or (*{value},) != {source.constant(keys)}")
+        for key, child in zip(keys, spec.children(), strict=True):
+            part = source.fresh()
+            source.lines.append(f"{part} = {value}[{source.constant(key)}]")
+            yield from unpacking(source, child, part)
+    else:
+        leaves, found = source.fresh(), source.fresh()
+        source.lines.append(f"{leaves}, {found} = {source.constant(flatten_tree)}({value})")
+        source.give_up_if(f"{found} != {source.constant(spec)}")
+        parts = [source.fresh() for _ in range(spec.num_leaves)]
+        if parts:
+            source.lines.append(f"({', '.join(parts)},) = {leaves}")
+        yield from parts
+
+
+def packing(source: Source, spec: Any, leaves: Iterator[str]) -> str:
+    """The expression for a tree of structure *spec* over the texts *leaves*."""
+    kind = spec.kind
+    if kind == optree.PyTreeKind.LEAF:
+        return next(leaves)
+    if kind == optree.PyTreeKind.NONE:
+        return "None"
+    if kind in _SEQUENCES:
+        inner = ", ".join(packing(source, child, leaves) for child in spec.children())
+        return f"[{inner}]" if spec.type is list else f"({inner}{',' if inner else ''})"
+    if kind == optree.PyTreeKind.DICT:
+        pairs = zip(spec.entries(), spec.children(), strict=True)
+        return "{" + ", ".join(f"{source.constant(key)}: {packing(source, child, leaves)}" for key, child in pairs) + "}"
+    inner = "".join(f"{next(leaves)}, " for _ in range(spec.num_leaves))
+    return f"{source.constant(unflatten_tree)}({source.constant(spec)}, ({inner}))"
+
+
+_codes: dict[str, types.CodeType] = {}
+_CODE_LIMIT = 1024
+
+
+def make_function(header: str, source: Source) -> Callable[..., Any]:
+    """The function with *header* and the statements of *source*; equal texts are compiled once."""
+    text = header + "\n" + "".join(f"    {line}\n" for line in source.lines)
+    code = _codes.get(text)
+    if code is None:
+        if len(_codes) >= _CODE_LIMIT:
+            _codes.clear()
+        module = compile(text, "<tracegrad call>", "exec")
+        code = _codes[text] = next(c for c in module.co_consts if isinstance(c, types.CodeType))
+    return types.FunctionType(code, {**source.names, "__builtins__": __builtins__})

@@ -1,0 +1,218 @@
+"""How calls arrive: NumPy's protocols, and the Python operators of the traced array.
+
+A ufunc between float arrays of one shape and dtype, or of an array and a Python number, takes a short way to the
+recorder; everything else is looked up in the tables of ``array.py`` and promoted there as NumPy does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .array import (
+    DIRECT,
+    FUNCTIONS,
+    UFUNC_METHODS,
+    UFUNCS,
+    TracedArray,
+    assign_all,
+    in_c_order,
+    public_name,
+    to_atom,
+    unsupported,
+    wrap,
+)
+from .errors import MutationError, TracegradError, UnsupportedError
+from .ir import Lit
+from .ops.elementwise import cast
+from .site import at_site
+
+# ---- ufunc calls -------------------------------------------------------------------------------------------------
+
+
+def direct_call(ufunc: Any, inputs: tuple[Any, ...]) -> TracedArray | None:
+    """The short way for float arrays of one shape and dtype, and Python numbers; None where the long way must be
+    gone."""
+    primitive = DIRECT.get(ufunc)
+    if primitive is None:
+        return None
+    aval = recorder = None
+    for x in inputs:
+        if type(x) is TracedArray:
+            theirs = x._atom.aval
+            if aval is None:
+                if theirs.dtype.kind != "f" or theirs.weak:
+                    return None
+                aval, recorder = theirs, x._recorder
+            elif (
+                theirs.dtype is not aval.dtype
+                or theirs.shape != aval.shape
+                or theirs.weak
+                or x._recorder is not recorder
+            ):
+                return None
+        elif type(x) is not float and type(x) is not int:
+            return None
+    if aval is None or recorder is None:
+        return None
+    atoms = tuple([x.atom if type(x) is TracedArray else Lit(x, aval.dtype) for x in inputs])
+    result = TracedArray(recorder.emit(primitive, atoms, {})[0], recorder)
+    if len(aval.shape) > 1:
+        result._storage.c_order = all(in_c_order(x) for x in inputs)
+    return result
+
+
+def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """*ufunc* of traced arrays and whatever else the user mixed with them."""
+    handler = UFUNCS.get(ufunc)
+    if handler is None:
+        raise unsupported(public_name(ufunc))
+    atoms = [to_atom(x) for x in inputs]
+    if kwargs:
+        dtype = kwargs.pop("dtype", None)
+        where = kwargs.pop("where", True)
+        for name in ("casting", "order", "subok"):
+            kwargs.pop(name, None)
+        if kwargs or where is not True:
+            extra = ", ".join([*kwargs, *([] if where is True else ["where"])])
+            raise UnsupportedError(
+                at_site(f"{public_name(ufunc)} with {extra}= is not supported; use np.where on the result")
+            )
+        if dtype is not None:
+            atoms = [cast(a, np.dtype(dtype)) for a in atoms]
+    result = handler(*atoms)
+    if isinstance(result, tuple):
+        return tuple(wrap(r) for r in result)
+    array = wrap(result)
+    if len(result.aval.shape) > 1:
+        array._storage.c_order = all(in_c_order(x) for x in inputs)
+    return array
+
+
+# ---- NumPy's protocols ----
+
+
+def _array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    if not kwargs and method == "__call__":
+        result = direct_call(ufunc, inputs)
+        if result is not None:
+            return result
+    out = kwargs.pop("out", None)
+    if out is not None and not all(isinstance(o, TracedArray) or o is None for o in out):
+        raise MutationError(
+            at_site(
+                f"np.{ufunc.__name__} would write a traced value into a plain NumPy array; make that array with "
+                "np.zeros_like(x) or tracegrad.zeros(n)"
+            )
+        )
+    if method == "__call__":
+        result = call_ufunc(ufunc, inputs, kwargs)
+        if type(result) is TracedArray and result._atom.aval.weak:  # np.sin(0.5) is a float64, no Python float
+            result = wrap(cast(result._atom, result.dtype), self._recorder)
+    else:
+        handler = UFUNC_METHODS.get((ufunc, method)) or UFUNC_METHODS.get((None, method))
+        if handler is None or (ufunc not in UFUNCS and method == "outer"):
+            raise unsupported(f"{public_name(ufunc)}.{method}")
+        result = handler(ufunc, *inputs, **kwargs)
+    if out is None:
+        return result
+    if isinstance(result, tuple):
+        return tuple(r if o is None else assign_all(o, r) for o, r in zip(out, result, strict=True))
+    return assign_all(out[0], result)
+
+
+def _array_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    handler = FUNCTIONS.get(func)
+    if handler is None:
+        raise unsupported(public_name(func))
+    out = kwargs.pop("out", None) if "out" in kwargs else None
+    try:
+        result = handler(*args, **kwargs)
+    except TypeError as error:
+        if isinstance(error, TracegradError) or "argument" not in str(error):
+            raise
+        raise UnsupportedError(at_site(f"{public_name(func)} on traced arrays: {error}")) from None
+    return result if out is None else assign_all(out[0] if isinstance(out, tuple) else out, result)
+
+
+# ---- operators ----
+
+_BINARY = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "pow": np.power,
+    "matmul": np.matmul,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "lshift": np.left_shift,
+    "rshift": np.right_shift,
+    "divmod": np.divmod,
+}
+_COMPARE = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+_UNARY = {"neg": np.negative, "abs": np.absolute, "invert": np.invert, "pos": np.positive}
+
+
+def _acceptable(value: Any) -> bool:
+    return isinstance(value, (TracedArray, np.ndarray, np.generic, int, float, list, tuple, complex))
+
+
+def _forward(ufunc: Any) -> Callable[..., Any]:
+    def apply(self: TracedArray, other: Any) -> Any:
+        found = direct_call(ufunc, (self, other))
+        if found is not None:
+            return found
+        return call_ufunc(ufunc, (self, other), {}) if _acceptable(other) else NotImplemented
+
+    return apply
+
+
+def _reflected(ufunc: Any) -> Callable[..., Any]:
+    def apply(self: TracedArray, other: Any) -> Any:
+        found = direct_call(ufunc, (other, self))
+        if found is not None:
+            return found
+        return call_ufunc(ufunc, (other, self), {}) if _acceptable(other) else NotImplemented
+
+    return apply
+
+
+def _in_place(ufunc: Any) -> Callable[..., Any]:
+    def apply(self: TracedArray, other: Any) -> Any:
+        result = call_ufunc(ufunc, (self, other), {})
+        storage = self._storage
+        if not self.shape and (self.aval.weak or not (self._steps or storage.array0d or storage.owner)):
+            return result  # a Python or NumPy scalar: += makes a new one
+        return assign_all(self, result)
+
+    return apply
+
+
+def _install() -> None:
+    TracedArray.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
+    TracedArray.__array_function__ = _array_function  # type: ignore[attr-defined]
+    for name, ufunc in _BINARY.items():
+        setattr(TracedArray, f"__{name}__", _forward(ufunc))
+        setattr(TracedArray, f"__r{name}__", _reflected(ufunc))
+        if name != "divmod":
+            setattr(TracedArray, f"__i{name}__", _in_place(ufunc))
+    for name, ufunc in _COMPARE.items():
+        setattr(TracedArray, f"__{name}__", _forward(ufunc))
+    for name, ufunc in _UNARY.items():
+        setattr(TracedArray, f"__{name}__", lambda self, ufunc=ufunc: call_ufunc(ufunc, (self,), {}))
+
+
+_install()

@@ -18,6 +18,9 @@ PIP := $(PY) -m pip --disable-pip-version-check
 .PHONY: demo test bench lint clean
 .NOTPARALLEL:
 
+# Small problems run slower with BLAS threads than without, in SciPy's optimisers most of all; tests have workers instead.
+demo test: export OPENBLAS_NUM_THREADS ?= 1
+
 demo: $(VENV)/.ready-examples
 	$(PY) examples/logistic_regression.py
 

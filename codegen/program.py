@@ -24,8 +24,8 @@ from .canonical import ONE, Canonical, Const, Op, Sym, canonicalise
 from .cpu import ItemEmitter, finish_hints, item_buffers
 from .memory import Sizes, Temporary, plan
 from .scalar import I8, I64, PTR, constant, from_memory, memory_type
-from .simplify import simplify
 from .schedule import TILE, Call, Loop, Schedule, Statement, buffer_of, make_schedule
+from .simplify import simplify
 
 
 @dataclass(slots=True)

@@ -184,46 +184,41 @@ class CompiledFunction:
         """The result of the first path whose guards hold, or _MISS and why a recording is needed."""
         reason = ""
         for path in tuple(variant.paths):
-            if not path.verified:
-                answer = self._verify(endpoint, call, variant, path)
-                if answer is not _MISS:
-                    return answer, ""
             found = run_path(path, call, arrays)
             if type(found) is Missed:
                 self.stats.guard_misses += 1
                 guard = path.guards[found.guard]
-                reason = f"guard missed: {guard.kind}() gave another value than {_plain(guard.expected)} at {guard.site}"
+                value = _plain(guard.expected)
+                reason = f"guard missed: {guard.kind}() gave another value than {value} at {guard.site}"
                 continue
+            if not path.verified:
+                answer = self._verify(endpoint, call, variant, path)
+                if answer is not _MISS:
+                    return answer, ""
             with self._lock:
                 _to_front(variant.paths, path)
                 variants = endpoint.variants.get(call.key)
-                if variants is not None and variant in variants:
+                if variants is not None:
                     _to_front(variants, variant)
             self._install(endpoint, call, variant, path)
             return self._finish(path, call, arrays, found), ""
         return _MISS, reason
 
     def _verify(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> Any:
-        """Trust, then verify: record once more and compare.  _MISS: *path* may be tried."""
+        """Trust, then verify: record once more and compare.  _MISS: the answer of *path* is right, and it may be replayed from now on."""
         plan = self._plan(call)
-        recording = self._record(endpoint, call, plan, plan.snapshot(call.objects), "second call: verifies that the recording can be replayed")
+        snapshot = plan.snapshot(call.objects)
+        reason = "second call: verifies that the recording can be replayed"
+        recording = self._record(endpoint, call, plan, snapshot, reason)
         if recording.changes or not plan.provable:
             return self._go_live(endpoint, call, recording, _why(recording, plan))
-        if recording.same_program(path.recording):
-            if recording.facts == path.recording.facts:
-                path.verified = True
-                recording.captured.clear()
-                return _MISS
-        known = next((p for p in variant.paths if p is not path and recording.same_program(p.recording) and recording.facts == p.recording.facts), None)
-        if known is not None:  # a branch that was seen before, and now for the second time
-            known.verified = True
-            recording.captured.clear()
-            return _MISS
-        for (_, mine), (_, old) in zip(recording.facts, path.recording.facts, strict=False):
-            if mine != old:
-                return self._keep(endpoint, call, variant, recording)  # another branch: a path of its own
-        why = "two runs with the same arguments and state recorded different programs (a counter, a clock, random numbers?)"
-        return self._go_live(endpoint, call, recording, why)
+        if recording.facts != path.recording.facts:  # control flow that hangs on the last bit: see _keep
+            return self._keep(endpoint, call, variant, recording)
+        if not recording.same_program(path.recording):
+            why = "two runs with the same arguments and state recorded different programs (a counter, a clock?)"
+            return self._go_live(endpoint, call, recording, why)
+        path.verified = True
+        return _MISS
 
     def _record_new(self, endpoint: Endpoint, call: Call, reason: str) -> Any:
         plan = self._plan(call)
@@ -240,9 +235,6 @@ class CompiledFunction:
                 del variants[config.max_states :]
             while len(endpoint.variants) > config.max_variants:
                 endpoint.variants.popitem(last=False)
-        if len(variant.paths) >= config.max_paths:
-            site = variant.paths[0].guards[-1].site if variant.paths[0].guards else None
-            return self._go_live(endpoint, call, recording, f"more than {config.max_paths} branch outcomes, the last at {site}")
         return self._keep(endpoint, call, variant, recording)
 
     def _record(self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot, reason: str) -> Recording:
@@ -255,18 +247,21 @@ class CompiledFunction:
 
     def _keep(self, endpoint: Endpoint, call: Call, variant: Variant, recording: Recording) -> Any:
         """Run a new path for the first time and keep it."""
+        if len(variant.paths) >= config.max_paths:
+            site = next((g.site for g in reversed(recording.graph.guards)), None)
+            why = f"more than {config.max_paths} branch outcomes, the last at {site}"
+            return self._go_live(endpoint, call, recording, why)
         path = self._bind(recording, call)
         arrays = tuple(recording.captured)
         found = run_path(path, call, arrays)
-        if type(found) is Missed:  # NumPy and the kernel round differently, and a branch hangs on the last bit: NumPy decides
+        if type(found) is Missed:  # NumPy and the kernel round differently, and a branch hangs on it: NumPy decides
             self.stats.note("a branch hangs on the last bits of a number, where NumPy and the kernel differ")
             found = interpret(recording, call, arrays)
         else:
             with self._lock:
                 variant.paths.insert(0, path)
-        result = self._finish(path, call, arrays, found)
         recording.captured.clear()
-        return result
+        return self._finish(path, call, arrays, found)
 
     def _bind(self, recording: Recording, call: Call) -> Path:
         program, hit = kernels.get(recording.canonical, recording.arguments)

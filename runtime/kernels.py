@@ -5,6 +5,7 @@ Bounded, least recently used first out, thread-safe.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
 
@@ -31,7 +32,7 @@ class KernelCache:
                 self._programs.move_to_end(key)
                 self.hits += 1
                 return found, True
-            program = compile_canonical(canonical, arguments)
+            program = _compile(canonical, arguments)
             self.compiles += 1
             self._programs[key] = program
             while len(self._programs) > config.max_kernels:
@@ -44,6 +45,16 @@ class KernelCache:
 
     def __len__(self) -> int:
         return len(self._programs)
+
+
+def _compile(canonical: Canonical, arguments: int) -> Program:
+    """The passes descend along chains of operations: a long Python loop makes a deep one."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + 20 * len(canonical.ops))
+    try:
+        return compile_canonical(canonical, arguments)
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 kernels = KernelCache()

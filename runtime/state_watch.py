@@ -82,10 +82,14 @@ class Watch:
 
     def _generated(self, frame: types.FrameType) -> bool:
         """Code that a library made (the ``__init__`` of a dataclass) and calls itself."""
-        caller = frame.f_back
-        if frame.f_code.co_filename != "<string>" or caller is None or not self._trust.file(caller.f_code.co_filename):
+        if frame.f_code.co_filename != "<string>":
             return False
-        return str(caller.f_globals.get("__name__", "")).startswith(_QUIET_LIBRARIES)
+        at = frame.f_back
+        while at is not None and self._trust.file(at.f_code.co_filename):
+            if str(at.f_globals.get("__name__", "")).startswith(_QUIET_LIBRARIES):
+                return True
+            at = at.f_back
+        return False
 
     def _c_call(self, frame: types.FrameType, function: Any, owner: Any) -> None:
         kind = type(owner)

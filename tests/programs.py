@@ -643,7 +643,7 @@ def _smaller(case: Case) -> list[Callable[[], Case]]:
         ways += [lambda o=o: keep_outputs([o]) for o in outputs]
         ways += [lambda i=i: keep_outputs(outputs[:i] + outputs[i + 1 :]) for i in range(len(outputs))]
     ways += [lambda n=n: keep_outputs([n.out]) for n in graph.nodes[:-1] if graph.outputs != [n.out]]
-    ways += [lambda i=i: cut(i) for i in range(len(graph.nodes))]
+    ways += [lambda i=i: cut(i) for i in reversed(range(len(graph.nodes)))]
     return ways
 
 

@@ -42,7 +42,7 @@ class Primitive:
     transpose: Callable[..., Any] | None = None
     lower: Any = None
     sizes: tuple[str, ...] = ()  # params that hold sizes: lifted out of the signature
-    singular: bool = False       # a partial may be infinite or NaN where the value is fine
+    singular: bool = False  # a partial is infinite at points where the value is finite
     masking: bool = False        # its vjp sends exact zeros to some elements
     cost: int = 1                # rough flops; a transcendental is 20
     domain: tuple[tuple[float, float], ...] = ()  # test inputs are drawn from here

@@ -225,13 +225,13 @@ row("sub", np.subtract, ONE, MINUS, lower=lambda s, x, y: s.sub(x, y), domain=RE
 row("mul", np.multiply, lambda o, x, y: y, lambda o, x, y: x, lower=lambda s, x, y: s.mul(x, y), domain=REAL * 2, rule=ANY)
 row(
     "div", np.true_divide, lambda o, x, y: 1 / y, lambda o, x, y: -o * (1 / y),
-    lower=lambda s, x, y: s.div(x, y), domain=(*REAL, (0.3, 3.0)), singular=True, cost=4,
+    lower=lambda s, x, y: s.div(x, y), domain=(*REAL, (0.3, 3.0)), cost=4,
 )  # fmt: skip
 row("neg", np.negative, MINUS, lower=lambda s, x: s.neg(x), rule=SIGNED)
 row("abs", np.absolute, lambda o, x: F.sign(x), lower=lambda s, x: s.abs(x), rule=ANY)
 row("sign", np.sign, None, lower=lambda s, x: s.sign(x), rule=SIGNED)
 row("square", np.square, lambda o, x: 2 * x, lower=lambda s, x: s.mul(x, x), rule=ARITHMETIC)
-row("reciprocal", np.reciprocal, lambda o, x: -o * o, lower=lambda s, x: s.div(s.const(1), x), domain=POSITIVE, rule=FRACTIONAL, singular=True, cost=4)
+row("reciprocal", np.reciprocal, lambda o, x: -o * o, lower=lambda s, x: s.div(s.const(1), x), domain=POSITIVE, rule=FRACTIONAL, cost=4)
 row("floor_divide", np.floor_divide, None, None, lower=lambda s, x, y: s.floor_divide(x, y), domain=(*REAL, (0.3, 3.0)), rule=ARITHMETIC, cost=8)
 row(
     "remainder", np.remainder, ONE, lambda o, x, y: -F.floor_divide(x, y),
@@ -269,7 +269,7 @@ def _lower_integer_pow(s: Any, x: Any, n: int) -> Any:
 
 row(
     "integer_pow", _integer_pow, lambda o, x, n: like(0, x) if n == 0 else n * F.integer_pow(x, n=n - 1),
-    lower=_lower_integer_pow, domain=POSITIVE, rule=ARITHMETIC, cost=3, singular=True, test={"params": {"n": 3}},
+    lower=_lower_integer_pow, domain=POSITIVE, rule=ARITHMETIC, cost=3, test={"params": {"n": 3}},
 )  # fmt: skip
 row(
     "pow", np.power,
@@ -285,10 +285,10 @@ row("cbrt", np.cbrt, lambda o, x: 1 / (like(3, o) * o * o), lower=libm("cbrt"), 
 row("exp", np.exp, lambda o, x: o, lower=libm("exp"), cost=20)
 row("exp2", np.exp2, lambda o, x: like(math.log(2), o) * o, lower=libm("exp2"), cost=20)
 row("expm1", np.expm1, lambda o, x: o + like(1, o), lower=libm("expm1"), cost=20)
-row("log", np.log, lambda o, x: 1 / x, lower=libm("log"), domain=POSITIVE, singular=True, cost=20)
-row("log2", np.log2, lambda o, x: like(1 / math.log(2), x) / x, lower=libm("log2"), domain=POSITIVE, singular=True, cost=20)
-row("log10", np.log10, lambda o, x: like(1 / math.log(10), x) / x, lower=libm("log10"), domain=POSITIVE, singular=True, cost=20)
-row("log1p", np.log1p, lambda o, x: 1 / (1 + x), lower=libm("log1p"), domain=POSITIVE, singular=True, cost=20)
+row("log", np.log, lambda o, x: 1 / x, lower=libm("log"), domain=POSITIVE, cost=20)
+row("log2", np.log2, lambda o, x: like(1 / math.log(2), x) / x, lower=libm("log2"), domain=POSITIVE, cost=20)
+row("log10", np.log10, lambda o, x: like(1 / math.log(10), x) / x, lower=libm("log10"), domain=POSITIVE, cost=20)
+row("log1p", np.log1p, lambda o, x: 1 / (1 + x), lower=libm("log1p"), domain=POSITIVE, cost=20)
 
 
 def _softmax_pair(x: Atom, y: Atom) -> Var:
@@ -321,10 +321,10 @@ row("cosh", np.cosh, lambda o, x: F.sinh(x), lower=libm("cosh"), cost=20)
 row("tanh", np.tanh, lambda o, x: 1 - o * o, lower=libm("tanh"), cost=20)
 row("arcsinh", np.arcsinh, lambda o, x: 1 / F.sqrt(1 + x * x), lower=libm("asinh"), cost=20)
 row("arccosh", np.arccosh, lambda o, x: 1 / F.sqrt(x * x - 1), lower=libm("acosh"), domain=((1.2, 4.0),), singular=True, cost=20)
-row("arctanh", np.arctanh, lambda o, x: 1 / (1 - x * x), lower=libm("atanh"), domain=UNIT, singular=True, cost=20)
+row("arctanh", np.arctanh, lambda o, x: 1 / (1 - x * x), lower=libm("atanh"), domain=UNIT, cost=20)
 row(
     "arctan2", np.arctan2, lambda o, y, x: x / (x * x + y * y), lambda o, y, x: -y / (x * x + y * y),
-    lower=libm("atan2"), domain=POSITIVE * 2, singular=True, cost=30,
+    lower=libm("atan2"), domain=POSITIVE * 2, cost=30,
 )  # fmt: skip
 row(
     "hypot", np.hypot, lambda o, x, y: x / nonzero(o), lambda o, x, y: y / nonzero(o),
@@ -440,20 +440,20 @@ _SQRT_PI = math.sqrt(math.pi)
 
 row("erf", sp.erf, lambda o, x: like(2 / _SQRT_PI, x) * F.exp(-x * x), lower=libm("erf"), cost=25)
 row("erfc", sp.erfc, lambda o, x: like(-2 / _SQRT_PI, x) * F.exp(-x * x), lower=libm("erfc"), cost=25)
-row("erfinv", sp.erfinv, lambda o, x: like(_SQRT_PI / 2, x) * F.exp(o * o), domain=UNIT, singular=True, cost=40)
+row("erfinv", sp.erfinv, lambda o, x: like(_SQRT_PI / 2, x) * F.exp(o * o), domain=UNIT, cost=40)
 row(
     "ndtr", sp.ndtr, lambda o, x: like(1 / math.sqrt(2 * math.pi), x) * F.exp(like(-0.5, x) * (x * x)),
     lower=lambda s, x: s.mul(s.const(0.5), s.call("erfc", s.mul(s.neg(x), s.const(math.sqrt(0.5))))), cost=30,
 )  # fmt: skip
-row("ndtri", sp.ndtri, lambda o, x: like(math.sqrt(2 * math.pi), x) * F.exp(like(0.5, x) * (o * o)), domain=PROBABILITY, singular=True, cost=40)
+row("ndtri", sp.ndtri, lambda o, x: like(math.sqrt(2 * math.pi), x) * F.exp(like(0.5, x) * (o * o)), domain=PROBABILITY, cost=40)
 row(
     "expit", sp.expit, lambda o, x: o * (1 - o),
     lower=lambda s, x: s.div(s.const(1), s.add(s.const(1), s.call("exp", s.neg(x)))), cost=25,
 )  # fmt: skip
-row("logit", sp.logit, lambda o, x: 1 / (x * (1 - x)), domain=PROBABILITY, singular=True, cost=25,
+row("logit", sp.logit, lambda o, x: 1 / (x * (1 - x)), domain=PROBABILITY, cost=25,
     lower=lambda s, x: s.call("log", s.div(x, s.sub(s.const(1), x))))  # fmt: skip
-row("gammaln", sp.gammaln, lambda o, x: F.psi(x), domain=POSITIVE, singular=True, cost=50)
-row("psi", sp.psi, lambda o, x: F.polygamma(x, n=1), domain=POSITIVE, singular=True, cost=50)
+row("gammaln", sp.gammaln, lambda o, x: F.psi(x), domain=POSITIVE, cost=50)
+row("psi", sp.psi, lambda o, x: F.polygamma(x, n=1), domain=POSITIVE, cost=50)
 
 
 def _polygamma(x: Any, n: int) -> Any:
@@ -464,7 +464,7 @@ def _polygamma(x: Any, n: int) -> Any:
 row(
     "polygamma", _polygamma, lambda o, x, n: F.polygamma(x, n=n + 1),
     lower=lambda s, x, n: s.mul(s.const((-1.0) ** (n + 1) * math.factorial(n)), s.ufunc(_zeta, s.const(n + 1), x)),
-    domain=POSITIVE, singular=True, cost=80, test={"params": {"n": 1}},
+    domain=POSITIVE, cost=80, test={"params": {"n": 1}},
 )  # fmt: skip
 row("xlogy", sp.xlogy, lambda o, x, y: F.log(y), lambda o, x, y: F.mulz(x, 1 / y), domain=POSITIVE * 2, singular=True, cost=25,
     lower=lambda s, x, y: s.select(s.both(s.cmp("==", x, s.const(0)), s.invert(s.isnan(y))), s.const(0), s.mul(x, s.call("log", y))))  # fmt: skip

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..tracer.primitive import ELEMENTWISE, RECURRENCE, REDUCE
 from .canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
-from .index import ZERO, Index, add, depends_on, loop_var, term
+from .index import ZERO, Index, add, depends_on, loop_var
 from .scalar import (
     F64,
     I1,
@@ -405,7 +405,7 @@ class ItemEmitter:
 
     def statement(self, s: Statement) -> None:
         op = s.op
-        at = self._position(op)
+        at = domain_indices(op)
         if carries(op):
             accumulator = self.accumulators.get(op.out)
             if accumulator is None:  # every reduced axis has size 1
@@ -421,13 +421,6 @@ class ItemEmitter:
             value = self._compute(op.out, at, (), top=True)
         self.store(op.out, at, value)
         self.scopes[-1][(op.out, at, ())] = value
-
-    def _position(self, op: Op) -> Indices:
-        at = domain_indices(op)
-        if op.prim.kind == RECURRENCE and op.params["reverse"] and op.out.dims[-1] != ONE:
-            last = add(add(term(("s", op.out.dims[-1])), loop_var(len(self.loops) - 1), -1), Index(-1, frozenset()))
-            at = (*at[:-1], last)
-        return at
 
 
 _HINT = re.compile(rf'^!(\d+) = !{{ !"{LOOP_HINT}(\w+)\.\d+" }}$', re.MULTILINE)

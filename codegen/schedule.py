@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from ..tracer.primitive import ELEMENTWISE, HOST, PRODUCT, RECURRENCE, REDUCE, SCATTER, VIEW
 from .canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
-from .index import ZERO, Index, depends_on, loop_var
+from .index import ZERO, Index, add, constant, depends_on, loop_var, term
 from .views import Condition, Indices, read, reshape_axes
 
 MAX_ARRAYS = 24  # arrays streamed by one innermost loop
@@ -84,7 +84,7 @@ def domain(op: Op) -> tuple[Dim, ...]:
 
 
 def domain_indices(op: Op) -> Indices:
-    """The position in the domain's array at an iteration of its loops."""
+    """The position in the domain's array at an iteration of its loops; a reverse recurrence runs downward."""
     source = op.ins[0] if op.prim.kind == REDUCE else op.out
     result: list[Index] = []
     depth = 0
@@ -94,6 +94,8 @@ def domain_indices(op: Op) -> Indices:
         else:
             result.append(loop_var(depth))
             depth += 1
+    if op.prim.kind == RECURRENCE and op.params["reverse"] and source.dims[-1] != ONE:
+        result[-1] = add(add(term(("s", source.dims[-1])), constant(-1)), loop_var(depth - 1), -1)
     return tuple(result)
 
 

@@ -193,7 +193,8 @@ class ItemEmitter:
         op = self.program.producers[x]
         if op.prim.kind == ELEMENTWISE:
             args = [self.value(y, at if y.dims else (), mask) for y in op.ins]
-            return lower(self.b, op.prim, args, [y.dtype for y in op.ins], x.dtype, op.params)
+            wide = bool(x.dims)
+            return lower(self.b, op.prim, args, [y.dtype for y in op.ins], x.dtype, wide, op.params)
         if op.prim.name == "iota":
             value = self.index(at[0], mask)
             if x.dtype.kind == "f":

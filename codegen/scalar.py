@@ -14,7 +14,7 @@ from typing import Any
 import llvmlite.ir as ir
 import numpy as np
 
-from . import jit
+from . import jit, vecmath
 
 I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 F32, F64 = ir.FloatType(), ir.DoubleType()
@@ -48,10 +48,11 @@ def constant(dtype: np.dtype, value: Any) -> ir.Constant:
 
 
 class Scalars:
-    """Arithmetic on values of one dtype, at the builder's position."""
+    """Arithmetic on values of one dtype, at the builder's position; *wide*: elements of an array."""
 
-    def __init__(self, builder: ir.IRBuilder, dtype: np.dtype, out: np.dtype):
+    def __init__(self, builder: ir.IRBuilder, dtype: np.dtype, out: np.dtype, wide: bool = True):
         self.b = builder
+        self.wide = wide
         self.dtype = dtype
         self.out = out
         self.is_float = dtype.kind == "f"
@@ -206,7 +207,7 @@ class Scalars:
     def call(self, name: str, *args: Any) -> Any:
         """A C math function of double or float."""
         kind = args[0].type
-        symbol = name if kind == F64 else name + "f"
+        symbol = vecmath.symbol_for(name if kind == F64 else name + "f", self.wide)
         return self.b.call(declare(self.b.module, symbol, kind, *[kind] * len(args)), args)
 
     def ufunc(self, function: Any, *args: Any) -> Any:
@@ -253,11 +254,12 @@ def declare(module: ir.Module, name: str, result: ir.Type, *args: ir.Type) -> ir
 
 
 def lower(
-    builder: ir.IRBuilder, prim: Any, args: list[Any], dtypes: list[np.dtype], out: np.dtype, params: dict[str, Any]
-) -> Any:
+    builder: ir.IRBuilder, prim: Any, args: list[Any], dtypes: list[np.dtype], out: np.dtype, wide: bool,
+    params: dict[str, Any],
+) -> Any:  # fmt: skip
     """The value of primitive *prim* on register values *args*."""
     dtype = dtypes[-1] if prim.name == "select" else dtypes[0]
-    s = Scalars(builder, dtype, out)
+    s = Scalars(builder, dtype, out, wide)
     rule: Callable[..., Any] | str = prim.lower
     if rule == "ufunc":
         return s.ufunc(prim.impl, *args)

@@ -1,15 +1,20 @@
-"""Vector math: which C functions have vector forms, and how LLVM is told.
+"""Vector math: the functions of glibc's libmvec, used so that one element has one value.
 
-glibc's libmvec holds vector versions of the math functions, with errors of at most 4 ulp (1 to 2 in most).  A
-declaration carries the attribute ``vector-function-abi-variant``, which LLVM's loop vectoriser reads; the vector
-declarations must survive until it runs, which ``llvm.compiler.used`` sees to.  llvmlite cannot spell string
-attributes, so the printed module is completed here.  Where libmvec is absent the scalar functions are called: same
-results up to those ulps, slower.
+libmvec holds vector versions of the C math functions, with errors of at most 4 ulp (1 to 2 in most).  Vectors and
+libm differ in the last bits, and so do vectors of different widths.  If a loop used vectors and its last few elements
+libm, a value computed in two loops could differ from itself: ``x == max(x)`` would be false, and the gradient of the
+maximum wrong.  So array elements always go through one width: the function ``tg_vec_exp`` is one lane of the vector
+function, and tells LLVM's vectoriser (by the attribute ``vector-function-abi-variant``) to use all lanes where it can.
+Values without axes are computed once, and use libm.  Where libmvec or a function of it is absent, libm serves all.
+
+llvmlite cannot spell string attributes: the printed module is completed here.
 """
 
 from __future__ import annotations
 
 import re
+
+import llvmlite.binding as llvm
 
 from . import jit
 
@@ -20,41 +25,84 @@ ONE_ARGUMENT = (
 ).split()
 TWO_ARGUMENTS = "pow atan2 hypot".split()
 
+PREFIX = "tg_vec_"
 _DECLARATION = re.compile(r'^declare (double|float) @"(\w+)"\(([^)]*)\)\s*$', re.MULTILINE)
 _PURE = "nounwind willreturn memory(none)"
-_MATH = set(ONE_ARGUMENT) | set(TWO_ARGUMENTS) | {"fmod"}
-# (ABI letter, lanes of double): SSE, AVX2, AVX-512
-_VARIANTS = (("b", 2), ("d", 4), ("e", 8))
+_MATH = {*ONE_ARGUMENT, *TWO_ARGUMENTS, "fmod"}
+# CPU feature, ABI letter, lanes of double: widest first
+_WIDTHS = (("avx512f", "e", 8), ("avx2", "d", 4), ("sse2", "b", 2))
 
 
-def available() -> list[tuple[str, int]]:
-    return list(_VARIANTS) if jit.has_libmvec() else []
+def _width() -> tuple[str, int] | None:
+    """(ABI letter, lanes of double) of the one vector width that this process uses."""
+    if not jit.has_libmvec():
+        return None
+    features = llvm.get_host_cpu_features()
+    return next(((letter, lanes) for feature, letter, lanes in _WIDTHS if features.get(feature)), None)
+
+
+_WIDTH = _width()
+
+
+def _variant(symbol: str) -> tuple[str, int] | None:
+    """(name, lanes) of the vector form of *symbol*, if this machine has it."""
+    single = symbol.endswith("f") and symbol not in _MATH
+    base = symbol[:-1] if single else symbol
+    arguments = 1 if base in ONE_ARGUMENT else 2 if base in TWO_ARGUMENTS else 0
+    if _WIDTH is None or not arguments:
+        return None
+    letter, lanes = _WIDTH[0], _WIDTH[1] * (2 if single else 1)
+    name = f"_ZGV{letter}N{lanes}{'v' * arguments}_{symbol}"
+    return (name, lanes) if llvm.address_of_symbol(name) else None
+
+
+_variants: dict[str, tuple[str, int] | None] = {}
+
+
+def variant(symbol: str) -> tuple[str, int] | None:
+    if symbol not in _variants:
+        _variants[symbol] = _variant(symbol)
+    return _variants[symbol]
+
+
+def symbol_for(symbol: str, wide: bool) -> str:
+    """What to call for *symbol*: one lane of the vector function for elements of arrays, libm for single values."""
+    return PREFIX + symbol if wide and variant(symbol) else symbol
 
 
 def complete(text: str) -> str:
-    """*text* (a printed module) with attributes on its math declarations and declarations of their vector forms."""
-    vector: dict[str, str] = {}
+    """*text* (a printed module) with attributes on its math declarations, and the lane functions defined."""
+    vectors: dict[str, str] = {}
 
     def declaration(match: re.Match[str]) -> str:
         kind, symbol, args = match.groups()
-        base = symbol[:-1] if kind == "float" and symbol.endswith("f") else symbol
-        if base not in _MATH:
-            return match.group(0)
-        line = f"{match.group(0)} {_PURE}"
-        variants = []
-        if base in ONE_ARGUMENT or base in TWO_ARGUMENTS:
-            count = args.count(kind)
-            for letter, doubles in available():
-                lanes = doubles * (2 if kind == "float" else 1)
-                name = f"_ZGV{letter}N{lanes}{'v' * count}_{symbol}"
-                variants.append(f"_ZGV_LLVM_N{lanes}{'v' * count}_{symbol}({name})")
-                lane_type = f"<{lanes} x {kind}>"
-                vector[name] = f"declare {lane_type} @{name}({', '.join([lane_type] * count)}) {_PURE}"
-        return f'{line} "vector-function-abi-variant"="{",".join(variants)}"' if variants else line
+        if not symbol.startswith(PREFIX):
+            base = symbol[:-1] if kind == "float" and symbol.endswith("f") else symbol
+            return f"{match.group(0)} {_PURE}" if base in _MATH else match.group(0)
+        found = variant(symbol[len(PREFIX) :])
+        assert found is not None
+        name, lanes = found
+        count = args.count(kind)
+        vectors[name] = f"declare <{lanes} x {kind}> @{name}({', '.join([f'<{lanes} x {kind}>'] * count)}) {_PURE}"
+        return _lane_function(symbol, kind, count, name, lanes)
 
     text = _DECLARATION.sub(declaration, text)
-    if vector:
-        used = ", ".join(f"ptr @{name}" for name in vector)
-        text += "\n".join(vector.values())
-        text += f'\n@llvm.compiler.used = appending global [{len(vector)} x ptr] [{used}], section "llvm.metadata"\n'
+    if vectors:
+        used = ", ".join(f"ptr @{name}" for name in vectors)
+        text += "\n".join(vectors.values())
+        text += f'\n@llvm.compiler.used = appending global [{len(vectors)} x ptr] [{used}], section "llvm.metadata"\n'
     return text
+
+
+def _lane_function(symbol: str, kind: str, count: int, name: str, lanes: int) -> str:
+    """A scalar function that is one lane of vector function *name*, and is known to the vectoriser as such."""
+    vector = f"<{lanes} x {kind}>"
+    mapping = f"_ZGV_LLVM_N{lanes}{'v' * count}_{symbol}({name})"
+    lines = [f"define internal {kind} @{symbol}({', '.join(f'{kind} %x{k}' for k in range(count))}) noinline {_PURE}"]
+    lines[0] += f' "vector-function-abi-variant"="{mapping}" "prefer-vector-width"="512" {{'
+    for k in range(count):
+        lines.append(f"  %i{k} = insertelement {vector} poison, {kind} %x{k}, i64 0")
+        lines.append(f"  %v{k} = shufflevector {vector} %i{k}, {vector} poison, <{lanes} x i32> zeroinitializer")
+    lines.append(f"  %r = call {vector} @{name}({', '.join(f'{vector} %v{k}' for k in range(count))})")
+    lines += [f"  %s = extractelement {vector} %r, i64 0", f"  ret {kind} %s", "}"]
+    return "\n".join(lines)

@@ -50,6 +50,44 @@ def test_kernels(kernel, start):
                 pytest.fail(report(seed, name, verdict, small, judge(small)), pytrace=False)
 
 
+# What the hunt found, shrunk.  Add the graph of each new finding here when it is fixed.
+FOUND = {
+    "a maximum must equal the element that it came from, however often the element is computed": """
+        graph(a:f64[3,6], b:f64[3,6]) {
+          c:f64[3,6] = sin b
+          d:f64[3,6] = mul c a
+          e:f64[3] = reduce_max[axes=(1,)] d
+          f:f64[3,6] = broadcast[shape=(3, 6), dims=(0,)] e
+          g:bool[3,6] = eq d f
+          return g
+        }""",
+    "a backward recurrence over a reduction": """
+        graph(a:f64[2,3], b:f64[2,3,2]) {
+          c:f64[2,3] = reduce_sum[axes=(2,)] b
+          d:f64[2,3] = linrec[reverse=True] a c
+          return d
+        }""",
+    "a backward recurrence over a value that is an output too": """
+        graph(a:f64[3,2], b:f64[3,2], c:bool[3,2], d:f64[1,1]) {
+          e:f64[3,2] = pad[start=(0, 1), step=(1, 1), shape=(3, 2)] d
+          f:f64[3,2] = select c e b
+          g:f64[3,2] = linrec[reverse=True] a f
+          return g e
+        }""",
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found(kernel, name):
+    graph = parse_graph(FOUND[name])
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        arrays = [rng.standard_normal(v.aval.shape) for v in graph.inputs]
+        case = Case(graph, [x > 0 if v.aval.dtype == bool else x for x, v in zip(arrays, graph.inputs, strict=True)])
+        verdict = judge_tier(case, kernel)
+        assert not verdict, f"{verdict}\n{case}"
+
+
 def test_programs_round_trip_as_text():
     for seed in range(40):
         case = program(seed)

@@ -1,0 +1,183 @@
+"""The schedule: which loops are shared, what is stored, what is refused, and that the numbers are right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tracegrad.codegen.adjoint import vjp
+from tracegrad.codegen.canonical import canonicalise
+from tracegrad.codegen.interpreter import evaluate
+from tracegrad.codegen.program import CompiledGraph, compile_graph
+from tracegrad.codegen.schedule import Call, Loop, Statement
+from tracegrad.codegen.simplify import simplify
+from tracegrad.tracer.ir import Graph, literal, structural
+from tracegrad.tracer.ops import product, reduce, shape
+from tracegrad.tracer.ops.elementwise import F
+from tracegrad.tracer.recorder import Recorder, recording
+
+RNG = np.random.default_rng(0)
+
+
+def program(fn, *arrays, wrt=None) -> Graph:
+    """The joint graph of a scalar function of Vars: its value, then its gradients."""
+    recorder = Recorder()
+    with recording(recorder):
+        inputs = [recorder.add_input(a, f"a{k}") for k, a in enumerate(arrays)]
+        out = fn(*inputs)
+        wanted = range(len(inputs)) if wrt is None else wrt
+        gradients = vjp(list(recorder.nodes), out, structural(1), [inputs[k] for k in wanted])
+        return recorder.finish([out, *gradients])
+
+
+def compiled(fn, *arrays, wrt=None) -> CompiledGraph:
+    """Compiled, run, and compared with the interpreter."""
+    graph = program(fn, *arrays, wrt=wrt)
+    result = compile_graph(graph)
+    for ours, theirs in zip(result.run(arrays), evaluate(graph, arrays), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+    return result
+
+
+def outline(item: Loop | Statement | Call) -> object:
+    """A loop as the list of what is in it, a statement or call as its primitive's name."""
+    return [outline(i) for i in item.body] if isinstance(item, Loop) else item.op.prim.name
+
+
+def black_scholes(s, k, t):
+    root = F.sqrt(t)
+    d1 = (F.log(s / k) + literal(0.065) * t) / (literal(0.3) * root)
+    d2 = d1 - literal(0.3) * root
+    return reduce.reduce("sum", s * F.ndtr(d1) - k * F.exp(literal(-0.02) * t) * F.ndtr(d2), (0,))
+
+
+def logistic(w, x, y):
+    margins = y * product.contract_last(x, w)
+    return reduce.reduce("sum", F.log1p(F.exp(-margins)), (0,)) + literal(1e-3) * reduce.reduce("sum", w * w, (0,))
+
+
+def softmax_loss(x, y):
+    m = reduce.reduce("max", x, (1,), True)
+    logs = F.log(reduce.reduce("sum", F.exp(x - m), (1,)))
+    return reduce.reduce("sum", logs - reduce.reduce("sum", (x - m) * y, (1,)), (0,))
+
+
+def rosenbrock(x):
+    n = x.shape[0]
+    a, b = shape.slice_axis(x, 0, 1, n - 1), shape.slice_axis(x, 0, 0, n - 1)
+    return reduce.reduce("sum", literal(100.0) * F.square(a - F.square(b)) + F.square(literal(1.0) - b), (0,))
+
+
+def test_an_elementwise_loss_and_its_gradients_are_one_pass_and_store_nothing_else():
+    n = 5000
+    found = compiled(black_scholes, RNG.uniform(80, 120, n), RNG.uniform(80, 120, n), RNG.uniform(0.5, 2, n))
+    (loop,) = found.program.schedule.body
+    assert isinstance(loop, Loop)
+    assert sorted(outline(loop)) == ["add", "add", "add", "reduce_sum"]
+    assert found.program.temporaries == []
+
+
+def test_a_product_and_its_transpose_share_one_pass_over_the_matrix():
+    found = compiled(
+        logistic, RNG.standard_normal(20), RNG.standard_normal((300, 20)), np.sign(RNG.standard_normal(300)), wrt=[0]
+    )
+    loops = [
+        item
+        for item in found.program.schedule.body
+        if isinstance(item, Loop) and any(isinstance(i, Loop) for i in item.body)
+    ]
+    assert len(loops) == 1, "X is read by one loop nest"
+    assert loops[0].segments, "the exponentials of a tile of rows are vectorised"
+
+
+def test_softmax_shares_the_row_loop():
+    found = compiled(softmax_loss, RNG.standard_normal((200, 30)), RNG.random((200, 30)), wrt=[0])
+    assert len([item for item in found.program.schedule.body if isinstance(item, Loop)]) == 1
+    large = [t for t in found.program.temporaries if t.nbytes(found.canonical.sizes) >= 200 * 30 * 8]
+    assert large == [], "rows are kept a tile at a time"
+
+
+@pytest.mark.parametrize("n", [2, 3, 10, 1024, 1025, 5000])
+def test_a_stencil_is_right_at_every_size(n):
+    compiled(rosenbrock, RNG.random(n))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, 130])
+def test_tiles_are_right_at_every_number_of_rows(rows):
+    compiled(
+        logistic, RNG.standard_normal(7), RNG.standard_normal((rows, 7)), np.sign(RNG.standard_normal(rows)), wrt=[0]
+    )
+    if rows:
+        compiled(softmax_loss, RNG.standard_normal((rows, 5)), RNG.random((rows, 5)))
+
+
+def test_a_reverse_recurrence_does_not_share_the_loop_that_makes_what_it_reads():
+    """Found by the program generator: the recurrence read from the end what the loop had stored from the start."""
+
+    def loss(a, b):
+        factor = F.tanh(a)
+        shifted = shape.concat([shape.slice_axis(factor, 1, 1, 8), shape.zeros((1, 1), np.dtype(float))], 1)
+        first = reduce.linrec(shifted, F.sinh(b), True)
+        second = reduce.linrec(shifted, first * F.exp(shifted), True)
+        return reduce.reduce("sum", first * second, (0, 1))
+
+    compiled(loss, RNG.standard_normal((1, 9)), RNG.standard_normal((1, 9)))
+
+
+def test_refusals_are_named():
+    def twice(x):
+        centred = x - reduce.reduce("sum", x, (0,))
+        return reduce.reduce("sum", F.exp(centred), (0,))
+
+    found = compiled(twice, RNG.standard_normal(50))
+    assert any("needs the finished result of the loop" in note for note in found.program.schedule.notes)
+
+
+def test_numbers_are_not_in_the_key():
+    def key(n, c):
+        return canonicalise(
+            simplify(program(lambda x: reduce.reduce("sum", F.sin(x) * literal(c), (0,)), RNG.random(n)))
+        ).key
+
+    assert len({key(n, c) for n in (3, 10, 17, 1000) for c in (0.5, 1.0, 2.0, -3.0, np.nan)}) == 1
+    assert key(1, 0.5) != key(2, 0.5), "a size of 1 broadcasts: it is another program"
+
+
+def test_equal_sizes_by_accident_are_not_in_the_key():
+    def key(rows, columns):
+        arrays = RNG.random((rows, columns)), RNG.random(columns)
+        return canonicalise(program(lambda x, w: reduce.reduce("sum", product.contract_last(x, w), (0,)), *arrays)).key
+
+    assert key(40, 30) == key(30, 30) == key(500, 30)
+
+
+def test_sums_do_not_depend_on_where_an_array_lies():
+    graph = program(lambda x: reduce.reduce("sum", F.exp(x), (0,)), RNG.standard_normal(10_001))
+    kernel = compile_graph(graph)
+    x = RNG.standard_normal(10_001)
+    results = set()
+    for offset in range(8):
+        raw = np.empty(10_001 + 8)
+        view = raw[offset : offset + 10_001]
+        view[:] = x
+        results.add(kernel.run([view])[0].tobytes())
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize("name", ["exp", "log1p", "sin", "tanh", "erf", "expit", "logaddexp"])
+def test_an_element_has_one_value_wherever_it_lies(name):
+    """Vector lanes and the last few elements of a loop give the same bits: recomputed values are equal."""
+
+    def function(x):
+        return F.logaddexp(x, F.square(x)) if name == "logaddexp" else getattr(F, name)(x)
+
+    def run(x):
+        recorder = Recorder()
+        with recording(recorder):
+            return compile_graph(recorder.finish([function(recorder.add_input(x, "x"))])).run([x])[0]
+
+    x = RNG.uniform(0.1, 2.0, 100)
+    whole = run(x)
+    for length in (1, 2, 7, 8, 9, 31, 99):
+        np.testing.assert_array_equal(run(x[:length].copy()), whole[:length])
+        np.testing.assert_array_equal(run(x[-length:].copy()), whole[-length:])
+    np.testing.assert_array_equal(run(x.reshape(10, 10).T.copy()), whole.reshape(10, 10).T)

@@ -1,7 +1,7 @@
 """What a call looks like: its arguments flattened, and the key under which its recordings are kept.
 
-An argument tree is flattened with optree (dicts, lists, tuples, namedtuples, registered dataclasses).  A leaf is data (a
-float array, a Python float: traced), a value (int, bool, str: part of the key), or an object (``self``, settings,
+An argument tree is flattened with optree (dicts, lists, tuples, namedtuples, registered dataclasses).  A leaf is data
+(a float array, a Python float: traced), a value (int, bool, str: part of the key), or an object (``self``, settings,
 a function: outside state, guarded by value).
 """
 
@@ -100,7 +100,12 @@ def classify(leaf: Any) -> tuple[str, Any]:
         return TRACED, None
     if kind is Static:
         if isinstance(leaf.value, np.ndarray | TracedArray):
-            raise UnsupportedError(at_site("a static argument must not be an array: its contents would have to be compared in each call; take it out of static_argnames"))
+            raise UnsupportedError(
+                at_site(
+                    "a static argument must not be an array: its contents would have to be compared in each call; "
+                    "take it out of static_argnames"
+                )
+            )
         return (VALUE, token(leaf.value)) if is_leaf(leaf.value) else (OBJECT, kind)
     if issubclass(kind, np.floating):
         check_dtype(leaf.dtype, "a scalar argument")
@@ -110,10 +115,28 @@ def classify(leaf: Any) -> tuple[str, Any]:
             check_dtype(leaf.dtype, "a scalar argument")
         return VALUE, token(leaf)
     if issubclass(kind, np.ndarray):
-        raise UnsupportedError(at_site(f"a {kind.__name__} argument is not supported; pass a plain array: np.asarray(x)"))
+        raise UnsupportedError(
+            at_site(f"a {kind.__name__} argument is not supported; pass a plain array: np.asarray(x)")
+        )
     if not isinstance(leaf, type) and (hasattr(kind, "__array__") or hasattr(kind, "__dlpack__")):
-        raise UnsupportedError(at_site(f"an argument of type {kind.__module__}.{kind.__name__} is not a NumPy array; pass np.asarray(x)"))
+        raise UnsupportedError(
+            at_site(f"an argument of type {kind.__module__}.{kind.__name__} is not a NumPy array; pass np.asarray(x)")
+        )
     return OBJECT, kind
 
 
-__all__ = ["ARRAY", "DATA", "FLOAT", "OBJECT", "SCALAR", "TRACED", "VALUE", "Call", "Static", "classify", "flatten", "same", "unwrap"]
+__all__ = [
+    "ARRAY",
+    "DATA",
+    "FLOAT",
+    "OBJECT",
+    "SCALAR",
+    "TRACED",
+    "VALUE",
+    "Call",
+    "Static",
+    "classify",
+    "flatten",
+    "same",
+    "unwrap",
+]

@@ -2,13 +2,15 @@
 
 A call goes down this ladder until a step answers:
 
-1. the *slots* of what is asked (value, gradient or both): the paths that answered last, with a check of the outside state and a native
-   launch (under 1 µs);
-2. the variants of its call key: same state?  then its paths, most recent first; a guard that fails moves on to the next;
+1. the *slots* of what is asked (value, gradient or both): the paths that answered last, with a check of the outside
+   state and a native launch (under 1 µs);
+2. the variants of its call key: same state?  then its paths, most recent first; a guard that fails moves on to the
+   next;
 3. recording: Python runs once more; the kernel is found by signature or compiled.
 
-A function that can't be proven to be frozen (it draws random numbers, changes what it reads, calls what can't be analysed) stays at step 3
-for good: its Python runs in every call, and only the kernel is reused.  No lock is held while Python or a kernel runs.
+A function that can't be proven to be frozen (it draws random numbers, changes what it reads, calls what can't be
+analysed) stays at step 3 for good: its Python runs in every call, and only the kernel is reused.  No lock is held
+while Python or a kernel runs.
 """
 
 from __future__ import annotations
@@ -93,7 +95,8 @@ class CompiledFunction:
         return self._descend(endpoint, args, kwargs)
 
     def grad(self, *args: Any, **kwargs: Any) -> Any:
-        """Gradient with respect to ``argnums``, in the structure of those arguments (with ``has_aux``: (gradient, aux)).
+        """Gradient with respect to ``argnums``, in the structure of those arguments (with ``has_aux``: (gradient,
+        aux)).
 
         Raises DifferentiationError where an argument is not floating point or the result not a scalar.
         """
@@ -119,8 +122,9 @@ class CompiledFunction:
         return self._descend(endpoint, args, kwargs)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
-        """What happens in ``value_and_grad(*args)``: the recorded program with your lines, the adjoint, the kernels and why
-        each fusion was or wasn't made, the memory plan, guards, cache hits, timings.  Runs the function's Python once."""
+        """What happens in ``value_and_grad(*args)``: the recorded program with your lines, the adjoint, the kernels
+        and why each fusion was or wasn't made, the memory plan, guards, cache hits, timings.  Runs the function's
+        Python once."""
         return explain_call(self, self._both.mode, args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -180,9 +184,11 @@ class CompiledFunction:
                     break
         return self._record_new(endpoint, call, reason)
 
-    def _try_paths(self, endpoint: Endpoint, call: Call, variant: Variant, arrays: Sequence[np.ndarray]) -> tuple[Any, str]:
+    def _try_paths(
+        self, endpoint: Endpoint, call: Call, variant: Variant, arrays: Sequence[np.ndarray]
+    ) -> tuple[Any, str]:
         """The result of the first path whose guards hold, or _MISS and why a recording is needed."""
-        reason = ""
+        reason = "no recording has been kept for this state"
         for path in tuple(variant.paths):
             found = run_path(path, call, arrays)
             if type(found) is Missed:
@@ -205,7 +211,8 @@ class CompiledFunction:
         return _MISS, reason
 
     def _verify(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> Any:
-        """Trust, then verify: record once more and compare.  _MISS: the answer of *path* is right, and it may be replayed from now on."""
+        """Trust, then verify: record once more and compare.  _MISS: the answer of *path* is right, and it may be
+        replayed from now on."""
         plan = self._plan(call)
         snapshot = plan.snapshot(call.objects)
         reason = "second call: verifies that the recording can be replayed"
@@ -428,7 +435,12 @@ def _check_function(fn: Any, target: str) -> None:
     if not callable(fn):
         raise TypeError(f"compile_grad needs a function, not {type(fn).__name__}")
     if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
-        raise UnsupportedError(at_site(f"{fn.__qualname__} is a generator or coroutine, which has no value to compile; return a list, a tuple or an array"))
+        raise UnsupportedError(
+            at_site(
+                f"{fn.__qualname__} is a generator or coroutine, which has no value to compile; "
+                "return a list, a tuple or an array"
+            )
+        )
     if target != "cpu":
         raise TracegradError(at_site(f'target={target!r} is not available in this version; use target="cpu"'))
 
@@ -436,7 +448,12 @@ def _check_function(fn: Any, target: str) -> None:
 def _positions(argnums: int | Sequence[int]) -> int | tuple[int, ...]:
     wanted = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     if any(not isinstance(a, int) or isinstance(a, bool) for a in wanted):
-        raise TypeError(at_site(f"argnums is a position or a tuple of positions, not {argnums!r}; for arguments by name pass their positions"))
+        raise TypeError(
+            at_site(
+                f"argnums is a position or a tuple of positions, not {argnums!r}; "
+                "for arguments by name pass their positions"
+            )
+        )
     return int(argnums) if isinstance(argnums, int) else wanted
 
 
@@ -457,7 +474,11 @@ def _static_positions(fn: Callable[..., Any], wanted: tuple[str, ...]) -> frozen
     kinds = {p.kind for p in parameters.values()}
     unknown = [n for n in wanted if n not in parameters]
     if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
-        raise TypeError(at_site(f"static_argnames={unknown[0]!r}: the function has no such argument; it has {', '.join(parameters)}"))
+        raise TypeError(
+            at_site(
+                f"static_argnames={unknown[0]!r}: the function has no such argument; it has {', '.join(parameters)}"
+            )
+        )
     positional = [n for n, p in parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return frozenset(wanted) | {positional.index(n) for n in wanted if n in positional}
 
@@ -470,14 +491,17 @@ def compile_grad(
 
     Usable as ``compile_grad(fn)``, ``@compile_grad`` and ``@compile_grad(argnums=(0, 1))``, on functions and methods.
 
-    :param argnums: the positional argument or arguments that gradients are taken of; of a method, ``self`` does not count.
+    :param argnums: the positional argument or arguments that gradients are taken of; of a method, ``self`` does not
+    count.
     :param has_aux: the function returns ``(loss, aux)``; aux is handed through.
     :param static_argnames: arguments that are settings: compared by value, never traced.
     :param target: where it runs; ``"cpu"``.
     :returns: a :class:`CompiledFunction` with ``grad``, ``value_and_grad``, ``explain`` and ``stats``.
     """
     if fn is None:
-        return lambda f: compile_grad(f, argnums=argnums, has_aux=has_aux, static_argnames=static_argnames, target=target)
+        return lambda f: compile_grad(
+            f, argnums=argnums, has_aux=has_aux, static_argnames=static_argnames, target=target
+        )
     return CompiledFunction(fn, argnums, has_aux, static_argnames, target)
 
 

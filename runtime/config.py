@@ -12,9 +12,9 @@ def _number(name: str, default: int) -> int:
 
 
 class Config:
-    """``check``: run every call in the interpreter too, and compare (``TRACEGRAD_CHECK=1``).
-    ``max_kernels``: kernels kept in memory.  ``max_paths``: branches kept for one kind of call before Python runs each time.
-    ``max_variants``: kinds of call (types, shapes) remembered by one function; ``max_states``: states of the outside for each of them;
+    """``check``: run every call in the interpreter too, and compare (``TRACEGRAD_CHECK=1``). ``max_kernels``: kernels
+    kept in memory.  ``max_paths``: branches kept for one kind of call before Python runs each time. ``max_variants``:
+    kinds of call (types, shapes) remembered by one function; ``max_states``: states of the outside for each of them;
     ``max_plans``: classes of object arguments whose analysis is kept."""
 
     def __init__(self) -> None:

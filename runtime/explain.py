@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..codegen.canonical import ONE, Canonical, Const, Sym
 from ..codegen.program import Program
 from ..codegen.schedule import Call as LibraryCall
 from ..codegen.schedule import Loop, Statement
+from ..tracer.errors import DifferentiationError
+from ..tracer.ir import Graph
 from ..tracer.irtext import print_graph
-from .calls import flatten
+from .calls import Call, flatten
 from .kernels import kernels
-from .recording import Mode, Recording, record
+from .recording import VALUE, Mode, Recording, name_of, record
+from .state import Snapshot, StatePlan
 
 if TYPE_CHECKING:
     from .compiled import CompiledFunction
+
+_SHOWN = 24  # names listed before the rest is counted
 
 
 def explain_call(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -22,25 +29,87 @@ def explain_call(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], 
     call = flatten(args, kwargs, function._static)
     plan = function._plan(call)
     snapshot = plan.snapshot(call.objects)
-    recording = record(function._fn, call, mode, plan, snapshot if plan.provable else None)
+    note = ""
+    try:
+        recording = record(function._fn, call, mode, plan, snapshot if plan.provable else None)
+    except DifferentiationError as error:
+        note = f"\nno gradient, so this is its value alone: {str(error).splitlines()[0]}"
+        mode = Mode(VALUE, mode.argnums, mode.has_aux)
+        recording = record(function._fn, call, mode, plan, snapshot if plan.provable else None)
     known_before = kernels.compiles
     program, _ = kernels.get(recording.canonical, recording.arguments)
+    reasons = [*plan.reasons, *recording.changes]
     parts = [
-        f"{function.stats.name}: {mode.kind}",
-        _section("recorded program (yours, then the adjoint)", print_graph(recording.graph)),
+        f"{name_of(function._fn)}: {mode.kind}\n{describe_status(function, mode, call)}{note}",
+        _section("inputs", describe_inputs(recording)),
+        _section("recorded program, with your lines", print_graph(recording.graph)),
         _section("loops", describe_schedule(program)),
         _section("decisions", "\n".join(dict.fromkeys(program.schedule.notes)) or "everything that could be fused was"),
         _section("memory", describe_memory(program, recording.canonical)),
         _section("guards", describe_guards(recording)),
-        _section(
-            "outside state",
-            "\n".join(plan.reasons)
-            or "every value that the function reads is checked; arrays are read again in each call",
-        ),
+        _section("outside state", describe_state(plan, snapshot, reasons)),
         _section("timings", describe_timings(recording, program, kernels.compiles > known_before)),
         _section("history", str(function.stats)),
     ]
-    return "\n\n".join(parts)
+    return "\n\n".join(parts) + "\n"
+
+
+def describe_status(function: CompiledFunction, mode: Mode, call: Call) -> str:
+    """What a call like this one meets."""
+    endpoint = function._endpoints.get(mode)
+    if endpoint is not None and call.key in endpoint.live:
+        return f"a call like this runs Python each time and reuses the kernel: {endpoint.live[call.key]}"
+    variants = endpoint.variants.get(call.key, ()) if endpoint is not None else ()
+    paths = [path for variant in variants for path in variant.paths]
+    if not paths:
+        return "a call like this has not been made yet: the first one will record it"
+    ready = sum(path.verified for path in paths)
+    plural = "s" * (len(paths) != 1)
+    return f"a call like this has {len(paths)} recorded path{plural}, {ready} of them ready to run without Python"
+
+
+def describe_inputs(recording: Recording) -> str:
+    """The inputs of the printed program, whose letters go in order, by the user's names for them."""
+    graph = recording.graph
+    head = print_graph(Graph(graph.inputs, [], []))
+    letters = re.findall(r"(\w+):", head.partition(")")[0])
+    named = zip(letters, recording.names, graph.inputs, strict=True)
+    lines = [f"{letter} is {name}, {var.aval}" for letter, name, var in named]
+    lines += [f"an array that the function makes, {var.aval}" for var, _ in graph.consts]
+    return "\n".join(lines) or "none"
+
+
+def describe_state(plan: StatePlan, snapshot: Snapshot, reasons: list[str]) -> str:
+    """What is compared and what is read again before a recording is replayed."""
+    if reasons:
+        return "\n".join(
+            ["Python has to run in each call, because the function", *(f"  {r}" for r in dict.fromkeys(reasons))]
+        )
+    values, functions = [], []
+    for label, token in snapshot._trail:
+        first = token[0] if isinstance(token, tuple) and token else None
+        if first == "function" and label != "the function":
+            functions.append(label)
+        elif isinstance(first, tuple) and first and isinstance(first[0], type):
+            values.append(label)
+    lines = [
+        f"{what}: {_listed(names)}"
+        for what, names in (
+            ("compared by value in each call", values),
+            ("helpers, whose code is compared and whose state is part of this", functions),
+            ("arrays, read again in each call", snapshot.array_names),
+        )
+        if names
+    ]
+    return "\n".join(lines) or "the function reads nothing but its arguments"
+
+
+def _listed(names: Iterable[str]) -> str:
+    unique = list(
+        dict.fromkeys(n.removeprefix("global ").removeprefix("closure ").removeprefix("name ") for n in names)
+    )
+    rest = len(unique) - _SHOWN
+    return ", ".join(unique[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _section(title: str, body: str) -> str:
@@ -100,8 +169,13 @@ def describe_memory(program: Program, canonical: Canonical) -> str:
 
 
 def describe_guards(recording: Recording) -> str:
-    lines = [f"{guard.kind}() == {guard.expected!r} at {guard.site}" for guard in recording.graph.guards]
+    lines = [f"{g.kind}() gave {_plain(g.expected)} at {g.site}" for g in recording.graph.guards]
+    lines += [f"{g.kind}() gave {_plain(g.expected)}, to the last bit, at {g.site}" for g in recording.numbers]
     return "\n".join(lines) or "none: no value decided the control flow"
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
 
 
 def describe_timings(recording: Recording, program: Program, compiled_now: bool) -> str:

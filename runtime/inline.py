@@ -1,8 +1,8 @@
 """A compiled function called while another is being recorded: its program becomes part of that one.
 
-Gradients too: the recorder's nodes between the function's arguments and its result are differentiated in place, so derivatives of
-derivatives need no machinery of their own.  Each differentiated argument is renamed first (``alias``), so that a closure over the
-same value stays constant.
+Gradients too: the recorder's nodes between the function's arguments and its result are differentiated in place, so
+derivatives of derivatives need no machinery of their own.  Each differentiated argument is renamed first (``alias``),
+so that a closure over the same value stays constant.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def inline_call(fn: Callable[..., Any], mode: Mode, call: Call) -> Any:
 
 
 def _alias(atom: Atom, recorder: Recorder) -> Var:
-    """*atom* under a name that nothing else has: equal nodes would be shared, and two arguments with one value confused."""
+    """*atom* under a name that nothing else has: equal nodes would be shared, and two arguments with one value
+    confused."""
     if isinstance(atom, Lit):
         atom = recorder.const(np.asarray(atom.value))
     alias = Var(atom.aval)

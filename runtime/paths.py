@@ -1,7 +1,7 @@
 """Paths: recordings of one kind of call, bound to their kernels.
 
-A ``Variant`` is one call key under one outside state; it holds the ``Path`` objects that its branches have shown so far, most recent first.  A
-path is not ``verified`` until a second recording has given the same program.
+A ``Variant`` is one call key under one outside state; it holds the ``Path`` objects that its branches have shown so
+far, most recent first.  A path is not ``verified`` until a second recording has given the same program.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from .state import Snapshot
 class Path:
     """One recording with its kernel, ready to run: ``launch(*data, *captured arrays)`` as in ``launch.bind``.
 
-    ``numbers`` are the bits of the floats that Python looked at, as the kernel computed them in the run that was recorded; an empty
-    entry has yet to be filled in.
+    ``numbers`` are the bits of the floats that Python looked at, as the kernel computed them in the run that was
+    recorded; an empty entry has yet to be filled in.
     """
 
     recording: Recording
@@ -85,7 +85,9 @@ def bind_path(recording: Recording, program: Program, call: Call) -> Path:
     return Path(recording, program, bound, assemble, [b""] * len(recording.numbers))
 
 
-def _interleaved(recording: Recording, program: Program, args: Sequence[Any], consts: Sequence[np.ndarray]) -> Callable[..., Any]:
+def _interleaved(
+    recording: Recording, program: Program, args: Sequence[Any], consts: Sequence[np.ndarray]
+) -> Callable[..., Any]:
     """The callable of a program in which NumPy does some steps: same protocol as a native binding."""
     canonical, single = recording.canonical, recording.output.single
 
@@ -172,4 +174,7 @@ def compare(path: Path, call: Call, captured: Sequence[np.ndarray], found: Any) 
         scale = np.max(np.abs(theirs[np.isfinite(theirs)]), initial=1.0) if theirs.dtype.kind == "f" else 1.0
         if not np.allclose(ours, theirs, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
             worst = np.nanmax(np.abs(np.asarray(ours, float) - theirs))
-            raise TracegradError(f"TRACEGRAD_CHECK: kernel and interpreter disagree by {worst} in a result of shape {theirs.shape}; please report this")
+            raise TracegradError(
+                f"TRACEGRAD_CHECK: kernel and interpreter disagree by {worst} in a result of shape {theirs.shape}; "
+                "please report this"
+            )

@@ -1,7 +1,8 @@
 """One run of the user's Python: recorded, differentiated, and ready to be given a kernel.
 
-``record`` runs the function on traced arguments and returns a ``Recording``: the simplified graph (results, then what the guards on floats
-look at), its canonical form, and the text of the expression that puts the results together (``Output``).
+``record`` runs the function on traced arguments and returns a ``Recording``: the simplified graph (results, then what
+the guards on floats look at), its canonical form, and the text of the expression that puts the results together
+(``Output``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ..codegen.canonical import Canonical, canonicalise
 from ..codegen.simplify import simplify
 from ..tracer import npapi  # noqa: F401  (fills the tables of NumPy functions)
 from ..tracer.array import TracedArray, to_atom
-from ..tracer.errors import DifferentiationError
+from ..tracer.errors import DifferentiationError, refusals
 from ..tracer.ir import Atom, Graph, Guard, Lit, Var, structural
 from ..tracer.ops.elementwise import F
 from ..tracer.recorder import Recorder, recording
@@ -48,12 +49,13 @@ class Mode:
 
 @dataclass(slots=True)
 class Output:
-    """What the user gets, as an expression over ``r``, the tuple of a kernel's results.  ``text`` None: the tuple as it is."""
+    """What the user gets, as an expression over ``r``, the tuple of a kernel's results.  ``text`` None: the tuple as
+    it is."""
 
     text: str | None
     names: dict[str, Any]
-    single: bool                # one result, handed over bare
-    statics: tuple[Any, ...]    # parts that are no data, compared when a recording is verified
+    single: bool  # one result, handed over bare
+    statics: tuple[Any, ...]  # parts that are no data, compared when a recording is verified
 
     def function(self) -> Callable[[Sequence[Any]], Any]:
         source = Source()
@@ -66,10 +68,11 @@ class Output:
 class Recording:
     graph: Graph
     canonical: Canonical
-    arguments: int                # graph inputs that are arguments or captured arrays; the rest are constants
-    captured: list[np.ndarray]    # the captured arrays among them, as they were; emptied when the recording has been used
+    arguments: int  # graph inputs that are arguments or captured arrays; the rest are constants
+    captured: list[np.ndarray]  # the captured arrays among them, as they were; emptied when the recording has been used
     output: Output
-    numbers: list[Guard]          # guards on floats, by their bits: the last results of the graph
+    numbers: list[Guard]  # guards on floats, by their bits: the last results of the graph
+    names: list[str]  # of the graph's inputs, as the user would write them
     changes: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -81,7 +84,9 @@ class Recording:
             and a.sizes.tobytes() == b.sizes.tobytes()
             and a.consts.tobytes() == b.consts.tobytes()
             and len(self.graph.consts) == len(other.graph.consts)
-            and all(x.tobytes() == y.tobytes() for (_, x), (_, y) in zip(self.graph.consts, other.graph.consts, strict=True))
+            and all(
+                x.tobytes() == y.tobytes() for (_, x), (_, y) in zip(self.graph.consts, other.graph.consts, strict=True)
+            )
             and self.output.text == other.output.text
             and self.output.single == other.output.single
             and _equal_statics(self.output.statics, other.output.statics)
@@ -109,8 +114,9 @@ def _equal(x: Any, y: Any) -> bool:
 
 
 def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snapshot: Snapshot | None) -> Recording:
-    """Run *fn* on traced arguments.  With a *snapshot* of the outside state, captured arrays become inputs and branches become guards,
-    so that the result can be replayed; without one, Python runs each time and only the kernel is kept."""
+    """Run *fn* on traced arguments.  With a *snapshot* of the outside state, captured arrays become inputs and
+    branches become guards, so that the result can be replayed; without one, Python runs each time and only the kernel
+    is kept."""
     clock = time.perf_counter()
     recorder = Recorder()
     names = leaf_names(fn, call)
@@ -119,9 +125,11 @@ def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snap
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
         if kind in DATA:
             inputs[k] = recorder.add_input(leaf, f"the argument `{names[k]}`", weak=kind == FLOAT)
-            leaves[k] = TracedArray(inputs[k], recorder, owner=f"the argument `{names[k]}`")
+            owner = f"the argument `{names[k]}`" if kind == ARRAY else None  # `x += 1` on a scalar makes a new one
+            leaves[k] = TracedArray(inputs[k], recorder, owner=owner)
     captured: list[np.ndarray] = []
     changes: list[str] = []
+    refusals.last = None
     with recording(recorder):
         if snapshot is None:
             try:
@@ -132,6 +140,10 @@ def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snap
         else:
             captured = list(snapshot.arrays)
             out, changes = _run_frozen(call, leaves, plan, snapshot, recorder)
+        if refusals.last is not None:  # caught by the function, which has not computed what NumPy would have
+            refused, message = refusals.last
+            raise refused(*message)
+        changes += recorder.reasons
         ran = time.perf_counter()
         atoms, output = _outputs(fn, out, mode, call, recorder, [inputs[k] for k in wrt], len(wrt))
         numbers = _sort_guards(recorder) if snapshot is not None else []
@@ -144,13 +156,16 @@ def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snap
     canonical = canonicalise(graph)
     done = time.perf_counter()
     return Recording(
-        graph, canonical, len(inputs) + len(captured), captured, output, numbers, changes,
+        graph, canonical, len(inputs) + len(captured), captured, output, numbers, list(recorder.input_names), changes,
         {"record": ran - clock, "derive": derived - ran, "sign": done - derived},
     )  # fmt: skip
 
 
-def _run_frozen(call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, recorder: Recorder) -> tuple[Any, list[str]]:
-    """(what the function returned, what it changed outside itself): it ran with traced stand-ins for the arrays of the snapshot."""
+def _run_frozen(
+    call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, recorder: Recorder
+) -> tuple[Any, list[str]]:
+    """(what the function returned, what it changed outside itself): it ran with traced stand-ins for the arrays of
+    the snapshot."""
     stand_ins: dict[int, TracedArray] = {}
     for array, name in zip(snapshot.arrays, snapshot.array_names, strict=True):
         owner = f"`{name}`, an array from outside the function"
@@ -210,14 +225,17 @@ def leaf_names(fn: Callable[..., Any], call: Call) -> list[str]:
 def _sort_guards(recorder: Recorder) -> list[Guard]:
     """Let each guard ask for no more than Python saw, and take out those on floats.
 
-    ``if t`` saw only whether *t* is zero and ``int(t)`` only the integral part.  ``float(t)`` saw every bit; NumPy and a kernel may differ in
-    the last one, so the kernel hands over its own number and is held to that (see ``Path.numbers``).
+    ``if t`` saw only whether *t* is zero and ``int(t)`` only the integral part.  ``float(t)`` saw every bit; NumPy
+    and a kernel may differ in the last one, so the kernel hands over its own number and is held to that (see
+    ``Path.numbers``).
     """
     kept, numbers = [], []
     for guard in recorder.guards:
         dtype = guard.atom.aval.dtype
         if guard.kind == "bool" and dtype.kind != "b":
-            kept.append(Guard(F.ne(guard.atom, structural(0, dtype)), np.bool_(guard.expected != 0), guard.kind, guard.site))
+            kept.append(
+                Guard(F.ne(guard.atom, structural(0, dtype)), np.bool_(guard.expected != 0), guard.kind, guard.site)
+            )
         elif guard.kind in ("int", "index") and dtype.kind == "f":
             kept.append(Guard(F.trunc(guard.atom), np.trunc(guard.expected), guard.kind, guard.site))
         elif dtype.kind == "f":
@@ -240,7 +258,10 @@ def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
         actual = position + count if position < 0 else position
         if not 0 <= actual < count:
             raise DifferentiationError(
-                at_site(f"argnums={mode.argnums}: the call has {count} positional argument{'s' * (count != 1)}; pass what is differentiated by position")
+                at_site(
+                    f"argnums={mode.argnums}: the call has {count} positional argument{'s' * (count != 1)}; "
+                    "pass what is differentiated by position"
+                )
             )
         mine = [k for k, o in enumerate(owners) if o == actual]
         for k in mine:
@@ -249,7 +270,10 @@ def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
                 continue
             what, remedy = _not_a_float(leaf, kind)
             raise DifferentiationError(
-                at_site(f"cannot differentiate with respect to `{names[k]}`, {what}: only floats have gradients; pass {remedy}, or choose other argnums")
+                at_site(
+                    f"cannot differentiate with respect to `{names[k]}`, {what}: "
+                    f"only floats have gradients; pass {remedy}, or choose other argnums"
+                )
             )
         result += mine
     return result
@@ -259,7 +283,10 @@ def _not_a_float(leaf: Any, kind: str) -> tuple[str, str]:
     if kind in (ARRAY, TRACED):
         return f"an array of {leaf.dtype}", "x.astype(float)"
     if kind == OBJECT:
-        return f"an object of type {type(leaf).__name__}", "its arrays as arguments of their own (or register the class with optree)"
+        return (
+            f"an object of type {type(leaf).__name__}",
+            "its arrays as arguments of their own (or register the class with optree)",
+        )
     remedy = f"{leaf}.0" if isinstance(leaf, int) and not isinstance(leaf, bool) else "a float or a float array"
     return f"{type(leaf).__name__} {leaf!r}", remedy
 
@@ -273,7 +300,9 @@ def scalar_loss(fn: Any, out: Any) -> Atom:
         if atom.aval.shape == () and isinstance(atom, Lit) and not isinstance(out, np.bool_):
             return Lit(atom.value, np.dtype("float64"))
         if atom.aval.shape == ():
-            raise DifferentiationError(at_site(f"{name_of(fn)} returned {atom.aval.dtype}, which has no gradient; return a float"))
+            raise DifferentiationError(
+                at_site(f"{name_of(fn)} returned {atom.aval.dtype}, which has no gradient; return a float")
+            )
         found = f"an array of shape {atom.aval.shape}"
     else:
         found = "None" if out is None else type(out).__name__
@@ -288,7 +317,12 @@ def scalar_loss(fn: Any, out: Any) -> Atom:
 def split_aux(fn: Any, out: Any) -> tuple[Any, Any]:
     """(loss, aux) of a function with ``has_aux``."""
     if not (isinstance(out, tuple) and len(out) == 2):
-        raise DifferentiationError(at_site(f"has_aux=True needs a function that returns (loss, aux), but {name_of(fn)} returned {type(out).__name__}"))
+        raise DifferentiationError(
+            at_site(
+                f"has_aux=True needs a function that returns (loss, aux), "
+                f"but {name_of(fn)} returned {type(out).__name__}"
+            )
+        )
     return out
 
 

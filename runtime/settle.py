@@ -1,7 +1,8 @@
 """After a run: no traced array stays in the user's own objects.
 
-A function that runs in each call may keep what it computes (``self.last = loss``, ``history.append(loss)``).  During a recording that is a
-traced array, which is of no use once the recording is over; ``settle`` puts the value in its place, as plain NumPy would have left it there.
+A function that runs in each call may keep what it computes (``self.last = loss``, ``history.append(loss)``).  During
+a recording that is a traced array, which is of no use once the recording is over; ``settle`` puts the value in its
+place, as plain NumPy would have left it there.
 """
 
 from __future__ import annotations

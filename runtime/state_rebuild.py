@@ -22,7 +22,7 @@ _MISSING = object()
 _COPIED_NAMES = ("__name__", "__package__", "__spec__", "__file__", "__path__", "__loader__", "__doc__")
 
 
-class Overlay(dict):  # type: ignore[type-arg]
+class Overlay(dict):
     """Globals with some names replaced; the rest is read live from the real ones."""
 
     def __init__(self, below: dict[str, Any], builtins: Any) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+_MAX_REASONS = 64  # kept apart
+
 
 @dataclass(slots=True)
 class Stats:
@@ -18,11 +20,12 @@ class Stats:
     compiles: int = 0
     kernel_hits: int = 0
     guard_misses: int = 0
-    hits: int = 0
     live: str = ""
     retraces: Counter[str] = field(default_factory=Counter)
 
     def note(self, reason: str) -> None:
+        if reason not in self.retraces and len(self.retraces) >= _MAX_REASONS:
+            reason = "other reasons"
         self.retraces[reason] += 1
 
     @property

@@ -1,10 +1,11 @@
 """Argument and result trees: flattening by optree, and generated code that does the same for one known structure.
 
-A call that is answered from the cache cannot afford to discover its structure anew.  ``unpacking`` gives the statements that take a value
-of one known structure apart (and give up where it has another), ``packing`` the expression that puts one together.
+A call that is answered from the cache cannot afford to discover its structure anew.  ``unpacking`` gives the
+statements that take a value of one known structure apart (and give up where it has another), ``packing`` the
+expression that puts one together.
 
-Dicts count with the order of their keys, because the user's code may iterate over them.  Own node classes are registered with
-optree, globally or in the namespace "tracegrad".
+Dicts count with the order of their keys, because the user's code may iterate over them.  Own node classes are
+registered with optree, globally or in the namespace "tracegrad".
 """
 
 from __future__ import annotations
@@ -48,7 +49,13 @@ class Source:
 
     def constant(self, value: Any) -> str:
         """The text by which *value* is known in the code."""
-        if value is None or value is True or value is False or type(value) is str or (type(value) is int and -5 <= value <= 256):
+        if (
+            value is None
+            or value is True
+            or value is False
+            or type(value) is str
+            or (type(value) is int and -5 <= value <= 256)
+        ):
             return repr(value)
         for name, known in self.names.items():
             if known is value:
@@ -78,7 +85,9 @@ def unpacking(source: Source, spec: Any, value: str) -> Iterator[str]:
             yield from unpacking(source, child, part)
     elif kind in _MAPPINGS:
         keys = tuple(spec.entries())
-        source.give_up_if(f"type({value}) is not {source.constant(spec.type)} or (*{value},) != {source.constant(keys)}")
+        source.give_up_if(
+            f"type({value}) is not {source.constant(spec.type)} or (*{value},) != {source.constant(keys)}"
+        )
         for key, child in zip(keys, spec.children(), strict=True):
             part = source.fresh()
             source.lines.append(f"{part} = {value}[{source.constant(key)}]")
@@ -105,7 +114,9 @@ def packing(source: Source, spec: Any, leaves: Iterator[str]) -> str:
         return f"[{inner}]" if spec.type is list else f"({inner}{',' if inner else ''})"
     if kind == optree.PyTreeKind.DICT:
         pairs = zip(spec.entries(), spec.children(), strict=True)
-        return "{" + ", ".join(f"{source.constant(key)}: {packing(source, child, leaves)}" for key, child in pairs) + "}"
+        return (
+            "{" + ", ".join(f"{source.constant(key)}: {packing(source, child, leaves)}" for key, child in pairs) + "}"
+        )
     inner = "".join(f"{next(leaves)}, " for _ in range(spec.num_leaves))
     return f"{source.constant(unflatten_tree)}({source.constant(spec)}, ({inner}))"
 

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 
-def numerical_gradient(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, argnum: int = 0) -> Any:
+def numerical_gradient(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, argnum: int = 0
+) -> Any:
     """Central differences of a scalar function in one argument, a float or a float64 array."""
     x = np.asarray(args[argnum], dtype=np.float64)
     gradient = np.zeros(x.shape)

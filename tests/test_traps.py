@@ -1,11 +1,13 @@
+# ruff: noqa: B007, B020, C416, C417  (loop variables are the state that the functions read)
 """Traps: what a function reads changes between calls, or its control flow does.  The answer is right every time.
 
-Each test compares several calls with plain NumPy and finite differences (``agree``).  Where a function changes its own state, plain Python runs
-on a twin.
+Each test compares several calls with plain NumPy and finite differences (``agree``).  Where a function changes its
+own state, plain Python runs on a twin.
 """
 
 from __future__ import annotations
 
+import numbers
 import threading
 import types
 from collections import OrderedDict
@@ -13,7 +15,8 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 from agreement import agree, numerical_gradient
-from tracegrad import MutationError, autograd, compile_grad
+
+from tracegrad import MutationError, UnsupportedError, autograd, compile_grad
 
 X = np.array([0.3, -1.2, 2.0, 0.7])
 
@@ -166,10 +169,18 @@ def test_captured_array_of_another_shape_dtype_and_layout():
 
     f = compile_grad(plain)
     for data in (
-        np.ones((3, 4)), np.ones((3, 4)), np.full((5, 4), 2.0), np.ones((1, 4)), np.ones(4), np.arange(12).reshape(3, 4),
-        np.asfortranarray(np.arange(12.0).reshape(3, 4)), np.arange(24.0).reshape(3, 8)[:, ::2], np.arange(12.0).reshape(3, 4)[::-1],
-        np.ones((3, 4), np.float32), np.array(2.0).reshape(1),
-    ):  # fmt: skip
+        np.ones((3, 4)),
+        np.ones((3, 4)),
+        np.full((5, 4), 2.0),
+        np.ones((1, 4)),
+        np.ones(4),
+        np.arange(12).reshape(3, 4),
+        np.asfortranarray(np.arange(12.0).reshape(3, 4)),
+        np.arange(24.0).reshape(3, 8)[:, ::2],
+        np.arange(12.0).reshape(3, 4)[::-1],
+        np.ones((3, 4), np.float32),
+        np.array(2.0).reshape(1),
+    ):
         agree(f, plain, X, tol=2e-6)
         agree(f, plain, X, tol=2e-6)
 
@@ -501,6 +512,82 @@ def test_one_shot_generator_outside_the_function():
     assert f.stats.live
 
 
+def test_text_made_of_traced_values():
+    def plain(x):
+        s = np.sum(x)
+        return s * len(f"{s:.3f}") + len(str(x)) + len("%s" % s) + len(f"{float(s):.2e}")
+
+    f = compile_grad(plain)
+    for scale in (1, 1, 10, 1000, 1000, 1):
+        assert f(X * scale) == pytest.approx(plain(X * scale))
+    assert "text" in f.stats.live
+
+    def power(x, k):
+        return x * len(f"{k}")
+
+    g = compile_grad(power)
+    for k in (1.5, 1.5, 1.25, 2.0):
+        assert g(2.0, k) == power(2.0, k)
+
+
+def test_isinstance_sees_what_numpy_would_have():
+    def plain(x, k):
+        first = x[0]
+        flags = [
+            isinstance(x, np.ndarray),
+            isinstance(k, float),
+            isinstance(k, np.floating),
+            isinstance(first, np.floating),
+            isinstance(np.sum(x), np.ndarray),
+            isinstance(np.argmax(x), np.integer),
+            isinstance(x > 0, np.ndarray),
+            isinstance(matrix, np.ndarray),
+            isinstance(k, numbers.Real),
+            np.isscalar(first),
+        ]
+        return np.sum(x) + sum(2.0**i for i, flag in enumerate(flags) if flag)
+
+    f = compile_grad(plain)
+    for k in (1.0, np.float64(1.0), np.float32(1.0), np.array(1.0)):
+        for _ in range(3):
+            assert f(X, k) == pytest.approx(plain(X, k)), k
+
+
+def test_scalars_can_be_rebound():
+    def plain(x):
+        x += 1.0
+        x *= x
+        return x
+
+    f = compile_grad(plain)
+    for x in (2.0, np.float64(3.0), 2.0, np.float64(2.0)):
+        for _ in range(3):
+            assert f(x) == plain(x)
+
+
+def test_an_error_of_ours_is_not_swallowed():
+    def plain(x):
+        try:
+            return np.sum(np.fft.fft(x).real)
+        except Exception:
+            return 0.0 * np.sum(x)
+
+    f = compile_grad(plain)
+    for _ in range(3):
+        with pytest.raises(UnsupportedError, match=r"np\.fft\.fft"):
+            f.grad(X)
+
+    def legitimate(x):
+        try:
+            return np.sum(x + np.ones(3))
+        except ValueError:
+            return np.sum(x)
+
+    g = compile_grad(legitimate)
+    for _ in range(3):
+        agree(g, legitimate, X)
+
+
 # ---- functions that are never frozen -----------------------------------------------------------------------------
 
 
@@ -696,9 +783,15 @@ def test_argument_that_is_also_captured():
 def test_layouts(case):
     base = np.arange(24.0).reshape(4, 6) / 7 + 0.1
     arrays = [
-        base, np.asfortranarray(base), base[::-1], base[:, ::-1], np.arange(96.0).reshape(8, 12)[::2, ::2] / 9, base.T.copy().T,
-        np.frombuffer(b"\0" + base.tobytes(), np.uint8)[1:].view(np.float64).reshape(4, 6), np.broadcast_to(base[0], (4, 6)),
-    ]  # fmt: skip
+        base,
+        np.asfortranarray(base),
+        base[::-1],
+        base[:, ::-1],
+        np.arange(96.0).reshape(8, 12)[::2, ::2] / 9,
+        base.T.copy().T,
+        np.frombuffer(b"\0" + base.tobytes(), np.uint8)[1:].view(np.float64).reshape(4, 6),
+        np.broadcast_to(base[0], (4, 6)),
+    ]
 
     def plain(x):
         return np.sum(np.sin(x) * x[::-1]) + np.sum(x.reshape(-1)[:3])
@@ -765,7 +858,12 @@ def test_int_float_and_numpy_scalars():
 
     g = compile_grad(precision)
     x = np.ones(3, np.float32)
-    for k, dtype in ((2.0, np.float32), (np.float64(2.0), np.float64), (np.float32(2.0), np.float32), (2.0, np.float32)):
+    for k, dtype in (
+        (2.0, np.float32),
+        (np.float64(2.0), np.float64),
+        (np.float32(2.0), np.float32),
+        (2.0, np.float32),
+    ):
         assert g(x, k).dtype == dtype
 
 

@@ -9,8 +9,9 @@ the tables here."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from .ir import Atom, Lit, Var, literal
 from .ops.elementwise import broadcast_to, cast
 from .ops.shape import reshape
 from .recorder import Recorder, current_recorder
-from .site import at_site
+from .site import at_site, is_internal
 from .storage import ReshapeStep, Step, Storage, TransposeStep
 
 UFUNCS: dict[Any, Callable[..., Any]] = {}  # np.ufunc -> function of atoms and scalars
@@ -128,13 +129,13 @@ class TracedArray:
     def shape(self) -> tuple[int, ...]:
         return self._atom.aval.shape
 
-    @property
-    def dtype(self) -> np.dtype:
-        return self._atom.aval.dtype
-
     @shape.setter
     def shape(self, value: Any) -> None:
         raise MutationError(at_site("assigning .shape of a traced array is not supported; use x = x.reshape(...)"))
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._atom.aval.dtype
 
     @dtype.setter
     def dtype(self, value: Any) -> None:
@@ -203,10 +204,35 @@ class TracedArray:
     def __repr__(self) -> str:
         return f"<traced {self.aval}>"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return str(self._shown())
 
     def __format__(self, spec: str) -> str:
-        return repr(self)
+        return format(self._shown(), spec)
+
+    def _shown(self) -> Any:
+        """The value, to be put into a text; a run that does this is not replayed."""
+        if not self._recorder.active:
+            return repr(self)
+        self._recorder.unrepeatable("turns a traced value into text")
+        value = np.asarray(self._recorder.value(self.atom))
+        return value.item() if self.aval.weak else value[()]
+
+    @property
+    def __class__(self) -> Any:
+        """What NumPy would have here, for ``isinstance`` in the user's code; our own code sees the truth."""
+        if is_internal(sys._getframe(1).f_code.co_filename):
+            return TracedArray
+        aval = self._atom.aval
+        if aval.weak:
+            return {"f": float, "i": int, "b": bool}[aval.dtype.kind]
+        storage = self._storage
+        scalar = not (aval.shape or self._steps or storage.array0d or storage.owner)
+        return aval.dtype.type if scalar else np.ndarray
+
+    @__class__.setter
+    def __class__(self, value: Any) -> None:
+        raise UnsupportedError(at_site("the class of a traced array cannot be changed"))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -270,6 +296,20 @@ class TracedArray:
         if hasattr(np.ndarray, name):
             raise unsupported(f"ndarray.{name}")
         raise AttributeError(f"a traced array has no attribute {name!r}")
+
+    if TYPE_CHECKING:  # the operators: npapi_calls.py makes them, from the ufuncs
+
+        def _operator(self, other: Any) -> Any: ...
+
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _operator
+        __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _operator
+        __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _operator
+        __lt__ = __le__ = __gt__ = __ge__ = _operator
+
+        def __eq__(self, other: Any) -> Any: ...
+        def __ne__(self, other: Any) -> Any: ...
+        def __neg__(self) -> Any: ...
+        def __invert__(self) -> Any: ...
 
     # indexing is defined in npapi_index.py, which needs the tables above
     def __getitem__(self, index: Any) -> Any:

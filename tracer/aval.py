@@ -15,7 +15,8 @@ from .errors import ShapeError, UnsupportedError
 from .site import at_site
 
 FLOATS = (np.dtype("float64"), np.dtype("float32"))
-SUPPORTED = frozenset(np.dtype(name) for name in "float64 float32 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool".split())
+_SUPPORTED_NAMES = "float64 float32 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool"
+SUPPORTED = frozenset(np.dtype(name) for name in _SUPPORTED_NAMES.split())
 BOOL = np.dtype(bool)
 INT = np.dtype("int64")
 FLOAT = np.dtype("float64")
@@ -86,7 +87,10 @@ def broadcast_shapes(*shapes: Sequence[int], what: str = "operands") -> tuple[in
             if dim != 1:
                 listed = " ".join(str(tuple(s)) for s in shapes)
                 raise ShapeError(
-                    at_site(f"{what} could not be broadcast together with shapes {listed}; reshape one of them, e.g. with x[:, None]")
+                    at_site(
+                        f"{what} could not be broadcast together with shapes {listed}; "
+                        "reshape one of them, e.g. with x[:, None]"
+                    )
                 )
             dim = here
         result.append(dim)

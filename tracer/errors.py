@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import threading
+
 
 class TracegradError(Exception):
     """Base of every error that tracegrad raises on purpose."""
 
 
-class UnsupportedError(TracegradError, TypeError):
+class _Refusals(threading.local):
+    """The last refusal of this thread, as a class and its arguments (an exception would keep its frames alive)."""
+
+    last: tuple[type[TracegradError], tuple[object, ...]] | None = None
+
+
+refusals = _Refusals()
+
+
+class RefusalError(TracegradError):
+    """Something that plain NumPy would have done: a recorded function that catches this error does not get away."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        refusals.last = (type(self), args)
+
+
+class UnsupportedError(RefusalError, TypeError):
     """An operation that has no recorded form: naming it beats a value without a gradient."""
 
 
@@ -19,7 +38,7 @@ class DifferentiationError(TracegradError, TypeError):
     """A gradient that does not exist: of an integer input, or of a non-scalar result."""
 
 
-class MutationError(TracegradError, ValueError):
+class MutationError(RefusalError, ValueError):
     """A write that the caller would see (or would wrongly not see): into an input or a captured array."""
 
 

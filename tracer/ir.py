@@ -5,8 +5,8 @@ primitive to atoms (Vars or Lits) and defines Vars; a ``Graph`` is inputs, nodes
 A ``Builder`` grows a graph.  Start reading at ``Graph``.
 
 Rules (derivatives, NumPy functions) are written as ordinary expressions: ``Var`` has arithmetic operators that
-append to the builder in force (``with building(builder):``), as in ``-x * sin(y)``.  Python numbers in them are structural;
-a size or a number of the user's is data and has to be a ``Lit`` of its own.
+append to the builder in force (``with building(builder):``), as in ``-x * sin(y)``.  Python numbers in them are
+structural; a size or a number of the user's is data and has to be a ``Lit`` of its own.
 """
 
 from __future__ import annotations
@@ -114,7 +114,14 @@ class Node:
 
     __slots__ = ("inputs", "outs", "params", "prim", "site")
 
-    def __init__(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any], outs: tuple[Var, ...], site: Site | None):
+    def __init__(
+        self,
+        prim: Primitive,
+        inputs: tuple[Atom, ...],
+        params: dict[str, Any],
+        outs: tuple[Var, ...],
+        site: Site | None,
+    ):
         self.prim = prim
         self.inputs = inputs
         self.params = params

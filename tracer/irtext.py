@@ -53,7 +53,7 @@ def _fresh_names() -> Iterator[str]:
         number += 1
 
 
-_BITS = {8: np.dtype("uint64"), 4: np.dtype("uint32")}
+_BITS: dict[int, np.dtype] = {8: np.dtype("uint64"), 4: np.dtype("uint32")}
 
 
 def print_scalar(value: Any) -> str:

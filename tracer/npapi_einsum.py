@@ -213,15 +213,16 @@ def _contraction_order(subscripts: str, work: list[tuple[Atom, list[str]]], coun
         return []
     if count == 2:
         return [(0, 1)]
+    in_turn: list[tuple[int, ...]] = [(0, 1), *((count - 1 - k, 0) for k in range(1, count - 1))]
     stand_ins = [np.broadcast_to(np.float64(0), x.aval.shape) for x, _ in work]
     if (
         any("..." in part for part in subscripts.split(","))
         or any(len(set(n)) != len(n) for _, n in work)
         or len(stand_ins) != count
     ):
-        return [(0, 1)] + [(count - 1 - k, 0) for k in range(1, count - 1)]
+        return in_turn
     try:
         path, _ = np.einsum_path(subscripts, *stand_ins, optimize="greedy")
     except ValueError:  # diagonals have been taken already
-        return [(0, 1)] + [(count - 1 - k, 0) for k in range(1, count - 1)]
+        return in_turn
     return [tuple(step) for step in path[1:]]

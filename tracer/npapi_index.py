@@ -148,17 +148,18 @@ def _slice_step(items: tuple[Any, ...], consumed: int, shape: Ints) -> SliceStep
             final.append(1)
         elif item is Ellipsis:
             whole = shape[axis : axis + len(shape) - consumed]
-            start.extend([0] * len(whole)), step.extend([1] * len(whole)), inner.extend(whole), final.extend(whole)
+            start += [0] * len(whole)
+            step += [1] * len(whole)
+            inner += whole
+            final += whole
             axis += len(whole)
         elif isinstance(item, slice):
             first, stop, stride = item.indices(shape[axis])
             length = len(range(first, stop, stride))
-            (
-                start.append(first if length else 0),
-                step.append(stride if length > 1 else 1),
-                inner.append(length),
-                final.append(length),
-            )
+            start.append(first if length else 0)
+            step.append(stride if length > 1 else 1)
+            inner.append(length)
+            final.append(length)
             axis += 1
         else:
             position = operator.index(item)
@@ -166,7 +167,9 @@ def _slice_step(items: tuple[Any, ...], consumed: int, shape: Ints) -> SliceStep
                 raise BadIndexError(
                     at_site(f"index {position} is out of bounds for axis {axis} with size {shape[axis]}")
                 )
-            start.append(position % shape[axis]), step.append(1), inner.append(1)
+            start.append(position % shape[axis])
+            step.append(1)
+            inner.append(1)
             axis += 1
     return SliceStep(tuple(start), tuple(step), tuple(inner), tuple(final))
 

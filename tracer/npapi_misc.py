@@ -257,7 +257,7 @@ def _result_type(*arrays_and_dtypes: Any) -> np.dtype:
 
 
 @implements(np.can_cast)
-def _can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
+def _can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
     from_ = from_.dtype if isinstance(from_, TracedArray) else from_
     return np.can_cast(from_, to.dtype if isinstance(to, TracedArray) else to, casting)
 

@@ -337,7 +337,10 @@ def logsumexp_of(x: Atom, axes: tuple[int, ...], keepdims: bool, weights: Atom |
     if weights is not None:
         terms = F.mulz(weights, terms)
     total = reduce("sum", terms, axes, True)
-    return keep(reshape(F.add(F.log(total), top), _dropped(x, axes)), shape, axes, keepdims)
+    # a row of -inf alone: the logarithm of 0 is taken aside, so that its infinite slope meets no zero
+    nothing = F.eq(total, like(0, total))
+    logs = F.select(nothing, like(-math.inf, total), F.log(F.select(nothing, like(1, total), total)))
+    return keep(reshape(F.add(logs, top), _dropped(x, axes)), shape, axes, keepdims)
 
 
 UFUNC_METHODS[np.logaddexp, "reduce"] = _logaddexp_reduce

@@ -31,7 +31,7 @@ from .site import OWN_FOLDERS
 _HOOK = "_tracegrad_hook"
 
 
-def _shim(*args, **kwargs):  # type: ignore[no-untyped-def]
+def _shim(*args, **kwargs):
     return _tracegrad_hook_NAME(args, kwargs)  # type: ignore[name-defined]  # noqa: F821
 
 
@@ -76,8 +76,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     x, weights = promote(x, to_atom(b), floating=True)
     shape = np.broadcast_shapes(x.aval.shape, weights.aval.shape)
     x, weights = (F.add(v, like(0, v)) if not v.aval.shape else v for v in (x, weights))
-    x, weights = (wrap(v) for v in (x, weights))
-    x, weights = np.broadcast_to(x, shape).atom, np.broadcast_to(weights, shape).atom
+    x, weights = (to_atom(np.broadcast_to(wrap(v), shape)) for v in (x, weights))
     # an element of weight 0 adds nothing, even where it is infinite
     x = F.select(F.eq(weights, like(0, weights)), like(-np.inf, x), x)
     return wrap(logsumexp_of(x, canonical_axes(axis, len(shape), "logsumexp"), bool(keepdims), weights))

@@ -20,12 +20,12 @@ PRIMITIVES: dict[str, Primitive] = {}
 
 # kinds, as code generation sees them
 ELEMENTWISE = "elementwise"  # one scalar out per scalar in: inlined into any loop
-VIEW = "view"                # an index map: inlined into any loop
-REDUCE = "reduce"            # closes an inner loop
-RECURRENCE = "recurrence"    # a loop-carried value along one axis
-PRODUCT = "product"          # matrix products, by BLAS
-SCATTER = "scatter"          # indexed writes
-HOST = "host"                # runs in NumPy between kernels, and explain() says so
+VIEW = "view"  # an index map: inlined into any loop
+REDUCE = "reduce"  # closes an inner loop
+RECURRENCE = "recurrence"  # a loop-carried value along one axis
+PRODUCT = "product"  # matrix products, by BLAS
+SCATTER = "scatter"  # indexed writes
+HOST = "host"  # runs in NumPy between kernels, and explain() says so
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -43,10 +43,11 @@ class Primitive:
     lower: Any = None
     sizes: tuple[str, ...] = ()  # params that hold sizes: lifted out of the signature
     singular: bool = False  # a partial is infinite at points where the value is finite
-    masking: bool = False        # its vjp sends exact zeros to some elements
-    cost: int = 1                # rough flops; a transcendental is 20
+    masking: bool = False  # its vjp sends exact zeros to some elements
+    cost: int = 1  # rough flops; a transcendental is 20
     domain: tuple[tuple[float, float], ...] = ()  # test inputs are drawn from here
-    test: dict[str, Any] = field(default_factory=dict)  # params, shapes, kinds (a letter per operand: "bff"), index, bool
+    # for the tests: params, shapes, kinds (a letter per operand: "bff"), index, bool
+    test: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"

@@ -34,6 +34,7 @@ class Recorder(Builder):
         self.captured: dict[int, Any] = {}  # id(outside array) -> its traced stand-in
         self._alive: list[Any] = []
         self._guarded: set[tuple[Atom, str]] = set()
+        self.reasons: list[str] = []  # why this run can't stand for others
         self.active = True
 
     def site(self) -> Site | None:
@@ -75,13 +76,20 @@ class Recorder(Builder):
             self.guards.append(Guard(atom, value, kind, user_site()))
         return value
 
+    def unrepeatable(self, what: str) -> None:
+        """The run does *what*, which no guard covers: it must not be replayed."""
+        reason = f"{what} at {user_site()}"
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+
     def finish(self, outputs: list[Atom]) -> Graph:
         """The recorded program, without what nothing depends on."""
         self.active = False
         nodes = live_nodes(self.nodes, [*outputs, *[g.atom for g in self.guards]])
         used = {a for n in nodes for a in n.inputs if isinstance(a, Var)} | {a for a in outputs if isinstance(a, Var)}
         used |= {g.atom for g in self.guards if isinstance(g.atom, Var)}
-        return Graph(list(self.inputs), nodes, list(outputs), list(self.guards), [c for c in self.consts if c[0] in used])
+        consts = [c for c in self.consts if c[0] in used]
+        return Graph(list(self.inputs), nodes, list(outputs), list(self.guards), consts)
 
 
 _current = threading.local()
@@ -89,7 +97,9 @@ _current = threading.local()
 
 def _same_contents(kept: np.ndarray, array: np.ndarray) -> bool:
     """Is *array* still what it was when it was copied?"""
-    return kept.shape == array.shape and kept.dtype == array.dtype and kept.tobytes() == np.ascontiguousarray(array).tobytes()
+    if kept.shape != array.shape or kept.dtype != array.dtype:
+        return False
+    return kept.tobytes() == np.ascontiguousarray(array).tobytes()
 
 
 def current_recorder() -> Recorder | None:

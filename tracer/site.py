@@ -38,8 +38,10 @@ def adjoint_site(site: Site | None) -> Site | None:
 
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-OWN_FOLDERS: tuple[str, ...] = tuple(os.path.join(_HERE, name) + os.sep for name in ("tracer", "codegen", "runtime", "tracegrad"))
-_LIBRARY_FOLDERS = tuple(os.path.dirname(os.path.abspath(m.__file__)) + os.sep for m in (numpy, scipy, optree) if m.__file__)
+_LAYERS = ("tracer", "codegen", "runtime", "tracegrad")
+_LIBRARIES = (numpy, scipy, optree)
+OWN_FOLDERS: tuple[str, ...] = tuple(os.path.join(_HERE, name) + os.sep for name in _LAYERS)
+_LIBRARY_FOLDERS = tuple(os.path.dirname(os.path.abspath(m.__file__)) + os.sep for m in _LIBRARIES if m.__file__)
 _internal: dict[str, bool] = {}
 
 
@@ -52,7 +54,7 @@ def is_internal(filename: str) -> bool:
 
 
 def user_site() -> Site | None:
-    """The innermost frame that belongs to the user, or None when there is none (a call from our own tests of internals)."""
+    """The innermost frame that belongs to the user; None where there is none (our own tests of internals)."""
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code

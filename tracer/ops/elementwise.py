@@ -26,7 +26,7 @@ from ..primitive import ELEMENTWISE, PRIMITIVES, VIEW, Primitive, register
 from ..site import at_site
 
 UFUNC = "ufunc"  # lower by calling the inner loop of the NumPy or SciPy ufunc itself
-ONE = "one"      # the partial is 1: the cotangent passes
+ONE = "one"  # the partial is 1: the cotangent passes
 MINUS = "minus"  # the partial is -1
 
 REAL = ((-3.0, 3.0),)
@@ -36,15 +36,15 @@ PROBABILITY = ((0.05, 0.95),)
 INT8 = np.dtype("int8")
 
 # what the operands may be, and what NumPy makes of them
-FLOATING = "floating"        # integers and bools become float64
-ANY = "any"                  # any dtype, kept
-TO_BOOL = "to_bool"          # any dtype; the result is bool
-BOOLEAN = "boolean"          # operands become bool
-INTEGRAL = "integral"        # integers and bools only
-ARITHMETIC = "arithmetic"    # as ANY, but bools become int8
-SIGNED = "signed"            # as ANY, but not for bools
-ROUNDING = "rounding"        # integers and bools are returned as they are
-FRACTIONAL = "fractional"    # floats only: of integers NumPy gives something that nobody means
+FLOATING = "floating"  # integers and bools become float64
+ANY = "any"  # any dtype, kept
+TO_BOOL = "to_bool"  # any dtype; the result is bool
+BOOLEAN = "boolean"  # operands become bool
+INTEGRAL = "integral"  # integers and bools only
+ARITHMETIC = "arithmetic"  # as ANY, but bools become int8
+SIGNED = "signed"  # as ANY, but not for bools
+ROUNDING = "rounding"  # integers and bools are returned as they are
+FRACTIONAL = "fractional"  # floats only: of integers NumPy gives something that nobody means
 
 
 # ---- shape and dtype rules -------------------------------------------------------------------------------------
@@ -138,7 +138,9 @@ def _apply_rule(name: str, rule: str, atoms: tuple[Atom, ...]) -> tuple[Atom, ..
     if rule == SIGNED and kind == "b":
         raise UnsupportedError(at_site(f"NumPy has no {name} of bools: {_INSTEAD[name]}"))
     if rule == FRACTIONAL and kind != "f":
-        raise UnsupportedError(at_site(f"{name} of integers is an integer division in NumPy, 0 almost everywhere: write 1 / x"))
+        raise UnsupportedError(
+            at_site(f"{name} of integers is an integer division in NumPy, 0 almost everywhere: write 1 / x")
+        )
     if rule == ARITHMETIC and kind == "b":
         return tuple(cast(a, INT8) for a in atoms)
     return atoms
@@ -183,9 +185,9 @@ def row(
 ) -> Primitive:
     """Define one elementwise primitive."""
     arity = arity or len(partials) or len(domain)
-    infer = infer_predicate if rule == TO_BOOL else infer_same
+    infer = more.pop("infer", infer_predicate if rule == TO_BOOL else infer_same)
     primitive = register(
-        Primitive(name, ELEMENTWISE, impl, more.pop("infer", infer), partials=partials, lower=lower, domain=domain, **more)
+        Primitive(name, ELEMENTWISE, impl, infer, partials=partials, lower=lower, domain=domain, **more)
     )
     _define_front(primitive, arity, rule)
     return primitive
@@ -222,7 +224,10 @@ def intrinsic(name: str) -> Callable[..., Any]:
 
 row("add", np.add, ONE, ONE, lower=lambda s, x, y: s.add(x, y), domain=REAL * 2, rule=ANY)
 row("sub", np.subtract, ONE, MINUS, lower=lambda s, x, y: s.sub(x, y), domain=REAL * 2, rule=SIGNED)
-row("mul", np.multiply, lambda o, x, y: y, lambda o, x, y: x, lower=lambda s, x, y: s.mul(x, y), domain=REAL * 2, rule=ANY)
+row(
+    "mul", np.multiply, lambda o, x, y: y, lambda o, x, y: x,
+    lower=lambda s, x, y: s.mul(x, y), domain=REAL * 2, rule=ANY,
+)  # fmt: skip
 row(
     "div", np.true_divide, lambda o, x, y: 1 / y, lambda o, x, y: -o * (1 / y),
     lower=lambda s, x, y: s.div(x, y), domain=(*REAL, (0.3, 3.0)), cost=4,
@@ -231,13 +236,22 @@ row("neg", np.negative, MINUS, lower=lambda s, x: s.neg(x), rule=SIGNED)
 row("abs", np.absolute, lambda o, x: F.sign(x), lower=lambda s, x: s.abs(x), rule=ANY)
 row("sign", np.sign, None, lower=lambda s, x: s.sign(x), rule=SIGNED)
 row("square", np.square, lambda o, x: 2 * x, lower=lambda s, x: s.mul(x, x), rule=ARITHMETIC)
-row("reciprocal", np.reciprocal, lambda o, x: -o * o, lower=lambda s, x: s.div(s.const(1), x), domain=POSITIVE, rule=FRACTIONAL, cost=4)
-row("floor_divide", np.floor_divide, None, None, lower=lambda s, x, y: s.floor_divide(x, y), domain=(*REAL, (0.3, 3.0)), rule=ARITHMETIC, cost=8)
+row(
+    "reciprocal", np.reciprocal, lambda o, x: -o * o,
+    lower=lambda s, x: s.div(s.const(1), x), domain=POSITIVE, rule=FRACTIONAL, cost=4,
+)  # fmt: skip
+row(
+    "floor_divide", np.floor_divide, None, None,
+    lower=lambda s, x, y: s.floor_divide(x, y), domain=(*REAL, (0.3, 3.0)), rule=ARITHMETIC, cost=8,
+)  # fmt: skip
 row(
     "remainder", np.remainder, ONE, lambda o, x, y: -F.floor_divide(x, y),
     lower=lambda s, x, y: s.remainder(x, y), domain=(*REAL, (0.3, 3.0)), rule=ARITHMETIC, cost=8,
 )  # fmt: skip
-row("fmod", np.fmod, ONE, lambda o, x, y: -F.trunc(x / y), lower=lambda s, x, y: s.fmod(x, y), domain=(*REAL, (0.3, 3.0)), rule=ARITHMETIC, cost=8)
+row(
+    "fmod", np.fmod, ONE, lambda o, x, y: -F.trunc(x / y),
+    lower=lambda s, x, y: s.fmod(x, y), domain=(*REAL, (0.3, 3.0)), rule=ARITHMETIC, cost=8,
+)  # fmt: skip
 
 
 def _integer_pow(x: Any, n: int) -> Any:
@@ -320,7 +334,10 @@ row("sinh", np.sinh, lambda o, x: F.cosh(x), lower=libm("sinh"), cost=20)
 row("cosh", np.cosh, lambda o, x: F.sinh(x), lower=libm("cosh"), cost=20)
 row("tanh", np.tanh, lambda o, x: 1 - o * o, lower=libm("tanh"), cost=20)
 row("arcsinh", np.arcsinh, lambda o, x: 1 / F.sqrt(1 + x * x), lower=libm("asinh"), cost=20)
-row("arccosh", np.arccosh, lambda o, x: 1 / F.sqrt(x * x - 1), lower=libm("acosh"), domain=((1.2, 4.0),), singular=True, cost=20)
+row(
+    "arccosh", np.arccosh, lambda o, x: 1 / F.sqrt(x * x - 1),
+    lower=libm("acosh"), domain=((1.2, 4.0),), singular=True, cost=20,
+)  # fmt: skip
 row("arctanh", np.arctanh, lambda o, x: 1 / (1 - x * x), lower=libm("atanh"), domain=UNIT, cost=20)
 row(
     "arctan2", np.arctan2, lambda o, y, x: x / (x * x + y * y), lambda o, y, x: -y / (x * x + y * y),
@@ -352,23 +369,34 @@ for _name, _impl, _symbol in (
     ("eq", np.equal, "=="), ("ne", np.not_equal, "!="), ("lt", np.less, "<"),
     ("le", np.less_equal, "<="), ("gt", np.greater, ">"), ("ge", np.greater_equal, ">="),
 ):  # fmt: skip
-    row(_name, _impl, None, None, lower=lambda s, x, y, _symbol=_symbol: s.cmp(_symbol, x, y), domain=REAL * 2, rule=TO_BOOL)
+    row(
+        _name, _impl, None, None,
+        lower=lambda s, x, y, _symbol=_symbol: s.cmp(_symbol, x, y), domain=REAL * 2, rule=TO_BOOL,
+    )  # fmt: skip
 
 row("isnan", np.isnan, None, lower=lambda s, x: s.isnan(x), rule=TO_BOOL, infer=lambda x: Aval(BOOL, x.shape))
 row("isinf", np.isinf, None, lower=lambda s, x: s.isinf(x), rule=TO_BOOL, infer=lambda x: Aval(BOOL, x.shape))
 row("isfinite", np.isfinite, None, lower=lambda s, x: s.isfinite(x), rule=TO_BOOL, infer=lambda x: Aval(BOOL, x.shape))
-row("logical_and", np.logical_and, None, None, lower=lambda s, x, y: s.both(x, y), domain=REAL * 2, rule=BOOLEAN, test={"kinds": "bb"})
-row("logical_or", np.logical_or, None, None, lower=lambda s, x, y: s.either(x, y), domain=REAL * 2, rule=BOOLEAN, test={"kinds": "bb"})
-row("logical_xor", np.logical_xor, None, None, lower=lambda s, x, y: s.differ(x, y), domain=REAL * 2, rule=BOOLEAN, test={"kinds": "bb"})
+
+_BOOLS: dict[str, Any] = {"domain": REAL * 2, "rule": BOOLEAN, "test": {"kinds": "bb"}}
+_INTS: dict[str, Any] = {"domain": REAL * 2, "rule": INTEGRAL, "test": {"kinds": "ii"}}
+row("logical_and", np.logical_and, None, None, lower=lambda s, x, y: s.both(x, y), **_BOOLS)
+row("logical_or", np.logical_or, None, None, lower=lambda s, x, y: s.either(x, y), **_BOOLS)
+row("logical_xor", np.logical_xor, None, None, lower=lambda s, x, y: s.differ(x, y), **_BOOLS)
 row("logical_not", np.logical_not, None, lower=lambda s, x: s.invert(x), rule=BOOLEAN, test={"kinds": "b"})
-row("bitwise_and", np.bitwise_and, None, None, lower=lambda s, x, y: s.both(x, y), domain=REAL * 2, rule=INTEGRAL, test={"kinds": "ii"})
-row("bitwise_or", np.bitwise_or, None, None, lower=lambda s, x, y: s.either(x, y), domain=REAL * 2, rule=INTEGRAL, test={"kinds": "ii"})
-row("bitwise_xor", np.bitwise_xor, None, None, lower=lambda s, x, y: s.differ(x, y), domain=REAL * 2, rule=INTEGRAL, test={"kinds": "ii"})
+row("bitwise_and", np.bitwise_and, None, None, lower=lambda s, x, y: s.both(x, y), **_INTS)
+row("bitwise_or", np.bitwise_or, None, None, lower=lambda s, x, y: s.either(x, y), **_INTS)
+row("bitwise_xor", np.bitwise_xor, None, None, lower=lambda s, x, y: s.differ(x, y), **_INTS)
 row("invert", np.invert, None, lower=lambda s, x: s.invert(x), rule=INTEGRAL, test={"kinds": "i"})
 
-SELECT = register(
+
+def _select_impl(c: Any, a: Any, b: Any) -> Any:
+    return np.where(c, a, b).astype(np.result_type(a, b), copy=False)
+
+
+SELECT: Primitive = register(
     Primitive(
-        "select", ELEMENTWISE, lambda c, a, b: np.where(c, a, b).astype(np.result_type(a, b), copy=False), infer_select,
+        "select", ELEMENTWISE, _select_impl, infer_select,
         vjp=lambda ct, out, c, a, b: (None, F.select(c, ct, like(0, ct)), F.select(c, like(0, ct), ct)),
         jvp=lambda tangents, out, c, a, b: F.select(c, _zero_if_none(tangents[1], a), _zero_if_none(tangents[2], b)),
         lower=lambda s, c, a, b: s.select(c, a, b), masking=True, domain=REAL * 3, test={"kinds": "bff"},
@@ -425,14 +453,19 @@ def _mulz_impl(x: Any, y: Any) -> Any:
     return np.where((np.asarray(x) == 0) | (np.asarray(y) == 0), product.dtype.type(0), product)
 
 
+def _lower_mulz(s: Any, x: Any, y: Any) -> Any:
+    zero = s.either(s.cmp("==", x, s.const(0)), s.cmp("==", y, s.const(0)))
+    return s.select(zero, s.const(0), s.mul(x, y))
+
+
 row(
     "mulz", _mulz_impl, lambda o, x, y: y, lambda o, x, y: x,
-    lower=lambda s, x, y: s.select(s.either(s.cmp("==", x, s.const(0)), s.cmp("==", y, s.const(0))), s.const(0), s.mul(x, y)),
-    domain=REAL * 2, masking=True,
+    lower=_lower_mulz, domain=REAL * 2, masking=True,
 )  # fmt: skip
 
-row("alias", lambda x: np.asarray(x), ONE, lower=lambda s, x: x, rule=ANY, cost=0)  # the identity, under a name of its own
-row("stop_gradient", lambda x: np.asarray(x), None, lower=lambda s, x: x, rule=ANY)  # the identity, with derivative 0
+# the identity: under a name of its own, and with derivative 0
+row("alias", lambda x: np.asarray(x), ONE, lower=lambda s, x: x, rule=ANY, cost=0)
+row("stop_gradient", lambda x: np.asarray(x), None, lower=lambda s, x: x, rule=ANY)
 
 # ---- scipy.special ---------------------------------------------------------------------------------------------
 
@@ -445,13 +478,18 @@ row(
     "ndtr", sp.ndtr, lambda o, x: like(1 / math.sqrt(2 * math.pi), x) * F.exp(like(-0.5, x) * (x * x)),
     lower=lambda s, x: s.mul(s.const(0.5), s.call("erfc", s.mul(s.neg(x), s.const(math.sqrt(0.5))))), cost=30,
 )  # fmt: skip
-row("ndtri", sp.ndtri, lambda o, x: like(math.sqrt(2 * math.pi), x) * F.exp(like(0.5, x) * (o * o)), domain=PROBABILITY, cost=40)
+row(
+    "ndtri", sp.ndtri, lambda o, x: like(math.sqrt(2 * math.pi), x) * F.exp(like(0.5, x) * (o * o)),
+    domain=PROBABILITY, cost=40,
+)  # fmt: skip
 row(
     "expit", sp.expit, lambda o, x: o * (1 - o),
     lower=lambda s, x: s.div(s.const(1), s.add(s.const(1), s.call("exp", s.neg(x)))), cost=25,
 )  # fmt: skip
-row("logit", sp.logit, lambda o, x: 1 / (x * (1 - x)), domain=PROBABILITY, cost=25,
-    lower=lambda s, x: s.call("log", s.div(x, s.sub(s.const(1), x))))  # fmt: skip
+row(
+    "logit", sp.logit, lambda o, x: 1 / (x * (1 - x)),
+    lower=lambda s, x: s.call("log", s.div(x, s.sub(s.const(1), x))), domain=PROBABILITY, cost=25,
+)  # fmt: skip
 row("gammaln", sp.gammaln, lambda o, x: F.psi(x), domain=POSITIVE, cost=50)
 row("psi", sp.psi, lambda o, x: F.polygamma(x, n=1), domain=POSITIVE, cost=50)
 
@@ -466,14 +504,30 @@ row(
     lower=lambda s, x, n: s.mul(s.const((-1.0) ** (n + 1) * math.factorial(n)), s.ufunc(_zeta, s.const(n + 1), x)),
     domain=POSITIVE, cost=80, test={"params": {"n": 1}},
 )  # fmt: skip
-row("xlogy", sp.xlogy, lambda o, x, y: F.log(y), lambda o, x, y: F.mulz(x, 1 / y), domain=POSITIVE * 2, singular=True, cost=25,
-    lower=lambda s, x, y: s.select(s.both(s.cmp("==", x, s.const(0)), s.invert(s.isnan(y))), s.const(0), s.mul(x, s.call("log", y))))  # fmt: skip
-row("xlog1py", sp.xlog1py, lambda o, x, y: F.log1p(y), lambda o, x, y: F.mulz(x, 1 / (1 + y)), domain=POSITIVE * 2, singular=True, cost=25,
-    lower=lambda s, x, y: s.select(s.both(s.cmp("==", x, s.const(0)), s.invert(s.isnan(y))), s.const(0), s.mul(x, s.call("log1p", y))))  # fmt: skip
+
+
+def _lower_xlog(name: str) -> Callable[..., Any]:
+    """x times the function *name* of y: 0 where x is, unless y is NaN."""
+
+    def lower(s: Any, x: Any, y: Any) -> Any:
+        vanishes = s.both(s.cmp("==", x, s.const(0)), s.invert(s.isnan(y)))
+        return s.select(vanishes, s.const(0), s.mul(x, s.call(name, y)))
+
+    return lower
+
+
+row(
+    "xlogy", sp.xlogy, lambda o, x, y: F.log(y), lambda o, x, y: F.mulz(x, 1 / y),
+    lower=_lower_xlog("log"), domain=POSITIVE * 2, singular=True, cost=25,
+)  # fmt: skip
+row(
+    "xlog1py", sp.xlog1py, lambda o, x, y: F.log1p(y), lambda o, x, y: F.mulz(x, 1 / (1 + y)),
+    lower=_lower_xlog("log1p"), domain=POSITIVE * 2, singular=True, cost=25,
+)  # fmt: skip
 
 # ---- conversion and broadcasting (broadcast lives here because every row above needs it) ---------------------------
 
-CAST = register(
+CAST: Primitive = register(
     Primitive(
         "cast", ELEMENTWISE, lambda x, dtype: np.asarray(x).astype(dtype), lambda x, dtype: Aval(dtype, x.shape),
         transpose=lambda ct, x, dtype: cast(ct, x.dtype) if dtype.kind == "f" and x.dtype.kind == "f" else None,
@@ -496,17 +550,16 @@ def _broadcast_infer(x: Aval, shape: tuple[int, ...], dims: tuple[int, ...]) -> 
     return Aval(x.dtype, shape, x.weak and not shape)
 
 
-def _broadcast_transpose(ct: Atom, x: Aval, shape: tuple[int, ...], dims: tuple[int, ...]) -> Var:
+def _broadcast_transpose(ct: Atom, x: Aval, shape: tuple[int, ...], dims: tuple[int, ...]) -> Atom:
     stretched = tuple(d for a, d in enumerate(dims) if x.shape[a] == 1 and shape[d] != 1)
     new = tuple(d for d in range(len(shape)) if d not in dims)
     summed = bind(PRIMITIVES["reduce_sum"], ct, axes=tuple(sorted(new + stretched))) if new or stretched else ct
     if summed.aval.shape != x.shape:
         return bind(PRIMITIVES["reshape"], summed, shape=x.shape)
-    return summed  # type: ignore[return-value]
+    return summed
 
 
-
-BROADCAST = register(
+BROADCAST: Primitive = register(
     Primitive(
         "broadcast", VIEW, _broadcast_impl, _broadcast_infer, transpose=_broadcast_transpose,
         sizes=("shape",), domain=REAL, test={"params": {"shape": (2, 3, 4), "dims": (2,)}, "shapes": ((4,),)},

@@ -1,8 +1,9 @@
 """Indexing by arrays, sorting and searching.
 
-Every advanced index is reduced to flat positions: ``gather`` reads ``x[idx]`` along axis 0 of a reshaped array, ``scatter_add`` is
-its transpose, ``scatter`` is assignment (the last write to a position wins, as in NumPy).  Indices are non-negative and in
-bounds by the time they arrive here: the front end normalises them and records the bounds check as a guard.
+Every advanced index is reduced to flat positions: ``gather`` reads ``x[idx]`` along axis 0 of a reshaped array,
+``scatter_add`` is its transpose, ``scatter`` is assignment (the last write to a position wins, as in NumPy).  Indices
+are non-negative and in bounds by the time they arrive here: the front end normalises them and records the bounds check
+as a guard.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _scatter_impl(x: Any, index: Any, v: Any) -> Any:
     return result
 
 
-GATHER = register(
+GATHER: Primitive = register(
     Primitive(
         "gather", VIEW, lambda x, index: np.asarray(x)[index], _gather_infer,
         vjp=lambda ct, out, x, index: (bind(SCATTER_ADD, zeros(x.aval.shape, ct.dtype), index, ct), None),
@@ -61,7 +62,7 @@ GATHER = register(
     )
 )  # fmt: skip
 
-SCATTER_ADD = register(
+SCATTER_ADD: Primitive = register(
     Primitive(
         "scatter_add", SCATTER, _scatter_add_impl, _scatter_infer,
         vjp=lambda ct, out, x, index, v: (ct, None, gather(ct, index)),
@@ -93,7 +94,7 @@ def _scatter_jvp(tangents: Any, out: Var, x: Atom, index: Atom, v: Atom) -> Var:
     return bind(SCATTER_SET, _or_zeros(tangents[0], x), index, _or_zeros(tangents[2], v))
 
 
-SCATTER_SET = register(
+SCATTER_SET: Primitive = register(
     Primitive(
         "scatter", SCATTER, _scatter_impl, _scatter_infer, vjp=_scatter_vjp, jvp=_scatter_jvp, masking=True,
         domain=_ANY, test={"shapes": ((4, 2), (3,), (3, 2)), "index": 4},
@@ -108,12 +109,13 @@ def _same_as_int(x: Aval, **_: Any) -> Aval:
     return Aval(INT, x.shape)
 
 
-def take_along_last(x: Atom, order: Atom) -> Var:
+def take_along_last(x: Atom, order: Atom) -> Atom:
     """np.take_along_axis(x, order, -1) for order of shape x.shape[:-1] + (k,)."""
     shape, picked = x.aval.shape, order.aval.shape
     rows = int(np.prod(shape[:-1], dtype=np.int64))
     offset = bind_expand(iota(rows), shape[-1], picked)
-    return reshape(gather(reshape(x, (rows * shape[-1],)), reshape(order, (order.aval.size,)) + offset), picked)  # type: ignore[return-value]
+    flat = gather(reshape(x, (rows * shape[-1],)), reshape(order, (order.aval.size,)) + offset)
+    return reshape(flat, picked)
 
 
 def bind_expand(rows: Var, stride: int, picked: Ints) -> Atom:
@@ -151,7 +153,7 @@ NONZERO = register(
 
 
 def _checked_nonzero(mask: Any, count: int) -> Any:
-    """Flat positions of the True elements; where a replay has another number of them, the guard on it has already failed
-    or will: the result only has to be of the right length and in bounds."""
+    """Flat positions of the True elements; where a replay has another number of them, the guard on it has already
+    failed or will: the result only has to be of the right length and in bounds."""
     found = np.flatnonzero(mask)
     return np.resize(found, count) if len(found) else np.zeros(count, np.int64)

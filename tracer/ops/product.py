@@ -1,7 +1,8 @@
 """Matrix products.
 
-``matmul`` is a batch of matrix-matrix products with optional transposes, done by BLAS.  Products with a vector are written
-as a multiplication and a reduction, so that they fuse: ``X @ w`` and the ``X.T @ r`` after it share one pass over X.
+``matmul`` is a batch of matrix-matrix products with optional transposes, done by BLAS.  Products with a vector are
+written as a multiplication and a reduction, so that they fuse: ``X @ w`` and the ``X.T @ r`` after it share one pass
+over X.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """Reductions, and the linear recurrence from which cumulative sums and products come.
 
-``linrec`` is y[t] = a[t] * y[t-1] + b[t] along the last axis, y[-1] = 0 (backward in t with ``reverse``).  It is closed under
-differentiation, and the gradients of ``cumprod`` and ``prod`` built on it are exact at zeros, where dividing by x is not.
+``linrec`` is y[t] = a[t] * y[t-1] + b[t] along the last axis, y[-1] = 0 (backward in t with ``reverse``).  It is closed
+under differentiation, and the gradients of ``cumprod`` and ``prod`` built on it are exact at zeros, where dividing by x
+is not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -55,10 +57,10 @@ REDUCE_SUM = register(
 # ---- max and min: ties share the cotangent evenly --------------------------------------------------------------
 
 
-def _extreme_mask(x: Atom, out: Atom, axes: Ints) -> tuple[Var, Var]:
+def _extreme_mask(x: Atom, out: Atom, axes: Ints) -> tuple[Atom, Var]:
     wide = expand(out, x.aval.shape, axes)
     mask = cast(F.logical_or(F.eq(x, wide), F.logical_and(F.ne(x, x), F.ne(wide, wide))), x.aval.dtype)
-    return mask, bind(REDUCE_SUM, mask, axes=axes)  # type: ignore[return-value]
+    return mask, bind(REDUCE_SUM, mask, axes=axes)
 
 
 def _extreme_vjp(ct: Var, out: Var, x: Atom, axes: Ints) -> tuple[Var]:
@@ -72,6 +74,8 @@ def _extreme_jvp(tangents: Any, out: Var, x: Atom, axes: Ints) -> Var:
     return bind(REDUCE_SUM, F.mulz(mask, tangents[0]), axes=axes) / count
 
 
+_impl: Callable[..., Any]
+
 for _name, _impl in (("reduce_max", np.max), ("reduce_min", np.min)):
     register(
         Primitive(
@@ -80,8 +84,13 @@ for _name, _impl in (("reduce_max", np.max), ("reduce_min", np.min)):
         )
     )  # fmt: skip
 
-register(Primitive("reduce_or", REDUCE, lambda x, axes: np.any(x, axis=axes), _infer_bool, domain=_ANY, test={**_TEST, "kinds": "b"}))
-register(Primitive("reduce_and", REDUCE, lambda x, axes: np.all(x, axis=axes), _infer_bool, domain=_ANY, test={**_TEST, "kinds": "b"}))
+for _name, _impl in (("reduce_or", np.any), ("reduce_and", np.all)):
+    register(
+        Primitive(
+            _name, REDUCE, lambda x, axes, _impl=_impl: _impl(x, axis=axes), _infer_bool,
+            domain=_ANY, test={**_TEST, "kinds": "b"},
+        )
+    )  # fmt: skip
 
 for _name, _impl in (("argmax", np.argmax), ("argmin", np.argmin)):
     register(
@@ -178,7 +187,7 @@ def _cumprod_last(x: Atom, reverse: bool) -> Atom:
     return linrec(x, concat([rest, first] if reverse else [first, rest], axis), reverse)
 
 
-def _exclusive_products(x: Atom, axes: Ints) -> Var:
+def _exclusive_products(x: Atom, axes: Ints) -> Atom:
     """For each element, the product of all the others that it is reduced with."""
     kept = tuple(a for a in range(x.aval.ndim) if a not in axes)
     perm = (*kept, *axes)
@@ -186,13 +195,13 @@ def _exclusive_products(x: Atom, axes: Ints) -> Var:
     rows = tuple(x.aval.shape[a] for a in kept)
     flat = reshape(moved, (*rows, int(np.prod([x.aval.shape[a] for a in axes]))))
     if flat.aval.shape[-1] == 0:
-        return x  # type: ignore[return-value]
+        return x
     axis, length = len(rows), flat.aval.shape[-1]
     one = bind(BROADCAST, structural(1, x.aval.dtype), shape=(*rows, 1), dims=())
     before = concat([one, slice_axis(_cumprod_last(flat, False), axis, 0, length - 1)], axis)
     after = concat([slice_axis(_cumprod_last(flat, True), axis, 1, length - 1), one], axis)
     others = reshape(before * after, moved.aval.shape)
-    return transpose(others, tuple(int(p) for p in np.argsort(perm)))  # type: ignore[return-value]
+    return transpose(others, tuple(int(p) for p in np.argsort(perm)))
 
 
 REDUCE_PROD = register(
@@ -205,12 +214,14 @@ REDUCE_PROD = register(
 )  # fmt: skip
 
 
+_BY_SHORT_NAME = {"any": "reduce_or", "all": "reduce_and"} | {n: f"reduce_{n}" for n in ("sum", "prod", "max", "min")}
+
+
 def reduce(name: str, x: Atom, axes: Ints, keepdims: bool = False) -> Atom:
     """One of the reductions by name; with *keepdims* the reduced axes stay with size 1."""
-    from_table = {"sum": "reduce_sum", "prod": "reduce_prod", "max": "reduce_max", "min": "reduce_min", "any": "reduce_or", "all": "reduce_and"}
     if isinstance(x, Lit):
         return x
     shape = x.shape
     if axes:
-        x = bind(PRIMITIVES[from_table.get(name, name)], x, axes=tuple(axes))
+        x = bind(PRIMITIVES[_BY_SHORT_NAME.get(name, name)], x, axes=tuple(axes))
     return reshape(x, tuple(1 if a in axes else n for a, n in enumerate(shape))) if keepdims else x

@@ -1,7 +1,7 @@
 """Views and assemblies: index maps that move elements and compute nothing.
 
-``slice`` and ``pad`` are each other's transposes: ``pad`` puts an array into zeros at ``start + step * i`` along each axis.
-``update`` is functional assignment to a slice.  All are inlined into the loops that read them.
+``slice`` and ``pad`` are each other's transposes: ``pad`` puts an array into zeros at ``start + step * i`` along each
+axis.  ``update`` is functional assignment to a slice.  All are inlined into the loops that read them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _reshape_infer(x: Aval, shape: Ints) -> Aval:
     return Aval(x.dtype, shape)
 
 
-RESHAPE = register(
+RESHAPE: Primitive = register(
     Primitive(
         "reshape", VIEW, lambda x, shape: np.reshape(x, shape), _reshape_infer,
         transpose=lambda ct, x, shape: bind(RESHAPE, ct, shape=x.shape), sizes=("shape",),
@@ -46,9 +46,10 @@ RESHAPE = register(
     )
 )  # fmt: skip
 
-TRANSPOSE = register(
+TRANSPOSE: Primitive = register(
     Primitive(
-        "transpose", VIEW, lambda x, perm: np.transpose(x, perm), lambda x, perm: Aval(x.dtype, tuple(x.shape[p] for p in perm)),
+        "transpose", VIEW, lambda x, perm: np.transpose(x, perm),
+        lambda x, perm: Aval(x.dtype, tuple(x.shape[p] for p in perm)),
         transpose=lambda ct, x, perm: bind(TRANSPOSE, ct, perm=tuple(int(p) for p in np.argsort(perm))),
         domain=((-3.0, 3.0),), test={"params": {"perm": (1, 2, 0)}, "shapes": ((2, 3, 4),)},
     )
@@ -92,7 +93,7 @@ def _pad_infer(x: Aval, start: Ints, step: Ints, shape: Ints) -> Aval:
     return Aval(x.dtype, shape)
 
 
-SLICE = register(
+SLICE: Primitive = register(
     Primitive(
         "slice", VIEW, lambda x, start, step, shape: np.asarray(x)[python_slices(start, step, shape)], _slice_infer,
         transpose=lambda ct, x, start, step, shape: bind(PAD, ct, start=start, step=step, shape=x.shape),
@@ -101,7 +102,7 @@ SLICE = register(
     )
 )  # fmt: skip
 
-PAD = register(
+PAD: Primitive = register(
     Primitive(
         "pad", VIEW, _pad_impl, _pad_infer,
         transpose=lambda ct, x, start, step, shape: bind(SLICE, ct, start=start, step=step, shape=x.shape),
@@ -136,7 +137,7 @@ def _update_jvp(tangents: Any, out: Var, x: Atom, v: Atom, start: Ints, step: In
     return bind(UPDATE, tx, tv, start=start, step=step)
 
 
-UPDATE = register(
+UPDATE: Primitive = register(
     Primitive(
         "update", VIEW, _update_impl, _update_infer, vjp=_update_vjp, jvp=_update_jvp, sizes=("start",), masking=True,
         domain=((-3.0, 3.0),) * 2, test={"params": {"start": (1, 3), "step": (1, -2)}, "shapes": ((3, 4), (2, 2))},
@@ -150,7 +151,8 @@ UPDATE = register(
 def _concat_infer(*xs: Aval, axis: int) -> Aval:
     first = xs[0]
     for x in xs[1:]:
-        if x.dtype != first.dtype or x.ndim != first.ndim or any(a != b for i, (a, b) in enumerate(zip(x.shape, first.shape, strict=True)) if i != axis):
+        alike = x.dtype == first.dtype and x.ndim == first.ndim
+        if not alike or any(x.shape[i] != n for i, n in enumerate(first.shape) if i != axis):
             raise GraphError(f"concat of {[str(x) for x in xs]} along axis {axis}")
     shape = list(first.shape)
     shape[axis] = sum(x.shape[axis] for x in xs)
@@ -167,17 +169,19 @@ def _concat_vjp(ct: Var, out: Var, *xs: Atom, axis: int) -> tuple[Var, ...]:
 
 
 def _concat_jvp(tangents: Any, out: Var, *xs: Atom, axis: int) -> Var:
-    return bind(CONCAT, *[zeros(x.aval.shape, x.aval.dtype) if t is None else t for t, x in zip(tangents, xs, strict=True)], axis=axis)
+    filled = [zeros(x.aval.shape, x.aval.dtype) if t is None else t for t, x in zip(tangents, xs, strict=True)]
+    return bind(CONCAT, *filled, axis=axis)
 
 
-CONCAT = register(
+CONCAT: Primitive = register(
     Primitive(
-        "concat", VIEW, lambda *xs, axis: np.concatenate(xs, axis=axis), _concat_infer, vjp=_concat_vjp, jvp=_concat_jvp,
+        "concat", VIEW, lambda *xs, axis: np.concatenate(xs, axis=axis), _concat_infer,
+        vjp=_concat_vjp, jvp=_concat_jvp,
         domain=((-3.0, 3.0),) * 2, test={"params": {"axis": 1}, "shapes": ((2, 3), (2, 1))},
     )
 )  # fmt: skip
 
-IOTA = register(
+IOTA: Primitive = register(
     Primitive(
         "iota", VIEW, lambda size, dtype: np.arange(size, dtype=dtype), lambda size, dtype: Aval(dtype, (size,)),
         sizes=("size",), test={"params": {"size": 5, "dtype": np.dtype("float64")}, "shapes": ()},

@@ -1,0 +1,343 @@
+"""Bad input: each error is tracegrad's own, names the user's file and line and the remedy, and leaves everything
+intact."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from tracegrad import (
+    DifferentiationError,
+    MutationError,
+    ShapeError,
+    TracegradError,
+    UnsupportedError,
+    autograd,
+    compile_grad,
+)
+
+X = np.array([0.3, 1.2, 2.0, 0.7])
+HERE = "test_errors.py"
+
+
+class Foreign:
+    """Looks like an array of another library."""
+
+    __module__ = "jax"
+    shape = (4,)
+
+    def __array__(self, dtype=None, copy=None):
+        return X
+
+
+def good(x):
+    return np.sum(x**2)
+
+
+def line_of(fn: Callable[..., Any]) -> int:
+    """The line in *fn* that is marked as the bad one."""
+    source = open(fn.__code__.co_filename).read().splitlines()  # noqa: SIM115
+    start = fn.__code__.co_firstlineno
+    return next(n for n in range(start, start + 20) if "# bad" in source[n - 1])
+
+
+buffer = np.zeros(4)
+leaked = []
+
+
+def shapes(x):
+    return np.sum(x + np.ones(3))  # bad
+
+
+def matmul_shapes(x):
+    return np.sum(np.ones((2, 3)) @ x)  # bad
+
+
+def unsupported_function(x):
+    return np.sum(np.fft.fft(x))  # bad
+
+
+def unsupported_linalg(x):
+    return np.sum(np.linalg.qr(x.reshape(2, 2))[0])  # bad
+
+
+def unsupported_scipy(x):
+    return np.sum(scipy.linalg.expm(x.reshape(2, 2)))  # bad
+
+
+def unsupported_method(x):
+    return np.sum(x.tobytes())  # bad
+
+
+def math_function(x):
+    return math.sin(x[0])  # bad
+
+
+def asarray(x):
+    return np.sum(np.asarray(x))  # bad
+
+
+def array_of_list(x):
+    return np.sum(np.array([x[0], x[1]]))  # bad
+
+
+def complex_numbers(x):
+    return np.sum(np.abs(x + 1j))  # bad
+
+
+def object_array(x):
+    return np.sum(x * np.array([1, "a", None, 2], dtype=object))  # bad
+
+
+def writes_to_the_input(x):
+    x[0] = 1.0  # bad
+    return np.sum(x)
+
+
+def adds_to_the_input(x):
+    x += 1.0  # bad
+    return np.sum(x)
+
+
+def out_into_a_plain_array(x):
+    np.multiply(x, 2.0, out=buffer)  # bad
+    return np.sum(buffer)
+
+
+def writes_to_a_captured_array(x):
+    buffer[0] = 1.0  # bad
+    return np.sum(x * buffer)
+
+
+def index_out_of_bounds(x):
+    return x[7]  # bad
+
+
+def truth_of_an_array(x):
+    return np.sum(x) if x > 0 else 0.0  # bad
+
+
+def text(x):
+    return np.sum(x) + "1"  # bad
+
+
+def foreign_inside(x):
+    return np.sum(x * Foreign())  # bad
+
+
+@pytest.mark.parametrize(
+    ("bad", "kind", "words"),
+    [
+        (shapes, ShapeError, ["(4,) (3,)", "reshape"]),
+        (matmul_shapes, ShapeError, ["3"]),
+        (unsupported_function, UnsupportedError, ["np.fft.fft"]),
+        (unsupported_linalg, UnsupportedError, ["np.linalg.qr"]),
+        (unsupported_scipy, TracegradError, ["plain NumPy array"]),
+        (unsupported_method, UnsupportedError, ["tobytes"]),
+        (math_function, UnsupportedError, ["math.sin", "np.sin"]),
+        (asarray, UnsupportedError, ["np.asarray"]),
+        (array_of_list, UnsupportedError, ["np.stack"]),
+        (complex_numbers, UnsupportedError, ["complex", "two arrays"]),
+        (object_array, UnsupportedError, ["object"]),
+        (writes_to_the_input, MutationError, ["`x`", "x.copy()"]),
+        (adds_to_the_input, MutationError, ["`x`", "x = x + ..."]),
+        (out_into_a_plain_array, MutationError, ["buffer", "copy"]),
+        (writes_to_a_captured_array, MutationError, ["buffer", "copy"]),
+        (index_out_of_bounds, IndexError, ["out of bounds"]),
+        (truth_of_an_array, ValueError, ["a.any()"]),
+    ],
+    ids=lambda p: getattr(p, "__name__", ""),
+)
+def test_errors_inside_the_function(bad, kind, words):
+    f = compile_grad(bad)
+    for call in (f.value_and_grad, f.grad, f, autograd.grad(bad), f.grad):
+        with pytest.raises(kind) as caught:
+            call(X)
+        message = str(caught.value)
+        for word in words:
+            assert word in message
+        assert f'{HERE}", line {line_of(bad)}, in {bad.__name__}' in message
+    np.testing.assert_array_equal(buffer, np.zeros(4))
+    np.testing.assert_array_equal(X, [0.3, 1.2, 2.0, 0.7])
+    assert compile_grad(good).grad(X) == pytest.approx(2 * X)  # nothing is left behind
+
+
+@pytest.mark.parametrize("bad", [text, foreign_inside], ids=lambda p: p.__name__)
+def test_foreign_operands(bad):
+    f = compile_grad(bad)
+    for _ in range(2):
+        with pytest.raises(TypeError, match="unsupported operand"):
+            f.grad(X)
+
+
+def raised(call, *args, kind=TracegradError, **kwargs) -> str:
+    with pytest.raises(kind) as caught:
+        call(*args, **kwargs)
+    assert HERE in str(caught.value)
+    return str(caught.value)
+
+
+# ---- arguments and results ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        (np.arange(4), ["`x`", "int64", "astype(float)"]),
+        (np.array([True, False]), ["bool", "astype(float)"]),
+        (3, ["int 3", "3.0"]),
+        (True, ["bool True"]),
+        ("text", ["str 'text'"]),
+        ({"a": X, "b": 2}, ["x['b']", "int 2"]),
+        ([X, [np.arange(2)]], ["x[1][0]", "int64"]),
+    ],
+)
+def test_gradients_of_what_is_no_float(argument, words):
+    f = compile_grad(lambda x: 1.0)
+    for call in (f.grad, f.value_and_grad, autograd.grad(lambda x: 1.0), f.grad):
+        message = raised(call, argument, kind=DifferentiationError)
+        for word in words:
+            assert word in message
+
+
+def test_gradient_of_an_object():
+    class Options:
+        k = 1.0
+
+    message = raised(compile_grad(lambda o: o.k).grad, Options(), kind=DifferentiationError)
+    assert "Options" in message and "optree" in message
+
+
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        (lambda x: x, ["shape (4,)", "np.sum"]),
+        (lambda x: x[:1], ["shape (1,)", "np.sum"]),
+        (lambda x: (np.sum(x), x), ["tuple", "has_aux=True"]),
+        (lambda x: [np.sum(x)], ["list", "np.sum"]),
+        (lambda x: None, ["None", "return"]),
+        (lambda x: "text", ["str"]),
+        (lambda x: np.argmax(x), ["int64", "return a float"]),
+        (lambda x: x[0] > 0, ["bool", "return a float"]),
+        (lambda x: True, ["bool"]),
+    ],
+)
+def test_results_that_have_no_gradient(out, words):
+    f = compile_grad(out)
+    for call in (f.grad, f.value_and_grad, f.grad):
+        message = raised(call, X, kind=DifferentiationError)
+        assert "test_errors.py:" in message  # where the function is defined
+        for word in words:
+            assert word in message
+    f(X)  # its value can still be had
+
+
+def test_wrong_argnums():
+    f = compile_grad(good, argnums=1)
+    message = raised(f.grad, X, kind=DifferentiationError)
+    assert "argnums=1" in message and "1 positional argument;" in message
+    assert "0 positional arguments" in raised(compile_grad(good).grad, x=X, kind=DifferentiationError)
+    assert "argnums=(0, -3)" in raised(compile_grad(good, argnums=(0, -3)).grad, X, kind=DifferentiationError)
+    assert "argnums=2" in raised(autograd.grad(good, 2), X, kind=DifferentiationError)
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        (np.array([1.0, None], dtype=object), ["object"]),
+        (np.array([1j, 2.0]), ["complex", "two arrays"]),
+        (np.array([1.0], np.float16), ["float16", "astype"]),
+        (
+            np.array([1.0], np.longdouble),
+            ["longdouble" if np.dtype(np.longdouble).itemsize == 8 else "float128", "astype"],
+        ),
+        (np.array(["a"]), ["<U1"]),
+        (np.array([1.0], ">f8"), [">f8", "astype"]),
+        (np.ma.masked_array([1.0, 2.0], [True, False]), ["MaskedArray", "np.asarray"]),
+        (np.recarray((2,), float), ["recarray", "np.asarray"]),
+        (Foreign(), ["jax", "np.asarray"]),
+        (np.datetime64("2020-01-01"), ["datetime64"]),
+        (np.float16(1.0), ["float16"]),
+    ],
+    ids=lambda p: type(p).__name__,
+)
+def test_arguments_that_are_not_supported(argument, words):
+    f = compile_grad(good)
+    np.testing.assert_allclose(f.grad(X), 2 * X)
+    for call in (f, f.grad, f.value_and_grad, f.grad):
+        message = raised(call, argument, kind=UnsupportedError)
+        for word in words:
+            assert word in message
+        np.testing.assert_allclose(f.grad(X), 2 * X)
+
+
+def test_static_arrays():
+    f = compile_grad(lambda x, w: np.sum(x * w), static_argnames="w")
+    assert "static" in raised(f.grad, X, X, kind=UnsupportedError)
+
+
+# ---- traced arrays where they don't belong -------------------------------------------------------------------------
+
+
+def test_leaked_tracer():
+    seen = []
+
+    def keep(value):
+        seen.append(value)
+        return value
+
+    f = compile_grad(lambda x: np.sum(keep(x * 2)))
+    f(X)
+    assert type(seen[0]) is np.ndarray  # what can be found is turned into its value
+
+    class Box:
+        def __init__(self):
+            self.inner = {}
+
+    box = Box()
+
+    def plain(x):
+        vars(box)["inner"]["y"] = x * 2  # where nobody looks
+        return np.sum(x)
+
+    compile_grad(plain)(X)
+    y = box.inner["y"]
+    for use in (lambda: y + 1, lambda: np.sum(y), lambda: f(y), lambda: compile_grad(lambda x: x * y)(X)):
+        message = raised(use)
+        assert "return it from the function" in message or "only inside a function" in message
+
+
+def test_exceptions_of_the_users_own_pass_through():
+    class MyError(Exception):
+        pass
+
+    def plain(x):
+        if np.sum(x) > 10:
+            raise MyError("mine")
+        return np.sum(x)
+
+    f = compile_grad(plain)
+    for _ in range(3):
+        np.testing.assert_allclose(f.grad(X), np.ones(4))
+        with pytest.raises(MyError, match="mine"):
+            f.grad(X * 10)
+    assert f(X) == pytest.approx(X.sum())
+
+
+def test_wrong_number_of_arguments():
+    f = compile_grad(good)
+    for _ in range(2):
+        with pytest.raises(TypeError, match="positional argument"):
+            f(X, X)
+        with pytest.raises(TypeError, match="unexpected keyword"):
+            f(X, k=2)
+        np.testing.assert_allclose(f.grad(X), 2 * X)
+
+
+def test_target_that_is_not_there():
+    assert 'target="cpu"' in raised(compile_grad, good, target="cuda")

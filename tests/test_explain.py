@@ -1,0 +1,167 @@
+"""``explain()``: a golden text for the parts that are the runtime's, and the presence of the rest."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from tracegrad import autograd, compile_grad
+
+X = np.array([0.3, -1.2, 2.0, 0.7])
+data = np.array([1.0, 2.0, 3.0, 4.0])
+rate = 0.5
+
+
+def helper(x):
+    return np.tanh(x) * rate
+
+
+@compile_grad
+def loss(x):
+    h = helper(x * data)
+    if np.sum(h) > -100:
+        return np.sum(h**2)
+    return np.sum(x)
+
+
+GOLDEN = """\
+loss (test_explain.py:+4): value_and_grad
+a call like this has 1 recorded path, 1 of them ready to run without Python
+
+--- inputs
+a is the argument `x`, f64[4]
+b is `global data`, f64[4]
+
+--- recorded program, with your lines
+graph(a:f64[4], b:f64[4]) {
+  c:f64[4] = mul a b  # test_explain.py:+6 in loss
+  d:f64[4] = tanh c  # test_explain.py:+1 in helper
+  e:f64[4] = mul d 0.5:f64  # test_explain.py:+1 in helper
+  f:f64[] = reduce_sum[axes=(0,)] e  # test_explain.py:+7 in loss
+  g:bool[] = gt f -100.0:f64  # test_explain.py:+7 in loss
+  h:f64[4] = square e  # test_explain.py:+8 in loss
+  i:f64[] = reduce_sum[axes=(0,)] h  # test_explain.py:+8 in loss
+  j:f64[4] = mul 2.0!:f64 e  # test_explain.py:+8 in loss (adjoint)
+  k:f64[4] = mul j 0.5:f64  # test_explain.py:+1 in helper (adjoint)
+  l:f64[4] = mul d d  # test_explain.py:+1 in helper (adjoint)
+  m:f64[4] = sub 1.0!:f64 l  # test_explain.py:+1 in helper (adjoint)
+  n:f64[4] = mul k m  # test_explain.py:+1 in helper (adjoint)
+  o:f64[4] = mul n b  # test_explain.py:+6 in loss (adjoint)
+  guard bool g == True  # test_explain.py:+7 in loss
+  return i o
+}
+
+--- guards
+bool() gave True at test_explain.py:+7 in loss
+
+--- outside state
+compared by value in each call: rate
+helpers, whose code is compared and whose state is part of this: helper
+arrays, read again in each call: data
+
+--- timings
+<timings>
+
+--- history
+loss: 3 calls, 2 traces, 1 compiles, 0 kernel cache hits, 0 guard misses
+  1 x first call with arguments of these types and shapes
+  1 x second call: verifies that the recording can be replayed
+"""
+
+
+def sections(text: str) -> dict[str, str]:
+    parts = re.split(r"^--- (.*)$", text, flags=re.MULTILINE)
+    return {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
+
+
+def normal(text: str) -> str:
+    """Columns, times and absolute lines taken out: lines count from ``def helper``."""
+    first = helper.__code__.co_firstlineno
+    text = re.sub(r" +#", "  #", text)
+    text = re.sub(r"(?<=test_explain\.py:)\d+", lambda m: f"+{int(m[0]) - first}", text)
+    return re.sub(r"(?<=--- timings\n).*\n", "<timings>\n", text)
+
+
+def test_golden():
+    for _ in range(3):
+        loss.value_and_grad(X)
+    text = loss.explain(X)
+    found = sections(text)
+    assert list(found) == [
+        "",
+        "inputs",
+        "recorded program, with your lines",
+        "loops",
+        "decisions",
+        "memory",
+        "guards",
+        "outside state",
+        "timings",
+        "history",
+    ]
+    # loops, decisions and memory belong to code generation, which goes on changing
+    for name in ("loops", "decisions", "memory"):
+        assert found[name].strip()
+        text = text.replace(f"--- {name}{found[name]}", "")
+    compiles = loss.stats.compiles  # 0 where another test of this process has compiled this very program
+    golden = GOLDEN.replace("1 compiles, 0 kernel", f"{compiles} compiles, {1 - compiles} kernel")
+    assert normal(text) == golden
+    assert re.search(r"record [\d.]+ ms, derive [\d.]+ ms", found["timings"])
+    assert re.search(r"in all: results 40 bytes, workspace \d+ bytes", found["memory"])
+    assert "for i1 in n1" in found["loops"]
+
+
+def test_status_before_the_first_call_and_for_other_kinds():
+    f = compile_grad(lambda x: np.sum(x**2))
+    assert "has not been made yet" in f.explain(X)
+    for _ in range(3):
+        f.value_and_grad(X)
+    assert "1 recorded path, 1 of them ready" in f.explain(X)
+    assert "has not been made yet" in f.explain(np.ones(7))
+    assert f.stats.calls == 3 and f.stats.traces == 2  # looking changes nothing
+
+
+def test_functions_that_run_in_every_call_say_why():
+    f = compile_grad(lambda x: np.sum(x * np.random.rand(4)))
+    f.value_and_grad(X)
+    text = f.explain(X)
+    assert "runs Python each time" in text.split("--- inputs")[0]
+    state = sections(text)["outside state"]
+    assert "Python has to run in each call" in state and "np.random" in state and "test_explain.py" in state
+
+
+def test_guards_on_numbers():
+    f = compile_grad(lambda x: np.sum(x) * float(x[0]) * int(x[2]))
+    guards = sections(f.explain(X))["guards"]
+    assert "float() gave 0.3, to the last bit, at test_explain.py" in guards and "int() gave 2.0 at" in guards
+
+
+def test_a_function_without_a_gradient():
+    f = compile_grad(lambda x: (x * 2, "text"))
+    text = f.explain(X)
+    assert "no gradient, so this is its value alone" in text and "mul a 2.0" in text.replace(":f64", "")
+
+
+def test_trees_methods_and_derivatives():
+    class Model:
+        k = 2.0
+
+        @compile_grad
+        def loss(self, params, n):
+            return np.sum(params["w"] ** 2) * self.k / n
+
+    model = Model()
+    for _ in range(3):
+        model.loss.value_and_grad({"w": X}, 3)
+    text = model.loss.explain({"w": X}, 3)
+    assert "a is the argument `params['w']`, f64[4]" in text and "Model.k" in text
+    assert "1 recorded path, 1 of them ready" in text
+    second = autograd.grad(lambda x: np.sum(autograd.grad(lambda y: np.sum(y**3))(x)))
+    second(X)
+    assert "(adjoint)" in second.explain(X)
+
+
+def test_nothing_outside():
+    assert "reads nothing but its arguments" in compile_grad(lambda x: x * 2.0).explain(1.5)
+    assert "none: no value decided" in compile_grad(lambda x: x * 2.0).explain(1.5)

@@ -7,12 +7,12 @@ import threading
 import numpy as np
 import optree
 import pytest
+
+from tracegrad import compile_grad, config
 from tracegrad.runtime import kernels as kernels_module
 from tracegrad.runtime.calls import ARRAY, FLOAT, OBJECT, SCALAR, VALUE, Static, classify, flatten
 from tracegrad.runtime.kernels import KernelCache
 from tracegrad.runtime.trees import Source, flatten_tree, make_function, packing, unpacking
-
-from tracegrad import compile_grad, config
 
 X = np.array([0.3, -1.2, 2.0, 0.7])
 

@@ -17,8 +17,6 @@ import optree
 import pytest
 import scipy.optimize
 from agreement import agree, numerical_gradient
-from tracegrad.runtime import compiled as compiled_module
-from tracegrad.runtime.kernels import kernels
 
 from tracegrad import (
     CompiledFunction,
@@ -29,6 +27,8 @@ from tracegrad import (
     compile_grad,
     config,
 )
+from tracegrad.runtime import compiled as compiled_module
+from tracegrad.runtime.kernels import kernels
 
 X = np.array([0.3, -1.2, 2.0, 0.7])
 Y = np.array([1.0, 2.0, -0.5, 0.25])

@@ -22,6 +22,7 @@ from ..tracer.primitive import ELEMENTWISE, REDUCE
 from ..tracer.site import Site
 
 STATIC_LIMIT = 16  # inner sizes up to this are part of the key
+MAX_EDGE = 8  # elements of padding along an axis up to which they are an edge, done one by one
 SMALL_START = 8  # slice starts up to this are part of the key
 
 Dim: TypeAlias = int
@@ -78,6 +79,11 @@ class Canonical:
     sizes: np.ndarray  # this run's sizes, by dim
     consts: np.ndarray  # this run's constants, 8 bytes each
     producers: dict[Sym, Op] = field(default_factory=dict)
+
+
+def is_edge_pad(inner: tuple[int, ...], outer: tuple[int, ...]) -> bool:
+    """Is what surrounds *inner* in *outer* only a few elements along each axis?"""
+    return all(n - m <= MAX_EDGE for n, m in zip(outer, inner, strict=True))
 
 
 class _Union:
@@ -264,6 +270,9 @@ def canonicalise(graph: Graph) -> Canonical:
             if name in ("shape", "size", "count"):
                 continue  # the dims of the result say it
             params[name] = tuple(start_of(v) for v in value) if name == "start" else value
+        if node.prim.name in ("pad", "update"):
+            placed = node.inputs[0 if node.prim.name == "pad" else 1].aval.shape
+            params["edge"] = is_edge_pad(placed, node.out.aval.shape)
         ops.append(Op(node.prim, ins, params, out, node.site))
         shown = tuple(str(v) if isinstance(v, np.dtype) else v for v in params.values())
         tokens.append((node.prim.name, tuple(token(x) for x in ins), shown, out.dtype.char, out.dims))

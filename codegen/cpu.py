@@ -40,7 +40,8 @@ from .schedule import TILE, Call, Loop, Schedule, Statement, buffer_of, domain_i
 from .views import Alternative, Condition, Indices, read
 
 LOOP_HINT = "tg.loop."  # marks metadata that `finish_hints` turns into LLVM's own
-SIMPLE = "simple"
+SIMPLE, SCALAR = "simple", "scalar"
+MAX_INTERLEAVED = 60  # instructions of a body that LLVM may interleave
 CHUNK = 1024  # elements of one partial sum: partial sums are added up in order, whatever the number of threads
 
 
@@ -136,7 +137,7 @@ class ItemEmitter:
     def condition(self, condition: Condition, mask: tuple[Condition, ...]) -> ir.Value:
         kind, index, bound = condition
         value = self.index(index, mask)
-        if kind == "in":
+        if kind != "mod":
             return self.b.icmp_unsigned("<", value, self.size(bound))
         return self.b.icmp_signed("==", self.b.srem(value, I64(bound)), I64(0))
 
@@ -353,12 +354,13 @@ class ItemEmitter:
             last = b.select(b.icmp_signed("<", end, last), end, last)
         first = b.select(b.icmp_signed("<", first, hi), first, hi)
         last = b.select(b.icmp_signed(">", last, first), last, first)
-        self._counted(loop, lo, first, SIMPLE)
+        edges = SCALAR if all(kind == "edge" for kind, _, _ in conditions) else SIMPLE
+        self._counted(loop, lo, first, edges)
         outside = self.assumed
         self.assumed = outside | frozenset(conditions)
         self._counted(loop, first, last)
         self.assumed = outside
-        self._counted(loop, last, hi, SIMPLE)
+        self._counted(loop, last, hi, edges)
 
     def _splittable(self, loop: Loop, depth: int) -> list[Condition]:
         if any(isinstance(item, Loop) for item in loop.body) or loop.dim in self.program.static:
@@ -370,7 +372,7 @@ class ItemEmitter:
                 kind, index, _ = condition
                 mine = [c for t, c in index.terms if t == ("i", depth)]
                 others = all(t[0] in "is" for t, _ in index.terms)
-                if kind == "in" and mine in ([1], [-1]) and others:
+                if kind != "mod" and mine in ([1], [-1]) and others:
                     found[condition] = None
         return list(found)
 
@@ -387,6 +389,7 @@ class ItemEmitter:
         self.loops.append(i)
         self.homes.append(before)
         self.scopes += [{}, {}]  # the home's, the body's
+        written = self._written()
         self.items(loop.body)
         self.loops.pop()
         self.homes.pop()
@@ -396,13 +399,18 @@ class ItemEmitter:
         following = b.add(i, I64(1), flags=("nuw", "nsw"))
         i.add_incoming(following, b.block)
         back = b.cbranch(b.icmp_signed("<", following, hi), body, after)
-        if not hint and not any(isinstance(item, Statement) and carries(item.op) for item in loop.body):
-            hint = SIMPLE  # interleaving hides the latency of accumulators; without one it only makes code
+        # interleaving hides the latency of accumulators; elsewhere, and in large bodies, it only makes code
+        large = self._written() - written > MAX_INTERLEAVED
+        if not hint and (large or not any(isinstance(item, Statement) and carries(item.op) for item in loop.body)):
+            hint = SIMPLE
         if hint and not any(isinstance(item, Loop) for item in loop.body):
             back.set_metadata(
                 "llvm.loop", b.module.add_metadata([ir.MetaDataString(b.module, f"{LOOP_HINT}{hint}.{id(back)}")])
             )
         b.position_at_end(after)
+
+    def _written(self) -> int:
+        return sum(len(block.instructions) for block in self.function.blocks)
 
     def statement(self, s: Statement) -> None:
         op = s.op
@@ -425,7 +433,10 @@ class ItemEmitter:
 
 
 _HINT = re.compile(rf'^!(\d+) = !{{ !"{LOOP_HINT}(\w+)\.\d+" }}$', re.MULTILINE)
-_HINTS = {SIMPLE: '!{!"llvm.loop.interleave.count", i32 1}, !{!"llvm.loop.unroll.disable"}'}
+_HINTS = {
+    SIMPLE: '!{!"llvm.loop.interleave.count", i32 1}, !{!"llvm.loop.unroll.disable"}',
+    SCALAR: '!{!"llvm.loop.vectorize.enable", i1 false}, !{!"llvm.loop.unroll.disable"}',
+}
 
 
 def finish_hints(text: str) -> str:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..tracer.aval import Aval
 from ..tracer.ir import Atom, Builder, Graph, Guard, Lit, Node, Var, bind, building
 from ..tracer.ops.shape import transpose
 from ..tracer.site import Site
+from .canonical import is_edge_pad
 
 Producers = dict[Var, Node]
 Rule = Callable[[Node, Producers], Atom | None]
@@ -86,7 +88,37 @@ RULES: dict[str, Rule] = {
 }
 
 
+def widen_sums(graph: Graph) -> Graph:
+    """The sum over a slice becomes the sum over the whole, zeros added, where the adjoint pads to that whole anyway.
+
+    Value and gradient of a stencil then share one loop, and one pass over the input.
+    """
+    wholes: dict[tuple[int, ...], Node] = {}
+    for node in graph.nodes:
+        if node.prim.name != "pad" or set(node.params["step"]) != {1}:
+            continue
+        inner = node.inputs[0].aval.shape
+        if is_edge_pad(inner, node.params["shape"]):
+            wholes.setdefault(inner, node)
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        x = node.inputs[0] if node.inputs else None
+        if node.prim.name == "reduce_sum" and isinstance(x, Var) and len(node.params["axes"]) == x.ndim:
+            pad = wholes.get(x.shape)
+            if pad is not None and x.dtype.kind == "f":
+                wide = Var(Aval(x.dtype, pad.params["shape"]))
+                nodes.append(Node(pad.prim, (x,), pad.params, (wide,), node.site))
+                node = Node(node.prim, (wide,), node.params, node.outs, node.site)
+        nodes.append(node)
+    return Graph(graph.inputs, nodes, graph.outputs, graph.guards, graph.consts)
+
+
 def simplify(graph: Graph) -> Graph:
+    """*graph* with sums widened and the rules applied."""
+    return apply_rules(widen_sums(graph))
+
+
+def apply_rules(graph: Graph) -> Graph:
     """*graph* with the rules applied, or itself where none does."""
     producers: Producers = {}
     renamed: dict[Var, Atom] = {}

@@ -13,7 +13,9 @@ from .canonical import ONE, Dim, Op, Operand, Sym
 from .index import ZERO, Index, add, divide, scale, start_index, term
 
 Indices = tuple[Index, ...]
-Condition = tuple[Any, ...]  # ("in", Index, Dim): 0 <= index < size; ("mod", Index, k): k divides index
+# ("in", Index, Dim): 0 <= index < size; ("edge", Index, Dim): the same, false for a few iterations only;
+# ("mod", Index, k): k divides index
+Condition = tuple[Any, ...]
 
 
 class Alternative(NamedTuple):
@@ -79,7 +81,7 @@ def _inside(x: Operand, op: Op, at: Indices) -> tuple[tuple[Condition, ...], Ind
                 conditions.append(("mod", offset, abs(k)))
                 exact = term(("d", offset, k))
             offset = exact
-        conditions.append(("in", offset, x.dims[axis]))
+        conditions.append(("edge" if op.params["edge"] else "in", offset, x.dims[axis]))
         moved.append(offset)
     return tuple(conditions), tuple(moved)
 

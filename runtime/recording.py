@@ -350,7 +350,7 @@ def _outputs(
         out, aux = split_aux(fn, out)
     loss = scalar_loss(fn, out)
     gradients = vjp(list(recorder.nodes), loss, structural(1, loss.aval.dtype), wrt)
-    atoms = [loss, *gradients] if mode.kind == VALUE_AND_GRAD else list(gradients)
+    atoms = [loss, *gradients]  # a gradient alone has its value in it too: one kernel serves both
     first = len(atoms) - count
     tree = gradient_text(call, mode, source, iter([f"r[{first + k}]" for k in range(count)]))
     extra, statics = _pack(aux, source, atoms) if mode.has_aux else ("", ())

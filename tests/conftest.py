@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from support import TIERS, why_unavailable
 
+from tracegrad.runtime.kernels import kernels
+
 
 @pytest.fixture(params=TIERS)
 def run(request):
@@ -22,3 +24,9 @@ def kernel():
     if reason:
         pytest.skip(reason)
     return TIERS["kernel"]
+
+
+@pytest.fixture
+def fresh_kernels():
+    """An empty kernel cache: for tests that count compiles, whatever ran before in this process."""
+    kernels.clear()

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from support import BOOL, F64, I64, TIERS, directional, dot_graph, evaluate, float_inputs, grad_graph, jvp_graph
+
 from tracegrad.tracer.aval import Aval
 from tracegrad.tracer.errors import ShapeError
 from tracegrad.tracer.evaluate import run_nodes

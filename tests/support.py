@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
 from tracegrad.codegen.adjoint import jvp, vjp
 from tracegrad.codegen.interpreter import evaluate
 from tracegrad.tracer import ops as _ops  # noqa: F401  (fills the registry)

@@ -31,6 +31,7 @@ from support import (
     rng_for,
     vjp_graph,
 )
+
 from tracegrad.codegen.adjoint import jvp, vjp
 from tracegrad.tracer.aval import Aval
 from tracegrad.tracer.ir import Builder, Graph, Lit, Var, bind, building, structural

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tracing import Traced, check_gradient, check_value
+
 from tracegrad.tracer import creation
 from tracegrad.tracer.errors import BadIndexError, MutationError, ShapeError, TracegradError, UnsupportedError
-from tracing import Traced, check_gradient, check_value
 
 
 def basic(x: Any, v: Any) -> Any:

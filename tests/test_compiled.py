@@ -30,6 +30,8 @@ from tracegrad import (
 from tracegrad.runtime import compiled as compiled_module
 from tracegrad.runtime.kernels import kernels
 
+pytestmark = pytest.mark.usefixtures("fresh_kernels")
+
 X = np.array([0.3, -1.2, 2.0, 0.7])
 Y = np.array([1.0, 2.0, -0.5, 0.25])
 
@@ -414,9 +416,9 @@ def test_autograd_shares_kernels_with_the_decorated_function():
         np.testing.assert_allclose(autograd.grad(f)(X), 2 * X)
         _value, gradient = autograd.value_and_grad(f)(X)
         np.testing.assert_allclose(gradient, f.value_and_grad(X)[1])
-    assert f.stats.traces == 4 and f.stats.compiles <= 2 and kernels.compiles - before <= 2
+    assert f.stats.traces == 4 and f.stats.compiles <= 1 and kernels.compiles - before <= 1
     assert autograd.grad(f).stats is f.stats
-    assert "reduce_sum" not in autograd.grad(f).explain(X).split("--- loops")[0] and "grad" in repr(autograd.grad(f))
+    assert "reduce_sum" in autograd.grad(f).explain(X) and "grad" in repr(autograd.grad(f))
 
 
 def test_autograd_on_plain_functions():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support import BOOL, F32, F64, I64, grad_graph, make_graph, operand_avals, primitive_graph, prims, vjp_graph
+
 from tracegrad.codegen.interpreter import evaluate, guards_hold
 from tracegrad.tracer import irtext
 from tracegrad.tracer.aval import Aval

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.special as sp
+from tracing import Traced, check_gradient, check_value
+
 from tracegrad.tracer import creation
 from tracegrad.tracer.array import TracedArray
 from tracegrad.tracer.errors import BadIndexError, ShapeError, TracegradError, UnsupportedError
 from tracegrad.tracer.recorder import Recorder, recording
-from tracing import Traced, check_gradient, check_value
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from support import (
     strict_evaluate,
     vjp_graph,
 )
+
 from tracegrad.tracer.aval import SUPPORTED, Aval
 from tracegrad.tracer.errors import GraphError, UnsupportedError
 from tracegrad.tracer.ir import Builder, Graph, Lit, Var, bind, building, elementwise_by_name

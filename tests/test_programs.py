@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from programs import Case, cases_of, judge_derivatives, judge_tier, program, shrink
 from support import TIERS, evaluate
+
 from tracegrad.tracer.ir import Graph
 from tracegrad.tracer.irtext import parse_graph, print_graph
 

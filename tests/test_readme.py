@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.special
+
+import tracegrad
 from tracegrad.runtime.config import Config
 from tracegrad.tracer import npapi  # noqa: F401  (fills the tables)
 from tracegrad.tracer.array import FUNCTIONS, METHODS, UFUNCS, public_name
 from tracegrad.tracer.npapi_special import HOOKED
-
-import tracegrad
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 TEXT = README.read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from tracegrad.codegen.adjoint import vjp
 from tracegrad.codegen.canonical import canonicalise
 from tracegrad.codegen.interpreter import evaluate

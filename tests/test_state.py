@@ -19,6 +19,7 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 
 import numpy as np
 import pytest
+
 from tracegrad.runtime.state import StatePlan, analyse, watch
 
 

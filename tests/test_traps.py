@@ -18,6 +18,8 @@ from agreement import agree, numerical_gradient
 
 from tracegrad import MutationError, UnsupportedError, autograd, compile_grad
 
+pytestmark = pytest.mark.usefixtures("fresh_kernels")
+
 X = np.array([0.3, -1.2, 2.0, 0.7])
 
 learning_rate = 0.1
@@ -45,7 +47,7 @@ def test_captured_global_learning_rate():
     f = compile_grad(plain)
     for learning_rate in (0.1, 0.1, 0.2, 0.2, 0.1, 0.3):
         agree(f, plain, X)
-    assert f.stats.compiles == 3  # one kernel each for value, gradient and both
+    assert f.stats.compiles == 2  # one kernel for the value, one for the gradient
 
 
 def test_closure_variable_is_rebound():
@@ -88,9 +90,10 @@ def test_array_attribute_replaced_and_changed_in_place():
 
 def test_two_instances():
     a, b = Model(1.0), Model(5.0, np.array([1.0, 2.0, 3.0, 4.0]))
+    before = Model.loss.stats.compiles
     for model in (a, b, a, b, b, a):
         agree(model.loss, model.plain, X)
-    assert Model.loss.stats.compiles <= 3
+    assert Model.loss.stats.compiles - before <= 2  # one kernel for the value, one for the gradient
 
 
 def test_flag_of_a_settings_object():

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from support import strict_evaluate
+
 from tracegrad.codegen.adjoint import vjp
 from tracegrad.tracer import npapi as _npapi  # noqa: F401  (installs the front end)
 from tracegrad.tracer.array import TracedArray, to_atom

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,7 @@ from ..codegen.canonical import Canonical, canonicalise
 from ..codegen.simplify import simplify
 from ..tracer import npapi  # noqa: F401  (fills the tables of NumPy functions)
 from ..tracer.array import TracedArray, to_atom
-from ..tracer.errors import DifferentiationError, refusals
+from ..tracer.errors import DifferentiationError, TracegradError, refusals
 from ..tracer.ir import Atom, Graph, Guard, Lit, Var, structural
 from ..tracer.ops.elementwise import F
 from ..tracer.recorder import Recorder, recording
@@ -130,7 +131,7 @@ def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snap
     captured: list[np.ndarray] = []
     changes: list[str] = []
     refusals.last = None
-    with recording(recorder):
+    with recording(recorder), _own_words():
         if snapshot is None:
             try:
                 args, kwargs = call.rebuild(leaves)
@@ -159,6 +160,20 @@ def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snap
         graph, canonical, len(inputs) + len(captured), captured, output, numbers, list(recorder.input_names), changes,
         {"record": ran - clock, "derive": derived - ran, "sign": done - derived},
     )  # fmt: skip
+
+
+@contextmanager
+def _own_words() -> Iterator[None]:
+    """Let our own refusal through where NumPy has wrapped it: ``plain[0] = traced`` raises a bare ValueError."""
+    try:
+        yield
+    except TracegradError:
+        raise
+    except Exception as error:
+        cause = error.__cause__ or error.__context__
+        if isinstance(cause, TracegradError):
+            raise cause from None
+        raise
 
 
 def _run_frozen(

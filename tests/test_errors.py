@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
+import tracegrad
 from tracegrad import (
     DifferentiationError,
     MutationError,
@@ -341,3 +342,25 @@ def test_wrong_number_of_arguments():
 
 def test_target_that_is_not_there():
     assert 'target="cpu"' in raised(compile_grad, good, target="cuda")
+
+
+def test_assigning_into_a_plain_array_says_what_to_write():
+    def loss(x):
+        out = np.zeros(3)
+        out[0] = x[0] * 2.0
+        return np.sum(out)
+
+    with pytest.raises(UnsupportedError, match=r"(?s)tracegrad\.zeros\(n\).*np\.zeros_like\(x\).*test_errors\.py"):
+        compile_grad(loss).value_and_grad(np.arange(3.0))
+
+
+def test_tracegrad_zeros_takes_assignments():
+    def loss(x):
+        out = tracegrad.zeros(3)
+        for i in range(3):
+            out[i] = x[i] ** 2 * (i + 1)
+        return np.sum(out)
+
+    value, gradient = compile_grad(loss).value_and_grad(np.array([1.0, 2.0, 3.0]))
+    assert value == 1 + 8 + 27
+    np.testing.assert_array_equal(gradient, [2.0, 8.0, 18.0])

@@ -3,6 +3,7 @@
 from . import autograd
 from .runtime.compiled import CompiledFunction, compile_grad
 from .runtime.config import config
+from .tracer.creation import arange, array, asarray, empty, eye, full, linspace, ones, stack, zeros
 from .tracer.errors import (
     BadIndexError,
     DifferentiationError,
@@ -22,7 +23,17 @@ __all__ = [
     "ShapeError",
     "TracegradError",
     "UnsupportedError",
+    "arange",
+    "array",
+    "asarray",
     "autograd",
     "compile_grad",
     "config",
+    "empty",
+    "eye",
+    "full",
+    "linspace",
+    "ones",
+    "stack",
+    "zeros",
 ]

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import llvmlite.ir as ir
-import numpy as np
 import scipy.linalg.cython_blas as cython_blas
 
 from . import jit
@@ -146,6 +145,3 @@ class CallEmitter:
                     old = b.load(target, typ=kind)
                     new = b.fadd(old, new) if op.out.dtype.kind == "f" else b.add(old, new)
                 b.store(new, target)
-
-
-__all__ = ["CallEmitter", "native", "np"]

@@ -36,7 +36,7 @@ from .scalar import (
     register_type,
     to_memory,
 )
-from .schedule import TILE, Call, Loop, Schedule, Statement, buffer_of, domain_indices, reduced_depths
+from .schedule import TILE, Call, Loop, Schedule, Statement, domain_indices, reduced_depths
 from .views import Alternative, Condition, Indices, read
 
 LOOP_HINT = "tg.loop."  # marks metadata that `finish_hints` turns into LLVM's own
@@ -630,6 +630,3 @@ def item_buffers(program: Canonical, schedule: Schedule, placed: dict[Sym, Any],
         for sym, _ in placed[s.out].stored:
             used[sym] = None
     return list(used)
-
-
-__all__ = ["Accumulator", "ItemEmitter", "buffer_of", "item_buffers"]

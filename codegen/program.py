@@ -24,7 +24,7 @@ from .canonical import ONE, Canonical, Const, Op, Sym, canonicalise
 from .cpu import ItemEmitter, finish_hints, item_buffers
 from .memory import Sizes, Temporary, plan
 from .scalar import I8, I64, PTR, constant, from_memory, memory_type
-from .schedule import TILE, Call, Loop, Schedule, Statement, buffer_of, make_schedule
+from .schedule import TILE, Call, Schedule, Statement, buffer_of, make_schedule
 from .simplify import simplify
 
 
@@ -318,6 +318,3 @@ class CompiledGraph:
 
 def compile_graph(graph: Graph) -> CompiledGraph:
     return CompiledGraph(graph)
-
-
-__all__ = ["CompiledGraph", "Loop", "Program", "compile_canonical", "compile_graph", "execute"]

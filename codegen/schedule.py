@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from ..tracer.primitive import ELEMENTWISE, HOST, PRODUCT, RECURRENCE, REDUCE, SCATTER, VIEW
 from .canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
 from .index import ZERO, Index, add, constant, depends_on, loop_var, term
-from .views import Condition, Indices, read, reshape_axes
+from .views import Condition, Indices, read
 
 MAX_ARRAYS = 24  # arrays streamed by one innermost loop
 RECOMPUTE_FLOPS = 40  # an inlined value costing more than this in all its extra evaluations is stored
@@ -305,7 +305,7 @@ def _initially_stored(program: Canonical) -> set[Sym]:
     for op in program.ops:
         if is_call(op):
             stored |= {
-                _buffer_of(program, x) for x in op.ins if isinstance(x, Sym) and not filled(program, op, x)
+                buffer_of(program, set(), x) for x in op.ins if isinstance(x, Sym) and not filled(program, op, x)
             } & set(program.producers)
     return stored
 
@@ -318,13 +318,6 @@ def filled(program: Canonical, call: Op, x: Operand) -> Const | None:
     if producer is not None and producer.prim.name == "broadcast" and isinstance(producer.ins[0], Const):
         return producer.ins[0]
     return None
-
-
-def _buffer_of(program: Canonical, x: Sym) -> Sym:
-    """The value whose buffer a library call reads for *x*: reshapes are free."""
-    while (op := program.producers.get(x)) is not None and op.prim.name == "reshape" and isinstance(op.ins[0], Sym):
-        x = op.ins[0]
-    return x
 
 
 def buffer_of(program: Canonical, stored: set[Sym], x: Sym) -> Sym:
@@ -485,19 +478,3 @@ def contractions(program: Canonical, placer: Placer) -> dict[Sym, int]:
         if shared:
             result[sym] = shared
     return result
-
-
-__all__ = [
-    "Call",
-    "Const",
-    "Loop",
-    "Schedule",
-    "Statement",
-    "buffer_of",
-    "completion",
-    "domain",
-    "domain_indices",
-    "make_schedule",
-    "reduced_depths",
-    "reshape_axes",
-]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .canonical import ONE, Dim, Op, Operand, Sym
-from .index import ZERO, Index, add, divide, scale, start_index, term
+from .index import ZERO, Index, add, divide, start_index, term
 
 Indices = tuple[Index, ...]
 # ("in", Index, Dim): 0 <= index < size; ("edge", Index, Dim): the same, false for a few iterations only;
@@ -120,5 +120,3 @@ _READERS = {
     "broadcast": _broadcast, "transpose": _transpose, "reshape": _reshape, "slice": _slice, "pad": _pad,
     "update": _update, "concat": _concat, "gather": _gather,
 }  # fmt: skip
-
-__all__ = ["Alternative", "Condition", "Indices", "read", "reshape_axes", "scale"]

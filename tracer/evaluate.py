@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .ir import Atom, Lit, Node, Var, live_nodes
+from .ir import Atom, Lit, Node, Var
 
 Env = MutableMapping[Var, Any]
 
@@ -49,6 +49,3 @@ def demand(roots: Sequence[Atom], nodes: Sequence[Node], env: Env) -> list[Any]:
                 needed.update(a for a in node.inputs if isinstance(a, Var) and a not in env)
         run_nodes(reversed(todo), env)
     return [read(env, r) for r in roots]
-
-
-__all__ = ["Env", "demand", "live_nodes", "read", "run_nodes"]

@@ -252,16 +252,6 @@ def literal(value: Any, like: np.dtype | None = None) -> Lit:
     return Lit(value, FLOAT, weak=True)
 
 
-def users(graph: Graph) -> dict[Var, list[Node]]:
-    """The nodes that read each Var."""
-    result: dict[Var, list[Node]] = {}
-    for node in graph.nodes:
-        for atom in node.inputs:
-            if isinstance(atom, Var):
-                result.setdefault(atom, []).append(node)
-    return result
-
-
 def live_nodes(nodes: Sequence[Node], roots: Sequence[Atom]) -> list[Node]:
     """The nodes that *roots* depend on, in order."""
     needed = {a for a in roots if isinstance(a, Var)}

@@ -12,7 +12,7 @@ others         ``vjp`` and ``jvp`` by hand
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,7 +62,3 @@ def register(row: Primitive) -> Primitive:
 
 def differentiable(row: Primitive) -> bool:
     return bool(row.transpose or row.vjp or any(row.partials))
-
-
-def names(kinds: Sequence[str]) -> list[str]:
-    return [p.name for p in PRIMITIVES.values() if p.kind in kinds]

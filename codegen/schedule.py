@@ -218,20 +218,24 @@ class Placer:
             if depth == len(dims):
                 body.append(statement)
                 return
-            loop = next(
-                (
-                    item
-                    for item in reversed(body[first:])
-                    if isinstance(item, Loop) and item.dim == dims[depth] and self._may_enter(item, statement, depth)
-                ),
-                None,
-            )
+            loop = self._best_loop(body[first:], statement, dims[depth], depth)
             if loop is None:
                 loop = Loop(dims[depth])
                 body.append(loop)
             statement.path.append(loop)
             body = loop.body
             depth += 1
+
+    def _best_loop(self, items: list, statement: Statement, dim: Dim, depth: int) -> Loop | None:
+        """The loop that *statement* shares most arrays with, of those that it may enter; the last of equals."""
+        needed = {sym for sym, _ in self.reads[statement.out].stored}
+        best, most = None, -1
+        for item in items:
+            if isinstance(item, Loop) and item.dim == dim and self._may_enter(item, statement, depth):
+                shared = len(needed & (_streams(item, self.reads) | _produces(item)))
+                if shared >= most:
+                    best, most = item, shared
+        return best
 
     def _earliest(self, body: list, statement: Statement, depth: int) -> int:
         """Position in *body* from which on *statement* may stand: at or after the last item that it needs."""

@@ -6,8 +6,6 @@ BLAS comes from SciPy's Cython bindings, as in numba.  A row-major product C = A
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import llvmlite.ir as ir
@@ -15,7 +13,8 @@ import scipy.linalg.cython_blas as cython_blas
 
 from . import jit
 from .canonical import ONE, Canonical, Dim, Op, Sym
-from .scalar import I8, I32, I64, PTR, constant, declare, memory_type, to_memory
+from .cpu import Numbers
+from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type, to_memory
 from .schedule import buffer_of, filled
 
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -43,18 +42,10 @@ def native(op: Op) -> bool:
 class CallEmitter:
     """Writes library steps into the kernel's entry function."""
 
-    def __init__(
-        self,
-        program: Canonical,
-        stored: set[Sym],
-        b: ir.IRBuilder,
-        entry: ir.IRBuilder,
-        pointer: Any,
-        size: Any,
-        const: Any,
-    ):
+    def __init__(self, program: Canonical, stored: set[Sym], b: ir.IRBuilder, pointer: Any, numbers: Numbers):
         self.program, self.stored = program, stored
-        self.b, self.entry, self.pointer, self.size, self.const = b, entry, pointer, size, const
+        self.b, self.entry, self.pointer = b, numbers.entry, pointer
+        self.size, self.const = numbers.size, numbers.const
 
     def emit(self, op: Op) -> None:
         {"matmul": self._matmul, "scatter": self._scatter, "scatter_add": self._scatter}[op.prim.name](op)
@@ -68,20 +59,6 @@ class CallEmitter:
             if d != ONE:
                 total = self.b.mul(total, self.size(d))
         return total
-
-    @contextmanager
-    def _for(self, n: ir.Value) -> Iterator[ir.Value]:
-        b = self.b
-        before, body, after = b.block, b.append_basic_block("each"), b.append_basic_block("end")
-        b.cbranch(b.icmp_signed(">", n, I64(0)), body, after)
-        b.position_at_end(body)
-        i = b.phi(I64)
-        i.add_incoming(I64(0), before)
-        yield i
-        following = b.add(i, I64(1), flags=("nuw", "nsw"))
-        i.add_incoming(following, b.block)
-        b.cbranch(b.icmp_signed("<", following, n), body, after)
-        b.position_at_end(after)
 
     def _matmul(self, op: Op) -> None:
         b = self.b
@@ -111,7 +88,7 @@ class CallEmitter:
         n_cell, m_cell, k_cell = int_cell(n), int_cell(m), int_cell(k)
         ldy, ldx, ldc = leading(k if tb else n), leading(m if ta else k), leading(n)
         empty = b.icmp_signed("==", b.mul(m, n), I64(0))
-        with b.if_then(b.not_(empty)), self._for(self._count(op.out.dims[:-2])) as batch:
+        with b.if_then(b.not_(empty)), counting(b, self._count(op.out.dims[:-2])) as batch:
             at_x = b.gep(px, [b.mul(batch, b.mul(m, k))], source_etype=kind)
             at_y = b.gep(py, [b.mul(batch, b.mul(k, n))], source_etype=kind)
             at_c = b.gep(pc, [b.mul(batch, b.mul(m, n))], source_etype=kind)
@@ -127,18 +104,18 @@ class CallEmitter:
         value = filled(self.program, op, x)
         if value is not None:
             filling = to_memory(b, self.const(value), value.dtype)
-            with self._for(total) as i:
+            with counting(b, total) as i:
                 b.store(filling, b.gep(out, [i], source_etype=kind))
         else:
             source = self._buffer(x)
-            with self._for(total) as i:
+            with counting(b, total) as i:
                 b.store(b.load(b.gep(source, [i], source_etype=kind), typ=kind), b.gep(out, [i], source_etype=kind))
         rows, width = self.size(x.dims[0]), self._count(x.dims[1:])
-        with self._for(self._count(index.dims)) as r:
+        with counting(b, self._count(index.dims)) as r:
             position = b.load(b.gep(positions, [r], source_etype=I64), typ=I64)
             # out of bounds only where the guard on it fails: the results are dropped then
             inside = b.icmp_unsigned("<", position, rows)
-            with b.if_then(inside), self._for(width) as c:
+            with b.if_then(inside), counting(b, width) as c:
                 target = b.gep(out, [b.add(b.mul(position, width), c)], source_etype=kind)
                 new = b.load(b.gep(values, [b.add(b.mul(r, width), c)], source_etype=kind), typ=kind)
                 if op.prim.name == "scatter_add":

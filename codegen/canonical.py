@@ -220,10 +220,9 @@ def canonicalise(graph: Graph) -> Canonical:
         if size == 1:
             return ONE
         root = union.find(place)
-        # an axis stretched from size 1 may share a root with the stretched one: the size tells them apart
-        found = table.get((root, size == 1))
+        found = table.get(root)
         if found is None:
-            found = table[(root, False)] = len(sizes)
+            found = table[root] = len(sizes)
             sizes.append(size)
             if root in inner:
                 static[found] = size

@@ -29,6 +29,7 @@ from .scalar import (
     PTR,
     Scalars,
     constant,
+    counting,
     declare,
     from_memory,
     lower,
@@ -45,6 +46,35 @@ MAX_INTERLEAVED = 60  # instructions of a body that LLVM may interleave
 CHUNK = 1024  # elements of one partial sum: partial sums are added up in order, whatever the number of threads
 
 
+class Numbers:
+    """This run's sizes and constants, read once in a function's entry block."""
+
+    def __init__(self, program: Canonical, entry: ir.IRBuilder, sizes: ir.Value, consts: ir.Value):
+        self.static, self.entry = program.static, entry
+        self._sizes_ptr, self._consts_ptr = sizes, consts
+        self._sizes: dict[Dim, ir.Value] = {}
+        self._consts: dict[tuple[int, Any], ir.Value] = {}
+
+    def size(self, dim: Dim) -> ir.Value:
+        if dim in self.static:
+            return I64(self.static[dim])
+        found = self._sizes.get(dim)
+        if found is None:
+            place = self.entry.gep(self._sizes_ptr, [I64(dim)], inbounds=True, source_etype=I64)
+            found = self._sizes[dim] = self.entry.load(place, typ=I64)
+        return found
+
+    def const(self, x: Const) -> ir.Value:
+        if x.slot is None:
+            return constant(x.dtype, x.value)
+        found = self._consts.get((x.slot, x.dtype))
+        if found is None:
+            place = self.entry.gep(self._consts_ptr, [I64(8 * x.slot)], inbounds=True, source_etype=I8)
+            found = from_memory(self.entry, self.entry.load(place, typ=memory_type(x.dtype)), x.dtype)
+            self._consts[(x.slot, x.dtype)] = found
+        return found
+
+
 class ItemEmitter:
     """One function of the kernel: a loop nest, or straight-line scalar code."""
 
@@ -59,7 +89,6 @@ class ItemEmitter:
         for arg in self.function.args[: len(used)]:
             arg.add_attribute("noalias")
         self.pointer = dict(zip(used, self.function.args, strict=False))
-        self.sizes_ptr, self.consts_ptr = self.function.args[-2:]
         entry = self.function.append_basic_block("entry")
         self.entry = ir.IRBuilder(entry)
         start = self.function.append_basic_block("start")
@@ -71,8 +100,8 @@ class ItemEmitter:
         self.tile_start: ir.Value | None = None  # first row of the tile, in a loop over tiles
         self.assumed: frozenset[Condition] = frozenset()  # conditions known to hold here
         self.accumulators: dict[Sym, Accumulator] = {}  # of the reductions whose loops are being written
-        self.size_values: dict[Dim, ir.Value] = {}
-        self.const_values: dict[tuple[int, Any], ir.Value] = {}
+        self.numbers = Numbers(program, self.entry, *self.function.args[-2:])
+        self.size, self.const = self.numbers.size, self.numbers.const
 
     def finish(self) -> ir.Function:
         self.b.ret_void()
@@ -81,27 +110,6 @@ class ItemEmitter:
         return self.function
 
     # ---- numbers -----------------------------------------------------------------------------------------------
-
-    def size(self, dim: Dim) -> ir.Value:
-        if dim in self.program.static:
-            return I64(self.program.static[dim])
-        found = self.size_values.get(dim)
-        if found is None:
-            found = self.entry.load(
-                self.entry.gep(self.sizes_ptr, [I64(dim)], inbounds=True, source_etype=I64), typ=I64
-            )
-            self.size_values[dim] = found
-        return found
-
-    def const(self, x: Const) -> ir.Value:
-        if x.slot is None:
-            return constant(x.dtype, x.value)
-        found = self.const_values.get((x.slot, x.dtype))
-        if found is None:
-            place = self.entry.gep(self.consts_ptr, [I64(8 * x.slot)], inbounds=True, source_etype=I8)
-            found = from_memory(self.entry, self.entry.load(place, typ=memory_type(x.dtype)), x.dtype)
-            self.const_values[(x.slot, x.dtype)] = found
-        return found
 
     def index(self, index: Index, mask: tuple[Condition, ...] = ()) -> ir.Value:
         """An index expression as an i64 at the current position."""
@@ -509,19 +517,10 @@ class Accumulator:
             for d, k in zip(out.dims, _places(out.dims), strict=True)
         )
         base = e._offset(out, at, ())
-        before = b.block
-        body, after = b.append_basic_block("fill"), b.append_basic_block("filled")
-        b.cbranch(b.icmp_signed(">", count, I64(0)), body, after)
-        b.position_at_end(body)
-        i = b.phi(I64)
-        i.add_incoming(I64(0), before)
         kind = memory_type(self.dtype)
-        place = b.gep(e.pointer[out], [b.add(base, i, flags=("nsw",))], inbounds=True, source_etype=kind)
-        b.store(to_memory(b, self.identity(), self.dtype), place)
-        following = b.add(i, I64(1), flags=("nuw", "nsw"))
-        i.add_incoming(following, body)
-        b.cbranch(b.icmp_signed("<", following, count), body, after)
-        b.position_at_end(after)
+        with counting(b, count) as i:
+            place = b.gep(e.pointer[out], [b.add(base, i, flags=("nsw",))], inbounds=True, source_etype=kind)
+            b.store(to_memory(b, self.identity(), self.dtype), place)
 
     def combine(self, total: ir.Value, value: ir.Value) -> ir.Value:
         b, name = self.e.b, self.op.prim.name

@@ -8,28 +8,29 @@ from typing import Any
 import numpy as np
 
 from ..tracer.evaluate import read, run_nodes
-from ..tracer.ir import Graph, Lit, Var
+from ..tracer.ir import Graph, Var
 
 
-def evaluate(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
-    """The outputs of *graph* for *inputs* (arrays in the order of ``graph.inputs``)."""
+def _run(graph: Graph, inputs: Sequence[Any]) -> dict[Var, Any]:
+    """Every value of *graph* for *inputs*."""
     env: dict[Var, Any] = {
         var: np.asarray(value, dtype=var.aval.dtype) for var, value in zip(graph.inputs, inputs, strict=True)
     }
     env.update(graph.consts)
     run_nodes(graph.nodes, env)
+    return env
+
+
+def evaluate(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
+    """The outputs of *graph* for *inputs* (arrays in the order of ``graph.inputs``)."""
+    env = _run(graph, inputs)
     return [np.asarray(read(env, out)) for out in graph.outputs]
 
 
 def guards_hold(graph: Graph, inputs: Sequence[Any]) -> int:
     """Index of the first guard of *graph* that *inputs* violate, or -1."""
-    env: dict[Var, Any] = {
-        var: np.asarray(value, dtype=var.aval.dtype) for var, value in zip(graph.inputs, inputs, strict=True)
-    }
-    env.update(graph.consts)
-    run_nodes(graph.nodes, env)
+    env = _run(graph, inputs)
     for index, guard in enumerate(graph.guards):
-        found = guard.atom.value if isinstance(guard.atom, Lit) else env[guard.atom]
-        if np.asarray(found).tobytes() != np.asarray(guard.expected).tobytes():
+        if np.asarray(read(env, guard.atom)).tobytes() != np.asarray(guard.expected).tobytes():
             return index
     return -1

@@ -21,9 +21,9 @@ from ..tracer.ir import Graph
 from . import jit, vecmath
 from .calls import CallEmitter, native
 from .canonical import ONE, Canonical, Const, Op, Sym, canonicalise
-from .cpu import ItemEmitter, finish_hints, item_buffers
+from .cpu import ItemEmitter, Numbers, finish_hints, item_buffers
 from .memory import Sizes, Temporary, plan
-from .scalar import I8, I64, PTR, constant, from_memory, memory_type
+from .scalar import I8, I64, PTR
 from .schedule import TILE, Call, Schedule, Statement, buffer_of, make_schedule
 from .simplify import simplify
 
@@ -48,13 +48,11 @@ class Program:
     temporaries: list[Temporary]
     segments: list[Segment]
     buffer_index: dict[Sym, int]
-    sym_dims: dict[Sym, tuple[int, ...]]
     canonical: Canonical
     schedule: Schedule
     compiled: jit.Compiled | None
     guards: list[Sym]
     seconds: dict[str, float] = field(default_factory=dict)
-    text: str = ""
 
     @property
     def is_native(self) -> bool:
@@ -111,8 +109,8 @@ class _Assembler:
         return Program(
             self.canonical.key, self.arguments, self.canonical.inputs, self.results, self._temporaries(), segments,
             self.index,
-            {s: s.dims for s in self.index}, self.canonical, self.schedule, compiled, self.guards,
-            {"emit": emitted - start, "llvm": done - emitted}, text,
+            self.canonical, self.schedule, compiled, self.guards,
+            {"emit": emitted - start, "llvm": done - emitted},
         )  # fmt: skip
 
     def _grouped(self) -> list[Any]:
@@ -134,7 +132,6 @@ class _Assembler:
         first = function.append_basic_block("start")
         b = ir.IRBuilder(first)
         pointers: dict[Sym, ir.Value] = {}
-        loaded: dict[int, ir.Value] = {}
 
         def pointer(sym: Sym) -> ir.Value:
             if sym not in pointers:
@@ -142,20 +139,8 @@ class _Assembler:
                 pointers[sym] = entry.load(place, typ=PTR)
             return pointers[sym]
 
-        def size(dim: int) -> ir.Value:
-            if dim in self.canonical.static:
-                return I64(self.canonical.static[dim])
-            if dim not in loaded:
-                loaded[dim] = entry.load(entry.gep(sizes, [I64(dim)], source_etype=I64), typ=I64)
-            return loaded[dim]
-
-        def const(x: Const) -> ir.Value:
-            if x.slot is None:
-                return constant(x.dtype, x.value)
-            place = entry.gep(consts, [I64(8 * x.slot)], source_etype=I8)
-            return from_memory(entry, entry.load(place, typ=memory_type(x.dtype)), x.dtype)
-
-        calls = CallEmitter(self.canonical, self.schedule.stored, b, entry, pointer, size, const)
+        numbers = Numbers(self.canonical, entry, sizes, consts)
+        calls = CallEmitter(self.canonical, self.schedule.stored, b, pointer, numbers)
         for item in items:
             if isinstance(item, Call):
                 calls.emit(item.op)

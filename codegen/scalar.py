@@ -8,7 +8,8 @@ vector forms), or to the inner loop of a NumPy or SciPy ufunc.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import llvmlite.ir as ir
@@ -246,6 +247,21 @@ def convert(b: ir.IRBuilder, x: Any, source: np.dtype, target: np.dtype) -> Any:
     if wanted > width:
         return b.sext(x, kind) if source.kind == "i" else b.zext(x, kind)
     return x
+
+
+@contextmanager
+def counting(b: ir.IRBuilder, n: ir.Value) -> Iterator[ir.Value]:
+    """A loop over 0 <= i < n: what is written inside is its body."""
+    before, body, after = b.block, b.append_basic_block("each"), b.append_basic_block("end")
+    b.cbranch(b.icmp_signed(">", n, I64(0)), body, after)
+    b.position_at_end(body)
+    i = b.phi(I64)
+    i.add_incoming(I64(0), before)
+    yield i
+    following = b.add(i, I64(1), flags=("nuw", "nsw"))
+    i.add_incoming(following, b.block)
+    b.cbranch(b.icmp_signed("<", following, n), body, after)
+    b.position_at_end(after)
 
 
 def declare(module: ir.Module, name: str, result: ir.Type, *args: ir.Type) -> ir.Function:

@@ -208,10 +208,6 @@ def current_builder() -> Builder:
     return builder
 
 
-def maybe_builder() -> Builder | None:
-    return getattr(_ambient, "builder", None)
-
-
 def bind(prim: Primitive, *inputs: Atom, **params: Any) -> Var:
     """Append one node of a single-output primitive and return its result."""
     return current_builder().emit(prim, inputs, params)[0]

@@ -44,36 +44,26 @@ def keep(x: Atom, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: Any) 
 # ---- sums, products, truth ----------------------------------------------------------------------------------------
 
 
-@implements(np.sum, method="sum")
-def sum_of(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = False,
-    initial: Any = None,
-    where: Any = None,
-) -> Any:
-    reject("np.sum", INITIAL, initial=initial)
-    reject("np.sum", WHERE, where=None if where is True else where)
-    x = accumulator(atom_of(a), dtype)
-    return into(wrap(reduce("sum", x, canonical_axes(axis, x.aval.ndim, "np.sum"), bool(keepdims))), out)
+def _total(name: str) -> Callable[..., Any]:
+    def apply(
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: Any = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> Any:
+        reject(f"np.{name}", INITIAL, initial=initial)
+        reject(f"np.{name}", WHERE, where=None if where is True else where)
+        x = accumulator(atom_of(a), dtype)
+        return into(wrap(reduce(name, x, canonical_axes(axis, x.aval.ndim, f"np.{name}"), bool(keepdims))), out)
+
+    return apply
 
 
-@implements(np.prod, method="prod")
-def prod_of(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = False,
-    initial: Any = None,
-    where: Any = None,
-) -> Any:
-    reject("np.prod", INITIAL, initial=initial)
-    reject("np.prod", WHERE, where=None if where is True else where)
-    x = accumulator(atom_of(a), dtype)
-    return into(wrap(reduce("prod", x, canonical_axes(axis, x.aval.ndim, "np.prod"), bool(keepdims))), out)
+sum_of = implements(np.sum, method="sum")(_total("sum"))
+prod_of = implements(np.prod, method="prod")(_total("prod"))
 
 
 def _truth(name: str) -> Callable[..., Any]:

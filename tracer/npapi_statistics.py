@@ -146,30 +146,15 @@ def _without_nan(a: Any, fill: float) -> tuple[Atom, Atom]:
     return F.select(nan, like(fill, x), x), nan
 
 
-@implements(np.nansum)
-def _nansum(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = False,
-    initial: Any = None,
-    where: Any = None,
-) -> Any:
-    return sum_of(wrap(_without_nan(a, 0)[0]), axis, dtype, out, keepdims, initial, where)
+def _total_without_nan(total: Callable[..., Any], fill: int) -> Callable[..., Any]:
+    def apply(a: Any, *args: Any, **kwargs: Any) -> Any:
+        return total(wrap(_without_nan(a, fill)[0]), *args, **kwargs)
+
+    return apply
 
 
-@implements(np.nanprod)
-def _nanprod(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = False,
-    initial: Any = None,
-    where: Any = None,
-) -> Any:
-    return prod_of(wrap(_without_nan(a, 1)[0]), axis, dtype, out, keepdims, initial, where)
+implements(np.nansum)(_total_without_nan(sum_of, 0))
+implements(np.nanprod)(_total_without_nan(prod_of, 1))
 
 
 @implements(np.nanmean)

@@ -35,6 +35,8 @@ class Store:
     rows: dict[str, dict[str, Any]]
     #: the text of the last ``--memory``
     memory: str = ""
+    #: the text of the last ``--training``
+    training: str = ""
 
     @classmethod
     def load(cls) -> Store:
@@ -42,7 +44,7 @@ class Store:
         if not STORE.exists():
             return cls({}, {})
         data = json.loads(STORE.read_text())
-        return cls(data["runs"], data["rows"], data.get("memory", ""))
+        return cls(data["runs"], data["rows"], data.get("memory", ""), data.get("training", ""))
 
     def add(self, facts: Facts, rows: dict[str, Row]) -> None:
         """Put in the rows of a run. A row is one run's, side by side: it replaces the old one as a whole."""
@@ -56,7 +58,10 @@ class Store:
 
     def save(self) -> None:
         """Write the rows beside RESULTS.md."""
-        STORE.write_text(json.dumps({"memory": self.memory, "runs": self.runs, "rows": self.rows}, indent=1) + "\n")
+        STORE.write_text(json.dumps(self._contents(), indent=1) + "\n")
+
+    def _contents(self) -> dict[str, Any]:
+        return {"memory": self.memory, "training": self.training, "runs": self.runs, "rows": self.rows}
 
 
 def facts(peers: dict[str, Peer], threads: int, cores: list[int], quick: bool) -> Facts:
@@ -81,6 +86,17 @@ def facts(peers: dict[str, Peer], threads: int, cores: list[int], quick: bool) -
         "settings": settings + (", quick run" if quick else ""),
         "versions": versions,
     }
+
+
+def versions(*names: str) -> str:
+    """The processor and the versions of what is installed of *names*."""
+    found = []
+    for name in names:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return f"{cpu_name()}, Python {platform.python_version()}, {', '.join(found)}"
 
 
 def cpu_name() -> str:
@@ -182,6 +198,8 @@ def tables(store: Store) -> str:
         parts.append("## Once per process\n\n" + _startup(store, firsts))
     if store.memory:
         parts.append("## New memory of one cached call\n\n" + store.memory)
+    if store.training:
+        parts.append("## A training step\n\n" + store.training)
     verdicts = targets(store)
     if verdicts:
         parts.append("## Targets\n\n" + verdicts)

@@ -14,7 +14,7 @@ from ..tracer.errors import GraphError
 from ..tracer.ir import Atom, Lit, Node, Var, bind, current_builder, structural
 from ..tracer.ops.elementwise import MINUS, ONE, F, broadcast_to
 from ..tracer.ops.shape import zeros
-from ..tracer.primitive import ELEMENTWISE, differentiable
+from ..tracer.primitive import CUSTOM, ELEMENTWISE, differentiable
 from ..tracer.site import adjoint_site
 
 
@@ -33,29 +33,45 @@ def depends_on(nodes: Sequence[Node], sources: Sequence[Var]) -> set[Var]:
 
 def vjp(nodes: Sequence[Node], output: Atom, cotangent: Atom, wrt: Sequence[Var]) -> list[Atom]:
     """Cotangents of *wrt* for the cotangent of *output*; *nodes* are the program between them, in order."""
+    cotangents, _ = vjp_seeded(nodes, [(output, cotangent)], wrt)
+    return [_materialise(ct, var) for ct, var in zip(cotangents, wrt, strict=True)]
+
+
+def vjp_seeded(
+    nodes: Sequence[Node], seeds: Sequence[tuple[Atom, Atom]], wrt: Sequence[Var], *, careful: bool = False
+) -> tuple[list[Atom | None], list[bool]]:
+    """As ``vjp``, from several (output, cotangent) pairs; None where nothing flows.
+
+    *careful*: the cotangents given may hold exact zeros or infinities.  The second result says the same of those
+    returned.
+    """
     active = depends_on(nodes, wrt)
     cotangents: dict[Var, Atom] = {}
-    careful: set[Var] = set()  # cotangents that may hold exact zeros or infinities
-    if isinstance(output, Var) and output in active:
-        cotangents[output] = cotangent
+    guarded_vars: set[Var] = set()  # cotangents that may hold exact zeros or infinities
+    for output, cotangent in seeds:
+        if isinstance(output, Var) and output in active:
+            known = cotangents.get(output)
+            cotangents[output] = cotangent if known is None else F.add(known, cotangent)
+            if careful:
+                guarded_vars.add(output)
     builder = current_builder()
     outer = builder.site_override
     for node in reversed(nodes):
-        ct = cotangents.get(node.out)
-        if ct is None or node.out not in active:
+        if node.out not in active or not any(o in cotangents for o in node.outs):
             continue
         builder.site_override = adjoint_site(node.site)
-        guarded = node.out in careful
+        guarded = any(o in guarded_vars for o in node.outs)
         wants = [isinstance(a, Var) and a in active for a in node.inputs]
-        for atom, contribution in zip(node.inputs, _node_vjp(node, ct, wants, guarded), strict=True):
+        cts = [cotangents.get(o) for o in node.outs]
+        for atom, contribution in zip(node.inputs, _node_vjp(node, cts, wants, guarded), strict=True):
             if contribution is None or not isinstance(atom, Var) or atom not in active:
                 continue
             previous = cotangents.get(atom)
             cotangents[atom] = contribution if previous is None else F.add(previous, contribution)
             if guarded or node.prim.masking or node.prim.singular:
-                careful.add(atom)
+                guarded_vars.add(atom)
     builder.site_override = outer
-    return [_materialise(cotangents.get(var), var) for var in wrt]
+    return [cotangents.get(var) for var in wrt], [var in guarded_vars for var in wrt]
 
 
 def _materialise(ct: Atom | None, var: Var) -> Atom:
@@ -66,8 +82,12 @@ def _materialise(ct: Atom | None, var: Var) -> Atom:
     return ct
 
 
-def _node_vjp(node: Node, ct: Atom, wants: Sequence[bool], careful: bool) -> Sequence[Atom | None]:
+def _node_vjp(node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], careful: bool) -> Sequence[Atom | None]:
     prim = node.prim
+    if prim.kind == CUSTOM and prim.vjp is not None:
+        return prim.vjp(cts, node.outs, *node.inputs, **node.params)
+    ct = cts[0]
+    assert ct is not None
     if prim.vjp is not None:
         return prim.vjp(ct, node.out, *node.inputs, **node.params)
     if prim.transpose is not None:

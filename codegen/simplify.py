@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ..tracer.aval import Aval
 from ..tracer.ir import Atom, Builder, Graph, Guard, Lit, Node, Var, bind, building
 from ..tracer.ops.shape import transpose
+from ..tracer.primitive import CUSTOM
 from ..tracer.site import Site
 from .canonical import is_edge_pad
 
@@ -131,6 +132,10 @@ def apply_rules(graph: Graph) -> Graph:
     with building(builder):
         for node in graph.nodes:
             inputs = tuple(current(a) for a in node.inputs)
+            if node.prim.kind == CUSTOM:  # its derivative has been taken, or nobody asked
+                changed = True
+                renamed.update(zip(node.outs, inputs, strict=False))
+                continue
             moved = node if inputs == node.inputs else Node(node.prim, inputs, node.params, node.outs, node.site)
             builder.here = node.site
             rule = RULES.get(node.prim.name)

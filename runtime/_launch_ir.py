@@ -9,6 +9,7 @@ It is a header (:data:`HEADER`), one row per argument, one row per output, the a
 the offsets of the temporaries.  The rows, with a word for each column::
 
     array argument or output  KIND_ARRAY                      dtype object   number of dimensions   dimension ...
+    array that is written     KIND_WRITTEN                    the same; a read-only array is none of these
     scalar argument           KIND_FLOAT64 or KIND_FLOAT32    accepted types (a sum of ACCEPT_*)
     constant argument         KIND_CONST                      the object itself
     scalar output             KIND_SCALAR_OUT                 dtype object
@@ -32,7 +33,7 @@ from . import _launch_layout as layout
 #: Words of the table's header, in order.
 HEADER = ("kernel", "sizes", "consts", "n_args", "n_outs", "n_extra", "n_temps", "single")
 
-KIND_ARRAY, KIND_FLOAT64, KIND_FLOAT32, KIND_CONST, KIND_SCALAR_OUT = range(5)
+KIND_ARRAY, KIND_FLOAT64, KIND_FLOAT32, KIND_CONST, KIND_SCALAR_OUT, KIND_WRITTEN = range(6)
 ACCEPT_FLOAT, ACCEPT_NP_FLOAT64, ACCEPT_NP_FLOAT32 = 1, 2, 4
 
 #: Bytes of a scalar's slot on the launcher's stack.  Two words, so that a complex result fits.
@@ -47,11 +48,14 @@ entry:
   %type = load ptr, ptr %type.at
   %exact = icmp eq ptr %type, $ndarray              ; a subclass may mean anything: not ours
   br i1 %exact, label %layout, label %no
-layout:                                             ; C-contiguous and aligned, and the same rank
+layout:                                             ; C-contiguous, aligned, writeable if need be; the same rank
   %flags.at = getelementptr i8, ptr %object, i64 $array_flags
   %flags = load i32, ptr %flags.at
-  %carray = and i32 %flags, $carray
-  %carray.ok = icmp eq i32 %carray, $carray
+  %kind = load i64, ptr %row
+  %written = icmp eq i64 %kind, $KIND_WRITTEN
+  %wanted = select i1 %written, i32 $carray_written, i32 $carray
+  %carray = and i32 %flags, %wanted
+  %carray.ok = icmp eq i32 %carray, %wanted
   %nd.at = getelementptr i8, ptr %object, i64 $array_nd
   %nd.int = load i32, ptr %nd.at
   %nd = sext i32 %nd.int to i64
@@ -157,6 +161,7 @@ arg.body:
   %word1.at = getelementptr i64, ptr %row, i64 1
   %word2.at = getelementptr i64, ptr %row, i64 2
   switch i64 %kind, label %const [ i64 $KIND_ARRAY, label %array
+                                   i64 $KIND_WRITTEN, label %array
                                    i64 $KIND_FLOAT64, label %scalar
                                    i64 $KIND_FLOAT32, label %scalar ]
 
@@ -379,12 +384,20 @@ def launcher_ir(arena_cell: int) -> str:
     fields |= {name: position for position, name in enumerate(HEADER)}
     fields |= {name: value for name, value in globals().items() if name.startswith(("KIND_", "ACCEPT_"))}
     fields |= {"header": len(HEADER), "slot": SLOT_BYTES, "carray": layout.CARRAY_FLAGS}
+    fields["carray_written"] = layout.CARRAY_FLAGS | _writeable_flag()
     objects = {"none": None, "float": float, "float64": np.float64, "float32": np.float32}
     addresses = layout.numpy_api() | {name: id(obj) for name, obj in objects.items()} | {"arena_cell": arena_cell}
     for name in ("Py_IncRef", "Py_DecRef", "PyTuple_New", "PyTuple_SetItem", "PyLong_FromLongLong"):
         addresses[name] = layout.python_api(name)
     fields |= {name: f"inttoptr (i64 {address} to ptr)" for name, address in addresses.items()}
     return Template(LAUNCHER).substitute(fields)
+
+
+def _writeable_flag() -> int:
+    """The bit by which the flags of a writeable ndarray differ from those of a read-only one."""
+    array, frozen = np.zeros(1), np.zeros(1)
+    frozen.flags.writeable = False
+    return array.flags.num ^ frozen.flags.num
 
 
 def compile_launcher(arena_cell: int) -> tuple[object, int]:

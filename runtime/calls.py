@@ -18,10 +18,13 @@ from ..tracer.array import TracedArray
 from ..tracer.aval import SUPPORTED, check_dtype
 from ..tracer.errors import UnsupportedError
 from ..tracer.site import at_site
+from .eager import dtypes
+from .eager.tensor import Tensor
 from .state_values import is_leaf, same, token
 from .trees import flatten_tree, unflatten_tree
 
 ARRAY, FLOAT, SCALAR, VALUE, OBJECT, TRACED = "array", "float", "scalar", "value", "object", "traced"
+TENSOR = "tensor"
 DATA = frozenset((ARRAY, FLOAT, SCALAR))
 
 
@@ -83,7 +86,7 @@ def flatten(args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[int
         kind, part = classify(leaf)
         kinds.append(kind)
         parts.append(part)
-    return Call(leaves, tree, tuple(kinds), (tree, tuple(parts)))
+    return Call(leaves, tree, tuple(kinds), (tree, tuple(parts), dtypes.default.char))
 
 
 def classify(leaf: Any) -> tuple[str, Any]:
@@ -98,6 +101,11 @@ def classify(leaf: Any) -> tuple[str, Any]:
         return FLOAT, float
     if kind is TracedArray:
         return TRACED, None
+    if isinstance(leaf, Tensor):
+        data = leaf._data
+        if type(data) is TracedArray:
+            return TENSOR, None
+        return TENSOR, (data.dtype.char, data.shape, leaf._requires, data.flags.c_contiguous)
     if kind is Static:
         if isinstance(leaf.value, np.ndarray | TracedArray):
             raise UnsupportedError(
@@ -131,6 +139,7 @@ __all__ = [
     "FLOAT",
     "OBJECT",
     "SCALAR",
+    "TENSOR",
     "TRACED",
     "VALUE",
     "Call",

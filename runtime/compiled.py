@@ -31,8 +31,12 @@ import numpy as np
 from ..tracer.errors import TracegradError, UnsupportedError
 from ..tracer.recorder import current_recorder
 from ..tracer.site import OWN_FOLDERS, at_site
-from .calls import OBJECT, TRACED, Call, flatten
+from .bridge import TensorFunction, call_tensors
+from .calls import OBJECT, TENSOR, TRACED, Call, flatten
 from .config import config
+from .eager import dtypes
+from .eager.modes import STATE
+from .eager.tensor import Tensor
 from .explain import explain_call
 from .inline import inline_call
 from .kernels import kernels
@@ -76,6 +80,8 @@ class CompiledFunction:
         self._lock = threading.Lock()
         self._plans: OrderedDict[Any, StatePlan] = OrderedDict()
         self._endpoints: dict[Mode, Endpoint] = {}
+        self._tensor_form: TensorFunction | None = None
+        self._reads_tensors = False
         self.stats = Stats(getattr(fn, "__qualname__", None) or repr(fn))
         self._value, self._grad, self._both = (self._endpoint(Mode(k, self._argnums, has_aux)) for k in _KINDS)
         shifted = _shift(self._argnums)  # of a method, argnums count the arguments after self
@@ -163,9 +169,15 @@ class CompiledFunction:
         return self._descend(endpoint, args, kwargs)
 
     def _descend(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if STATE.capture is not None or (
+            self._tensor_form is not None and (self._reads_tensors or any(isinstance(a, Tensor) for a in args))
+        ):
+            return self._call_tensors(endpoint, args, kwargs)
         call = flatten(args, kwargs, self._static)
         if TRACED in call.kinds or current_recorder() is not None:
             return inline_call(self._fn, endpoint.mode, call)
+        if TENSOR in call.kinds or self._reads_tensors:
+            return self._call_tensors(endpoint, args, kwargs)
         key = call.key
         with self._lock:
             why = endpoint.live.get(key)
@@ -229,9 +241,20 @@ class CompiledFunction:
         path.verified = True
         return _MISS
 
+    def _call_tensors(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The answer where Tensors are among the arguments or in the outside state."""
+        form = self._tensor_form
+        if form is None:
+            form = self._tensor_form = TensorFunction(self._fn, self._static, self.stats)
+        return call_tensors(form, endpoint.mode, args, kwargs)
+
     def _record_new(self, endpoint: Endpoint, call: Call, reason: str) -> Any:
         plan = self._plan(call)
         snapshot = plan.snapshot(call.objects)
+        if snapshot.tensors:
+            self._reads_tensors = True
+            args, kwargs = call.rebuild(call.leaves)
+            return self._call_tensors(endpoint, args, kwargs)
         recording = self._record(endpoint, call, plan, snapshot, reason)
         if recording.changes or not plan.provable:
             return self._go_live(endpoint, call, recording, _why(recording, plan))
@@ -357,6 +380,7 @@ def _drop_all_slots() -> None:
 
 
 config.on_check(_drop_all_slots)
+dtypes.on_default_change(_drop_all_slots)  # it is in the call key, which slots do not look at
 
 
 def _to_front(items: list[Any], item: Any) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .compiled import BoundFunction, CompiledFunction, _positions, _shift
+from .eager.backward import grad as tensor_grad
+from .eager.tensor import Tensor
 from .explain import explain_call
 from .recording import GRAD, VALUE_AND_GRAD, Mode
 from .stats import Stats
@@ -62,11 +64,21 @@ class Derivative:
         return Derivative(fn, self._kind, self._argnums, self._has_aux)
 
 
-def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Derivative:
-    """The gradient of *fn*, a function that returns a scalar, with respect to *argnums*.
+def grad(fn: Any, *args: Any, **kwargs: Any) -> Any:
+    """The gradient of a function, or of tensors.
 
-    *fn* may be decorated with ``compile_grad`` or not; a decorated one shares its kernels.
+    ``grad(fn, argnums=0, has_aux=False)`` is the gradient of *fn*, which returns a scalar, as a function.  *fn* may be
+    decorated with ``compile_grad`` or not; a decorated one shares its kernels.
+
+    ``grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False)`` gives the
+    gradients of the tensors *outputs* with respect to the tensors *inputs*, as a tuple, as in PyTorch.
     """
+    if callable(fn) and not isinstance(fn, Tensor):
+        return _grad_of_function(fn, *args, **kwargs)
+    return tensor_grad(fn, *args, **kwargs)
+
+
+def _grad_of_function(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Derivative:
     return Derivative(fn, GRAD, argnums, has_aux)
 
 

@@ -21,25 +21,30 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
+import math
 import threading
 from array import array
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from . import _launch_ir as ir
 from . import _launch_layout as layout
+from ._tape import Tape, runner
 
 # --------------------------------------------------------------------------------------------------- records
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayArg:
-    """An ndarray (no subclass) of this dtype and shape, C-contiguous and aligned.  It may be read-only."""
+    """An ndarray (no subclass) of this dtype and shape, C-contiguous and aligned.  It may be read-only, unless it is
+    *written*."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
+    written: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +227,91 @@ def _address(data: np.ndarray | bytes) -> int:
     return a.__array_interface__["data"][0]
 
 
+# ------------------------------------------------------------------------------------- results in place of arguments
+
+
+def bind_tape(
+    tape: Tape,
+    args: Sequence[Arg],
+    outs: Sequence[Out] = (),
+    extra: Sequence[int] = (),
+    temp_offsets: Sequence[int] = (),
+    keep_alive: Sequence[object] = (),
+    single: bool = False,
+    arena_bytes: int = 0,
+    native: bool = True,
+) -> Callable[..., object]:
+    """A callable that carries out *tape* on arguments of exactly this layout, with the protocol of :func:`bind`.
+
+    The tape counts buffers as kernels do: *args* (constants have none), *outs*, *extra*, *temp_offsets*.  A failed
+    guard ends it, and then its number is the result.  What the tape writes must be marked as ``ArrayArg.written``.
+    """
+    buffers = sum(not isinstance(arg, ConstArg) for arg in args) + len(outs) + len(extra) + len(temp_offsets)
+    room = _aligned(arena_bytes)
+    words = tape.finish(buffers)
+    total = room + tape.largest * 8
+    return bind(runner(), args, outs, extra, (*temp_offsets, room), None, words, keep_alive, single, total, native)
+
+
+def bind_donated(
+    kernel_address: int,
+    args: Sequence[Arg],
+    outs: Sequence[Out],
+    donated: Mapping[int, int],
+    extra: Sequence[int] = (),
+    temp_offsets: Sequence[int] = (),
+    sizes: np.ndarray | None = None,
+    consts: bytes | np.ndarray = b"",
+    keep_alive: Sequence[object] = (),
+    single: bool = False,
+    arena_bytes: int = 0,
+    native: bool = True,
+) -> Callable[..., object]:
+    """As :func:`bind`, but result *k* is written into argument ``donated[k]`` once all guards have held.
+
+    What a call returns are the other results.  A donated argument must be an array of the result's dtype and shape;
+    where a call is given a read-only one it answers None, as for any argument that does not match.  Donated arguments
+    must not overlap each other; what is only read may overlap with them.
+    """
+    targets = set(donated.values())
+    if len(targets) != len(donated):
+        raise ValueError(f"two results are donated to one argument: {dict(donated)}")
+    rows = [replace(a, written=True) if k in targets and isinstance(a, ArrayArg) else a for k, a in enumerate(args)]
+    for k, target in donated.items():
+        row = rows[target]
+        if not isinstance(row, ArrayArg) or (row.dtype, row.shape) != (outs[k].dtype, getattr(outs[k], "shape", ())):
+            raise TypeError(f"result {k}, {outs[k]}, cannot take the place of argument {target}, {args[target]}")
+    buffer_of = list(itertools.accumulate((not isinstance(a, ConstArg) for a in rows), initial=0))
+    kept = [out for k, out in enumerate(outs) if k not in donated]
+    first_out, first_temp = buffer_of[-1], buffer_of[-1] + len(kept) + len(extra)
+    places: list[int] = list(range(first_out))
+    staged: list[int] = []
+    copies: list[tuple[int, int, int]] = []
+    returned = itertools.count(first_out)
+    for k, out in enumerate(outs):
+        if k not in donated:
+            places.append(next(returned))
+            continue
+        shape = rows[donated[k]].shape  # type: ignore[union-attr]
+        places.append(first_temp + len(temp_offsets) + len(staged))
+        staged.append(_aligned(arena_bytes))
+        nbytes = out.dtype.itemsize * math.prod(shape)
+        arena_bytes = staged[-1] + max(nbytes, 8)
+        copies.append((places[-1], buffer_of[donated[k]], nbytes))
+    places += range(first_out + len(kept), first_temp + len(temp_offsets))
+    sizes_at = 0 if sizes is None else _address(sizes)
+    tape = Tape()
+    tape.call(kernel_address, sizes_at, _address(consts) if len(consts) else 0, [(place, 0) for place in places])
+    for source, target, nbytes in copies:
+        tape.copy((source, 0), (target, 0), nbytes)
+    kept_alive = (*keep_alive, sizes, consts)
+    return bind_tape(tape, rows, kept, extra, (*temp_offsets, *staged), kept_alive, single, arena_bytes, native)
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ARENA_ALIGN) * _ARENA_ALIGN
+
+
 # --------------------------------------------------------------------------------------------- native binding
 
 
@@ -242,7 +332,8 @@ def _table(plan: Plan) -> bytes:
     )
     for arg in plan.args:
         if isinstance(arg, ArrayArg):
-            words.extend((ir.KIND_ARRAY, id(arg.dtype), len(arg.shape), *arg.shape))
+            kind = ir.KIND_WRITTEN if arg.written else ir.KIND_ARRAY
+            words.extend((kind, id(arg.dtype), len(arg.shape), *arg.shape))
         elif isinstance(arg, ScalarArg):
             words.extend((_FLOAT_KIND[arg.dtype], sum({_ACCEPT[accepted] for accepted in arg.accept})))
         else:
@@ -316,7 +407,7 @@ def call_python(plan: Plan, *values: object) -> object:
         if isinstance(arg, ArrayArg):
             if type(value) is not np.ndarray or value.dtype != arg.dtype or value.shape != arg.shape:
                 return None
-            if not (value.flags.c_contiguous and value.flags.aligned):
+            if not (value.flags.c_contiguous and value.flags.aligned and value.flags.writeable >= arg.written):
                 return None
             bufs.append(_address(value))
         elif isinstance(arg, ScalarArg):

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from ..codegen.interpreter import evaluate
-from ..codegen.program import Program, execute
+from ..codegen.program import Program
 from ..tracer.errors import TracegradError
 from . import launch
+from .binding import bind_graph, normalised
 from .calls import ARRAY, DATA, Call
 from .recording import Recording
 from .state import Snapshot
@@ -65,64 +66,9 @@ def bind_path(recording: Recording, program: Program, call: Call) -> Path:
         elif kind in DATA:
             args.append(launch.ScalarArg(next(inputs).aval.dtype, (type(leaf),)))
     args += [launch.ArrayArg(var.aval.dtype, var.aval.shape) for var in inputs]
-    sizes = canonical.sizes
-    shapes = [tuple([int(sizes[d]) for d in s.dims]) for s in program.results]
-    consts = [array for _, array in recording.graph.consts]
-    single = recording.output.single
-    if program.is_native:
-        outs = [
-            launch.ArrayOut(s.dtype, shape) if shape else launch.ScalarOut(s.dtype)
-            for s, shape in zip(program.results, shapes, strict=True)
-        ]
-        offsets, total = program.plan(sizes)
-        bound = launch.bind(
-            program.segments[0].address, args, outs, [a.ctypes.data for a in consts], offsets, sizes, canonical.consts,
-            (program, consts), single, total,
-        )  # fmt: skip
-    else:
-        bound = _interleaved(recording, program, args, consts)
+    bound = bind_graph(recording.graph, canonical, program, recording.output.single, args)
     assemble = None if recording.output.text is None else recording.output.function()
     return Path(recording, program, bound, assemble, [b""] * len(recording.numbers))
-
-
-def _interleaved(
-    recording: Recording, program: Program, args: Sequence[Any], consts: Sequence[np.ndarray]
-) -> Callable[..., Any]:
-    """The callable of a program in which NumPy does some steps: same protocol as a native binding."""
-    canonical, single = recording.canonical, recording.output.single
-
-    def call(*values: Any) -> Any:
-        if len(values) != len(args):
-            return None
-        arrays = []
-        for value, expected in zip(values, args, strict=True):
-            if isinstance(expected, launch.ArrayArg):
-                if type(value) is not np.ndarray or value.dtype != expected.dtype or value.shape != expected.shape:
-                    return None
-                if not (value.flags.c_contiguous and value.flags.aligned):
-                    return None
-                arrays.append(value)
-            elif type(value) in expected.accept:
-                arrays.append(np.array(value, expected.dtype))
-            else:
-                return None
-        failed, results = execute(program, canonical, [*arrays, *consts])
-        if failed >= 0:
-            return failed
-        final = [r if r.shape else r[()] for r in results]
-        return final[0] if single else tuple(final)
-
-    return call
-
-
-def normalised(values: Sequence[Any]) -> list[Any]:
-    """The same values as a launcher accepts them: C-contiguous, aligned arrays."""
-    result = []
-    for value in values:
-        if type(value) is np.ndarray and not (value.flags.c_contiguous and value.flags.aligned):
-            value = np.array(value, order="C")
-        result.append(value)
-    return result
 
 
 def run_path(path: Path, call: Call, captured: Sequence[np.ndarray]) -> Any:

@@ -90,7 +90,7 @@ class Recording:
             )
             and self.output.text == other.output.text
             and self.output.single == other.output.single
-            and _equal_statics(self.output.statics, other.output.statics)
+            and equal_statics(self.output.statics, other.output.statics)
             and len(self.numbers) == len(other.numbers)
         )
 
@@ -100,7 +100,7 @@ class Recording:
         return [(g.kind, np.asarray(g.expected).tobytes()) for g in (*self.graph.guards, *self.numbers)]
 
 
-def _equal_statics(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+def equal_statics(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     return len(a) == len(b) and all(type(x) is type(y) and _equal(x, y) for x, y in zip(a, b, strict=True))
 
 
@@ -140,14 +140,15 @@ def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snap
                 settle(plan, plan.snapshot(call.objects), lambda value: _plain(value, recorder))
         else:
             captured = list(snapshot.arrays)
+            recorder.watch = plan.watch
             out, changes = _run_frozen(call, leaves, plan, snapshot, recorder)
         if refusals.last is not None:  # caught by the function, which has not computed what NumPy would have
             refused, message = refusals.last
             raise refused(*message)
-        changes += recorder.reasons
         ran = time.perf_counter()
         atoms, output = _outputs(fn, out, mode, call, recorder, [inputs[k] for k in wrt], len(wrt))
-        numbers = _sort_guards(recorder) if snapshot is not None else []
+        changes += recorder.reasons  # an adjoint may run Python too (ops/custom.py)
+        numbers = sort_guards(recorder) if snapshot is not None else []
         if snapshot is None:
             recorder.guards.clear()
         _finish_output(output, len(atoms), len(numbers))
@@ -237,7 +238,7 @@ def leaf_names(fn: Callable[..., Any], call: Call) -> list[str]:
 # ---- guards --------------------------------------------------------------------------------------------------------
 
 
-def _sort_guards(recorder: Recorder) -> list[Guard]:
+def sort_guards(recorder: Recorder) -> list[Guard]:
     """Let each guard ask for no more than Python saw, and take out those on floats.
 
     ``if t`` saw only whether *t* is zero and ``int(t)`` only the integral part.  ``float(t)`` saw every bit; NumPy

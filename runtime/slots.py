@@ -48,12 +48,18 @@ def _arguments(source: Source, call: Call) -> tuple[list[str], list[str]]:
     texts = _leaves(source, positional, keywords)
     for leaf, kind, text in zip(call.leaves, call.kinds, texts, strict=True):
         if kind == VALUE:
-            _check_value(source, text, unwrap(leaf))
+            check_value(source, text, unwrap(leaf))
         elif kind == OBJECT:
             objects.append(text)
         else:
             data.append(text)
     return data, objects
+
+
+def call_leaves(source: Source, call: Call) -> Iterator[str]:
+    """The text of each leaf of a call; the statements before make sure that its structure is that of *call*."""
+    positional, keywords = optree.treespec_children(call.tree)
+    return _leaves(source, positional, keywords)
 
 
 def _leaves(source: Source, positional: Any, keywords: Any) -> Iterator[str]:
@@ -70,7 +76,7 @@ def _leaves(source: Source, positional: Any, keywords: Any) -> Iterator[str]:
         source.give_up_if("kwargs")
 
 
-def _check_value(source: Source, text: str, value: Any) -> None:
+def check_value(source: Source, text: str, value: Any) -> None:
     known = source.constant(value)
     if value is None or type(value) is bool:
         source.give_up_if(f"{text} is not {known}")

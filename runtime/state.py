@@ -74,6 +74,11 @@ class Snapshot:
             return self.read
         raise AttributeError(name)
 
+    @property
+    def tensors(self) -> dict[int, Any]:
+        """Eager tensors in the state, by id (until released)."""
+        return {} if self._graph is None else self._graph.tensors
+
     def release(self) -> None:
         """Let go of the user's arrays and objects; key, names and checker stay."""
         self._graph = None

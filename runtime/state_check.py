@@ -324,7 +324,7 @@ class _Emitter:
         self.tokens.append((how, arg[1] if how == "class" else arg if type(arg) in (str, int) else None))
         if how == "attr":
             self.child(_attribute(owner, arg), child, label)
-        elif how == "const":
+        elif how == "const" or how == "quiet":
             self.child("", child, label, guard=False)
         elif how in ("item", "element"):
             self.child(f"{owner}[{arg}]", child, label)

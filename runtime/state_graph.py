@@ -79,7 +79,7 @@ class Edge:
 
     ``global`` (globals dict, name), ``builtin`` (globals dict, name), ``noglobal``, ``cell``, ``emptycell``,
     ``attr`` name, ``item`` index, ``key`` key, ``element`` index (of a set), ``class`` (class, name), ``const``
-    (the part of an object that can't change), ``import`` module name.
+    (the part of an object that can't change), ``import`` module name, ``quiet`` name (in the key, not in the checker).
     """
 
     how: str
@@ -117,3 +117,4 @@ class Graph:
     codes: dict[int, types.CodeType]
     main: dict[str, Any] | None  # the globals of the callable itself
     names: Names
+    tensors: dict[int, Any] = field(default_factory=dict)  # eager tensors in the state, by id

@@ -199,7 +199,7 @@ def class_descriptor(walker: Walker, node: Node, cls: type, name: str, raw: Any,
 def _wanted(walker: Walker, cls: type, construct: bool) -> list[str]:
     """The names of a class that count: those in the code, and the special methods that operators call."""
     attrs = walker.names.attrs
-    names = set()
+    names = {n for n in getattr(cls, "_tracegrad_helpers", ()) if hasattr(cls, n)}  # what our own code calls
     for base in cls.__mro__:
         if base is object or walker.trust.cls(base):
             names |= {n for n in base.__dict__ if n in attrs and not n.startswith("__")}

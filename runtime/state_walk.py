@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from . import state_modules, state_objects
+from . import state_eager, state_modules, state_objects
 from .state_graph import MAX_CONTENT, Chains, Graph, Leaf, Names, Node, mark
 from .state_scan import CodeFacts, scan
 from .state_trust import Trust, impurity, plain_reader
@@ -52,7 +52,7 @@ def build(fn: Any, objects: tuple[Any, ...], labels: tuple[str, ...], trust: Tru
     mark(roots, walker.nodes)
     for node in walker.nodes:
         _check_array(walker, node)
-    return Graph(roots, walker.nodes, list(walker.reasons), walker.codes, walker.main, names)
+    return Graph(roots, walker.nodes, list(walker.reasons), walker.codes, walker.main, names, walker.tensors)
 
 
 def _check_array(walker: Walker, node: Node) -> None:
@@ -76,6 +76,7 @@ class Walker:
         self.trust = trust
         self.names = names
         self.nodes: list[Node] = []
+        self.tensors: dict[int, Any] = {}  # eager tensors that were met
         self.memo: dict[int, Node] = {}
         self.reasons: dict[str, None] = {}
         self.codes: dict[int, types.CodeType] = {}
@@ -136,6 +137,8 @@ class Walker:
             return self.unknown(value, label, site, "is a subclass of ndarray; use np.asarray(...)")
         if kind is types.FunctionType:
             return self.function(value, label, site)
+        if state_eager.is_eager(value):
+            return state_eager.visit(self, value, label, site)
         handler = _HANDLERS.get(kind)
         if handler is not None:
             return handler(self, value, label, site)

@@ -35,10 +35,12 @@ def unflatten_tree(spec: Any, leaves: Sequence[Any]) -> Any:
 
 
 class Source:
-    """Python text under construction, with the objects that it mentions by name; *letter* begins those names."""
+    """Python text under construction, with the objects that it mentions by name; *letter* begins those names, and
+    *otherwise* is what it returns where it gives up."""
 
-    def __init__(self, letter: str = "k") -> None:
+    def __init__(self, letter: str = "k", otherwise: str = "None") -> None:
         self._letter = letter
+        self._otherwise = otherwise
         self.lines: list[str] = []
         self.names: dict[str, Any] = {}
         self._count = 0
@@ -65,7 +67,7 @@ class Source:
         return name
 
     def give_up_if(self, condition: str) -> None:
-        self.lines.append(f"if {condition}: return None")
+        self.lines.append(f"if {condition}: return {self._otherwise}")
 
 
 def unpacking(source: Source, spec: Any, value: str) -> Iterator[str]:

@@ -1,9 +1,83 @@
-"""tracegrad: compiled values and gradients of plain NumPy code."""
+"""tracegrad: compiled values and gradients of plain NumPy code, and tensors with ``backward`` in PyTorch's manner."""
 
-from . import autograd
+from typing import TYPE_CHECKING, Any
+
+from . import autograd, cuda, linalg, nn, optim
 from .runtime.compiled import CompiledFunction, compile_grad
 from .runtime.config import config
-from .tracer.creation import arange, array, asarray, empty, eye, full, linspace, ones, stack, zeros
+from .runtime.eager.create import (
+    BoolTensor,
+    ByteTensor,
+    DoubleTensor,
+    FloatTensor,
+    Generator,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+    arange,
+    as_tensor,
+    bernoulli,
+    default_generator,
+    empty,
+    empty_like,
+    eye,
+    from_numpy,
+    full,
+    full_like,
+    initial_seed,
+    linspace,
+    logspace,
+    manual_seed,
+    meshgrid,
+    multinomial,
+    normal,
+    ones,
+    ones_like,
+    rand,
+    rand_like,
+    randint,
+    randn,
+    randn_like,
+    randperm,
+    seed,
+    tensor,
+    tril_indices,
+    triu_indices,
+    zeros,
+    zeros_like,
+)
+from .runtime.eager.device import device
+from .runtime.eager.dtypes import (
+    bool_,
+    double,
+    float32,
+    float64,
+    float_,
+    get_default_dtype,
+    half,
+    int8,
+    int16,
+    int32,
+    int64,
+    int_,
+    long,
+    set_default_dtype,
+    short,
+    uint8,
+)
+from .runtime.eager.methods import PUBLIC
+from .runtime.eager.modes import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from .runtime.eager.printing import set_printoptions
+from .runtime.eager.tensor import Size, Tensor
+from .runtime.step import CompiledStep, compile
+from .tracer.creation import array, asarray
 from .tracer.errors import (
     BadIndexError,
     DifferentiationError,
@@ -15,25 +89,97 @@ from .tracer.errors import (
 
 __version__ = "0.1.0"
 
+# The functions of tensors stand in tables (runtime/eager/ops_*.py), which give Tensor its methods too.
+globals().update(PUBLIC, bool=bool_, float=float_, int=int_)
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+
 __all__ = [
     "BadIndexError",
+    "BoolTensor",
+    "ByteTensor",
     "CompiledFunction",
+    "CompiledStep",
     "DifferentiationError",
+    "DoubleTensor",
+    "FloatTensor",
+    "Generator",
+    "IntTensor",
+    "LongTensor",
     "MutationError",
     "ShapeError",
+    "ShortTensor",
+    "Size",
+    "Tensor",
     "TracegradError",
     "UnsupportedError",
     "arange",
     "array",
+    "as_tensor",
     "asarray",
     "autograd",
+    "bernoulli",
+    "bool",
+    "compile",
     "compile_grad",
     "config",
+    "cuda",
+    "default_generator",
+    "device",
+    "double",
     "empty",
+    "empty_like",
+    "enable_grad",
     "eye",
+    "float",
+    "float32",
+    "float64",
+    "from_numpy",
     "full",
+    "full_like",
+    "get_default_dtype",
+    "half",
+    "inference_mode",
+    "initial_seed",
+    "int",
+    "int16",
+    "int32",
+    "int64",
+    "int8",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "linalg",
     "linspace",
+    "logspace",
+    "long",
+    "manual_seed",
+    "meshgrid",
+    "multinomial",
+    "nn",
+    "no_grad",
+    "normal",
     "ones",
-    "stack",
+    "ones_like",
+    "optim",
+    "rand",
+    "rand_like",
+    "randint",
+    "randn",
+    "randn_like",
+    "randperm",
+    "seed",
+    "set_default_dtype",
+    "set_grad_enabled",
+    "set_printoptions",
+    "short",
+    "tensor",
+    "tril_indices",
+    "triu_indices",
+    "uint8",
     "zeros",
+    "zeros_like",
+    *PUBLIC,
 ]

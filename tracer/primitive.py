@@ -26,6 +26,7 @@ RECURRENCE = "recurrence"  # a loop-carried value along one axis
 PRODUCT = "product"  # matrix products, by BLAS
 SCATTER = "scatter"  # indexed writes
 HOST = "host"  # runs in NumPy between kernels, and explain() says so
+CUSTOM = "custom"  # a derivative of its own (ops/custom.py): joint over its results, gone before code generation
 
 
 @dataclass(frozen=True, eq=False, slots=True)

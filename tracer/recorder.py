@@ -7,7 +7,7 @@ computed only when Python asks for one (``if``, ``float()``, ``while``), and wha
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,6 +36,7 @@ class Recorder(Builder):
         self._guarded: set[tuple[Atom, str]] = set()
         self.reasons: list[str] = []  # why this run can't stand for others
         self.active = True
+        self.watch: Callable[[], Any] | None = None  # around Python of the user's that an adjoint runs (ops/custom.py)
 
     def site(self) -> Site | None:
         return self.site_override or user_site()

@@ -1,0 +1,296 @@
+"""A capture: a stretch of eager code that is recorded instead of computed.
+
+While ``STATE.capture`` is set, the array of every tensor that an operation touches is replaced by a traced one
+(``raw``): the first touch of a tensor from outside makes its memory an input of the recording (a ``Root``).  The tape,
+``backward`` and the optimizers run as always, on traced arrays; writes into tensors and assignments of ``.grad`` are
+kept here and take effect when the recording is run (``runtime/step.py``, ``runtime/bridge.py``).
+
+Sources of inputs, in the order of ``recorder.inputs``: ``("root", Root)``, ``("number", place)``, ``("fresh", draw)``,
+and whatever the caller adds with ``add_input``.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...tracer.array import TracedArray, to_atom, wrap_array
+from ...tracer.errors import TracegradError
+from ...tracer.ir import Atom, Lit, Var
+from ...tracer.ops.elementwise import broadcast_to
+from ...tracer.recorder import Recorder, recording
+from ...tracer.site import at_site
+from . import tensor as core
+from .modes import STATE
+from .node import Node
+from .tensor import Tensor
+
+
+@dataclass(eq=False, slots=True)
+class Root:
+    """The memory of tensors from outside: ``array`` as it was found, first by way of ``tensor``."""
+
+    tensor: Tensor
+    array: np.ndarray
+    traced: TracedArray
+    var: Var
+    owner: Tensor | None = None  # the tensor is the ``.grad`` that this one had
+
+    @property
+    def place(self) -> Tensor:
+        """The tensor that leads to the memory: itself, or the one whose ``.grad`` it is."""
+        return self.tensor if self.owner is None else self.owner
+
+    @property
+    def written(self) -> bool:
+        return self.traced._storage.atom is not self.var
+
+    @property
+    def contents(self) -> Atom:
+        return self.traced._storage.atom
+
+
+class Capture:
+    """What one recording of eager code has touched and done."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.roots: list[Root] = []
+        self.sources: list[tuple[str, Any]] = []
+        self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}  # assigned .grad, by id of the tensor
+        self.looked: dict[int, tuple[Tensor, bool]] = {}  # tensors whose .grad was read, and was it None
+        self.reasons: list[str] = []
+        self._traced: dict[int, tuple[Tensor, TracedArray]] = {}
+        self._by_array: dict[int, Root] = {}
+        self._grad_of: dict[int, Tensor] = {}
+        self._numbers: dict[Any, TracedArray] = {}
+        self._made: list[weakref.ref[Tensor]] = []
+
+    # ---- what the eager layer asks -----------------------------------------------------------------------------
+
+    def raw(self, t: Tensor) -> TracedArray:
+        data = t._data
+        if type(data) is TracedArray:
+            return data
+        found = self._traced.get(id(t))
+        if found is not None:
+            return found[1]
+        traced = self._lift(t)
+        self._traced[id(t)] = (t, traced)
+        return traced
+
+    def _lift(self, t: Tensor) -> TracedArray:
+        base = t._base
+        if base is not None:
+            array = self.raw(base)
+            for op, statics in t._chain:
+                array = op.fn(array, *statics)
+            return array
+        root = self._by_array.get(id(t._data))
+        if root is None:
+            owner = self._grad_of.get(id(t))
+            name = f"a tensor of shape {t._data.shape} from outside"
+            var = self.recorder.add_input(t._data, name)
+            traced = TracedArray(var, self.recorder)
+            traced._storage.array0d = True
+            traced._storage.c_order = bool(t._data.flags.c_contiguous)
+            root = Root(t, t._data, traced, var, owner)
+            self.roots.append(root)
+            self.sources.append(("root", root))
+            self._by_array[id(t._data)] = root
+        return root.traced
+
+    def root_of(self, t: Tensor) -> Root | None:
+        """The root whose memory *t* shows, if it has been touched."""
+        return self._by_array.get(id(t._data))
+
+    def read_grad(self, t: Tensor) -> Tensor | None:
+        found = self.grads.get(id(t))
+        if found is not None:
+            return found[1]
+        known = t._grad
+        self.looked.setdefault(id(t), (t, known is None))
+        if known is not None:
+            self._grad_of[id(known)] = t
+        return known
+
+    def write_grad(self, t: Tensor, value: Tensor | None) -> None:
+        self.grads[id(t)] = (t, value)
+
+    def number(self, place: tuple[Any, ...]) -> TracedArray:
+        """A number that is read anew whenever the recording runs: ``(group, "lr")``, ``(group, "betas", 0)``."""
+        key = (id(place[0]), *place[1:])
+        found = self._numbers.get(key)
+        if found is None:
+            var = self.recorder.add_input(float(number_at(place)), f"the setting `{place[1]}`", weak=True)
+            self.sources.append(("number", place))
+            found = self._numbers[key] = TracedArray(var, self.recorder)
+        return found
+
+    def fresh(self, draw: Callable[[], np.ndarray]) -> TracedArray:
+        """An array that is drawn anew whenever the recording runs."""
+        profile = sys.getprofile()
+        sys.setprofile(None)  # the draw is known here, and is no reason not to replay
+        try:
+            array = np.asarray(draw())
+        finally:
+            sys.setprofile(profile)
+        var = self.recorder.add_input(array, "random numbers")
+        self.sources.append(("fresh", draw))
+        return TracedArray(var, self.recorder)
+
+    def constant(self, data: Any) -> TracedArray:
+        """An array that the run has made, as a traced one."""
+        if type(data) is TracedArray:
+            return data
+        if data.ndim:
+            return wrap_array(to_atom(data))
+        return wrap_array(Lit(data[()], data.dtype))
+
+    def ones(self, shape: tuple[int, ...], dtype: np.dtype) -> TracedArray:
+        """The implicit cotangent: a 1 that belongs to the program."""
+        return wrap_array(broadcast_to(Lit(1, dtype, structural=True), shape))
+
+    def refuse(self, what: str) -> None:
+        """The run does *what*, so it must not be replayed."""
+        self.recorder.unrepeatable(what)
+
+    def made(self, t: Tensor) -> None:
+        self._made.append(weakref.ref(t))
+
+    def forget(self, t: Tensor) -> None:
+        """The tensor is about to show other memory."""
+        self._traced.pop(id(t), None)
+
+    # ---- what the caller asks ----------------------------------------------------------------------------------
+
+    def add_input(self, kind: str, value: Any, name: str, payload: Any, *, weak: bool = False) -> Var:
+        """A further input of the recording."""
+        var = self.recorder.add_input(value, name, weak=weak)
+        self.sources.append((kind, payload))
+        return var
+
+    def survivors(self, known: set[int]) -> list[Tensor]:
+        """Tensors made in the run that somebody still holds, other than those of ids *known*."""
+        alive = [t for t in (r() for r in self._made) if t is not None and type(t._data) is TracedArray]
+        return [t for t in alive if id(t) not in known]
+
+    def check_overlap(self) -> None:
+        """Raise where memory that the run writes is reached in two ways that the recording can't tell are one."""
+        spans = sorted(
+            [(*np.lib.array_utils.byte_bounds(r.array), k) for k, r in enumerate(self.roots) if r.array.size]
+        )
+        reach, last = -1, -1
+        for low, high, k in spans:
+            if low < reach and (self.roots[k].written or self.roots[last].written):
+                one, other = self.roots[last].tensor, self.roots[k].tensor
+                raise TracegradError(
+                    at_site(
+                        "two tensors that are no views of one another share memory, and one of them is written "
+                        f"(shapes {list(one.shape)} and {list(other.shape)}): make one of them a clone()"
+                    )
+                )
+            if high > reach:
+                reach, last = high, k
+
+    def value(self, data: TracedArray) -> np.ndarray:
+        """What a traced array stands for in this run, by NumPy."""
+        return np.array(self.recorder.value(data.atom), dtype=data.dtype).reshape(data.shape)
+
+    def settle(self) -> None:
+        """Give every tensor of the run its value, as if it had been computed at once: writes, ``.grad``, results."""
+        with recording(self.recorder):
+            self.recorder.active = True
+            self._settle()
+
+    def _settle(self) -> None:
+        writes = [(r.array, self.value(_at(r, self.recorder))) for r in self.roots if r.written]
+        self.settle_tensors([t for t in (r() for r in self._made) if t is not None])
+        for array, value in writes:
+            array[...] = value
+        for root in self.roots:
+            if root.written:
+                root.tensor._version[0] += 1
+        for t, grad in self.grads.values():
+            if grad is not None:
+                self.settle_tensors([grad])
+            t._grad = grad
+
+    def settle_tensors(self, tensors: list[Tensor]) -> None:
+        """Values in place of traced arrays, in these tensors and in the graphs behind them."""
+        seen: dict[int, np.ndarray] = {}
+
+        def settled(data: Any) -> Any:
+            if type(data) is not TracedArray:
+                return data
+            if id(data) not in seen:
+                seen[id(data)] = self.value(data)
+            return seen[id(data)]
+
+        nodes: list[Node] = []
+        for t in tensors:
+            if t._base is not None and type(t._base._data) is TracedArray and type(t._data) is TracedArray:
+                self.settle_tensors([t._base])
+            if type(t._data) is TracedArray:
+                base = t._base
+                if base is None:
+                    t._data = settled(t._data)
+                else:
+                    data = base._data
+                    for op, statics in t._chain:
+                        data = op.fn(data, *statics)
+                    t._data = data
+            if t._node is not None:
+                nodes.append(t._node)
+        done: set[Node] = set()
+        while nodes:
+            node = nodes.pop()
+            if node in done:
+                continue
+            done.add(node)
+            if node.inputs is not None and not node.freed:
+                node.inputs = tuple([settled(x) for x in node.inputs])
+                node.outputs = tuple([settled(x) for x in node.outputs])
+            nodes += [e for e in node.edges if isinstance(e, Node)]
+
+
+def _at(root: Root, recorder: Recorder) -> TracedArray:
+    return TracedArray(root.contents, recorder)
+
+
+def number_at(place: tuple[Any, ...]) -> Any:
+    """The number that a place holds now."""
+    value = place[0][place[1]]
+    return value[place[2]] if len(place) == 3 else value
+
+
+@contextmanager
+def capturing(capture: Capture) -> Iterator[Capture]:
+    """Make *capture* the one in progress in this thread."""
+    before = STATE.capture
+    STATE.capture = capture
+    try:
+        with recording(capture.recorder):
+            yield capture
+    finally:
+        STATE.capture = before
+
+
+def pause() -> Any:
+    """The capture in progress, set aside; hand it to ``resume``."""
+    before = STATE.capture
+    STATE.capture = None
+    return before
+
+
+def resume(capture: Any) -> None:
+    STATE.capture = capture
+
+
+__all__ = ["Capture", "Root", "capturing", "core", "number_at", "pause", "resume"]

@@ -1,0 +1,624 @@
+"""Tensors made from data, by rule, or at random: ``tensor``, ``zeros``, ``arange``, ``randn`` and their relatives.
+
+Arrays come from ``tracer/creation.py``, so that within a recording they can be assigned into; ``wrap`` then decides
+what the caller sees (in a function of NumPy code that is being recorded, the traced array itself).
+
+Random numbers come from ``Generator``, a NumPy PCG64 with PyTorch's face; they are not PyTorch's numbers. All are drawn
+through ``drawn``: a capture draws them anew whenever it runs, and any other recording that draws is never replayed.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from ...tracer import creation
+from ...tracer.array import TracedArray
+from ...tracer.recorder import current_recorder
+from . import dtypes
+from .dtypes import as_dtype, scalar_name
+from .modes import STATE
+from .ops_basic import to_dtype
+from .tensor import Size, Tensor, raw, wrap
+
+Shape = tuple[int, ...]
+
+
+# ---- reading arguments --------------------------------------------------------------------------------------------
+
+
+def check_device(device: Any) -> None:
+    """Accept None and the CPU; RuntimeError for every other device."""
+    kind = str(getattr(device, "type", device)).partition(":")[0]
+    if device is None or kind == "cpu":
+        return
+    if kind == "cuda" or isinstance(device, int):
+        raise RuntimeError("this build of tracegrad has no CUDA target yet; write device='cpu', or leave device= out")
+    raise RuntimeError(f"Expected one of cpu, cuda device type at start of device string: {device}")
+
+
+def _float_or_default(dtype: Any) -> np.dtype:
+    return dtypes.get_default_dtype() if dtype is None else as_dtype(dtype)
+
+
+def _type_name(value: Any) -> str:
+    return "Tensor" if isinstance(value, Tensor) else type(value).__name__
+
+
+def _shape(name: str, sizes: tuple[Any, ...], size: Any) -> Shape:
+    """The shape that ``zeros(2, 3)``, ``zeros((2, 3))`` or ``zeros(size=(2, 3))`` asks for."""
+    if size is not None:
+        sizes = (size,)
+    elif not sizes:
+        raise TypeError(f'{name}() missing 1 required positional arguments: "size"')
+    if len(sizes) == 1 and isinstance(sizes[0], tuple | list):
+        sizes = tuple(sizes[0])
+    shape = []
+    for position, n in enumerate(sizes, 1):
+        try:
+            if isinstance(n, bool):
+                raise TypeError
+            shape.append(index(n))
+        except TypeError:
+            at = f" at position {position}" if len(sizes) > 1 else ""
+            raise TypeError(f"{name}(): argument 'size' must be tuple of ints, not {_type_name(n)}{at}") from None
+    for n in shape:
+        if n < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {shape}")
+    return tuple(shape)
+
+
+def _dtype_last(sizes: tuple[Any, ...], dtype: Any) -> tuple[tuple[Any, ...], Any]:
+    """NumPy's order of arguments, ``zeros((2, 3), float)``, as (sizes, dtype)."""
+    if dtype is None and len(sizes) == 2 and isinstance(sizes[1], np.dtype | type | str):
+        return sizes[:1], sizes[1]
+    return sizes, dtype
+
+
+def _number(name: str, argument: str, value: Any) -> Any:
+    """*value* as a Python number; within a recording, what it was becomes a guard."""
+    if isinstance(value, Tensor | TracedArray | np.ndarray | np.generic) and value.ndim == 0:
+        return value.item()
+    if isinstance(value, int | float):
+        return value
+    raise TypeError(f"{name}(): argument '{argument}' must be Number, not {_type_name(value)}")
+
+
+def _count(name: str, argument: str, value: Any) -> int:
+    try:
+        return index(value)
+    except TypeError:
+        raise TypeError(f"{name}(): argument '{argument}' must be int, not {_type_name(value)}") from None
+
+
+def _array_of(name: str, value: Any) -> Any:
+    """The array of a tensor argument; arrays pass too, since functions of NumPy code have no tensors."""
+    if isinstance(value, Tensor):
+        return raw(value)
+    if isinstance(value, np.ndarray | TracedArray):
+        return value
+    raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(value).__name__}")
+
+
+def _made(array: Any, requires_grad: bool, device: Any) -> Any:
+    check_device(device)
+    return wrap(creation.asarray(array), requires_grad)
+
+
+# ---- filled by one value ------------------------------------------------------------------------------------------
+
+
+def zeros(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """A tensor of zeros; sizes as numbers or as one tuple."""
+    sizes, dtype = _dtype_last(sizes, dtype)
+    return _made(creation.zeros(_shape("zeros", sizes, size), _float_or_default(dtype)), requires_grad, device)
+
+
+def ones(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """A tensor of ones; sizes as numbers or as one tuple."""
+    sizes, dtype = _dtype_last(sizes, dtype)
+    return _made(creation.ones(_shape("ones", sizes, size), _float_or_default(dtype)), requires_grad, device)
+
+
+def empty(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """A tensor with arbitrary contents; sizes as numbers or as one tuple."""
+    sizes, dtype = _dtype_last(sizes, dtype)
+    return _made(creation.empty(_shape("empty", sizes, size), _float_or_default(dtype)), requires_grad, device)
+
+
+def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Any:
+    """A tensor full of one number, whose dtype is that of ``tensor(fill_value)``."""
+    value = raw(fill_value) if isinstance(fill_value, Tensor) and not fill_value.ndim else fill_value
+    if not isinstance(value, TracedArray | np.ndarray):
+        value = _number("full", "fill_value", value)
+    kind = dtypes.infer(value) if dtype is None else as_dtype(dtype)
+    shape = _shape("full", (size,), None)
+    return _made(_fitting(kind, lambda: creation.full(shape, value, kind)), requires_grad, device)
+
+
+def zeros_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """Zeros in the shape (and dtype, unless given) of *input*."""
+    like = _array_of("zeros_like", input)
+    return zeros(like.shape, dtype=like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
+
+
+def ones_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """Ones in the shape (and dtype, unless given) of *input*."""
+    like = _array_of("ones_like", input)
+    return ones(like.shape, dtype=like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
+
+
+def empty_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """Arbitrary contents in the shape (and dtype, unless given) of *input*."""
+    like = _array_of("empty_like", input)
+    return empty(like.shape, dtype=like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
+
+
+def full_like(
+    input: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """One number in the shape (and dtype, unless given) of *input*."""
+    like = _array_of("full_like", input)
+    return full(
+        like.shape, fill_value, like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad
+    )
+
+
+# ---- by rule ------------------------------------------------------------------------------------------------------
+
+
+def eye(
+    n: Any, m: Any = None, k: int = 0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """The identity matrix of n rows and m columns (n, if left out), its ones on the k-th diagonal."""
+    rows = _count("eye", "n", n)
+    columns = rows if m is None else _count("eye", "m", m)
+    for name, count in (("n", rows), ("m", columns)):
+        if count < 0:
+            raise RuntimeError(f"{name} must be greater or equal to 0, got {count}")
+    return _made(creation.eye(rows, columns, k, _float_or_default(dtype)), requires_grad, device)
+
+
+def arange(
+    start: Any = None, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """start, start + step, ... before *end*; ``arange(n)`` counts from 0. int64 if all three are integers."""
+    if start is None and end is None:
+        raise TypeError('arange() missing 1 required positional arguments: "end"')
+    start, end = (0, start) if end is None else (0 if start is None else start, end)
+    first, last = _number("arange", "start", start), _number("arange", "end", end)
+    by = _number("arange", "step", step)
+    floats = any(isinstance(x, float) for x in (first, last, by))
+    kind = as_dtype(dtype) if dtype is not None else dtypes.get_default_dtype() if floats else dtypes.int64
+    if kind == dtypes.bool_:
+        raise NotImplementedError("\"arange_cpu\" not implemented for 'Bool'")
+    if not (math.isfinite(first) and math.isfinite(last)):
+        raise RuntimeError(f"unsupported range: {first} -> {last}")
+    if kind.kind != "f":
+        first, last, by = int(first), int(last), int(by)
+    if by == 0:
+        raise RuntimeError("step must be nonzero")
+    if (last - first) * (1 if by > 0 else -1) < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if kind.kind != "f":
+        return _made(creation.arange(first, last, by, dtype=kind), requires_grad, device)
+    points = first + by * np.arange(math.ceil((last - first) / by), dtype=np.float64)  # rounded once, also in float32
+    return _made(points.astype(kind), requires_grad, device)
+
+
+def linspace(
+    start: Any, end: Any, steps: Any = 50, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """*steps* numbers at equal distances, from *start* to *end* inclusive."""
+    return _made(_points("linspace", start, end, steps, _float_or_default(dtype)), requires_grad, device)
+
+
+def logspace(
+    start: Any, end: Any, steps: Any = 50, base: float = 10.0, *, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """*base* to the powers of ``linspace(start, end, steps)``."""
+    powers = np.power(float(base), _points("logspace", start, end, steps, dtypes.float64))
+    return _made(powers.astype(_float_or_default(dtype)), requires_grad, device)
+
+
+def _points(name: str, start: Any, end: Any, steps: Any, dtype: np.dtype) -> Any:
+    count = _count(name, "steps", steps)
+    if count < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    if dtype == dtypes.bool_:
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for 'Bool'")
+    ends = [raw(x) if isinstance(x, Tensor) else x for x in (start, end)]
+    low, high = [x if isinstance(x, TracedArray) else _number(name, "start or end", x) for x in ends]
+    return creation.linspace(low, high, count, dtype=dtype)
+
+
+def tril_indices(row: Any, col: Any, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
+    """The indices of the lower triangle of a row × col matrix, as a 2 × N tensor (int64, unless *dtype* is given)."""
+    return _triangle("tril_indices", np.tril_indices, row, col, offset, dtype, device)
+
+
+def triu_indices(row: Any, col: Any, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
+    """The indices of the upper triangle of a row × col matrix, as a 2 × N tensor (int64, unless *dtype* is given)."""
+    return _triangle("triu_indices", np.triu_indices, row, col, offset, dtype, device)
+
+
+def _triangle(name: str, indices: Callable[..., Any], row: Any, col: Any, offset: int, dtype: Any, device: Any) -> Any:
+    rows, columns = _count(name, "row", row), _count(name, "col", col)
+    for argument, count in (("row", rows), ("col", columns)):
+        if count < 0:
+            raise RuntimeError(f"{argument} must be non-negative, got{count}")
+    kind = dtypes.int64 if dtype is None else as_dtype(dtype)
+    return _made(np.stack(indices(rows, offset, columns)).astype(kind), False, device)
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
+    """Tensors of one shape, each of which varies along an axis of its own as one of the 1-d (or 0-d) *tensors*."""
+    given = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else list(tensors)
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+    for t in given:
+        if t.ndim > 1:
+            raise RuntimeError(f"meshgrid: Expected 0D or 1D tensor in the tensor list but got: {t}")
+        if t.dtype != given[0].dtype:
+            raise RuntimeError("meshgrid expects all tensors to have the same dtype")
+    axes = list(range(len(given)))
+    if indexing == "xy" and len(given) > 1:
+        axes[0], axes[1] = 1, 0
+    sizes = [math.prod(given[axes.index(axis)].shape) for axis in range(len(given))]
+    return tuple(
+        t.reshape([n if axis == at else 1 for at, n in enumerate(sizes)]).expand(sizes)
+        for t, axis in zip(given, axes, strict=True)
+    )
+
+
+# ---- from data ----------------------------------------------------------------------------------------------------
+
+
+def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """A new leaf with a copy of *data*: a number, an array, a tensor, or nested sequences of them."""
+    if not dtypes.is_sequence(data):
+        found = dtypes.infer(data)
+        kind = found if dtype is None else as_dtype(dtype)
+        value = raw(data) if isinstance(data, Tensor) else data
+        return _made(_fitting(kind, lambda: creation.array(value, kind)), requires_grad, device)
+    sizes, leaves = dtypes.flatten(data)
+    found = dtypes.infer_leaves(leaves)
+    kind = found if dtype is None else as_dtype(dtype)
+    return _made(_fitting(kind, lambda: _array_of_leaves(sizes, leaves, kind)), requires_grad, device)
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
+    """*data* as a tensor, without a copy where it is a tensor or a NumPy array of that dtype already."""
+    check_device(device)
+    kind = None if dtype is None else as_dtype(dtype)
+    if isinstance(data, Tensor):
+        return data if kind is None else to_dtype(data, kind)
+    if isinstance(data, np.ndarray) and data.flags.writeable and (kind is None or kind == data.dtype):
+        return from_numpy(data)
+    return tensor(data, kind)
+
+
+def from_numpy(array: Any) -> Any:
+    """A tensor that shares the memory of *array*: who writes into one writes into both.
+
+    TypeError for what is no array or has a dtype that tensors cannot have, ValueError for arrays that are read-only or
+    have foreign byte order.
+    """
+    if isinstance(array, TracedArray):
+        return wrap(array)
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
+    dtypes.supported(array.dtype)
+    if not array.dtype.isnative:
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order. Conversion between byte orders is "
+            "currently not supported; pass array.astype(array.dtype.newbyteorder('='))"
+        )
+    if not array.flags.writeable:
+        raise ValueError("the given NumPy array is read-only, and a tensor over it could be written; pass array.copy()")
+    return wrap(np.asarray(array) if STATE.capture is not None else creation.asarray(array))
+
+
+def _array_of_leaves(sizes: Shape, leaves: list[Any], dtype: np.dtype) -> Any:
+    """The array of shape *sizes* (then that of the leaves) with these elements; traced, if one of them is."""
+    kinds = set(map(type, leaves))
+    if any(issubclass(kind, Tensor) for kind in kinds):
+        leaves = [_one_element(leaf) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        kinds = set(map(type, leaves))
+    array = creation.array(leaves, dtype) if TracedArray in kinds else np.array(leaves, dtype)
+    return array.reshape(*sizes, *array.shape[1:])
+
+
+def _one_element(t: Tensor) -> Any:
+    array = raw(t)
+    if array.size != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
+    return array.reshape(())
+
+
+def _fitting(dtype: np.dtype, make: Callable[[], Any]) -> Any:
+    """``make()``, an array of *dtype*, with NumPy's complaint about numbers that do not fit in PyTorch's words (floats
+    become infinite without a word)."""
+    try:
+        if dtype != dtypes.float32:
+            return make()
+        with np.errstate(over="ignore"):
+            return make()
+    except (OverflowError, ValueError) as error:
+        if isinstance(error, ValueError) and "NaN" not in str(error):
+            raise
+        if isinstance(error, OverflowError) and dtype == dtypes.int64:
+            raise ValueError("Overflow when unpacking long long") from None
+        raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow") from None
+
+
+def _constructor(name: str, dtype: np.dtype) -> Callable[..., Any]:
+    """``FloatTensor`` and its like: of sizes, or of data."""
+
+    def construct(*args: Any, device: Any = None) -> Any:
+        if len(args) != 1 or isinstance(args[0], Size):
+            return empty(*args or (0,), dtype=dtype, device=device)
+        data = args[0]
+        if isinstance(data, Tensor):
+            if data.dtype != dtype:
+                raise TypeError(f"expected a tensor of dtype {dtype.name} (got {data.dtype.name})")
+            return wrap(raw(data))
+        if dtypes.is_sequence(data) or (isinstance(data, np.ndarray | TracedArray) and data.ndim):
+            return tensor(data, dtype, device)
+        if isinstance(data, str):
+            raise TypeError("new(): invalid data type 'str'")
+        if isinstance(data, float) or not hasattr(data, "__index__"):
+            raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
+        return empty(data, dtype=dtype, device=device)
+
+    construct.__name__ = construct.__qualname__ = name
+    construct.__doc__ = f"A tensor of {dtype.name}: ``{name}(2, 3)`` is uninitialised, ``{name}([1, 2])`` holds data."
+    return construct
+
+
+FloatTensor = _constructor("FloatTensor", dtypes.float32)
+DoubleTensor = _constructor("DoubleTensor", dtypes.float64)
+LongTensor = _constructor("LongTensor", dtypes.int64)
+IntTensor = _constructor("IntTensor", dtypes.int32)
+ShortTensor = _constructor("ShortTensor", dtypes.int16)
+ByteTensor = _constructor("ByteTensor", dtypes.uint8)
+BoolTensor = _constructor("BoolTensor", dtypes.bool_)
+
+
+# ---- random numbers -----------------------------------------------------------------------------------------------
+
+
+class Generator:
+    """A source of random numbers: NumPy's PCG64. One generator may be used by several threads."""
+
+    def __init__(self, device: Any = None) -> None:
+        check_device(device)
+        self.manual_seed(67280421310721)
+
+    @property
+    def device(self) -> str:
+        return "cpu"
+
+    def manual_seed(self, seed: Any) -> Generator:
+        """Start again from *seed*, an integer from -2**63 to 2**64 - 1; gives the generator itself."""
+        number = int(seed)
+        if not -(2**63) <= number < 2**64:
+            raise ValueError("Overflow when unpacking long long")
+        _not_replayable("seeds a random generator")
+        self._seed = number % 2**64
+        self._stream = np.random.Generator(np.random.PCG64(self._seed))
+        return self
+
+    def seed(self) -> int:
+        """Start again from a seed that cannot be foreseen, and give it."""
+        return self.manual_seed(secrets.randbits(64))._seed
+
+    def initial_seed(self) -> int:
+        """The seed that the numbers started from."""
+        _not_replayable("reads the seed of a random generator")
+        return self._seed
+
+    @property
+    def stream(self) -> np.random.Generator:
+        """NumPy's generator, to draw from. A recording in progress is not replayed: Python runs in each call."""
+        _not_replayable("draws random numbers")
+        return self._stream
+
+    def __repr__(self) -> str:
+        return f"<tracegrad.Generator seed={self._seed}>"
+
+
+def _not_replayable(what: str) -> None:
+    recorder = current_recorder()
+    if recorder is not None:
+        recorder.unrepeatable(what)
+
+
+default_generator = Generator()
+default_generator.seed()
+
+
+def manual_seed(seed: Any) -> Generator:
+    """Start the default generator again from *seed*; gives the generator."""
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Start the default generator again from a seed that cannot be foreseen, and give it."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The seed that the default generator started from."""
+    return default_generator.initial_seed()
+
+
+def drawn(draw: Callable[[np.random.Generator], np.ndarray], generator: Any = None) -> Any:
+    """The array ``draw(stream)``, where *stream* is NumPy's generator behind *generator* (or behind the default one).
+
+    Within a capture *draw* is kept, and runs whenever the recording does; it must not depend on traced values.
+    TypeError where *generator* is no ``Generator``.
+    """
+    source = default_generator if generator is None else generator
+    if not isinstance(source, Generator):
+        raise TypeError(f"generator must be a tracegrad.Generator, not {type(source).__name__}")
+    if STATE.capture is not None:
+        return STATE.capture.fresh(lambda: draw(source._stream))
+    return creation.asarray(draw(source.stream))
+
+
+def _floats(dtype: Any, kernel: str) -> np.dtype:
+    kind = _float_or_default(dtype)
+    if kind.kind != "f":
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{scalar_name(kind)}'")
+    return kind
+
+
+def rand(
+    *sizes: Any, size: Any = None, generator: Any = None, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """Uniform numbers in [0, 1); sizes as numbers or as one tuple."""
+    shape, kind = _shape("rand", sizes, size), _floats(dtype, "check_uniform_bounds")
+    return _made(drawn(lambda stream: stream.random(shape, kind), generator), requires_grad, device)
+
+
+def randn(
+    *sizes: Any, size: Any = None, generator: Any = None, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """Standard normal numbers; sizes as numbers or as one tuple."""
+    shape, kind = _shape("randn", sizes, size), _floats(dtype, "normal_kernel_cpu")
+    return _made(drawn(lambda stream: stream.standard_normal(shape, kind), generator), requires_grad, device)
+
+
+def rand_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """Uniform numbers in [0, 1) in the shape (and dtype, unless given) of *input*."""
+    like = _array_of("rand_like", input)
+    return rand(like.shape, dtype=like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
+
+
+def randn_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """Standard normal numbers in the shape (and dtype, unless given) of *input*."""
+    like = _array_of("randn_like", input)
+    return randn(like.shape, dtype=like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
+
+
+def randint(
+    low: Any = 0, high: Any = None, size: Any = None, *, generator: Any = None, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """Integers from *low* (0, if left out) to *high* - 1, all equally likely: ``randint(10, (2, 3))``."""
+    if size is None and isinstance(high, tuple | list):
+        high, size = None, high
+    low, high = (0, low) if high is None else (low, high)
+    if not isinstance(size, tuple | list):
+        if size is None:
+            raise TypeError('randint() missing 1 required positional arguments: "size"')
+        raise TypeError(f"randint(): argument 'size' must be tuple of ints, not {_type_name(size)}")
+    shape, first, last = (
+        _shape("randint", (size,), None),
+        _count("randint", "low", low),
+        _count("randint", "high", high),
+    )
+    if first >= last:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={first} >= to={last}")
+    kind = dtypes.int64 if dtype is None else as_dtype(dtype)
+    bounds = np.iinfo(kind) if kind.kind in "iu" else np.iinfo(np.int64)
+    if first < bounds.min or last - 1 > bounds.max:
+        raise RuntimeError(f"{'from' if first < bounds.min else 'to - 1'} is out of bounds for {kind.name}")
+    wide = np.uint64 if kind == dtypes.uint64 else np.int64
+
+    def draw(stream: np.random.Generator) -> np.ndarray:
+        return stream.integers(first, last, shape, wide).astype(kind)
+
+    return _made(drawn(draw, generator), requires_grad, device)
+
+
+def randperm(
+    n: Any, *, generator: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """The integers from 0 to n - 1 in random order."""
+    (count,) = _shape("randperm", (_count("randperm", "n", n),), None)
+    kind = dtypes.int64 if dtype is None else as_dtype(dtype)
+    return _made(drawn(lambda stream: stream.permutation(count).astype(kind), generator), requires_grad, device)
+
+
+def normal(
+    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Any:  # fmt: skip
+    """Normal numbers of the given mean and standard deviation: of two numbers and a size, or element by element of
+    tensors. No gradient flows to the tensors."""
+    arrays = [raw(x) if isinstance(x, Tensor) else x for x in (mean, std)]
+    shaped = [x for x in arrays if isinstance(x, np.ndarray | TracedArray)]
+    if not shaped and size is None:
+        raise TypeError("normal() of two numbers needs a size: normal(0.0, 1.0, (2, 3))")
+    if shaped and size is not None:
+        raise TypeError("normal() of tensors takes no size; it is that of the tensors")
+    kind = _floats(shaped[0].dtype if shaped and dtype is None else dtype, "normal_kernel_cpu")
+    spread = arrays[1]
+    if not isinstance(spread, TracedArray) and np.any(np.less(spread, 0)):
+        raise RuntimeError(
+            "normal expects all elements of std >= 0.0"
+            if isinstance(spread, np.ndarray)
+            else f"normal expects std >= 0.0, but found std {spread}"
+        )
+    shape = _shape("normal", (size,), None) if not shaped else shaped[0].shape
+    for other in shaped[1:]:
+        try:
+            shape = np.broadcast_shapes(shape, other.shape)
+        except ValueError:
+            raise RuntimeError(f"normal(): mean of shape {shape} and std of shape {other.shape} do not fit") from None
+    noise = drawn(lambda stream: stream.standard_normal(shape), generator)
+    return _made((arrays[0] + arrays[1] * noise).astype(kind), requires_grad, device)
+
+
+def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
+    """0 and 1 in the shape and dtype of *input*: 1 with the probabilities in *input*, or with *p* if given."""
+    array = _array_of("bernoulli", input)
+    if p is None:
+        _floats(array.dtype, "bernoulli_tensor_cpu_p_")
+        if not isinstance(array, TracedArray) and not np.all((array >= 0) & (array <= 1)):
+            raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+    elif not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    uniform = drawn(lambda stream: stream.random(array.shape), generator)
+    return _made((uniform < (array if p is None else p)).astype(array.dtype), False, None)
+
+
+def multinomial(input: Any, num_samples: Any, replacement: bool = False, *, generator: Any = None) -> Any:
+    """Indices drawn with the weights in each row of *input* (1-d or 2-d, no need to sum to 1), as int64."""
+    array, count = _array_of("multinomial", input), _count("multinomial", "num_samples", num_samples)
+    if array.dtype.kind != "f":
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {scalar_name(array.dtype)}"
+        )
+    if array.ndim not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if count <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    if not replacement and count > array.shape[-1]:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    weights = array.astype(np.float64)
+    if isinstance(weights, np.ndarray):
+        if not np.all(np.isfinite(weights) & (weights >= 0)):
+            raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+        if np.any(weights.sum(-1) <= 0):
+            raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    if replacement:  # how many of the running totals lie at or below a uniform number
+        totals = np.cumsum(weights, -1)[..., None, :]
+        uniform = drawn(lambda stream: stream.random((*weights.shape[:-1], count, 1)), generator)
+        chosen = np.sum(totals <= uniform * totals[..., -1:], -1)
+    else:  # who arrives first, of exponential times with these rates
+        times = drawn(lambda stream: stream.standard_exponential(weights.shape), generator)
+        with np.errstate(divide="ignore"):
+            chosen = np.argsort(times / weights, -1)[..., :count]
+    return _made(chosen.astype(np.int64), False, None)

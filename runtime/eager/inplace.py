@@ -1,0 +1,204 @@
+"""Writing into tensors, and what views have to do with it.
+
+A view shares memory with its base (never itself a view) and knows the chain of operations that leads to it.  Writing
+into a tensor computes the new value aside, copies it into the memory, counts the shared version, and moves the history:
+of a tensor of its own, to the new value's node; of a view, the *base* gets a ``CopySlices`` node (all of the base, with
+this part replaced), and every view of that base makes its history anew from the base when it is next asked for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...tracer.array import TracedArray
+from . import tensor as core
+from .modes import STATE
+from .node import Node, node_class
+from .op import Op, aval_of
+from .tensor import Tensor, apply, changed, make, raw, record
+
+_Chain = tuple[tuple[Op, tuple[Any, ...]], ...]
+
+
+def _follow(base: Any, chain: _Chain) -> Any:
+    for op, statics in chain:
+        base = op.fn(base, *statics)
+    return base
+
+
+def _write(base: Any, value: Any, chain: _Chain) -> Any:
+    result = base.copy()
+    _follow(result, chain)[...] = value
+    return result
+
+
+FOLLOW = Op("AsStrided", _follow)
+WRITE = Op("CopySlices", _write)
+COPY = Op("Copy", lambda old, new: old * 0 + new)
+COPY_ALL = Op("Copy", lambda old, new: np.broadcast_to(new, old.shape) + old.dtype.type(0))
+
+
+def apply_view(op: Op, t: Tensor, statics: tuple[Any, ...] = ()) -> Tensor:
+    """The result of a view operation: a tensor over the same memory."""
+    data = raw(t)
+    result = core._new(Tensor)
+    result._data = out = op.fn(data, *statics)
+    version = result._version = t._version
+    result._base = t if t._base is None else t._base
+    result._chain = (*t._chain, (op, statics))
+    result._attr_version = version[0]
+    if t._inference:
+        result._inference = True
+    if STATE.capture is not None:
+        STATE.capture.made(result)
+    if t._base is not None and t._attr_version != version[0]:
+        core.refresh(t)
+    if not STATE.grad:
+        result._no_grad_view = True
+    elif t._requires and out.dtype.kind == "f":
+        record(op, (t,), statics, (data,), (result,))
+    return result
+
+
+def refresh(view: Tensor) -> None:
+    """Make the history of *view* anew from its base."""
+    base = view._base
+    assert base is not None
+    view._attr_version = view._version[0]
+    view._node, view._out, view._requires = None, 0, False
+    if base._requires and not view._no_grad_view and view._data.dtype.kind == "f":
+        op, statics = view._chain[0] if len(view._chain) == 1 else (FOLLOW, (view._chain,))
+        op, statics = (FOLLOW, (view._chain,)) if op is not FOLLOW else (op, statics)
+        record(op, (base,), statics, (raw(base),), (view,))
+
+
+def check_writable(t: Tensor) -> None:
+    """Raise where PyTorch would: leaves that require gradients, views of such, inference tensors."""
+    if t._inference and not STATE.inference:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a "
+            "normal tensor before doing inplace update."
+        )
+    if not STATE.grad:
+        return
+    if t._base is not None:
+        core.refresh(t)
+        base = t._base
+        if base._requires and base._node is None:
+            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+        if t._no_grad_view and base._requires:
+            raise RuntimeError(
+                "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that "
+                "this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
+                "the view and the inplace either both inside the no_grad block (if you don't want the inplace to be "
+                "tracked) or both outside (if you want the inplace to be tracked)."
+            )
+    elif t._requires and t._node is None:
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+
+
+def inplace(op: Op, t: Tensor, others: tuple[Any, ...] = (), statics: tuple[Any, ...] = ()) -> Tensor:
+    """``t`` becomes ``op(t, *others)``."""
+    check_writable(t)
+    new = apply(op, (t, *others), statics)
+    have, got = t.dtype, new.dtype
+    if have != got and not np.can_cast(got, have, "same_kind"):
+        raise RuntimeError(
+            f"result type {_torch_name(got)} can't be cast to the desired output type {_torch_name(have)}"
+        )
+    if raw(new).shape != raw(t).shape:
+        raise RuntimeError(
+            f"output with shape {list(raw(t).shape)} doesn't match the broadcast shape {list(raw(new).shape)}"
+        )
+    _keep_old(new, t)
+    return assign(t, new)
+
+
+_NAMES = {"float64": "Double", "float32": "Float", "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char",
+          "uint8": "Byte", "bool": "Bool"}  # fmt: skip
+
+
+def _torch_name(dtype: np.dtype) -> str:
+    return _NAMES.get(dtype.name, dtype.name)
+
+
+def _keep_old(new: Tensor, t: Tensor) -> None:
+    """Where the derivative of an in-place operation reads the old value, give it a copy: *t* is about to be written."""
+    node = new._node
+    if node is None or node.op is None:
+        return
+    needs = tuple([e is not None for e in node.edges])
+    local = node.op.vjp(tuple([aval_of(x) for x in node.inputs]), node.statics, needs, False)
+    inputs, versions = list(node.inputs), list(node.versions)
+    for k in range(len(inputs)):
+        counter = versions[k]
+        if counter is None or counter[0] is not t._version:
+            continue
+        if k in local.saved_in or isinstance(inputs[k], TracedArray):
+            if k == 0:  # any other operand that shares the memory is an error that backward reports
+                inputs[k], versions[k] = inputs[k].copy(), None
+    node.inputs, node.versions = tuple(inputs), tuple(versions)
+
+
+def assign(t: Tensor, new: Tensor) -> Tensor:
+    """Copy *new* into the memory of *t*, count the version, move the history."""
+    data, value = raw(t), raw(new)
+    data[...] = value
+    t._version[0] += 1
+    if t._inference or not STATE.grad:
+        return t
+    if t._base is None:
+        if new._requires:
+            t._node, t._out, t._requires = new._node, new._out, True
+        return t
+    base = t._base
+    if new._requires or base._requires:
+        edges: list[Any] = []
+        outs: list[int] = []
+        for source in (base, new):
+            edges.append((source._node or source) if source._requires else None)
+            outs.append(source._out if source._requires else 0)
+        version = base._version
+        cls = node_class("CopySlices")
+        versions = (None, None, (version, version[0]))
+        avals = (aval_of(raw(base)), aval_of(value))
+        node = cls(WRITE, (t._chain,), tuple(edges), tuple(outs), avals, (aval_of(raw(base)),), versions)
+        base._node, base._out, base._requires = node, 0, True
+    t._attr_version = -1
+    return t
+
+
+def set_data(t: Tensor, value: Tensor) -> None:
+    """``t.data = value``: other memory, the same history."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+    if t._requires and value.dtype.kind != "f":
+        raise RuntimeError("data set to a tensor that requires gradients must be floating point dtype")
+    capture = STATE.capture
+    if capture is not None:
+        capture.refuse("assigns .data of a tensor")
+        capture.forget(t)
+    t._data = value._data
+    changed()
+
+
+def detach(t: Tensor) -> Tensor:
+    """The same memory without history; writes are counted for both."""
+    result = make(raw(t))
+    result._version = t._version
+    return result
+
+
+def detach_(t: Tensor) -> Tensor:
+    """Cut this tensor off its history."""
+    if t._base is not None:
+        raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+    t._node, t._out, t._requires = None, 0, False
+    return t
+
+
+core._ENGINE.update(refresh=refresh, set_data=set_data)
+
+__all__ = ["Node", "apply_view", "assign", "check_writable", "detach", "detach_", "inplace", "set_data"]

@@ -1,0 +1,46 @@
+"""The tables put together: importing this module gives ``Tensor`` its methods, and ``PUBLIC`` holds the functions of the
+public face."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import ops_basic, ops_facts, ops_index, ops_linear, ops_math, ops_random, ops_reduce, ops_shape, protocol
+from .arguments import FUNCTIONS
+from .tensor import METHODS, Tensor
+
+_NO_FUNCTIONS = frozenset(
+    """size dim stride element_size data_ptr tolist to half type type_as cpu cuda view view_as reshape_as expand
+    expand_as float double int long short bool numpy new_zeros new_ones new_full new_empty new_tensor nelement ndimension
+    contiguous is_contiguous repeat unfold detach_ copy_ fill_ zero_ rsub _like""".split()
+)  # only methods in PyTorch; some names are dtypes there
+
+PUBLIC: dict[str, Callable[..., Any]] = {}
+
+
+def install() -> None:
+    """Set the methods of ``Tensor``, fill ``PUBLIC``."""
+    for name, method in METHODS.items():
+        setattr(Tensor, name, method)
+    PUBLIC.update({
+        name: function for name, function in METHODS.items() if name not in _NO_FUNCTIONS and not name.endswith("_")
+    })  # fmt: skip
+    PUBLIC.update(FUNCTIONS)
+
+
+install()
+
+__all__ = [
+    "PUBLIC",
+    "install",
+    "ops_basic",
+    "ops_facts",
+    "ops_index",
+    "ops_linear",
+    "ops_math",
+    "ops_random",
+    "ops_reduce",
+    "ops_shape",
+    "protocol",
+]

@@ -1,0 +1,185 @@
+"""One eager operation, and its derivative.
+
+Two data structures.  An ``Op`` is one row: the name that ``grad_fn`` shows and a function over raw arrays.  The same
+function computes (on NumPy arrays) and is recorded (on traced arrays), so each operation has the derivative that its
+IR primitives have, and nothing here knows a rule.  A ``LocalVjp`` is that derivative for operands of one kind: a small
+graph from (saved operands, saved results, cotangents of the results) to cotangents of the operands.  It is an ``Op``
+itself, which is how derivatives of derivatives come about.  Start reading at ``LocalVjp.derive``.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...codegen.adjoint import vjp_seeded
+from ...tracer import npapi  # noqa: F401  (fills the tables of NumPy functions)
+from ...tracer.array import TracedArray, to_atom, wrap_array
+from ...tracer.aval import FLOAT, INT, Aval
+from ...tracer.evaluate import read, run_nodes
+from ...tracer.ir import Atom, Graph, Lit, Node, Var, current_builder, live_nodes
+from ...tracer.ops.elementwise import broadcast_to
+from ...tracer.ops.shape import zeros
+from ...tracer.recorder import Recorder, recording
+from ..config import config
+
+# Tensors give inf and nan without a word, as PyTorch's do; NumPy code of the user's keeps its warnings.
+warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"tracegrad\.runtime\.eager")
+
+_Avals = tuple[Aval, ...]
+
+
+class Op:
+    """One operation: ``fn(*arrays, *statics)`` gives an array or a tuple of arrays.
+
+    ``name`` is what ``grad_fn`` shows (``Add`` becomes ``<AddBackward0>``).  Operands are arrays or Python floats, which
+    are data; *statics* are hashable and part of the signature.  A *view* shares its operand's memory.
+    """
+
+    __slots__ = ("__weakref__", "_derived", "fn", "name", "node_class", "view")
+
+    def __init__(self, name: str, fn: Callable[..., Any], *, view: bool = False):
+        self.name = name if "Backward" in name or name == "CopySlices" else f"{name}Backward0"
+        self.fn = fn
+        self.view = view
+        self.node_class: Any = None  # made by node.py, which knows the base class
+        self._derived: OrderedDict[Any, LocalVjp] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def vjp(self, avals: _Avals, statics: tuple[Any, ...], needs: tuple[bool, ...], careful: bool) -> LocalVjp:
+        """The derivative for operands of these kinds, with respect to those in *needs*."""
+        key = (avals, statics, needs, careful)
+        found = self._derived.get(key)
+        if found is None:
+            made = LocalVjp.derive(self, avals, statics, needs, careful)
+            with _lock:
+                found = self._derived.setdefault(key, made)
+                while len(self._derived) > config.max_derivatives:
+                    self._derived.popitem(last=False)
+        return found
+
+
+_lock = threading.Lock()
+_avals: dict[Any, Aval] = {}
+_WEAK_FLOAT = Aval(FLOAT, (), True)
+_WEAK_INT = Aval(INT, (), True)
+
+
+def aval_of(value: Any) -> Aval:
+    """The abstract value of an operand: an array, a traced array, a Python number, or an aval."""
+    if type(value) is float:
+        return _WEAK_FLOAT
+    if type(value) is Aval:
+        return value
+    if type(value) is int:
+        return _WEAK_INT
+    key = (value.dtype, value.shape)
+    found = _avals.get(key)
+    if found is None:
+        if len(_avals) > 1 << 14:
+            _avals.clear()
+        found = _avals[key] = Aval(*key)
+    return found
+
+
+class LocalVjp(Op):
+    """The derivative of one operation.  As an ``Op`` its operands are the saved operands (positions ``saved_in``), the
+    saved results (``saved_out``), then a cotangent for each result in ``seeded``; it gives a tuple, one cotangent for
+    each operand in ``gives``."""
+
+    __slots__ = ("careful", "gives", "graph", "outs", "saved_in", "saved_out", "seeded")
+
+    def __init__(
+        self, name: str, graph: Graph, outs: _Avals, saved_in: tuple[int, ...], saved_out: tuple[int, ...],
+        seeded: tuple[int, ...], gives: tuple[int, ...], careful: tuple[bool, ...],
+    ):  # fmt: skip
+        super().__init__(name, self._run)
+        self.graph = graph
+        self.outs = outs  # of the operation
+        self.saved_in, self.saved_out, self.seeded = saved_in, saved_out, seeded
+        self.gives = gives
+        self.careful = careful  # per given cotangent: it may hold exact zeros or infinities
+
+    @classmethod
+    def derive(cls, op: Op, avals: _Avals, statics: tuple[Any, ...], needs: tuple[bool, ...], careful: bool) -> Any:
+        recorder = Recorder()
+        operands = [Var(a) for a in avals]
+        with recording(recorder):
+            made = op.fn(*[TracedArray(v, recorder) for v in operands], *statics)
+            outs = [to_atom(r) for r in (made if type(made) is tuple else (made,))]
+            forward = list(recorder.nodes)
+            seeded = tuple([k for k, o in enumerate(outs) if o.aval.is_float])
+            cotangents = [Var(Aval(outs[k].aval.dtype, outs[k].aval.shape)) for k in seeded]
+            wrt = [v for v, n in zip(operands, needs, strict=True) if n]
+            grads, marks = vjp_seeded(
+                forward, [(outs[k], ct) for k, ct in zip(seeded, cotangents, strict=True)], wrt, careful=careful
+            )
+            positions = [k for k, n in enumerate(needs) if n]
+            gives = tuple([k for k, g in zip(positions, grads, strict=True) if g is not None])
+            careful_out = tuple([m for g, m in zip(grads, marks, strict=True) if g is not None])
+            results: list[Atom] = [
+                _of_shape(g, operands[k].aval) for k, g in zip(positions, grads, strict=True) if g is not None
+            ]
+        # What the operation has computed already is read, not computed again.
+        produced = {o for n in forward for o in n.outs}
+        known = {o: Var(o.aval) for o in outs if isinstance(o, Var) and o in produced}
+        ahead = set(forward)
+        nodes = [n if n in ahead else _renamed(n, known) for n in recorder.nodes]
+        results = [known.get(r, r) if isinstance(r, Var) else r for r in results]
+        nodes = live_nodes(nodes, results)
+        used = {a for n in nodes for a in n.inputs if isinstance(a, Var)} | {r for r in results if isinstance(r, Var)}
+        saved_in = tuple([k for k, v in enumerate(operands) if v in used])
+        saved_out = tuple([k for k, o in enumerate(outs) if isinstance(o, Var) and known.get(o) in used])
+        inputs = [operands[k] for k in saved_in] + [known[outs[k]] for k in saved_out] + cotangents  # type: ignore[index]
+        consts = [c for c in recorder.consts if c[0] in used]
+        graph = Graph(inputs, nodes, results, [], consts)
+        return cls(op.name, graph, tuple([o.aval for o in outs]), saved_in, saved_out, seeded, gives, careful_out)
+
+    def _run(self, *values: Any) -> tuple[Any, ...]:
+        """The cotangents: by NumPy, or recorded where a value is traced."""
+        graph = self.graph
+        if any(isinstance(v, TracedArray) for v in values):
+            atoms = splice(graph, [to_atom(v) for v in values])
+            return tuple([wrap_array(a) for a in atoms])
+        env: dict[Var, Any] = dict(zip(graph.inputs, values, strict=True))
+        env.update(graph.consts)
+        run_nodes(graph.nodes, env)
+        return tuple([np.asarray(read(env, out)) for out in graph.outputs])
+
+
+def _of_shape(grad: Atom, aval: Aval) -> Atom:
+    if isinstance(grad, Lit) and aval.shape:
+        return broadcast_to(grad, aval.shape)
+    return grad
+
+
+def _renamed(node: Node, names: dict[Var, Var]) -> Node:
+    if not any(a in names for a in node.inputs if isinstance(a, Var)):
+        return node
+    inputs = tuple([names.get(a, a) if isinstance(a, Var) else a for a in node.inputs])
+    return Node(node.prim, inputs, node.params, node.outs, node.site)
+
+
+def splice(graph: Graph, inputs: Sequence[Atom]) -> list[Atom]:
+    """The outputs of *graph* over other *inputs*, its nodes appended to the builder in force."""
+    builder = current_builder()
+    env: dict[Var, Atom] = dict(zip(graph.inputs, inputs, strict=True))
+    for var, array in graph.consts:
+        assert isinstance(builder, Recorder)
+        env[var] = builder.const(array)
+    for node in graph.nodes:
+        operands = tuple([env[a] if isinstance(a, Var) else a for a in node.inputs])
+        env.update(zip(node.outs, builder.emit(node.prim, operands, node.params), strict=True))
+    return [env[o] if isinstance(o, Var) else o for o in graph.outputs]
+
+
+def zero_like(aval: Aval) -> Any:
+    """Zeros as a recorded value."""
+    return zeros(aval.shape, aval.dtype)

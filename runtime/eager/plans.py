@@ -1,0 +1,288 @@
+"""Hot tapes: a backward whose graph has been seen before runs as one compiled kernel.
+
+The *signature* of a tape is its operations, how they are wired, and the shapes of what came from outside.  The first
+backward with a signature goes node by node; from the second on a ``Plan`` holds a kernel made of the same local
+derivatives (``op.py``), inlined into one graph from (saved values, cotangents) to the gradients of the leaves.
+
+Compiling is bounded: each new kernel costs a credit, and credits come back as compiled backwards run, so a loop whose
+shape changes every time settles on the interpreter.  ``tapes`` counts all this and names what was refused.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...codegen.canonical import canonicalise
+from ...codegen.simplify import simplify
+from ...tracer.aval import Aval
+from ...tracer.ir import Atom, Var, structural
+from ...tracer.ops.elementwise import F, broadcast_to
+from ...tracer.ops.shape import zeros
+from ...tracer.recorder import Recorder, recording
+from ..binding import bind_graph, normalised
+from ..config import config
+from ..kernels import kernels
+from .node import Node
+from .op import LocalVjp, aval_of, splice
+from .tensor import Tensor
+
+MAX_NODES = 2000  # a longer tape would compile for seconds
+MAX_CREDIT = 64.0
+RETURN = 1 / 16  # of a credit, for each compiled backward that runs
+
+_Source = tuple[int, int]  # (position of a node, position among its inputs followed by its outputs)
+
+
+@dataclass(slots=True)
+class Plan:
+    """A compiled backward.  ``launch`` takes ``sources`` (checked for overwriting at ``checks``), then the seeds."""
+
+    launch: Callable[..., Any]
+    sources: list[_Source]
+    single: bool
+    released: list[tuple[bool, tuple[Aval, ...], tuple[Aval, ...]]]  # per node: does it save anything; avals in, out
+
+
+@dataclass(slots=True)
+class TapeStats:
+    """What became of eager backwards: how many ran ``compiled`` and ``interpreted``, kernels ``compiles``, tapes by
+    ``refused`` reason."""
+
+    compiled: int = 0
+    interpreted: int = 0
+    compiles: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    credit: float = MAX_CREDIT / 2
+
+    def __repr__(self) -> str:
+        reasons = "".join(f"\n  not compiled: {n}x {why}" for why, n in self.refused.most_common())
+        return (
+            f"{self.compiled} backwards compiled, {self.interpreted} interpreted; {self.compiles} kernels made{reasons}"
+        )
+
+
+tapes = TapeStats()
+_plans: OrderedDict[Any, Plan | int | str] = OrderedDict()  # signature -> plan, times seen, or why there is none
+_lock = threading.Lock()
+
+
+def clear() -> None:
+    """Forget every tape and every count."""
+    with _lock:
+        _plans.clear()
+    tapes.__init__()  # type: ignore[misc]
+
+
+def backward(
+    nodes: Sequence[Node], roots: Sequence[Tensor], seeds: Sequence[Tensor | None], retain: bool
+) -> list[tuple[Tensor, Any]] | None:
+    """(leaf, its gradient as an array) for each leaf; None where the tape has to be walked node by node."""
+    found = signature(nodes, roots, seeds)
+    if type(found) is str:
+        tapes.interpreted += 1
+        tapes.refused[found] += 1
+        return None
+    key, leaves = found
+    with _lock:
+        known = _plans.get(key)
+        if known is None:
+            _plans[key] = 1
+            while len(_plans) > config.max_tapes:
+                _plans.popitem(last=False)
+        else:
+            _plans.move_to_end(key)
+    if type(known) is not Plan:
+        if known is None:
+            tapes.interpreted += 1
+            return None
+        plan = _compile(key, nodes, roots, seeds, leaves) if type(known) is int else known
+        if type(plan) is str:
+            tapes.interpreted += 1
+            tapes.refused[plan] += 1
+            return None
+        known = plan
+    assert type(known) is Plan
+    grads = _launch(known, nodes, seeds)
+    if not retain:
+        for node, (saves, avals, outs) in zip(nodes, known.released, strict=True):
+            if saves:
+                node.freed = True
+                node.inputs = node.outputs = (None,) * len(outs)
+            else:
+                node.inputs, node.outputs = avals, outs
+    tapes.compiled += 1
+    if tapes.credit < MAX_CREDIT:
+        tapes.credit += RETURN
+    return list(zip(leaves, grads, strict=True))
+
+
+def signature(
+    nodes: Sequence[Node], roots: Sequence[Tensor], seeds: Sequence[Tensor | None]
+) -> tuple[Any, list[Tensor]] | str:
+    """(key, leaves in the order in which they are met), or why the tape has no compiled form."""
+    if len(nodes) > MAX_NODES:
+        return f"more than {MAX_NODES} operations"
+    index: dict[Node, int] = {}
+    for node in nodes:
+        index[node] = len(index)
+    leaves: list[Tensor] = []
+    leaf_index: dict[int, int] = {}
+    key: list[Any] = []
+    for node in nodes:
+        if node.freed or not node.plain or node.tensor_hooks is not None or node.retained is not None:
+            return _refusal(node)
+        if node.hooks or node.pre_hooks:
+            return _refusal(node)
+        key.append(node.op)
+        if node.statics:
+            key.append(node.statics)
+        for edge, out, value in zip(node.edges, node.edge_outs, node.inputs, strict=True):
+            if edge is None:
+                key.append((value.dtype, value.shape) if hasattr(value, "dtype") else type(value))
+            elif isinstance(edge, Node):
+                key.append((index[edge], out) if out else index[edge])
+            else:
+                k = leaf_index.get(id(edge))
+                if k is None:
+                    k = leaf_index[id(edge)] = len(leaves)
+                    leaves.append(edge)
+                    key.append((value.dtype, value.shape))
+                key.append(-1 - k)
+    for root, seed in zip(roots, seeds, strict=True):
+        if root._node is None:
+            return "a leaf is among the outputs"
+        key.append((index[root._node], root._out, seed is None))
+    return tuple(key), leaves
+
+
+def _refusal(node: Node) -> str:
+    if node.freed:
+        return "the graph has been freed"
+    if not node.plain:
+        return f"contains {node.label}, whose derivative is Python code"
+    if node.retained is not None:
+        return "retain_grad() on an intermediate result"
+    return "a hook on an intermediate result"
+
+
+def _compile(
+    key: Any, nodes: Sequence[Node], roots: Sequence[Tensor], seeds: Sequence[Tensor | None], leaves: Sequence[Tensor]
+) -> Plan | str:
+    if tapes.credit < 1:
+        return "many shapes of graph, each seen too seldom to be worth a kernel"
+    recorder = Recorder()
+    with recording(recorder):
+        sources, inputs, outputs, released = _adjoint(nodes, roots, seeds, leaves)
+    recorder.inputs = inputs
+    graph = simplify(recorder.finish(outputs))
+    canonical = canonicalise(graph)
+    program, hit = kernels.get(canonical, len(inputs))
+    if not hit:
+        tapes.compiles += 1
+        tapes.credit -= 1
+    made = Plan(bind_graph(graph, canonical, program, len(outputs) == 1), sources, len(outputs) == 1, released)
+    with _lock:
+        _plans[key] = made
+    return made
+
+
+def _adjoint(
+    nodes: Sequence[Node], roots: Sequence[Tensor], seeds: Sequence[Tensor | None], leaves: Sequence[Tensor]
+) -> tuple[list[_Source], list[Var], list[Atom], list[Any]]:
+    """The backward of the whole tape, recorded: (what it reads, its inputs, the leaves' gradients, what each node
+    saves)."""
+    index = {node: k for k, node in enumerate(nodes)}
+    leaf_index = {id(leaf): k for k, leaf in enumerate(leaves)}
+    cotangents: dict[tuple[int, int], Atom] = {}
+    gradients: dict[int, Atom] = {}
+    careful: set[tuple[int, int]] = set()
+    sources: list[_Source] = []
+    inputs: list[Var] = []
+    known: dict[Any, Var] = {}
+    released: list[Any] = []
+
+    def residual(position: int, node: Node, k: int) -> Var:
+        """The saved value k of a node; what is known to be the same array is read once."""
+        count = len(node.inputs)
+        name: Any = (position, k)
+        if k >= count:
+            name = ("result", position, k - count)
+        elif node.edges[k] is not None:
+            edge = node.edges[k]
+            name = ("result", index[edge], node.edge_outs[k]) if isinstance(edge, Node) else ("leaf", id(edge))
+        var = known.get(name)
+        if var is None:
+            var = known[name] = Var(aval_of(node.inputs[k] if k < count else node.outputs[k - count]))
+            inputs.append(var)
+            sources.append((position, k))
+        return var
+
+    given: list[Var] = []
+    for root, cotangent in zip(roots, seeds, strict=True):
+        assert root._node is not None
+        aval = aval_of(root._data)
+        if cotangent is None:
+            seed = broadcast_to(structural(1, aval.dtype), aval.shape)
+        else:
+            given.append(seed := Var(aval))
+        place = (index[root._node], root._out)
+        cotangents[place] = F.add(cotangents[place], seed) if place in cotangents else seed
+    for position, node in enumerate(nodes):
+        assert node.op is not None
+        needs = tuple([e is not None for e in node.edges])
+        avals = tuple([aval_of(x) for x in node.inputs])
+        marked = any((position, k) in careful for k in range(len(node.outputs)))
+        local: LocalVjp = node.op.vjp(avals, node.statics, needs, marked)
+        released.append((bool(local.saved_in or local.saved_out), avals, local.outs))
+        cts = [cotangents.get((position, k)) for k in local.seeded]
+        if all(ct is None for ct in cts) or not local.gives:
+            continue
+        count = len(node.inputs)
+        values: list[Atom] = [residual(position, node, k) for k in local.saved_in]
+        values += [residual(position, node, count + k) for k in local.saved_out]
+        for k, ct in zip(local.seeded, cts, strict=True):
+            values.append(zeros(local.outs[k].shape, local.outs[k].dtype) if ct is None else ct)
+        for k, g, mark in zip(local.gives, splice(local.graph, values), local.careful, strict=True):
+            edge = node.edges[k]
+            if isinstance(edge, Node):
+                place = (index[edge], node.edge_outs[k])
+                cotangents[place] = F.add(cotangents[place], g) if place in cotangents else g
+                if mark:
+                    careful.add(place)
+            else:
+                leaf = leaf_index[id(edge)]
+                gradients[leaf] = F.add(gradients[leaf], g) if leaf in gradients else g
+    outputs: list[Atom] = []
+    for k, leaf in enumerate(leaves):
+        aval = aval_of(leaf._data)
+        outputs.append(gradients[k] if k in gradients else zeros(aval.shape, aval.dtype))
+    return sources, [*inputs, *given], outputs, released
+
+
+def _launch(plan: Plan, nodes: Sequence[Node], seeds: Sequence[Tensor | None]) -> Sequence[Any]:
+    values: list[Any] = []
+    for position, k in plan.sources:
+        node = nodes[position]
+        saved = node.versions[k]
+        if saved is not None and saved[0][0] != saved[1]:
+            raise OverwrittenError(position)
+        count = len(node.inputs)
+        values.append(node.inputs[k] if k < count else node.outputs[k - count])
+    values += [seed._data for seed in seeds if seed is not None]
+    found = plan.launch(*values)
+    if found is None:
+        found = plan.launch(*normalised(values))
+        if found is None:
+            raise AssertionError("a compiled backward did not accept the values that its signature promises")
+    grads = (found,) if plan.single else found
+    return [g if type(g) is np.ndarray else np.asarray(g) for g in grads]
+
+
+class OverwrittenError(Exception):
+    """A saved value has been written to since; the walk node by node says which."""

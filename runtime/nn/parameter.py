@@ -1,0 +1,43 @@
+"""``Parameter``: a tensor that becomes one of a module's parameters where it is assigned to an attribute of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..eager import dtypes
+from ..eager.modes import STATE
+from ..eager.tensor import Tensor, raw
+
+
+class Parameter(Tensor):
+    """A leaf of any shape over the memory of *data*, which asks for gradients unless told otherwise.
+
+    :param data: a Tensor, whose history is left behind; without it the parameter is empty.
+    """
+
+    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
+        if STATE.capture is not None:
+            STATE.capture.refuse("makes a Parameter")
+        if data is None:
+            self._data = np.empty((0,), dtypes.get_default_dtype())
+        elif isinstance(data, Tensor):
+            self._data, self._version = raw(data), data._version
+        else:
+            raise TypeError(f"the data of a Parameter has to be a Tensor, not {type(data).__name__}")
+        self._inference = STATE.inference
+        if requires_grad:
+            self.requires_grad_()
+
+    def __repr__(self) -> str:
+        return self._text("Parameter containing:\n")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A copy of the values.  The gradient is not copied, as in PyTorch."""
+        known = memo.get(id(self))
+        if known is None:
+            copied = object.__new__(type(self))
+            copied._data, copied._version, copied._requires = raw(self).copy(), [0], self._requires
+            known = memo[id(self)] = copied
+        return known

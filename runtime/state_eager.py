@@ -1,0 +1,96 @@
+"""The state walk's part for the eager layer: tensors, modules and optimizers in the outside state.
+
+A tensor counts by its identity; its contents are read anew when a recording runs.  A module's plain attributes and the
+facts about tensors (does it require gradients, has it hooks) are part of the key but not of the checker: whatever
+changes them counts in ``eager.tensor.epoch``, and a compiled step whose epoch has moved on compares keys.  Containers
+and objects in a module are checked like any other state.  An optimizer's numbers are read by its recordings themselves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import state_objects
+from .eager.tensor import Tensor
+from .nn.module import Module
+from .optim.optimizer import Optimizer
+from .state_values import is_leaf
+
+if TYPE_CHECKING:
+    from .state_graph import Leaf, Node
+    from .state_walk import Walker
+
+_REGISTRIES = {"_parameters", "_buffers", "_modules"}  # what they hold is in the module's attributes too
+_CALLED_BY_US = ("forward",)
+
+
+def is_eager(value: Any) -> bool:
+    return isinstance(value, (Tensor, Module, Optimizer))
+
+
+def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | Node:
+    """The leaf or node of a tensor, a module or an optimizer."""
+    if isinstance(value, Tensor):
+        walker.tensors[id(value)] = value
+        return walker.leaf(value, False)
+    node = walker.node("instance", value, label, site, extra=(frozenset(), frozenset(), None))
+    fill = _fill_module if isinstance(value, Module) else _fill_optimizer
+    walker.pending.append(lambda: fill(walker, node, value, label, site))
+    return node
+
+
+def tensor_facts(t: Tensor) -> tuple[Any, ...]:
+    """What a recording relies on about a tensor from outside, contents aside."""
+    return (id(t), t._requires, t._node is None, bool(t._hooks), bool(t._after))
+
+
+def _fill_module(walker: Walker, node: Node, module: Module, label: str, site: str) -> None:
+    short = label.removeprefix("global ").removeprefix("closure ")
+    cls = type(module)
+    for name in _CALLED_BY_US:
+        walker.names.attrs.setdefault(name)
+    if not walker.trust.cls(cls):
+        state_objects.class_edges(walker, node, cls, site, instance_only=True)
+        for name in sorted(walker.names.attrs):
+            if name not in module.__dict__:
+                raw = state_objects.lookup(cls, name)
+                if raw is not state_objects._MISSING and is_leaf(raw):
+                    state_objects.class_part(walker, node, cls, name, raw, site)
+    for name, value in module.__dict__.items():
+        if name in _REGISTRIES:
+            continue
+        if is_leaf(value):
+            node.edge("quiet", name, walker.leaf(value, True))
+        elif isinstance(value, Tensor):
+            walker.tensors[id(value)] = value
+            node.edge("quiet", name, walker.leaf(tensor_facts(value), True))
+        elif isinstance(value, dict) and not value and name.endswith("_hooks"):
+            node.edge("quiet", name, walker.leaf((), True))
+        else:
+            node.edge("attr", name, walker.visit(value, f"{short}.{name}", site), fixed=True)
+
+
+def _fill_optimizer(walker: Walker, node: Node, optimizer: Optimizer, label: str, site: str) -> None:
+    """Groups (parameters and settings) and state; numbers only where the user's own code looks into the groups."""
+    short = label.removeprefix("global ").removeprefix("closure ")
+    everything = "param_groups" in walker.names.attrs or "defaults" in walker.names.attrs
+    groups = walker.node("list", optimizer.param_groups, f"{short}.param_groups", site)
+    node.edge("attr", "param_groups", groups, fixed=True)
+    for index, group in enumerate(optimizer.param_groups):
+        at = f"{short}.param_groups[{index}]"
+        part = walker.node("dict", group, at, site, extra=tuple(group))
+        groups.edge("item", index, part, fixed=True)
+        for key, value in group.items():
+            number = type(value) is float or (type(value) is tuple and all(type(v) is float for v in value))
+            if number and not everything:
+                continue
+            part.edge("key", key, walker.visit(value, f"{at}[{key!r}]", site), fixed=True)
+    for name, value in optimizer.__dict__.items():
+        if name.endswith("_hooks") and value:
+            node.edge("attr", name, walker.visit(value, f"{short}.{name}", site), fixed=True)
+    for parameter, entry in optimizer.state.items():
+        if isinstance(entry, dict) and isinstance(parameter, Tensor):
+            part = walker.node("dict", entry, f"{short}.state[...]", site, extra=tuple(entry))
+            node.edge("const", "state", part, fixed=True)
+            for key, value in entry.items():
+                part.edge("key", key, walker.visit(value, f"{short}.state[...][{key!r}]", site), fixed=True)

@@ -1,0 +1,415 @@
+"""``tracegrad.compile(step)``: a whole training step (forward, backward, clipping, optimizer) as one compiled unit.
+
+The first call of a kind runs eagerly: optimizers make their state.  The second is recorded (``tensor_recording.py``)
+and run as a kernel that updates parameters and optimizer state in place; the third is recorded again, and only where
+both denote the same program does the kernel stand for the Python from then on.  Each later call checks what the step's
+Python could have seen: arguments, the outside state (``state*.py``, ``state_eager.py``), branches (as guards in the
+kernel).  What can't be replayed runs eagerly, and ``step.stats.live`` says why: an answer is never stale.
+
+Start reading at ``CompiledStep.__call__``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..tracer.recorder import current_recorder
+from ..tracer.site import OWN_FOLDERS
+from .binding import argument_records, bind_program
+from .calls import ARRAY, OBJECT, TENSOR, VALUE, Call, flatten, unwrap
+from .config import config
+from .eager.capture import Capture, Root, number_at
+from .eager.modes import STATE
+from .eager.tensor import Tensor, epoch, make
+from .kernels import kernels
+from .recording import leaf_names
+from .slots import call_leaves, check_value
+from .state import Snapshot, StatePlan, analyse
+from .state_eager import tensor_facts
+from .stats import Stats
+from .tensor_recording import LEAF, STATE_ARRAY, TensorRecording, record_tensors
+from .trees import Source, make_function
+
+_Replay = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+_MISS = object()
+
+
+@dataclass(eq=False, slots=True)
+class StepPath:
+    """One recording bound to its kernel.  ``replay(args, kwargs)`` gives the result, or ``_MISS``."""
+
+    recording: TensorRecording
+    launch: Callable[..., Any]
+    replay: _Replay | None = None
+    verified: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class StepVariant:
+    """One kind of call under one outside state, with the branches it has taken."""
+
+    snapshot: Snapshot
+    known: list[int]  # the epoch up to which the facts hold
+    paths: list[StepPath] = field(default_factory=list)
+    calls: int = 0
+
+
+class CompiledStep:
+    """A function of tensors whose effects and results are replayed by one kernel.  Made by :func:`compile`."""
+
+    def __init__(
+        self, fn: Callable[..., Any], static: frozenset[int | str] = frozenset(), stats: Stats | None = None
+    ) -> None:
+        functools.update_wrapper(self, fn, updated=())
+        self.__wrapped__ = fn
+        self._fn = fn
+        self.stats = Stats(getattr(fn, "__qualname__", None) or repr(fn)) if stats is None else stats
+        self._replays: tuple[_Replay, ...] = ()
+        self._variants: OrderedDict[Any, StepVariant] = OrderedDict()
+        self._seen: set[Any] = set()
+        self._live: dict[Any, str] = {}
+        self._plans: dict[Any, StatePlan] = {}
+        self._static = static
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As the function itself.  Tensors in the result carry no graph once the step is compiled."""
+        self.stats.calls += self._counted
+        if STATE.capture is not None or current_recorder() is not None:
+            return self._fn(*args, **kwargs)
+        for replay in self._replays:
+            found = replay(args, kwargs)
+            if found is not _MISS:
+                return found
+        return self._descend(args, kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<compiled step {self.stats.name}>"
+
+    # ---- what compiled functions of tensors do differently (``bridge.py``) ------------------------------------
+
+    _derive: Callable[[Capture, Any], Any] | None = None
+    _counted = 1
+
+    def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._fn(*args, **kwargs)
+
+    def _linked(self, found: Any, wanted: tuple[Tensor, ...], requires: list[bool], again: Callable[[], Any]) -> Any:
+        """What the user gets for the result of a kernel."""
+        return found
+
+    def _settled(self, out: Any) -> Any:
+        """What the user gets for the result of a recorded run that is not kept."""
+        return out
+
+    # ---- the ladder --------------------------------------------------------------------------------------------
+
+    def _descend(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if STATE.inference or STATE.anomaly:
+            return self._eager(args, kwargs)
+        call = flatten(args, kwargs, self._static)
+        key = (call.key, _aliases(call), STATE.grad)
+        if key in self._live:
+            return self._eager(args, kwargs)
+        if key not in self._seen:
+            if len(self._seen) >= config.max_variants:
+                self._seen.clear()
+            self._seen.add(key)
+            self.stats.note("first call with arguments of these types and shapes: runs eagerly")
+            return self._eager(args, kwargs)
+        plan = self._plan(call)
+        snapshot = plan.snapshot(call.objects)
+        state_key = (key, snapshot.key)
+        variant = self._variants.get(state_key)
+        if variant is None:
+            variant = self._variants[state_key] = StepVariant(snapshot, [epoch()])
+            while len(self._variants) > config.max_states:
+                self._variants.popitem(last=False)
+        else:
+            self._variants.move_to_end(state_key)
+            arrays = tuple(snapshot.arrays)
+            for path in variant.paths:
+                if not path.verified or not _facts_hold(path.recording):
+                    continue
+                found = self._run(path, call, arrays)
+                if found is not _MISS:
+                    variant.known[0] = epoch()
+                    self._install(call, variant, path)
+                    return found
+        return self._record(key, variant, call, plan, snapshot)
+
+    def _record(self, key: Any, variant: StepVariant, call: Call, plan: StatePlan, snapshot: Snapshot) -> Any:
+        """This call is recorded, and run by its kernel."""
+        self.stats.traces += 1
+        before = [p for p in variant.paths if not p.verified]
+        recording, out = record_tensors(self._fn, call, plan, snapshot, self._derive)
+        arrays = tuple(snapshot.arrays)
+        snapshot.release()
+        capture = recording.capture
+        assert capture is not None
+        if recording.changes or not plan.provable:
+            return self._go_live(key, "; ".join(dict.fromkeys([*plan.reasons, *recording.changes])), recording, out)
+        match = next((p for p in before if p.recording.same_program(recording)), None)
+        if match is None:
+            facts = [g.expected for g in recording.graph.guards]
+            if any([g.expected for g in p.recording.graph.guards] == facts for p in before):
+                why = "two runs with the same arguments and state recorded different programs (a counter, a clock?)"
+                return self._go_live(key, why, recording, out)
+            if len(variant.paths) >= config.max_paths:
+                return self._go_live(key, f"more than {config.max_paths} branch outcomes", recording, out)
+            self.stats.note("recorded: a new path" if variant.paths else "recorded for the first time")
+            match = StepPath(recording, self._bind(recording, call))
+            variant.paths.insert(0, match)
+        else:
+            self.stats.note("recorded again: verifies that the recording can be replayed")
+            match.verified = True
+        values = [
+            _value(var, s, call, arrays, capture)
+            for var, s in zip(recording.graph.inputs, recording.sources, strict=True)
+        ]
+        found = match.launch(*values)
+        recording.capture = None
+        if found is None or type(found) is int:  # a branch on the last bit, or memory in an unusual layout
+            recording.capture = capture
+            capture.settle()
+            recording.capture = None
+            if found is None:
+                self._live[key] = self.stats.live = "a tensor that the step writes is not C-contiguous"
+            return self._settled(out)
+        self._take_effect(recording, call, found)
+        if match.verified:
+            variant.known[0] = epoch()
+            self._install(call, variant, match)
+        return self._deliver(recording, call, found)
+
+    def _go_live(self, key: Any, why: str, recording: TensorRecording, out: Any) -> Any:
+        """From now on calls of this kind run eagerly; this one has run, and takes effect."""
+        self._live[key] = why or "it changes what it reads"
+        self.stats.live = self._live[key]
+        assert recording.capture is not None
+        recording.capture.settle()
+        recording.capture = None
+        return self._settled(out)
+
+    def _bind(self, recording: TensorRecording, call: Call) -> Callable[..., Any]:
+        program, hit = kernels.get(recording.canonical, len(recording.sources))
+        if hit:
+            self.stats.kernel_hits += 1
+        else:
+            self.stats.compiles += 1
+        args = argument_records(recording.graph.inputs, [_scalar_type(s, call) for s in recording.sources])
+        donated = dict(enumerate(recording.writes))
+        return bind_program(recording.graph, recording.canonical, program, args, donated)
+
+    def _run(self, path: StepPath, call: Call, arrays: tuple[Any, ...]) -> Any:
+        recording = path.recording
+        for t, was_none in recording.looked:
+            if (t._grad is None) is not was_none:
+                return _MISS
+        values = [
+            _value(var, s, call, arrays, None) for var, s in zip(recording.graph.inputs, recording.sources, strict=True)
+        ]
+        found = path.launch(*values)
+        if found is None or type(found) is int:
+            self.stats.guard_misses += 1
+            return _MISS
+        self._take_effect(recording, call, found)
+        return self._deliver(recording, call, found)
+
+    def _take_effect(self, recording: TensorRecording, call: Call, found: Any) -> None:
+        """After the kernel has written: gradients assigned, versions counted."""
+        for t, result in recording.grads:
+            _argument_or(t, recording, call)._grad = None if result is None else make(np.asarray(found[result]))
+        for k in recording.writes:
+            _tensor_at(recording, k, call)._version[0] += 1
+
+    def _deliver(self, recording: TensorRecording, call: Call, found: Any) -> Any:
+        source = Source()
+        source.names = dict(recording.names)
+        source.lines = [f"return {recording.text}"]
+        tree = make_function("def assemble(r):", source)(found)
+        args, kwargs = call.rebuild(call.leaves)
+        wanted = tuple([_tensor_at(recording, k, call) for k in recording.wanted])
+        return self._linked(tree, wanted, recording.requires, lambda: self._fn(*args, **kwargs))
+
+    def _plan(self, call: Call) -> StatePlan:
+        objects = call.objects
+        key = tuple([type(o) for o in objects])
+        plan = self._plans.get(key)
+        if plan is None:
+            names = leaf_names(self._fn, call) if objects else []
+            labels = tuple([n for n, k in zip(names, call.kinds, strict=False) if k == OBJECT])
+            plan = self._plans[key] = analyse(self._fn, objects, labels=labels, trusted_paths=OWN_FOLDERS)
+        return plan
+
+    # ---- the fast path -----------------------------------------------------------------------------------------
+
+    def _install(self, call: Call, variant: StepVariant, path: StepPath) -> None:
+        if path.replay is None:
+            path.replay = self._make_replay(call, variant, path)
+        others = tuple([r for r in self._replays if r is not path.replay])
+        self._replays = (path.replay, *others)[:4]
+
+    def _make_replay(self, call: Call, variant: StepVariant, path: StepPath) -> _Replay:
+        """The path as straight-line Python: checks, one launch, effects, result."""
+        recording = path.recording
+        source = Source(otherwise="MISS")
+        known = variant.known
+        source.names.update(
+            read=variant.snapshot.read, launch=path.launch, STATE=STATE, epoch=epoch, known=known, Tensor=Tensor, MISS=_MISS,
+            make=make, asarray=np.asarray, float=float,
+        )  # fmt: skip
+        source.lines.append(
+            f"if epoch() != known[0] or STATE.grad is not {STATE.grad} or STATE.anomaly or STATE.inference: return MISS"
+        )
+        texts: dict[int, str] = {}
+        objects: list[str] = []
+        for k, (leaf, kind, text) in enumerate(zip(call.leaves, call.kinds, call_leaves(source, call), strict=True)):
+            texts[k] = text
+            if kind == VALUE:
+                check_value(source, text, unwrap(leaf))
+            elif kind == OBJECT:
+                objects.append(text)
+            elif kind == TENSOR:
+                kind_of = source.constant(type(leaf))
+                source.give_up_if(f"type({text}) is not {kind_of} or {text}._requires is not {leaf._requires}")
+        _alias_checks(source, call, texts)
+        arrays = f"read({', '.join(objects)})"
+        if variant.snapshot.array_names:
+            source.lines.append(f"arrays = {arrays}")
+            source.give_up_if("arrays is None")
+        else:
+            source.give_up_if(f"{arrays} is None")
+        for t, was_none in recording.looked:
+            source.give_up_if(f"{source.constant(t)}._grad is {'not ' if was_none else ''}None")
+        operands = [_operand(source, s, texts, call) for s in recording.sources]
+        source.lines.append(f"r = launch({', '.join(operands)})")
+        source.give_up_if("r is None or type(r) is int")
+        for k in recording.writes:
+            source.lines.append(f"{_target(source, recording.sources[k], texts)}._version[0] += 1")
+        positions = {id(t): k for k, t in recording.proxies.items()}
+        for t, result in recording.grads:
+            target = texts[positions[id(t)]] if id(t) in positions else source.constant(t)
+            value = "None" if result is None else f"make(asarray(r[{result}]))"
+            source.lines.append(f"{target}._grad = {value}")
+        source.names.update(recording.names)
+        if self._derive is None:
+            source.lines.append(f"return {recording.text}")
+        else:
+            source.names.update(linked=self._linked, requires=recording.requires, fn=self._fn)
+            wanted = "".join([_target(source, recording.sources[k], texts) + ", " for k in recording.wanted])
+            source.lines.append(f"return linked({recording.text}, ({wanted}), requires, lambda: fn(*args, **kwargs))")
+        return make_function("def replay(args, kwargs):", source)
+
+
+def _alias_checks(source: Source, call: Call, texts: dict[int, str]) -> None:
+    """The same tensor twice among the arguments, or not."""
+    tensors = [k for k, kind in enumerate(call.kinds) if kind == TENSOR]
+    for i, a in enumerate(tensors):
+        for b in tensors[i + 1 :]:
+            same = call.leaves[a] is call.leaves[b]
+            source.give_up_if(f"{texts[a]} is {'not ' if same else ''}{texts[b]}")
+
+
+def _operand(source: Source, where: tuple[str, Any], texts: dict[int, str], call: Call) -> str:
+    kind, payload = where
+    if kind == LEAF:
+        return f"{texts[payload]}._data" if call.kinds[payload] == TENSOR else texts[payload]
+    if kind == STATE_ARRAY:
+        return f"arrays[{payload}]"
+    if kind == "number":
+        at = f"{source.constant(payload[0])}[{payload[1]!r}]" + (f"[{payload[2]}]" if len(payload) == 3 else "")
+        return f"float({at})"
+    if kind == "fresh":
+        return f"asarray({source.constant(payload)}())"
+    return f"{_tensor_text(source, payload)}._data"
+
+
+def _target(source: Source, where: tuple[str, Any], texts: dict[int, str]) -> str:
+    """The text of the tensor that an input is read from."""
+    kind, payload = where
+    return texts[payload] if kind == LEAF else _tensor_text(source, payload)
+
+
+def _tensor_text(source: Source, root: Root) -> str:
+    return f"{source.constant(root.owner)}._grad" if root.owner is not None else source.constant(root.tensor)
+
+
+def _value(var: Any, where: tuple[str, Any], call: Call, arrays: tuple[Any, ...], capture: Any) -> Any:
+    """What an input is now.  While *capture* is at hand, random numbers are those that the recorded run has drawn."""
+    kind, payload = where
+    if kind == LEAF:
+        leaf = call.leaves[payload]
+        return leaf._data if isinstance(leaf, Tensor) else leaf
+    if kind == STATE_ARRAY:
+        return arrays[payload]
+    if kind == "number":
+        return float(number_at(payload))
+    if kind == "fresh":
+        return capture.recorder.env[var] if capture is not None else np.asarray(payload())
+    return (payload.tensor if payload.owner is None else payload.owner._grad)._data
+
+
+def _tensor_at(recording: TensorRecording, k: int, call: Call) -> Tensor:
+    kind, payload = recording.sources[k]
+    if kind == LEAF:
+        return call.leaves[payload]
+    return payload.tensor if payload.owner is None else payload.owner._grad
+
+
+def _argument_or(t: Tensor, recording: TensorRecording, call: Call) -> Tensor:
+    """*t*, or the argument of this call that it stood for while recording."""
+    for position, proxy in recording.proxies.items():
+        if proxy is t:
+            return call.leaves[position]
+    return t
+
+
+def _scalar_type(where: tuple[str, Any], call: Call) -> type | None:
+    """The Python type of an input that is a number; None for arrays."""
+    kind, payload = where
+    if kind == LEAF and call.kinds[payload] not in (ARRAY, TENSOR):
+        return type(call.leaves[payload])
+    return float if kind == "number" else None
+
+
+def _facts_hold(recording: TensorRecording) -> bool:
+    tensors = [*recording.tensors, *[t for t, _ in recording.grads]]
+    now = {id(t): tensor_facts(t) for t in tensors}
+    return all(now.get(f[0], f) == f for f in recording.facts) and all(
+        root.tensor._data.shape == root.array.shape and root.tensor._data.dtype == root.array.dtype
+        for kind, root in recording.sources
+        if kind == "root"
+    )
+
+
+def _aliases(call: Call) -> tuple[int, ...]:
+    """Which tensor arguments are the same object, and which share memory with a different layout of objects."""
+    first: dict[int, int] = {}
+    return tuple([
+        first.setdefault(id(x), k) for k, (x, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)) if kind == TENSOR
+    ])  # fmt: skip
+
+
+def compile(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Compile *fn*, a training step or any function of Tensors, as one unit: forward, backward, optimizer update.
+
+    Parameters and optimizer state are updated in place; ``.grad`` is set; Tensors that are returned carry no graph.
+    ``lr`` and other numbers of the optimizer are read anew in each call.  Where replaying would not be provably right
+    (the step prints, keeps what it computes in a list, reads ``loss.item()``), it runs eagerly and ``step.stats.live``
+    says why.  Options of ``torch.compile`` are accepted and have no effect.
+    """
+    if fn is None:
+        return compile
+    return CompiledStep(fn)
+
+
+__all__ = ["CompiledStep", "compile"]

@@ -1,0 +1,248 @@
+"""One run of eager code, recorded as a whole: what ``compile`` (``step.py``) and compiled functions of tensors
+(``bridge.py``) have in common.
+
+``record_tensors`` runs the function under a ``Capture`` and returns a ``TensorRecording``: the graph whose results are
+what is written to memory, what is assigned to ``.grad``, and what is returned; where each of its inputs is read; and
+the text that puts the returned tree together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import optree
+
+from ..codegen.canonical import Canonical, canonicalise
+from ..codegen.simplify import simplify
+from ..tracer.array import TracedArray, to_atom
+from ..tracer.errors import refusals
+from ..tracer.ir import Atom, Graph, Lit, Var
+from ..tracer.ops.elementwise import broadcast_to, cast
+from ..tracer.recorder import Recorder
+from .calls import ARRAY, FLOAT, OBJECT, SCALAR, TENSOR, Call
+from .eager.capture import Capture, capturing
+from .eager.tensor import Tensor, make
+from .recording import equal_statics, leaf_names, sort_guards
+from .settle import settle
+from .state import Snapshot, StatePlan
+from .state_eager import tensor_facts
+from .trees import NAMESPACE, Source, packing
+
+LEAF, STATE_ARRAY = "leaf", "state"
+
+
+@dataclass(slots=True)
+class TensorRecording:
+    """``sources[k]`` says where input k is read: ``("leaf", position in the call)``, ``("state", position among the
+    snapshot's arrays)``, or as in ``eager/capture.py``.  Results of the graph: ``writes`` (input whose memory takes
+    result k), then those of ``grads`` and what is returned, whose numbers count from after the writes."""
+
+    graph: Graph
+    canonical: Canonical
+    sources: list[tuple[str, Any]]
+    writes: list[int]
+    grads: list[tuple[Tensor, int | None]]  # whose .grad becomes which result, or None
+    looked: list[tuple[Tensor, bool]]  # whose .grad was read, and was it None
+    text: str  # of the returned tree, over r and make
+    names: dict[str, Any]
+    statics: tuple[Any, ...]
+    facts: list[tuple[Any, ...]]  # about the tensors from outside
+    proxies: dict[int, Tensor]  # position in the call -> the tensor that stood for it
+    wanted: list[int]  # inputs that gradients were taken of (``bridge.py``)
+    requires: list[bool]  # which of the returned tensors require gradients
+    changes: list[str] = field(default_factory=list)
+    capture: Capture | None = None
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The tensors from outside whose memory is read or written."""
+        return [payload.tensor for kind, payload in self.sources if kind == "root"]
+
+    def same_program(self, other: TensorRecording) -> bool:
+        """Do two recordings denote the same computation on the same tensors?"""
+        a, b = self.canonical, other.canonical
+        return (
+            a.key == b.key
+            and a.sizes.tobytes() == b.sizes.tobytes()
+            and a.consts.tobytes() == b.consts.tobytes()
+            and len(self.graph.consts) == len(other.graph.consts)
+            and all(
+                x.tobytes() == y.tobytes() for (_, x), (_, y) in zip(self.graph.consts, other.graph.consts, strict=True)
+            )
+            and self.text == other.text
+            and self.writes == other.writes
+            and equal_statics(self.statics, other.statics)
+            and [(id(t), k) for t, k in self.grads] == [(id(t), k) for t, k in other.grads]
+            and [(id(t), k) for t, k in self.looked] == [(id(t), k) for t, k in other.looked]
+            and len(self.sources) == len(other.sources)
+            and all(_same_source(x, y) for x, y in zip(self.sources, other.sources, strict=True))
+            and [g.expected for g in self.graph.guards] == [g.expected for g in other.graph.guards]
+        )
+
+
+def _same_source(a: tuple[str, Any], b: tuple[str, Any]) -> bool:
+    if a[0] != b[0]:
+        return False
+    if a[0] == "root":
+        return a[1].place is b[1].place and (a[1].owner is None) is (b[1].owner is None)
+    if a[0] == "number":
+        return a[1][0] is b[1][0] and a[1][1:] == b[1][1:]
+    return a[0] == "fresh" or a[1] == b[1]
+
+
+def record_tensors(
+    fn: Callable[..., Any],
+    call: Call,
+    plan: StatePlan,
+    snapshot: Snapshot,
+    derive: Callable[[Capture, Any], Any] | None = None,
+) -> tuple[TensorRecording, Any]:
+    """(the recording, what the function returned).  *derive* runs on the result inside the capture and gives what is
+    returned in its place.
+
+    Where the function raises, what it had done to tensors by then is done, and the exception goes on.
+    """
+    recorder = Recorder()
+    capture = Capture(recorder)
+    names = leaf_names(fn, call)
+    leaves = list(call.leaves)
+    proxies: dict[int, Tensor] = {}
+    changes: list[str] = []
+    refusals.last = None
+    with capturing(capture):
+        for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
+            if kind in (ARRAY, FLOAT, SCALAR):
+                var = capture.add_input(LEAF, leaf, f"the argument `{names[k]}`", k, weak=kind == FLOAT)
+                leaves[k] = TracedArray(var, recorder, owner=f"the argument `{names[k]}`" if kind == ARRAY else None)
+            elif kind == TENSOR and id(leaf) not in snapshot.tensors:
+                leaves[k] = proxies[k] = _argument(capture, leaf, k, names[k])
+        stand_ins: dict[int, TracedArray] = {}
+        for index, (array, name) in enumerate(zip(snapshot.arrays, snapshot.array_names, strict=True)):
+            var = capture.add_input(STATE_ARRAY, array, f"`{name}`", index)
+            stand_in = TracedArray(var, recorder, owner=f"`{name}`, an array from outside the function")
+            stand_ins[id(array)] = recorder.captured[id(array)] = stand_in
+        substitution = plan.substitute(lambda array, name: stand_ins[id(array)], call.objects, snapshot)
+        replaced = iter(substitution.objects)
+        for k, kind in enumerate(call.kinds):
+            if kind == OBJECT:
+                leaves[k] = next(replaced)
+        args, kwargs = call.rebuild(leaves)
+        try:
+            with plan.watch():
+                out = substitution.fn(*args, **kwargs)
+            if derive is not None:
+                out = derive(capture, out)
+        except BaseException:
+            capture.settle()
+            raise
+        finally:
+            changes += substitution.changes()
+            if changes:
+                substitution.writeback(lambda value: _plain(value, capture))
+        after = plan.snapshot(call.objects)
+        settle(plan, after, lambda value: _plain(value, capture))
+        if refusals.last is not None:
+            refused, message = refusals.last
+            capture.settle()
+            raise refused(*message)
+        changes = changes or plan.changes(snapshot, after)
+        recording = _finish(capture, out, proxies)
+    recording.changes = [*changes, *recorder.reasons, *recording.changes]
+    return recording, out
+
+
+def _plain(value: Any, capture: Capture) -> Any:
+    return capture.value(value)[()] if type(value) is TracedArray else value
+
+
+def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
+    """The tensor that stands for an argument in the run; its memory is read where the argument of the call is."""
+    proxy = t
+    if t._base is not None:
+        if t._requires:
+            capture.refuse(f"the argument `{name}` is a view that requires gradients")
+        proxy = object.__new__(Tensor)
+        proxy._data, proxy._version = t._data, t._version
+    known = capture.root_of(proxy)
+    if known is None:
+        capture.raw(proxy)
+        capture.sources[-1] = (LEAF, position)
+    return proxy
+
+
+def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor]) -> TensorRecording:
+    recorder = capture.recorder
+    capture.check_overlap()
+    atoms: list[Atom] = []
+    writes: list[int] = []
+    positions = {var: k for k, var in enumerate(recorder.inputs)}
+    for root in capture.roots:
+        if root.written:
+            writes.append(positions[root.var])
+            atoms.append(_shaped(root.contents, root.var))
+    grads: list[tuple[Tensor, int | None]] = []
+    changes: list[str] = []
+    known: set[int] = set()
+    for t, grad in capture.grads.values():
+        if grad is None:
+            grads.append((t, None))
+            continue
+        known.add(id(grad))
+        if grad is t._grad and capture.root_of(grad) is not None:
+            continue  # accumulated in place: a write
+        if type(grad._data) is not TracedArray:
+            changes.append("assigns a tensor from outside to .grad")
+        if grad._node is not None:
+            changes.append("leaves a .grad that can itself be differentiated (create_graph=True)")
+        grads.append((t, len(atoms) - len(writes)))
+        atoms.append(capture.raw(grad).atom)
+    source = Source("o")
+    source.names.update(make=make, asarray=np.asarray)
+    leaves, spec = optree.tree_flatten(out, none_is_leaf=True, namespace=NAMESPACE)
+    texts: list[str] = []
+    statics: list[Any] = []
+    for leaf in leaves:
+        if isinstance(leaf, Tensor) and type(leaf._data) is TracedArray:
+            known.add(id(leaf))
+            texts.append(f"make(asarray(r[{len(atoms) - len(writes)}]))")
+            atoms.append(leaf._data.atom)
+        elif isinstance(leaf, TracedArray):
+            texts.append(f"r[{len(atoms) - len(writes)}]")
+            atoms.append(leaf.atom)
+        elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fiub":
+            texts.append(f"r[{len(atoms) - len(writes)}]")
+            atoms.append(to_atom(leaf))
+        else:
+            texts.append(source.constant(leaf))
+            statics.append(leaf)
+    text = packing(source, spec, iter(texts))
+    kept = capture.survivors(known)
+    if kept:
+        changes.append(f"keeps a tensor of shape {list(kept[0].shape)} that it has computed")
+    numbers = sort_guards(recorder)
+    for guard in numbers:
+        changes.append(
+            f"looks at the value of a number ({guard.kind}) at {guard.site}; return the tensor, and take its .item() "
+            "outside"
+        )
+    graph = simplify(recorder.finish(atoms))
+    tensors = {id(r.tensor): r.tensor for r in capture.roots}
+    tensors |= {id(t): t for t, _ in grads}
+    ours = {id(t) for t in proxies.values()}
+    facts = [tensor_facts(t) for t in tensors.values() if id(t) not in ours]
+    return TensorRecording(
+        graph, canonicalise(graph), capture.sources, writes, grads, list(capture.looked.values()), text, source.names,
+        (spec, *statics), facts, proxies,
+        [positions[root.var] for root in capture.roots if root.tensor._requires],
+        [t._requires for t in leaves if isinstance(t, Tensor)], changes, capture,
+    )  # fmt: skip
+
+
+def _shaped(atom: Atom, like: Var) -> Atom:
+    """*atom* as an array of the shape and dtype that it is written to."""
+    if isinstance(atom, Lit) or atom.aval.dtype != like.aval.dtype:
+        atom = cast(atom, like.aval.dtype)
+    return broadcast_to(atom, like.aval.shape) if atom.aval.shape != like.aval.shape else atom

@@ -1,0 +1,381 @@
+"""``tracegrad.compile``: whole training steps as one replayable unit, and what sends them back to Python."""
+
+import gc
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import tracegrad as torch
+from tracegrad import nn
+from tracegrad.nn import functional as F
+from tracegrad.runtime.kernels import kernels
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(16, 4))
+Y = RNG.normal(size=(16, 1))
+
+
+def network(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def training(make_optimizer, compiled, steps=8, clip=None):
+    """(losses, parameters, gradients) of a short training, eager or compiled."""
+    model = network()
+    optimizer = make_optimizer(model.parameters())
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        if clip is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        return loss
+
+    run = torch.compile(step) if compiled else step
+    x, y = torch.tensor(X), torch.tensor(Y)
+    losses = [run(x, y).item() for _ in range(steps)]
+    gradients = [p.grad.numpy().copy() for p in model.parameters()]
+    return losses, [p.detach().numpy().copy() for p in model.parameters()], gradients, run
+
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, amsgrad=True),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.01, momentum=0.5, centered=True),
+}
+
+
+@pytest.mark.parametrize("clip", [None, 0.1])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_compiled_training_is_eager_training(name, clip):
+    eager = training(OPTIMIZERS[name], False, clip=clip)
+    compiled = training(OPTIMIZERS[name], True, clip=clip)
+    for ours, theirs in zip(compiled[:3], eager[:3], strict=True):
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
+    stats = compiled[3].stats
+    assert stats.live == "" and stats.traces == 2 and stats.compiles <= 1
+
+
+def test_parameters_are_updated_in_place():
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    memory = [p.detach().numpy() for p in model.parameters()]
+
+    @torch.compile
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    x = torch.tensor(X)
+    for _ in range(5):
+        before = [m.copy() for m in memory]
+        versions = [p._version[0] for p in model.parameters()]
+        step(x)
+        assert all((b != m).any() for b, m in zip(before, memory, strict=True))
+        assert all(p._version[0] > v for p, v in zip(model.parameters(), versions, strict=True))
+    assert step.stats.live == ""
+
+
+def test_a_hundred_learning_rates_are_one_compile():
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    @torch.compile
+    def step(x):
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+
+    x = torch.tensor(X)
+    for _ in range(4):
+        step(x)
+    compiles, traces = kernels.compiles, step.stats.traces
+    weight = model[0].weight
+    for k in range(100):
+        optimizer.param_groups[0]["lr"] = 1e-3 * (k + 1)
+        before = weight.detach().numpy().copy()
+        step(x)
+        np.testing.assert_allclose(before - weight.detach().numpy(), 1e-3 * (k + 1) * weight.grad.numpy(), rtol=1e-9, atol=1e-15)
+    assert kernels.compiles == compiles and step.stats.traces == traces
+
+
+def test_schedulers_outside_the_step():
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, gamma=0.1)
+    step = torch.compile(lambda x: _plain_step(model, optimizer, x))
+    x = torch.tensor(X)
+    for k in range(8):
+        before = model[0].bias.detach().numpy().copy()
+        step(x)
+        rate = 0.5 * 0.1 ** (k // 2)
+        np.testing.assert_allclose(
+            before - model[0].bias.detach().numpy(), rate * model[0].bias.grad.numpy(), rtol=1e-9, atol=1e-15
+        )
+        scheduler.step()
+    assert step.stats.live == ""
+
+
+def _plain_step(model, optimizer, x):
+    optimizer.zero_grad()
+    loss = model(x).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def test_new_batches_and_new_sizes():
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    twin = network()
+    other = torch.optim.SGD(twin.parameters(), lr=0.1)
+    step = torch.compile(lambda x: _plain_step(model, optimizer, x))
+    data = torch.tensor(RNG.normal(size=(64, 4)))
+    for k in range(12):
+        size = 8 if k % 3 else 16
+        batch = data[k : k + size]  # a view, as from a loader
+        np.testing.assert_allclose(step(batch).item(), _plain_step(twin, other, batch).item(), rtol=1e-11)
+    assert step.stats.live == ""
+
+
+def test_gradients_accumulate_over_steps():
+    model, twin = network(), network()
+    step = torch.compile(lambda x: model(x).sum().backward())
+    x = torch.tensor(X)
+    for _ in range(6):
+        step(x)
+        twin(x).sum().backward()
+    for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+        np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=1e-11)
+    model.zero_grad()
+    step(x)
+    np.testing.assert_allclose(model[0].bias.grad.numpy() * 6, twin[0].bias.grad.numpy(), rtol=1e-11)
+
+
+def test_train_and_eval_are_two_states():
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+    forward = torch.compile(lambda x: model(x).sum())
+    x = torch.tensor(X)
+    with torch.no_grad():
+        model.eval()
+        quiet = [forward(x).item() for _ in range(5)]
+        np.testing.assert_allclose(quiet, quiet[0], rtol=1e-14)
+        model.train()
+        noisy = [forward(x).item() for _ in range(6)]
+        assert len(set(noisy)) == 6
+        model.eval()
+        assert forward(x).item() == pytest.approx(quiet[0])
+
+
+def test_dropout_draws_anew_and_is_reproducible():
+    def run(compiled):
+        torch.manual_seed(5)
+        model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        step = lambda x: _plain_step(model, optimizer, x)  # noqa: E731
+        step = torch.compile(step) if compiled else step
+        x = torch.tensor(X)
+        return [step(x).item() for _ in range(8)], step
+
+    eager, _ = run(False)
+    compiled, step = run(True)
+    np.testing.assert_allclose(compiled, eager, rtol=1e-11)
+    assert step.stats.live == "" and len(set(compiled)) == 8
+
+
+def test_a_changed_flag_of_a_module_is_seen():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = nn.Linear(4, 1)
+            self.scale = 1.0
+            self.sizes = [1.0]
+
+        def forward(self, x):
+            return self.lin(x) * self.scale * self.sizes[0]
+
+    model = Scaled()
+    f = torch.compile(lambda x: model(x).sum())
+    x = torch.tensor(X)
+    with torch.no_grad():
+        base = [f(x).item() for _ in range(5)][0]
+        model.scale = 2.0
+        assert f(x).item() == pytest.approx(2 * base)
+        model.sizes[0] = 3.0
+        assert f(x).item() == pytest.approx(6 * base)
+        model.lin.weight.mul_(0.0)
+        model.lin.bias.fill_(1.0)
+        assert f(x).item() == pytest.approx(6 * 16)
+        model.lin = nn.Linear(4, 1)
+        assert f(x).item() == pytest.approx(model(x).sum().item())
+        model.lin.weight.data = torch.zeros(1, 4)
+        assert f(x).item() == pytest.approx(model(x).sum().item())
+
+
+def test_frozen_parameters_and_new_hooks_are_seen():
+    model = network()
+    step = torch.compile(lambda x: (model.zero_grad(), model(x).sum().backward())[0])
+    x = torch.tensor(X)
+    for _ in range(4):
+        step(x)
+    model[0].weight.requires_grad_(False)
+    step(x)
+    assert model[0].weight.grad is None and model[0].bias.grad is not None
+    seen = []
+    model[0].bias.register_hook(lambda g: seen.append(g.shape))
+    step(x)
+    step(x)
+    step(x)
+    assert len(seen) == 3
+
+
+def test_branches_on_values_are_paths():
+    w = torch.ones(3, requires_grad=True)
+
+    @torch.compile
+    def step(x):
+        w.grad = None
+        loss = (w * x).sum()
+        if loss > 0:
+            loss = loss * 2.0
+        loss.backward()
+        return loss
+
+    plus, minus = torch.ones(3), -torch.ones(3)
+    for x, value, slope in [(plus, 6.0, 2.0), (minus, -3.0, -1.0)] * 6:
+        assert step(x).item() == value
+        assert w.grad.tolist() == [slope] * 3
+    assert step.stats.live == "" and step.stats.traces <= 4
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [("item", "looks at the value"), ("list", "`closure history`"), ("print", "prints"), ("counter", "count")],
+)
+def test_what_cannot_be_replayed_runs_eagerly_and_says_why(what, reason, capsys):
+    w = torch.ones(3, requires_grad=True)
+    history, state = [], {"count": 0}
+
+    @torch.compile
+    def step(x):
+        w.grad = None
+        loss = (w * x).sum()
+        loss.backward()
+        with torch.no_grad():
+            w.sub_(0.1 * w.grad)
+        if what == "item":
+            return loss.item()
+        if what == "list":
+            history.append(loss)
+        if what == "print":
+            print("loss", loss)
+        if what == "counter":
+            state["count"] += 1
+        return loss
+
+    x = torch.tensor([1.0, 2.0, 3.0])
+    values = [float(step(x)) for _ in range(6)]
+    np.testing.assert_allclose(values, 6.0 - 1.4 * np.arange(6), atol=1e-12)
+    assert reason in step.stats.live
+    if what == "list":
+        assert [h.item() for h in history] == values
+    if what == "counter":
+        assert state["count"] == 6
+    if what == "print":
+        assert capsys.readouterr().out.count("loss") >= 6
+
+
+def test_an_error_in_the_step_leaves_what_was_done():
+    w = torch.ones(2, requires_grad=True)
+    flag = {"fail": False}
+
+    @torch.compile
+    def step(x):
+        with torch.no_grad():
+            w.add_(x)
+        if flag["fail"]:
+            raise ValueError("stop")
+        return w.sum()
+
+    x = torch.ones(2)
+    for _ in range(4):
+        step(x)
+    flag["fail"] = True
+    for k in range(3):
+        with pytest.raises(ValueError, match="stop"):
+            step(x)
+        assert w.tolist() == [6.0 + k] * 2
+    flag["fail"] = False
+    assert step(x).item() == 18.0
+    assert torch.is_grad_enabled() and torch.tensor([1.0]).add(1.0).tolist() == [2.0]
+
+
+def test_memory_shared_by_other_means_than_views_is_an_error():
+    data = np.zeros(6)
+    a, b = torch.from_numpy(data[:4]), torch.from_numpy(data[2:])
+
+    @torch.compile
+    def step():
+        a.add_(1.0)
+        return b.sum()
+
+    assert step().item() == 2.0
+    with pytest.raises(torch.TracegradError, match="share memory"):
+        step()
+
+
+def test_views_and_detached_tensors_share_memory_in_a_step():
+    base = torch.zeros(4)
+    part, alias = base[1:3], base.detach()
+
+    @torch.compile
+    def step(x):
+        part.add_(x)
+        alias.mul_(2.0)
+        return base.sum()
+
+    values = [step(torch.tensor(1.0)).item() for _ in range(5)]
+    assert values == [4.0, 12.0, 28.0, 60.0, 124.0]
+    assert base.tolist() == [0.0, 62.0, 62.0, 0.0]
+    assert step.stats.live == ""
+
+
+def test_under_no_grad_and_with_numpy_arguments():
+    model = network()
+    f = torch.compile(lambda x: model(torch.as_tensor(x)).sum())
+    with torch.no_grad():
+        values = [f(X + k).item() for k in range(5)]
+        expected = [model(torch.tensor(X + k)).sum().item() for k in range(5)]
+    np.testing.assert_allclose(values, expected, rtol=1e-11)
+
+
+def test_steps_do_not_leak():
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters())
+    step = torch.compile(lambda x: _plain_step(model, optimizer, x))
+    x = torch.tensor(X)
+    for _ in range(10):
+        step(x)
+    gc.collect()
+    before = len(gc.get_objects())
+    for _ in range(500):
+        step(x)
+    gc.collect()
+    assert len(gc.get_objects()) - before < 50
+
+
+def test_no_warnings_of_numpy_reach_the_user():
+    script = "import tracegrad as torch; print(torch.log(torch.tensor([0.0, -1.0])) / torch.zeros(2))"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout == "tensor([-inf, nan])\n" and found.stderr == ""

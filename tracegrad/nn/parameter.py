@@ -1,0 +1,7 @@
+"""Parameters."""
+
+from ..runtime.nn.parameter import Parameter
+
+__all__ = [
+    "Parameter",
+]

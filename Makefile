@@ -1,4 +1,4 @@
-# demo, test, lint, bench, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
+# demo, test, oracle, lint, bench, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
 #
 #   make demo                                  logistic regression on real data, with a summary
 #   make test PYTEST_ARGS="tests/test_ir.py"   a part of the tests
@@ -15,7 +15,7 @@ BIN := $(abspath $(VENV))/bin
 PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
 
-.PHONY: demo test bench lint clean
+.PHONY: demo test oracle bench lint clean
 .NOTPARALLEL:
 
 # Small problems run slower with BLAS threads than without, in SciPy's optimisers most of all; tests have workers instead.
@@ -26,6 +26,9 @@ demo: $(VENV)/.ready-examples
 
 test: $(VENV)/.ready-test
 	$(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+# PyTorch, so that the tests which compare with it do not skip.
+oracle: $(VENV)/.ready-oracle
 
 bench: $(VENV)/.ready-bench
 	$(PY) -m benchmarks $(BENCH_ARGS)

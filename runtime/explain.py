@@ -54,6 +54,39 @@ def explain_call(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], 
     return "\n\n".join(parts) + "\n"
 
 
+def explain_step(step: Any) -> str:
+    """Describes what a compiled step has recorded so far; runs nothing."""
+    parts = [f"{name_of(step.__wrapped__)}: a compiled step"]
+    paths = [path for variant in step._variants.values() for path in variant.paths]
+    if not paths and not step.stats.live:
+        parts.append("nothing has been recorded yet: the first call of a kind runs eagerly, the second is recorded")
+    for k, path in enumerate(paths):
+        recording, program = path.recording, path.program
+        graph = recording.graph
+        state = "runs without Python" if path.verified else "has to be verified by a second recording"
+        parts += [
+            f"path {k + 1} of {len(paths)}, which {state}",
+            _section("inputs", _named_inputs(graph, recording.input_names)),
+            _section("effects", describe_effects(recording)),
+            _section("recorded program, with your lines", print_graph(graph)),
+            _section("loops", describe_schedule(program)),
+            _section("decisions", "\n".join(dict.fromkeys(program.schedule.notes)) or "everything that could be fused was"),
+            _section("memory", describe_memory(program, recording.canonical)),
+            _section("guards", _guards(graph)),
+        ]
+    parts.append(_section("history", str(step.stats)))
+    return "\n\n".join(parts) + "\n"
+
+
+def describe_effects(recording: Any) -> str:
+    """What running a step's kernel changes."""
+    lines = [f"writes {recording.input_names[k]} in place" for k in recording.writes]
+    given = sum(result is not None for _, result in recording.grads)
+    dropped = len(recording.grads) - given
+    lines += [f"assigns .grad of {given} tensors"] * bool(given) + [f"drops .grad of {dropped} tensors"] * bool(dropped)
+    return "\n".join(lines) or "none"
+
+
 def describe_status(function: CompiledFunction, mode: Mode, call: Call) -> str:
     """What a call like this one meets."""
     endpoint = function._endpoints.get(mode)
@@ -70,10 +103,13 @@ def describe_status(function: CompiledFunction, mode: Mode, call: Call) -> str:
 
 def describe_inputs(recording: Recording) -> str:
     """The inputs of the printed program, whose letters go in order, by the user's names for them."""
-    graph = recording.graph
+    return _named_inputs(recording.graph, recording.names)
+
+
+def _named_inputs(graph: Graph, names: Iterable[str]) -> str:
     head = print_graph(Graph(graph.inputs, [], []))
     letters = re.findall(r"(\w+):", head.partition(")")[0])
-    named = zip(letters, recording.names, graph.inputs, strict=True)
+    named = zip(letters, names, graph.inputs, strict=True)
     lines = [f"{letter} is {name}, {var.aval}" for letter, name, var in named]
     lines += [f"an array that the function makes, {var.aval}" for var, _ in graph.consts]
     return "\n".join(lines) or "none"
@@ -169,8 +205,12 @@ def describe_memory(program: Program, canonical: Canonical) -> str:
 
 
 def describe_guards(recording: Recording) -> str:
-    lines = [f"{g.kind}() gave {_plain(g.expected)} at {g.site}" for g in recording.graph.guards]
-    lines += [f"{g.kind}() gave {_plain(g.expected)}, to the last bit, at {g.site}" for g in recording.numbers]
+    exact = [f"{g.kind}() gave {_plain(g.expected)}, to the last bit, at {g.site}" for g in recording.numbers]
+    return "\n".join([_guards(recording.graph), *exact]) if recording.graph.guards or not exact else "\n".join(exact)
+
+
+def _guards(graph: Graph) -> str:
+    lines = [f"{g.kind}() gave {_plain(g.expected)} at {g.site}" for g in graph.guards]
     return "\n".join(lines) or "none: no value decided the control flow"
 
 

@@ -75,8 +75,8 @@ class Snapshot:
         raise AttributeError(name)
 
     @property
-    def tensors(self) -> dict[int, Any]:
-        """Eager tensors in the state, by id (until released)."""
+    def tensors(self) -> dict[int, str]:
+        """The names of the eager tensors in the state, by id (until released)."""
         return {} if self._graph is None else self._graph.tensors
 
     def release(self) -> None:

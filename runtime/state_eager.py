@@ -31,17 +31,29 @@ def is_eager(value: Any) -> bool:
 def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | Node:
     """The leaf or node of a tensor, a module or an optimizer."""
     if isinstance(value, Tensor):
-        walker.tensors[id(value)] = value
-        return walker.leaf(value, False)
+        _named(walker, value, label)
+        walker.leaf(None, True)  # counts
+        node = walker.node("const", value, label, site)
+        node.edge("quiet", "facts", walker.leaf(tensor_facts(value), True))
+        return node
     node = walker.node("instance", value, label, site, extra=(frozenset(), frozenset(), None))
     fill = _fill_module if isinstance(value, Module) else _fill_optimizer
     walker.pending.append(lambda: fill(walker, node, value, label, site))
     return node
 
 
+def _named(walker: Walker, t: Tensor, label: str) -> None:
+    """Remember the shortest of the names under which a tensor was met."""
+    label = label.removeprefix("global ").removeprefix("closure ")
+    known = walker.tensors.get(id(t))
+    if known is None or len(label) < len(known):
+        walker.tensors[id(t)] = label
+
+
 def tensor_facts(t: Tensor) -> tuple[Any, ...]:
     """What a recording relies on about a tensor from outside, contents aside."""
-    return (id(t), t._requires, t._node is None, bool(t._hooks), bool(t._after))
+    data = t._data
+    return (id(t), t._requires, t._node is None, bool(t._hooks), bool(t._after), data.shape, data.dtype.char)
 
 
 def _fill_module(walker: Walker, node: Node, module: Module, label: str, site: str) -> None:
@@ -62,7 +74,7 @@ def _fill_module(walker: Walker, node: Node, module: Module, label: str, site: s
         if is_leaf(value):
             node.edge("quiet", name, walker.leaf(value, True))
         elif isinstance(value, Tensor):
-            walker.tensors[id(value)] = value
+            _named(walker, value, f"{short}.{name}")
             node.edge("quiet", name, walker.leaf(tensor_facts(value), True))
         elif isinstance(value, dict) and not value and name.endswith("_hooks"):
             node.edge("quiet", name, walker.leaf((), True))

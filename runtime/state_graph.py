@@ -117,4 +117,4 @@ class Graph:
     codes: dict[int, types.CodeType]
     main: dict[str, Any] | None  # the globals of the callable itself
     names: Names
-    tensors: dict[int, Any] = field(default_factory=dict)  # eager tensors in the state, by id
+    tensors: dict[int, str] = field(default_factory=dict)  # id of each eager tensor in the state -> its name

@@ -76,7 +76,7 @@ class Walker:
         self.trust = trust
         self.names = names
         self.nodes: list[Node] = []
-        self.tensors: dict[int, Any] = {}  # eager tensors that were met
+        self.tensors: dict[int, str] = {}  # id of each eager tensor that was met -> its name
         self.memo: dict[int, Node] = {}
         self.reasons: dict[str, None] = {}
         self.codes: dict[int, types.CodeType] = {}

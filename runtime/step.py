@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ..codegen.program import Program
 from ..tracer.recorder import current_recorder
 from ..tracer.site import OWN_FOLDERS
 from .binding import argument_records, bind_program
@@ -27,6 +28,7 @@ from .config import config
 from .eager.capture import Capture, Root, number_at
 from .eager.modes import STATE
 from .eager.tensor import Tensor, epoch, make
+from .explain import explain_step
 from .kernels import kernels
 from .recording import leaf_names
 from .slots import call_leaves, check_value
@@ -45,6 +47,7 @@ class StepPath:
     """One recording bound to its kernel.  ``replay(args, kwargs)`` gives the result, or ``_MISS``."""
 
     recording: TensorRecording
+    program: Program
     launch: Callable[..., Any]
     replay: _Replay | None = None
     verified: bool = False
@@ -87,6 +90,11 @@ class CompiledStep:
             if found is not _MISS:
                 return found
         return self._descend(args, kwargs)
+
+    def explain(self) -> str:
+        """What has been recorded: programs with your lines, effects, loops, decisions, memory, guards; and why Python
+        runs in every call, where it does."""
+        return explain_step(self)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -166,7 +174,7 @@ class CompiledStep:
             if len(variant.paths) >= config.max_paths:
                 return self._go_live(key, f"more than {config.max_paths} branch outcomes", recording, out)
             self.stats.note("recorded: a new path" if variant.paths else "recorded for the first time")
-            match = StepPath(recording, self._bind(recording, call))
+            match = self._bind(recording, call)
             variant.paths.insert(0, match)
         else:
             self.stats.note("recorded again: verifies that the recording can be replayed")
@@ -199,7 +207,7 @@ class CompiledStep:
         recording.capture = None
         return self._settled(out)
 
-    def _bind(self, recording: TensorRecording, call: Call) -> Callable[..., Any]:
+    def _bind(self, recording: TensorRecording, call: Call) -> StepPath:
         program, hit = kernels.get(recording.canonical, len(recording.sources))
         if hit:
             self.stats.kernel_hits += 1
@@ -207,7 +215,8 @@ class CompiledStep:
             self.stats.compiles += 1
         args = argument_records(recording.graph.inputs, [_scalar_type(s, call) for s in recording.sources])
         donated = dict(enumerate(recording.writes))
-        return bind_program(recording.graph, recording.canonical, program, args, donated)
+        bound = bind_program(recording.graph, recording.canonical, program, args, donated)
+        return StepPath(recording, program, bound)
 
     def _run(self, path: StepPath, call: Call, arrays: tuple[Any, ...]) -> Any:
         recording = path.recording
@@ -384,11 +393,7 @@ def _scalar_type(where: tuple[str, Any], call: Call) -> type | None:
 def _facts_hold(recording: TensorRecording) -> bool:
     tensors = [*recording.tensors, *[t for t, _ in recording.grads]]
     now = {id(t): tensor_facts(t) for t in tensors}
-    return all(now.get(f[0], f) == f for f in recording.facts) and all(
-        root.tensor._data.shape == root.array.shape and root.tensor._data.dtype == root.array.dtype
-        for kind, root in recording.sources
-        if kind == "root"
-    )
+    return all(now.get(f[0], f) == f for f in recording.facts)
 
 
 def _aliases(call: Call) -> tuple[int, ...]:

@@ -53,6 +53,7 @@ class TensorRecording:
     proxies: dict[int, Tensor]  # position in the call -> the tensor that stood for it
     wanted: list[int]  # inputs that gradients were taken of (``bridge.py``)
     requires: list[bool]  # which of the returned tensors require gradients
+    input_names: list[str]
     changes: list[str] = field(default_factory=list)
     capture: Capture | None = None
 
@@ -106,8 +107,9 @@ def record_tensors(
     Where the function raises, what it had done to tensors by then is done, and the exception goes on.
     """
     recorder = Recorder()
-    capture = Capture(recorder)
     names = leaf_names(fn, call)
+    arguments = {id(x): names[k] for k, x in enumerate(call.leaves) if call.kinds[k] == TENSOR}
+    capture = Capture(recorder, {**arguments, **snapshot.tensors})
     leaves = list(call.leaves)
     proxies: dict[int, Tensor] = {}
     changes: list[str] = []
@@ -237,7 +239,7 @@ def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor]) -> TensorRec
         graph, canonicalise(graph), capture.sources, writes, grads, list(capture.looked.values()), text, source.names,
         (spec, *statics), facts, proxies,
         [positions[root.var] for root in capture.roots if root.tensor._requires],
-        [t._requires for t in leaves if isinstance(t, Tensor)], changes, capture,
+        [t._requires for t in leaves if isinstance(t, Tensor)], list(recorder.input_names), changes, capture,
     )  # fmt: skip
 
 

@@ -379,3 +379,82 @@ def test_no_warnings_of_numpy_reach_the_user():
     script = "import tracegrad as torch; print(torch.log(torch.tensor([0.0, -1.0])) / torch.zeros(2))"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert found.stdout == "tensor([-inf, nan])\n" and found.stderr == ""
+
+
+def test_flags_of_tensors_that_only_python_looks_at():
+    w, frozen = torch.ones(2, requires_grad=True), torch.ones(2)
+    f = torch.compile(lambda: w.sum() * (2.0 if frozen.requires_grad else 1.0) * frozen.shape[0])
+    assert [f().item() for _ in range(5)] == [4.0] * 5
+    frozen.requires_grad_()
+    assert f().item() == 8.0
+    frozen.requires_grad_(False)
+    frozen.data = torch.ones(3)
+    assert f().item() == 6.0
+    assert f.stats.live == ""
+
+
+def test_running_statistics_of_batch_norm():
+    def run(compiled):
+        torch.manual_seed(2)
+        model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x):
+            model.train()
+            return _plain_step(model, optimizer, x)
+
+        run_step = torch.compile(step) if compiled else step
+        for k in range(6):
+            run_step(torch.tensor(X + k))
+        return [v.numpy().copy() for v in model.state_dict().values()], run_step
+
+    eager, _ = run(False)
+    compiled, step = run(True)
+    for a, b in zip(compiled, eager, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-13)
+    assert step.stats.live == ""
+
+
+def test_a_method_and_settings_as_arguments():
+    class Trainer:
+        def __init__(self):
+            self.model = network()
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+            self.scale = 1.0
+            self.step = torch.compile(self._step)
+
+        def _step(self, x, twice, weight):
+            self.optimizer.zero_grad()
+            loss = self.model(x).pow(2).mean() * self.scale * weight
+            if twice:
+                loss = loss * 2.0
+            loss.backward()
+            self.optimizer.step()
+            return {"loss": loss, "twice": twice}
+
+    ours, plain = Trainer(), Trainer()
+    x = torch.tensor(X)
+    for k in range(16):
+        plain.scale = ours.scale = 1.0 + k // 8
+        arguments = (x, k % 2 == 0, 0.5 + 0.01 * k)
+        a, b = ours.step(*arguments), plain._step(*arguments)
+        np.testing.assert_allclose(a["loss"].item(), b["loss"].item(), rtol=1e-10)
+        assert a["twice"] is b["twice"]
+    assert ours.step.stats.live == ""
+
+
+def test_explain_shows_program_effects_and_reasons():
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step = torch.compile(lambda x: _plain_step(model, optimizer, x))
+    assert "nothing has been recorded yet" in step.explain()
+    for _ in range(3):
+        step(torch.tensor(X))
+    text = step.explain()
+    assert "runs without Python" in text and "in place" in text and "assigns .grad of 4 tensors" in text
+    assert "the setting `lr`" in text and "test_step.py" in text
+
+    eager = torch.compile(lambda x: x.sum().item())
+    for _ in range(3):
+        eager(torch.tensor(X))
+    assert "Python runs in every call: looks at the value of a number" in eager.explain()

@@ -137,6 +137,20 @@ def _of_scalar(dim: Any) -> Ints:
     return ()
 
 
+def expand_error(have: Ints, wanted: Ints) -> RuntimeError:
+    """The error for what does not expand from the shape *have* to the shape *wanted*."""
+    for d in range(1, min(len(have), len(wanted)) + 1):
+        if have[-d] != wanted[-d] and have[-d] != 1:
+            return RuntimeError(
+                f"The expanded size of the tensor ({wanted[-d]}) must match the existing size ({have[-d]}) at "
+                f"non-singleton dimension {len(wanted) - d}.  Target sizes: {list(wanted)}.  Tensor sizes: {list(have)}"
+            )
+    return RuntimeError(
+        f"expand(Tensor{{{list(have)}}}, size={list(wanted)}): the number of sizes provided ({len(wanted)}) must be "
+        f"greater or equal to the number of dimensions in the tensor ({len(have)})"
+    )
+
+
 def shape_argument(sizes: Sequence[Any]) -> Ints:
     """``(2, 3)`` of ``view(2, 3)``, ``view((2, 3))`` and ``view(size)``."""
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list, Size)):

@@ -377,7 +377,7 @@ def _saved(node: Node, k: int, create_graph: bool) -> Any:
 
 def _saved_result(node: Node, k: int, create_graph: bool) -> Tensor:
     data = node.outputs[k]
-    return _linked(data, node, k) if create_graph else make(data)
+    return _linked(data, node, k) if create_graph and data.dtype.kind == "f" else make(data)
 
 
 def _linked(data: Any, node: Node, out: int) -> Tensor:

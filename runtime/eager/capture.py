@@ -59,8 +59,9 @@ class Root:
 class Capture:
     """What one recording of eager code has touched and done."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, names: dict[int, str] | None = None) -> None:
         self.recorder = recorder
+        self._names = names or {}  # of tensors, by id
         self.roots: list[Root] = []
         self.sources: list[tuple[str, Any]] = []
         self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}  # assigned .grad, by id of the tensor
@@ -95,7 +96,7 @@ class Capture:
         root = self._by_array.get(id(t._data))
         if root is None:
             owner = self._grad_of.get(id(t))
-            name = f"a tensor of shape {t._data.shape} from outside"
+            name = f"`{self._names[id(t)]}`" if id(t) in self._names else "a tensor from outside"
             var = self.recorder.add_input(t._data, name)
             traced = TracedArray(var, self.recorder)
             traced._storage.array0d = True

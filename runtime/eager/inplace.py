@@ -18,6 +18,7 @@ from .modes import STATE
 from .node import Node, node_class
 from .op import Op, aval_of
 from .tensor import Tensor, apply, changed, make, raw, record
+from .wording import READ_ONLY
 
 _Chain = tuple[tuple[Op, tuple[Any, ...]], ...]
 
@@ -145,7 +146,12 @@ def _keep_old(new: Tensor, t: Tensor) -> None:
 def assign(t: Tensor, new: Tensor) -> Tensor:
     """Copy *new* into the memory of *t*, count the version, move the history."""
     data, value = raw(t), raw(new)
-    data[...] = value
+    try:
+        data[...] = value
+    except ValueError:
+        if type(data) is np.ndarray and not data.flags.writeable:  # expanded, or windows
+            raise RuntimeError(READ_ONLY) from None
+        raise
     t._version[0] += 1
     if t._inference or not STATE.grad:
         return t

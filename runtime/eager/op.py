@@ -39,14 +39,19 @@ class Op:
 
     ``name`` is what ``grad_fn`` shows (``Add`` becomes ``<AddBackward0>``).  Operands are arrays or Python floats, which
     are data; *statics* are hashable and part of the signature.  A *view* shares its operand's memory.
+
+    What the derivative *reads* decides what may be overwritten between forward and backward.  By default it reads what
+    saves work; "operands": not the result, which is computed again (so that ``y = a / b; y += c`` is no error);
+    "result": the result instead of the first operand, which must make no difference (``relu``).
     """
 
-    __slots__ = ("__weakref__", "_derived", "fn", "name", "node_class", "view")
+    __slots__ = ("__weakref__", "_derived", "fn", "name", "node_class", "reads", "view")
 
-    def __init__(self, name: str, fn: Callable[..., Any], *, view: bool = False):
+    def __init__(self, name: str, fn: Callable[..., Any], *, view: bool = False, reads: str = ""):
         self.name = name if "Backward" in name or name == "CopySlices" else f"{name}Backward0"
         self.fn = fn
         self.view = view
+        self.reads = reads
         self.node_class: Any = None  # made by node.py, which knows the base class
         self._derived: OrderedDict[Any, LocalVjp] = OrderedDict()
 
@@ -129,9 +134,10 @@ class LocalVjp(Op):
             ]
         # What the operation has computed already is read, not computed again.
         produced = {o for n in forward for o in n.outs}
-        known = {o: Var(o.aval) for o in outs if isinstance(o, Var) and o in produced}
-        ahead = set(forward)
-        nodes = [n if n in ahead else _renamed(n, known) for n in recorder.nodes]
+        known = {o: Var(o.aval) for o in outs if isinstance(o, Var) and o in produced and op.reads != "operands"}
+        nodes = [_renamed(n, known) for n in recorder.nodes]
+        if op.reads == "result":
+            nodes = [_renamed(n, {operands[0]: known[outs[0]]}) for n in nodes]  # type: ignore[index]
         results = [known.get(r, r) if isinstance(r, Var) else r for r in results]
         nodes = live_nodes(nodes, results)
         used = {a for n in nodes for a in n.inputs if isinstance(a, Var)} | {r for r in results if isinstance(r, Var)}

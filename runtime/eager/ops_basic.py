@@ -21,7 +21,7 @@ from .tensor import METHODS, Tensor, apply, make, raw
 ADD = Op("Add", np.add)
 SUB = Op("Sub", np.subtract)
 MUL = Op("Mul", np.multiply)
-DIV = Op("Div", np.true_divide)
+DIV = Op("Div", np.true_divide, reads="operands")
 NEG = Op("Neg", np.negative)
 POW_SCALAR = Op("Pow", lambda x, exponent: np.power(x, exponent))
 POW = Op("PowBackward1", np.power)

@@ -6,6 +6,7 @@ positions of their True elements) are applied to that view, all at once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from ...tracer.array import TracedArray
 from ...tracer.npapi_index import positions
 from . import dtypes
-from .arguments import FUNCTIONS, one_dim, scalar_of, tensor_argument
+from .arguments import FUNCTIONS, expand_error, one_dim, scalar_of, tensor_argument
 from .create import tensor as new_tensor
 from .indexing import coordinates, elements_along, numpy_index, read_at, write_at, written_at
 from .inplace import apply_view, check_writable, inplace
@@ -22,6 +23,7 @@ from .modes import STATE
 from .op import Op
 from .ops_basic import copy_, fill_, to_dtype
 from .tensor import METHODS, Tensor, apply, make, raw
+from .wording import READ_ONLY
 
 _ndarray = np.ndarray
 _ALL = slice(None)
@@ -46,7 +48,7 @@ class _Index:
     __slots__ = ("arrays", "code", "dims", "op")
 
     def __init__(self, shape: Ints, index: Any):
-        items = list(index) if type(index) is tuple else [index]
+        items = list(index) if type(index) is tuple or _like_a_tuple(index) else [index]
         items = [_classified(item) for item in items]
         used = 0
         for item in items:
@@ -63,9 +65,7 @@ class _Index:
         axis = place = 0  # in the tensor, in the view
         for k, item in enumerate(items):
             if item is Ellipsis:
-                if any(i is Ellipsis for i in items[:k]):
-                    raise IndexError("an index can only have a single ellipsis ('...')")
-                whole = len(shape) - used
+                whole = 0 if any(i is Ellipsis for i in items[:k]) else len(shape) - used
                 self.code += [(None,)] * whole
                 axis, place = axis + whole, place + whole
             elif item is None:
@@ -133,6 +133,13 @@ def _slice_code(item: slice) -> tuple[Any, ...]:
     return parts
 
 
+def _like_a_tuple(index: Any) -> bool:
+    """Whether a list is meant as a tuple of indices, as PyTorch has it: where it holds more than numbers."""
+    return type(index) is list and any(
+        isinstance(v, (list, tuple, Tensor, slice)) or v is None or v is Ellipsis for v in index
+    )
+
+
 def _classified(item: Any) -> Any:
     """int, bool, slice, None, Ellipsis, or a Tensor of integers or bools."""
     kind = type(item)
@@ -158,7 +165,7 @@ def _classified(item: Any) -> Any:
         return made if made.ndim and made.dtype.kind != "f" else _classified(made)
     if hasattr(item, "__index__"):
         return int(item.__index__())
-    raise TypeError(
+    raise IndexError(
         "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
         f"{type(item).__name__})"
     )
@@ -209,7 +216,9 @@ def _read(op: Op, t: Tensor, arrays: list[Any], dims: Ints) -> Tensor:
 
 
 def _worded(error: Exception) -> str:
-    return str(error).replace(" axis ", " dimension ").replace("indexing arrays", "indexing tensors")
+    text = str(error).replace(" axis ", " dimension ").replace("indexing arrays", "indexing tensors")
+    text = text.replace("value array", "value tensor").replace("could not be broadcast to", "cannot be broadcast to")
+    return re.sub(r"\((\d[\d, ]*)\)", lambda m: str([int(n) for n in m[1].split(",") if n.strip()]), text)
 
 
 def unrecorded(t: Tensor, *others: Any) -> bool:
@@ -240,6 +249,10 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         raise _translated(error) from None
 
 
+def _translated(error: Exception) -> Exception:
+    return (IndexError if isinstance(error, IndexError) else RuntimeError)(_worded(error))
+
+
 def _value(t: Tensor, value: Any) -> Any:
     """A tensor, or a Python number."""
     if isinstance(value, Tensor):
@@ -251,12 +264,6 @@ def _value(t: Tensor, value: Any) -> Any:
     raise TypeError(f"can't assign a {type(value).__name__} to a torch.{dtypes.scalar_name(t.dtype)}Tensor")
 
 
-def _translated(error: Exception) -> Exception:
-    if isinstance(error, IndexError):
-        return IndexError(_worded(error))
-    return RuntimeError(f"the value does not fit: {error}")
-
-
 def _set_plain(t: Tensor, found: _Index, value: Any) -> None:
     data = t._data
     target = _basic(data, tuple(found.code)) if found.code else data
@@ -264,7 +271,12 @@ def _set_plain(t: Tensor, found: _Index, value: Any) -> None:
     if found.arrays:
         write_at(target, value, tuple([a._data for a in found.arrays]), tuple(found.dims), False)
     else:
-        target[...] = value
+        try:
+            target[...] = value
+        except ValueError:
+            if not target.flags.writeable:
+                raise RuntimeError(READ_ONLY) from None
+            raise expand_error(value.shape, target.shape) from None
     t._version[0] += 1
 
 
@@ -277,6 +289,8 @@ def _set_view(view: Tensor, value: Any) -> None:
     extra = value.ndim - view.ndim
     if extra > 0 and all(n == 1 for n in value.shape[:extra]):
         value = METHODS["reshape"](value, value.shape[extra:])
+    elif extra > 0:
+        raise expand_error(value._data.shape, view._data.shape)
     copy_(view, value)
 
 
@@ -301,13 +315,19 @@ def _put_arguments(t: Tensor, indices: Any, values: Any) -> tuple[list[Any], Int
 def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     """Write (or add) *values* at *indices*, a tuple of tensors."""
     arrays, dims, values = _put_arguments(self, indices, values)
-    return _put(self, arrays, dims, values, bool(accumulate))
+    try:
+        return _put(self, arrays, dims, values, bool(accumulate))
+    except (ValueError, IndexError) as error:
+        raise _translated(error) from None
 
 
 def index_put(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     """A copy of *input* with *values* written (or added) at *indices*."""
     arrays, dims, values = _put_arguments(input, indices, values)
-    return apply(INDEX_PUT, (input, values, *arrays), (dims, bool(accumulate)))
+    try:
+        return apply(INDEX_PUT, (input, values, *arrays), (dims, bool(accumulate)))
+    except (ValueError, IndexError) as error:
+        raise _translated(error) from None
 
 
 # ---- along a dimension ---------------------------------------------------------------------------------------------
@@ -335,18 +355,16 @@ TAKE = Op("Take", lambda x, index: read_at(x.reshape(-1), (index,), (0,)))
 MASKED_SELECT = _read_op("MaskedSelect")
 
 
-def _positions(name: str, index: Tensor, size: int | None = None) -> Tensor:
-    """An index argument: int64, in bounds."""
+def _positions(name: str, index: Tensor, size: int, dim: int, kind: type[Exception] = RuntimeError) -> Tensor:
+    """An index argument: integers, in bounds."""
     data = raw(tensor_argument(name, index, "index", 3))
     if data.dtype.kind not in "iu":
-        raise RuntimeError(f"{name}(): Expected dtype int64 for index")
-    if size is None:
-        return index
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     if type(data) is TracedArray:
-        return make(positions(data, size, 0))
+        return make(positions(data, size, dim))
     if data.size and (data.min() < -size or data.max() >= size):
         bad = data[(data < -size) | (data >= size)].flat[0]
-        raise RuntimeError(f"index {bad} is out of bounds for dimension 0 with size {size}")
+        raise kind(f"index {bad} is out of bounds for dimension {dim} with size {size}")
     return index
 
 
@@ -362,7 +380,7 @@ def _along(name: str, input: Tensor, dim: Any, index: Tensor) -> tuple[Tensor, i
                 f"Size does not match at dimension {d} expected index {list(index.shape)} to be no larger than self "
                 f"{list(shape)} apart from dimension {at}"
             )
-    return _positions(name, index, shape[at] if shape else 1), at
+    return _positions(name, index, shape[at] if shape else 1, at), at
 
 
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
@@ -421,7 +439,7 @@ def _line(name: str, input: Tensor, dim: Any, index: Tensor) -> tuple[Tensor, in
     at = one_dim(dim, len(shape))
     if index.ndim > 1:
         raise IndexError(f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim}")
-    index = _positions(name, index, shape[at] if shape else 1)
+    index = _positions(name, index, shape[at] if shape else 1, at, IndexError)
     return (index if index.ndim else METHODS["reshape"](index, 1)), at
 
 
@@ -510,7 +528,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 
 def take(input: Tensor, index: Tensor) -> Tensor:
     """The elements of the flattened *input* at the positions in *index*."""
-    index = _positions("take", index, tensor_argument("take", input).numel())
+    index = _positions("take", index, tensor_argument("take", input)._data.size, 0, IndexError)
     return apply(TAKE, (input, index))
 
 
@@ -546,7 +564,10 @@ def argwhere(input: Tensor) -> Tensor:
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each integer occurs, or the sum of its *weights*."""
-    counted = np.bincount(raw(input), None if weights is None else raw(weights), minlength)
+    data = raw(input)
+    if data.ndim != 1 or data.dtype.kind not in "iu" or (data.size and data.min() < 0):
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    counted = np.bincount(data, None if weights is None else raw(weights), minlength)
     return make(counted if weights is None or weights.dtype.kind != "f" else counted.astype(weights.dtype))
 
 

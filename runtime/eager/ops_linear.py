@@ -157,12 +157,12 @@ def _with_product(name: str, op: Op, ranks: tuple[int, int]) -> tuple[Callable[.
                 raise RuntimeError(f"{name}: argument {k} must be {rank}D, got {v.ndim}D")
         if a.shape[-1] != b.shape[0 if ranks[1] < 3 else 1]:
             raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({_shapes(a, b)})")
-        _same_dtype(a, b)
-        if input.dtype != a.dtype:
+        if input.dtype != b.dtype:
             raise RuntimeError(
                 f"self and mat2 must have the same dtype, but got {dtypes.scalar_name(input.dtype)} and "
                 f"{dtypes.scalar_name(b.dtype)}"
             )
+        _same_dtype(a, b)
         return (input, a, b, _factor(beta, a), _factor(alpha, a))
 
     def function(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
@@ -265,7 +265,7 @@ def _broadcast(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
 def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
     if tensor_argument("trace", input).ndim != 2:
-        raise RuntimeError("trace: expected a matrix")
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
     return apply(TRACE, (input,))
 
 

@@ -33,6 +33,11 @@ def _relu(x: Any) -> Any:
     return np.maximum(x, 0) if type(x) is _ndarray else np.where(x <= 0, 0, x)
 
 
+def _sign(x: Any) -> Any:
+    """Of NaN it is 0 here."""
+    return np.where(np.isnan(x), 0.0, np.sign(x)) if x.dtype.kind == "f" else np.sign(x)
+
+
 FLOATING: dict[str, Op] = {
     name: Op(label, fn)
     for name, label, fn in (
@@ -49,9 +54,9 @@ FLOATING: dict[str, Op] = {
     )
 }  # fmt: skip
 KEEPING: dict[str, Op] = {  # of integers they give integers
-    name: Op(label, fn)
+    name: Op(label, fn, reads="result" if name == "relu" else "")
     for name, label, fn in (
-        ("abs", "Abs", np.abs), ("sign", "Sign", np.sign), ("sgn", "Sgn", np.sign), ("floor", "Floor", np.floor),
+        ("abs", "Abs", np.abs), ("sign", "Sign", _sign), ("sgn", "Sgn", _sign), ("floor", "Floor", np.floor),
         ("ceil", "Ceil", np.ceil), ("trunc", "Trunc", np.trunc), ("relu", "Relu", _relu),
         ("frac", "Frac", lambda x: x - np.trunc(x)), ("square", "Pow", np.square),
     )
@@ -77,8 +82,8 @@ def _keeping(name: str, op: Op) -> Callable[..., Any]:
     def function(input: Tensor) -> Tensor:
         kind = tensor_argument(name, input)._data.dtype.kind
         if kind != "f":
-            if kind == "b" and name != "sign":
-                raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
+            if (kind == "b" and name != "sign") or name == "frac":
+                raise NotImplementedError(f"\"{name}\" not implemented for '{_torch_dtype(input)}'")
             if name in _ROUNDING or kind == "b":
                 return apply(_POSITIVE, (input,))
         return apply(op, (input,))

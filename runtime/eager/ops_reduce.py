@@ -167,13 +167,18 @@ def named_result(name: str, *fields: str) -> Any:
     return kind
 
 
+def _picked(x: Any, at: Any, dim: int, keepdim: bool) -> Any:
+    """(elements, indices): of each row along *dim* the one at the position *at*.  The derivative reads the indices."""
+    kept = np.expand_dims(at, dim)
+    values = elements_along(x, kept, dim)
+    return (values, kept) if keepdim else (values.squeeze(dim), at)
+
+
 def _extreme_along(reduce: Any, position: Any) -> Callable[..., Any]:
     def fn(x: Any, dim: int, keepdim: bool) -> Any:
         if type(x) is _ndarray:
             return reduce(x, axis=dim, keepdims=keepdim), np.asarray(position(x, axis=dim, keepdims=keepdim))
-        at = position(x, axis=dim, keepdims=True)
-        values = elements_along(x, at, dim)
-        return (values, at) if keepdim else (values.squeeze(dim), at.squeeze(dim))
+        return _picked(x, position(x, axis=dim), dim, keepdim)
 
     return fn
 
@@ -277,8 +282,7 @@ def _selected(x: Any, dim: int, start: int, count: int, descending: bool) -> Any
 
 
 def _one_selected(x: Any, dim: int, position: int, keepdim: bool) -> Any:
-    values, at = _selected(x, dim, position, 1, False)
-    return (values, at) if keepdim else (values.squeeze(dim), at.squeeze(dim))
+    return _picked(x, argsorted(x, dim, False)[(*[slice(None)] * dim, position)], dim, keepdim)
 
 
 def _median(x: Any, dim: int, keepdim: bool) -> Any:
@@ -286,12 +290,11 @@ def _median(x: Any, dim: int, keepdim: bool) -> Any:
     order = argsorted(x, dim, False)
     size = x.shape[dim]
     lead = (*[slice(None)] * dim,)
-    at = order[(*lead, slice((size - 1) // 2, (size - 1) // 2 + 1))]
+    at = order[(*lead, (size - 1) // 2)]
     if x.dtype.kind == "f":
-        last = order[(*lead, slice(size - 1, size))]
-        at = np.where(np.isnan(elements_along(x, last, dim)), last, at)
-    values = elements_along(x, at, dim)
-    return (values, at) if keepdim else (values.squeeze(dim), at.squeeze(dim))
+        last = order[(*lead, size - 1)]
+        at = np.where(np.isnan(elements_along(x, np.expand_dims(last, dim), dim).squeeze(dim)), last, at)
+    return _picked(x, at, dim, keepdim)
 
 
 SORT = Op("Sort", _sorted)

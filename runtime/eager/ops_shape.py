@@ -18,6 +18,7 @@ from .arguments import (
     FUNCTIONS,
     common_dtype,
     dims_argument,
+    expand_error,
     many_dims,
     one_dim,
     shape_argument,
@@ -58,7 +59,7 @@ def full_shape(shape: Ints, size: int) -> Ints:
                 raise RuntimeError("only one dimension can be inferred")
             unknown = d
         elif n < 0:
-            raise RuntimeError(f"invalid shape dimension {n}")
+            raise RuntimeError(f"invalid shape dimension {n} at index {d} of shape {list(shape)}")
         else:
             known *= n
     if unknown < 0:
@@ -254,10 +255,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     have = tensor_argument("expand", input)._data.shape
     new = len(wanted) - len(have)
     if new < 0:
-        raise RuntimeError(
-            f"expand(torch.{input.dtype}{{{list(have)}}}, size={list(wanted)}): the number of sizes provided "
-            f"({len(wanted)}) must be greater or equal to the number of dimensions in the tensor ({len(have)})"
-        )
+        raise expand_error(have, wanted)
     shape = []
     for d, n in enumerate(wanted):
         old = have[d - new] if d >= new else 1
@@ -268,10 +266,7 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
                 )
             n = old
         elif n != old and old != 1:
-            raise RuntimeError(
-                f"The expanded size of the tensor ({n}) must match the existing size ({old}) at non-singleton "
-                f"dimension {d}.  Target sizes: {list(wanted)}.  Tensor sizes: {list(have)}"
-            )
+            raise expand_error(have, wanted)
         shape.append(n)
     return apply_view(EXPAND, input, (tuple(shape),))
 
@@ -359,7 +354,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The entries along *dim*."""
     shape = tensor_argument("unbind", input)._data.shape
     if not shape:
-        raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     at = one_dim(dim, len(shape))
     return tuple([apply_view(UNBIND, input, (at, k)) for k in range(shape[at])])
 

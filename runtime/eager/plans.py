@@ -84,7 +84,7 @@ def backward(
 ) -> list[tuple[Tensor, Any]] | None:
     """(leaf, its gradient as an array) for each leaf; None where the tape has to be walked node by node."""
     found = signature(nodes, roots, seeds)
-    if type(found) is str:
+    if isinstance(found, str):
         tapes.interpreted += 1
         tapes.refused[found] += 1
         return None
@@ -97,17 +97,15 @@ def backward(
                 _plans.popitem(last=False)
         else:
             _plans.move_to_end(key)
-    if type(known) is not Plan:
-        if known is None:
-            tapes.interpreted += 1
-            return None
-        plan = _compile(key, nodes, roots, seeds, leaves) if type(known) is int else known
-        if type(plan) is str:
-            tapes.interpreted += 1
-            tapes.refused[plan] += 1
-            return None
-        known = plan
-    assert type(known) is Plan
+    if known is None:
+        tapes.interpreted += 1
+        return None
+    if isinstance(known, int):
+        known = _compile(key, nodes, roots, seeds, leaves)
+    if isinstance(known, str):
+        tapes.interpreted += 1
+        tapes.refused[known] += 1
+        return None
     grads = _launch(known, nodes, seeds)
     if not retain:
         for node, (saves, avals, outs) in zip(nodes, known.released, strict=True):
@@ -256,8 +254,8 @@ def _adjoint(
                 if mark:
                     careful.add(place)
             else:
-                leaf = leaf_index[id(edge)]
-                gradients[leaf] = F.add(gradients[leaf], g) if leaf in gradients else g
+                which = leaf_index[id(edge)]
+                gradients[which] = F.add(gradients[which], g) if which in gradients else g
     outputs: list[Atom] = []
     for k, leaf in enumerate(leaves):
         aval = aval_of(leaf._data)

@@ -228,6 +228,8 @@ def install() -> None:
     for name in ("isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor", "logical_not", "negative"):
         _OPERATORS[getattr(np, name)] = METHODS[name]
     _OPERATORS[np.invert] = METHODS["bitwise_not"]
+    _OPERATORS[np.absolute], _OPERATORS[np.sign] = METHODS["abs"], METHODS["sign"]
+    _OPERATORS[np.fmod] = METHODS["fmod"]
     _OPERATORS[np.positive] = METHODS["positive"]
     _OPERATORS[np.rint] = METHODS["round"]
     _hook_scipy()

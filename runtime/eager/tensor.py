@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from .modes import STATE
 from .node import Node, RemovableHandle, _registered, node_class
 from .op import Op
 from .printing import format_tensor
+from .wording import misfit
 
 METHODS: dict[str, Callable[..., Any]] = {}  # name -> function(self, ...): filled by the ops_*.py files
 _ENGINE: dict[str, Callable[..., Any]] = {}  # "backward": filled by backward.py; "refresh": by inplace.py
@@ -297,6 +298,22 @@ class Tensor:
 
     __hash__ = object.__hash__
 
+    if TYPE_CHECKING:  # the tables give these
+
+        def __getattr__(self, name: str) -> Any: ...
+        def _operator(self, other: Any) -> Any: ...
+
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _operator
+        __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _operator
+        __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lt__ = __le__ = __gt__ = __ge__ = _operator
+
+        def __eq__(self, other: Any) -> Any: ...
+        def __ne__(self, other: Any) -> Any: ...
+        def __neg__(self) -> Any: ...
+        def __invert__(self) -> Any: ...
+        def __getitem__(self, index: Any) -> Any: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         data = METHODS["numpy"](self)
         return np.array(data, dtype=dtype, copy=copy) if copy else np.asarray(data, dtype=dtype)
@@ -445,7 +462,10 @@ def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> A
     capture = state.capture
     if capture is None:
         raws = tuple([t._data if isinstance(t, Tensor) else t for t in operands])
-        out = op.fn(*raws, *statics)
+        try:
+            out = op.fn(*raws, *statics)
+        except ValueError as error:
+            raise misfit(error, raws) from None
     else:
         raws = tuple([capture.raw(t) if isinstance(t, Tensor) else t for t in operands])
         out = op.fn(*raws, *statics)

@@ -34,6 +34,12 @@ class _Row(Module):
             raise IndexError(f"index {position} is out of range")
         return list(self._modules)[position % size]
 
+    def __getitem__(self, idx: Any) -> Any:
+        raise NotImplementedError
+
+    def __delitem__(self, idx: Any) -> None:
+        raise NotImplementedError
+
     def __len__(self) -> int:
         return len(self._modules)
 
@@ -69,8 +75,8 @@ class _Row(Module):
 
     def pop(self, key: Any) -> Module:
         """Take out the child at *key*."""
-        module = self[key]  # type: ignore[index]
-        del self[key]  # type: ignore[arg-type]
+        module = self[key]
+        del self[key]
         return module
 
     def __iadd__(self, other: Iterable[Module]) -> Any:

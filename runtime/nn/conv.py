@@ -61,7 +61,7 @@ class Conv2d(Module):
         reset_uniform(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        padding = self.padding
+        padding: Any = self.padding
         if self.padding_mode != "zeros":
             (above, below), (left, right) = functional_conv._padding(
                 padding, self.kernel_size, self.stride, self.dilation

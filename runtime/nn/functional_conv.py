@@ -255,8 +255,8 @@ def avg_pool2d(
         counts = float(divisor_override)
     else:
         found = [
-            _counts(n, *rest, count_include_pad)
-            for n, *rest in zip(x.shape[-2:], kernel, stride, pad, out, strict=True)
+            _counts(n, k, s, p, o, count_include_pad)
+            for n, k, s, p, o in zip(x.shape[-2:], kernel, stride, pad, out, strict=True)
         ]
         if any(c != k for per_axis, k in zip(found, kernel, strict=True) for c in per_axis):
             counts = tuple(found)

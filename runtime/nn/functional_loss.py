@@ -13,6 +13,7 @@ import numpy as np
 import scipy.special as sp
 
 from ..eager.arguments import tensor_argument
+from ..eager.dtypes import scalar_name
 from ..eager.op import Op
 from ..eager.ops_basic import meet
 from ..eager.tensor import Tensor, apply, raw
@@ -253,6 +254,8 @@ def _check_weight(weight: Tensor | None, x: Any) -> None:
             f"weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of "
             f"shape: {list(raw(weight).shape)}"
         )
+    if weight is not None and raw(weight).dtype != x.dtype:
+        raise RuntimeError(f"expected scalar type {scalar_name(x.dtype)} but found {scalar_name(raw(weight).dtype)}")
 
 
 def _check_targets(input: Tensor, target: Tensor, ignore_index: int) -> int | None:
@@ -260,8 +263,7 @@ def _check_targets(input: Tensor, target: Tensor, ignore_index: int) -> int | No
     x, y = raw(input), raw(target)
     axis = _axis_of_classes(x)
     if y.dtype.kind not in "iu":
-        kind = {"float64": "Double", "float32": "Float", "bool": "Bool"}[y.dtype.name]
-        raise RuntimeError(f"expected scalar type Long but found {kind}")
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {scalar_name(y.dtype)}")
     wanted = x.shape[:axis] + x.shape[axis + 1 :]
     if y.shape != wanted:
         if axis < len(x.shape) and x.shape[:1] != y.shape[:1] and len(y.shape) == len(wanted) == 1:
@@ -327,7 +329,7 @@ def binary_cross_entropy(
     if not bool(((y >= 0) & (y <= 1)).all()):
         raise RuntimeError("all elements of target should be between 0 and 1")
     if x.dtype != y.dtype:
-        raise RuntimeError(f"Found dtype {_scalar(y)} but expected {_scalar(x)}")
+        raise RuntimeError(f"Found dtype {scalar_name(y.dtype)} but expected {scalar_name(x.dtype)}")
     operands = (input, target) if weight is None else (input, target, weight)
     return apply(BCE, operands, (reduction,))
 
@@ -350,10 +352,6 @@ def binary_cross_entropy_with_logits(
         input, target = meet(input, target)
     given = tuple([t for t in (weight, pos_weight) if t is not None])
     return apply(BCE_WITH_LOGITS, (input, target, *given), (weight is not None, pos_weight is not None, reduction))
-
-
-def _scalar(x: Any) -> str:
-    return x.dtype.name
 
 
 def _kl_div(x: Any, y: Any, log_target: bool, reduction: str) -> Any:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from ..eager.node import RemovableHandle
 from ..eager.op import Op
-from ..eager.tensor import Tensor, apply, changed
+from ..eager.tensor import Tensor, apply, changed, make
 
 IDENTITY = Op("BackwardHookFunctionBackward", lambda *arrays: arrays)
 
@@ -83,13 +86,12 @@ class _Watch:
         self.module = module
         self.hooks = list(module._backward_hooks.values())
         self.pre_hooks = list(module._backward_pre_hooks.values())
-        self.input_count = 0
-        self.input_places: list[int] = []  # of the inputs whose gradients are watched
+        self.inputs_passed = _Passed((), [])
+        self.outputs_passed = _Passed((), [])
         self.grad_outputs: tuple[Any, ...] | None = None
 
     def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.input_count = len(args)
-        args, self.input_places = _through_identity(args, hook=self._on_inputs)
+        args, self.inputs_passed = _through_identity(args, hook=self._on_inputs)
         return args
 
     def outputs(self, result: Any) -> Any:
@@ -101,28 +103,27 @@ class _Watch:
             )
             return result
         items = (result,) if isinstance(result, Tensor) else result
-        items, self.output_places = _through_identity(items, pre_hook=self._on_outputs)
-        self.output_count = len(items)
+        items, self.outputs_passed = _through_identity(items, pre_hook=self._on_outputs)
         return items[0] if isinstance(result, Tensor) else type(result)(items)
 
     def _on_outputs(self, grads: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """The gradients of the module's results are known."""
-        full = _spread(grads, self.output_places, self.output_count)
+        full = self.outputs_passed.spread(grads)
         for hook in self.pre_hooks:
             replaced = hook(self.module, full)
             if replaced is not None:
                 full = _as_many(replaced, full, "grad_output")
         self.grad_outputs = full
-        if not self.input_places:  # no input has a gradient to wait for
+        if not self.inputs_passed.places:  # no input has a gradient to wait for
             for hook in self.hooks:
-                replaced = hook(self.module, (None,) * self.input_count, full)
+                replaced = hook(self.module, (None,) * len(self.inputs_passed.avals), full)
                 if replaced is not None and any(g is not None for g in replaced):
                     raise RuntimeError(
                         "Backward hook for Modules where no input requires gradient should always return None or None "
                         "for all gradients."
                     )
             self.grad_outputs = None
-        return tuple([full[k] for k in self.output_places])
+        return tuple([full[k] for k in self.outputs_passed.places])
 
     def _on_inputs(self, grads: tuple[Any, ...], _: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """The gradients of the module's arguments are known."""
@@ -131,23 +132,39 @@ class _Watch:
                 "Module backward hook for grad_input is called before the grad_output one. This happens because the "
                 "gradient in your nn.Module flows to the Module's input without passing through the Module's output."
             )
-        full = _spread(grads, self.input_places, self.input_count)
+        full = self.inputs_passed.spread(grads)
         for hook in self.hooks:
             replaced = hook(self.module, full, self.grad_outputs)
             if replaced is not None:
                 full = _as_many(replaced, full, "grad_input")
         self.grad_outputs = None
-        return tuple([full[k] for k in self.input_places])
+        return tuple([full[k] for k in self.inputs_passed.places])
+
+
+@dataclass(slots=True)
+class _Passed:
+    """What went through an identity: the kind of each item (None: no tensor), and which of them require gradients."""
+
+    avals: Sequence[tuple[Any, Any] | None]
+    places: list[int]
+
+    def spread(self, grads: Sequence[Any]) -> tuple[Any, ...]:
+        """A gradient for each item: zeros for tensors that require none, None for what is no tensor."""
+        full: list[Any] = [None if a is None else make(np.zeros(*a)) for a in self.avals]
+        for k, g in zip(self.places, grads, strict=True):
+            full[k] = g
+        return tuple(full)
 
 
 def _through_identity(
     items: tuple[Any, ...], *, hook: Any = None, pre_hook: Any = None
-) -> tuple[tuple[Any, ...], list[int]]:
-    """(*items*, those that require gradients behind an identity; which these are)"""
+) -> tuple[tuple[Any, ...], _Passed]:
+    """*items*, those that require gradients behind an identity."""
+    avals = [(tuple(t.shape), t.dtype) if isinstance(t, Tensor) else None for t in items]
     places = [k for k, t in enumerate(items) if isinstance(t, Tensor) and t.requires_grad]
     results = apply(IDENTITY, tuple([items[k] for k in places])) if places else ()
     if not results or results[0].grad_fn is None:  # gradients are not recorded here
-        return items, []
+        return items, _Passed(avals, [])
     node = results[0].grad_fn
     if hook is not None:
         node.register_hook(hook)
@@ -157,14 +174,7 @@ def _through_identity(
     for k, t in zip(places, results, strict=True):
         t._version = items[k]._version
         passed[k] = t
-    return tuple(passed), places
-
-
-def _spread(grads: Sequence[Any], places: Sequence[int], count: int) -> tuple[Any, ...]:
-    full: list[Any] = [None] * count
-    for k, g in zip(places, grads, strict=True):
-        full[k] = g
-    return tuple(full)
+    return tuple(passed), _Passed(avals, places)
 
 
 def _as_many(replaced: Any, full: tuple[Any, ...], what: str) -> tuple[Any, ...]:

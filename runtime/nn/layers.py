@@ -113,7 +113,8 @@ class Embedding(Module):
         """An embedding over the table *embeddings*, which is not trained unless *freeze* is False."""
         if embeddings.ndim != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-        return cls(*embeddings.shape, padding_idx=padding_idx, _weight=embeddings, _freeze=freeze)
+        count, size = embeddings.shape
+        return cls(count, size, padding_idx, _weight=embeddings, _freeze=freeze)
 
     def reset_parameters(self) -> None:
         """Standard normal numbers."""

@@ -16,11 +16,13 @@ from ..eager.tensor import Tensor, changed
 from .parameter import Parameter
 
 
-class _IncompatibleKeys(NamedTuple):
-    """What ``load_state_dict(strict=False)`` left out."""
-
+class _Keys(NamedTuple):
     missing_keys: list[str]
     unexpected_keys: list[str]
+
+
+class _IncompatibleKeys(_Keys):
+    """What ``load_state_dict(strict=False)`` left out."""
 
     def __repr__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:
@@ -64,7 +66,7 @@ def load(module: Any, state_dict: Any, strict: bool, assign: bool) -> _Incompati
     metadata = {"assign_to_params_buffers": assign}
 
     def descend(part: Any, prefix: str) -> None:
-        part._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
+        part._load_from_state_dict(state_dict, prefix, metadata, True, missing, unexpected, errors)
         for name, child in part._modules.items():
             if child is not None:
                 descend(child, f"{prefix}{name}.")

@@ -21,10 +21,11 @@ def _add_affine(module: Module, shape: Any, weight: bool, bias: bool, **options:
 
 def _reset_affine(module: Module) -> None:
     """Weight 1 and bias 0."""
-    if module._parameters["weight"] is not None:
-        init.ones_(module._parameters["weight"])
-    if module._parameters.get("bias") is not None:
-        init.zeros_(module._parameters["bias"])
+    weight, bias = module._parameters["weight"], module._parameters.get("bias")
+    if weight is not None:
+        init.ones_(weight)
+    if bias is not None:
+        init.zeros_(bias)
 
 
 class LayerNorm(Module):

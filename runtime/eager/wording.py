@@ -1,0 +1,30 @@
+"""NumPy's errors in PyTorch's words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def misfit(error: ValueError, arrays: Sequence[Any]) -> Exception:
+    """What to raise for *error*, which NumPy raised for operands of shapes that do not broadcast: PyTorch's error where
+    it is about two operands, otherwise *error* itself."""
+    shapes = [a.shape for a in arrays if getattr(a, "shape", ())]
+    if type(error) is not ValueError or "broadcast" not in str(error) or len(shapes) < 2:
+        return error
+    a = shapes[0]
+    for b in shapes[1:]:
+        ndim = max(len(a), len(b))
+        for d in range(ndim):
+            n, m = (s[d - ndim] if ndim - d <= len(s) else 1 for s in (a, b))
+            if n != m and n != 1 and m != 1:
+                return RuntimeError(
+                    f"The size of tensor a ({n}) must match the size of tensor b ({m}) at non-singleton dimension {d}"
+                )
+    return RuntimeError(str(error))
+
+
+READ_ONLY = (
+    "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please "
+    "clone() the tensor before performing the operation."
+)

@@ -27,7 +27,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 OUT = Path(__file__).resolve().parent / "out"
-EPOCHS, BATCH, RATE = 12, 64, 3e-3
+EPOCHS, BATCH, RATE = 20, 32, 3e-3
 
 
 def network():

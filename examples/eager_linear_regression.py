@@ -21,7 +21,7 @@ import matplotlib.pyplot as plt
 OUT = Path(__file__).resolve().parent / "out"
 TRUE_W, TRUE_B, NOISE = 3.0, 2.0, 0.5
 POINTS = 500
-RATE = 0.2
+RATE = 0.05
 
 
 def train(x, y, steps):
@@ -50,7 +50,7 @@ def main() -> int:
     torch.manual_seed(0)
     x = torch.rand(POINTS) * 4.0 - 2.0
     y = TRUE_W * x + TRUE_B + NOISE * torch.randn(POINTS)
-    w, b, losses = train(x, y, 60 if options.quick else 200)
+    w, b, losses = train(x, y, 120 if options.quick else 200)
     best_w, best_b = np.polyfit(x.numpy(), y.numpy(), 1)
 
     print(f"y = {TRUE_W:g} x + {TRUE_B:g} with noise of {NOISE:g}: {POINTS} points, {len(losses)} steps.\n")

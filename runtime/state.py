@@ -79,6 +79,11 @@ class Snapshot:
         """The names of the eager tensors in the state, by id (until released)."""
         return {} if self._graph is None else self._graph.tensors
 
+    @property
+    def optimizers(self) -> list[Any]:
+        """The optimizers in the state (until released)."""
+        return [] if self._graph is None else self._graph.optimizers
+
     def release(self) -> None:
         """Let go of the user's arrays and objects; key, names and checker stay."""
         self._graph = None

@@ -8,6 +8,7 @@ and objects in a module are checked like any other state.  An optimizer's number
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import state_objects
@@ -56,6 +57,21 @@ def tensor_facts(t: Tensor) -> tuple[Any, ...]:
     return (id(t), t._requires, t._node is None, bool(t._hooks), bool(t._after), data.shape, data.dtype.char)
 
 
+def optimizer_numbers(optimizers: Iterable[Optimizer]) -> list[tuple[dict[str, Any], str, Any]]:
+    """(group, key, value) of each number of these optimizers, which the walk leaves to the recording."""
+    return [
+        (group, key, value)
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for key, value in group.items()
+        if _is_number(value)
+    ]
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is float or (type(value) is tuple and bool(value) and all(type(v) is float for v in value))
+
+
 def _fill_module(walker: Walker, node: Node, module: Module, label: str, site: str) -> None:
     short = label.removeprefix("global ").removeprefix("closure ")
     cls = type(module)
@@ -84,6 +100,7 @@ def _fill_module(walker: Walker, node: Node, module: Module, label: str, site: s
 
 def _fill_optimizer(walker: Walker, node: Node, optimizer: Optimizer, label: str, site: str) -> None:
     """Groups (parameters and settings) and state; numbers only where the user's own code looks into the groups."""
+    walker.optimizers.append(optimizer)
     short = label.removeprefix("global ").removeprefix("closure ")
     everything = "param_groups" in walker.names.attrs or "defaults" in walker.names.attrs
     groups = walker.node("list", optimizer.param_groups, f"{short}.param_groups", site)
@@ -93,8 +110,7 @@ def _fill_optimizer(walker: Walker, node: Node, optimizer: Optimizer, label: str
         part = walker.node("dict", group, at, site, extra=tuple(group))
         groups.edge("item", index, part, fixed=True)
         for key, value in group.items():
-            number = type(value) is float or (type(value) is tuple and all(type(v) is float for v in value))
-            if number and not everything:
+            if _is_number(value) and not everything:
                 continue
             part.edge("key", key, walker.visit(value, f"{at}[{key!r}]", site), fixed=True)
     for name, value in optimizer.__dict__.items():

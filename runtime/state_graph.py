@@ -118,3 +118,4 @@ class Graph:
     main: dict[str, Any] | None  # the globals of the callable itself
     names: Names
     tensors: dict[int, str] = field(default_factory=dict)  # id of each eager tensor in the state -> its name
+    optimizers: list[Any] = field(default_factory=list)

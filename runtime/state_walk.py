@@ -52,7 +52,7 @@ def build(fn: Any, objects: tuple[Any, ...], labels: tuple[str, ...], trust: Tru
     mark(roots, walker.nodes)
     for node in walker.nodes:
         _check_array(walker, node)
-    return Graph(roots, walker.nodes, list(walker.reasons), walker.codes, walker.main, names, walker.tensors)
+    return Graph(roots, walker.nodes, list(walker.reasons), walker.codes, walker.main, names, walker.tensors, walker.optimizers)
 
 
 def _check_array(walker: Walker, node: Node) -> None:
@@ -77,6 +77,7 @@ class Walker:
         self.names = names
         self.nodes: list[Node] = []
         self.tensors: dict[int, str] = {}  # id of each eager tensor that was met -> its name
+        self.optimizers: list[Any] = []
         self.memo: dict[int, Node] = {}
         self.reasons: dict[str, None] = {}
         self.codes: dict[int, types.CodeType] = {}

@@ -35,7 +35,7 @@ from .slots import call_leaves, check_value
 from .state import Snapshot, StatePlan, analyse
 from .state_eager import tensor_facts
 from .stats import Stats
-from .tensor_recording import LEAF, STATE_ARRAY, TensorRecording, record_tensors
+from .tensor_recording import LEAF, STATE_ARRAY, Setting, TensorRecording, record_tensors
 from .trees import Source, make_function
 
 _Replay = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -77,6 +77,7 @@ class CompiledStep:
         self._variants: OrderedDict[Any, StepVariant] = OrderedDict()
         self._seen: set[Any] = set()
         self._live: dict[Any, str] = {}
+        self._unsettled: set[Any] = set()  # kinds of call of which a run has changed what it reads
         self._plans: dict[Any, StatePlan] = {}
         self._static = static
 
@@ -130,6 +131,7 @@ class CompiledStep:
         if key not in self._seen:
             if len(self._seen) >= config.max_variants:
                 self._seen.clear()
+                self._unsettled.clear()
             self._seen.add(key)
             self.stats.note("first call with arguments of these types and shapes: runs eagerly")
             return self._eager(args, kwargs)
@@ -163,6 +165,10 @@ class CompiledStep:
         snapshot.release()
         capture = recording.capture
         assert capture is not None
+        if recording.changes and plan.provable and key not in self._unsettled:
+            self._unsettled.add(key)  # state that is made once, when it is first needed
+            self.stats.note("recorded, but not kept, since the run changed what it reads")
+            return self._take_as_it_is(recording, out)
         if recording.changes or not plan.provable:
             return self._go_live(key, "; ".join(dict.fromkeys([*plan.reasons, *recording.changes])), recording, out)
         match = next((p for p in before if p.recording.same_program(recording)), None)
@@ -200,8 +206,14 @@ class CompiledStep:
 
     def _go_live(self, key: Any, why: str, recording: TensorRecording, out: Any) -> Any:
         """From now on calls of this kind run eagerly; this one has run, and takes effect."""
+        while len(self._live) >= config.max_variants:
+            self._live.pop(next(iter(self._live)))
         self._live[key] = why or "it changes what it reads"
         self.stats.live = self._live[key]
+        return self._take_as_it_is(recording, out)
+
+    def _take_as_it_is(self, recording: TensorRecording, out: Any) -> Any:
+        """Let a recorded run that is not kept take effect, by NumPy."""
         assert recording.capture is not None
         recording.capture.settle()
         recording.capture = None
@@ -297,6 +309,8 @@ class CompiledStep:
             source.give_up_if("arrays is None")
         else:
             source.give_up_if(f"{arrays} is None")
+        for setting in recording.settings:
+            source.give_up_if(_changed_setting(source, setting))
         for t, was_none in recording.looked:
             source.give_up_if(f"{source.constant(t)}._grad is {'not ' if was_none else ''}None")
         operands = [_operand(source, s, texts, call) for s in recording.sources]
@@ -340,6 +354,17 @@ def _operand(source: Source, where: tuple[str, Any], texts: dict[int, str], call
     if kind == "fresh":
         return f"asarray({source.constant(payload)}())"
     return f"{_tensor_text(source, payload)}._data"
+
+
+def _changed_setting(source: Source, setting: Setting) -> str:
+    """The condition under which a number of an optimizer is no longer what the recording relies on."""
+    at = f"{source.constant(setting.group)}[{setting.key!r}]"
+    if not setting.live:
+        return f"{at} != {source.constant(setting.value)}"
+    if type(setting.value) is not tuple:
+        return f"{at} {'!=' if setting.value == 0 else '=='} 0"
+    tests = [f"{at}[{k}] {'!=' if v == 0 else '=='} 0" for k, v in enumerate(setting.value)]
+    return " or ".join(tests)
 
 
 def _target(source: Source, where: tuple[str, Any], texts: dict[int, str]) -> str:
@@ -393,7 +418,7 @@ def _scalar_type(where: tuple[str, Any], call: Call) -> type | None:
 def _facts_hold(recording: TensorRecording) -> bool:
     tensors = [*recording.tensors, *[t for t, _ in recording.grads]]
     now = {id(t): tensor_facts(t) for t in tensors}
-    return all(now.get(f[0], f) == f for f in recording.facts)
+    return all(now.get(f[0], f) == f for f in recording.facts) and all(s.holds() for s in recording.settings)
 
 
 def _aliases(call: Call) -> tuple[int, ...]:

@@ -28,10 +28,29 @@ from .eager.tensor import Tensor, make
 from .recording import equal_statics, leaf_names, sort_guards
 from .settle import settle
 from .state import Snapshot, StatePlan
-from .state_eager import tensor_facts
+from .state_eager import optimizer_numbers, tensor_facts
 from .trees import NAMESPACE, Source, packing
 
 LEAF, STATE_ARRAY = "leaf", "state"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A number in an optimizer's group.  Where it is an input, the program relies on whether it is 0 (no momentum, no
+    decay); otherwise on its value."""
+
+    group: dict[str, Any]
+    key: str
+    value: Any
+    live: bool
+
+    def holds(self) -> bool:
+        now = self.group.get(self.key)
+        return _zeros(now) == _zeros(self.value) if self.live else bool(now == self.value)
+
+
+def _zeros(value: Any) -> Any:
+    return tuple([v == 0 for v in value]) if type(value) is tuple else value == 0
 
 
 @dataclass(slots=True)
@@ -54,6 +73,7 @@ class TensorRecording:
     wanted: list[int]  # inputs that gradients were taken of (``bridge.py``)
     requires: list[bool]  # which of the returned tensors require gradients
     input_names: list[str]
+    settings: list[Setting]  # numbers of optimizers: what the recording relies on about them
     changes: list[str] = field(default_factory=list)
     capture: Capture | None = None
 
@@ -152,6 +172,11 @@ def record_tensors(
             raise refused(*message)
         changes = changes or plan.changes(snapshot, after)
         recording = _finish(capture, out, proxies)
+        live = {(id(p[0]), p[1]) for kind, p in recording.sources if kind == "number"}
+        recording.settings = [
+            Setting(group, key, value, (id(group), key) in live)
+            for group, key, value in optimizer_numbers(snapshot.optimizers)
+        ]
     recording.changes = [*changes, *recorder.reasons, *recording.changes]
     return recording, out
 
@@ -239,7 +264,7 @@ def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor]) -> TensorRec
         graph, canonicalise(graph), capture.sources, writes, grads, list(capture.looked.values()), text, source.names,
         (spec, *statics), facts, proxies,
         [positions[root.var] for root in capture.roots if root.tensor._requires],
-        [t._requires for t in leaves if isinstance(t, Tensor)], list(recorder.input_names), changes, capture,
+        [t._requires for t in leaves if isinstance(t, Tensor)], list(recorder.input_names), [], changes, capture,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@ exceptions pass, in threads.  The log of each test is what PyTorch gives (bar th
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import inspect
 import threading
@@ -281,10 +282,8 @@ def test_exceptions_in_generators():
     @torch.no_grad()
     def swallows() -> Any:
         while True:
-            try:
+            with contextlib.suppress(ValueError):
                 yield now()
-            except ValueError:
-                pass
 
     running = swallows()
     assert [next(running), running.throw(ValueError()), running.throw(ValueError()), next(running)] == [OFF] * 4
@@ -383,8 +382,6 @@ def test_backward_within_no_grad():
     with torch.no_grad():
         y.backward()
     assert x.grad.tolist() == [2.0, 4.0] and not x.grad.requires_grad
-    with torch.no_grad():
-        assert not torch.autograd.grad((leaf() * 1).sum().requires_grad_(), [], allow_unused=True)
 
 
 def test_inference_tensors():

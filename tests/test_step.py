@@ -458,3 +458,32 @@ def test_explain_shows_program_effects_and_reasons():
     for _ in range(3):
         eager(torch.tensor(X))
     assert "Python runs in every call: looks at the value of a number" in eager.explain()
+
+
+@pytest.mark.parametrize(
+    ("make", "key", "values"),
+    [
+        (lambda p: torch.optim.SGD(p, lr=0.05), "momentum", [0.0, 0.9, 0.5, 0.0, 0.9]),
+        (lambda p: torch.optim.SGD(p, lr=0.05), "weight_decay", [0.0, 0.1, 0.0, 0.2]),
+        (lambda p: torch.optim.Adam(p, lr=0.05), "betas", [(0.9, 0.999), (0.0, 0.9), (0.5, 0.99)]),
+        (lambda p: torch.optim.Adam(p, lr=0.05), "eps", [1e-8, 1e-2]),
+        (lambda p: torch.optim.RMSprop(p, lr=0.05, momentum=0.5), "momentum", [0.9, 0.0, 0.3]),
+    ],
+)
+def test_settings_of_an_optimizer_may_change_at_any_time(make, key, values):
+    def run(compiled):
+        model = network()
+        optimizer = make(model.parameters())
+        step = lambda x: _plain_step(model, optimizer, x)  # noqa: E731
+        step = torch.compile(step) if compiled else step
+        for value in values:
+            optimizer.param_groups[0][key] = value
+            for _ in range(4):
+                step(torch.tensor(X))
+        return [p.detach().numpy().copy() for p in model.parameters()], step
+
+    eager, _ = run(False)
+    compiled, step = run(True)
+    for a, b in zip(compiled, eager, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    assert step.stats.live == ""

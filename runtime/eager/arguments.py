@@ -1,4 +1,4 @@
-"""Reading the arguments of operations, in PyTorch's spelling and NumPy's; and the table of functions that are no methods.
+"""Reading the arguments of operations, in PyTorch's spelling and NumPy's; and a table of functions that are no methods.
 
 ``dim``/``keepdim`` and ``axis``/``keepdims`` mean the same.  Errors are worded as PyTorch's.
 """
@@ -27,9 +27,7 @@ def tensor_argument(name: str, value: Any, argument: str = "input", position: in
     """*value*, which must be a tensor."""
     if isinstance(value, Tensor):
         return value
-    raise TypeError(
-        f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type(value).__name__}"
-    )
+    raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type(value).__name__}")
 
 
 def floating(t: Tensor) -> Tensor:
@@ -84,6 +82,16 @@ def unify(*values: Any) -> tuple[Any, ...]:
     dtype = common_dtype(*operands)
     number: Any = {"f": float, "b": bool}.get(dtype.kind, int)
     return tuple([to_dtype(v, dtype) if isinstance(v, Tensor) else number(v) for v in operands])
+
+
+def kind_of(*values: Any) -> str:
+    """The kind of dtype ("f", "i", "u", "b") of the first tensor among *values*."""
+    return next(v._data.dtype.kind for v in values if isinstance(v, Tensor))
+
+
+def dtype_name(t: Tensor) -> str:
+    """What PyTorch's error messages call the dtype of *t*: ``Long``, ``Double``."""
+    return dtypes.scalar_name(t._data.dtype)
 
 
 def as_operand(value: Any) -> Any:

@@ -61,10 +61,7 @@ def backward(
     retain = create_graph if retain_graph is None else retain_graph
     if wanted is None and not create_graph and STATE.capture is None and not STATE.anomaly:
         nodes = collect(roots)
-        try:
-            found = plans.backward(nodes, roots, seeds, retain)
-        except plans.OverwrittenError:
-            found = None
+        found = plans.backward(nodes, roots, seeds, retain)
         if found is not None:
             for leaf, gradient in found:
                 _finish_leaf(leaf, gradient)

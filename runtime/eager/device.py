@@ -13,7 +13,7 @@ class device:  # noqa: N801
 
     __slots__ = ("index", "type")
 
-    def __init__(self, type: Any = "cpu", index: int | None = None) -> None:  # noqa: A002
+    def __init__(self, type: Any = "cpu", index: int | None = None) -> None:
         name = str(type)
         kind, _, number = name.partition(":")
         if kind != "cpu":

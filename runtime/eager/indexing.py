@@ -119,6 +119,13 @@ def elements_along(x: Any, at: Any, dim: int) -> Any:
     return wrap_array(transpose(found, _inverse(order)))
 
 
+def picked(x: Any, at: Any, dim: int, keepdim: bool) -> Any:
+    """(elements, indices): of each row along *dim* the one at the position *at*.  The derivative reads the indices."""
+    kept = np.expand_dims(at, dim)
+    values = elements_along(x, kept, dim)
+    return (values, kept) if keepdim else (values.squeeze(dim), at)
+
+
 def coordinates(index: Any, dim: int) -> tuple[Any, ...]:
     """Index arrays over all dimensions: *index* at *dim*, each element's own place at the others."""
     ndim = len(index.shape)
@@ -136,4 +143,4 @@ def argsorted(x: Any, dim: int, descending: bool) -> Any:
     return x.shape[dim] - 1 - turned
 
 
-__all__ = ["argsorted", "coordinates", "elements_along", "numpy_index", "read_at", "write_at", "written_at"]
+__all__ = ["argsorted", "coordinates", "elements_along", "numpy_index", "picked", "read_at", "write_at", "written_at"]

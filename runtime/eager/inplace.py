@@ -75,6 +75,14 @@ def refresh(view: Tensor) -> None:
         record(op, (base,), statics, (raw(base),), (view,))
 
 
+_NO_GRAD_VIEW = (
+    "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case "
+    "is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace "
+    "either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want "
+    "the inplace to be tracked)."
+)
+
+
 def check_writable(t: Tensor) -> None:
     """Raise where PyTorch would: leaves that require gradients, views of such, inference tensors."""
     if t._inference and not STATE.inference:
@@ -90,12 +98,7 @@ def check_writable(t: Tensor) -> None:
         if base._requires and base._node is None:
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
         if t._no_grad_view and base._requires:
-            raise RuntimeError(
-                "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that "
-                "this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
-                "the view and the inplace either both inside the no_grad block (if you don't want the inplace to be "
-                "tracked) or both outside (if you want the inplace to be tracked)."
-            )
+            raise RuntimeError(_NO_GRAD_VIEW)
     elif t._requires and t._node is None:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
 
@@ -113,6 +116,8 @@ def inplace(op: Op, t: Tensor, others: tuple[Any, ...] = (), statics: tuple[Any,
         raise RuntimeError(
             f"output with shape {list(raw(t).shape)} doesn't match the broadcast shape {list(raw(new).shape)}"
         )
+    if t._no_grad_view and new._requires:
+        raise RuntimeError(_NO_GRAD_VIEW)
     _keep_old(new, t)
     return assign(t, new)
 

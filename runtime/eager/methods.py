@@ -1,19 +1,36 @@
-"""The tables put together: importing this module gives ``Tensor`` its methods, and ``PUBLIC`` holds the functions of the
-public face."""
+"""The tables put together: importing this module gives ``Tensor`` its methods; ``PUBLIC`` holds the functions of the
+public face.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from . import ops_basic, ops_facts, ops_index, ops_linear, ops_math, ops_random, ops_reduce, ops_shape, protocol
+from . import (
+    ops_basic,
+    ops_choose,
+    ops_facts,
+    ops_index,
+    ops_join,
+    ops_linear,
+    ops_math,
+    ops_norm,
+    ops_parts,
+    ops_random,
+    ops_reduce,
+    ops_scatter,
+    ops_shape,
+    ops_sort,
+    protocol,
+)
 from .arguments import FUNCTIONS
 from .tensor import METHODS, Tensor
 
 _NO_FUNCTIONS = frozenset(
     """size dim stride element_size data_ptr tolist to half type type_as cpu cuda view view_as reshape_as expand
-    expand_as float double int long short bool numpy new_zeros new_ones new_full new_empty new_tensor nelement ndimension
-    contiguous is_contiguous repeat unfold detach_ copy_ fill_ zero_ _like""".split()
+    expand_as float double int long short bool numpy new_zeros new_ones new_full new_empty new_tensor nelement
+    ndimension contiguous is_contiguous repeat unfold detach_ copy_ fill_ zero_ _like""".split()
 )  # only methods in PyTorch; some names are dtypes there
 
 PUBLIC: dict[str, Callable[..., Any]] = {}
@@ -35,12 +52,18 @@ __all__ = [
     "PUBLIC",
     "install",
     "ops_basic",
+    "ops_choose",
     "ops_facts",
     "ops_index",
+    "ops_join",
     "ops_linear",
     "ops_math",
+    "ops_norm",
+    "ops_parts",
     "ops_random",
     "ops_reduce",
+    "ops_scatter",
     "ops_shape",
+    "ops_sort",
     "protocol",
 ]

@@ -169,7 +169,7 @@ def _true_divide_reflected(self: Tensor, other: Any) -> Any:
     return apply(DIV, (a, b))
 
 
-def pow(input: Any, exponent: Any) -> Tensor:  # noqa: A001
+def pow(input: Any, exponent: Any) -> Tensor:
     """``input ** exponent``; a number as exponent is part of the program (``x ** 2`` is a product)."""
     if not isinstance(input, Tensor):
         return exponent.__rpow__(input)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -41,11 +42,7 @@ def stride(input: Tensor, dim: int | None = None) -> Any:
     """The distance in elements between neighbours along each dimension."""
     data = raw(input)
     if isinstance(data, TracedArray):
-        steps: list[int] = []
-        for n in reversed(data.shape):
-            steps.insert(0, steps[0] * max(previous, 1) if steps else 1)
-            previous = n
-        found = tuple(steps)
+        found = tuple([math.prod(data.shape[d + 1 :]) for d in range(data.ndim)])
     else:
         found = tuple([s // data.itemsize for s in data.strides])
     return found if dim is None else found[one_dim(dim, len(found))]

@@ -33,8 +33,7 @@ def _same_dtype(x: Tensor, y: Tensor, vectors: bool = False) -> None:
 
 
 def _shapes(x: Tensor, y: Tensor) -> str:
-    a, b = (v._data.shape if len(v._data.shape) > 1 else v._data.shape for v in (x, y))
-    return f"{'x'.join(map(str, a))} and {'x'.join(map(str, b))}"
+    return " and ".join("x".join(map(str, v._data.shape)) for v in (x, y))
 
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:

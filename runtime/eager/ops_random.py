@@ -54,7 +54,9 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
     shape = self.shape
     uniform = drawn(lambda stream: stream.random(shape), generator)
-    return inplace(_OPS["bernoulli_"], self, (make((uniform < (raw(p) if isinstance(p, Tensor) else p)).astype(self.dtype)),))
+    return inplace(
+        _OPS["bernoulli_"], self, (make((uniform < (raw(p) if isinstance(p, Tensor) else p)).astype(self.dtype)),)
+    )
 
 
 def random_(self: Tensor, from_: Any = 0, to: Any = None, *, generator: Any = None, **bounds: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""Reductions: sums, means, extremes with their positions, spread, norms, truth, softmax and its relatives.
+"""Reductions: sums, means, extremes with their positions, spread, truth, softmax and its relatives.
 
 Sums of integers are int64; means of integers are refused.  ``max`` of everything shares its gradient evenly among
 equal elements, ``max`` along a dimension gives it to the element whose index it returns.
@@ -17,7 +17,7 @@ from ...tracer import npapi_special
 from ...tracer.array import TracedArray
 from . import dtypes
 from .arguments import FUNCTIONS, floating, many_dims, one_dim, spelled, tensor_argument
-from .indexing import argsorted, elements_along
+from .indexing import picked
 from .op import Op
 from .ops_basic import to_dtype
 from .tensor import METHODS, Tensor, apply, make, raw
@@ -50,12 +50,13 @@ def _summable(t: Tensor, dtype: Any) -> Tensor:
     return t if t._data.dtype.kind == "f" else to_dtype(t, dtypes.int64)
 
 
-def _all_if_empty(dim: Any) -> Any:
+def all_if_empty(dim: Any) -> Any:
     return None if isinstance(dim, (tuple, list)) and not dim else dim
 
 
-def sum(  # noqa: A001
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool = False
+def sum(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None,
+    keepdims: bool = False,
 ) -> Tensor:  # fmt: skip
     """The sum of all elements, or along *dim* (an int or several)."""
     if not isinstance(input, Tensor):
@@ -67,22 +68,24 @@ def sum(  # noqa: A001
     keepdim = keepdim or keepdims
     if dim is None and not keepdim:
         return apply(SUM, (input,))
-    return apply(SUM_DIM, (input,), (many_dims(_all_if_empty(dim), len(input._data.shape)), keepdim))
+    return apply(SUM_DIM, (input,), (many_dims(all_if_empty(dim), len(input._data.shape)), keepdim))
 
 
 def nansum(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool = False
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None,
+    keepdims: bool = False,
 ) -> Tensor:  # fmt: skip
     """``sum`` that takes NaN for 0."""
     input = _summable(tensor_argument("nansum", input), dtype)
     dim, keepdim = spelled(dim, axis), keepdim or keepdims
     if input._data.dtype.kind != "f":
         return sum(input, dim, keepdim)
-    return apply(NANSUM, (input,), (many_dims(_all_if_empty(dim), input.ndim), keepdim))
+    return apply(NANSUM, (input,), (many_dims(all_if_empty(dim), input.ndim), keepdim))
 
 
 def mean(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool = False
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None,
+    keepdims: bool = False,
 ) -> Tensor:  # fmt: skip
     """The mean of all elements, or along *dim*; of floats only."""
     if not isinstance(input, Tensor):
@@ -99,11 +102,12 @@ def mean(
     keepdim = keepdim or keepdims
     if dim is None and not keepdim:
         return apply(MEAN, (input,))
-    return apply(MEAN_DIM, (input,), (many_dims(_all_if_empty(dim), len(input._data.shape)), keepdim))
+    return apply(MEAN_DIM, (input,), (many_dims(all_if_empty(dim), len(input._data.shape)), keepdim))
 
 
 def nanmean(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool = False
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None,
+    keepdims: bool = False,
 ) -> Tensor:  # fmt: skip
     """``mean`` of what is not NaN."""
     if dtype is not None:
@@ -134,14 +138,14 @@ def _truth(name: str, reduce: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Tensor:
         data = raw(tensor_argument(name, input))
         dims = None if dim is None and axis is None else many_dims(spelled(dim, axis), data.ndim)
-        return _plain(reduce(data, axis=dims, keepdims=keepdim or keepdims))
+        return plain(reduce(data, axis=dims, keepdims=keepdim or keepdims))
 
     function.__name__ = name
     function.__doc__ = f"Whether {name} of the elements are true, of everything or along *dim*."
     return function
 
 
-def _plain(found: Any) -> Tensor:
+def plain(found: Any) -> Tensor:
     """A tensor over the result of a NumPy function, which may be a scalar."""
     return make(found if isinstance(found, (_ndarray, TracedArray)) else np.asarray(found))
 
@@ -150,7 +154,7 @@ def count_nonzero(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor
     """How many elements are not 0."""
     data = raw(tensor_argument("count_nonzero", input))
     dim = spelled(dim, axis)
-    return _plain(np.count_nonzero(data, axis=None if dim is None else many_dims(dim, data.ndim)))
+    return plain(np.count_nonzero(data, axis=None if dim is None else many_dims(dim, data.ndim)))
 
 
 # ---- extremes ------------------------------------------------------------------------------------------------------
@@ -167,18 +171,11 @@ def named_result(name: str, *fields: str) -> Any:
     return kind
 
 
-def _picked(x: Any, at: Any, dim: int, keepdim: bool) -> Any:
-    """(elements, indices): of each row along *dim* the one at the position *at*.  The derivative reads the indices."""
-    kept = np.expand_dims(at, dim)
-    values = elements_along(x, kept, dim)
-    return (values, kept) if keepdim else (values.squeeze(dim), at)
-
-
 def _extreme_along(reduce: Any, position: Any) -> Callable[..., Any]:
     def fn(x: Any, dim: int, keepdim: bool) -> Any:
         if type(x) is _ndarray:
             return reduce(x, axis=dim, keepdims=keepdim), np.asarray(position(x, axis=dim, keepdims=keepdim))
-        return _picked(x, position(x, axis=dim), dim, keepdim)
+        return picked(x, position(x, axis=dim), dim, keepdim)
 
     return fn
 
@@ -207,7 +204,7 @@ def _extremes(name: str, reduce: Any, position: Any) -> Callable[..., Any]:
         dim = one_dim(dim, data.ndim)
         if not data.ndim:
             return result(METHODS["clone"](input), make(np.zeros((), np.int64)))
-        _not_empty(name, data.shape, (dim,))
+        not_empty(name, data.shape, (dim,))
         return result(*apply(along, (input,), (dim, bool(keepdim or keepdims))))
 
     function.__name__ = name
@@ -217,7 +214,7 @@ def _extremes(name: str, reduce: Any, position: Any) -> Callable[..., Any]:
     return function
 
 
-def _not_empty(name: str, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
+def not_empty(name: str, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
     for d in dims:
         if not shape[d]:
             raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
@@ -230,8 +227,8 @@ def _even(name: str, reduce: Any) -> Callable[..., Any]:
         input: Tensor, dim: Any = (), keepdim: bool = False, *, axis: Any = None, keepdims: bool = False
     ) -> Tensor:
         shape = tensor_argument(name, input)._data.shape
-        dims = many_dims(_all_if_empty(spelled(None if dim == () else dim, axis)), len(shape))
-        _not_empty(name, shape, dims)
+        dims = many_dims(all_if_empty(spelled(None if dim == () else dim, axis)), len(shape))
+        not_empty(name, shape, dims)
         return apply(op, (input,), (dims, bool(keepdim or keepdims)))
 
     function.__name__ = name
@@ -249,9 +246,9 @@ def _position(name: str, find: Callable[..., Any]) -> Callable[..., Any]:
             if not data.size:
                 raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify "
                                  "the reduction dim with the 'dim' argument.")  # fmt: skip
-            return _plain(find(data, axis=None, keepdims=keepdim or keepdims))
+            return plain(find(data, axis=None, keepdims=keepdim or keepdims))
         at = one_dim(dim, data.ndim)
-        return _plain(find(data, axis=at, keepdims=keepdim or keepdims) if data.ndim else np.zeros((), np.int64))
+        return plain(find(data, axis=at, keepdims=keepdim or keepdims) if data.ndim else np.zeros((), np.int64))
 
     function.__name__ = name
     function.__doc__ = f"Where the {name[3:]}imum is: in the flattened tensor, or along *dim*."
@@ -265,99 +262,6 @@ def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
 
 
 _AMINMAX = named_result("aminmax", "min", "max")
-
-
-# ---- order ---------------------------------------------------------------------------------------------------------
-
-
-def _sorted(x: Any, dim: int, descending: bool) -> Any:
-    at = argsorted(x, dim, descending)
-    return elements_along(x, at, dim), at
-
-
-def _selected(x: Any, dim: int, start: int, count: int, descending: bool) -> Any:
-    """(elements, indices) from *start* of the sorted order."""
-    at = argsorted(x, dim, descending)[(*[slice(None)] * dim, slice(start, start + count))]
-    return elements_along(x, at, dim), at
-
-
-def _one_selected(x: Any, dim: int, position: int, keepdim: bool) -> Any:
-    return _picked(x, argsorted(x, dim, False)[(*[slice(None)] * dim, position)], dim, keepdim)
-
-
-def _median(x: Any, dim: int, keepdim: bool) -> Any:
-    """The lower of the middle elements; NaN where there is one."""
-    order = argsorted(x, dim, False)
-    size = x.shape[dim]
-    lead = (*[slice(None)] * dim,)
-    at = order[(*lead, (size - 1) // 2)]
-    if x.dtype.kind == "f":
-        last = order[(*lead, size - 1)]
-        at = np.where(np.isnan(elements_along(x, np.expand_dims(last, dim), dim).squeeze(dim)), last, at)
-    return _picked(x, at, dim, keepdim)
-
-
-SORT = Op("Sort", _sorted)
-TOPK = Op("Topk", _selected)
-KTHVALUE = Op("Kthvalue", _one_selected)
-MEDIAN = Op("MedianBackward0", lambda x: _median(x.reshape(-1), 0, False)[0])
-MEDIAN_DIM = Op("MedianBackward1", _median)
-_SORT = named_result("sort", "values", "indices")
-_TOPK = named_result("topk", "values", "indices")
-_KTHVALUE = named_result("kthvalue", "values", "indices")
-_MEDIAN = named_result("median", "values", "indices")
-
-
-def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Any:
-    """(values, indices) in order along *dim*; always stable."""
-    dim = one_dim(dim if axis is None else axis, tensor_argument("sort", input).ndim)
-    if not input.ndim:
-        return _SORT(METHODS["clone"](input), make(np.zeros((), np.int64)))
-    return _SORT(*apply(SORT, (input,), (dim, bool(descending))))
-
-
-def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Tensor:
-    """The indices that sort along *dim*."""
-    data = raw(tensor_argument("argsort", input))
-    dim = one_dim(dim if axis is None else axis, data.ndim)
-    return make(argsorted(data, dim, bool(descending)) if data.ndim else np.zeros((), np.int64))
-
-
-def topk(
-    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, axis: Any = None  # noqa: A002
-) -> Any:  # fmt: skip
-    """(values, indices) of the *k* largest (or smallest) elements along *dim*, in order."""
-    shape = tensor_argument("topk", input)._data.shape
-    dim = one_dim(dim if axis is None else axis, len(shape))
-    if not 0 <= k <= (shape[dim] if shape else 1):
-        raise RuntimeError("selected index k out of range")
-    if not shape:
-        return _TOPK(METHODS["clone"](input), make(np.zeros((), np.int64)))
-    return _TOPK(*apply(TOPK, (input,), (dim, 0, int(k), bool(largest))))
-
-
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    """(value, index) of the *k*-th smallest element along *dim*, counted from 1."""
-    shape = tensor_argument("kthvalue", input)._data.shape
-    dim = one_dim(dim, len(shape))
-    if not 1 <= k <= (shape[dim] if shape else 1):
-        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}")
-    if not shape:
-        return _KTHVALUE(METHODS["clone"](input), make(np.zeros((), np.int64)))
-    return _KTHVALUE(*apply(KTHVALUE, (input,), (dim, int(k) - 1, bool(keepdim))))
-
-
-def median(input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """The lower of the middle elements; along *dim* with its index."""
-    shape = tensor_argument("median", input)._data.shape
-    dim = spelled(dim, axis)
-    if dim is None:
-        return apply(MEDIAN, (input,)) if math.prod(shape) else _plain(np.asarray(math.nan, input.dtype))
-    dim = one_dim(dim, len(shape))
-    if not shape:
-        return _MEDIAN(METHODS["clone"](input), make(np.zeros((), np.int64)))
-    _not_empty("median", shape, (dim,))
-    return _MEDIAN(*apply(MEDIAN_DIM, (input,), (dim, bool(keepdim or keepdims))))
 
 
 # ---- spread --------------------------------------------------------------------------------------------------------
@@ -388,86 +292,12 @@ def _spread(name: str, op: Op, result: Callable[..., Any]) -> Callable[..., Any]
             dim, unbiased = None, dim
         if correction is None:
             correction = 1 if unbiased is None else int(unbiased)
-        dims = many_dims(_all_if_empty(spelled(dim, axis)), input.ndim)
+        dims = many_dims(all_if_empty(spelled(dim, axis)), input.ndim)
         return result(apply(op, (input,), (dims, correction, bool(keepdim or keepdims))))
 
     function.__name__ = name
     function.__doc__ = f"``{name}`` of everything or along *dim*, with a divisor of count - *correction* (1)."
     return function
-
-
-# ---- norms ---------------------------------------------------------------------------------------------------------
-
-
-def _norm(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> Any:
-    if order == 2:
-        return np.sqrt(_add(x * x, axis=dims, keepdims=keepdim))
-    size = np.abs(x)
-    if order == math.inf:
-        return np.maximum.reduce(size, axis=dims, keepdims=keepdim)
-    if order == -math.inf:
-        return np.minimum.reduce(size, axis=dims, keepdims=keepdim)
-    if order == 1:
-        return _add(size, axis=dims, keepdims=keepdim)
-    if order == 0:
-        return _add((x != 0).astype(x.dtype), axis=dims, keepdims=keepdim)
-    # a branch of 0 is taken aside, so that the infinite slope of the root there meets no zero
-    total = _add(size**order, axis=dims, keepdims=keepdim)
-    zero = total == 0
-    return np.where(zero, 0.0, np.where(zero, 1.0, total) ** (1 / order)) if order > 0 else total ** (1 / order)
-
-
-NORM = Op("LinalgVectorNorm", _norm)
-
-
-def norm(
-    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None, *, axis: Any = None,
-    keepdims: bool = False,
-) -> Tensor:  # fmt: skip
-    """The *p*-norm of all elements, or along *dim*."""
-    return vector_norm(input, 2 if p is None or p == "fro" else p, spelled(dim, axis), keepdim or keepdims, dtype=dtype)
-
-
-def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
-    """The norm of order *ord* of all elements, or along *dim*."""
-    tensor_argument("linalg_vector_norm", x)
-    if dtype is not None:
-        x = to_dtype(x, dtypes.as_dtype(dtype))
-    if x._data.dtype.kind != "f":
-        raise RuntimeError(
-            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
-            f"{dtypes.scalar_name(x.dtype)}"
-        )
-    if isinstance(ord, str) or ord is None:
-        raise NotImplementedError(f"norm of order {ord!r} is not supported; there are numbers, inf and 'fro'")
-    return apply(NORM, (x,), (float(ord), many_dims(_all_if_empty(dim), x.ndim), bool(keepdim)))
-
-
-def matrix_norm(A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
-    """The norm of matrices: "fro", 1, -1, inf or -inf."""
-    row, column = (one_dim(d, tensor_argument("linalg_matrix_norm", A).ndim) for d in dim)
-    if ord == "fro":
-        return vector_norm(A, 2, (row, column), keepdim, dtype=dtype)
-    if isinstance(ord, str) or abs(ord) == 2:
-        raise NotImplementedError(f"matrix norm of order {ord!r} needs singular values, which are not supported")
-    if abs(ord) not in (1, math.inf):
-        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
-    inner, outer = (row, column) if abs(ord) == 1 else (column, row)
-    totals = vector_norm(A, 1, inner, True, dtype=dtype)
-    found = METHODS["amax" if ord > 0 else "amin"](totals, outer, True)
-    return found if keepdim else METHODS["squeeze"](found, (row, column))
-
-
-def linalg_norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
-    """As ``numpy.linalg.norm``: of vectors, or of matrices where *ord* and two dimensions say so."""
-    ndim = tensor_argument("linalg_norm", A).ndim
-    if ord is None:
-        return vector_norm(A, 2, dim, keepdim, dtype=dtype)
-    if (dim is None and ndim == 2) or (isinstance(dim, (tuple, list)) and len(dim) == 2):
-        return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)
-    if dim is None and ndim != 1:
-        raise RuntimeError(f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {ndim}D.")
-    return vector_norm(A, ord, dim, keepdim, dtype=dtype)
 
 
 # ---- softmax and its relatives -------------------------------------------------------------------------------------
@@ -537,7 +367,7 @@ def logsumexp(
     if dim is None and axis is None:
         raise TypeError('logsumexp() missing 1 required positional arguments: "dim"')
     input = floating(tensor_argument("logsumexp", input))
-    dims = many_dims(_all_if_empty(spelled(dim, axis)), input.ndim)
+    dims = many_dims(all_if_empty(spelled(dim, axis)), input.ndim)
     return apply(LOGSUMEXP, (input,), (dims, bool(keepdim or keepdims)))
 
 
@@ -563,7 +393,7 @@ def _running(name: str, accumulate: Any) -> Callable[..., Any]:
 def install() -> None:
     """Enter everything into the table of methods."""
     for function in (
-        sum, nansum, mean, nanmean, prod, count_nonzero, aminmax, sort, argsort, topk, kthvalue, median, norm, logsumexp,
+        sum, nansum, mean, nanmean, prod, count_nonzero, aminmax, logsumexp,
     ):  # fmt: skip
         METHODS[function.__name__] = function
     METHODS["all"], METHODS["any"] = _truth("all", np.all), _truth("any", np.any)
@@ -578,7 +408,6 @@ def install() -> None:
     for name, op in (("softmax", SOFTMAX), ("log_softmax", LOG_SOFTMAX)):
         METHODS[name] = _normalised(name, op)
     METHODS["cumsum"], METHODS["cumprod"] = _running("cumsum", np.cumsum), _running("cumprod", np.cumprod)
-    FUNCTIONS.update(linalg_norm=linalg_norm, linalg_vector_norm=vector_norm, linalg_matrix_norm=matrix_norm)
 
 
 install()

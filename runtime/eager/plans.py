@@ -41,10 +41,12 @@ _Source = tuple[int, int]  # (position of a node, position among its inputs foll
 
 @dataclass(slots=True)
 class Plan:
-    """A compiled backward.  ``launch`` takes ``sources`` (checked for overwriting at ``checks``), then the seeds."""
+    """A compiled backward.  ``launch`` takes ``sources``, then the seeds; what is found at ``same`` is one of the
+    sources again, saved by another node (perhaps at another time: it is checked for overwriting too)."""
 
     launch: Callable[..., Any]
     sources: list[_Source]
+    same: list[tuple[int, int, int]]  # position of the node, among its inputs and outputs, which source
     single: bool
     released: list[tuple[bool, tuple[Aval, ...], tuple[Aval, ...]]]  # per node: does it save anything; avals in, out
 
@@ -107,6 +109,10 @@ def backward(
         tapes.refused[known] += 1
         return None
     grads = _launch(known, nodes, seeds)
+    if grads is None:
+        tapes.interpreted += 1
+        tapes.refused["a saved value was overwritten or replaced"] += 1
+        return None
     if not retain:
         for node, (saves, avals, outs) in zip(nodes, known.released, strict=True):
             if saves:
@@ -176,7 +182,7 @@ def _compile(
         return "many shapes of graph, each seen too seldom to be worth a kernel"
     recorder = Recorder()
     with recording(recorder):
-        sources, inputs, outputs, released = _adjoint(nodes, roots, seeds, leaves)
+        sources, same, inputs, outputs, released = _adjoint(nodes, roots, seeds, leaves)
     recorder.inputs = inputs
     graph = simplify(recorder.finish(outputs))
     canonical = canonicalise(graph)
@@ -184,7 +190,7 @@ def _compile(
     if not hit:
         tapes.compiles += 1
         tapes.credit -= 1
-    made = Plan(bind_graph(graph, canonical, program, len(outputs) == 1), sources, len(outputs) == 1, released)
+    made = Plan(bind_graph(graph, canonical, program, len(outputs) == 1), sources, same, len(outputs) == 1, released)
     with _lock:
         _plans[key] = made
     return made
@@ -192,9 +198,9 @@ def _compile(
 
 def _adjoint(
     nodes: Sequence[Node], roots: Sequence[Tensor], seeds: Sequence[Tensor | None], leaves: Sequence[Tensor]
-) -> tuple[list[_Source], list[Var], list[Atom], list[Any]]:
-    """The backward of the whole tape, recorded: (what it reads, its inputs, the leaves' gradients, what each node
-    saves)."""
+) -> tuple[list[_Source], list[tuple[int, int, int]], list[Var], list[Atom], list[Any]]:
+    """The backward of the whole tape, recorded: (what it reads, what of it is met again, its inputs, the leaves'
+    gradients, what each node saves)."""
     index = {node: k for k, node in enumerate(nodes)}
     leaf_index = {id(leaf): k for k, leaf in enumerate(leaves)}
     cotangents: dict[tuple[int, int], Atom] = {}
@@ -202,7 +208,8 @@ def _adjoint(
     careful: set[tuple[int, int]] = set()
     sources: list[_Source] = []
     inputs: list[Var] = []
-    known: dict[Any, Var] = {}
+    same: list[tuple[int, int, int]] = []
+    known: dict[Any, tuple[Any, int]] = {}  # name -> (the array, which source)
     released: list[Any] = []
 
     def residual(position: int, node: Node, k: int) -> Var:
@@ -214,12 +221,16 @@ def _adjoint(
         elif node.edges[k] is not None:
             edge = node.edges[k]
             name = ("result", index[edge], node.edge_outs[k]) if isinstance(edge, Node) else ("leaf", id(edge))
-        var = known.get(name)
-        if var is None:
-            var = known[name] = Var(aval_of(node.inputs[k] if k < count else node.outputs[k - count]))
-            inputs.append(var)
-            sources.append((position, k))
-        return var
+        value = node.inputs[k] if k < count else node.outputs[k - count]
+        found = known.get(name)
+        if found is not None and found[0] is value:
+            same.append((position, k, found[1]))
+            return inputs[found[1]]
+        if found is None:
+            known[name] = (value, len(inputs))
+        inputs.append(Var(aval_of(value)))
+        sources.append((position, k))
+        return inputs[-1]
 
     given: list[Var] = []
     for root, cotangent in zip(roots, seeds, strict=True):
@@ -260,18 +271,28 @@ def _adjoint(
     for k, leaf in enumerate(leaves):
         aval = aval_of(leaf._data)
         outputs.append(gradients[k] if k in gradients else zeros(aval.shape, aval.dtype))
-    return sources, [*inputs, *given], outputs, released
+    return sources, same, [*inputs, *given], outputs, released
 
 
-def _launch(plan: Plan, nodes: Sequence[Node], seeds: Sequence[Tensor | None]) -> Sequence[Any]:
+def _launch(plan: Plan, nodes: Sequence[Node], seeds: Sequence[Tensor | None]) -> Sequence[Any] | None:
+    """The gradients; None where a saved value has been written to since (the walk node by node says which), or where
+    what was one array when the plan was made is two."""
     values: list[Any] = []
     for position, k in plan.sources:
         node = nodes[position]
         saved = node.versions[k]
         if saved is not None and saved[0][0] != saved[1]:
-            raise OverwrittenError(position)
+            return None
         count = len(node.inputs)
         values.append(node.inputs[k] if k < count else node.outputs[k - count])
+    for position, k, which in plan.same:
+        node = nodes[position]
+        saved = node.versions[k]
+        if saved is not None and saved[0][0] != saved[1]:
+            return None
+        count = len(node.inputs)
+        if (node.inputs[k] if k < count else node.outputs[k - count]) is not values[which]:
+            return None
     values += [seed._data for seed in seeds if seed is not None]
     found = plan.launch(*values)
     if found is None:
@@ -280,7 +301,3 @@ def _launch(plan: Plan, nodes: Sequence[Node], seeds: Sequence[Tensor | None]) -
             raise AssertionError("a compiled backward did not accept the values that its signature promises")
     grads = (found,) if plan.single else found
     return [g if type(g) is np.ndarray else np.asarray(g) for g in grads]
-
-
-class OverwrittenError(Exception):
-    """A saved value has been written to since; the walk node by node says which."""

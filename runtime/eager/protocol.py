@@ -105,7 +105,7 @@ def run_numpy(
     op = _op(function, method)
     operands: list[Any] = []
     code = (encoded(tuple(args), operands), encoded(dict(kwargs), operands))
-    if not STATE.grad or not any(t._requires for t in operands):
+    if not STATE.grad or not any(t.requires_grad for t in operands):
         return _wrapped(op.fn(*[raw(t) for t in operands], *code))
     if not known:
         raise unsupported(public_name(function))
@@ -176,7 +176,7 @@ def _operand(value: Any) -> Any:
 def _into_arrays(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
     """``array += tensor`` writes plain values into a plain array, which no gradient can follow."""
     tensors = [v for v in inputs if isinstance(v, Tensor)]
-    if any(isinstance(o, Tensor) for o in out) or any(t._requires for t in tensors) or STATE.capture is not None:
+    if any(isinstance(o, Tensor) for o in out) or any(t.requires_grad for t in tensors) or STATE.capture is not None:
         _no_out(ufunc.__name__, out)
     plain = [v.numpy() if isinstance(v, Tensor) else v for v in inputs]
     return getattr(ufunc, method)(*plain, out=out, **kwargs)

@@ -75,6 +75,8 @@ class Tensor:
 
     @property
     def requires_grad(self) -> bool:
+        if self._base is not None:
+            refresh(self)
         return self._requires
 
     @requires_grad.setter
@@ -85,7 +87,7 @@ class Tensor:
         """Ask for gradients of this leaf (or stop asking)."""
         if requires_grad and self.dtype.kind != "f":
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
-        if self._node is not None:
+        if not self.is_leaf:
             if requires_grad:
                 return self
             raise RuntimeError(
@@ -201,7 +203,7 @@ class Tensor:
 
     def retain_grad(self) -> None:
         """Keep ``.grad`` of this tensor though it is no leaf."""
-        if not self._requires:
+        if not self.requires_grad:
             raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
         if self.is_leaf:
             return
@@ -209,7 +211,7 @@ class Tensor:
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """``hook(grad)`` runs when the gradient of this tensor is known; what it returns replaces the gradient."""
-        if not self._requires:
+        if not self.requires_grad:
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
         if self.is_leaf:
             if self._hooks is None:
@@ -471,7 +473,7 @@ def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> A
         out = op.fn(*raws, *statics)
     if type(out) is tuple:
         results = tuple([make(r if type(r) is _ndarray or type(r) is TracedArray else np.asarray(r)) for r in out])
-        if state.grad and any(isinstance(t, Tensor) and t._requires for t in operands):
+        if state.grad and any(isinstance(t, Tensor) and (t._requires if t._base is None else t.requires_grad) for t in operands):
             record(op, operands, statics, raws, results)
         return results
     if type(out) is not _ndarray and type(out) is not TracedArray:
@@ -483,7 +485,7 @@ def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> A
         capture.made(result)
     if state.grad:
         for t in operands:
-            if isinstance(t, Tensor) and t._requires:
+            if isinstance(t, Tensor) and (t._requires if t._base is None else t.requires_grad):
                 if out.dtype.kind == "f":
                     record(op, operands, statics, raws, (result,))
                 break

@@ -15,7 +15,7 @@ def misfit(error: ValueError, arrays: Sequence[Any]) -> Exception:
     a = shapes[0]
     for b in shapes[1:]:
         ndim = max(len(a), len(b))
-        for d in range(ndim):
+        for d in reversed(range(ndim)):
             n, m = (s[d - ndim] if ndim - d <= len(s) else 1 for s in (a, b))
             if n != m and n != 1 and m != 1:
                 return RuntimeError(

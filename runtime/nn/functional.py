@@ -24,6 +24,7 @@ from ..eager.ops_math import FLOATING, KEEPING
 from ..eager.ops_reduce import LOG_SOFTMAX, SOFTMAX
 from ..eager.tensor import Tensor, apply, make, raw
 from .arrays import all_within, held, rows
+from .arrays import softplus as stable_softplus
 
 Ints = tuple[int, ...]
 
@@ -89,7 +90,7 @@ def _softplus(x: Any, beta: float, threshold: float) -> Any:
 RELU, TANH, SIGMOID = KEEPING["relu"], FLOATING["tanh"], FLOATING["sigmoid"]
 GELU = Op("Gelu", _gelu)
 SILU = Op("Silu", lambda x: x * sp.expit(x))
-MISH = Op("Mish", lambda x: x * np.tanh(np.logaddexp(0.0, x)))
+MISH = Op("Mish", lambda x: x * np.tanh(stable_softplus(x)))
 ELU = Op("Elu", _elu)
 LEAKY_RELU = Op("LeakyRelu", lambda x, slope: np.where(x > 0, x, slope * x))
 SOFTPLUS = Op("Softplus", _softplus)

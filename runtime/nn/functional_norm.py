@@ -13,14 +13,15 @@ from ..eager.inplace import inplace
 from ..eager.modes import no_grad
 from ..eager.op import Op
 from ..eager.tensor import Tensor, apply, raw
+from .arrays import mean
 
 Ints = tuple[int, ...]
 
 
 def _standardised(x: Any, axes: Ints, eps: float) -> Any:
     """Mean 0 and variance 1 along *axes*."""
-    centred = x - x.mean(axis=axes, keepdims=True)
-    return centred / np.sqrt((centred * centred).mean(axis=axes, keepdims=True) + eps)
+    centred = x - mean(x, axes)
+    return centred / np.sqrt(mean(centred * centred, axes) + eps)
 
 
 def _affine(y: Any, shape: Ints, *rest: Any) -> Any:
@@ -58,7 +59,7 @@ def _layer_norm(x: Any, count: int, eps: float) -> Any:
 
 def _rms_norm(x: Any, count: int, eps: float) -> Any:
     axes = tuple(range(len(x.shape) - count, len(x.shape)))
-    return x / np.sqrt((x * x).mean(axis=axes, keepdims=True) + eps), x.shape[len(x.shape) - count :]
+    return x / np.sqrt(mean(x * x, axes) + eps), x.shape[len(x.shape) - count :]
 
 
 LAYER_NORM = Op("NativeLayerNorm", _with_affine(_layer_norm))
@@ -129,10 +130,10 @@ def _batch_norm(x: Any, eps: float) -> Any:
     return _standardised(x, axes, eps), shape
 
 
-def _scaled(x: Any, mean: Any, variance: Any, *rest: Any) -> Any:
+def _scaled(x: Any, centre: Any, variance: Any, *rest: Any) -> Any:
     *given, eps, has_weight, has_bias = rest
     _, shape = _but_channels(x)
-    y = (x - mean.reshape(shape)) / np.sqrt(variance.reshape(shape) + eps)
+    y = (x - centre.reshape(shape)) / np.sqrt(variance.reshape(shape) + eps)
     return _affine(y, shape, has_weight, has_bias, *given)
 
 
@@ -143,7 +144,7 @@ def _toward_mean(old: Any, x: Any, share: float) -> Any:
 def _toward_variance(old: Any, x: Any, share: float) -> Any:
     axes, _ = _but_channels(x)
     count = math.prod([x.shape[k] for k in axes])
-    centred = x - x.mean(axis=axes, keepdims=True)
+    centred = x - mean(x, axes)
     return (1.0 - share) * old + share * ((centred * centred).sum(axis=axes) / (count - 1))
 
 

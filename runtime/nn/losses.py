@@ -1,11 +1,11 @@
-"""Losses as modules: their settings, and the functions of ``functional_loss.py``."""
+"""Losses as modules: their settings, and the functions of ``functional_loss.py`` and ``functional_classes.py``."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..eager.tensor import Tensor
-from . import functional_loss
+from . import functional_classes, functional_loss
 from .module import Module
 
 
@@ -15,7 +15,7 @@ class _Loss(Module):
     def __init__(self, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
         super().__init__()
         legacy = size_average is not None or reduce is not None
-        self.reduction = functional_loss._reduction(reduction, size_average, reduce) if legacy else reduction
+        self.reduction = functional_loss.reduction_of(reduction, size_average, reduce) if legacy else reduction
 
 
 class _WeightedLoss(_Loss):
@@ -94,7 +94,7 @@ class CrossEntropyLoss(_WeightedLoss):
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional_loss.cross_entropy(
+        return functional_classes.cross_entropy(
             input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction,
             label_smoothing=self.label_smoothing,
         )  # fmt: skip
@@ -111,7 +111,7 @@ class NLLLoss(_WeightedLoss):
         self.ignore_index = ignore_index
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional_loss.nll_loss(
+        return functional_classes.nll_loss(
             input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction
         )
 

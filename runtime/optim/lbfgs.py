@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..eager.modes import STATE, enable_grad, no_grad
-from ..eager.ops_shape import cat
+from ..eager.ops_join import cat
 from ..eager.tensor import Tensor
 from .optimizer import Optimizer, Params, check_learning_rate, zeros_like
 

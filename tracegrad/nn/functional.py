@@ -24,16 +24,15 @@ from ..runtime.nn.functional import (
     softsign,
     tanh,
 )
+from ..runtime.nn.functional_classes import cross_entropy, nll_loss
 from ..runtime.nn.functional_conv import adaptive_avg_pool2d, avg_pool2d, conv2d, max_pool2d
 from ..runtime.nn.functional_loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
-    cross_entropy,
     huber_loss,
     kl_div,
     l1_loss,
     mse_loss,
-    nll_loss,
     smooth_l1_loss,
 )
 from ..runtime.nn.functional_norm import batch_norm, group_norm, layer_norm, rms_norm

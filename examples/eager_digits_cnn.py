@@ -49,9 +49,7 @@ def digits():
     """Training and test images, (n, 1, 8, 8) in [0, 1], each with its labels."""
     data = load_digits()
     images = (data.images[:, None] / 16.0).astype(np.float32)
-    X, X_test, y, y_test = train_test_split(
-        images, data.target, test_size=0.25, random_state=0, stratify=data.target
-    )
+    X, X_test, y, y_test = train_test_split(images, data.target, test_size=0.25, random_state=0, stratify=data.target)
     return torch.tensor(X), torch.tensor(y), torch.tensor(X_test), torch.tensor(y_test)
 
 
@@ -102,7 +100,7 @@ def main() -> int:
                 losses.append(loss)
                 scheduler.step()
             test_curve.append(evaluate(model, X_test, y_test)[1])
-            progress.update(task, advance=1, loss=np.mean(losses[-len(losses) // len(test_curve) :]), test=test_curve[-1])
+            progress.update(task, advance=1, loss=np.mean(losses[-steps // epochs :]), test=test_curve[-1])
 
     guesses, accuracy = evaluate(model, X_test, y_test)
     print(f"\nDigits: {len(X)} to train on, {len(X_test)} to test on.\n{model}\n")
@@ -114,8 +112,12 @@ def main() -> int:
     print(f"  test accuracy: {accuracy:.1%}")
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.5))
-    left.semilogy(np.arange(1, len(losses) + 1) / len(losses) * epochs, losses, linewidth=0.6, label="training loss")
-    left.semilogy(np.arange(1, epochs + 1), 1.0 - np.array(test_curve), "ko-", markersize=3, label="test errors")
+    left.semilogy(np.arange(1, len(losses) + 1) / len(losses) * epochs, losses, linewidth=0.4, alpha=0.5)
+    means = np.array(losses).reshape(epochs, -1).mean(axis=1)
+    left.semilogy(np.arange(1, epochs + 1), means, "o-", color="C0", markersize=3, label="training loss")
+    left.semilogy(
+        np.arange(1, epochs + 1), 1.0 - np.array(test_curve), "ko-", markersize=3, label="share of test digits misread"
+    )
     left.set_xlabel("epoch")
     left.legend()
     counts = confusion_matrix(y_test, guesses)
@@ -135,7 +137,9 @@ def main() -> int:
 
     wanted = 0.9 if options.quick else 0.97
     good = accuracy > wanted
-    print(f"{'OK' if good else 'FAILED'}: {accuracy:.1%} of the test digits are right; more than {wanted:.0%} is wanted.")
+    print(
+        f"{'OK' if good else 'FAILED'}: {accuracy:.1%} of the test digits are right; more than {wanted:.0%} is wanted."
+    )
     return 0 if good else 1
 
 

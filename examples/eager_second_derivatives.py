@@ -106,7 +106,7 @@ def main() -> int:
     _, library = torch.autograd.functional.hvp(rosenbrock, at, v)
     scale = np.max(np.abs(by_hand))
     product_error = max(float(np.max(np.abs(p - by_hand)) / scale) for p in (product, library.numpy()))
-    print(f"\nHessian of Rosenbrock's function of {size} variables times a vector: error {product_error:.1e} of the largest")
+    print(f"\nRosenbrock's Hessian in {size} variables times a vector: relative error {product_error:.1e}")
 
     path, norms = newton([-1.2, 1.0])
     print("\nNewton from (-1.2, 1):\n")

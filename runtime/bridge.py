@@ -41,7 +41,7 @@ class CompiledFunctionBackward(Node):
     ):  # fmt: skip
         edges = tuple([t._node or t for t in wanted])
         outs = tuple([t._out for t in wanted])
-        versions = tuple([(t._version, t._version[0]) for t in wanted])
+        versions = tuple([(t._counter, t._counter[0]) for t in wanted])
         super().__init__(None, (), edges, outs, (), tuple([r._data for r in results]), versions)
         self.wanted: Sequence[Tensor] = wanted
         self.gradients = gradients

@@ -235,11 +235,13 @@ class CompiledStep:
         for t, was_none in recording.looked:
             if (t._grad is None) is not was_none:
                 return _MISS
+        before = save_streams(recording.generators)
         values = [
             _value(var, s, call, arrays, None) for var, s in zip(recording.graph.inputs, recording.sources, strict=True)
         ]
         found = path.launch(*values)
         if found is None or type(found) is int:
+            restore_streams(before)
             self.stats.guard_misses += 1
             return _MISS
         self._take_effect(recording, call, found)
@@ -250,7 +252,7 @@ class CompiledStep:
         for t, result in recording.grads:
             _argument_or(t, recording, call)._grad = None if result is None else make(np.asarray(found[result]))
         for k in recording.writes:
-            _tensor_at(recording, k, call)._version[0] += 1
+            _tensor_at(recording, k, call)._counter[0] += 1
 
     def _deliver(self, recording: TensorRecording, call: Call, found: Any) -> Any:
         source = Source()
@@ -314,10 +316,15 @@ class CompiledStep:
         for t, was_none in recording.looked:
             source.give_up_if(f"{source.constant(t)}._grad is {'not ' if was_none else ''}None")
         operands = [_operand(source, s, texts, call) for s in recording.sources]
+        if recording.generators:
+            source.names.update(save=save_streams, restore=restore_streams, generators=recording.generators)
+            source.lines.append("streams = save(generators)")
         source.lines.append(f"r = launch({', '.join(operands)})")
+        if recording.generators:
+            source.lines.append("if r is None or type(r) is int: restore(streams)")
         source.give_up_if("r is None or type(r) is int")
         for k in recording.writes:
-            source.lines.append(f"{_target(source, recording.sources[k], texts)}._version[0] += 1")
+            source.lines.append(f"{_target(source, recording.sources[k], texts)}._counter[0] += 1")
         positions = {id(t): k for k, t in recording.proxies.items()}
         for t, result in recording.grads:
             target = texts[positions[id(t)]] if id(t) in positions else source.constant(t)
@@ -352,8 +359,18 @@ def _operand(source: Source, where: tuple[str, Any], texts: dict[int, str], call
         at = f"{source.constant(payload[0])}[{payload[1]!r}]" + (f"[{payload[2]}]" if len(payload) == 3 else "")
         return f"float({at})"
     if kind == "fresh":
-        return f"asarray({source.constant(payload)}())"
+        return f"asarray({source.constant(payload[0])}())"
     return f"{_tensor_text(source, payload)}._data"
+
+
+def save_streams(generators: list[Any]) -> list[tuple[Any, Any]]:
+    """Where these random generators stand, so that a run which misses can be as if it had not drawn."""
+    return [(g, g._stream.bit_generator.state) for g in generators]
+
+
+def restore_streams(saved: list[tuple[Any, Any]]) -> None:
+    for generator, state in saved:
+        generator._stream.bit_generator.state = state
 
 
 def _changed_setting(source: Source, setting: Setting) -> str:
@@ -388,7 +405,7 @@ def _value(var: Any, where: tuple[str, Any], call: Call, arrays: tuple[Any, ...]
     if kind == "number":
         return float(number_at(payload))
     if kind == "fresh":
-        return capture.recorder.env[var] if capture is not None else np.asarray(payload())
+        return capture.recorder.env[var] if capture is not None else np.asarray(payload[0]())
     return (payload.tensor if payload.owner is None else payload.owner._grad)._data
 
 

@@ -82,6 +82,13 @@ class TensorRecording:
         """The tensors from outside whose memory is read or written."""
         return [payload.tensor for kind, payload in self.sources if kind == "root"]
 
+    @property
+    def generators(self) -> list[Any]:
+        """The random generators that a run draws from before it is known whether its guards hold."""
+        if not self.graph.guards:
+            return []
+        return list({id(p[1]): p[1] for kind, p in self.sources if kind == "fresh"}.values())
+
     def same_program(self, other: TensorRecording) -> bool:
         """Do two recordings denote the same computation on the same tensors?"""
         a, b = self.canonical, other.canonical
@@ -192,7 +199,7 @@ def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
         if t._requires:
             capture.refuse(f"the argument `{name}` is a view that requires gradients")
         proxy = object.__new__(Tensor)
-        proxy._data, proxy._version = t._data, t._version
+        proxy._data, proxy._counter = t._data, t._counter
     known = capture.root_of(proxy)
     if known is None:
         capture.raw(proxy)

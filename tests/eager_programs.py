@@ -987,6 +987,21 @@ def gradient_penalty(T):
 
 
 @program
+def gradient_of_a_gradient_that_is_constant(T):
+    x = leaf(T, 4)
+    (g,) = T.autograd.grad(x.relu().sum(), x, create_graph=True)
+    return g, T.autograd.grad((g * g).sum(), x)
+
+
+@program
+def gradient_penalty_of_a_relu_network(T):
+    net, x = fill(T, T.nn.Sequential(T.nn.Linear(3, 4), T.nn.ReLU(), T.nn.Linear(4, 1))), leaf(T, 5, 3)
+    (g,) = T.autograd.grad(net(x).sum(), x, create_graph=True)
+    ((g.norm(dim=1) - 1) ** 2).mean().backward()
+    return gradients(net), x.grad
+
+
+@program
 def hessian_vector_product_by_hand(T):
     x, v = leaf(T, 4), const(T, 4, seed=1)
     f = (x.exp() * x.sum()).sum()
@@ -1965,6 +1980,39 @@ def views_of_views_are_all_right_for_gradients(T):
     total = weighted(T, base) + weighted(T, view.reshape(9)) + weighted(T, base[0])
     total.backward()
     return total, x.grad
+
+
+@program
+def parameters_that_are_views_of_one_buffer(T):
+    flat = T.zeros(5)
+    w, b = flat[:3].requires_grad_(), flat[3:].requires_grad_()
+    losses = []
+    for _ in range(4):
+        loss = ((w - 1) ** 2).sum() + ((b + w.sum()) ** 2).sum()
+        loss.backward()
+        with T.no_grad():
+            for p in (w, b):
+                p -= 0.1 * p.grad
+                p.grad = None
+        losses.append(loss.item())
+    error = raised(RuntimeError, "leaf Variable that requires grad", lambda: w.add_(1))
+    return losses, flat, w, w.is_leaf, w.requires_grad, error
+
+
+@program
+def view_seen_before_its_base_is_tracked(T):
+    x, base = leaf(T, 2), T.zeros(3)
+    view, before = base[:2], base[1:].requires_grad
+    base[1:] += x
+    return before, view.requires_grad, value_and_grads(T, view * 2, x)
+
+
+@program
+def view_written_into_is_tracked(T):
+    x, base = leaf(T, 2), T.ones(2)
+    view = base.view(1, 2)
+    view.mul_(x)
+    return view.requires_grad, view.is_leaf, base.requires_grad, value_and_grads(T, view + base, x)
 
 
 @program

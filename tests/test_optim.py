@@ -382,11 +382,11 @@ def test_written_in_place(rng, name, options, path):
     held = [value for p in params for value in optimizer.state[p].values()] if optimizer.state else []
     memory = [t._data for t in held]
     for _ in range(3):
-        versions = [p._version[0] for p in params]
-        before, counts = [v.copy() for v in views], [t._version[0] for t in held]
+        versions = [p._version for p in params]
+        before, counts = [v.copy() for v in views], [t._version for t in held]
         optimizer.step()
-        assert [p._version[0] for p in params] == [v + 1 for v in versions]
-        assert [t._version[0] for t in held] == [c + 1 for c in counts]
+        assert [p._version for p in params] == [v + 1 for v in versions]
+        assert [t._version for t in held] == [c + 1 for c in counts]
         assert all(p._data is v for p, v in zip(params, views, strict=True))
         assert all(t._data is a for t, a in zip(held, memory, strict=True))
         assert all(not np.array_equal(v, b) for v, b in zip(views, before, strict=True) if v.size)

@@ -337,6 +337,10 @@ def _plain_vjp(
     if local.gives:
         for k, g, mark in zip(local.gives, apply(local, tuple(values)), local.careful, strict=True):
             grads[k], marks[k] = g, mark
+    for k, wanted in enumerate(wants):
+        if wanted and grads[k] is None:  # the operation is constant in this operand
+            aval = aval_of(node.inputs[k])
+            grads[k] = make(np.zeros(aval.shape, aval.dtype))
     return grads, marks
 
 
@@ -402,7 +406,7 @@ def free(node: Node) -> None:
 
 def _finish_leaves(leaves: dict[int, tuple[Tensor, Tensor | None]], only: set[int] | None, accumulate: bool) -> None:
     for key, (leaf, ct) in list(leaves.items()):
-        if ct is None or (only is not None and key not in only):
+        if ct is None or (only is not None and key not in only) or not leaf._requires:
             continue
         if leaf._hooks:
             ct = _call_hooks(leaf._hooks, ct)
@@ -413,11 +417,13 @@ def _finish_leaves(leaves: dict[int, tuple[Tensor, Tensor | None]], only: set[in
 
 def _finish_leaf(leaf: Tensor, gradient: np.ndarray) -> None:
     """``.grad`` of a leaf takes in *gradient*, an array that nobody else holds."""
+    if not leaf._requires:  # it did when the graph was made
+        return
     known = leaf._grad
     if known is None and leaf._hooks is None and leaf._after is None:
         result = core._new(Tensor)
         result._data = gradient
-        result._version = [0]
+        result._counter = [0]
         leaf._grad = result
         return
     ct = make(gradient)
@@ -446,7 +452,7 @@ def _accumulate(t: Tensor, ct: Tensor | None) -> None:
     else:
         data = raw(known)
         data[...] = data + raw(ct)
-        known._version[0] += 1
+        known._counter[0] += 1
 
 
 def retain(t: Tensor) -> None:

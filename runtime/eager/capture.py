@@ -5,7 +5,7 @@ While ``STATE.capture`` is set, the array of every tensor that an operation touc
 ``backward`` and the optimizers run as always, on traced arrays; writes into tensors and assignments of ``.grad`` are
 kept here and take effect when the recording is run (``runtime/step.py``, ``runtime/bridge.py``).
 
-Sources of inputs, in the order of ``recorder.inputs``: ``("root", Root)``, ``("number", place)``, ``("fresh", draw)``,
+Sources of inputs, in the order of ``recorder.inputs``: ``("root", Root)``, ``("number", place)``, ``("fresh", (draw, generator))``,
 and whatever the caller adds with ``add_input``.
 """
 
@@ -134,8 +134,8 @@ class Capture:
             found = self._numbers[key] = TracedArray(var, self.recorder)
         return found
 
-    def fresh(self, draw: Callable[[], np.ndarray]) -> TracedArray:
-        """An array that is drawn anew whenever the recording runs."""
+    def fresh(self, draw: Callable[[], np.ndarray], generator: Any) -> TracedArray:
+        """An array that is drawn anew, from the stream of *generator*, whenever the recording runs."""
         profile = sys.getprofile()
         sys.setprofile(None)  # the draw is known here, and is no reason not to replay
         try:
@@ -143,7 +143,7 @@ class Capture:
         finally:
             sys.setprofile(profile)
         var = self.recorder.add_input(array, "random numbers")
-        self.sources.append(("fresh", draw))
+        self.sources.append(("fresh", (draw, generator)))
         return TracedArray(var, self.recorder)
 
     def constant(self, data: Any) -> TracedArray:
@@ -217,7 +217,7 @@ class Capture:
             array[...] = value
         for root in self.roots:
             if root.written:
-                root.tensor._version[0] += 1
+                root.tensor._counter[0] += 1
         for t, grad in self.grads.values():
             if grad is not None:
                 self.settle_tensors([grad])

@@ -470,7 +470,7 @@ def drawn(draw: Callable[[np.random.Generator], np.ndarray], generator: Any = No
     if not isinstance(source, Generator):
         raise TypeError(f"generator must be a tracegrad.Generator, not {type(source).__name__}")
     if STATE.capture is not None:
-        return STATE.capture.fresh(lambda: draw(source._stream))
+        return STATE.capture.fresh(lambda: draw(source._stream), source)
     return creation.asarray(draw(source.stream))
 
 

@@ -201,7 +201,7 @@ def _written(t: Tensor, recorded: bool) -> Tensor:
         )
     if recorded and t._requires and t._node is None:
         raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
-    t._version[0] += 1
+    t._counter[0] += 1
     if recorded:
         t._node, t._out, t._requires = None, 0, False
         changed()

@@ -105,7 +105,8 @@ class FunctionCtx:
                     "normal tensor and use it in autograd, or use `torch.no_grad()` instead of "
                     "`torch.inference_mode()`."
                 )
-            where, place = "output", outputs.get(id(t))
+            where: str = "output"
+            place: Any = outputs.get(id(t))
             if place is not None:
                 results[place] = raw(t)
             elif id(t) in arguments:
@@ -116,7 +117,7 @@ class FunctionCtx:
             else:
                 where, place = "input", len(inputs)
                 inputs.append(raw(t))
-            kept.append(Saved(where, place, t._version, t._version[0]))
+            kept.append(Saved(where, place, t._counter, t._counter[0]))
         node.inputs, node.outputs = tuple(inputs), tuple(results)
         self._saved, self._node = tuple(kept), weakref.ref(node)
         self._to_save = self._non_differentiable = self._dirty = ()
@@ -128,7 +129,7 @@ class FunctionCtx:
 def alias(t: Tensor) -> Tensor:
     """Another tensor over the same memory, without history; writes are counted for both."""
     result = make(raw(t))
-    result._version = t._version
+    result._counter = t._counter
     return result
 
 
@@ -155,7 +156,7 @@ def _restored(saved: Saved, node: Node) -> Tensor:
     if isinstance(source, Tensor):
         return source
     result = make(data) if source is None else _linked(data, source, number)
-    result._version = counter
+    result._counter = counter
     return result
 
 

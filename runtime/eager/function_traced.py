@@ -43,7 +43,7 @@ class _Inline(Capture):
     def number(self, place: tuple[Any, ...]) -> TracedArray:
         raise NotImplementedError("an optimizer step within a Function")
 
-    def fresh(self, draw: Callable[[], np.ndarray]) -> TracedArray:
+    def fresh(self, draw: Callable[[], np.ndarray], generator: Any) -> TracedArray:
         self.refuse("draws random numbers")
         return self.constant(np.asarray(draw()))
 

@@ -115,7 +115,7 @@ def elements_along(x: Any, at: Any, dim: int) -> Any:
     if not isinstance(x, TracedArray):
         return np.take_along_axis(x, at, dim)
     order = (*[a for a in range(x.ndim) if a != dim], dim)
-    found = take_along_last(transpose(to_atom(x), order), transpose(to_atom(at), order))
+    found = take_along_last(transpose(to_atom(x), order), transpose(cast(to_atom(at), INT), order))
     return wrap_array(transpose(found, _inverse(order)))
 
 

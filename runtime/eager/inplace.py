@@ -46,7 +46,7 @@ def apply_view(op: Op, t: Tensor, statics: tuple[Any, ...] = ()) -> Tensor:
     data = raw(t)
     result = core._new(Tensor)
     result._data = out = op.fn(data, *statics)
-    version = result._version = t._version
+    version = result._counter = t._counter
     result._base = t if t._base is None else t._base
     result._chain = (*t._chain, (op, statics))
     result._attr_version = version[0]
@@ -56,7 +56,7 @@ def apply_view(op: Op, t: Tensor, statics: tuple[Any, ...] = ()) -> Tensor:
         STATE.capture.made(result)
     if t._base is not None and t._attr_version != version[0]:
         core.refresh(t)
-    if not STATE.grad:
+    if not STATE.grad or t._no_grad_view:
         result._no_grad_view = True
     elif t._requires and out.dtype.kind == "f":
         record(op, (t,), statics, (data,), (result,))
@@ -67,9 +67,9 @@ def refresh(view: Tensor) -> None:
     """Make the history of *view* anew from its base."""
     base = view._base
     assert base is not None
-    view._attr_version = view._version[0]
+    view._attr_version = view._counter[0]
     view._node, view._out, view._requires = None, 0, False
-    if base._requires and not view._no_grad_view and view._data.dtype.kind == "f":
+    if base._requires and view._data.dtype.kind == "f":
         op, statics = view._chain[0] if len(view._chain) == 1 else (FOLLOW, (view._chain,))
         op, statics = (FOLLOW, (view._chain,)) if op is not FOLLOW else (op, statics)
         record(op, (base,), statics, (raw(base),), (view,))
@@ -140,7 +140,7 @@ def _keep_old(new: Tensor, t: Tensor) -> None:
     inputs, versions = list(node.inputs), list(node.versions)
     for k in range(len(inputs)):
         counter = versions[k]
-        if counter is None or counter[0] is not t._version:
+        if counter is None or counter[0] is not t._counter:
             continue
         if k in local.saved_in or isinstance(inputs[k], TracedArray):
             if k == 0:  # any other operand that shares the memory is an error that backward reports
@@ -157,11 +157,13 @@ def assign(t: Tensor, new: Tensor) -> Tensor:
         if type(data) is np.ndarray and not data.flags.writeable:  # expanded, or windows
             raise RuntimeError(READ_ONLY) from None
         raise
-    t._version[0] += 1
+    t._counter[0] += 1
     if t._inference or not STATE.grad:
         return t
     if t._base is None:
         if new._requires:
+            assert new._node is not None
+            _move_retained(t, new._node, new._out)
             t._node, t._out, t._requires = new._node, new._out, True
         return t
     base = t._base
@@ -171,14 +173,24 @@ def assign(t: Tensor, new: Tensor) -> Tensor:
         for source in (base, new):
             edges.append((source._node or source) if source._requires else None)
             outs.append(source._out if source._requires else 0)
-        version = base._version
+        version = base._counter
         cls = node_class("CopySlices")
         versions = (None, None, (version, version[0]))
         avals = (aval_of(raw(base)), aval_of(value))
         node = cls(WRITE, (t._chain,), tuple(edges), tuple(outs), avals, (aval_of(raw(base)),), versions)
+        _move_retained(base, node, 0)
         base._node, base._out, base._requires = node, 0, True
     t._attr_version = -1
     return t
+
+
+def _move_retained(t: Tensor, node: Node, out: int) -> None:
+    """``retain_grad`` asks for the gradient of what the tensor is now."""
+    kept = t._node.retained if t._node is not None else None
+    if kept is not None and t._out in kept and kept[t._out]() is t:
+        if node.retained is None:
+            node.retained = {}
+        node.retained[out] = kept.pop(t._out)
 
 
 def set_data(t: Tensor, value: Tensor) -> None:
@@ -198,7 +210,7 @@ def set_data(t: Tensor, value: Tensor) -> None:
 def detach(t: Tensor) -> Tensor:
     """The same memory without history; writes are counted for both."""
     result = make(raw(t))
-    result._version = t._version
+    result._counter = t._counter
     return result
 
 

@@ -247,7 +247,7 @@ def zero_(self: Tensor) -> Tensor:
     """Every element becomes 0."""
     if not self._requires and self._base is None and core.STATE.capture is None and not self._inference:
         self._data[...] = 0
-        self._version[0] += 1
+        self._counter[0] += 1
         return self
     return inplace(FILL, self, (0.0 if self.dtype.kind == "f" else 0,))
 

@@ -130,7 +130,7 @@ def _slice_code(item: slice) -> tuple[Any, ...]:
         [None if p is None else p if type(p) is int else p.__index__() for p in (item.start, item.stop, item.step)]
     )
     if parts[2] is not None and parts[2] <= 0:
-        raise ValueError("step must be greater than zero")
+        raise ValueError("step must be greater than zero" if parts[2] else "slice step cannot be zero")
     return parts
 
 
@@ -279,7 +279,7 @@ def _set_plain(t: Tensor, found: _Index, value: Any) -> None:
             if not target.flags.writeable:
                 raise RuntimeError(READ_ONLY) from None
             raise expand_error(value.shape, target.shape) from None
-    t._version[0] += 1
+    t._counter[0] += 1
 
 
 def _set_view(view: Tensor, value: Any) -> None:

@@ -14,7 +14,9 @@ from .ops_basic import to_dtype
 from .ops_reduce import all_if_empty
 from .tensor import METHODS, Tensor, apply
 
-_add = np.add.reduce
+_add: Any = np.add.reduce
+_maximum: Any = np.maximum.reduce
+_minimum: Any = np.minimum.reduce
 
 # ---- norms ---------------------------------------------------------------------------------------------------------
 
@@ -24,9 +26,9 @@ def _norm(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> Any:
         return np.sqrt(_add(x * x, axis=dims, keepdims=keepdim))
     size = np.abs(x)
     if order == math.inf:
-        return np.maximum.reduce(size, axis=dims, keepdims=keepdim)
+        return _maximum(size, axis=dims, keepdims=keepdim)
     if order == -math.inf:
-        return np.minimum.reduce(size, axis=dims, keepdims=keepdim)
+        return _minimum(size, axis=dims, keepdims=keepdim)
     if order == 1:
         return _add(size, axis=dims, keepdims=keepdim)
     if order == 0:

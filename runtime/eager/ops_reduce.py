@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...tracer import npapi_special
-from ...tracer.array import TracedArray
+from ...tracer.array import TracedArray, to_atom, wrap_array
+from ...tracer.ops.elementwise import F
 from . import dtypes
 from .arguments import FUNCTIONS, floating, many_dims, one_dim, spelled, tensor_argument
 from .indexing import picked
@@ -26,7 +27,9 @@ _ndarray = np.ndarray
 
 # ---- sums and products ---------------------------------------------------------------------------------------------
 
-_add, _multiply = np.add.reduce, np.multiply.reduce
+_add: Any = np.add.reduce
+_multiply: Any = np.multiply.reduce
+_maximum: Any = np.maximum.reduce
 
 
 def _mean(x: Any, dims: Any, keepdim: bool) -> Any:
@@ -167,7 +170,7 @@ def named_result(name: str, *fields: str) -> Any:
     def text(self: Any) -> str:
         return f"{name}(\n" + ",\n".join(f"{f}={v!r}" for f, v in zip(fields, self, strict=True)) + ")"
 
-    kind.__repr__ = text
+    kind.__repr__ = text  # type: ignore[method-assign]
     return kind
 
 
@@ -304,22 +307,28 @@ def _spread(name: str, op: Op, result: Callable[..., Any]) -> Callable[..., Any]
 
 
 def _highest(x: Any, dims: Any) -> Any:
-    top = np.maximum.reduce(x, axis=dims, keepdims=True)
+    top = _maximum(x, axis=dims, keepdims=True)
     return top if np.isfinite(top).all() else np.where(np.isfinite(top), top, 0.0)
 
 
+def _shifted(x: Any, dim: int) -> Any:
+    """*x* minus its maximum along *dim*.  Softmax does not depend on the shift, so its derivatives do not either."""
+    top = _maximum(x, axis=dim, keepdims=True)
+    return x - (top if type(x) is _ndarray else wrap_array(F.stop_gradient(to_atom(top))))
+
+
 def _softmax(x: Any, dim: int) -> Any:
+    terms = np.exp(_shifted(x, dim))
     if type(x) is not _ndarray:
-        return npapi_special.softmax(x, dim)
-    terms = np.exp(x - np.maximum.reduce(x, axis=dim, keepdims=True))
+        return terms / _add(terms, axis=dim, keepdims=True)
     terms /= _add(terms, axis=dim, keepdims=True)
     return terms
 
 
 def _log_softmax(x: Any, dim: int) -> Any:
+    shifted = _shifted(x, dim)
     if type(x) is not _ndarray:
-        return npapi_special.log_softmax(x, dim)
-    shifted = x - np.maximum.reduce(x, axis=dim, keepdims=True)
+        return shifted - np.log(_add(np.exp(shifted), axis=dim, keepdims=True))
     shifted -= np.log(_add(np.exp(shifted), axis=dim, keepdims=True))
     return shifted
 

@@ -43,15 +43,17 @@ TAKE = Op("Take", lambda x, index: read_at(x.reshape(-1), (index,), (0,)))
 MASKED_SELECT = read_op("MaskedSelect")
 
 
-def _positions(name: str, index: Tensor, size: int, dim: int, kind: type[Exception] = RuntimeError) -> Tensor:
+def _positions(
+    name: str, index: Tensor, size: int, dim: int, kind: type[Exception] = RuntimeError, lowest: int = 0
+) -> Tensor:
     """An index argument: integers, in bounds."""
     data = raw(tensor_argument(name, index, "index", 3))
     if data.dtype.kind not in "iu":
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     if type(data) is TracedArray:
         return make(positions(data, size, dim))
-    if data.size and (data.min() < -size or data.max() >= size):
-        bad = data[(data < -size) | (data >= size)].flat[0]
+    if data.size and (data.min() < lowest or data.max() >= size):
+        bad = data[(data < lowest) | (data >= size)].flat[0]
         raise kind(f"index {bad} is out of bounds for dimension {dim} with size {size}")
     return index
 
@@ -220,7 +222,8 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 
 def take(input: Tensor, index: Tensor) -> Tensor:
     """The elements of the flattened *input* at the positions in *index*."""
-    index = _positions("take", index, tensor_argument("take", input)._data.size, 0, IndexError)
+    size = tensor_argument("take", input)._data.size
+    index = _positions("take", index, size, 0, IndexError, -size)
     return apply(TAKE, (input, index))
 
 

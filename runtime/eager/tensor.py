@@ -36,7 +36,7 @@ class Tensor:
     """
 
     _data: Any  # ndarray, or TracedArray within a capture
-    _version: list[int]  # shared by all tensors that see the same memory
+    _counter: list[int]  # the version; shared by all tensors that see the same memory
     _grad: Tensor | None = None
     _requires = False
     _node: Node | None = None
@@ -53,7 +53,7 @@ class Tensor:
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         made = object.__new__(cls)
         made._data = None
-        made._version = [0]
+        made._counter = [0]
         return made
 
     def __init__(self, *size: Any, dtype: Any = None, device: Any = None) -> None:
@@ -72,6 +72,11 @@ class Tensor:
     @data.setter
     def data(self, value: Tensor) -> None:
         _ENGINE["set_data"](self, value)
+
+    @property
+    def _version(self) -> int:
+        """How often the memory has been written to."""
+        return self._counter[0]
 
     @property
     def requires_grad(self) -> bool:
@@ -102,6 +107,7 @@ class Tensor:
             )
         if self._requires != bool(requires_grad):
             self._requires = bool(requires_grad)
+            self._base, self._chain, self._no_grad_view = None, (), False  # a leaf of its own now, though it may share the memory of others
             changed()
         return self
 
@@ -138,12 +144,12 @@ class Tensor:
                 )
             if value.shape != self.shape:
                 raise RuntimeError(
-                    f"assigned grad has data of a different size: expected {list(self.shape)}, "
-                    f"found {list(value.shape)}"
+                    f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of size "
+                    f"'{list(self.shape)}'. Please ensure that the gradient and the tensor are the same size"
                 )
             if value.dtype != self.dtype:
                 raise RuntimeError(
-                    f"assigned grad has data of a different type: expected {self.dtype}, found {value.dtype}"
+                    f"attempting to assign a gradient of dtype {value.dtype} to a tensor of dtype {self.dtype}"
                 )
         set_grad(self, value)
 
@@ -251,9 +257,7 @@ class Tensor:
         )  # fmt: skip
 
     def __format__(self, spec: str) -> str:
-        if spec and not self.shape:
-            return format(self.item(), spec)
-        return repr(self) if not spec else format(repr(self), spec)
+        return object.__format__(self, spec) if self.ndim else format(self.item(), spec)
 
     # ---- values ------------------------------------------------------------------------------------------------
 
@@ -273,10 +277,16 @@ class Tensor:
         return bool(data) if type(data) is TracedArray else bool(data.item())
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._only())
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._only())
+
+    def _only(self) -> Any:
+        data = raw(self)
+        if data.size != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        return data.item()
 
     def __index__(self) -> int:
         data = raw(self)
@@ -330,16 +340,14 @@ class Tensor:
         if known is not None:
             return known
         made = object.__new__(type(self))
-        made._data, made._version, made._requires = raw(self).copy(), [0], self._requires
+        made._data, made._counter, made._requires = raw(self).copy(), [0], self._requires
         memo[id(self)] = made
         if self._grad is not None:
             made._grad = self._grad.__deepcopy__(memo)
         return made
 
     def __reduce__(self) -> Any:
-        if not self.is_leaf:
-            raise RuntimeError("only leaf tensors can be pickled; use t.detach()")
-        return (_unpickled, (type(self), raw(self), self._requires))
+        return (_unpickled, (type(self), raw(self), self.requires_grad))  # the history stays behind
 
 
 class Size(tuple):
@@ -394,7 +402,7 @@ def _legacy(size: tuple[Any, ...], dtype: np.dtype) -> Any:
 def make(data: Any) -> Tensor:
     """A tensor over *data* (an array), with its own version counter and no history."""
     result = _new(Tensor)
-    result._version = [0]
+    result._counter = [0]
     if STATE.inference:
         result._inference = True
     if STATE.capture is not None:
@@ -428,7 +436,7 @@ def raw(t: Tensor) -> Any:
 
 def refresh(view: Tensor) -> None:
     """Bring the history of a view up to date after in-place operations on its base."""
-    if view._attr_version != view._version[0]:
+    if view._attr_version != view._counter[0]:
         _ENGINE["refresh"](view)
 
 
@@ -480,7 +488,7 @@ def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> A
         out = np.asarray(out)
     result = _new(Tensor)
     result._data = out
-    result._version = [0]
+    result._counter = [0]
     if capture is not None:
         capture.made(result)
     if state.grad:
@@ -503,7 +511,7 @@ def record(
     versions: list[Any] = []
     for t in operands:
         if isinstance(t, Tensor):
-            if t._base is not None and t._attr_version != t._version[0]:
+            if t._base is not None and t._attr_version != t._counter[0]:
                 refresh(t)
             if t._inference:
                 raise RuntimeError(
@@ -512,7 +520,7 @@ def record(
                     "normal tensor and use it in autograd, or use `torch.no_grad()` instead of "
                     "`torch.inference_mode()`."
                 )
-            version = t._version
+            version = t._counter
             versions.append((version, version[0]))
             if t._requires:
                 node = t._node
@@ -524,7 +532,7 @@ def record(
         edges.append(None)
         outs.append(0)
     for r in results:
-        versions.append((r._version, r._version[0]))
+        versions.append((r._counter, r._counter[0]))
     cls = op.node_class
     if cls is None:
         cls = op.node_class = node_class(op.name)

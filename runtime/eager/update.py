@@ -66,10 +66,10 @@ def fused_update(
             run = member.run
             if run is not None and run(*values) is not None:
                 for k in member.written:
-                    tensors[k]._version[0] += 1
+                    tensors[k]._counter[0] += 1
                 return
     for k in _slowly(rule, len(rows), values, len(hyper), statics):
-        tensors[k]._version[0] += 1
+        tensors[k]._counter[0] += 1
 
 
 def _capture(capture: Any, rule: Rule, rows: Sequence[Any], hyper: Sequence[Place], statics: tuple[Any, ...]) -> None:
@@ -80,7 +80,7 @@ def _capture(capture: Any, rule: Rule, rows: Sequence[Any], hyper: Sequence[Plac
         for t, array, new in zip(row, arrays, rule(arrays, *numbers, *statics), strict=True):
             if new is not None:
                 array[...] = new
-                t._version[0] += 1
+                t._counter[0] += 1
 
 
 # ---- what is bound -------------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ class Conv2d(Module):
     def forward(self, input: Tensor) -> Tensor:
         padding: Any = self.padding
         if self.padding_mode != "zeros":
-            (above, below), (left, right) = functional_conv._padding(
+            (above, below), (left, right) = functional_conv.padding_of(
                 padding, self.kernel_size, self.stride, self.dilation
             )
             input = functional.pad(input, (left, right, above, below), self.padding_mode)

@@ -1,8 +1,8 @@
 """Losses of scores against classes: ``cross_entropy`` and ``nll_loss``.
 
 The score of the right class is found by comparing with all class numbers (``is_class``), which stays within the loops
-of the softmax.  Whether the targets are class numbers at all is looked at before, outside of the operation; in a compiled
-step that is a guard.
+of the softmax.  Whether the targets are class numbers at all is looked at before, outside of the operation; in a
+compiled step that is a guard.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def conv2d(
             f"got bias of size {list(raw(bias).shape)} instead"
         )
     stride, dilation, kernel = pair(stride), pair(dilation), (w.shape[2], w.shape[3])
-    padding = _padding(padding, kernel, stride, dilation)
+    padding = padding_of(padding, kernel, stride, dilation)
     sizes = (x.shape[-2] + sum(padding[0]), x.shape[-1] + sum(padding[1]))
     reach = (dilation[0] * (kernel[0] - 1) + 1, dilation[1] * (kernel[1] - 1) + 1)
     if sizes[0] < reach[0] or sizes[1] < reach[1]:
@@ -141,7 +141,7 @@ def _check_conv(x: Any, w: Any, groups: int) -> None:
         )
 
 
-def _padding(padding: Any, kernel: Pair, stride: Pair, dilation: Pair) -> Pairs:
+def padding_of(padding: Any, kernel: Pair, stride: Pair, dilation: Pair) -> Pairs:
     """((above, below), (left, right))"""
     if isinstance(padding, str):
         if padding == "valid":

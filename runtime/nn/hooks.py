@@ -172,7 +172,7 @@ def _through_identity(
         node.register_prehook(pre_hook)
     passed = list(items)
     for k, t in zip(places, results, strict=True):
-        t._version = items[k]._version
+        t._counter = items[k]._counter
         passed[k] = t
     return tuple(passed), _Passed(avals, places)
 

@@ -349,7 +349,7 @@ class Module:
         for arg in args:
             if isinstance(arg, Tensor):
                 dtype = arg.dtype
-            elif isinstance(arg, np.dtype | type) or (isinstance(arg, str) and arg in dtypes._NAMES):
+            elif isinstance(arg, np.dtype | type) or (isinstance(arg, str) and not arg.startswith(("cpu", "cuda"))):
                 dtype = arg
             elif not isinstance(arg, bool):  # which would be non_blocking
                 device = arg

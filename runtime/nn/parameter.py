@@ -23,7 +23,7 @@ class Parameter(Tensor):
         if data is None:
             self._data = np.empty((0,), dtypes.get_default_dtype())
         elif isinstance(data, Tensor):
-            self._data, self._version = raw(data), data._version
+            self._data, self._counter = raw(data), data._counter
         else:
             raise TypeError(f"the data of a Parameter has to be a Tensor, not {type(data).__name__}")
         self._inference = STATE.inference
@@ -38,6 +38,6 @@ class Parameter(Tensor):
         known = memo.get(id(self))
         if known is None:
             copied = object.__new__(type(self))
-            copied._data, copied._version, copied._requires = raw(self).copy(), [0], self._requires
+            copied._data, copied._counter, copied._requires = raw(self).copy(), [0], self._requires
             known = memo[id(self)] = copied
         return known

@@ -83,7 +83,7 @@ class Trust:
         known = self._files.get(name)
         if known is None:
             if name.startswith("<"):
-                known = name.startswith(("<frozen", "<__array_function__"))
+                known = name.startswith(("<frozen", "<__array_function__", "<tracegrad"))
             else:
                 path = os.path.abspath(name)
                 parts = path.replace("\\", "/").split("/")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from . import state_eager, state_modules, state_objects
+from .eager.op import Op
 from .state_graph import MAX_CONTENT, Chains, Graph, Leaf, Names, Node, mark
 from .state_scan import CodeFacts, scan
 from .state_trust import Trust, impurity, plain_reader
@@ -154,7 +155,7 @@ class Walker:
             node = self.node("compiled", value, label, site)
             node.edge("const", "__wrapped__", self.visit(inner, label, site), not hasattr(value, "_tracegrad_rebuild"))
             return node
-        if callable(value) and not hasattr(value, "__array__"):
+        if (callable(value) and not hasattr(value, "__array__")) or isinstance(value, Op):
             return self.leaf(value, False)
         return self.unknown(
             value, label, site, "is a tracegrad value kept outside the function; pass it as an argument"

@@ -198,7 +198,7 @@ class CompiledStep:
             if found is None:
                 self._live[key] = self.stats.live = "a tensor that the step writes is not C-contiguous"
             return self._settled(out)
-        self._take_effect(recording, call, found)
+        self._assign_gradients(recording, call, found)
         if match.verified:
             variant.known[0] = epoch()
             self._install(call, variant, match)
@@ -244,15 +244,14 @@ class CompiledStep:
             restore_streams(before)
             self.stats.guard_misses += 1
             return _MISS
-        self._take_effect(recording, call, found)
-        return self._deliver(recording, call, found)
-
-    def _take_effect(self, recording: TensorRecording, call: Call, found: Any) -> None:
-        """After the kernel has written: gradients assigned, versions counted."""
-        for t, result in recording.grads:
-            _argument_or(t, recording, call)._grad = None if result is None else make(np.asarray(found[result]))
+        self._assign_gradients(recording, call, found)
         for k in recording.writes:
             _tensor_at(recording, k, call)._counter[0] += 1
+        return self._deliver(recording, call, found)
+
+    def _assign_gradients(self, recording: TensorRecording, call: Call, found: Any) -> None:
+        for t, result in recording.grads:
+            _argument_or(t, recording, call)._grad = None if result is None else make(np.asarray(found[result]))
 
     def _deliver(self, recording: TensorRecording, call: Call, found: Any) -> Any:
         source = Source()

@@ -99,7 +99,7 @@ def grad(
                 found[k] = make(np.zeros_like(raw(wanted[k])))
             elif not allow_unused:
                 raise RuntimeError(
-                    "One of the differentiated Tensors appears to not have been used in the graph. Set "
+                    f"The differentiated Tensor at index {k} appears to not have been used in the graph. Set "
                     "allow_unused=True if this is the desired behavior."
                 )
     return tuple(found)
@@ -308,6 +308,7 @@ def _node_vjp(
         grads, marks = _plain_vjp(node, cts, wants, any((node, k) in careful for k in range(len(cts))), create_graph)
     else:
         grads = node.custom_vjp(cts, create_graph)  # type: ignore[attr-defined]
+        marks = [True] * len(grads)  # whatever Python did may have made exact zeros
     if STATE.anomaly and STATE.check_nan:
         _check_nan(node, grads)
     if node.hooks:
@@ -359,7 +360,7 @@ def check_versions(node: Node, local: Any) -> None:
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
                 f"[tensor of shape {shape}], which is {what}, is at version {saved[0][0]}; expected version "
                 f"{saved[1]} instead. Hint: enable anomaly detection to find the operation that failed to compute its "
-                "gradient, with torch.autograd.set_detect_anomaly(True)."
+                "gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False)."
             )
 
 

@@ -215,9 +215,6 @@ class Capture:
         self.settle_tensors([t for t in (r() for r in self._made) if t is not None])
         for array, value in writes:
             array[...] = value
-        for root in self.roots:
-            if root.written:
-                root.tensor._counter[0] += 1
         for t, grad in self.grads.values():
             if grad is not None:
                 self.settle_tensors([grad])

@@ -88,7 +88,7 @@ def check_writable(t: Tensor) -> None:
     if t._inference and not STATE.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a "
-            "normal tensor before doing inplace update."
+            "normal tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details."
         )
     if not STATE.grad:
         return
@@ -211,6 +211,7 @@ def detach(t: Tensor) -> Tensor:
     """The same memory without history; writes are counted for both."""
     result = make(raw(t))
     result._counter = t._counter
+    result._inference = t._inference
     return result
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray
 from . import create, dtypes
 from .arguments import FUNCTIONS, one_dim, shape_argument, tensor_argument
 from .inplace import detach, detach_
 from .ops_basic import to_dtype
-from .tensor import METHODS, Size, Tensor, raw
+from .tensor import METHODS, Size, Tensor, raw, seen
 
 # ---- sizes ---------------------------------------------------------------------------------------------------------
 
@@ -40,11 +38,8 @@ def dim(input: Tensor) -> int:
 
 def stride(input: Tensor, dim: int | None = None) -> Any:
     """The distance in elements between neighbours along each dimension."""
-    data = raw(input)
-    if isinstance(data, TracedArray):
-        found = tuple([math.prod(data.shape[d + 1 :]) for d in range(data.ndim)])
-    else:
-        found = tuple([s // data.itemsize for s in data.strides])
+    data = seen(raw(input), "asks how a tensor lies in memory")
+    found = tuple([s // data.itemsize for s in data.strides])
     return found if dim is None else found[one_dim(dim, len(found))]
 
 
@@ -75,7 +70,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 def data_ptr(input: Tensor) -> int:
     """The address of the first element."""
-    return raw(input).ctypes.data
+    return seen(raw(input), "asks where a tensor lies in memory").ctypes.data
 
 
 # ---- values --------------------------------------------------------------------------------------------------------
@@ -90,7 +85,7 @@ def numpy(input: Tensor, *, force: bool = False) -> Any:
 
 def tolist(input: Tensor) -> Any:
     """The elements as (nested lists of) Python numbers."""
-    return raw(input).tolist()
+    return seen(raw(input), "turns a tensor into a list").tolist()
 
 
 # ---- dtypes and devices --------------------------------------------------------------------------------------------

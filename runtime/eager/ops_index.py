@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray
+from ...tracer.array import TracedArray, wrap_array
 from ...tracer.npapi_index import positions
 from . import dtypes
 from .arguments import dtype_name, expand_error, scalar_of
@@ -97,7 +97,7 @@ class _Index:
         data = raw(item)
         if data.dtype.kind != "b":
             if type(data) is TracedArray:
-                data = positions(data, shape[axis], axis)
+                data = wrap_array(positions(data, shape[axis], axis))
             self._add(data, place, item)
             self.code.append((None,))
             return 1
@@ -152,7 +152,7 @@ def _classified(item: Any) -> Any:
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
         if data.dtype == dtypes.uint8:
             return make(data.astype(bool))
-        if not data.shape and type(data) is _ndarray:
+        if not data.shape and (type(data) is _ndarray or data.dtype.kind == "b"):
             return bool(data) if data.dtype.kind == "b" else int(data)
         return item
     if isinstance(item, np.bool_):

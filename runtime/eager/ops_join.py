@@ -13,7 +13,7 @@ from .op import Op
 from .ops_basic import to_dtype
 from .ops_index import INDEX_SELECT, constant
 from .ops_shape import clone, listed, ravel, reshape, unsqueeze
-from .tensor import METHODS, Tensor, apply, make, raw
+from .tensor import METHODS, Tensor, apply, make, raw, seen
 
 _ndarray = np.ndarray
 
@@ -169,7 +169,7 @@ def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None, *, ou
     at = one_dim(dim, input.ndim)
     if not isinstance(repeats, Tensor):
         return apply(REPEAT_EACH, (input,), (int(repeats), at))
-    counts = np.asarray(raw(repeats))
+    counts = seen(raw(repeats), "repeats so many times as a tensor says")
     size = input.shape[at]
     if counts.size not in (1, size):
         raise RuntimeError(f"repeats must have the same size as input along dim, but got repeats.size(0) = "

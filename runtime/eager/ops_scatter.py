@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray
+from ...tracer.array import TracedArray, wrap_array
 from ...tracer.npapi_index import positions
 from .arguments import FUNCTIONS, dtype_name, one_dim, scalar_of, tensor_argument
 from .indexing import coordinates, elements_along, read_at, written_at
@@ -51,7 +51,7 @@ def _positions(
     if data.dtype.kind not in "iu":
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     if type(data) is TracedArray:
-        return make(positions(data, size, dim))
+        return make(wrap_array(positions(data, size, dim)))
     if data.size and (data.min() < lowest or data.max() >= size):
         bad = data[(data < lowest) | (data >= size)].flat[0]
         raise kind(f"index {bad} is out of bounds for dimension {dim} with size {size}")

@@ -73,18 +73,18 @@ def _in_order(data: Any) -> bool:
     return data.flags.c_contiguous if type(data) is _ndarray else data.known_c_order()
 
 
-def _viewable(data: Any, shape: Ints) -> bool:
-    """Whether another shape needs no copy."""
+def _viewable(data: Any, shape: Ints, unknown: bool = False) -> bool:
+    """Whether another shape needs no copy; *unknown* is the answer for a traced array, of which it is not sure."""
     if _in_order(data) or not data.size:
         return True
-    return type(data) is _ndarray and np.may_share_memory(data, data.reshape(shape))
+    return np.may_share_memory(data, data.reshape(shape)) if type(data) is _ndarray else unknown
 
 
 def view(input: Tensor, *size: Any) -> Tensor:
     """The same memory in another shape; an error where the strides do not allow it."""
     data = raw(input)
     shape = full_shape(shape_argument(size), data.size)
-    if not _viewable(data, shape):
+    if not _viewable(data, shape, unknown=True):  # a capture comes after a run that would have raised
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
             "contiguous subspaces). Use .reshape(...) instead."

@@ -20,7 +20,7 @@ from . import dtypes
 from .device import device
 from .modes import STATE
 from .node import Node, RemovableHandle, _registered, node_class
-from .op import Op
+from .op import Op, aval_of
 from .printing import format_tensor
 from .wording import misfit
 
@@ -99,12 +99,8 @@ class Tensor:
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
                 "a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
             )
-        if self._inference and requires_grad:
-            raise (
-                RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
-                if not STATE.inference
-                else RuntimeError("Inference tensors cannot require gradients")
-            )
+        if self._inference and requires_grad and not STATE.inference:
+            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
         if self._requires != bool(requires_grad):
             self._requires = bool(requires_grad)
             self._base, self._chain, self._no_grad_view = None, (), False  # a leaf of its own now, though it may share the memory of others
@@ -249,7 +245,9 @@ class Tensor:
             refresh(self)
         data = raw(self)
         if isinstance(data, TracedArray):
-            return f"{prefix}tensor({data!r})"
+            if STATE.capture is None:
+                return f"{prefix}tensor({data!r})"
+            data = seen(data, "turns a tensor into text")
         node = self._node
         return format_tensor(
             data, requires_grad=self._requires and node is None, grad_fn_name=None if node is None else node.label,
@@ -434,6 +432,16 @@ def raw(t: Tensor) -> Any:
     return t._data if capture is None else capture.raw(t)
 
 
+def seen(data: Any, what: str) -> np.ndarray:
+    """*data* as a plain array, for code that has to see all of it (it does *what*): a capture that comes here is not
+    replayed."""
+    if not isinstance(data, TracedArray):
+        return data
+    if STATE.capture is not None:
+        STATE.capture.refuse(what)
+    return np.asarray(data._recorder.value(data.atom))
+
+
 def refresh(view: Tensor) -> None:
     """Bring the history of a view up to date after in-place operations on its base."""
     if view._attr_version != view._counter[0]:
@@ -502,6 +510,19 @@ def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> A
     return result
 
 
+def _check_inference(
+    op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...], raws: tuple[Any, ...], edges: list[Any]
+) -> None:
+    """Raise where the derivative would have to read an inference tensor."""
+    local = op.vjp(tuple([aval_of(x) for x in raws]), statics, tuple([e is not None for e in edges]), False)
+    if any(isinstance(t := operands[k], Tensor) and t._inference for k in local.saved_in):
+        raise RuntimeError(
+            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
+            "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use "
+            "it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
+        )
+
+
 def record(
     op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...], raws: tuple[Any, ...], results: tuple[Tensor, ...]
 ) -> Node:
@@ -509,17 +530,12 @@ def record(
     edges: list[Any] = []
     outs: list[int] = []
     versions: list[Any] = []
+    inference = False
     for t in operands:
         if isinstance(t, Tensor):
             if t._base is not None and t._attr_version != t._counter[0]:
                 refresh(t)
-            if t._inference:
-                raise RuntimeError(
-                    "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference "
-                    "mode in computation tracked by autograd. To work around this, you can make a clone to get a "
-                    "normal tensor and use it in autograd, or use `torch.no_grad()` instead of "
-                    "`torch.inference_mode()`."
-                )
+            inference |= t._inference
             version = t._counter
             versions.append((version, version[0]))
             if t._requires:
@@ -531,6 +547,8 @@ def record(
             versions.append(None)
         edges.append(None)
         outs.append(0)
+    if inference:
+        _check_inference(op, operands, statics, raws, edges)
     for r in results:
         versions.append((r._counter, r._counter[0]))
     cls = op.node_class

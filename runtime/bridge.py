@@ -1,10 +1,10 @@
 """Compiled functions of tensors: ``compile_grad`` functions called with Tensors, or reading Tensors (a Module's
 parameters) from outside.
 
-Such a call is a compiled step (``step.py``) that gives the function's value together with its gradients with respect to
-every tensor that requires them, and whose result is linked to those tensors by one node of the eager graph.  Where the
-saved gradients are not enough (a result that is no scalar, ``create_graph``), the node runs the function's Python again,
-eagerly, under the state that it has been checked to have had.
+Such a call is a compiled step (``step.py``) that gives the function's value together with its gradients with respect
+to every tensor that requires them, and whose result is linked to those tensors by one node of the eager graph.  Where
+the saved gradients are not enough (a result that is no scalar, ``create_graph``), the node runs the function's Python
+again, eagerly.
 """
 
 from __future__ import annotations

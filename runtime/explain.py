@@ -44,7 +44,7 @@ def explain_call(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], 
         _section("inputs", describe_inputs(recording)),
         _section("recorded program, with your lines", print_graph(recording.graph)),
         _section("loops", describe_schedule(program)),
-        _section("decisions", "\n".join(dict.fromkeys(program.schedule.notes)) or "everything that could be fused was"),
+        _section("decisions", describe_decisions(program)),
         _section("memory", describe_memory(program, recording.canonical)),
         _section("guards", describe_guards(recording)),
         _section("outside state", describe_state(plan, snapshot, reasons)),
@@ -70,7 +70,7 @@ def explain_step(step: Any) -> str:
             _section("effects", describe_effects(recording)),
             _section("recorded program, with your lines", print_graph(graph)),
             _section("loops", describe_schedule(program)),
-            _section("decisions", "\n".join(dict.fromkeys(program.schedule.notes)) or "everything that could be fused was"),
+            _section("decisions", describe_decisions(program)),
             _section("memory", describe_memory(program, recording.canonical)),
             _section("guards", _guards(graph)),
         ]
@@ -166,6 +166,11 @@ def describe_schedule(program: Program) -> str:
                 lines.append(f"loop nest {kernel}:")
             _describe(program, item, 1 if isinstance(item, Loop) else 0, lines)
     return "\n".join(lines) or "nothing to compute"
+
+
+def describe_decisions(program: Program) -> str:
+    """Why values were stored and loops kept apart."""
+    return "\n".join(dict.fromkeys(program.schedule.notes)) or "everything that could be fused was"
 
 
 def _describe(program: Program, item: Loop | Statement | LibraryCall, depth: int, lines: list[str]) -> None:

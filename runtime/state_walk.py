@@ -53,7 +53,10 @@ def build(fn: Any, objects: tuple[Any, ...], labels: tuple[str, ...], trust: Tru
     mark(roots, walker.nodes)
     for node in walker.nodes:
         _check_array(walker, node)
-    return Graph(roots, walker.nodes, list(walker.reasons), walker.codes, walker.main, names, walker.tensors, walker.optimizers)
+    reasons = list(walker.reasons)
+    return Graph(
+        roots, walker.nodes, reasons, walker.codes, walker.main, names, walker.tensors, walker.optimizers
+    )  # fmt: skip
 
 
 def _check_array(walker: Walker, node: Node) -> None:

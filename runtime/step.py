@@ -286,8 +286,8 @@ class CompiledStep:
         source = Source(otherwise="MISS")
         known = variant.known
         source.names.update(
-            read=variant.snapshot.read, launch=path.launch, STATE=STATE, epoch=epoch, known=known, Tensor=Tensor, MISS=_MISS,
-            make=make, asarray=np.asarray, float=float,
+            read=variant.snapshot.read, launch=path.launch, STATE=STATE, epoch=epoch, known=known, Tensor=Tensor,
+            MISS=_MISS, make=make, asarray=np.asarray, float=float,
         )  # fmt: skip
         source.lines.append(
             f"if epoch() != known[0] or STATE.grad is not {STATE.grad} or STATE.anomaly or STATE.inference: return MISS"
@@ -440,9 +440,8 @@ def _facts_hold(recording: TensorRecording) -> bool:
 def _aliases(call: Call) -> tuple[int, ...]:
     """Which tensor arguments are the same object, and which share memory with a different layout of objects."""
     first: dict[int, int] = {}
-    return tuple([
-        first.setdefault(id(x), k) for k, (x, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)) if kind == TENSOR
-    ])  # fmt: skip
+    leaves = enumerate(zip(call.leaves, call.kinds, strict=True))
+    return tuple([first.setdefault(id(x), k) for k, (x, kind) in leaves if kind == TENSOR])
 
 
 def compile(fn: Callable[..., Any] | None = None, **options: Any) -> Any:

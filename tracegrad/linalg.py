@@ -1,13 +1,13 @@
 """Linear algebra on tensors, under PyTorch's names."""
 
-from .runtime.eager.methods import PUBLIC as _public
+from .runtime.eager.methods import PUBLIC
 
-cross = _public["linalg_cross"]
-matrix_norm = _public["linalg_matrix_norm"]
-matrix_power = _public["linalg_matrix_power"]
-multi_dot = _public["linalg_multi_dot"]
-norm = _public["linalg_norm"]
-vecdot = _public["linalg_vecdot"]
-vector_norm = _public["linalg_vector_norm"]
+cross = PUBLIC["linalg_cross"]
+matrix_norm = PUBLIC["linalg_matrix_norm"]
+matrix_power = PUBLIC["linalg_matrix_power"]
+multi_dot = PUBLIC["linalg_multi_dot"]
+norm = PUBLIC["linalg_norm"]
+vecdot = PUBLIC["linalg_vecdot"]
+vector_norm = PUBLIC["linalg_vector_norm"]
 
 __all__ = ["cross", "matrix_norm", "matrix_power", "multi_dot", "norm", "vecdot", "vector_norm"]

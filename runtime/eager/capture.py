@@ -5,8 +5,8 @@ While ``STATE.capture`` is set, the array of every tensor that an operation touc
 ``backward`` and the optimizers run as always, on traced arrays; writes into tensors and assignments of ``.grad`` are
 kept here and take effect when the recording is run (``runtime/step.py``, ``runtime/bridge.py``).
 
-Sources of inputs, in the order of ``recorder.inputs``: ``("root", Root)``, ``("number", place)``, ``("fresh", (draw, generator))``,
-and whatever the caller adds with ``add_input``.
+Sources of inputs, in the order of ``recorder.inputs``: ``("root", Root)``, ``("number", place)``,
+``("fresh", (draw, generator))``, and whatever the caller adds with ``add_input``.
 """
 
 from __future__ import annotations

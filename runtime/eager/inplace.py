@@ -142,9 +142,9 @@ def _keep_old(new: Tensor, t: Tensor) -> None:
         counter = versions[k]
         if counter is None or counter[0] is not t._counter:
             continue
-        if k in local.saved_in or isinstance(inputs[k], TracedArray):
-            if k == 0:  # any other operand that shares the memory is an error that backward reports
-                inputs[k], versions[k] = inputs[k].copy(), None
+        read = k in local.saved_in or isinstance(inputs[k], TracedArray)
+        if read and k == 0:  # any other operand that shares the memory is an error that backward reports
+            inputs[k], versions[k] = inputs[k].copy(), None
     node.inputs, node.versions = tuple(inputs), tuple(versions)
 
 

@@ -1,8 +1,8 @@
 """The tape: one ``Node`` for each recorded operation, linked from results to operands.
 
-``Tensor.grad_fn`` is the node that made the tensor.  A node's edges lead to the nodes of its operands, or to the operand
-itself where that is a leaf.  Nodes hold raw arrays, never tensors of their own results, so the graph has no cycles
-and goes when its last tensor goes; chains of any length are taken down without recursion.
+``Tensor.grad_fn`` is the node that made the tensor.  A node's edges lead to the nodes of its operands, or to the
+operand itself where that is a leaf.  Nodes hold raw arrays, never tensors of their own results, so the graph has no
+cycles and goes when its last tensor goes; chains of any length are taken down without recursion.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ _Avals = tuple[Aval, ...]
 class Op:
     """One operation: ``fn(*arrays, *statics)`` gives an array or a tuple of arrays.
 
-    ``name`` is what ``grad_fn`` shows (``Add`` becomes ``<AddBackward0>``).  Operands are arrays or Python floats, which
-    are data; *statics* are hashable and part of the signature.  A *view* shares its operand's memory.
+    ``name`` is what ``grad_fn`` shows (``Add`` becomes ``<AddBackward0>``).  Operands are arrays or Python floats,
+    which are data; *statics* are hashable and part of the signature.  A *view* shares its operand's memory.
 
     What the derivative *reads* decides what may be overwritten between forward and backward.  By default it reads what
     saves work; "operands": not the result, which is computed again (so that ``y = a / b; y += c`` is no error);

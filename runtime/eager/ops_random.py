@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
-from .create import drawn
 from .inplace import inplace
 from .op import Op
+from .random import drawn
 from .tensor import METHODS, Tensor, make, raw
 
 _OPS = {name: Op(label, lambda old, new: np.where(np.ones(old.shape, bool), new, old)) for name, label in (

@@ -103,7 +103,8 @@ class Tensor:
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
         if self._requires != bool(requires_grad):
             self._requires = bool(requires_grad)
-            self._base, self._chain, self._no_grad_view = None, (), False  # a leaf of its own now, though it may share the memory of others
+            # a leaf of its own now, though it may share the memory of others
+            self._base, self._chain, self._no_grad_view = None, (), False
             changed()
         return self
 
@@ -489,7 +490,7 @@ def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> A
         out = op.fn(*raws, *statics)
     if type(out) is tuple:
         results = tuple([make(r if type(r) is _ndarray or type(r) is TracedArray else np.asarray(r)) for r in out])
-        if state.grad and any(isinstance(t, Tensor) and (t._requires if t._base is None else t.requires_grad) for t in operands):
+        if state.grad and any(isinstance(t, Tensor) and t.requires_grad for t in operands):
             record(op, operands, statics, raws, results)
         return results
     if type(out) is not _ndarray and type(out) is not TracedArray:

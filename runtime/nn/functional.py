@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
-from ..eager import create
+from ..eager import create, random
 from ..eager.arguments import floating, one_dim, tensor_argument
 from ..eager.dtypes import scalar_name
 from ..eager.inplace import inplace as write
@@ -224,7 +224,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     shape, dtype = x.shape, x.dtype
 
     scale = dtype.type(1.0 / (1.0 - p) if p < 1.0 else 0.0)
-    factor = make(create.drawn(lambda stream: (stream.random(shape) >= p) * scale))
+    factor = make(random.drawn(lambda stream: (stream.random(shape) >= p) * scale))
     return write(MUL, input, (factor,)) if inplace else apply(MUL, (input, factor))
 
 

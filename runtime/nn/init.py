@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
-from ..eager import create
+from ..eager import create, random
 from ..eager.modes import no_grad
 from ..eager.ops_basic import copy_, fill_
 from ..eager.tensor import Tensor, make
@@ -24,7 +24,7 @@ _Draw = Callable[[np.random.Generator], Any]
 
 def _fill(tensor: Tensor, draw: _Draw, generator: Any = None) -> Tensor:
     with no_grad():
-        return copy_(tensor, make(create.drawn(lambda stream: draw(stream).astype(tensor.dtype), generator)))
+        return copy_(tensor, make(random.drawn(lambda stream: draw(stream).astype(tensor.dtype), generator)))
 
 
 def calculate_gain(nonlinearity: str, param: Any = None) -> float:

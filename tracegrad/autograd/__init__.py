@@ -1,4 +1,4 @@
-"""Gradients: of functions (``grad(f)``, ``value_and_grad(f)``), of tensors (``grad(outputs, inputs)``, ``backward``)."""
+"""Gradients of functions (``grad(f)``, ``value_and_grad(f)``) and of tensors (``grad(outputs, inputs)``)."""
 
 from ..runtime.eager.backward import backward
 from ..runtime.eager.function import Function

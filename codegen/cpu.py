@@ -41,7 +41,7 @@ from .schedule import TILE, Call, Loop, Schedule, Statement, domain_indices, red
 from .views import Alternative, Condition, Indices, read
 
 LOOP_HINT = "tg.loop."  # marks metadata that `finish_hints` turns into LLVM's own
-SIMPLE, SCALAR = "simple", "scalar"
+SIMPLE, SCALAR, UNROLLED = "simple", "scalar", "unrolled"
 MAX_INTERLEAVED = 60  # instructions of a body that LLVM may interleave
 CHUNK = 1024  # elements of one partial sum: partial sums are added up in order, whatever the number of threads
 
@@ -411,11 +411,19 @@ class ItemEmitter:
         large = self._written() - written > MAX_INTERLEAVED
         if not hint and (large or not any(isinstance(item, Statement) and carries(item.op) for item in loop.body)):
             hint = SIMPLE
+        if loop.dim in self.program.static and self._masked(loop):
+            # LLVM 22 vectorises a short loop with masked loads into loads from wrong addresses; unrolled, the masks
+            # are decided when it compiles
+            hint = UNROLLED
         if hint and not any(isinstance(item, Loop) for item in loop.body):
             back.set_metadata(
                 "llvm.loop", b.module.add_metadata([ir.MetaDataString(b.module, f"{LOOP_HINT}{hint}.{id(back)}")])
             )
         b.position_at_end(after)
+
+    def _masked(self, loop: Loop) -> bool:
+        """Does the loop's own body read through pads, so that some of its loads have conditions?"""
+        return any(isinstance(item, Statement) and self.schedule.reads[item.out].conditions for item in loop.body)
 
     def _written(self) -> int:
         return sum(len(block.instructions) for block in self.function.blocks)
@@ -444,6 +452,7 @@ _HINT = re.compile(rf'^!(\d+) = !{{ !"{LOOP_HINT}(\w+)\.\d+" }}$', re.MULTILINE)
 _HINTS = {
     SIMPLE: '!{!"llvm.loop.interleave.count", i32 1}, !{!"llvm.loop.unroll.disable"}',
     SCALAR: '!{!"llvm.loop.vectorize.enable", i1 false}, !{!"llvm.loop.unroll.disable"}',
+    UNROLLED: '!{!"llvm.loop.vectorize.enable", i1 false}, !{!"llvm.loop.unroll.full"}',
 }
 
 

@@ -65,7 +65,7 @@ def evaluate(model, X, y):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--eager", action="store_true", help="do not compile the step")
-    parser.add_argument("--quick", action="store_true", help="three epochs")
+    parser.add_argument("--quick", action="store_true", help="two epochs")
     parser.add_argument("--out", type=Path, default=OUT, help="where the picture goes (default: examples/out)")
     options = parser.parse_args()
 
@@ -73,7 +73,7 @@ def main() -> int:
     torch.set_default_dtype(torch.float32)
     X, y, X_test, y_test = digits()
     model = network()
-    epochs = 3 if options.quick else EPOCHS
+    epochs = 2 if options.quick else EPOCHS
     steps = epochs * -(-len(X) // BATCH)
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
@@ -135,7 +135,7 @@ def main() -> int:
     figure.savefig(picture, dpi=120)
     print(f"  picture: {os.path.relpath(picture)}\n")
 
-    wanted = 0.9 if options.quick else 0.97
+    wanted = 0.8 if options.quick else 0.97
     good = accuracy > wanted
     print(
         f"{'OK' if good else 'FAILED'}: {accuracy:.1%} of the test digits are right; more than {wanted:.0%} is wanted."

@@ -71,6 +71,14 @@ class Op:
         return found
 
 
+    def saves(
+        self, avals: _Avals, statics: tuple[Any, ...], needs: tuple[bool, ...]
+    ) -> tuple[frozenset[int], frozenset[int]]:
+        """(operands, results) that the derivative reads."""
+        found = [self.vjp(avals, statics, needs, careful) for careful in (False, True)]
+        return frozenset(k for v in found for k in v.saved_in), frozenset(k for v in found for k in v.saved_out)
+
+
 _lock = threading.Lock()
 _avals: dict[Any, Aval] = {}
 _WEAK_FLOAT = Aval(FLOAT, (), True)

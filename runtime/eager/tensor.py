@@ -371,6 +371,7 @@ class Size(tuple):
         return Size(tuple.__add__(self, tuple(other)))
 
 
+LARGE = 1 << 13  # elements; smaller arrays are held without asking whether they will be read
 _CPU = device()
 _new = object.__new__
 _ndarray = np.ndarray
@@ -511,6 +512,19 @@ def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> A
     return result
 
 
+def _what_is_read(
+    op: Op, statics: tuple[Any, ...], edges: list[Any], raws: tuple[Any, ...], kept: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The operands and results, with mere avals in place of what the derivative will not read: large arrays are held
+    only where they must be."""
+    avals = tuple([aval_of(x) for x in raws])
+    operands, results = op.saves(avals, statics, tuple([e is not None for e in edges]))
+    return (
+        tuple([x if k in operands else a for k, (x, a) in enumerate(zip(raws, avals, strict=True))]),
+        tuple([x if k in results else aval_of(x) for k, x in enumerate(kept)]),
+    )
+
+
 def _check_inference(
     op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...], raws: tuple[Any, ...], edges: list[Any]
 ) -> None:
@@ -555,7 +569,10 @@ def record(
     cls = op.node_class
     if cls is None:
         cls = op.node_class = node_class(op.name)
-    node = cls(op, statics, tuple(edges), tuple(outs), raws, tuple([r._data for r in results]), tuple(versions))
+    kept: tuple[Any, ...] = tuple([r._data for r in results])
+    if kept[0].size > LARGE or any(type(x) is _ndarray and x.size > LARGE for x in raws):
+        raws, kept = _what_is_read(op, statics, edges, raws, kept)
+    node = cls(op, statics, tuple(edges), tuple(outs), raws, kept, tuple(versions))
     for k, r in enumerate(results):
         if r._data.dtype.kind == "f":
             r._node = node

@@ -19,6 +19,7 @@ import numpy as np
 
 from . import state_eager, state_modules, state_objects
 from .eager.op import Op
+from .optim.lr_scheduler import LRScheduler
 from .state_graph import MAX_CONTENT, Chains, Graph, Leaf, Names, Node, mark
 from .state_scan import CodeFacts, scan
 from .state_trust import Trust, impurity, plain_reader
@@ -160,6 +161,10 @@ class Walker:
             return node
         if (callable(value) and not hasattr(value, "__array__")) or isinstance(value, Op):
             return self.leaf(value, False)
+        if isinstance(value, LRScheduler):
+            return self.unknown(
+                value, label, site, "counts its own steps; call its step() outside the compiled function"
+            )
         return self.unknown(
             value, label, site, "is a tracegrad value kept outside the function; pass it as an argument"
         )

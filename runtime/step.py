@@ -25,11 +25,13 @@ from ..tracer.site import OWN_FOLDERS
 from .binding import argument_records, bind_program
 from .calls import ARRAY, OBJECT, TENSOR, VALUE, Call, flatten, unwrap
 from .config import config
-from .eager.capture import Capture, Root, number_at
+from .eager.capture import Root, number_at
 from .eager.modes import STATE
 from .eager.tensor import Tensor, epoch, make
 from .explain import explain_step
 from .kernels import kernels
+from .linked import linked
+from .nn.module import Module
 from .recording import leaf_names
 from .slots import call_leaves, check_value
 from .state import Snapshot, StatePlan, analyse
@@ -82,7 +84,8 @@ class CompiledStep:
         self._static = static
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """As the function itself.  Tensors in the result carry no graph once the step is compiled."""
+        """As the function itself.  Tensors in the result stay connected to what they depend on, unless the step has
+        run their backward."""
         self.stats.calls += self._counted
         if STATE.capture is not None or current_recorder() is not None:
             return self._fn(*args, **kwargs)
@@ -97,44 +100,37 @@ class CompiledStep:
         runs in every call, where it does."""
         return explain_step(self)
 
+    def __getattr__(self, name: str) -> Any:
+        """A compiled module passes on what it is asked as a module (``parameters``, ``train``)."""
+        fn = self.__dict__.get("_fn")
+        if isinstance(fn, Module) and not name.startswith("__"):
+            return getattr(fn, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
     def __repr__(self) -> str:
         return f"<compiled step {self.stats.name}>"
 
-    # ---- what compiled functions of tensors do differently (``bridge.py``) ------------------------------------
-
-    _derive: Callable[[Capture, Any], Any] | None = None
     _counted = 1
-
-    def _eager(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return self._fn(*args, **kwargs)
-
-    def _linked(self, found: Any, wanted: tuple[Tensor, ...], requires: list[bool], again: Callable[[], Any]) -> Any:
-        """What the user gets for the result of a kernel."""
-        return found
-
-    def _settled(self, out: Any) -> Any:
-        """What the user gets for the result of a recorded run that is not kept."""
-        return out
 
     # ---- the ladder --------------------------------------------------------------------------------------------
 
     def _descend(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if STATE.inference or STATE.anomaly:
-            return self._eager(args, kwargs)
+            return self._fn(*args, **kwargs)
         call = flatten(args, kwargs, self._static)
         key = (call.key, _aliases(call), STATE.grad)
         if key in self._live:
-            return self._eager(args, kwargs)
+            return self._fn(*args, **kwargs)
         if key not in self._seen:
             if len(self._seen) >= config.max_variants:
                 self._seen.clear()
                 self._unsettled.clear()
             self._seen.add(key)
             self.stats.note("first call with arguments of these types and shapes: runs eagerly")
-            return self._eager(args, kwargs)
+            return self._fn(*args, **kwargs)
         plan = self._plan(call)
         snapshot = plan.snapshot(call.objects)
         state_key = (key, snapshot.key)
@@ -160,7 +156,7 @@ class CompiledStep:
         """This call is recorded, and run by its kernel."""
         self.stats.traces += 1
         before = [p for p in variant.paths if not p.verified]
-        recording, out = record_tensors(self._fn, call, plan, snapshot, self._derive)
+        recording, out = record_tensors(self._fn, call, plan, snapshot)
         arrays = tuple(snapshot.arrays)
         snapshot.release()
         capture = recording.capture
@@ -170,7 +166,7 @@ class CompiledStep:
             self.stats.note("recorded, but not kept, since the run changed what it reads")
             return self._take_as_it_is(recording, out)
         if recording.changes or not plan.provable:
-            return self._go_live(key, "; ".join(dict.fromkeys([*plan.reasons, *recording.changes])), recording, out)
+            return self._go_live(key, _listed([*plan.reasons, *recording.changes]), recording, out)
         match = next((p for p in before if p.recording.same_program(recording)), None)
         if match is None:
             facts = [g.expected for g in recording.graph.guards]
@@ -197,12 +193,12 @@ class CompiledStep:
             recording.capture = None
             if found is None:
                 self._live[key] = self.stats.live = "a tensor that the step writes is not C-contiguous"
-            return self._settled(out)
+            return out
         self._assign_gradients(recording, call, found)
         if match.verified:
             variant.known[0] = epoch()
             self._install(call, variant, match)
-        return self._deliver(recording, call, found)
+        return self._deliver(recording, call, found, values)
 
     def _go_live(self, key: Any, why: str, recording: TensorRecording, out: Any) -> Any:
         """From now on calls of this kind run eagerly; this one has run, and takes effect."""
@@ -217,7 +213,7 @@ class CompiledStep:
         assert recording.capture is not None
         recording.capture.settle()
         recording.capture = None
-        return self._settled(out)
+        return out
 
     def _bind(self, recording: TensorRecording, call: Call) -> StepPath:
         program, hit = kernels.get(recording.canonical, len(recording.sources))
@@ -247,20 +243,28 @@ class CompiledStep:
         self._assign_gradients(recording, call, found)
         for k in recording.writes:
             _tensor_at(recording, k, call)._counter[0] += 1
-        return self._deliver(recording, call, found)
+        return self._deliver(recording, call, found, values)
 
     def _assign_gradients(self, recording: TensorRecording, call: Call, found: Any) -> None:
         for t, result in recording.grads:
             _argument_or(t, recording, call)._grad = None if result is None else make(np.asarray(found[result]))
 
-    def _deliver(self, recording: TensorRecording, call: Call, found: Any) -> Any:
+    def _deliver(self, recording: TensorRecording, call: Call, found: Any, values: list[Any]) -> Any:
         source = Source()
         source.names = dict(recording.names)
         source.lines = [f"return {recording.text}"]
         tree = make_function("def assemble(r):", source)(found)
+        link = recording.link
+        if link is None:
+            return tree
         args, kwargs = call.rebuild(call.leaves)
-        wanted = tuple([_tensor_at(recording, k, call) for k in recording.wanted])
-        return self._linked(tree, wanted, recording.requires, lambda: self._fn(*args, **kwargs))
+        wanted = [_argument_or(t, recording, call) for t in link.wanted]
+        reads = [] if link.backward is None else link.backward.reads
+        counters = [_tensor_at(recording, k, call)._counter for k in reads if _is_tensor(recording, k, call)]
+        return linked(
+            link, tree, recording.requires, wanted, [found[k] for k in recording.payload], [values[k] for k in reads],
+            counters if reads else [t._counter for t in wanted], lambda: self._fn(*args, **kwargs),
+        )  # fmt: skip
 
     def _plan(self, call: Call) -> StatePlan:
         objects = call.objects
@@ -318,6 +322,11 @@ class CompiledStep:
         if recording.generators:
             source.names.update(save=save_streams, restore=restore_streams, generators=recording.generators)
             source.lines.append("streams = save(generators)")
+        link = recording.link
+        reads = [] if link is None or link.backward is None else link.backward.reads
+        for k in reads:
+            source.lines.append(f"x{k} = {operands[k]}")
+            operands[k] = f"x{k}"
         source.lines.append(f"r = launch({', '.join(operands)})")
         if recording.generators:
             source.lines.append("if r is None or type(r) is int: restore(streams)")
@@ -330,12 +339,20 @@ class CompiledStep:
             value = "None" if result is None else f"make(asarray(r[{result}]))"
             source.lines.append(f"{target}._grad = {value}")
         source.names.update(recording.names)
-        if self._derive is None:
+        if link is None:
             source.lines.append(f"return {recording.text}")
         else:
-            source.names.update(linked=self._linked, requires=recording.requires, fn=self._fn)
-            wanted = "".join([_target(source, recording.sources[k], texts) + ", " for k in recording.wanted])
-            source.lines.append(f"return linked({recording.text}, ({wanted}), requires, lambda: fn(*args, **kwargs))")
+            proxies = {id(t): k for k, t in recording.proxies.items()}
+            wanted = [texts[proxies[id(t)]] if id(t) in proxies else source.constant(t) for t in link.wanted]
+            tensors = [k for k in reads if _is_tensor(recording, k, call)]
+            counted = [_target(source, recording.sources[k], texts) for k in tensors] if reads else wanted
+            source.names.update(linked=linked, link=link, requires=recording.requires, fn=self._fn)
+            lists = (wanted, [f"r[{k}]" for k in recording.payload], [f"x{k}" for k in reads])
+            texts_of_lists = [f"[{', '.join(items)}]" for items in (*lists, [f"{t}._counter" for t in counted])]
+            source.lines.append(
+                f"return linked(link, {recording.text}, requires, {', '.join(texts_of_lists)}, "
+                "lambda: fn(*args, **kwargs))"
+            )
         return make_function("def replay(args, kwargs):", source)
 
 
@@ -360,6 +377,13 @@ def _operand(source: Source, where: tuple[str, Any], texts: dict[int, str], call
     if kind == "fresh":
         return f"asarray({source.constant(payload[0])}())"
     return f"{_tensor_text(source, payload)}._data"
+
+
+def _listed(reasons: list[str]) -> str:
+    """The first few reasons, and how many more there are."""
+    unique = list(dict.fromkeys(reasons))
+    rest = len(unique) - 3
+    return "; ".join(unique[:3]) + (f"; and {rest} more" if rest > 0 else "")
 
 
 def save_streams(generators: list[Any]) -> list[tuple[Any, Any]]:
@@ -415,6 +439,12 @@ def _tensor_at(recording: TensorRecording, k: int, call: Call) -> Tensor:
     return payload.tensor if payload.owner is None else payload.owner._grad
 
 
+def _is_tensor(recording: TensorRecording, k: int, call: Call) -> bool:
+    """Is input k the memory of a tensor?"""
+    kind, payload = recording.sources[k]
+    return kind == "root" or (kind == LEAF and call.kinds[payload] == TENSOR)
+
+
 def _argument_or(t: Tensor, recording: TensorRecording, call: Call) -> Tensor:
     """*t*, or the argument of this call that it stood for while recording."""
     for position, proxy in recording.proxies.items():
@@ -447,7 +477,9 @@ def _aliases(call: Call) -> tuple[int, ...]:
 def compile(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Compile *fn*, a training step or any function of Tensors, as one unit: forward, backward, optimizer update.
 
-    Parameters and optimizer state are updated in place; ``.grad`` is set; Tensors that are returned carry no graph.
+    Parameters and optimizer state are updated in place; ``.grad`` is set; tensors that are returned stay connected to
+    the tensors they depend on (``compile(model)`` may be used with the rest of the step outside), unless ``backward``
+    has run inside.
     ``lr`` and other numbers of the optimizer are read anew in each call.  Where replaying would not be provably right
     (the step prints, keeps what it computes in a list, reads ``loss.item()``), it runs eagerly and ``step.stats.live``
     says why.  Options of ``torch.compile`` are accepted and have no effect.

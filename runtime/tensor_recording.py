@@ -25,6 +25,7 @@ from ..tracer.recorder import Recorder
 from .calls import ARRAY, FLOAT, OBJECT, SCALAR, TENSOR, Call
 from .eager.capture import Capture, capturing
 from .eager.tensor import Tensor, make
+from .linked import Link, derive, finish
 from .recording import equal_statics, leaf_names, sort_guards
 from .settle import settle
 from .state import Snapshot, StatePlan
@@ -70,7 +71,8 @@ class TensorRecording:
     statics: tuple[Any, ...]
     facts: list[tuple[Any, ...]]  # about the tensors from outside
     proxies: dict[int, Tensor]  # position in the call -> the tensor that stood for it
-    wanted: list[int]  # inputs that gradients were taken of (``bridge.py``)
+    link: Link | None  # how what is returned stays connected (``linked.py``)
+    payload: list[int]  # the results that go with the link
     requires: list[bool]  # which of the returned tensors require gradients
     input_names: list[str]
     settings: list[Setting]  # numbers of optimizers: what the recording relies on about them
@@ -84,9 +86,7 @@ class TensorRecording:
 
     @property
     def generators(self) -> list[Any]:
-        """The random generators that a run draws from before it is known whether its guards hold."""
-        if not self.graph.guards:
-            return []
+        """The random generators that a run draws from before it is known whether it will be taken."""
         return list({id(p[1]): p[1] for kind, p in self.sources if kind == "fresh"}.values())
 
     def same_program(self, other: TensorRecording) -> bool:
@@ -126,10 +126,8 @@ def record_tensors(
     call: Call,
     plan: StatePlan,
     snapshot: Snapshot,
-    derive: Callable[[Capture, Any], Any] | None = None,
 ) -> tuple[TensorRecording, Any]:
-    """(the recording, what the function returned).  *derive* runs on the result inside the capture and gives what is
-    returned in its place.
+    """(the recording, what the function returned).
 
     Where the function raises, what it had done to tensors by then is done, and the exception goes on.
     """
@@ -162,8 +160,7 @@ def record_tensors(
         try:
             with plan.watch():
                 out = substitution.fn(*args, **kwargs)
-            if derive is not None:
-                out = derive(capture, out)
+            out, payload = derive(capture, out)
         except BaseException:
             capture.settle()
             raise
@@ -178,7 +175,7 @@ def record_tensors(
             capture.settle()
             raise refused(*message)
         changes = changes or plan.changes(snapshot, after)
-        recording = _finish(capture, out, proxies)
+        recording = _finish(capture, out, payload, proxies)
         live = {(id(p[0]), p[1]) for kind, p in recording.sources if kind == "number"}
         recording.settings = [
             Setting(group, key, value, (id(group), key) in live)
@@ -207,7 +204,7 @@ def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
     return proxy
 
 
-def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor]) -> TensorRecording:
+def _finish(capture: Capture, out: Any, payload: tuple[Any, ...], proxies: dict[int, Tensor]) -> TensorRecording:
     recorder = capture.recorder
     capture.check_overlap()
     atoms: list[Atom] = []
@@ -253,6 +250,9 @@ def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor]) -> TensorRec
             texts.append(source.constant(leaf))
             statics.append(leaf)
     text = packing(source, spec, iter(texts))
+    first = len(atoms) - len(writes)
+    atoms += [value.atom for value in payload]
+    changes += finish(capture, {root.var for root in capture.roots if root.written})
     kept = capture.survivors(known)
     if kept:
         changes.append(f"keeps a tensor of shape {list(kept[0].shape)} that it has computed")
@@ -265,14 +265,22 @@ def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor]) -> TensorRec
     graph = simplify(recorder.finish(atoms))
     tensors = {id(r.tensor): r.tensor for r in capture.roots}
     tensors |= {id(t): t for t, _ in grads}
+    tensors |= {id(t): t for t in (capture.link.wanted if capture.link is not None else ())}
     ours = {id(t) for t in proxies.values()}
     facts = [tensor_facts(t) for t in tensors.values() if id(t) not in ours]
     return TensorRecording(
         graph, canonicalise(graph), capture.sources, writes, grads, list(capture.looked.values()), text, source.names,
         (spec, *statics), facts, proxies,
-        [positions[root.var] for root in capture.roots if root.tensor._requires],
-        [t._requires for t in leaves if isinstance(t, Tensor)], list(recorder.input_names), [], changes, capture,
+        capture.link, list(range(first, first + len(payload))), _linked_results(capture, leaves),
+        list(recorder.input_names), [], changes, capture,
     )  # fmt: skip
+
+
+def _linked_results(capture: Capture, leaves: list[Any]) -> list[bool]:
+    """Which of the tensors returned are results of the link."""
+    if capture.link is None:
+        return []
+    return [type(t._data) is TracedArray and t._requires for t in leaves if isinstance(t, Tensor)]
 
 
 def _shaped(atom: Atom, like: Var) -> Atom:

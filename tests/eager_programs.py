@@ -446,6 +446,28 @@ def view_of_noncontiguous_raises(T):
     return raised(RuntimeError, "", lambda: x.view(6)), x.reshape(6), x.is_contiguous(), x.contiguous().view(6)
 
 
+@program
+def results_of_transposed_tensors_can_be_viewed(T):
+    """What torch lays out in rows, whatever the layout of its operands."""
+    x = leaf(T, 3, 4, low=0.3)
+    t, norm = x.t(), T.nn.LayerNorm(3)
+    ops = {
+        "stack": lambda: T.stack([t, t]),
+        "cat": lambda: T.cat([t, t], dim=1),
+        "softmax": lambda: t.softmax(dim=1),
+        "log_softmax": lambda: t.log_softmax(dim=1),
+        "cumsum": lambda: t.cumsum(dim=0),
+        "masked_fill": lambda: t.masked_fill(t > 1, 0.0),
+        "index": lambda: t[:, T.tensor([0, 2])],
+        "sum": lambda: t.unsqueeze(0).sum(dim=0),
+        "mean": lambda: t.unsqueeze(2).mean(dim=2),
+        "max": lambda: t.unsqueeze(0).max(dim=0)[0],
+        "matmul": lambda: t @ x,
+        "layer_norm": lambda: norm(t),
+    }
+    return {name: value_and_grads(T, op().view(-1), x)[0] for name, op in ops.items()}, x.grad
+
+
 # ---- the graph ---------------------------------------------------------------------------------------------------
 
 
@@ -662,6 +684,16 @@ def second_backward_where_nothing_was_saved(T):
         y.backward()
         y.backward()
     return x.grad
+
+
+@program
+def second_backward_of_scaled_sums(T):
+    x, y = leaf(T, 3), leaf(T, 3, seed=1)
+    h = T.add(x, y, alpha=2.0)
+    h.sub_(y, alpha=0.5)
+    h.sum().backward()
+    h.sum().backward()
+    return x.grad, y.grad
 
 
 @program

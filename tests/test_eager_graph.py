@@ -83,7 +83,7 @@ def test_nodes_know_where_they_came_from():
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (lambda x: x + 1, "AddBackward0"), (lambda x: 1 - x, "RsubBackward1"), (lambda x: x - 1, "SubBackward0"),
+        (lambda x: x + 1, "AddBackward0"), (lambda x: x - 1, "SubBackward0"),
         (lambda x: x * x, "MulBackward0"), (lambda x: x / 2, "DivBackward0"), (lambda x: -x, "NegBackward0"),
         (lambda x: x**2, "PowBackward0"), (lambda x: x @ x, "DotBackward0"), (lambda x: x.exp(), "ExpBackward0"),
         (lambda x: x.sum(), "SumBackward0"), (lambda x: x.sum(0), "SumBackward1"),
@@ -96,8 +96,6 @@ def test_nodes_know_where_they_came_from():
     ],
 )  # fmt: skip
 def test_names_of_nodes(make, name):
-    if name in ("RsubBackward1", "DotBackward0"):
-        pytest.skip("another name here")
     assert make(leaf(1.0, 2.0)).grad_fn.name() == name
 
 
@@ -164,9 +162,7 @@ def test_anything_else_does():
 
 def test_gradients_that_do_not_fit():
     x = leaf(1.0, 2.0)
-    message = (
-        "Mismatch in shape: grad_output[0] has a shape of Size([3]) and output[0] has a shape of Size([2])."
-    )
+    message = "Mismatch in shape: grad_output[0] has a shape of Size([3]) and output[0] has a shape of Size([2])."
     with raises(RuntimeError, message):
         (x * 2).backward(tensor([1.0, 2.0, 3.0]))
     with raises(TypeError, "gradients can be either Tensors or None, but got float"):
@@ -383,8 +379,8 @@ def test_grad_frees_unless_told_otherwise():
 def test_grad_of_what_is_not_in_the_graph():
     x, other = leaf(1.0), leaf(2.0)
     message = (
-        "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is "
-        "the desired behavior."
+        "The differentiated Tensor at index 1 appears to not have been used in the graph. Set allow_unused=True if "
+        "this is the desired behavior."
     )
     with raises(RuntimeError, message):
         autograd.grad(x.sum(), [x, other])
@@ -504,7 +500,7 @@ def test_hooks_that_spoil_the_gradient():
         x.sum().backward()
     y = leaf(1.0, 2.0)
     y.register_hook(lambda g: 3)
-    with pytest.raises(TypeError, match="^expected Variable, but hook returned 'int'$"):
+    with raises(TypeError, "expected Variable, but hook returned 'int'"):
         y.sum().backward()
 
 
@@ -560,12 +556,12 @@ def test_a_chain_of_in_place_operations_and_of_views():
 
 
 def test_threads_build_and_walk_graphs_of_their_own():
-    shared = leaf(*range(20))
+    shared = torch.arange(20.0).requires_grad_()
     found, start = {}, threading.Barrier(4)
 
     def work(k):
         start.wait()
-        x = leaf(*range(20))
+        x = torch.arange(20.0).requires_grad_()
         for _ in range(20):
             x.grad = None
             ((x * k).exp() * 0 + x * shared.detach() * k).sum().backward()

@@ -501,3 +501,143 @@ def test_a_missed_guard_draws_no_random_numbers():
         return [call(torch.full((3,), 1.0 if k % 3 else -1.0)).item() for k in range(20)]
 
     np.testing.assert_allclose(run(True), run(False), rtol=1e-12)
+
+
+# ---- results that stay connected -----------------------------------------------------------------------------------
+
+
+def test_a_compiled_model_with_the_rest_of_the_step_outside():
+    def run(compiled):
+        model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Dropout(0.3), nn.Linear(8, 3))
+        torch.manual_seed(0)
+        with torch.no_grad():
+            for p in model.parameters():
+                p.copy_(torch.randn(*p.shape))
+        forward = torch.compile(model) if compiled else model
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        labels = torch.tensor([0, 1, 2, 0] * 4)
+        losses = []
+        for _ in range(8):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(forward(torch.tensor(X)), labels)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses, forward
+
+    eager, _ = run(False)
+    compiled, forward = run(True)
+    np.testing.assert_allclose(compiled, eager, rtol=1e-10)
+    assert forward.stats.live == "" and forward.stats.traces == 2
+
+
+def test_gradients_of_several_results_with_respect_to_arguments_and_captured_tensors():
+    w = torch.tensor(RNG.normal(size=(3, 2)), requires_grad=True)
+    f = torch.compile(lambda x, h: ((x @ w).tanh(), (h * w).sum(0), x.exp()))
+
+    def check(x):
+        for tensor in (x, w):
+            tensor.grad = None
+        a, b, c = f(x, w * 2.0)  # h depends on w, too: the link counts what lies in the step only
+        (a.sum() + (b * b).sum() + c[0].sum()).backward()
+        found = x.grad.numpy().copy(), w.grad.numpy().copy()
+        for tensor in (x, w):
+            tensor.grad = None
+        a, b, c = (x @ w).tanh(), (w * 2.0 * w).sum(0), x.exp()
+        (a.sum() + (b * b).sum() + c[0].sum()).backward()
+        np.testing.assert_allclose(found[0], x.grad.numpy(), rtol=1e-11)
+        np.testing.assert_allclose(found[1], w.grad.numpy(), rtol=1e-11)
+
+    for _ in range(5):
+        check(torch.tensor(RNG.normal(size=(4, 3)), requires_grad=True))
+    assert f.stats.live == ""
+
+
+def test_operands_overwritten_before_the_backward_are_noticed():
+    w = torch.ones(3, requires_grad=True)
+    f = torch.compile(lambda x: (x * w).exp())
+    for _ in range(4):
+        y = f(torch.ones(3))
+    with torch.no_grad():
+        w.mul_(2.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    y = f(torch.ones(3))
+    y.sum().backward()
+    np.testing.assert_allclose(w.grad.numpy(), np.exp(2.0) * np.ones(3))
+    with pytest.raises(RuntimeError, match="second time"):
+        y.sum().backward()
+
+
+def test_derivatives_of_derivatives_through_a_compiled_forward():
+    w = torch.tensor([0.3, 0.7], requires_grad=True)
+    f = torch.compile(lambda x: (x * w) ** 3)
+    for _ in range(5):
+        (g,) = torch.autograd.grad(f(torch.ones(2)).sum(), w, create_graph=True)
+        (h,) = torch.autograd.grad(g.sum(), w)
+        np.testing.assert_allclose(h.numpy(), 6.0 * w.detach().numpy(), rtol=1e-12)
+
+
+def test_a_compiled_module_is_still_a_module_to_its_user():
+    model = network()
+    compiled = torch.compile(model)
+    assert list(compiled.parameters()) == list(model.parameters())
+    compiled.eval()
+    assert not model.training and compiled.state_dict().keys() == model.state_dict().keys()
+
+
+def test_a_smaller_last_batch_draws_the_numbers_that_eager_code_would():
+    f = torch.compile(lambda x: x + torch.rand(1))
+    for _ in range(3):
+        f(torch.ones(4))
+    torch.manual_seed(0)
+    expected = torch.rand(1).item()
+    torch.manual_seed(0)
+    assert f(torch.zeros(8))[0].item() == expected
+
+
+def test_flags_as_arguments_and_updates_on_every_second_call():
+    def run(compiled):
+        model = network()
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+        def step(x, update):
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            if update:
+                optimizer.step()
+                optimizer.zero_grad()
+            return loss
+
+        step = torch.compile(step) if compiled else step
+        return [step(torch.tensor(X), k % 2 == 1).item() for k in range(16)], step
+
+    eager, _ = run(False)
+    compiled, step = run(True)
+    np.testing.assert_allclose(compiled, eager, rtol=1e-9)
+    assert step.stats.live == ""
+
+
+def test_a_step_that_goes_on_into_a_graph_from_outside():
+    w = torch.tensor([1.0, 2.0], requires_grad=True)
+    f = torch.compile(lambda h: (h * h).sum().backward())
+    for k in range(5):
+        f(w * 3.0)
+        np.testing.assert_allclose(w.grad.numpy(), 18.0 * (k + 1) * w.detach().numpy())
+    assert "before the step" in f.stats.live
+
+
+def test_a_scheduler_inside_the_step_is_named():
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+
+    @torch.compile
+    def step(x):
+        _plain_step(model, optimizer, x)
+        scheduler.step()
+
+    for k in range(4):
+        step(torch.tensor(X))
+        assert optimizer.param_groups[0]["lr"] == 0.5 ** (k + 2)
+    assert "scheduler" in step.stats.live and "outside the compiled function" in step.stats.live

@@ -66,6 +66,8 @@ def backward(
             for leaf, gradient in found:
                 _finish_leaf(leaf, gradient)
             return
+    elif STATE.capture is None:
+        plans.walked("create_graph=True" if create_graph else "anomaly detection" if wanted is None else "inputs=")
     _run(roots, seeds, retain, create_graph, wanted, accumulate=True)
 
 
@@ -92,6 +94,8 @@ def grad(
             raise RuntimeError("One of the differentiated Tensors does not require grad")
     seeds = _seeds(roots, given, create_graph)
     retain = create_graph if retain_graph is None else retain_graph
+    if STATE.capture is None:
+        plans.walked("autograd.grad()")
     found = _run(roots, seeds, retain, create_graph, wanted, accumulate=False)
     for k, g in enumerate(found):
         if g is None:
@@ -103,6 +107,22 @@ def grad(
                     "allow_unused=True if this is the desired behavior."
                 )
     return tuple(found)
+
+
+def partial_gradients(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], cotangents: Sequence[Tensor] | None, since: int
+) -> list[Tensor | None]:
+    """Gradients of *outputs* with respect to *inputs* through the nodes made from *since* on: what lies before, between
+    one input and another, counts for neither.  The graph is kept."""
+    seeds = _seeds(outputs, cotangents if cotangents is not None else [None] * len(outputs), False)
+    return _run(outputs, seeds, True, False, inputs, accumulate=False, since=since)
+
+
+def differentiable_gradients(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], cotangents: Sequence[Tensor], since: int
+) -> list[Tensor | None]:
+    """As ``partial_gradients``, recorded so that they can be differentiated themselves."""
+    return _run(outputs, _seeds(outputs, cotangents, True), True, True, inputs, accumulate=False, since=since)
 
 
 def _seeds(roots: Sequence[Tensor], given: Sequence[Any], create_graph: bool) -> list[Tensor | None]:
@@ -143,17 +163,17 @@ def _ones(root: Tensor) -> Tensor:
 # ---- node by node --------------------------------------------------------------------------------------------------
 
 
-def collect(roots: Sequence[Tensor]) -> list[Node]:
-    """The nodes behind *roots*, latest first."""
+def collect(roots: Sequence[Tensor], since: int = 0) -> list[Node]:
+    """The nodes behind *roots*, latest first; those made before *since* stay out of it."""
     seen: set[Node] = set()
-    stack = [r._node for r in roots if r._node is not None]
+    stack = [r._node for r in roots if r._node is not None and r._node.sequence >= since]
     while stack:
         node = stack.pop()
         if node in seen:
             continue
         seen.add(node)
         for edge in node.edges:
-            if isinstance(edge, Node) and edge not in seen:
+            if isinstance(edge, Node) and edge not in seen and edge.sequence >= since:
                 stack.append(edge)
     return sorted(seen, key=_by_sequence, reverse=True)
 
@@ -164,9 +184,11 @@ def _by_sequence(node: Node) -> int:
 
 def _run(
     roots: Sequence[Tensor], seeds: Sequence[Tensor | None], retain: bool, create_graph: bool,
-    wanted: Sequence[Tensor] | None, *, accumulate: bool,
+    wanted: Sequence[Tensor] | None, *, accumulate: bool, since: int = 0,
 ) -> list[Tensor | None]:  # fmt: skip
-    nodes = collect(roots)
+    nodes = collect(roots, since)
+    if STATE.capture is not None and not since:
+        STATE.capture.check_history(nodes)
     leaves: dict[int, tuple[Tensor, Tensor | None]] = {}  # leaf -> its gradient so far
     targets: dict[tuple[Node, int], Tensor | None] | None = None
     leaf_targets: set[int] | None = None
@@ -210,6 +232,10 @@ def _run(
             if not retain:
                 free(node)
         _finish_leaves(leaves, leaf_targets, accumulate)
+        for node, k in targets or ():  # a target made before *since*: what has arrived there
+            if node.sequence < since and node in cotangents:
+                assert targets is not None
+                targets[(node, k)] = cotangents[node][k]
         if not accumulate:
             assert wanted is not None and targets is not None
             return [

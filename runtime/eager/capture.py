@@ -28,7 +28,7 @@ from ...tracer.recorder import Recorder, recording
 from ...tracer.site import at_site
 from . import tensor as core
 from .modes import STATE
-from .node import Node
+from .node import Node, next_sequence
 from .tensor import Tensor
 
 
@@ -72,6 +72,8 @@ class Capture:
         self._grad_of: dict[int, Tensor] = {}
         self._numbers: dict[Any, TracedArray] = {}
         self._made: list[weakref.ref[Tensor]] = []
+        self.since = next_sequence()
+        self.link: Any = None  # how results hang together with tensors from outside (``runtime/linked.py``)
 
     # ---- what the eager layer asks -----------------------------------------------------------------------------
 
@@ -157,6 +159,16 @@ class Capture:
     def ones(self, shape: tuple[int, ...], dtype: np.dtype) -> TracedArray:
         """The implicit cotangent: a 1 that belongs to the program."""
         return wrap_array(broadcast_to(Lit(1, dtype, structural=True), shape))
+
+    @property
+    def touched(self) -> list[Tensor]:
+        """The tensors from outside that the run has used."""
+        return [t for t, _ in self._traced.values()]
+
+    def check_history(self, nodes: list[Node]) -> None:
+        """A backward within the run that goes on into a graph from outside must not be replayed."""
+        if any(node.sequence < self.since for node in nodes):
+            self.refuse("differentiates through operations that were done before the step")
 
     def refuse(self, what: str) -> None:
         """The run does *what*, so it must not be replayed."""

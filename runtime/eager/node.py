@@ -125,6 +125,11 @@ class AccumulateGrad(Node):
 _classes: dict[str, type[Node]] = {}
 
 
+def next_sequence() -> int:
+    """The number that the next node will not fall below."""
+    return next(_sequence)
+
+
 def node_class(name: str) -> type[Node]:
     """The class of nodes that show *name*."""
     found = _classes.get(name)

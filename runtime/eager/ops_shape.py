@@ -239,7 +239,13 @@ def _matrix_transposed(input: Tensor) -> Tensor:
 
 # ---- broadcasting --------------------------------------------------------------------------------------------------
 
-EXPAND = Op("Expand", lambda x, shape: np.broadcast_to(x, shape), view=True)
+
+def _expanded(x: Any, shape: Ints) -> Any:
+    """Not to be written, unless nothing is repeated."""
+    return _reshaped(x, shape) if x.size == math.prod(shape) else np.broadcast_to(x, shape)
+
+
+EXPAND = Op("Expand", _expanded, view=True)
 
 
 def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:

@@ -74,6 +74,12 @@ _plans: OrderedDict[Any, Plan | int | str] = OrderedDict()  # signature -> plan,
 _lock = threading.Lock()
 
 
+def walked(why: str) -> None:
+    """Count a backward that goes node by node whatever its tape is."""
+    tapes.interpreted += 1
+    tapes.refused[why] += 1
+
+
 def clear() -> None:
     """Forget every tape and every count."""
     with _lock:

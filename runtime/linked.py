@@ -1,0 +1,216 @@
+"""Results of compiled steps that stay connected to the tensors they depend on.
+
+Where a step returns tensors whose gradients can still be asked for (a forward pass, a loss without its backward), the
+recording also holds what their backward needs, and one ``LinkedBackward`` node leads from the results to the tensors
+from outside.  A single scalar comes with its gradients, from the same kernel.  Other results come with *residuals*:
+what the backward reads of the forward and is not merely elementwise; the backward is a kernel of its own, compiled
+when it is first asked for.  With ``create_graph`` the step's Python runs again, eagerly.
+
+Start reading at ``derive``, which runs inside the capture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import optree
+
+from ..codegen.canonical import canonicalise
+from ..codegen.simplify import simplify
+from ..tracer.array import TracedArray, wrap_array
+from ..tracer.aval import Aval
+from ..tracer.ir import Atom, Graph, Var, live_nodes
+from ..tracer.ops.elementwise import broadcast_to, cast
+from ..tracer.primitive import ELEMENTWISE, VIEW
+from .binding import argument_records, bind_graph, normalised
+from .eager import backward as engine
+from .eager.capture import Capture
+from .eager.modes import STATE, enable_grad
+from .eager.node import Node, next_sequence
+from .eager.ops_basic import MUL
+from .eager.tensor import Tensor, apply, make, raw
+from .kernels import kernels
+from .trees import NAMESPACE
+
+
+@dataclass(eq=False, slots=True)
+class Link:
+    """How results depend on the tensors ``wanted``.  Without ``cotangents`` the payload of a run is the gradients of
+    one scalar (of those ``given``); with them it is residuals, and ``gradients`` are atoms over inputs, residuals and
+    cotangents."""
+
+    wanted: list[Tensor]
+    given: list[bool] = field(default_factory=list)
+    cotangents: list[Var] = field(default_factory=list)
+    gradients: list[Atom] = field(default_factory=list)
+    residuals: list[Var] = field(default_factory=list)
+    backward: Backward | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Backward:
+    """The backward of a recording: a graph over some of its inputs (``reads``), residuals and cotangents."""
+
+    graph: Graph
+    reads: list[int]
+    scalars: list[type | None]
+    launch: Callable[..., Any] | None = None
+
+    def run(self, values: Sequence[Any]) -> Sequence[Any]:
+        if self.launch is None:
+            canonical = canonicalise(self.graph)
+            program, _ = kernels.get(canonical, len(self.graph.inputs))
+            args = argument_records(self.graph.inputs, self.scalars)
+            self.launch = bind_graph(self.graph, canonical, program, False, args)
+        found = self.launch(*values)
+        if found is None:
+            found = self.launch(*normalised(values))
+        if found is None:
+            raise AssertionError("a compiled backward did not accept the values that its recording promises")
+        return found
+
+
+def tensors_in(tree: Any) -> list[Tensor]:
+    leaves = optree.tree_leaves(tree, none_is_leaf=True, namespace=NAMESPACE)
+    return [x for x in leaves if isinstance(x, Tensor)]
+
+
+def derive(capture: Capture, out: Any) -> tuple[Any, tuple[Any, ...]]:
+    """(what the step returned, the payload that goes with it); sets ``capture.link`` where results stay connected."""
+    if not STATE.grad:
+        return out, ()
+    results = [t for t in tensors_in(out) if type(t._data) is TracedArray and t.requires_grad and t._node is not None]
+    wanted = [t for t in capture.touched if t.requires_grad and type(t._data) is not TracedArray]
+    if not results or not wanted or any(node.freed for node in engine.collect(results, capture.since)):
+        return out, ()
+    if len(results) == 1 and raw(results[0]).size == 1:
+        found = engine.partial_gradients(results, wanted, None, capture.since)
+        capture.link = Link(wanted, [g is not None for g in found])
+        return out, tuple([raw(g) for g in found if g is not None])
+    recorder = capture.recorder
+    split = len(recorder.nodes)
+    cotangents = [Var(Aval(raw(r).dtype, raw(r).shape)) for r in results]
+    for var in cotangents:
+        recorder.env[var] = np.zeros(var.aval.shape, var.aval.dtype)
+    seeds = [make(TracedArray(var, recorder)) for var in cotangents]
+    found = engine.partial_gradients(results, wanted, seeds, capture.since)
+    atoms = [_fitted(g) for g in found if g is not None]
+    forward = set(recorder.nodes[:split])
+    behind = live_nodes(recorder.nodes, atoms)
+    read = {a for n in behind if n not in forward for a in n.inputs} | set(atoms)
+    residuals = [
+        o
+        for n in recorder.nodes[:split]
+        if n.prim.kind not in (ELEMENTWISE, VIEW)
+        for o in n.outs
+        if o in read or any(o in m.inputs for m in behind if m in forward)
+    ]
+    capture.link = Link(wanted, [g is not None for g in found], cotangents, atoms, residuals)
+    return out, tuple([wrap_array(v) for v in residuals])
+
+
+def _fitted(gradient: Tensor) -> Atom:
+    data = raw(gradient)
+    atom = data.atom
+    return atom if isinstance(atom, Var) else broadcast_to(cast(atom, data.dtype), data.shape)
+
+
+def finish(capture: Capture, written: set[Var]) -> list[str]:
+    """Make the graph of the backward; what speaks against replaying."""
+    link = capture.link
+    if link is None or not link.cotangents:
+        return []
+    recorder = capture.recorder
+    given = set(link.residuals)
+    nodes = [n for n in live_nodes(recorder.nodes, link.gradients) if not any(o in given for o in n.outs)]
+    nodes = live_nodes(nodes, link.gradients)
+    used = {a for n in nodes for a in n.inputs if isinstance(a, Var)}
+    used |= {a for a in link.gradients if isinstance(a, Var)}
+    reads = [k for k, var in enumerate(recorder.inputs) if var in used]
+    inputs = [recorder.inputs[k] for k in reads]
+    consts = [c for c in recorder.consts if c[0] in used]
+    graph = simplify(Graph([*inputs, *link.residuals, *link.cotangents], nodes, list(link.gradients), [], consts))
+    numbers = [v.aval.weak for v in inputs]
+    link.backward = Backward(
+        graph, reads, [float if weak else None for weak in numbers] + [None] * (len(graph.inputs) - len(reads))
+    )
+    if written & set(inputs):
+        return ["overwrites a tensor that the backward of its result reads"]
+    return []
+
+
+class LinkedBackward(Node):
+    """A compiled step as one operation of the eager graph."""
+
+    label = "CompiledFunctionBackward"
+    plain = False
+
+    def __init__(
+        self, link: Link, wanted: Sequence[Tensor], results: Sequence[Tensor], payload: Sequence[Any],
+        operands: Sequence[Any], counters: Sequence[Any], again: Callable[[], Any],
+    ):  # fmt: skip
+        edges = tuple([t._node or t for t in wanted])
+        outs = tuple([t._out for t in wanted])
+        super().__init__(None, (), edges, outs, (), tuple([r._data for r in results]), ())
+        self.link: Link | None = link
+        self.wanted: Sequence[Tensor] = wanted
+        self.payload = payload
+        self.operands = operands  # the inputs that the backward reads
+        self.counters = [(c, c[0]) for c in counters]
+        self.again: Callable[[], Any] | None = again
+
+    def custom_vjp(self, cts: list[Tensor | None], create_graph: bool) -> list[Tensor | None]:
+        link = self.link
+        assert link is not None
+        if create_graph:
+            return self._eagerly(cts)
+        if link.cotangents:
+            self._check()
+            assert link.backward is not None
+            seeds = [
+                np.zeros(v.aval.shape, v.aval.dtype) if ct is None else ct._data
+                for v, ct in zip(link.cotangents, cts, strict=True)
+            ]
+            residuals = [np.asarray(r) for r in self.payload]  # 0-d ones come as scalars
+            found = [make(np.asarray(g)) for g in link.backward.run([*self.operands, *residuals, *seeds])]
+        else:
+            found = [apply(MUL, (cts[0], make(np.asarray(g)))) for g in self.payload]
+        gradients = iter(found)
+        return [next(gradients) if given else None for given in link.given]
+
+    def _eagerly(self, cts: list[Tensor | None]) -> list[Tensor | None]:
+        self._check()
+        assert self.again is not None
+        since = next_sequence()
+        with enable_grad():
+            results = [r for r in tensors_in(self.again()) if r.requires_grad]
+        pairs = [(r, ct) for r, ct in zip(results, cts, strict=True) if ct is not None]
+        return engine.differentiable_gradients([r for r, _ in pairs], self.wanted, [ct for _, ct in pairs], since)
+
+    def _check(self) -> None:
+        for counter, count in self.counters:
+            if counter[0] != count:
+                raise RuntimeError(
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                    f"an operand of a compiled function is at version {counter[0]}; expected version {count} instead."
+                )
+
+    def custom_free(self) -> None:
+        self.freed = True
+        self.link = self.again = None
+        self.payload = self.operands = self.wanted = ()
+
+
+def linked(
+    link: Link, out: Any, requires: Sequence[bool], wanted: Sequence[Tensor], payload: Sequence[Any],
+    operands: Sequence[Any], counters: Sequence[Any], again: Callable[[], Any],
+) -> Any:  # fmt: skip
+    """*out*, whose tensors that require gradients are made the results of one node."""
+    results = [t for t, r in zip(tensors_in(out), requires, strict=False) if r]
+    node = LinkedBackward(link, wanted, results, payload, operands, counters, again)
+    for k, result in enumerate(results):
+        result._node, result._out, result._requires = node, k, True
+    return out

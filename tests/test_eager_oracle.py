@@ -23,6 +23,17 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 
 
+# Where we part from PyTorch, knowingly.  Each must go on failing: a change that mends one takes it off the list.
+DEVIATIONS = {
+    "saved_softmax": "softmax saves its operand too: writing into it before backward is an error here",
+    "saved_pow_exponent": "2 ** h saves h, not the result: writing into the result is no error, the gradient is right",
+    "saved_prod": "prod saves its operand only: writing into the result is no error, the gradient is right",
+    "saved_logsumexp": "as prod",
+    "saved_gather": "gather needs none of the values it reads: writing into them is no error",
+    "twice_two_maximum": "with create_graph the gradient of maximum says requires_grad, though it is constant",
+}
+
+
 @pytest.fixture(autouse=True)
 def float64_and_one_thread():
     threads = torch.get_num_threads()
@@ -82,11 +93,18 @@ def check(name: str, runs: int) -> None:
     assert not lines, "\n".join(["", *lines])
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+def programs() -> list[Any]:
+    return [
+        pytest.param(n, marks=pytest.mark.xfail(reason=DEVIATIONS[n], strict=True)) if n in DEVIATIONS else n
+        for n in PROGRAMS
+    ]
+
+
+@pytest.mark.parametrize("name", programs())
 def test_as_in_torch(name):
     check(name, 1)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", programs())
 def test_again_and_again(name):
     check(name, 3)

@@ -59,7 +59,8 @@ def test_the_second_time_a_tape_is_compiled(no_kernels):
     "use",
     [
         lambda x, c: x * c, lambda x, c: 1 - c - x, lambda x, c: x / c + c, lambda x, c: x.clamp(-c, c),
-        lambda x, c: torch.where(x > c, x, c), lambda x, c: x.add(x, alpha=c / 9), lambda x, c: (x * 1).add_(x, alpha=c / 9),
+        lambda x, c: torch.where(x > c, x, c), lambda x, c: x.add(x, alpha=c / 9),
+        lambda x, c: (x * 1).add_(x, alpha=c / 9), lambda x, c: x.sub(c),
         lambda x, c: (x * 1).mul_(c), lambda x, c: (x * 1).fill_(c) + x, lambda x, c: x.masked_fill(x > 0, c),
         lambda x, c: x.lerp(x * 2, c), lambda x, c: torch.addcmul(x, x, x, value=c),
         lambda x, c: x * np.float64(c), lambda x, c: x * tensor(c), lambda x, c: x * int(c * 10),
@@ -212,7 +213,7 @@ GRAPHS = {
     "extremes": lambda x, w, v: x.max(0)[0] + x.min() + x.amax(0) + torch.maximum(x[0], x[1]) + x.median(),
     "order": lambda x, w, v: x.sort(0)[0] * x.topk(2, 1)[0][:, :1] + x.cumsum(1).cumprod(0),
     "index": lambda x, w, v: x[[0, 2, 0]][:, [1, 1]] + x.gather(1, tensor([[0, 2], [1, 1], [2, 0]])),
-    "masks": lambda x, w, v: torch.cat([x[x > 0], torch.where(x > 0, x, x.exp()).view(-1), x.masked_fill(x < 0, 2).view(-1)]),
+    "masks": lambda x, w, v: torch.cat([x[x > 0], torch.where(x > 0, x, x.exp())[0], x.masked_fill(x < 0, 2).view(-1)]),
     "shapes": lambda x, w, v: torch.stack([x.t(), x.t().flip(0), x.permute(1, 0).roll(1, 0)]).reshape(-1, 5)[:, 1:],
     "in place": _in_place,
     "views": _views,
@@ -356,7 +357,8 @@ def test_hooks_and_retained_gradients_are_interpreted_and_right():
         assert h.grad.tolist() == [4.0, 8.0] and x.grad.tolist() == [8.0, 16.0]
     assert refused() == ["retain_grad() on an intermediate result"] and counts() == (4, 0, 0)
     assert repr(tapes) == (
-        "0 backwards compiled, 4 interpreted; 0 kernels made\n  not compiled: 4x retain_grad() on an intermediate result"
+        "0 backwards compiled, 4 interpreted; 0 kernels made\n"
+        "  not compiled: 4x retain_grad() on an intermediate result"
     )
 
 

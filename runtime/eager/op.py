@@ -32,6 +32,12 @@ from ..config import config
 warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"tracegrad\.runtime\.eager")
 
 _Avals = tuple[Aval, ...]
+# Operations whose results lie in rows whatever the layout of the operands, as in PyTorch (so that .view works on them);
+# the others keep NumPy's order, which for elementwise operations is PyTorch's too.
+_IN_ROWS = frozenset(
+    """Stack Cat Softmax LogSoftmax Cumsum Cumprod MaskedFill Index Sum Mean Prod Max Min Amax Amin Std Var Logsumexp
+    NativeLayerNorm NativeBatchNorm Gather IndexSelect""".split()
+)
 
 
 class Op:
@@ -45,12 +51,13 @@ class Op:
     "result": the result instead of the first operand, which must make no difference (``relu``).
     """
 
-    __slots__ = ("__weakref__", "_derived", "fn", "name", "node_class", "reads", "view")
+    __slots__ = ("__weakref__", "_derived", "fn", "in_rows", "name", "node_class", "reads", "view")
 
     def __init__(self, name: str, fn: Callable[..., Any], *, view: bool = False, reads: str = ""):
         self.name = name if "Backward" in name or name == "CopySlices" else f"{name}Backward0"
         self.fn = fn
         self.view = view
+        self.in_rows = self.name.partition("Backward")[0] in _IN_ROWS
         self.reads = reads
         self.node_class: Any = None  # made by node.py, which knows the base class
         self._derived: OrderedDict[Any, LocalVjp] = OrderedDict()

@@ -30,6 +30,10 @@ REMAINDER = Op("Remainder", np.remainder)
 TO = Op("ToCopy", lambda x, dtype: x.astype(dtype))
 FILL = Op("Fill", lambda x, v: np.where(np.ones(x.shape, bool), v, x).astype(x.dtype))
 
+# alpha is part of the program: so nothing has to be saved, and backward may run again
+ADD_SCALED = Op("Add", lambda x, y, alpha: x + alpha * y)
+SUB_SCALED = Op("Sub", lambda x, y, alpha: x - alpha * y)
+
 _COMPARE = {name: Op(name, fn) for name, fn in {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
@@ -119,14 +123,21 @@ def _function(op: Op, name: str) -> Callable[..., Any]:
     return function
 
 
+def _scaled(op: Op, input: Tensor, other: Any, alpha: float, *, write: bool = False) -> Tensor:
+    a, b = meet(input, operand(input, other))
+    if isinstance(alpha, float) and a.dtype.kind != "f":
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    return inplace(op, a, (b,), (alpha,)) if write else apply(op, (a, b), (alpha,))
+
+
 def add(input: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
     """``input + alpha * other``."""
-    return input + (other if alpha == 1 else other * alpha)
+    return input + other if alpha == 1 else _scaled(ADD_SCALED, input, other, alpha)
 
 
 def sub(input: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
     """``input - alpha * other``."""
-    return input - (other if alpha == 1 else other * alpha)
+    return input - other if alpha == 1 else _scaled(SUB_SCALED, input, other, alpha)
 
 
 def rsub(input: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
@@ -216,12 +227,12 @@ def _inplace_method(op: Op, name: str) -> Callable[..., Any]:
 
 def add_(self: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
     """``self += alpha * other``."""
-    return _iadd(self, other if alpha == 1 else other * alpha)
+    return _iadd(self, other) if alpha == 1 else _scaled(ADD_SCALED, self, other, alpha, write=True)
 
 
 def sub_(self: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
     """``self -= alpha * other``."""
-    return _isub(self, other if alpha == 1 else other * alpha)
+    return _isub(self, other) if alpha == 1 else _scaled(SUB_SCALED, self, other, alpha, write=True)
 
 
 _iadd = _inplace_method(ADD, "add_")

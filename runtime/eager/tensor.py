@@ -490,12 +490,14 @@ def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> A
         raws = tuple([capture.raw(t) if isinstance(t, Tensor) else t for t in operands])
         out = op.fn(*raws, *statics)
     if type(out) is tuple:
-        results = tuple([make(r if type(r) is _ndarray or type(r) is TracedArray else np.asarray(r)) for r in out])
+        results = tuple([make(_laid_out(r, op.in_rows)) for r in out])
         if state.grad and any(isinstance(t, Tensor) and t.requires_grad for t in operands):
             record(op, operands, statics, raws, results)
         return results
     if type(out) is not _ndarray and type(out) is not TracedArray:
         out = np.asarray(out)
+    if op.in_rows:
+        out = _laid_out(out, True)
     result = _new(Tensor)
     result._data = out
     result._counter = [0]
@@ -510,6 +512,14 @@ def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> A
     elif state.inference:
         result._inference = True
     return result
+
+
+def _laid_out(data: Any, in_rows: bool) -> Any:
+    """*data* as an array; one of NumPy's lies in rows if *in_rows*."""
+    if type(data) is TracedArray:
+        return data
+    array = np.asarray(data)
+    return np.ascontiguousarray(array) if in_rows and not array.flags.c_contiguous else array
 
 
 def _what_is_read(

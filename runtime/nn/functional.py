@@ -221,8 +221,9 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not training:
         return input
+    if p == 0.0:
+        return input * 1.0  # nothing is drawn
     shape, dtype = x.shape, x.dtype
-
     scale = dtype.type(1.0 / (1.0 - p) if p < 1.0 else 0.0)
     factor = make(random.drawn(lambda stream: (stream.random(shape) >= p) * scale))
     return write(MUL, input, (factor,)) if inplace else apply(MUL, (input, factor))

@@ -185,3 +185,4 @@ __all__ = [
     "zeros_like",
     *PUBLIC,
 ]
+__all__.sort()

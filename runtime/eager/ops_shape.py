@@ -220,7 +220,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
             f"dims as destination ({targets} dims)"
         )
     order = [d for d in range(ndim) if d not in sources]
-    for at, d in sorted(zip(targets, sources, strict=True)):
+    for at, d in sorted(zip(targets, sources, strict=True)) if ndim else ():
         order.insert(at, d)
     return apply_view(PERMUTE, input, (tuple(order),))
 

@@ -118,8 +118,8 @@ def _fitted(gradient: Tensor) -> Atom:
     return atom if isinstance(atom, Var) else broadcast_to(cast(atom, data.dtype), data.shape)
 
 
-def finish(capture: Capture, written: set[Var]) -> list[str]:
-    """Make the graph of the backward; what speaks against replaying."""
+def finish(capture: Capture, written: set[Var], scalars: Sequence[type | None]) -> list[str]:
+    """Make the graph of the backward; what speaks against replaying.  *scalars*: types of the inputs that are numbers."""
     link = capture.link
     if link is None or not link.cotangents:
         return []
@@ -133,10 +133,8 @@ def finish(capture: Capture, written: set[Var]) -> list[str]:
     inputs = [recorder.inputs[k] for k in reads]
     consts = [c for c in recorder.consts if c[0] in used]
     graph = simplify(Graph([*inputs, *link.residuals, *link.cotangents], nodes, list(link.gradients), [], consts))
-    numbers = [v.aval.weak for v in inputs]
-    link.backward = Backward(
-        graph, reads, [float if weak else None for weak in numbers] + [None] * (len(graph.inputs) - len(reads))
-    )
+    arrays: list[type | None] = [None] * (len(graph.inputs) - len(reads))
+    link.backward = Backward(graph, reads, [scalars[k] for k in reads] + arrays)
     if written & set(inputs):
         return ["overwrites a tensor that the backward of its result reads"]
     return []

@@ -23,7 +23,7 @@ from ..codegen.program import Program
 from ..tracer.recorder import current_recorder
 from ..tracer.site import OWN_FOLDERS
 from .binding import argument_records, bind_program
-from .calls import ARRAY, OBJECT, TENSOR, VALUE, Call, flatten, unwrap
+from .calls import OBJECT, TENSOR, VALUE, Call, flatten, unwrap
 from .config import config
 from .eager.capture import Root, number_at
 from .eager.modes import STATE
@@ -37,7 +37,7 @@ from .slots import call_leaves, check_value
 from .state import Snapshot, StatePlan, analyse
 from .state_eager import tensor_facts
 from .stats import Stats
-from .tensor_recording import LEAF, STATE_ARRAY, Setting, TensorRecording, record_tensors
+from .tensor_recording import LEAF, STATE_ARRAY, Setting, TensorRecording, record_tensors, scalar_type
 from .trees import Source, make_function
 
 _Replay = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -221,7 +221,7 @@ class CompiledStep:
             self.stats.kernel_hits += 1
         else:
             self.stats.compiles += 1
-        args = argument_records(recording.graph.inputs, [_scalar_type(s, call) for s in recording.sources])
+        args = argument_records(recording.graph.inputs, [scalar_type(s, call) for s in recording.sources])
         donated = dict(enumerate(recording.writes))
         bound = bind_program(recording.graph, recording.canonical, program, args, donated)
         return StepPath(recording, program, bound)
@@ -451,14 +451,6 @@ def _argument_or(t: Tensor, recording: TensorRecording, call: Call) -> Tensor:
         if proxy is t:
             return call.leaves[position]
     return t
-
-
-def _scalar_type(where: tuple[str, Any], call: Call) -> type | None:
-    """The Python type of an input that is a number; None for arrays."""
-    kind, payload = where
-    if kind == LEAF and call.kinds[payload] not in (ARRAY, TENSOR):
-        return type(call.leaves[payload])
-    return float if kind == "number" else None
 
 
 def _facts_hold(recording: TensorRecording) -> bool:

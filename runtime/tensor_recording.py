@@ -175,7 +175,7 @@ def record_tensors(
             capture.settle()
             raise refused(*message)
         changes = changes or plan.changes(snapshot, after)
-        recording = _finish(capture, out, payload, proxies)
+        recording = _finish(capture, out, payload, proxies, call)
         live = {(id(p[0]), p[1]) for kind, p in recording.sources if kind == "number"}
         recording.settings = [
             Setting(group, key, value, (id(group), key) in live)
@@ -204,7 +204,9 @@ def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
     return proxy
 
 
-def _finish(capture: Capture, out: Any, payload: tuple[Any, ...], proxies: dict[int, Tensor]) -> TensorRecording:
+def _finish(
+    capture: Capture, out: Any, payload: tuple[Any, ...], proxies: dict[int, Tensor], call: Call
+) -> TensorRecording:
     recorder = capture.recorder
     capture.check_overlap()
     atoms: list[Atom] = []
@@ -252,7 +254,8 @@ def _finish(capture: Capture, out: Any, payload: tuple[Any, ...], proxies: dict[
     text = packing(source, spec, iter(texts))
     first = len(atoms) - len(writes)
     atoms += [value.atom for value in payload]
-    changes += finish(capture, {root.var for root in capture.roots if root.written})
+    written = {root.var for root in capture.roots if root.written}
+    changes += finish(capture, written, [scalar_type(where, call) for where in capture.sources])
     kept = capture.survivors(known)
     if kept:
         changes.append(f"keeps a tensor of shape {list(kept[0].shape)} that it has computed")
@@ -288,3 +291,11 @@ def _shaped(atom: Atom, like: Var) -> Atom:
     if isinstance(atom, Lit) or atom.aval.dtype != like.aval.dtype:
         atom = cast(atom, like.aval.dtype)
     return broadcast_to(atom, like.aval.shape) if atom.aval.shape != like.aval.shape else atom
+
+
+def scalar_type(where: tuple[str, Any], call: Call) -> type | None:
+    """The Python type of an input that is a number; None for arrays."""
+    kind, payload = where
+    if kind == LEAF and call.kinds[payload] not in (ARRAY, TENSOR):
+        return type(call.leaves[payload])
+    return float if kind == "number" else None

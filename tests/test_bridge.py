@@ -176,3 +176,12 @@ def test_errors_name_the_line():
         f.grad(tensor(3))
     with pytest.raises(torch.DifferentiationError, match="int64"):
         compile_grad(lambda x: np.sum(x)).grad(torch.tensor([1, 2]))
+
+
+def test_numbers_of_every_kind_as_arguments():
+    f = compile_grad(lambda x, a: np.exp(x * a))
+    for number in (2.0, np.float64(2.0), np.float32(2.0), 2):
+        for _ in range(4):
+            x = torch.tensor([0.1, 0.2], requires_grad=True)
+            f(x, number).sum().backward()
+            np.testing.assert_allclose(x.grad.numpy(), 2.0 * np.exp([0.2, 0.4]), rtol=1e-7)

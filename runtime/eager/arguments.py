@@ -65,19 +65,23 @@ _CATEGORIES = {"b": 0, "i": 1, "u": 1, "f": 2}
 def unify(*values: Any) -> tuple[Any, ...]:
     """*values* (tensors, arrays, numbers) in one dtype; Python numbers stay Python numbers, of that kind."""
     dtype = None
+    whole = False  # there is an int, to become a float
     for value in values:
-        if isinstance(value, Tensor):
+        kind = type(value)
+        if kind is int:
+            whole = True
+        elif isinstance(value, Tensor):
             if dtype is None:
                 dtype = value._data.dtype
                 if dtype.kind != "f":
                     break
             elif value._data.dtype is not dtype:
                 break
-        elif type(value) is not float:
+        elif kind is not float:
             break
     else:
         if dtype is not None:
-            return values
+            return tuple([float(v) if type(v) is int else v for v in values]) if whole else values
     operands = [as_operand(v) for v in values]
     dtype = common_dtype(*operands)
     number: Any = {"f": float, "b": bool}.get(dtype.kind, int)

@@ -115,7 +115,7 @@ def _fitted(v: Atom, shape: Ints) -> Atom:
 def elements_along(x: Any, at: Any, dim: int) -> Any:
     """``np.take_along_axis``: for each position in *at* the element of *x* with that index along *dim*."""
     if not isinstance(x, TracedArray):
-        return np.take_along_axis(x, at, dim)
+        return x[coordinates(at, dim)]
     order = (*[a for a in range(x.ndim) if a != dim], dim)
     found = take_along_last(transpose(to_atom(x), order), transpose(cast(to_atom(at), INT), order))
     return wrap_array(transpose(found, _inverse(order)))

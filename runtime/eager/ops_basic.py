@@ -18,6 +18,12 @@ from .inplace import assign, check_writable, inplace
 from .op import Op
 from .tensor import METHODS, Tensor, apply, make, raw
 
+
+def _fill(old: Any, value: Any) -> Any:
+    filled: Any = np.where(np.ones(old.shape, bool), value, old)
+    return filled.astype(old.dtype)
+
+
 ADD = Op("Add", np.add)
 SUB = Op("Sub", np.subtract)
 MUL = Op("Mul", np.multiply)
@@ -28,7 +34,7 @@ POW = Op("PowBackward1", np.power)
 FLOOR_DIVIDE = Op("NotImplemented", np.floor_divide)
 REMAINDER = Op("Remainder", np.remainder)
 TO = Op("ToCopy", lambda x, dtype: x.astype(dtype))
-FILL = Op("Fill", lambda x, v: np.where(np.ones(x.shape, bool), v, x).astype(x.dtype))
+FILL = Op("Fill", _fill)
 
 # alpha is part of the program: so nothing has to be saved, and backward may run again
 ADD_SCALED = Op("Add", lambda x, y, alpha: x + alpha * y)

@@ -7,6 +7,7 @@ positions of their True elements) are applied to that view, all at once.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -186,10 +187,19 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             )
     elif kind is slice and self._data.shape:
         return apply_view(SLICE, self, ((_slice_code(index),),))
+    elif STATE.capture is None:
+        arrays = [index] if kind is not tuple else index
+        if all(_is_positions(v) for v in arrays) and 0 < len(arrays) <= len(self._data.shape):
+            return _read(INDEX, self, arrays, tuple(range(len(arrays))))
     found = _Index(self._data.shape, index)
     if not found.arrays:
         return apply_view(found.op, self, (tuple(found.code),))
     return _read(INDEX, _viewed(self, found), found.arrays, tuple(found.dims))
+
+
+def _is_positions(item: Any) -> bool:
+    """Whether an index needs no preparation."""
+    return isinstance(item, Tensor) and item._data.dtype.kind == "i" and bool(item._data.shape)
 
 
 def _viewed(t: Tensor, found: _Index) -> Tensor:
@@ -210,7 +220,7 @@ INDEX_SELECT = read_op("IndexSelect")
 INDEX_PUT = Op("IndexPut", lambda x, v, *args: written_at(x, v, args[:-2], args[-2], args[-1]))
 
 
-def _read(op: Op, t: Tensor, arrays: list[Any], dims: Ints) -> Tensor:
+def _read(op: Op, t: Tensor, arrays: Sequence[Any], dims: Ints) -> Tensor:
     try:
         return apply(op, (t, *arrays), (dims,))
     except IndexError as error:

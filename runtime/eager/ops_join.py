@@ -54,11 +54,20 @@ def cat(tensors: Any, dim: Any = 0, *, axis: Any = None) -> Tensor:
     given = _tensors("cat", tensors)
     if not given:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
-    kept = [v for v in given if v._data.shape != (0,)] or given[:1]
-    first = kept[0]._data.shape
+    first = given[0]._data.shape
+    if not all(v._data.shape == first for v in given) or not first:
+        given = _that_fit(given, dim)
+        first = given[0]._data.shape
+    return apply(CAT, tuple(given), (one_dim(dim, len(first)),))
+
+
+def _that_fit(given: list[Any], dim: Any) -> list[Any]:
+    """The tensors without the empty vectors, which fit everywhere; an error where the others do not fit."""
     for k, v in enumerate(given):
         if not v._data.shape:
             raise RuntimeError(f"zero-dimensional tensor (at position {k}) cannot be concatenated")
+    kept = [v for v in given if v._data.shape != (0,)] or given[:1]
+    first = kept[0]._data.shape
     at = one_dim(dim, len(first))
     for k, v in enumerate(kept):
         shape = v._data.shape
@@ -70,7 +79,7 @@ def cat(tensors: Any, dim: Any = 0, *, axis: Any = None) -> Tensor:
                 f"Sizes of tensors must match except in dimension {at}. Expected size {first[wrong]} but got size "
                 f"{shape[wrong]} for tensor number {k} in the list."
             )
-    return apply(CAT, tuple(kept), (at,))
+    return kept
 
 
 def stack(tensors: Any, dim: Any = 0, *, axis: Any = None) -> Tensor:

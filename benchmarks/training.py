@@ -13,6 +13,7 @@ import gc
 import statistics
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def start(seed: int = 0) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
     """(weights and biases, as (out, in) and (out,)), inputs, targets: float64."""
     rng = np.random.default_rng(seed)
     parameters = []
-    for inner, outer in zip(LAYERS[:-1], LAYERS[1:], strict=True):
+    for inner, outer in pairwise(LAYERS):
         parameters += [rng.normal(size=(outer, inner)) / np.sqrt(inner), 0.1 * rng.normal(size=outer)]
     return parameters, rng.normal(size=(BATCH, LAYERS[0])), rng.normal(size=(BATCH, LAYERS[-1]))
 
@@ -40,7 +41,7 @@ def in_torch(torch: Any, **options: Any) -> tuple[Step, Step]:
     """(the step, its loss as a float) in PyTorch or, under the same names, in tracegrad."""
     parameters, inputs, targets = start()
     modules: list[Any] = []
-    for inner, outer in zip(LAYERS[:-1], LAYERS[1:], strict=True):
+    for inner, outer in pairwise(LAYERS):
         modules += [torch.nn.Linear(inner, outer), torch.nn.Tanh()]
     model = torch.nn.Sequential(*modules[:-1])
     with torch.no_grad():
@@ -207,7 +208,9 @@ def run(options: argparse.Namespace) -> int:
     if options.save or not (options.no_save or options.quick):
         date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
         store = report.Store.load()
-        store.training = f"{text}\n\n{report.versions('numpy', 'numba', 'torch', 'jax')}. Measured {date}, one thread, one core."
+        store.training = (
+            f"{text}\n\n{report.versions('numpy', 'numba', 'torch', 'jax')}. Measured {date}, one thread, one core."
+        )
         store.save()
         report.write(store)
     return 0

@@ -119,7 +119,7 @@ def _fitted(gradient: Tensor) -> Atom:
 
 
 def finish(capture: Capture, written: set[Var], scalars: Sequence[type | None]) -> list[str]:
-    """Make the graph of the backward; what speaks against replaying.  *scalars*: types of the inputs that are numbers."""
+    """Make the graph of the backward; what speaks against replaying.  *scalars*: types of inputs that are numbers."""
     link = capture.link
     if link is None or not link.cotangents:
         return []

@@ -238,6 +238,18 @@ EXPRESSIONS = {
         v.permute(2,0,1).mul_(3); v.diagonal(0,1,2).add_(1.); v.diagonal(1,0,2).add_(1.);
         x.narrow(0,0,1).mul_(y); x.select(1,1).mul_(2); v.flatten(1).mul_(2); v.transpose(0,1)[1].mul_(3)
     """,
+    "composed": """
+        T.diff(x); T.diff(x,2); T.diff(x,dim=0); x.diff(prepend=x[:,:1]); T.diff(b); T.diff(i); T.trapezoid(y);
+        T.trapezoid(x,dx=0.5); T.trapezoid(x,y.cumsum(0)); T.trapezoid(x,dim=0); T.trapz(x,x.cumsum(1));
+        T.quantile(y,0.3); x.quantile(0.5,dim=1); x.quantile(0.25,0,True);
+        x.quantile(T.tensor([0.1,0.9]),dim=1); f32.quantile(0.3); T.cov(x); T.cov(y); T.cov(x,correction=0);
+        T.dist(x,z); T.dist(x,z,1); T.searchsorted(T.tensor([1.,2.,3.]),x.detach());
+        T.searchsorted(T.tensor([1,2,3]),i,right=True); T.bucketize(x.detach(),T.tensor([0.5,1.]));
+        T.bucketize(x.detach(),T.tensor([0.5,1.]),right=True); T.isin(i,T.tensor([1,2])); i.unique();
+        T.unique(i,return_inverse=True); T.unique(i,return_counts=True);
+        T.unique(i,return_inverse=True,return_counts=True); T.unique(g,dim=0); str(T.result_type(i,x.detach()));
+        x.detach().histc(4,0,2); x.detach().histc(4)
+    """,  # in PyTorch several nodes, whose names are not compared
 }
 
 ERRORS = {  # each raises the same exception as in PyTorch

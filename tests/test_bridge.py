@@ -5,7 +5,6 @@ import pytest
 
 import tracegrad as torch
 from tracegrad import compile_grad, nn
-from tracegrad.nn import functional as F
 
 RNG = np.random.default_rng(1)
 
@@ -73,7 +72,7 @@ def test_a_module_in_the_closure():
 
     @compile_grad
     def loss(x, y):
-        return F.mse_loss(model(x), y)
+        return nn.functional.mse_loss(model(x), y)
 
     x, y = tensor(6, 3, requires_grad=False), tensor(6, 1, requires_grad=False)
     for _ in range(5):
@@ -82,7 +81,7 @@ def test_a_module_in_the_closure():
         out.backward()
         ours = [p.grad.numpy().copy() for p in model.parameters()]
         model.zero_grad()
-        expected = F.mse_loss(model(x), y)
+        expected = nn.functional.mse_loss(model(x), y)
         expected.backward()
         np.testing.assert_allclose(out.item(), expected.item(), rtol=1e-12)
         for a, p in zip(ours, model.parameters(), strict=True):

@@ -17,6 +17,8 @@ import pytest
 import tracegrad
 from tracegrad.runtime.eager import plans
 
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # PyTorch's
+
 Step = tuple[Any, ...]
 
 ONE = {
@@ -237,11 +239,11 @@ def test_finite_differences(block):
         tensors = start(tracegrad, seed)
         for step in steps:
             attempt(tracegrad, tensors, step)
-        program = steps, seed, roots_of(tensors, seed)
+        what = steps, seed, roots_of(tensors, seed)
 
-        def slope(h, arrays=arrays, direction=direction, program=program):
+        def slope(h, arrays=arrays, direction=direction, what=what):
             up, down = ([a + s * h * d for a, d in zip(arrays, direction, strict=True)] for s in (1, -1))
-            return (value(up, *program) - value(down, *program)) / (2 * h)
+            return (value(up, *what) - value(down, *what)) / (2 * h)
 
         expected = sum(float((g * d).sum()) for g, d in zip(grads, direction, strict=True))
         near, nearer = slope(1e-5), slope(3e-6)
@@ -289,23 +291,19 @@ def compare(torch: Any, seed: int) -> bool:
         if any(t.numel() and float(t.detach().abs().max()) > 1e4 for t in mine):
             return False
     for k, (t, u) in enumerate(zip(mine, theirs, strict=True)):
-        np.testing.assert_allclose(
-            t.detach().numpy(), u.detach().numpy(), rtol=1e-10, atol=1e-12, err_msg=f"{seed} {k}"
-        )
-        if not any(s[4] for s in steps):  # views made under no_grad differ
-            assert (t.requires_grad, t.is_leaf, t._version) == (u.requires_grad, u.is_leaf, u._version), (
-                seed,
-                k,
-                steps,
-            )
-    expected = run(torch, steps, seed)
+        found, expected = t.detach().numpy(), u.detach().numpy()
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12, err_msg=f"{seed}, tensor {k}")
+        assert (t.requires_grad, t.is_leaf) == (u.requires_grad, u.is_leaf), (seed, k, steps)
+        assert k > 4 or t._version == u._version, (seed, k, steps)  # of others PyTorch counts its own writes too
+    roots = roots_of(mine, seed)
+    grads = run(torch, steps, seed, roots)
     plans.clear()
     for _ in range(3):
-        found = run(tracegrad, steps, seed)
-        if expected == "error" or found == "error":  # what is saved need not be the same
+        own = run(tracegrad, steps, seed, roots)
+        if grads == "error" or own == "error":  # what is saved need not be the same
             return False
-        same(found, expected, 1e-9)
-    return expected is not None
+        same(own, grads, 1e-9)
+    return isinstance(grads, list)
 
 
 @pytest.mark.parametrize("block", range(8))

@@ -441,7 +441,10 @@ def test_expanded_tensors_cannot_be_written():
         "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
         "Please clone() the tensor before performing the operation."
     )
-    for write in (lambda: x.add_(1), lambda: x.mul_(torch.ones(3)), lambda: x.__setitem__((0, 0), 5.0)):
+    for write in (
+        lambda: x.add_(1), lambda: x.mul_(torch.ones(3)), lambda: x.__setitem__((0, 0), 5.0), lambda: x.zero_(),
+        lambda: x.__setitem__(x > 0, 5.0), lambda: x.__setitem__([0], 5.0),
+    ):  # fmt: skip
         with raises(RuntimeError, message):
             write()
     y = x.clone()

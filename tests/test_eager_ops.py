@@ -87,11 +87,11 @@ def torch():
     module.set_default_dtype(before)
 
 
-def facts(library: Any, value: Any) -> Any:
+def facts(library: Any, value: Any, named: bool) -> Any:
     """What has to agree of one result, apart from the numbers."""
     if not isinstance(value, library.Tensor):
         return str(value).replace("torch.", "")
-    node = None if value.grad_fn is None else value.grad_fn.name().split("::")[-1]
+    node = value.grad_fn.name().split("::")[-1] if named and value.grad_fn is not None else None
     return str(value.dtype).replace("torch.", ""), tuple(value.shape), value.requires_grad, node
 
 
@@ -99,11 +99,11 @@ def leaves_of(value: Any) -> list[Any]:
     return [v for part in value for v in leaves_of(part)] if isinstance(value, tuple | list) else [value]
 
 
-def difference(torch: Any, text: str) -> str:
+def difference(torch: Any, text: str, named: bool) -> str:
     want, theirs = evaluated(torch, importlib.import_module("torch.nn.functional"), text, LEAVES)
     got, ours = evaluated(T, T.nn.functional, text, LEAVES)
     want, got = leaves_of(want), leaves_of(got)
-    expected, found = [facts(torch, v) for v in want], [facts(T, v) for v in got]
+    expected, found = [facts(torch, v, named) for v in want], [facts(T, v, named) for v in got]
     if expected != found:
         return f"{text}: {expected} in PyTorch, here {found}"
     for a, b in zip(want, got, strict=True):
@@ -119,7 +119,7 @@ def difference(torch: Any, text: str) -> str:
 @pytest.mark.parametrize("group", EXPRESSIONS)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_as_in_torch(torch, group):
-    lines = [difference(torch, text) for text in listed(EXPRESSIONS[group])]
+    lines = [difference(torch, text, group != "composed") for text in listed(EXPRESSIONS[group])]
     assert not any(lines), "\n".join(["", *filter(None, lines)])
 
 
@@ -344,6 +344,31 @@ def test_assignment_of_the_view_itself_records_nothing():
     y[0] += x[1]
     y.sum().backward()
     assert x.grad.tolist() == [1.0, 2.0]
+
+
+# ---- random numbers ---------------------------------------------------------------------------------------------
+
+FILLS = {
+    "uniform_": (lambda x: x.uniform_(-1, 3), 1.0, 4 / 12**0.5), "normal_": (lambda x: x.normal_(2, 3), 2.0, 3.0),
+    "bernoulli_": (lambda x: x.bernoulli_(0.25), 0.25, 0.1875**0.5), "exponential_": (lambda x: x.exponential_(2),
+    0.5, 0.5), "random_": (lambda x: x.random_(0, 10), 4.5, 8.25**0.5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILLS)
+def test_fills_with_random_numbers(name):
+    fill, center, spread = FILLS[name]
+    T.manual_seed(1)
+    x = T.zeros(10000)
+    assert fill(x) is x
+    assert abs(x.mean().item() - center) < 0.05 * spread and abs(x.std().item() - spread) < 0.05 * spread
+    T.manual_seed(1)
+    assert T.equal(fill(T.zeros(10000)), x)
+    with pytest.raises(RuntimeError, match="leaf"):
+        fill(T.zeros(2, requires_grad=True))
+    w = T.ones(2, requires_grad=True)
+    fill(w * 2).sum().backward()
+    assert w.grad.tolist() == [0.0, 0.0]
 
 
 # ---- what the derivative reads ------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import pytest
 
 import tracegrad as torch
 from tracegrad import nn
-from tracegrad.nn import functional as F
 from tracegrad.runtime.kernels import kernels
 
 RNG = np.random.default_rng(3)
@@ -29,7 +28,7 @@ def training(make_optimizer, compiled, steps=8, clip=None):
 
     def step(x, y):
         optimizer.zero_grad()
-        loss = F.mse_loss(model(x), y)
+        loss = nn.functional.mse_loss(model(x), y)
         loss.backward()
         if clip is not None:
             nn.utils.clip_grad_norm_(model.parameters(), clip)
@@ -106,7 +105,9 @@ def test_a_hundred_learning_rates_are_one_compile():
         optimizer.param_groups[0]["lr"] = 1e-3 * (k + 1)
         before = weight.detach().numpy().copy()
         step(x)
-        np.testing.assert_allclose(before - weight.detach().numpy(), 1e-3 * (k + 1) * weight.grad.numpy(), rtol=1e-9, atol=1e-15)
+        np.testing.assert_allclose(
+            before - weight.detach().numpy(), 1e-3 * (k + 1) * weight.grad.numpy(), rtol=1e-9, atol=1e-15
+        )
     assert kernels.compiles == compiles and step.stats.traces == traces
 
 
@@ -209,7 +210,7 @@ def test_a_changed_flag_of_a_module_is_seen():
     f = torch.compile(lambda x: model(x).sum())
     x = torch.tensor(X)
     with torch.no_grad():
-        base = [f(x).item() for _ in range(5)][0]
+        base, *_ = [f(x).item() for _ in range(5)]
         model.scale = 2.0
         assert f(x).item() == pytest.approx(2 * base)
         model.sizes[0] = 3.0
@@ -519,7 +520,7 @@ def test_a_compiled_model_with_the_rest_of_the_step_outside():
         losses = []
         for _ in range(8):
             optimizer.zero_grad()
-            loss = F.cross_entropy(forward(torch.tensor(X)), labels)
+            loss = nn.functional.cross_entropy(forward(torch.tensor(X)), labels)
             loss.backward()
             optimizer.step()
             losses.append(loss.item())

@@ -1,8 +1,9 @@
 """Random steps: a compiled step and its eager twin, over the same tensors, stay equal whatever happens between calls.
 
-A *world* is a few tensors (leaves that require gradients, buffers, views, detached aliases) and Python settings.  A step
-is a random program over it: arithmetic, in-place writes, views, branches on settings and on values, ``backward``,
-``.grad`` read and cleared.  Between calls the world is changed from outside: values, flags, settings, memory.
+A *world* is a few tensors (leaves that require gradients, buffers, views, detached aliases) and Python settings.  A
+step is a random program over it: arithmetic, in-place writes, views, branches on settings and on values,
+``backward``, ``.grad`` read and cleared.  Between calls the world is changed from outside: values, flags, settings,
+memory.
 """
 
 import random
@@ -115,7 +116,7 @@ def disturb(choice, worlds):
             elif kind == 7:
                 world.v.requires_grad_(not world.v.requires_grad)
             elif kind == 8:
-                setattr(world, "v", torch.full((2,), value, requires_grad=True))
+                world.v = torch.full((2,), value, requires_grad=True)
             elif kind == 9:
                 world.view[0] = value
             elif kind == 10:

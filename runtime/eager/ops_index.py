@@ -280,15 +280,17 @@ def _set_plain(t: Tensor, found: _Index, value: Any) -> None:
     data = t._data
     target = _basic(data, tuple(found.code)) if found.code else data
     value = value._data if isinstance(value, Tensor) else value
-    if found.arrays:
-        write_at(target, value, tuple([a._data for a in found.arrays]), tuple(found.dims), False)
-    else:
-        try:
+    try:
+        if found.arrays:
+            write_at(target, value, tuple([a._data for a in found.arrays]), tuple(found.dims), False)
+        else:
             target[...] = value
-        except ValueError:
-            if not target.flags.writeable:
-                raise RuntimeError(READ_ONLY) from None
-            raise expand_error(value.shape, target.shape) from None
+    except ValueError:
+        if not target.flags.writeable:
+            raise RuntimeError(READ_ONLY) from None
+        if found.arrays:
+            raise
+        raise expand_error(value.shape, target.shape) from None
     t._counter[0] += 1
 
 

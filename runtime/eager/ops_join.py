@@ -20,7 +20,12 @@ _ndarray = np.ndarray
 # ---- joining -------------------------------------------------------------------------------------------------------
 
 CAT = Op("Cat", lambda *args: np.concatenate(args[:-1], axis=args[-1]))
-STACK = Op("Stack", lambda *args: np.stack(args[:-1], axis=args[-1]))
+STACK = Op("Stack", lambda *args: _stacked(args[:-1], args[-1]))
+
+
+def _stacked(arrays: tuple[Any, ...], dim: int) -> Any:
+    lead = (*[slice(None)] * dim, None)
+    return np.concatenate([a[lead] for a in arrays], axis=dim)
 
 
 def _tensors(name: str, tensors: Any) -> list[Any]:
@@ -39,6 +44,8 @@ def _tensors(name: str, tensors: Any) -> list[Any]:
 
 def _arrays_only(tensors: Any) -> bool:
     """Plain or traced arrays, as NumPy code has them."""
+    if type(tensors) in (list, tuple) and tensors and isinstance(tensors[0], Tensor):
+        return False
     return isinstance(tensors, (_ndarray, TracedArray)) or (
         isinstance(tensors, (tuple, list))
         and any(isinstance(v, (_ndarray, TracedArray)) for v in tensors)

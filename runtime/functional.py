@@ -64,7 +64,7 @@ class Derivative:
         return Derivative(fn, self._kind, self._argnums, self._has_aux)
 
 
-def grad(fn: Any, *args: Any, **kwargs: Any) -> Any:
+def grad(fn: Any = None, *args: Any, **kwargs: Any) -> Any:
     """The gradient of a function, or of tensors.
 
     ``grad(fn, argnums=0, has_aux=False)`` is the gradient of *fn*, which returns a scalar, as a function.  *fn* may be
@@ -73,6 +73,10 @@ def grad(fn: Any, *args: Any, **kwargs: Any) -> Any:
     ``grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False)`` gives the
     gradients of the tensors *outputs* with respect to the tensors *inputs*, as a tuple, as in PyTorch.
     """
+    if fn is None and "outputs" in kwargs:
+        return tensor_grad(*args, **kwargs)
+    if fn is None:
+        raise TypeError("grad() missing 1 required positional argument: 'fn' or 'outputs'")
     if callable(fn) and not isinstance(fn, Tensor):
         return _grad_of_function(fn, *args, **kwargs)
     return tensor_grad(fn, *args, **kwargs)

@@ -345,6 +345,10 @@ def test_grad_returns_and_stores_nothing():
     assert not gx.requires_grad
     (single,) = autograd.grad(x.sum(), x)
     assert single.tolist() == [1.0, 1.0]
+    (single,) = autograd.grad(outputs=x.sum(), inputs=[x])
+    assert single.tolist() == [1.0, 1.0]
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        autograd.grad()
     one, two = autograd.grad((x * 2).sum(), (x, x))
     assert one.tolist() == two.tolist() == [2.0, 2.0]
 

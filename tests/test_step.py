@@ -642,3 +642,14 @@ def test_a_scheduler_inside_the_step_is_named():
         step(torch.tensor(X))
         assert optimizer.param_groups[0]["lr"] == 0.5 ** (k + 2)
     assert "scheduler" in step.stats.live and "outside the compiled function" in step.stats.live
+
+
+def test_numpy_functions_of_tensors_and_arrays_together():
+    w = torch.tensor([1.0, -2.0], requires_grad=True)
+    f = torch.compile(lambda x: (np.where(x.numpy() > 0, w, 0.0) + np.maximum(x.numpy(), w)).sum())
+    for _ in range(5):
+        x = torch.tensor([0.5, 3.0])
+        w.grad = None
+        f(x).backward()
+        assert w.grad.tolist() == [2.0, 1.0]
+    assert f.stats.live == ""

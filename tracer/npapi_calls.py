@@ -94,11 +94,18 @@ def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 # ---- NumPy's protocols ----
 
 
+def _outranks(kind: type) -> bool:
+    """Does *kind* want to answer where it meets traced arrays (an eager Tensor over one)?"""
+    return getattr(kind, "__array_priority__", 0.0) > TracedArray.__array_priority__
+
+
 def _array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     if not kwargs and method == "__call__":
         result = direct_call(ufunc, inputs)
         if result is not None:
             return result
+    if any(_outranks(type(x)) for x in inputs):
+        return NotImplemented
     out = kwargs.pop("out", None)
     if out is not None and not all(isinstance(o, TracedArray) or o is None for o in out):
         raise MutationError(
@@ -124,6 +131,8 @@ def _array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwa
 
 
 def _array_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    if any(_outranks(kind) for kind in types):
+        return NotImplemented
     handler = FUNCTIONS.get(func)
     if handler is None:
         raise unsupported(public_name(func))

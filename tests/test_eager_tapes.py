@@ -59,8 +59,8 @@ def test_the_second_time_a_tape_is_compiled(no_kernels):
     "use",
     [
         lambda x, c: x * c, lambda x, c: 1 - c - x, lambda x, c: x / c + c, lambda x, c: x.clamp(-c, c),
-        lambda x, c: torch.where(x > c, x, c), lambda x, c: x.add(x, alpha=c / 9),
-        lambda x, c: (x * 1).add_(x, alpha=c / 9), lambda x, c: x.sub(c),
+        lambda x, c: torch.where(x > c, x, c),
+        lambda x, c: (x * 1).add_(c), lambda x, c: x.sub(c),
         lambda x, c: (x * 1).mul_(c), lambda x, c: (x * 1).fill_(c) + x, lambda x, c: x.masked_fill(x > 0, c),
         lambda x, c: x.lerp(x * 2, c), lambda x, c: torch.addcmul(x, x, x, value=c),
         lambda x, c: x * np.float64(c), lambda x, c: x * tensor(c), lambda x, c: x * int(c * 10),

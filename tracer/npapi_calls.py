@@ -96,7 +96,8 @@ def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 def _outranks(kind: type) -> bool:
     """Does *kind* want to answer where it meets traced arrays (an eager Tensor over one)?"""
-    return getattr(kind, "__array_priority__", 0.0) > TracedArray.__array_priority__
+    priority = getattr(kind, "__array_priority__", 0.0)  # a descriptor in NumPy's own types
+    return isinstance(priority, float) and priority > TracedArray.__array_priority__
 
 
 def _array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:

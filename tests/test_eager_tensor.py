@@ -250,6 +250,15 @@ def test_where_nothing_changes_conversions_give_the_tensor_itself():
     assert x.grad.dtype == torch.float64 and x.grad.tolist() == [1.0, 1.0]
 
 
+def test_tensors_without_axes_count_as_having_one():
+    x, at = tensor(2.0, requires_grad=True), torch.zeros((), dtype=torch.int64)
+    for _ in range(3):
+        x.grad = None
+        y = (x * 1).scatter_add(0, at, x * 3) + x.gather(0, at) + x.movedim(0, -1) + x.sum(0) + x.index_select(0, at)
+        (y + (x * 1).scatter(0, at, x * 5)).backward()
+        assert y.item() == 16.0 and x.grad.item() == 13.0
+
+
 def test_promotion():
     f32, f64, i64, b = torch.ones(2, dtype=torch.float32), torch.ones(2), tensor([1, 2]), tensor([True, False])
     expected = {

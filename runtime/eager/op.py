@@ -77,7 +77,6 @@ class Op:
                     self._derived.popitem(last=False)
         return found
 
-
     def saves(
         self, avals: _Avals, statics: tuple[Any, ...], needs: tuple[bool, ...]
     ) -> tuple[frozenset[int], frozenset[int]]:

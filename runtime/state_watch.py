@@ -9,6 +9,7 @@ profiler that was there before.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import sys
 import types
@@ -32,11 +33,14 @@ class Watch:
         self._report = report
         self._known: dict[int, types.CodeType] = dict(codes)  # ids of codes that need no second look; kept alive
         self._types: dict[type, str | None] = {}
+        self._collector: set[types.CodeType] = set()  # what the garbage collector calls, whenever it happens to run
         self._prior: Any = None
         self._random: Any = None
         self.reasons: list[str] = []
 
     def __enter__(self) -> Watch:
+        self._collector = {cb.__code__ for cb in gc.callbacks if isinstance(cb, types.FunctionType)}
+        self._known.update((id(code), code) for code in self._collector)
         self._prior = sys.getprofile()
         self._random = _numpy_random_state()
         sys.setprofile(self._callback(self._prior if callable(self._prior) else None))
@@ -114,11 +118,15 @@ class Watch:
         return "draws random numbers" if "random" in why else f"calls an object that {why.partition(';')[0]}"
 
     def _impure(self, frame: types.FrameType, why: str, module: str, name: str) -> None:
+        if frame.f_code in self._collector:
+            return
         direct = not self._trust.file(frame.f_code.co_filename)
         if not direct and (module in _DIRECT_ONLY or (module in ("_io", "io") and why.startswith("calls"))):
             return
         at: types.FrameType | None = frame
-        while at is not None and self._trust.file(at.f_code.co_filename):
+        while at is not None and (self._trust.file(at.f_code.co_filename) or at.f_code in self._collector):
+            if at.f_code in self._collector:
+                return
             library = at.f_globals.get("__name__") or ""
             if isinstance(library, str) and library.startswith(_QUIET_LIBRARIES) and "random numbers" not in why:
                 return

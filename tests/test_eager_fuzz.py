@@ -201,14 +201,14 @@ def same(a: Any, b: Any, tolerance: float) -> None:
 @pytest.mark.parametrize("block", range(8))
 def test_both_tiers(block):
     compiled = 0
-    for seed in range(1000 * block, 1000 * block + 12):
+    for seed in range(1000 * block, 1000 * block + 9):
         steps = program(seed, 14, (*KINDS, "cut"))
         plans.clear()
         first = run(tracegrad, steps, seed)
         for _ in range(2):
             same(run(tracegrad, steps, seed), first, 1e-12)
         compiled += plans.tapes.compiled
-    assert compiled >= 8
+    assert compiled >= 6
     plans.clear()
 
 
@@ -225,7 +225,7 @@ def value(arrays: list[np.ndarray], steps: list[Step], seed: int, roots: list[in
 @pytest.mark.parametrize("block", range(4))
 def test_finite_differences(block):
     checked = 0
-    for seed in range(1000 * block + 100, 1000 * block + 125):
+    for seed in range(1000 * block + 100, 1000 * block + 118):
         steps = program(seed, 10, KINDS)
         plans.clear()
         grads = run(tracegrad, steps, seed)
@@ -251,7 +251,7 @@ def test_finite_differences(block):
             continue
         assert abs(nearer - expected) <= 1e-4 * (1 + abs(expected)), (seed, steps)
         checked += 1
-    assert checked >= 12
+    assert checked >= 8
     plans.clear()
 
 
@@ -309,6 +309,6 @@ def compare(torch: Any, seed: int) -> bool:
 @pytest.mark.parametrize("block", range(8))
 def test_as_pytorch(block):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install -e '.[oracle]'")
-    compared = sum(compare(torch, seed) for seed in range(1000 * block + 500, 1000 * block + 525))
-    assert compared >= 10
+    compared = sum(compare(torch, seed) for seed in range(1000 * block + 500, 1000 * block + 518))
+    assert compared >= 7
     plans.clear()

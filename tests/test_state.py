@@ -9,6 +9,7 @@ import dataclasses
 import datetime
 import enum
 import functools
+import gc
 import math
 import random
 import sys
@@ -1221,6 +1222,26 @@ def test_watch_finds_unknown_helpers():
     assert not plan.provable
     line = act.__code__.co_firstlineno
     assert plan.reasons == [f"calls helper `act` at test_state.py:{line} that was found only while running"]
+
+
+def test_watch_passes_over_what_the_garbage_collector_calls():
+    def timed(phase, info):
+        time.perf_counter()
+
+    def fn(x):
+        for _ in range(3):
+            x = [x]
+        gc.collect()
+        return x
+
+    plan = analyse(fn)
+    gc.callbacks.append(timed)
+    try:
+        with watch(plan) as seen:
+            fn(1.0)
+    finally:
+        gc.callbacks.remove(timed)
+    assert not any("clock" in reason or "timed" in reason for reason in seen.reasons)
 
 
 def test_watch_finds_impure_calls():

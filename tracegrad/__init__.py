@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from numpy import e, finfo, iinfo, inf, nan, pi
+
 from . import autograd, cuda, linalg, nn, optim
 from .runtime.compiled import CompiledFunction, compile_grad
 from .runtime.config import config
@@ -100,6 +102,12 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "pi",
+    "nan",
+    "inf",
+    "iinfo",
+    "finfo",
+    "e",
     "BadIndexError",
     "BoolTensor",
     "ByteTensor",

@@ -189,6 +189,23 @@ class Scalars:
     def invert(self, x: Any) -> Any:
         return self.b.not_(x)
 
+    def shift_left(self, x: Any, n: Any) -> Any:
+        """x << n; 0 where n is not below the width (as an unsigned number), as in NumPy."""
+        return self.select(self._below_width(n), self.b.shl(x, n), self.const(0))
+
+    def shift_right(self, x: Any, n: Any) -> Any:
+        """x >> n; only the sign is left where n is not below the width."""
+        if self.signed:
+            return self.b.ashr(x, self.select(self._below_width(n), n, self.const(8 * self.dtype.itemsize - 1)))
+        return self.select(self._below_width(n), self.b.lshr(x, n), self.const(0))
+
+    def _below_width(self, n: Any) -> Any:
+        return self.b.icmp_unsigned("<", n, self.const(8 * self.dtype.itemsize))
+
+    def pack(self, high: Any, low: Any) -> Any:
+        """The uint64 whose halves are two uint32."""
+        return self.b.or_(self.b.shl(self.b.zext(high, I64), I64(32)), self.b.zext(low, I64))
+
     def same_bits(self, x: Any, y: Any) -> Any:
         if self.is_float:
             kind = ir.IntType(8 * self.dtype.itemsize)

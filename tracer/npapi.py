@@ -139,6 +139,26 @@ UFUNCS[np.power] = _power
 UFUNCS[np.float_power] = lambda x, y: _power(cast(x, FLOAT), cast(y, FLOAT))
 
 
+# ---- shifts --------------------------------------------------------------------------------------------------------
+
+
+def _shift(ufunc: Any) -> Callable[[Atom, Atom], Atom]:
+    """A shift; a count that is a Python number is part of the program, as an axis is: shifts are cheap where it is
+    known."""
+    typed = UFUNCS[ufunc]
+
+    def apply(x: Atom, n: Atom) -> Atom:
+        if isinstance(n, Lit) and n.aval.weak and n.aval.dtype.kind == "i":
+            n = Lit(n.value, n.aval.dtype, weak=True, structural=True)
+        return typed(x, n)
+
+    return apply
+
+
+UFUNCS[np.left_shift] = _shift(np.left_shift)
+UFUNCS[np.right_shift] = _shift(np.right_shift)
+
+
 # ---- composed ufuncs -----------------------------------------------------------------------------------------------
 
 

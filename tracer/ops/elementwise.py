@@ -41,6 +41,7 @@ ANY = "any"  # any dtype, kept
 TO_BOOL = "to_bool"  # any dtype; the result is bool
 BOOLEAN = "boolean"  # operands become bool
 INTEGRAL = "integral"  # integers and bools only
+SHIFT = "shift"  # as INTEGRAL, but bools become int8
 ARITHMETIC = "arithmetic"  # as ANY, but bools become int8
 SIGNED = "signed"  # as ANY, but not for bools
 ROUNDING = "rounding"  # integers and bools are returned as they are
@@ -133,7 +134,7 @@ _INSTEAD = {
 def _apply_rule(name: str, rule: str, atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
     """The operands as NumPy's own dtype rule has them, or an error where it has none."""
     kind = atoms[0].aval.dtype.kind
-    if rule == INTEGRAL and kind == "f":
+    if rule in (INTEGRAL, SHIFT) and kind == "f":
         raise UnsupportedError(at_site(f"{name} needs integers or bools, not {atoms[0].aval.dtype}"))
     if rule == SIGNED and kind == "b":
         raise UnsupportedError(at_site(f"NumPy has no {name} of bools: {_INSTEAD[name]}"))
@@ -141,7 +142,7 @@ def _apply_rule(name: str, rule: str, atoms: tuple[Atom, ...]) -> tuple[Atom, ..
         raise UnsupportedError(
             at_site(f"{name} of integers is an integer division in NumPy, 0 almost everywhere: write 1 / x")
         )
-    if rule == ARITHMETIC and kind == "b":
+    if rule in (ARITHMETIC, SHIFT) and kind == "b":
         return tuple(cast(a, INT8) for a in atoms)
     return atoms
 
@@ -387,6 +388,8 @@ row("logical_not", np.logical_not, None, lower=lambda s, x: s.invert(x), rule=BO
 row("bitwise_and", np.bitwise_and, None, None, lower=lambda s, x, y: s.both(x, y), **_INTS)
 row("bitwise_or", np.bitwise_or, None, None, lower=lambda s, x, y: s.either(x, y), **_INTS)
 row("bitwise_xor", np.bitwise_xor, None, None, lower=lambda s, x, y: s.differ(x, y), **_INTS)
+row("left_shift", np.left_shift, None, None, lower=lambda s, x, n: s.shift_left(x, n), **_INTS | {"rule": SHIFT})
+row("right_shift", np.right_shift, None, None, lower=lambda s, x, n: s.shift_right(x, n), **_INTS | {"rule": SHIFT})
 row("invert", np.invert, None, lower=lambda s, x: s.invert(x), rule=INTEGRAL, test={"kinds": "i"})
 
 

@@ -20,6 +20,7 @@ from . import jit, vecmath
 I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 F32, F64 = ir.FloatType(), ir.DoubleType()
 PTR = ir.PointerType()
+_UINT64 = np.dtype("uint64")
 
 
 def register_type(dtype: np.dtype) -> ir.Type:
@@ -253,8 +254,13 @@ def convert(b: ir.IRBuilder, x: Any, source: np.dtype, target: np.dtype) -> Any:
         # through int64, as NumPy does on this hardware: nan and out of range give the minimum
         minimum = I64(-(2**63))
         wide = b.fpext(x, F64) if source.itemsize == 4 else x
+        if target == _UINT64:  # its upper half is out of int64's range
+            upper = b.and_(b.fcmp_ordered(">=", wide, F64(2.0**63)), b.fcmp_ordered("<", wide, F64(2.0**64)))
+            wide = b.select(upper, b.fsub(wide, F64(2.0**63)), wide)
         fits = b.and_(b.fcmp_ordered(">=", wide, F64(-(2.0**63))), b.fcmp_ordered("<", wide, F64(2.0**63)))
         whole = b.select(fits, b.fptosi(b.select(fits, wide, F64(0.0)), I64), minimum)
+        if target == _UINT64:
+            return b.select(upper, b.xor(whole, minimum), whole)
         return whole if target.itemsize == 8 else b.trunc(whole, kind)
     if target.kind == "f":
         return b.sitofp(x, kind) if source.kind == "i" else b.uitofp(x, kind)

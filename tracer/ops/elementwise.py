@@ -92,10 +92,17 @@ def cast(x: Atom, dtype: np.dtype, *, weak: bool = False) -> Atom:
     if x.aval.dtype == dtype and x.aval.weak == weak:
         return x
     if isinstance(x, Lit):
+        if x.aval.weak and x.aval.dtype.kind in "iu" and not fits(x, dtype):
+            raise OverflowError(at_site(f"Python integer {x.value} out of bounds for {dtype}"))
         return Lit(x.value, dtype, weak=weak, structural=x.structural)
     if x.aval.dtype == dtype and not x.aval.shape and x.aval.weak:
         return bind(CAST, x, dtype=dtype)
     return bind(CAST, x, dtype=dtype) if x.aval.dtype != dtype else x
+
+
+def fits(x: Lit, dtype: np.dtype) -> bool:
+    """Is the integer *x* a number of *dtype*?  (Floats take them all.)"""
+    return dtype.kind not in "iu" or bool(np.iinfo(dtype).min <= int(x.value) <= np.iinfo(dtype).max)
 
 
 def promote(*operands: Any, floating: bool = False) -> tuple[Atom, ...]:

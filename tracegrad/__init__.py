@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from . import autograd, cuda, linalg, nn, optim
+from . import autograd, cuda, linalg, nn, optim, random
 from .runtime.compiled import CompiledFunction, compile_grad
 from .runtime.config import config
 from .runtime.eager.create import (
@@ -171,6 +171,7 @@ __all__ = [
     "randint",
     "randn",
     "randn_like",
+    "random",
     "randperm",
     "seed",
     "set_default_dtype",

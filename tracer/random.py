@@ -41,7 +41,7 @@ def key(seed: Any) -> Any:
 
 def split(key: Any, num: Any = 2) -> Any:
     """*num* new keys, uint32 (num, 2) (or (*num, 2)): independent of each other, and of what *key* itself gives."""
-    return _halves(blocks(key, _shape(num)))
+    return _halves(blocks(key, as_shape(num)))
 
 
 def fold_in(key: Any, data: Any) -> Any:
@@ -114,7 +114,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = np.uint32) -> Any:
     kind = np.dtype(dtype)
     if kind.kind != "u":
         raise UnsupportedError(at_site(f"random bits are uint8, uint16, uint32 or uint64, not {kind}"))
-    found = blocks(key, _shape(shape))
+    found = blocks(key, as_shape(shape))
     return found if kind == UINT64 else words(found).astype(kind)
 
 
@@ -151,7 +151,7 @@ def _positions(shape: Ints) -> Atom:
     return full(structural(0, UINT32), shape) if total is None else total
 
 
-def _shape(shape: Any) -> Ints:
+def as_shape(shape: Any) -> Ints:
     """A shape argument as a tuple of sizes."""
     try:
         sizes = shape_of(shape)
@@ -163,4 +163,4 @@ def _shape(shape: Any) -> Ints:
     return sizes
 
 
-__all__ = ["bits", "blocks", "check_key", "fold_in", "key", "split", "words"]
+__all__ = ["as_shape", "bits", "blocks", "check_key", "fold_in", "key", "split", "words"]

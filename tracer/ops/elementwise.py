@@ -24,6 +24,7 @@ from ..errors import GraphError, UnsupportedError
 from ..ir import Atom, Lit, Var, bind, elementwise_by_name, literal, structural
 from ..primitive import ELEMENTWISE, PRIMITIVES, VIEW, Primitive, register
 from ..site import at_site
+from .quantile import lower_ndtri
 
 UFUNC = "ufunc"  # lower by calling the inner loop of the NumPy or SciPy ufunc itself
 ONE = "one"  # the partial is 1: the cotangent passes
@@ -490,7 +491,7 @@ row(
 )  # fmt: skip
 row(
     "ndtri", sp.ndtri, lambda o, x: like(math.sqrt(2 * math.pi), x) * F.exp(like(0.5, x) * (o * o)),
-    domain=PROBABILITY, cost=40,
+    lower=lower_ndtri, domain=PROBABILITY, cost=80,
 )  # fmt: skip
 row(
     "expit", sp.expit, lambda o, x: o * (1 - o),

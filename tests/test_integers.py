@@ -88,7 +88,8 @@ def test_a_count_that_is_a_number_belongs_to_the_program() -> None:
 
 
 ARITHMETIC: dict[str, Callable[[Any], Any]] = {
-    "add": lambda x: x + 1, "sub": lambda x: x - 1, "mul": lambda x: x * 3, "rsub": lambda x: 1 - x, "neg": lambda x: -x,
+    "add": lambda x: x + 1, "sub": lambda x: x - 1, "mul": lambda x: x * 3, "rsub": lambda x: 1 - x,
+    "neg": lambda x: -x,
     "invert": lambda x: ~x, "xor": lambda x: x ^ 0x5B, "and": lambda x: x & 0x7F, "or": lambda x: x | 5,
     "square": lambda x: x**2, "cube": lambda x: x**3, "floor_divide": lambda x: x // 3, "remainder": lambda x: x % 7,
     "abs": np.abs, "maximum": lambda x: np.maximum(x, 5), "where": lambda x: np.where(x > 5, x, 0), "sum": np.sum,

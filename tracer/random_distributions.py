@@ -38,8 +38,7 @@ def _float_dtype(dtype: Any) -> np.dtype:
 def _parameter(value: Any, kind: np.dtype, name: str) -> Any:
     """A parameter as an array or scalar of dtype *kind*."""
     if is_traced(value):
-        array = value if isinstance(value, TracedArray) else wrap(to_atom(value))
-        return array.astype(kind)
+        return (value if isinstance(value, TracedArray) else wrap(to_atom(value))).astype(kind)
     array = np.asarray(value)
     if array.dtype.kind not in "fiu":
         raise UnsupportedError(at_site(f"{name} must be a number or an array of numbers, not {value!r}"))
@@ -103,7 +102,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
     return _unit(key, sizes, kind) < _parameter(p, kind, "p")
 
 
-# ---- continuous distributions ----------------------------------------------------------------------------------------
+# ---- continuous distributions --------------------------------------------------------------------------------------
 
 
 def normal(key: Any, shape: Any = None, dtype: Any = float, loc: Any = 0.0, scale: Any = 1.0) -> Any:
@@ -148,7 +147,7 @@ def exponential(key: Any, shape: Any = None, dtype: Any = float, scale: Any = 1.
     return drawn if _is_number(scale, 1) else _parameter(scale, kind, "scale") * drawn
 
 
-# ---- integers --------------------------------------------------------------------------------------------------------
+# ---- integers ------------------------------------------------------------------------------------------------------
 
 
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = int) -> Any:
@@ -234,7 +233,9 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
     sizes = as_shape(shape)
     wanted = math.prod(sizes)
     if p is not None and np.shape(p) != (count,):
-        raise ShapeError(at_site(f"p must have one probability for each of the {count} choices, not shape {np.shape(p)}"))
+        raise ShapeError(
+            at_site(f"p must have one probability for each of the {count} choices, not shape {np.shape(p)}")
+        )
     if wanted > (count if not replace else wanted if count else 0):
         raise ValueError(at_site(f"{wanted} elements cannot be taken of {count}" + ("" if replace else ", each once")))
     if not replace:

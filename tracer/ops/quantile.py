@@ -1,8 +1,8 @@
 """The normal quantile as a scalar expression, which the loops of a kernel can vectorise.
 
-M. J. Wichura: Algorithm AS 241: The percentage points of the normal distribution, Applied Statistics 37 (1988), 477-484,
-PPND16: a ratio of two polynomials of degree 7 in a variable r, in three regions, with relative errors about 1e-16.  All
-regions share one evaluation: only the coefficients and r are chosen.
+M. J. Wichura: Algorithm AS 241: The percentage points of the normal distribution, Applied Statistics 37 (1988), pages
+477-484, PPND16: a ratio of two polynomials of degree 7 in a variable r, in three regions, with relative errors about
+1e-16.  All regions share one evaluation: only the coefficients and r are chosen.
 """
 
 from __future__ import annotations

@@ -25,6 +25,8 @@ ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # of the rounds, four by four, 
 PARITY = 0x1BD11BDA  # the third word of the key schedule is this, exclusive or the two of the key
 GROUPS = 5  # of four rounds each
 BLOCK = 8192  # counters that the NumPy implementation takes at a time: they stay in the cache
+FEW = 6  # blocks that are faster one by one
+_MASK = 2**32 - 1
 
 
 def threefry2x32(key0: Any, key1: Any, high: Any, low: Any) -> np.ndarray:
@@ -36,12 +38,29 @@ def threefry2x32(key0: Any, key1: Any, high: Any, low: Any) -> np.ndarray:
     shape = np.broadcast_shapes(*[x.shape for x in operands])
     result = np.empty(shape, UINT64)
     flat = result.reshape(-1)
+    if flat.size <= FEW:
+        rows = zip(*[np.broadcast_to(x, shape).reshape(-1).tolist() for x in operands], strict=True)
+        flat[:] = [_integer_rounds(*row) for row in rows]
+        return result
     columns = [x.reshape(1) if x.size == 1 else np.broadcast_to(x, shape).reshape(-1) for x in operands]
     for start in range(0, flat.size, BLOCK):
-        parts = [c if c.size == 1 else c[start : start + BLOCK] for c in columns]
-        first, second = _rounds(*parts, count=min(BLOCK, flat.size - start))
+        key0, key1, high, low = (c if c.size == 1 else c[start : start + BLOCK] for c in columns)
+        first, second = _rounds(key0, key1, high, low, min(BLOCK, flat.size - start))
         np.bitwise_or(first.astype(UINT64) << UINT64.type(32), second, out=flat[start : start + BLOCK])
     return result
+
+
+def _integer_rounds(key0: int, key1: int, first: int, second: int) -> int:
+    """One block in Python integers, for which NumPy's calls would take longer."""
+    keys = (key0, key1, key0 ^ key1 ^ PARITY)
+    first, second = first + key0 & _MASK, second + key1 & _MASK
+    for group in range(GROUPS):
+        for turn in ROTATIONS[group % 2]:
+            first = first + second & _MASK
+            second = (second << turn & _MASK | second >> 32 - turn) ^ first
+        first = first + keys[(group + 1) % 3] & _MASK
+        second = second + keys[(group + 2) % 3] + group + 1 & _MASK
+    return first << 32 | second
 
 
 def _rounds(key0: Any, key1: Any, high: Any, low: Any, count: int) -> tuple[np.ndarray, np.ndarray]:

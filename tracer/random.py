@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from .site import at_site
 
 Ints = tuple[int, ...]
 MOST = 2**32  # numbers of one call: a position has to fit into the counter's lower word
+SHORT = 16  # a row of this many elements fills vectors by itself
 _LOWER_HALF = 0xFFFFFFFF
 
 
@@ -114,7 +116,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = np.uint32) -> Any:
     kind = np.dtype(dtype)
     if kind.kind != "u":
         raise UnsupportedError(at_site(f"random bits are uint8, uint16, uint32 or uint64, not {kind}"))
-    found = blocks(key, as_shape(shape))
+    found = in_long_rows(as_shape(shape), lambda sizes: blocks(key, sizes))
     return found if kind == UINT64 else words(found).astype(kind)
 
 
@@ -134,6 +136,16 @@ def blocks(key: Any, shape: Ints) -> Any:
         return found if shape else found[()]
     made = broadcast_to(threefry(upper, lower, structural(0, UINT32), _positions(shape)), shape)
     return wrap_array(made) if shape else wrap(made)
+
+
+def in_long_rows(shape: Ints, draw: Callable[[Ints], Any]) -> Any:
+    """``draw(shape)``; in a recording short rows are drawn as one long one and reshaped.
+
+    A kernel unrolls loops over a few elements, and could not vectorise the work on each.
+    """
+    if current_recorder() is None or len(shape) < 2 or not 1 < shape[-1] < SHORT:
+        return draw(shape)
+    return draw((math.prod(shape),)).reshape(shape)
 
 
 def _positions(shape: Ints) -> Atom:
@@ -163,4 +175,4 @@ def as_shape(shape: Any) -> Ints:
     return sizes
 
 
-__all__ = ["as_shape", "bits", "blocks", "check_key", "fold_in", "key", "split", "words"]
+__all__ = ["as_shape", "bits", "blocks", "check_key", "fold_in", "in_long_rows", "key", "split", "words"]

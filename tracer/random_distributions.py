@@ -19,7 +19,7 @@ from .array import TracedArray, is_traced, to_atom, wrap
 from .aval import FLOATS, SUPPORTED
 from .errors import ShapeError, UnsupportedError
 from .npapi_base import one_axis
-from .random import Ints, as_shape, blocks, check_key, words
+from .random import Ints, as_shape, blocks, check_key, in_long_rows, words
 from .site import at_site
 
 _LOWER_HALF, _ALL_BUT_SIGN = 2**32 - 1, 2**63 - 1
@@ -84,7 +84,7 @@ def uniform(key: Any, shape: Any = None, dtype: Any = float, minval: Any = 0.0, 
     """Uniform on [minval, maxval): minval + u * (maxval - minval), u a multiple of 2**-53 (float32: 2**-24)."""
     kind = _float_dtype(dtype)
     sizes = _common_shape(shape, minval=minval, maxval=maxval)
-    unit = _unit(key, sizes, kind)
+    unit = in_long_rows(sizes, lambda sizes: _unit(key, sizes, kind))
     if _is_number(minval, 0) and _is_number(maxval, 1):
         return unit
     low, high = _parameter(minval, kind, "minval"), _parameter(maxval, kind, "maxval")
@@ -99,7 +99,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
     """True with probability *p* (in steps of 2**-53; of 2**-24 where p is float32)."""
     sizes = _common_shape(shape, p=p)
     kind = np.dtype(np.float32 if getattr(p, "dtype", None) == np.float32 else float)
-    return _unit(key, sizes, kind) < _parameter(p, kind, "p")
+    return in_long_rows(sizes, lambda sizes: _unit(key, sizes, kind)) < _parameter(p, kind, "p")
 
 
 # ---- continuous distributions --------------------------------------------------------------------------------------
@@ -112,7 +112,14 @@ def normal(key: Any, shape: Any = None, dtype: Any = float, loc: Any = 0.0, scal
     """
     kind = _float_dtype(dtype)
     sizes = _common_shape(shape, loc=loc, scale=scale)
-    random = blocks(key, sizes)
+    z = in_long_rows(sizes, lambda sizes: _standard_normal(key, sizes, kind))
+    if _is_number(loc, 0) and _is_number(scale, 1):
+        return z
+    return _parameter(loc, kind, "loc") + _parameter(scale, kind, "scale") * z
+
+
+def _standard_normal(key: Any, shape: Ints, kind: np.dtype) -> Any:
+    random = blocks(key, shape)
     if kind.itemsize == 8:
         negative = random > _ALL_BUT_SIGN
         tail = ((random & _ALL_BUT_SIGN).astype(kind) + 0.5) * 2.0**-64
@@ -121,10 +128,7 @@ def normal(key: Any, shape: Any = None, dtype: Any = float, loc: Any = 0.0, scal
         negative = random > _ALL_BUT_SIGN >> 32
         tail = ((random & (_ALL_BUT_SIGN >> 32)).astype(kind) + np.float32(0.5)) * np.float32(2.0**-32)
     below = sp.ndtri(tail)
-    z = np.where(negative, below, -below)[()]
-    if _is_number(loc, 0) and _is_number(scale, 1):
-        return z
-    return _parameter(loc, kind, "loc") + _parameter(scale, kind, "scale") * z
+    return np.where(negative, below, -below)[()]
 
 
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = float) -> Any:
@@ -135,7 +139,8 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     mirrored = low > 0  # then both probabilities are close to 1; those of -z are not
     first, last = sp.ndtr(np.where(mirrored, -high, low)), sp.ndtr(np.where(mirrored, -low, high))
     half = kind.type(2.0**-54 if kind.itemsize == 8 else 2.0**-25)  # keeps the argument of ndtri off 0
-    z = sp.ndtri(first + (_unit(key, sizes, kind) + half) * (last - first))
+    unit = in_long_rows(sizes, lambda sizes: _unit(key, sizes, kind) + half)
+    z = sp.ndtri(first + unit * (last - first))
     return np.clip(np.where(mirrored, -z, z), low, high)[()]
 
 
@@ -143,7 +148,7 @@ def exponential(key: Any, shape: Any = None, dtype: Any = float, scale: Any = 1.
     """scale * -log(u), u in (0, 1]: at most 45 (float32: 23) times the scale, which is the mean."""
     kind = _float_dtype(dtype)
     sizes = _common_shape(shape, scale=scale)
-    drawn = 0.0 - np.log(_positive_unit(key, sizes, kind))
+    drawn = in_long_rows(sizes, lambda sizes: 0.0 - np.log(_positive_unit(key, sizes, kind)))
     return drawn if _is_number(scale, 1) else _parameter(scale, kind, "scale") * drawn
 
 
@@ -167,7 +172,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = int) ->
             count = np.where(np.less_equal(maxval, minval), np.uint64(1), count)
         elif np.any(np.less_equal(maxval, minval)):
             raise ValueError(at_site(f"randint needs minval < maxval, not {minval!r} and {maxval!r}"))
-        random = blocks(key, sizes)
+        random = in_long_rows(sizes, lambda sizes: blocks(key, sizes))
         whole = isinstance(minval, int) and isinstance(maxval, int) and maxval - minval == 2**64
         return ((random if whole else _times_fraction(count, random)) + low).astype(kind)
 

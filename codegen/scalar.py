@@ -20,6 +20,7 @@ from . import jit, vecmath
 I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 F32, F64 = ir.FloatType(), ir.DoubleType()
 PTR = ir.PointerType()
+_UINT64 = np.dtype("uint64")
 
 
 def register_type(dtype: np.dtype) -> ir.Type:
@@ -189,6 +190,23 @@ class Scalars:
     def invert(self, x: Any) -> Any:
         return self.b.not_(x)
 
+    def shift_left(self, x: Any, n: Any) -> Any:
+        """x << n; 0 where n is not below the width (as an unsigned number), as in NumPy."""
+        return self.select(self._below_width(n), self.b.shl(x, n), self.const(0))
+
+    def shift_right(self, x: Any, n: Any) -> Any:
+        """x >> n; only the sign is left where n is not below the width."""
+        if self.signed:
+            return self.b.ashr(x, self.select(self._below_width(n), n, self.const(8 * self.dtype.itemsize - 1)))
+        return self.select(self._below_width(n), self.b.lshr(x, n), self.const(0))
+
+    def _below_width(self, n: Any) -> Any:
+        return self.b.icmp_unsigned("<", n, self.const(8 * self.dtype.itemsize))
+
+    def pack(self, high: Any, low: Any) -> Any:
+        """The uint64 whose halves are two uint32."""
+        return self.b.or_(self.b.shl(self.b.zext(high, I64), I64(32)), self.b.zext(low, I64))
+
     def same_bits(self, x: Any, y: Any) -> Any:
         if self.is_float:
             kind = ir.IntType(8 * self.dtype.itemsize)
@@ -236,8 +254,13 @@ def convert(b: ir.IRBuilder, x: Any, source: np.dtype, target: np.dtype) -> Any:
         # through int64, as NumPy does on this hardware: nan and out of range give the minimum
         minimum = I64(-(2**63))
         wide = b.fpext(x, F64) if source.itemsize == 4 else x
+        if target == _UINT64:  # its upper half is out of int64's range
+            upper = b.and_(b.fcmp_ordered(">=", wide, F64(2.0**63)), b.fcmp_ordered("<", wide, F64(2.0**64)))
+            wide = b.select(upper, b.fsub(wide, F64(2.0**63)), wide)
         fits = b.and_(b.fcmp_ordered(">=", wide, F64(-(2.0**63))), b.fcmp_ordered("<", wide, F64(2.0**63)))
         whole = b.select(fits, b.fptosi(b.select(fits, wide, F64(0.0)), I64), minimum)
+        if target == _UINT64:
+            return b.select(upper, b.xor(whole, minimum), whole)
         return whole if target.itemsize == 8 else b.trunc(whole, kind)
     if target.kind == "f":
         return b.sitofp(x, kind) if source.kind == "i" else b.uitofp(x, kind)

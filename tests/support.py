@@ -161,11 +161,11 @@ def strict_evaluate(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
 
 # ---- test inputs of a primitive --------------------------------------------------------------------------------
 
-_KIND_DTYPES = {"b": BOOL, "i": I64}
+_KIND_DTYPES = {"b": BOOL, "i": I64, "u": np.dtype("uint32")}
 
 
 def operand_avals(prim: Primitive, dtype: np.dtype, shapes: Sequence[tuple[int, ...]] | None = None) -> list[Aval]:
-    """Avals of the operands in the tests: ``test["kinds"]`` has one letter each, f (the dtype at hand), b or i."""
+    """Avals of the operands in the tests: ``test["kinds"]`` has one letter each, f (the dtype at hand), b, i or u."""
     spec = prim.test
     shapes = shapes or spec.get("shapes", ((3, 4),) * len(prim.domain))
     kinds = spec.get("kinds", "f" * len(shapes))

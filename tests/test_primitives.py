@@ -246,6 +246,8 @@ def edge_values(prim: Primitive, dtype: np.dtype) -> list[np.ndarray]:
     for aval in avals:
         if aval.dtype == BOOL:
             columns.append([False, True])
+        elif aval.dtype.kind == "u":
+            columns.append([0, 1, 2**31, 2**32 - 1])
         elif aval.dtype.kind == "i":
             columns.append([0, 1, -1, 7, -8, 2**62, -(2**63), 2**63 - 1])
         else:

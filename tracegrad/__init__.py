@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy import e, finfo, iinfo, inf, nan, pi
 
-from . import autograd, cuda, linalg, nn, optim
+from . import autograd, cuda, linalg, nn, optim, random
 from .runtime.compiled import CompiledFunction, compile_grad
 from .runtime.config import config
 from .runtime.eager.create import (
@@ -179,6 +179,7 @@ __all__ = [
     "randint",
     "randn",
     "randn_like",
+    "random",
     "randperm",
     "seed",
     "set_default_dtype",

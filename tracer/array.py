@@ -225,7 +225,7 @@ class TracedArray:
             return TracedArray
         aval = self._atom.aval
         if aval.weak:
-            return {"f": float, "i": int, "b": bool}[aval.dtype.kind]
+            return {"f": float, "i": int, "u": int, "b": bool}[aval.dtype.kind]
         storage = self._storage
         scalar = not (aval.shape or self._steps or storage.array0d or storage.owner)
         return aval.dtype.type if scalar else np.ndarray

@@ -106,7 +106,7 @@ def promote_dtypes(*avals: Aval) -> tuple[np.dtype, bool]:
     return np.result_type(*strong, *weak), not strong
 
 
-_WEAK_SCALAR = {"f": 0.0, "i": 0, "b": False}
+_WEAK_SCALAR = {"f": 0.0, "i": 0, "u": 0, "b": False}
 
 
 def canonical_axes(axes: int | Sequence[int] | None, ndim: int, what: str) -> tuple[int, ...]:

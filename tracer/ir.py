@@ -244,7 +244,7 @@ def literal(value: Any, like: np.dtype | None = None) -> Lit:
     if isinstance(value, bool):
         return Lit(value, np.dtype(bool), structural=True)
     if isinstance(value, int):
-        return Lit(value, np.dtype("int64"), weak=True)
+        return Lit(value, _INT if value < 2**63 else np.dtype("uint64"), weak=True)
     return Lit(value, FLOAT, weak=True)
 
 

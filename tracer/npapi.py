@@ -52,8 +52,8 @@ from .errors import UnsupportedError
 from .ir import Atom, Lit, elementwise_by_name, structural
 from .npapi_base import implements, reject
 from .npapi_calls import call_ufunc
-from .ops.elementwise import F, cast, like, promote
-from .ops.shape import reshape
+from .ops.elementwise import F, cast, fits, like, promote
+from .ops.shape import full, reshape
 from .primitive import ELEMENTWISE, PRIMITIVES
 from .site import at_site
 
@@ -69,7 +69,7 @@ def _loop_dtypes(ufunc: Any, atoms: tuple[Atom, ...]) -> list[np.dtype]:
     return [d if d in SUPPORTED else FLOAT for d in found[: len(atoms)]]
 
 
-_PYTHON_KIND: dict[str, Any] = {"f": float, "i": int}
+_PYTHON_KIND: dict[str, Any] = {"f": float, "i": int, "u": int}
 _ON_BOOLS = {
     "add": "logical_or",
     "mul": "logical_and",
@@ -137,6 +137,48 @@ def _power(x: Atom, y: Atom) -> Atom:
 
 UFUNCS[np.power] = _power
 UFUNCS[np.float_power] = lambda x, y: _power(cast(x, FLOAT), cast(y, FLOAT))
+
+
+# ---- comparisons of integers with Python numbers -------------------------------------------------------------------
+
+
+def _comparing(ufunc: Any) -> Callable[[Atom, Atom], Atom]:
+    """A comparison; an integer array lies wholly to one side of a Python integer that its dtype does not hold."""
+    typed = UFUNCS[ufunc]
+
+    def apply(x: Atom, y: Atom) -> Atom:
+        for number, other, pair in ((y, x, lambda v: (0, v)), (x, y, lambda v: (v, 0))):
+            if not isinstance(number, Lit) or not number.aval.weak or number.aval.dtype.kind not in "iu":
+                continue
+            if not other.aval.weak and not fits(number, other.aval.dtype):
+                return full(structural(ufunc(*pair(int(number.value))), BOOL), other.aval.shape)
+        return typed(x, y)
+
+    return apply
+
+
+for _ufunc in (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal):
+    UFUNCS[_ufunc] = _comparing(_ufunc)
+
+
+# ---- shifts --------------------------------------------------------------------------------------------------------
+
+
+def _shift(ufunc: Any) -> Callable[[Atom, Atom], Atom]:
+    """A shift; a count that is a Python number is part of the program, as an axis is: shifts are cheap where it is
+    known."""
+    typed = UFUNCS[ufunc]
+
+    def apply(x: Atom, n: Atom) -> Atom:
+        if isinstance(n, Lit) and n.aval.weak and n.aval.dtype.kind == "i":
+            n = Lit(n.value, n.aval.dtype, weak=True, structural=True)
+        return typed(x, n)
+
+    return apply
+
+
+UFUNCS[np.left_shift] = _shift(np.left_shift)
+UFUNCS[np.right_shift] = _shift(np.right_shift)
 
 
 # ---- composed ufuncs -----------------------------------------------------------------------------------------------

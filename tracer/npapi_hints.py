@@ -88,8 +88,6 @@ HINTS.update(
         "packbits": _INTEGER,
         "unpackbits": _INTEGER,
         "ix_": "index with x[rows[:, None], columns]",
-        "left_shift": "write x * 2**n",
-        "right_shift": "write x // 2**n",
         "gcd": _INTEGER,
         "lcm": _INTEGER,
         "bitwise_count": _INTEGER,

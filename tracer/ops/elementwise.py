@@ -24,6 +24,7 @@ from ..errors import GraphError, UnsupportedError
 from ..ir import Atom, Lit, Var, bind, elementwise_by_name, literal, structural
 from ..primitive import ELEMENTWISE, PRIMITIVES, VIEW, Primitive, register
 from ..site import at_site
+from .quantile import lower_ndtri
 
 UFUNC = "ufunc"  # lower by calling the inner loop of the NumPy or SciPy ufunc itself
 ONE = "one"  # the partial is 1: the cotangent passes
@@ -41,6 +42,7 @@ ANY = "any"  # any dtype, kept
 TO_BOOL = "to_bool"  # any dtype; the result is bool
 BOOLEAN = "boolean"  # operands become bool
 INTEGRAL = "integral"  # integers and bools only
+SHIFT = "shift"  # as INTEGRAL, but bools become int8
 ARITHMETIC = "arithmetic"  # as ANY, but bools become int8
 SIGNED = "signed"  # as ANY, but not for bools
 ROUNDING = "rounding"  # integers and bools are returned as they are
@@ -91,10 +93,17 @@ def cast(x: Atom, dtype: np.dtype, *, weak: bool = False) -> Atom:
     if x.aval.dtype == dtype and x.aval.weak == weak:
         return x
     if isinstance(x, Lit):
+        if x.aval.weak and x.aval.dtype.kind in "iu" and not fits(x, dtype):
+            raise OverflowError(at_site(f"Python integer {x.value} out of bounds for {dtype}"))
         return Lit(x.value, dtype, weak=weak, structural=x.structural)
     if x.aval.dtype == dtype and not x.aval.shape and x.aval.weak:
         return bind(CAST, x, dtype=dtype)
     return bind(CAST, x, dtype=dtype) if x.aval.dtype != dtype else x
+
+
+def fits(x: Lit, dtype: np.dtype) -> bool:
+    """Is the integer *x* a number of *dtype*?  (Floats take them all.)"""
+    return dtype.kind not in "iu" or bool(np.iinfo(dtype).min <= int(x.value) <= np.iinfo(dtype).max)
 
 
 def promote(*operands: Any, floating: bool = False) -> tuple[Atom, ...]:
@@ -133,7 +142,7 @@ _INSTEAD = {
 def _apply_rule(name: str, rule: str, atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
     """The operands as NumPy's own dtype rule has them, or an error where it has none."""
     kind = atoms[0].aval.dtype.kind
-    if rule == INTEGRAL and kind == "f":
+    if rule in (INTEGRAL, SHIFT) and kind == "f":
         raise UnsupportedError(at_site(f"{name} needs integers or bools, not {atoms[0].aval.dtype}"))
     if rule == SIGNED and kind == "b":
         raise UnsupportedError(at_site(f"NumPy has no {name} of bools: {_INSTEAD[name]}"))
@@ -141,7 +150,7 @@ def _apply_rule(name: str, rule: str, atoms: tuple[Atom, ...]) -> tuple[Atom, ..
         raise UnsupportedError(
             at_site(f"{name} of integers is an integer division in NumPy, 0 almost everywhere: write 1 / x")
         )
-    if rule == ARITHMETIC and kind == "b":
+    if rule in (ARITHMETIC, SHIFT) and kind == "b":
         return tuple(cast(a, INT8) for a in atoms)
     return atoms
 
@@ -387,6 +396,8 @@ row("logical_not", np.logical_not, None, lower=lambda s, x: s.invert(x), rule=BO
 row("bitwise_and", np.bitwise_and, None, None, lower=lambda s, x, y: s.both(x, y), **_INTS)
 row("bitwise_or", np.bitwise_or, None, None, lower=lambda s, x, y: s.either(x, y), **_INTS)
 row("bitwise_xor", np.bitwise_xor, None, None, lower=lambda s, x, y: s.differ(x, y), **_INTS)
+row("left_shift", np.left_shift, None, None, lower=lambda s, x, n: s.shift_left(x, n), **_INTS | {"rule": SHIFT})
+row("right_shift", np.right_shift, None, None, lower=lambda s, x, n: s.shift_right(x, n), **_INTS | {"rule": SHIFT})
 row("invert", np.invert, None, lower=lambda s, x: s.invert(x), rule=INTEGRAL, test={"kinds": "i"})
 
 
@@ -480,7 +491,7 @@ row(
 )  # fmt: skip
 row(
     "ndtri", sp.ndtri, lambda o, x: like(math.sqrt(2 * math.pi), x) * F.exp(like(0.5, x) * (o * o)),
-    domain=PROBABILITY, cost=40,
+    lower=lower_ndtri, domain=PROBABILITY, cost=80,
 )  # fmt: skip
 row(
     "expit", sp.expit, lambda o, x: o * (1 - o),

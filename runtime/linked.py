@@ -27,11 +27,13 @@ from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.primitive import ELEMENTWISE, VIEW
 from .binding import argument_records, bind_graph, normalised
 from .eager import backward as engine
+from .eager.apply import apply
 from .eager.capture import Capture
 from .eager.modes import STATE, enable_grad
 from .eager.node import Node, next_sequence
 from .eager.ops_basic import MUL
-from .eager.tensor import Tensor, apply, make, raw
+from .eager.tensor import Tensor, make, raw
+from .eager.walk import collect
 from .kernels import kernels
 from .trees import NAMESPACE
 
@@ -84,7 +86,7 @@ def derive(capture: Capture, out: Any) -> tuple[Any, tuple[Any, ...]]:
         return out, ()
     results = [t for t in tensors_in(out) if type(t._data) is TracedArray and t.requires_grad and t._node is not None]
     wanted = [t for t in capture.touched if t.requires_grad and type(t._data) is not TracedArray]
-    if not results or not wanted or any(node.freed for node in engine.collect(results, capture.since)):
+    if not results or not wanted or any(node.freed for node in collect(results, capture.since)):
         return out, ()
     if len(results) == 1 and raw(results[0]).size == 1:
         found = engine.partial_gradients(results, wanted, None, capture.since)

@@ -15,12 +15,13 @@ import numpy as np
 
 from ...tracer.array import TracedArray
 from ...tracer.aval import Aval
-from .backward import _AGAIN, _linked
+from .apply import apply
 from .modes import no_grad
 from .node import Node
+from .node_vjp import AGAIN, linked
 from .op import Op
 from .ops_basic import to_dtype
-from .tensor import Tensor, apply, make, raw
+from .tensor import Tensor, make, raw
 
 
 class Saved(NamedTuple):
@@ -79,12 +80,12 @@ class FunctionCtx:
         if self._given is not None:
             return self._given
         if self._freed:
-            raise RuntimeError(_AGAIN)
+            raise RuntimeError(AGAIN)
         if self._saved is None:
             return self._to_save
         node = None if self._node is None else self._node()
         if node is None:
-            raise RuntimeError(_AGAIN)
+            raise RuntimeError(AGAIN)
         return tuple([None if s is None else _restored(s, node) for s in self._saved])
 
     # ---- for FunctionNode ----------------------------------------------------------------------------------------
@@ -155,7 +156,7 @@ def _restored(saved: Saved, node: Node) -> Tensor:
         )
     if isinstance(source, Tensor):
         return source
-    result = make(data) if source is None else _linked(data, source, number)
+    result = make(data) if source is None else linked(data, source, number)
     result._counter = counter
     return result
 

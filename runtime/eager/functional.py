@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from .apply import apply
 from .backward import grad
 from .function_context import alias
 from .inplace import apply_view
 from .modes import enable_grad
 from .op import Op
-from .tensor import Tensor, apply, from_data, make, raw
+from .tensor import Tensor, from_data, make, raw
 
 Function = Callable[..., Any]
 Tensors = tuple[Tensor, ...]

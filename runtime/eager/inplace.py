@@ -14,10 +14,11 @@ import numpy as np
 
 from ...tracer.array import TracedArray
 from . import tensor as core
+from .apply import apply, record
 from .modes import STATE
 from .node import Node, node_class
 from .op import Op, aval_of
-from .tensor import Tensor, apply, changed, make, raw, record
+from .tensor import Tensor, changed, make, raw
 from .wording import READ_ONLY
 
 _Chain = tuple[tuple[Op, tuple[Any, ...]], ...]

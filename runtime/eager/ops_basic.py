@@ -14,9 +14,10 @@ import numpy as np
 from ...tracer.array import TracedArray
 from . import dtypes
 from . import tensor as core
+from .apply import apply
 from .inplace import assign, check_writable, inplace
 from .op import Op
-from .tensor import METHODS, Tensor, apply, make, raw
+from .tensor import METHODS, Tensor, make, raw
 
 
 def _fill(old: Any, value: Any) -> Any:

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
+from .apply import apply
 from .arguments import FUNCTIONS, as_operand, dtype_name, kind_of, scalar_of, tensor_argument, unify
 from .inplace import inplace
 from .op import Op
 from .ops_basic import to_dtype
-from .tensor import METHODS, Tensor, apply, make
+from .tensor import METHODS, Tensor, make
 
 _ndarray = np.ndarray
 

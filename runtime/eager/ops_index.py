@@ -15,6 +15,7 @@ import numpy as np
 from ...tracer.array import TracedArray, wrap_array
 from ...tracer.npapi_index import positions
 from . import dtypes
+from .apply import apply
 from .arguments import dtype_name, expand_error, scalar_of
 from .create import tensor as new_tensor
 from .indexing import read_at, write_at, written_at
@@ -22,7 +23,7 @@ from .inplace import apply_view, check_writable, inplace
 from .modes import STATE
 from .op import Op
 from .ops_basic import copy_, fill_, to_dtype
-from .tensor import METHODS, Tensor, apply, make, raw
+from .tensor import METHODS, Tensor, make, raw
 from .wording import READ_ONLY
 
 _ndarray = np.ndarray

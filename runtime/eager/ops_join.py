@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from ...tracer.array import TracedArray
+from .apply import apply
 from .arguments import FUNCTIONS, common_dtype, dims_argument, many_dims, one_dim, shape_argument, tensor_argument
 from .op import Op
 from .ops_basic import to_dtype
 from .ops_index import INDEX_SELECT, constant
 from .ops_shape import clone, listed, ravel, reshape, unsqueeze
-from .tensor import METHODS, Tensor, apply, make, raw, seen
+from .tensor import METHODS, Tensor, make, raw, seen
 
 _ndarray = np.ndarray
 

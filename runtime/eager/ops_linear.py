@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
+from .apply import apply
 from .arguments import FUNCTIONS, one_dim, scalar_of, tensor_argument, unify
 from .inplace import inplace
 from .op import Op
-from .tensor import METHODS, Tensor, apply, make
+from .tensor import METHODS, Tensor, make
 
 _NAMES = {"float64": "double", "float32": "float", "int64": "long", "int32": "int", "int16": "short", "int8": "char",
           "uint8": "unsigned char", "bool": "bool"}  # fmt: skip

@@ -12,12 +12,13 @@ import numpy as np
 import scipy.special as sp
 
 from . import dtypes
+from .apply import apply
 from .arguments import dtype_name, floating, kind_of, tensor_argument, unify
 from .inplace import inplace
 from .op import Op
 from .ops_basic import NEG, to_dtype
 from .ops_choose import between
-from .tensor import METHODS, Tensor, apply, make, raw
+from .tensor import METHODS, Tensor, make, raw
 
 _ndarray = np.ndarray
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
+from .apply import apply
 from .arguments import FUNCTIONS, many_dims, one_dim, spelled, tensor_argument
 from .op import Op
 from .ops_basic import to_dtype
 from .ops_reduce import all_if_empty
-from .tensor import METHODS, Tensor, apply
+from .tensor import METHODS, Tensor
 
 _add: Any = np.add.reduce
 _maximum: Any = np.maximum.reduce

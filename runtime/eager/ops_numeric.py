@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .apply import apply
 from .arguments import FUNCTIONS, common_dtype, dtype_name, floating, one_dim, tensor_argument
 from .op import Op
 from .ops_basic import to_dtype
@@ -14,7 +15,7 @@ from .ops_join import cat
 from .ops_norm import vector_norm
 from .ops_parts import narrow
 from .ops_reduce import mean, plain, sum
-from .tensor import METHODS, Tensor, apply, make, raw, seen
+from .tensor import METHODS, Tensor, make, raw, seen
 
 DIFF = Op("Sub", lambda x, n, dim: np.diff(x, n=n, axis=dim))
 QUANTILE = Op("Quantile", lambda x, q, dim, keepdim: np.quantile(x, q, axis=dim, keepdims=keepdim).astype(x.dtype))

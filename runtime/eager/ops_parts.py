@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...tracer import creation
+from .apply import apply
 from .arguments import one_dim, tensor_argument
 from .indexing import written_at
 from .inplace import apply_view
 from .op import Op
-from .tensor import METHODS, Tensor, apply
+from .tensor import METHODS, Tensor
 
 _ndarray = np.ndarray
 _ALL = slice(None)

@@ -17,11 +17,12 @@ from ...tracer import npapi_special
 from ...tracer.array import TracedArray, to_atom, wrap_array
 from ...tracer.ops.elementwise import F
 from . import dtypes
+from .apply import apply
 from .arguments import FUNCTIONS, floating, many_dims, one_dim, spelled, tensor_argument
 from .indexing import picked
 from .op import Op
 from .ops_basic import to_dtype
-from .tensor import METHODS, Tensor, apply, make, raw
+from .tensor import METHODS, Tensor, make, raw
 
 _ndarray = np.ndarray
 

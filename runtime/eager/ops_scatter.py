@@ -9,12 +9,13 @@ import numpy as np
 
 from ...tracer.array import TracedArray, wrap_array
 from ...tracer.npapi_index import positions
+from .apply import apply
 from .arguments import FUNCTIONS, dtype_name, one_dim, scalar_of, tensor_argument
 from .indexing import coordinates, elements_along, read_at, written_at
 from .inplace import inplace
 from .op import Op
 from .ops_index import INDEX_SELECT, read_op
-from .tensor import METHODS, Tensor, apply, make, raw
+from .tensor import METHODS, Tensor, make, raw
 
 _ALL = slice(None)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .apply import apply
 from .arguments import (
     FUNCTIONS,
     dims_argument,
@@ -24,7 +25,7 @@ from .arguments import (
 )
 from .inplace import apply_view
 from .op import Op
-from .tensor import METHODS, Size, Tensor, apply, raw
+from .tensor import METHODS, Size, Tensor, raw
 
 _ndarray = np.ndarray
 _ALL = slice(None)

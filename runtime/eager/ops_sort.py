@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from .apply import apply
 from .arguments import one_dim, spelled, tensor_argument
 from .indexing import argsorted, elements_along, picked
 from .op import Op
 from .ops_reduce import named_result, not_empty, plain
-from .tensor import METHODS, Tensor, apply, make, raw
+from .tensor import METHODS, Tensor, make, raw
 
 # ---- order ---------------------------------------------------------------------------------------------------------
 

@@ -16,10 +16,11 @@ from ...tracer import npapi_special
 from ...tracer.array import FUNCTIONS as ARRAY_FUNCTIONS
 from ...tracer.array import UFUNC_METHODS, UFUNCS, TracedArray, public_name, unsupported
 from . import ops_basic, ops_linear, ops_math
+from .apply import apply
 from .arguments import plain_number
 from .modes import STATE
 from .op import Op
-from .tensor import METHODS, Tensor, apply, make, raw
+from .tensor import METHODS, Tensor, make, raw
 
 _ndarray = np.ndarray
 

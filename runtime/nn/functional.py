@@ -15,6 +15,7 @@ import numpy as np
 import scipy.special as sp
 
 from ..eager import create, random
+from ..eager.apply import apply
 from ..eager.arguments import floating, one_dim, tensor_argument
 from ..eager.dtypes import scalar_name
 from ..eager.inplace import inplace as write
@@ -22,7 +23,7 @@ from ..eager.op import Op
 from ..eager.ops_basic import MUL, to_dtype
 from ..eager.ops_math import FLOATING, KEEPING
 from ..eager.ops_reduce import LOG_SOFTMAX, SOFTMAX
-from ..eager.tensor import Tensor, apply, make, raw
+from ..eager.tensor import Tensor, make, raw
 from .arrays import all_within, held, rows
 from .arrays import softplus as stable_softplus
 

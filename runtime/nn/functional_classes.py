@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ..eager.apply import apply
 from ..eager.dtypes import scalar_name
 from ..eager.op import Op
-from ..eager.tensor import Tensor, apply, raw
+from ..eager.tensor import Tensor, raw
 from .arrays import all_within, held, is_class, reduced
 from .functional_loss import arrays_of, reduction_of
 

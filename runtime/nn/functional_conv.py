@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ..eager.apply import apply
 from ..eager.arguments import tensor_argument
 from ..eager.dtypes import scalar_name
 from ..eager.op import Op
-from ..eager.tensor import Tensor, apply, raw
+from ..eager.tensor import Tensor, raw
 
 Pair = tuple[int, int]
 Pairs = tuple[Pair, Pair]

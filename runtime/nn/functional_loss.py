@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
+from ..eager.apply import apply
 from ..eager.arguments import tensor_argument
 from ..eager.dtypes import scalar_name
 from ..eager.op import Op
 from ..eager.ops_basic import meet
-from ..eager.tensor import Tensor, apply, raw
+from ..eager.tensor import Tensor, raw
 from .arrays import reduced, softplus
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ..eager.apply import apply
 from ..eager.arguments import tensor_argument
 from ..eager.inplace import inplace
 from ..eager.modes import no_grad
 from ..eager.op import Op
-from ..eager.tensor import Tensor, apply, raw
+from ..eager.tensor import Tensor, raw
 from .arrays import mean
 
 Ints = tuple[int, ...]

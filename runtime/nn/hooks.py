@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from ..eager.apply import apply
 from ..eager.node import RemovableHandle
 from ..eager.op import Op
-from ..eager.tensor import Tensor, apply, changed, make
+from ..eager.tensor import Tensor, changed, make
 
 IDENTITY = Op("BackwardHookFunctionBackward", lambda *arrays: arrays)
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..eager import create
+from ..eager.apply import apply
 from ..eager.inplace import inplace
 from ..eager.modes import no_grad
 from ..eager.op import Op
 from ..eager.ops_basic import MUL, copy_
-from ..eager.tensor import METHODS, Tensor, apply, raw
+from ..eager.tensor import METHODS, Tensor, raw
 
 
 def _total_norm(*arrays_and_order: Any) -> Any:

@@ -79,6 +79,7 @@ from .runtime.eager.random import (
 )
 from .runtime.eager.tensor import Size, Tensor
 from .runtime.step import CompiledStep, compile
+from .tracer.control import fori_loop, map, scan
 from .tracer.creation import array, asarray
 from .tracer.errors import (
     BadIndexError,
@@ -139,6 +140,7 @@ __all__ = [
     "float",
     "float32",
     "float64",
+    "fori_loop",
     "from_numpy",
     "full",
     "full_like",
@@ -158,6 +160,7 @@ __all__ = [
     "logspace",
     "long",
     "manual_seed",
+    "map",
     "meshgrid",
     "multinomial",
     "nn",
@@ -172,6 +175,7 @@ __all__ = [
     "randn",
     "randn_like",
     "randperm",
+    "scan",
     "seed",
     "set_default_dtype",
     "set_grad_enabled",

@@ -91,8 +91,14 @@ def _unflatten(spec: Any, leaves: Sequence[Any]) -> Any:
 
 
 def _copied(init: Any) -> Any:
-    """*init* with arrays of its own, so that a body which writes into its carry does not write into the caller's."""
-    return optree.tree_map(lambda x: x.copy() if isinstance(x, np.ndarray) else x, init, namespace=NAMESPACE)
+    """*init* as a recording sees it: arrays of its own, which a body may write into, and numbers with a dtype."""
+
+    def own(x: Any) -> Any:
+        if isinstance(x, np.ndarray):
+            return x.copy()
+        return np.asarray(x)[()] if isinstance(x, (bool, int, float)) else x
+
+    return optree.tree_map(own, init, namespace=NAMESPACE)
 
 
 def _length(leaves: Sequence[Any], spec: Any, length: Any) -> int:
@@ -266,7 +272,11 @@ class _Recording:
             found = list(loop(finished.graph, finished.consts, inits, finished.xs, self.length, self.reverse))
             if body.checks:
                 held = found.pop(len(self.carries))
-                if not self.parent.guard(held, "index"):
+                try:
+                    inside = bool(self.parent.guard(held, "index"))
+                except IndexError:  # NumPy, while it looked
+                    inside = False
+                if not inside:
                     raise BadIndexError(at_site(f"an index in the body of {self.what} is out of bounds in some step"))
         return list(found)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..tracer.errors import GraphError
-from ..tracer.ir import Atom, Lit, Node, Var, bind, current_builder, structural
+from ..tracer.ir import Atom, Lit, Node, Var, bind, current_builder
 from ..tracer.ops.elementwise import MINUS, ONE, F, broadcast_to
 from ..tracer.primitive import CUSTOM, ELEMENTWISE, LOOP
 from ..tracer.site import adjoint_site
@@ -51,6 +51,7 @@ def vjp_seeded(
         guarded = any(o in guarded_vars for o in node.outs)
         wants = [isinstance(a, Var) and a in active for a in node.inputs]
         cts = [cotangents.get(o) for o in node.outs]
+        contributions: Sequence[Atom | None]
         delicate = guarded or node.prim.masking or node.prim.singular
         if node.prim.kind == LOOP:
             contributions, delicate = loop_vjp(node, cts, wants, guarded, vjp_seeded)
@@ -67,9 +68,7 @@ def vjp_seeded(
     return [cotangents.get(var) for var in wrt], [var in guarded_vars for var in wrt]
 
 
-def _node_vjp(
-    node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], careful: bool
-) -> Sequence[Atom | None]:
+def _node_vjp(node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], careful: bool) -> Sequence[Atom | None]:
     prim = node.prim
     if prim.kind == CUSTOM and prim.vjp is not None:
         return prim.vjp(cts, node.outs, *node.inputs, **node.params)

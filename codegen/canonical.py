@@ -131,7 +131,7 @@ def _positions(graph: Graph) -> dict[Var, list[tuple[Var, int]]]:
 
 def _tie_loop(node: Node, body: Canonical, length: Var, pos: dict[Var, list[tuple[Var, int]]], union: _Union) -> None:
     """Join the axes that the body forces to be equal, and the numbers of rows."""
-    _, inner, outer = loop_parts(node)
+    _, inner, _ = loop_parts(node)
     count, first = len(inner.carries), len(inner.consts)
     same: dict[Dim, tuple[Var, int]] = {}
 
@@ -311,6 +311,7 @@ def canonicalise(graph: Graph, *, body: bool = False) -> Canonical:
 
     inputs = [define(v) for v in graph.inputs] + [define(v) for v, _ in graph.consts]
     tokens.append(tuple((s.dtype.char, s.dims) for s in inputs))
+
     def loop_op(node: Node, ins: tuple[Operand, ...]) -> Op:
         part = bodies[node]
         place = Body(part, len(sizes), len(consts), node.params["body"])

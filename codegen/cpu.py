@@ -85,8 +85,9 @@ class ItemEmitter:
     """One function of the kernel: a loop nest, or straight-line scalar code."""
 
     def __init__(
-        self, program: Canonical, schedule: Schedule, module: ir.Module, name: str, used: list[Sym], *, inline: bool = False
-    ):
+        self, program: Canonical, schedule: Schedule, module: ir.Module, name: str, used: list[Sym],
+        inline: bool = False,
+    ):  # fmt: skip
         self.program, self.schedule = program, schedule
         self.used = used
         kind = ir.FunctionType(ir.VoidType(), [PTR] * (len(used) + 2))

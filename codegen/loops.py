@@ -58,6 +58,11 @@ def elements(program: Canonical, dims: Sequence[Dim]) -> int | None:
     return total if total <= SMALL else None
 
 
+def results_of(program: Canonical) -> list[Sym]:
+    """The outputs of a body, each of which is stored."""
+    return [x for x in program.outputs if isinstance(x, Sym)]
+
+
 def plan_loop(op: Op, sizes_at: int = 0) -> LoopPlan:
     """*sizes_at*: where the sizes of the program that *op* is in begin in the table of the whole."""
     body: Body = op.params["body"]
@@ -74,7 +79,7 @@ def plan_loop(op: Op, sizes_at: int = 0) -> LoopPlan:
         if elements(program, sym.dims) is None:
             spare = plan.spares[sym] = Sym(sym.number, sym.dtype, sym.dims)
             plan.work.append(Work(spare, absolute(sym.dims), sym.dtype.itemsize))
-    results = set(program.outputs)
+    results = set(results_of(program))
     for sym in schedule.where:
         if sym in results:
             continue
@@ -151,7 +156,7 @@ class _LoopEmitter:
     def emit(self) -> None:
         b, op, program = self.b, self.plan.op, self.plan.program
         first, count = op.params["consts"], op.params["carries"]
-        ins, outs = program.inputs, program.outputs
+        ins, outs = program.inputs, results_of(program)
         n = self.frame.numbers.size(op.params["length"])
         for k in range(first):
             self.pointers[ins[k]] = self._const(op.ins[k], ins[k])
@@ -251,7 +256,7 @@ class _Carry:
         op, program = loop.plan.op, loop.plan.program
         position = op.params["consts"] + k
         self.loop, self.n = loop, n
-        self.before, self.after = program.inputs[position], program.outputs[k]
+        self.before, self.after = program.inputs[position], results_of(program)[k]
         self.given = op.ins[position]
         self.fill = filled(loop.frame.program, op, position)
         self.result = loop.frame.pointer(op.outs[k])

@@ -342,8 +342,8 @@ _UNCERTAIN = (
 
 
 _FROM_OUTSIDE = (
-    "the body of a loop writes into an array from outside of it; make the array a carry, or return the row as y and let "
-    "scan stack it"
+    "the body of a loop writes into an array from outside of it; make the array a carry, or return the row as y and "
+    "let scan stack it"
 )
 
 

@@ -180,7 +180,6 @@ class Builder:
         self._seen[key] = outs
         return outs
 
-
     def adopt(self, nodes: Sequence[Node]) -> None:
         """Take over *nodes* that were made elsewhere: equal ones will be found."""
         for node in nodes:

@@ -5,8 +5,8 @@
                    -> [cotangents of carries, sums for consts], cotangents of xs
 
 The backward body holds the forward body's nodes, run again, and its adjoint; what no cotangent needs is not in it.
-Only the incoming carries that it reads are stored by the forward loop, which gets them as further results
-(``add_results``): a sum is not.  The derivative is made of loops, so it can be derived again.
+Only the incoming carries that it reads, and what is dear to compute again, are stored by the forward loop, which gets
+them as further results (``add_results``): a sum is not.  The derivative is made of loops, so it can be derived again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..tracer.ops.shape import zeros
 from ..tracer.primitive import LOOP
 from ..tracer.site import Site
 from .activity import loop_activity, reached
+from .loop_storage import as_product, heavy_nodes, sum_of_products
 
 # vjp_seeded and jvp_all of adjoint.py
 Reverse = Callable[..., tuple[list[Atom | None], list[bool]]]
@@ -76,48 +77,65 @@ def loop_vjp(
     wanted = dict(zip(body.inputs, wants, strict=True))
     consts = [k for k, v in enumerate(inner.consts) if wanted[v] and v in needed]
     xs = [k for k, v in enumerate(inner.xs) if wanted[v] and v in needed]
-    careful = careful or _delicate(body.nodes) or any(cts[k] is None for k in carries)
+    known = {rows[k] for k in known_rows}
+    careful = careful or _delicate(body.nodes) or any(cts[k] is None and ends[k] not in known for k in carries)
 
     ct_carries = [Var(inner.carries[k].aval) for k in carries]
     ct_rows = [Var(rows[k].aval) for k in known_rows]
-    sums = [Var(inner.consts[k].aval) for k in consts]
     seeds = [*zip([ends[k] for k in carries], ct_carries, strict=True)]
     seeds += zip([rows[k] for k in known_rows], ct_rows, strict=True)
     sources = [*[inner.carries[k] for k in carries], *[inner.consts[k] for k in consts], *[inner.xs[k] for k in xs]]
     with building(_Body()) as builder:
         builder.adopt(_fresh(body.nodes))
-        found, _ = reverse_mode(list(builder.nodes), seeds, sources, careful=careful)
+        forward = list(builder.nodes)
+        found, _ = reverse_mode(forward, seeds, sources, careful=careful)
         grads = iter(found)
         new_cts = [materialise(next(grads), inner.carries[k]) for k in carries]
-        totals = []
-        for k, total in zip(consts, sums, strict=True):
-            ct = next(grads)
-            totals.append(total if ct is None else F.add(total, materialise(ct, inner.consts[k])))
+        shares = {k: ct for k in consts if (ct := next(grads)) is not None}
+        producers = {out: n for n in builder.nodes for out in n.outs}
+        products = {k: p for k, ct in shares.items() if (p := as_product(ct, producers)) is not None}
+        products = {k: p for k, p in products.items() if not {p.x, p.y} & set(inner.consts)}
+        summed = [k for k in shares if k not in products]
+        sums = [Var(inner.consts[k].aval) for k in summed]
+        totals = [F.add(v, materialise(shares[k], v)) for k, v in zip(summed, sums, strict=True)]
         ct_xs = [materialise(next(grads), inner.xs[k]) for k in xs]
-    outputs = [*new_cts, *totals, *ct_xs]
-    nodes = live_nodes(builder.nodes, outputs)
+
+    heavy = heavy_nodes(forward)
+    dear = {out for n in heavy for out in n.outs}
+    given = {*body.inputs, *ct_rows, *dear}  # what has rows, or is the same in each step
+    factors = dict.fromkeys(v for p in products.values() for v in (p.x, p.y))
+    made = [v for v in factors if v not in given]
+    outputs = [*new_cts, *totals, *ct_xs, *made]
+    nodes = live_nodes([n for n in builder.nodes if n.out not in dear], outputs)
     read = {a for n in nodes for a in n.inputs} | {a for a in outputs if isinstance(a, Var)}
     kept = [k for k, v in enumerate(inner.consts) if v in read]
-    stored = [v for v in inner.carries if v in read]
+    stored = [v for v in [*inner.carries, *[out for n in heavy for out in n.outs]] if v in read or v in factors]
+    trajectory = dict(zip(stored, add_results(node, stored), strict=True))
+    saved = [v for v in stored if v in read]
     kept_xs = [k for k, v in enumerate(inner.xs) if v in read]
     inputs = [
-        *[inner.consts[k] for k in kept], *ct_carries, *sums, *stored, *[inner.xs[k] for k in kept_xs], *ct_rows,
+        *[inner.consts[k] for k in kept], *ct_carries, *sums, *saved, *[inner.xs[k] for k in kept_xs], *ct_rows,
     ]  # fmt: skip
     starts = [
         *[materialise(cts[k], inner.carries[k]) for k in carries],
         *[materialise(None, v) for v in sums],
     ]
-    trajectory = add_results(node, stored)
-    known = [materialise(cts[count + k], node.outs[count + k]) for k in known_rows]
+    row_cts = [materialise(cts[count + k], node.outs[count + k]) for k in known_rows]
     results = loop(
         Graph(inputs, nodes, outputs),
-        [outer.consts[k] for k in kept], starts, [*trajectory, *[outer.xs[k] for k in kept_xs], *known],
+        [outer.consts[k] for k in kept], starts,
+        [*[trajectory[v] for v in saved], *[outer.xs[k] for k in kept_xs], *row_cts],
         length, not node.params["reverse"],
     )  # fmt: skip
     contributions: list[Atom | None] = [None] * len(node.inputs)
-    places = [*[len(inner.consts) + k for k in carries], *consts, *[len(inner.consts) + count + k for k in xs]]
-    for place, result in zip(places, results, strict=True):
+    places = [*[len(inner.consts) + k for k in carries], *summed, *[len(inner.consts) + count + k for k in xs]]
+    for place, result in zip(places, results, strict=False):
         contributions[place] = result
+    stacked: dict[Var, Atom] = {**trajectory, **dict(zip(inner.xs, outer.xs, strict=True))}
+    stacked.update(zip(ct_rows, row_cts, strict=True))
+    stacked.update(zip(made, results[len(places) :], strict=True))
+    for k, p in products.items():
+        contributions[k] = sum_of_products(stacked[p.x], stacked[p.y], p.ta, p.tb)
     return contributions, careful
 
 

@@ -23,9 +23,8 @@ from .calls import CallEmitter
 from .canonical import ONE, Body, Canonical, Const, Dim, Op, Operand, Sym
 from .cpu import ItemEmitter, Numbers, item_buffers
 from .scalar import I8, I64, PTR, counting, memory_type, to_memory
-from .schedule import TILE, Call, Loop, Schedule, Statement, buffer_of, counted, filled, make_schedule
+from .schedule import TILE, Call, Loop, Schedule, Statement, buffer_of, counted, elements, filled, make_schedule
 
-SMALL = 16  # elements up to which a value of static size is kept in stack slots
 Item = Loop | Statement | Call
 
 
@@ -46,16 +45,6 @@ class LoopPlan:
     small: dict[Sym, int]  # temporaries in stack slots: how many elements
     work: list[Work]
     nested: dict[Op, LoopPlan] = field(default_factory=dict)
-
-
-def elements(program: Canonical, dims: Sequence[Dim]) -> int | None:
-    """The number of elements where it is static and small, else None."""
-    total = 1
-    for d in dims:
-        if d not in program.static:
-            return None
-        total *= program.static[d]
-    return total if total <= SMALL else None
 
 
 def results_of(program: Canonical) -> list[Sym]:
@@ -159,10 +148,11 @@ class _LoopEmitter:
         ins, outs = program.inputs, results_of(program)
         n = self.frame.numbers.size(op.params["length"])
         for k in range(first):
-            self.pointers[ins[k]] = self._const(op.ins[k], ins[k])
+            self.pointers[ins[k]] = self._const(k)
         carries = [_Carry(self, k, n) for k in range(count)]
         for carry in carries:
             carry.start()
+        self._constant_rows()
         for sym, size in self.plan.small.items():
             self.pointers[sym] = self._slots(sym, size)
         with _stepping(b, n) as step:
@@ -202,15 +192,28 @@ class _LoopEmitter:
                 total = self.b.mul(total, self.numbers.size(d))
         return total
 
-    def _const(self, x: Operand, inside: Sym) -> ir.Value:
+    def _const(self, k: int) -> ir.Value:
         """What is the same in every step: small things are copied to where LLVM sees that no step writes them."""
+        x, inside = self.plan.op.ins[k], self.plan.program.inputs[k]
         size = elements(self.plan.program, inside.dims)
         if size is None:
             assert isinstance(x, Sym)
             return self.outside(x)
         slots = self._slots(inside, size)
-        self.load_small(x, inside, slots, size, None)
+        self.load_small(x, inside, slots, size, filled(self.frame.program, self.plan.op, k))
         return slots
+
+    def _constant_rows(self) -> None:
+        """Small rows of xs that are full of one constant."""
+        op, program = self.plan.op, self.plan.program
+        for k in range(op.params["consts"] + op.params["carries"], len(op.ins)):
+            fill = filled(self.frame.program, op, k)
+            if fill is not None:
+                inside = program.inputs[k]
+                size = elements(program, inside.dims)
+                assert size is not None
+                slots = self.pointers[inside] = self._slots(inside, size)
+                self.load_small(op.ins[k], inside, slots, size, fill)
 
     def load_small(self, x: Operand, inside: Sym, slots: ir.Value, size: int, fill: Const | None) -> None:
         constant = x if isinstance(x, Const) else fill
@@ -235,6 +238,8 @@ class _LoopEmitter:
 
     def _row_in(self, k: int, row: ir.Value) -> None:
         op, inside = self.plan.op, self.plan.program.inputs[k]
+        if inside in self.pointers:
+            return
         if counted(self.frame.program, op, k) is None:
             x = op.ins[k]
             assert isinstance(x, Sym)

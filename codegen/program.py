@@ -23,7 +23,7 @@ from . import jit, vecmath
 from .calls import native
 from .canonical import ONE, Canonical, Const, Op, Sym, canonicalise
 from .cpu import Numbers, finish_hints, item_buffers
-from .loops import Frame, emit_items, grouped, plan_loop
+from .loops import Frame, LoopPlan, emit_items, grouped, plan_loop
 from .memory import Sizes, Temporary, plan
 from .scalar import I8, I64, PTR
 from .schedule import TILE, Call, Schedule, Statement, buffer_of, counted, filled, make_schedule
@@ -55,6 +55,7 @@ class Program:
     compiled: jit.Compiled | None
     guards: list[Sym]
     seconds: dict[str, float] = field(default_factory=dict)
+    plans: dict[Op, LoopPlan] = field(default_factory=dict)  # of the loops that run inside the kernel
 
     @property
     def is_native(self) -> bool:
@@ -118,7 +119,7 @@ class _Assembler:
             self.canonical.key, self.arguments, self.canonical.inputs, self.results, self._temporaries(), segments,
             self.index,
             self.canonical, self.schedule, compiled, self.guards,
-            {"emit": emitted - start, "llvm": done - emitted},
+            {"emit": emitted - start, "llvm": done - emitted}, self.plans,
         )  # fmt: skip
 
     def _native(self, items: list[Any], number: int, last: bool) -> Segment:

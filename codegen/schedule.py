@@ -12,6 +12,7 @@ what is worth storing is decided apart, in ``worth_storing``.  Both leave named 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..tracer.primitive import ELEMENTWISE, HOST, LOOP, PRODUCT, RECURRENCE, REDUCE, SCATTER, VIEW
@@ -24,6 +25,7 @@ RECOMPUTE_FLOPS = 40  # an inlined value costing more than this in all its extra
 REDUNDANT_FLOPS = 3  # the same, per iteration of a loop that the value does not depend on
 ROW_FLOPS = 20  # work per row from which on rows are taken in tiles, so that it is vectorised over rows
 TILE = 64  # rows of a tile
+SMALL = 16  # elements up to which a value of static size in the body of a loop is kept in stack slots
 
 
 @dataclass(eq=False, slots=True)
@@ -325,14 +327,26 @@ def counted(program: Canonical, call: Op, position: int) -> Op | None:
     return producer if producer is not None and producer.prim.name == "iota" else None
 
 
+def elements(program: Canonical, dims: Sequence[Dim]) -> int | None:
+    """The number of elements where it is static and small, else None."""
+    total = 1
+    for d in dims:
+        if d not in program.static:
+            return None
+        total *= program.static[d]
+    return total if total <= SMALL else None
+
+
 def filled(program: Canonical, call: Op, position: int) -> Const | None:
-    """The constant that a scatter's target, or a carry as it starts, is full of: no buffer is made of it."""
+    """The constant that a scatter's target, a carry as it starts or a small operand of a loop is full of: no buffer is
+    made of it."""
     x = call.ins[position]
     if not isinstance(x, Sym):
         return None
     if call.prim.kind == LOOP:
-        first = call.params["consts"]
-        if not first <= position < first + call.params["carries"]:
+        first, body = call.params["consts"], call.params["body"].program
+        is_carry = first <= position < first + call.params["carries"]
+        if not is_carry and elements(body, body.inputs[position].dims) is None:
             return None
     elif call.prim.kind != SCATTER or position:
         return None

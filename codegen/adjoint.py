@@ -11,30 +11,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..tracer.errors import GraphError
-from ..tracer.ir import Atom, Lit, Node, Var, bind, current_builder, structural
+from ..tracer.ir import Atom, Lit, Node, Var, bind, current_builder
 from ..tracer.ops.elementwise import MINUS, ONE, F, broadcast_to
-from ..tracer.ops.shape import zeros
-from ..tracer.primitive import CUSTOM, ELEMENTWISE, differentiable
+from ..tracer.primitive import CUSTOM, ELEMENTWISE, LOOP
 from ..tracer.site import adjoint_site
-
-
-def depends_on(nodes: Sequence[Node], sources: Sequence[Var]) -> set[Var]:
-    """The Vars through which a derivative with respect to *sources* can flow."""
-    active = set(sources)
-    for node in nodes:
-        if (
-            differentiable(node.prim)
-            and node.out.aval.is_float
-            and any(a in active for a in node.inputs if isinstance(a, Var))
-        ):
-            active.update(node.outs)
-    return active
+from .activity import depends_on
+from .loop_adjoint import loop_jvp, loop_vjp, materialise
 
 
 def vjp(nodes: Sequence[Node], output: Atom, cotangent: Atom, wrt: Sequence[Var]) -> list[Atom]:
     """Cotangents of *wrt* for the cotangent of *output*; *nodes* are the program between them, in order."""
     cotangents, _ = vjp_seeded(nodes, [(output, cotangent)], wrt)
-    return [_materialise(ct, var) for ct, var in zip(cotangents, wrt, strict=True)]
+    return [materialise(ct, var) for ct, var in zip(cotangents, wrt, strict=True)]
 
 
 def vjp_seeded(
@@ -57,29 +45,27 @@ def vjp_seeded(
     builder = current_builder()
     outer = builder.site_override
     for node in reversed(nodes):
-        if node.out not in active or not any(o in cotangents for o in node.outs):
+        if not any(o in cotangents and o in active for o in node.outs):
             continue
         builder.site_override = adjoint_site(node.site)
         guarded = any(o in guarded_vars for o in node.outs)
         wants = [isinstance(a, Var) and a in active for a in node.inputs]
         cts = [cotangents.get(o) for o in node.outs]
-        for atom, contribution in zip(node.inputs, _node_vjp(node, cts, wants, guarded), strict=True):
+        contributions: Sequence[Atom | None]
+        delicate = guarded or node.prim.masking or node.prim.singular
+        if node.prim.kind == LOOP:
+            contributions, delicate = loop_vjp(node, cts, wants, guarded, vjp_seeded)
+        else:
+            contributions = _node_vjp(node, cts, wants, guarded)
+        for atom, contribution in zip(node.inputs, contributions, strict=True):
             if contribution is None or not isinstance(atom, Var) or atom not in active:
                 continue
             previous = cotangents.get(atom)
             cotangents[atom] = contribution if previous is None else F.add(previous, contribution)
-            if guarded or node.prim.masking or node.prim.singular:
+            if delicate:
                 guarded_vars.add(atom)
     builder.site_override = outer
     return [cotangents.get(var) for var in wrt], [var in guarded_vars for var in wrt]
-
-
-def _materialise(ct: Atom | None, var: Var) -> Atom:
-    if ct is None:
-        return zeros(var.aval.shape, var.aval.dtype) if var.aval.shape else structural(0, var.aval.dtype)
-    if isinstance(ct, Lit) and var.aval.shape:
-        return broadcast_to(ct, var.aval.shape)
-    return ct
 
 
 def _node_vjp(node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], careful: bool) -> Sequence[Atom | None]:
@@ -117,21 +103,23 @@ def _times(multiply: object, ct: Atom, factor: Atom) -> Atom:
 
 def jvp(nodes: Sequence[Node], tangents: dict[Var, Atom], output: Atom) -> Atom:
     """The tangent of *output* for tangents of some Vars."""
+    known = jvp_all(nodes, tangents)
+    return materialise(known.get(output) if isinstance(output, Var) else None, output)
+
+
+def jvp_all(nodes: Sequence[Node], tangents: dict[Var, Atom]) -> dict[Var, Atom]:
+    """The tangents of all values of *nodes* that depend on the Vars in *tangents*."""
     known = dict(tangents)
     active = depends_on(nodes, list(tangents))
     for node in nodes:
-        if node.out not in active or node.out in known:
+        if all(o not in active or o in known for o in node.outs):
             continue
         inner = [known.get(a) if isinstance(a, Var) else None for a in node.inputs]
         if all(t is None for t in inner):
             continue
-        tangent = _node_jvp(node, inner)
-        if tangent is not None:
-            known[node.out] = tangent
-    found = known.get(output) if isinstance(output, Var) else None
-    if found is None:
-        return zeros(output.aval.shape, output.aval.dtype)
-    return broadcast_to(found, output.aval.shape) if isinstance(found, Lit) else found
+        found = loop_jvp(node, inner, jvp_all) if node.prim.kind == LOOP else [_node_jvp(node, inner)]
+        known.update((out, t) for out, t in zip(node.outs, found, strict=False) if t is not None)
+    return known
 
 
 def _node_jvp(node: Node, tangents: Sequence[Atom | None]) -> Atom | None:

@@ -11,11 +11,12 @@ from typing import Any
 import llvmlite.ir as ir
 import scipy.linalg.cython_blas as cython_blas
 
+from ..tracer.primitive import LOOP
 from . import jit
 from .canonical import ONE, Canonical, Dim, Op, Sym
 from .cpu import Numbers
 from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type, to_memory
-from .schedule import buffer_of, filled
+from .schedule import buffer_of, filled, is_call
 
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -36,6 +37,8 @@ def native(op: Op) -> bool:
     """Can the call run inside the kernel?  (Otherwise NumPy does it between kernels.)"""
     if op.prim.name == "matmul":
         return op.out.dtype.kind == "f"
+    if op.prim.kind == LOOP:
+        return all(native(inner) for inner in op.params["body"].program.ops if is_call(inner))
     return op.prim.name in ("scatter", "scatter_add") and op.out.dtype.kind in "fiu"
 
 
@@ -101,7 +104,7 @@ class CallEmitter:
         kind = memory_type(op.out.dtype)
         out, positions, values = self.pointer(op.out), self._buffer(index), self._buffer(v)
         total = self._count(x.dims)
-        value = filled(self.program, op, x)
+        value = filled(self.program, op, 0)
         if value is not None:
             filling = to_memory(b, self.const(value), value.dtype)
             with counting(b, total) as i:

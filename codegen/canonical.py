@@ -17,8 +17,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..tracer.aval import INT, Aval
 from ..tracer.ir import Graph, Lit, Node, Var
-from ..tracer.primitive import ELEMENTWISE, REDUCE
+from ..tracer.ops.control import loop_parts
+from ..tracer.primitive import ELEMENTWISE, LOOP, REDUCE
 from ..tracer.site import Site
 
 STATIC_LIMIT = 16  # inner sizes up to this are part of the key
@@ -66,6 +68,21 @@ class Op:
     params: dict[str, Any]
     out: Sym
     site: Site | None
+    more: tuple[Sym, ...] = ()  # a loop has several results
+
+    @property
+    def outs(self) -> tuple[Sym, ...]:
+        return (self.out, *self.more)
+
+
+@dataclass(slots=True, eq=False)
+class Body:
+    """The body of a loop.  Its sizes and constants follow those of the program around it, from these places on."""
+
+    program: Canonical
+    sizes_at: int
+    consts_at: int
+    graph: Graph  # this run's, for the interpreter
 
 
 @dataclass(slots=True)
@@ -110,6 +127,29 @@ class _Union:
 def _positions(graph: Graph) -> dict[Var, list[tuple[Var, int]]]:
     every = [*graph.inputs, *(v for v, _ in graph.consts), *(o for n in graph.nodes for o in n.outs)]
     return {v: [(v, a) for a in range(len(v.aval.shape))] for v in every}
+
+
+def _tie_loop(node: Node, body: Canonical, length: Var, pos: dict[Var, list[tuple[Var, int]]], union: _Union) -> None:
+    """Join the axes that the body forces to be equal, and the numbers of rows."""
+    _, inner, _ = loop_parts(node)
+    count, first = len(inner.carries), len(inner.consts)
+    same: dict[Dim, tuple[Var, int]] = {}
+
+    def tie(x: Any, dims: tuple[Dim, ...], rows: bool) -> None:
+        if not isinstance(x, Var):
+            return
+        places = pos[x]
+        if rows:
+            union.join(places[0], (length, 0))
+            places = places[1:]
+        for place, d in zip(places, dims, strict=True):
+            if d != ONE:
+                union.join(place, same.setdefault(d, place))
+
+    for k, (x, sym) in enumerate(zip(node.inputs, body.inputs, strict=True)):
+        tie(x, sym.dims, k >= first + count)
+    for k, (x, value) in enumerate(zip(node.outs, body.outputs, strict=True)):
+        tie(x, value.dims, k >= count)
 
 
 def _tie_node(node: Node, pos: dict[Var, list[tuple[Var, int]]], union: _Union) -> None:
@@ -196,16 +236,27 @@ def _walk(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[int, in
         a, b = a + 1, b + 1
 
 
-def canonicalise(graph: Graph) -> Canonical:
-    """The canonical form of *graph*.  Graphs that differ only in numbers get equal keys."""
+def canonicalise(graph: Graph, *, body: bool = False) -> Canonical:
+    """The canonical form of *graph*.  Graphs that differ only in numbers get equal keys.
+
+    In the *body* of a loop small sizes of all axes are static: what is small and carried is kept in registers.
+    """
     pos = _positions(graph)
     union = _Union()
+    bodies: dict[Node, Canonical] = {}
+    lengths: dict[Node, Var] = {}
     for node in graph.nodes:
-        _tie_node(node, pos, union)
+        if node.prim.kind == LOOP:
+            bodies[node] = canonicalise(node.params["body"], body=True)
+            length = lengths[node] = Var(Aval(INT, (node.params["length"],)))
+            pos[length] = [(length, 0)]
+            _tie_loop(node, bodies[node], length, pos, union)
+        else:
+            _tie_node(node, pos, union)
 
     inner: set[Any] = set()
     for var, places in pos.items():
-        for place in places[1:]:
+        for place in places if body else places[1:]:
             if 2 <= var.aval.shape[place[1]] <= STATIC_LIMIT:
                 inner.add(union.find(place))
 
@@ -260,9 +311,25 @@ def canonicalise(graph: Graph) -> Canonical:
 
     inputs = [define(v) for v in graph.inputs] + [define(v) for v, _ in graph.consts]
     tokens.append(tuple((s.dtype.char, s.dims) for s in inputs))
+
+    def loop_op(node: Node, ins: tuple[Operand, ...]) -> Op:
+        part = bodies[node]
+        place = Body(part, len(sizes), len(consts), node.params["body"])
+        sizes.extend(int(n) for n in part.sizes)
+        consts.extend(part.consts[k : k + 1].tobytes() for k in range(len(part.consts)))
+        outs = tuple(define(v) for v in node.outs)
+        rest = {name: node.params[name] for name in ("consts", "carries", "reverse")}
+        length = dim((lengths[node], 0))
+        shown = (part.key, place.sizes_at, place.consts_at, length, *rest.values())
+        tokens.append((node.prim.name, tuple(token(x) for x in ins), shown, tuple(s.dims for s in outs)))
+        return Op(node.prim, ins, {"body": place, "length": length, **rest}, outs[0], node.site, outs[1:])
+
     ops = []
     for node in graph.nodes:
         ins = tuple(operand(a) for a in node.inputs)
+        if node.prim.kind == LOOP:
+            ops.append(loop_op(node, ins))
+            continue
         out = define(node.out)
         params = {}
         for name, value in node.params.items():
@@ -300,7 +367,7 @@ def canonicalise(graph: Graph) -> Canonical:
         np.array(sizes, np.int64),
         np.frombuffer(b"".join(consts), np.int64).copy(),
     )
-    canonical.producers = {op.out: op for op in ops}
+    canonical.producers = {out: op for op in ops for out in op.outs}
     return canonical
 
 

@@ -61,8 +61,13 @@ class Numbers:
         found = self._sizes.get(dim)
         if found is None:
             place = self.entry.gep(self._sizes_ptr, [I64(dim)], inbounds=True, source_etype=I64)
-            found = self._sizes[dim] = self.entry.load(place, typ=I64)
+            found = self._sizes[dim] = self._invariant(self.entry.load(place, typ=I64))
         return found
+
+    def _invariant(self, load: Any) -> Any:
+        """A load of what nothing writes: it may leave any loop."""
+        load.set_metadata("invariant.load", self.entry.module.add_metadata([]))
+        return load
 
     def const(self, x: Const) -> ir.Value:
         if x.slot is None:
@@ -70,7 +75,8 @@ class Numbers:
         found = self._consts.get((x.slot, x.dtype))
         if found is None:
             place = self.entry.gep(self._consts_ptr, [I64(8 * x.slot)], inbounds=True, source_etype=I8)
-            found = from_memory(self.entry, self.entry.load(place, typ=memory_type(x.dtype)), x.dtype)
+            loaded = self._invariant(self.entry.load(place, typ=memory_type(x.dtype)))
+            found = from_memory(self.entry, loaded, x.dtype)
             self._consts[(x.slot, x.dtype)] = found
         return found
 
@@ -78,13 +84,16 @@ class Numbers:
 class ItemEmitter:
     """One function of the kernel: a loop nest, or straight-line scalar code."""
 
-    def __init__(self, program: Canonical, schedule: Schedule, module: ir.Module, name: str, used: list[Sym]):
+    def __init__(
+        self, program: Canonical, schedule: Schedule, module: ir.Module, name: str, used: list[Sym],
+        inline: bool = False,
+    ):  # fmt: skip
         self.program, self.schedule = program, schedule
         self.used = used
         kind = ir.FunctionType(ir.VoidType(), [PTR] * (len(used) + 2))
         self.function = ir.Function(module, kind, name)
         self.function.linkage = "internal"
-        self.function.attributes.add("noinline")
+        self.function.attributes.add("alwaysinline" if inline else "noinline")
         self.function.attributes.add("nounwind")
         for arg in self.function.args[: len(used)]:
             arg.add_attribute("noalias")

@@ -18,13 +18,15 @@ import llvmlite.ir as ir
 import numpy as np
 
 from ..tracer.ir import Graph
+from ..tracer.primitive import LOOP
 from . import jit, vecmath
-from .calls import CallEmitter, native
+from .calls import native
 from .canonical import ONE, Canonical, Const, Op, Sym, canonicalise
-from .cpu import ItemEmitter, Numbers, finish_hints, item_buffers
+from .cpu import Numbers, finish_hints, item_buffers
+from .loops import Frame, LoopPlan, emit_items, grouped, plan_loop
 from .memory import Sizes, Temporary, plan
 from .scalar import I8, I64, PTR
-from .schedule import TILE, Call, Schedule, Statement, buffer_of, make_schedule
+from .schedule import TILE, Call, Schedule, Statement, buffer_of, counted, filled, make_schedule
 from .simplify import simplify
 
 
@@ -53,6 +55,7 @@ class Program:
     compiled: jit.Compiled | None
     guards: list[Sym]
     seconds: dict[str, float] = field(default_factory=dict)
+    plans: dict[Op, LoopPlan] = field(default_factory=dict)  # of the loops that run inside the kernel
 
     @property
     def is_native(self) -> bool:
@@ -81,7 +84,13 @@ class _Assembler:
         self.module = ir.Module(self.name)
         self.module.triple, self.module.data_layout = jit.target_triple(), jit.data_layout()
         results = set(self.results)
-        self.temps = [s for s in schedule.where if s not in results]
+        self.plans = {
+            item.op: plan_loop(item.op)
+            for item in schedule.body
+            if isinstance(item, Call) and item.op.prim.kind == LOOP and native(item.op)
+        }
+        self.work = {w.sym: w for plan in self.plans.values() for w in plan.work}
+        self.temps = [*[s for s in schedule.where if s not in results], *self.work]
         order = [*canonical.inputs[:arguments], *self.results, *canonical.inputs[arguments:], *self.temps]
         self.index = {sym: k for k, sym in enumerate(order)}
 
@@ -89,7 +98,7 @@ class _Assembler:
         start = time.perf_counter()
         segments: list[Segment] = []
         run: list[Any] = []
-        for item in self._grouped():
+        for item in grouped(self.schedule.body):
             if isinstance(item, Call) and not native(item.op):
                 if run:
                     segments.append(self._native(run, len(segments), last=False))
@@ -110,18 +119,8 @@ class _Assembler:
             self.canonical.key, self.arguments, self.canonical.inputs, self.results, self._temporaries(), segments,
             self.index,
             self.canonical, self.schedule, compiled, self.guards,
-            {"emit": emitted - start, "llvm": done - emitted},
+            {"emit": emitted - start, "llvm": done - emitted}, self.plans,
         )  # fmt: skip
-
-    def _grouped(self) -> list[Any]:
-        """Top-level items, consecutive scalar statements together."""
-        grouped: list[Any] = []
-        for item in self.schedule.body:
-            if isinstance(item, Statement) and grouped and isinstance(grouped[-1], list):
-                grouped[-1].append(item)
-            else:
-                grouped.append([item] if isinstance(item, Statement) else item)
-        return grouped
 
     def _native(self, items: list[Any], number: int, last: bool) -> Segment:
         symbol = f"{self.name}_s{number}"
@@ -140,20 +139,8 @@ class _Assembler:
             return pointers[sym]
 
         numbers = Numbers(self.canonical, entry, sizes, consts)
-        calls = CallEmitter(self.canonical, self.schedule.stored, b, pointer, numbers)
-        for item in items:
-            if isinstance(item, Call):
-                calls.emit(item.op)
-                continue
-            body = item if isinstance(item, list) else [item]
-            used = list(
-                dict.fromkeys(
-                    s for part in body for s in item_buffers(self.canonical, self.schedule, self.schedule.reads, part)
-                )
-            )
-            emitter = ItemEmitter(self.canonical, self.schedule, self.module, jit.unique_name(self.name), used)
-            emitter.items(body)
-            b.call(emitter.finish(), [*[pointer(s) for s in used], sizes, consts])
+        frame = Frame(self.canonical, self.schedule, self.plans, b, entry, pointer, sizes, consts, numbers)
+        emit_items(frame, items, self.name)
         if last:
             for position, guard in enumerate(self.guards):
                 held = b.icmp_unsigned("!=", b.load(pointer(guard), typ=I8), I8(0))
@@ -177,7 +164,10 @@ class _Assembler:
                 for x in item.op.ins:
                     if isinstance(x, Sym):
                         touch(buffer_of(self.canonical, self.schedule.stored, x), position)
-                touch(item.op.out, position)
+                for out in item.op.outs:
+                    touch(out, position)
+                for w in self.plans[item.op].work if item.op in self.plans else ():
+                    touch(w.sym, position)
             else:
                 for sym in item_buffers(self.canonical, self.schedule, self.schedule.reads, item):
                     touch(sym, position)
@@ -188,8 +178,11 @@ class _Assembler:
         for sym in self.temps:
             wide = [d for d in sym.dims if d != ONE][self.schedule.contracted.get(sym, 0) :]
             itemsize = sym.dtype.itemsize * (TILE if sym in self.schedule.tiled else 1)
+            name = repr(sym)
+            if sym in self.work:
+                wide, itemsize, name = list(self.work[sym].dims), self.work[sym].itemsize, f"{name} of a loop"
             result.append(
-                Temporary(repr(sym), tuple(wide), itemsize, self._group_start(first[sym]), self._group_end(last[sym]))
+                Temporary(name, tuple(wide), itemsize, self._group_start(first[sym]), self._group_end(last[sym]))
             )
         return result
 
@@ -248,7 +241,7 @@ def execute(program: Program, canonical: Canonical, arrays: Sequence[np.ndarray]
     failed = -1
     for segment in program.segments:
         if segment.host is not None:
-            _run_host(program, segment.host, canonical, addresses)
+            _run_host(program, program.canonical.ops.index(segment.host), canonical, addresses)
         else:
             function = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
                 segment.address
@@ -258,16 +251,17 @@ def execute(program: Program, canonical: Canonical, arrays: Sequence[np.ndarray]
     return failed, results
 
 
-def _run_host(program: Program, op: Op, canonical: Canonical, addresses: list[int]) -> None:
+def _run_host(program: Program, position: int, canonical: Canonical, addresses: list[int]) -> None:
     """One operation by its NumPy implementation, on the program's buffers."""
-    sizes = canonical.sizes
+    sizes, op, mine = canonical.sizes, program.canonical.ops[position], canonical.ops[position]
+    stored = program.schedule.stored
 
     def view(x: Any) -> Any:
         if isinstance(x, Const):
             if x.slot is None:
                 return x.value
             return np.frombuffer(canonical.consts[x.slot :].tobytes()[: x.dtype.itemsize], x.dtype)[0]
-        buffer = buffer_of(program.canonical, program.schedule.stored, x)
+        buffer = buffer_of(program.canonical, stored, x)
         shape = tuple(int(sizes[d]) for d in x.dims)
         count = int(np.prod(shape, dtype=np.int64))
         if not count:
@@ -275,12 +269,25 @@ def _run_host(program: Program, op: Op, canonical: Canonical, addresses: list[in
         raw = (ctypes.c_char * (count * x.dtype.itemsize)).from_address(addresses[program.buffer_index[buffer]])
         return np.frombuffer(raw, x.dtype).reshape(shape)
 
-    params = dict(op.params)
+    def operand(k: int) -> Any:
+        """Operand *k*, also where it has no buffer."""
+        x = op.ins[k]
+        fill, rows = filled(program.canonical, op, k), counted(program.canonical, op, k)
+        if fill is not None:
+            return np.full(tuple(int(sizes[d]) for d in x.dims), view(fill), x.dtype)
+        if rows is not None:
+            return np.arange(int(sizes[x.dims[0]]), dtype=x.dtype)
+        return view(x)
+
+    params = dict(mine.params)
     if op.prim.name == "nonzero":
         params["count"] = int(sizes[op.out.dims[0]])
-    target = view(op.out)
+    if op.prim.kind == LOOP:
+        params.update(body=mine.params["body"].graph, length=int(sizes[op.params["length"]]))
     with np.errstate(all="ignore"):
-        np.copyto(target, op.prim.impl(*[view(x) for x in op.ins], **params), casting="unsafe")
+        found = op.prim.impl(*[operand(k) for k in range(len(op.ins))], **params)
+        for out, value in zip(op.outs, found if op.more else (found,), strict=True):
+            np.copyto(view(out), value, casting="unsafe")
 
 
 class CompiledGraph:

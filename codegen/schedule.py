@@ -12,9 +12,10 @@ what is worth storing is decided apart, in ``worth_storing``.  Both leave named 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..tracer.primitive import ELEMENTWISE, HOST, PRODUCT, RECURRENCE, REDUCE, SCATTER, VIEW
+from ..tracer.primitive import ELEMENTWISE, HOST, LOOP, PRODUCT, RECURRENCE, REDUCE, SCATTER, VIEW
 from .canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
 from .index import ZERO, Index, add, constant, depends_on, loop_var, term
 from .views import Condition, Indices, read
@@ -24,6 +25,7 @@ RECOMPUTE_FLOPS = 40  # an inlined value costing more than this in all its extra
 REDUNDANT_FLOPS = 3  # the same, per iteration of a loop that the value does not depend on
 ROW_FLOPS = 20  # work per row from which on rows are taken in tiles, so that it is vectorised over rows
 TILE = 64  # rows of a tile
+SMALL = 16  # elements up to which a value of static size in the body of a loop is kept in stack slots
 
 
 @dataclass(eq=False, slots=True)
@@ -50,7 +52,7 @@ class Loop:
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """A library step; its operands are buffers."""
+    """A library step, or a loop with a body of its own; its operands are buffers."""
 
     op: Op
 
@@ -74,7 +76,7 @@ def is_loop_root(op: Op) -> bool:
 
 
 def is_call(op: Op) -> bool:
-    return op.prim.kind in (PRODUCT, SCATTER, HOST)
+    return op.prim.kind in (PRODUCT, SCATTER, HOST, LOOP)
 
 
 def domain(op: Op) -> tuple[Dim, ...]:
@@ -198,11 +200,11 @@ class Placer:
 
     def run(self) -> None:
         for op in self.program.ops:
-            if op.out not in self.stored:
+            if not any(out in self.stored for out in op.outs):
                 continue
             if is_call(op):
                 self.body.append(call := Call(op))
-                self.where[op.out] = call
+                self.where.update(dict.fromkeys(op.outs, call))
                 continue
             statement = Statement(op, complete=completion(op))
             self.reads[op.out] = reads(self.program, op, self.stored)
@@ -287,7 +289,7 @@ class Placer:
 def _produces(item: Loop | Statement | Call) -> set[Sym]:
     if isinstance(item, Loop):
         return set().union(*[_produces(i) for i in item.body]) if item.body else set()
-    return {item.op.out}
+    return set(item.op.outs)
 
 
 def _streams(loop: Loop, known: dict[Sym, Reads]) -> set[Sym]:
@@ -304,19 +306,49 @@ def _streams(loop: Loop, known: dict[Sym, Reads]) -> set[Sym]:
 
 
 def _initially_stored(program: Canonical) -> set[Sym]:
-    stored = {op.out for op in program.ops if is_loop_root(op) or is_call(op)}
+    stored = {out for op in program.ops if is_loop_root(op) or is_call(op) for out in op.outs}
     stored |= {x for x in program.outputs if isinstance(x, Sym) and x in program.producers}
     for op in program.ops:
         if is_call(op):
             stored |= {
-                buffer_of(program, set(), x) for x in op.ins if isinstance(x, Sym) and not filled(program, op, x)
+                buffer_of(program, set(), x)
+                for k, x in enumerate(op.ins)
+                if isinstance(x, Sym) and not filled(program, op, k) and not counted(program, op, k)
             } & set(program.producers)
     return stored
 
 
-def filled(program: Canonical, call: Op, x: Operand) -> Const | None:
-    """The constant that a scatter's target is full of, where it is: no buffer is made of it."""
-    if call.prim.kind != SCATTER or x is not call.ins[0] or not isinstance(x, Sym):
+def counted(program: Canonical, call: Op, position: int) -> Op | None:
+    """The iota that a loop takes its rows from, where it does: the row is the number of the step."""
+    if call.prim.kind != LOOP or position < call.params["consts"] + call.params["carries"]:
+        return None
+    x = call.ins[position]
+    producer = program.producers.get(x) if isinstance(x, Sym) else None
+    return producer if producer is not None and producer.prim.name == "iota" else None
+
+
+def elements(program: Canonical, dims: Sequence[Dim]) -> int | None:
+    """The number of elements where it is static and small, else None."""
+    total = 1
+    for d in dims:
+        if d not in program.static:
+            return None
+        total *= program.static[d]
+    return total if total <= SMALL else None
+
+
+def filled(program: Canonical, call: Op, position: int) -> Const | None:
+    """The constant that a scatter's target, a carry as it starts or a small operand of a loop is full of: no buffer is
+    made of it."""
+    x = call.ins[position]
+    if not isinstance(x, Sym):
+        return None
+    if call.prim.kind == LOOP:
+        first, body = call.params["consts"], call.params["body"].program
+        is_carry = first <= position < first + call.params["carries"]
+        if not is_carry and elements(body, body.inputs[position].dims) is None:
+            return None
+    elif call.prim.kind != SCATTER or position:
         return None
     producer = program.producers.get(x)
     if producer is not None and producer.prim.name == "broadcast" and isinstance(producer.ins[0], Const):

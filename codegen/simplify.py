@@ -14,6 +14,7 @@ from ..tracer.ops.shape import transpose
 from ..tracer.primitive import CUSTOM
 from ..tracer.site import Site
 from .canonical import is_edge_pad
+from .loop_rewrites import prune_loops
 
 Producers = dict[Var, Node]
 Rule = Callable[[Node, Producers], Atom | None]
@@ -115,8 +116,8 @@ def widen_sums(graph: Graph) -> Graph:
 
 
 def simplify(graph: Graph) -> Graph:
-    """*graph* with sums widened and the rules applied."""
-    return apply_rules(widen_sums(graph))
+    """*graph* with loops reduced to what is read, sums widened and the rules applied."""
+    return apply_rules(widen_sums(prune_loops(graph, simplify)))
 
 
 def apply_rules(graph: Graph) -> Graph:
@@ -155,7 +156,7 @@ def apply_rules(graph: Graph) -> Graph:
     needed: set[Atom] = {*outputs, *(g.atom for g in guards)}
     kept = []
     for node in reversed(builder.nodes):
-        if node.out in needed:
+        if any(o in needed for o in node.outs):
             kept.append(node)
             needed.update(node.inputs)
     kept.reverse()

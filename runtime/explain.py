@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..codegen.canonical import ONE, Canonical, Const, Sym
+from ..codegen.canonical import ONE, Canonical, Const, Op, Sym
+from ..codegen.loops import LoopPlan
 from ..codegen.program import Program
 from ..codegen.schedule import Call as LibraryCall
-from ..codegen.schedule import Loop, Statement
+from ..codegen.schedule import Loop, Schedule, Statement
 from ..tracer.errors import DifferentiationError
 from ..tracer.ir import Graph
 from ..tracer.irtext import print_graph
+from ..tracer.primitive import HOST, LOOP
 from .calls import Call, flatten
 from .kernels import kernels
 from .recording import VALUE, Mode, Recording, name_of, record
@@ -155,17 +157,30 @@ def _section(title: str, body: str) -> str:
 def describe_schedule(program: Program) -> str:
     """The loop tree, one line for each loop and stored value."""
     lines: list[str] = []
-    kernel = 0
-    for item in program.schedule.body:
+    _describe_items(program, program.schedule, program.canonical, program.plans, 0, lines)
+    return "\n".join(lines) or "nothing to compute"
+
+
+def _describe_items(
+    program: Program, schedule: Schedule, canonical: Canonical, plans: dict[Op, LoopPlan], depth: int, lines: list[str]
+) -> None:
+    pad, kernel = "  " * depth, 0
+    for item in schedule.body:
         if isinstance(item, LibraryCall):
-            where = "NumPy, between kernels" if item.op.prim.kind == "host" else "library"
-            lines.append(f"{item.op.out} = {item.op.prim.name} {_operands(item.op)}   ({where})")
+            plan = plans.get(item.op)
+            between = item.op.prim.kind == HOST or (item.op.prim.kind == LOOP and plan is None)
+            where = "NumPy, between kernels" if between else "the kernel steps" if plan else "library"
+            outs = ", ".join(map(repr, item.op.outs))
+            lines.append(f"{pad}{outs} = {item.op.prim.name} {_operands(item.op)}   ({where})")
+            if plan is not None:
+                back = " from the last to the first" if item.op.params["reverse"] else ""
+                lines.append(f"{pad}  for each of n{item.op.params['length']} steps{back}:")
+                _describe_items(program, plan.schedule, plan.program, plan.nested, depth + 2, lines)
         else:
             if isinstance(item, Loop):
                 kernel += 1
-                lines.append(f"loop nest {kernel}:")
-            _describe(program, item, 1 if isinstance(item, Loop) else 0, lines)
-    return "\n".join(lines) or "nothing to compute"
+                lines.append(f"{pad}loop nest {kernel}:")
+            _describe(program, canonical, item, depth + isinstance(item, Loop), lines, depth + isinstance(item, Loop))
 
 
 def describe_decisions(program: Program) -> str:
@@ -173,15 +188,22 @@ def describe_decisions(program: Program) -> str:
     return "\n".join(dict.fromkeys(program.schedule.notes)) or "everything that could be fused was"
 
 
-def _describe(program: Program, item: Loop | Statement | LibraryCall, depth: int, lines: list[str]) -> None:
+def _describe(
+    program: Program, canonical: Canonical, item: Loop | Statement | LibraryCall, depth: int, lines: list[str],
+    first: int,
+) -> None:  # fmt: skip
+    """One item, *depth* levels in; the loop variable of level *first* is i1."""
     pad = "  " * depth
     if isinstance(item, Loop):
-        static = program.canonical.static.get(item.dim)
-        lines.append(f"{pad}for i{depth} in {f'{static} (unrolled)' if static else f'n{item.dim}'}:")
+        static = canonical.static.get(item.dim)
+        number = depth - first + 1
+        lines.append(f"{pad}for i{number} in {f'{static} (unrolled)' if static else f'n{item.dim}'}:")
         for inner in item.body:
-            _describe(program, inner, depth + 1, lines)
+            _describe(program, canonical, inner, depth + 1, lines, first)
     elif isinstance(item, Statement):
         where = "result" if item.out in program.results else "guard" if item.out in program.guards else "temporary"
+        if canonical is not program.canonical and item.out in canonical.outputs:
+            where = "given by the step"
         site = f"   # {item.op.site}" if item.op.site else ""
         lines.append(f"{pad}{item.out} = {item.op.prim.name} {_operands(item.op)}   ({where}){site}")
 

@@ -50,11 +50,17 @@ class KernelCache:
 def _compile(canonical: Canonical, arguments: int) -> Program:
     """The passes descend along chains of operations: a long Python loop makes a deep one."""
     limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(limit + 20 * len(canonical.ops))
+    sys.setrecursionlimit(limit + 20 * _operations(canonical))
     try:
         return compile_canonical(canonical, arguments)
     finally:
         sys.setrecursionlimit(limit)
+
+
+def _operations(canonical: Canonical) -> int:
+    """How many operations there are, those of loops' bodies included."""
+    bodies = [op.params["body"].program for op in canonical.ops if "body" in op.params]
+    return len(canonical.ops) + sum(_operations(body) for body in bodies)
 
 
 kernels = KernelCache()

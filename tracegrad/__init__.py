@@ -81,6 +81,7 @@ from .runtime.eager.random import (
 )
 from .runtime.eager.tensor import Size, Tensor
 from .runtime.step import CompiledStep, compile
+from .tracer.control import fori_loop, map, scan
 from .tracer.creation import array, asarray
 from .tracer.errors import (
     BadIndexError,
@@ -147,6 +148,7 @@ __all__ = [
     "float",
     "float32",
     "float64",
+    "fori_loop",
     "from_numpy",
     "full",
     "full_like",
@@ -166,6 +168,7 @@ __all__ = [
     "logspace",
     "long",
     "manual_seed",
+    "map",
     "meshgrid",
     "multinomial",
     "nn",
@@ -181,6 +184,7 @@ __all__ = [
     "randn_like",
     "random",
     "randperm",
+    "scan",
     "seed",
     "set_default_dtype",
     "set_grad_enabled",

@@ -41,7 +41,7 @@ class TracedArray:
 
     def __init__(self, atom: Atom, recorder: Recorder, *, owner: str | None = None):
         self._recorder = recorder
-        self._storage = storage = Storage(atom, owner)
+        self._storage = storage = Storage(atom, owner, home=current_recorder())
         self._steps: tuple[tuple[Step, tuple[int, ...]], ...] = ()
         self._atom: Atom = atom
         self._version = 0
@@ -84,6 +84,9 @@ class TracedArray:
             )
         if self._uncertain:
             raise MutationError(at_site(_UNCERTAIN.format("writes", "may be a copy in NumPy")))
+        current = current_recorder()
+        if current is not None and current.parent is not None and storage.home is not current:
+            raise MutationError(at_site(_FROM_OUTSIDE))
         atoms = [storage.atom]
         for step, _ in self._steps[:-1]:
             atoms.append(step.apply(atoms[-1]))
@@ -95,7 +98,7 @@ class TracedArray:
     def view(self, step: Step) -> TracedArray:
         """The view of this array through *step*."""
         result = TracedArray.__new__(TracedArray)
-        result._recorder = self._recorder
+        result._recorder = _innermost(self._recorder)
         result._storage = self._storage
         result._atom = step.apply(self.atom)
         result._steps = (*self._steps, (step, self.shape))
@@ -338,12 +341,24 @@ _UNCERTAIN = (
 )
 
 
+_FROM_OUTSIDE = (
+    "the body of a loop writes into an array from outside of it; make the array a carry, or return the row as y and "
+    "let scan stack it"
+)
+
+
 # ---- crossing between user values and atoms ----------------------------------------------------------------------
+
+
+def _innermost(recorder: Any) -> Any:
+    """The recording that a new array belongs to: within the body of a loop, the body's."""
+    current = current_recorder()
+    return current if recorder is None or (current is not None and current.parent is not None) else recorder
 
 
 def wrap(atom: Atom, recorder: Recorder | None = None) -> TracedArray:
     """A fresh traced array (its own buffer) with the value *atom*."""
-    recorder = recorder or current_recorder()
+    recorder = _innermost(recorder)
     if recorder is None:
         raise TracegradError(
             at_site(

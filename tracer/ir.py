@@ -146,7 +146,7 @@ class Guard:
     site: Site | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Graph:
     """A program.  ``consts`` are inputs whose arrays travel with the graph (arrays made by the user's Python)."""
 
@@ -179,6 +179,13 @@ class Builder:
         self.nodes.append(Node(prim, inputs, params, outs, self.site()))
         self._seen[key] = outs
         return outs
+
+    def adopt(self, nodes: Sequence[Node]) -> None:
+        """Take over *nodes* that were made elsewhere: equal ones will be found."""
+        for node in nodes:
+            self.nodes.append(node)
+            key = (node.prim, tuple(_identity(a) for a in node.inputs), tuple(node.params.values()))
+            self._seen.setdefault(key, node.outs)
 
 
 def _identity(atom: Atom) -> Any:

@@ -71,6 +71,9 @@ def _traced_positions(atom: Atom, size: int, axis: int, mode: str) -> Atom:
         return F.remainder(atom, n)
     if mode == "clip":
         return F.minimum(F.maximum(atom, Lit(0, INT, structural=True)), Lit(max(size - 1, 0), INT))
+    known = require_recorder("indexing").range_of(atom)
+    if known is not None and known[0] >= 0 and known[1] < size:
+        return atom
     fits = F.logical_and(F.ge(atom, F.neg(n)), F.lt(atom, n))
     everywhere = reduce("all", fits, tuple(range(fits.aval.ndim)))
     recorder = require_recorder("indexing")

@@ -26,6 +26,7 @@ RECURRENCE = "recurrence"  # a loop-carried value along one axis
 PRODUCT = "product"  # matrix products, by BLAS
 SCATTER = "scatter"  # indexed writes
 HOST = "host"  # runs in NumPy between kernels, and explain() says so
+LOOP = "loop"  # a body run once for each row (ops/control.py): a step of its own, like a library call
 CUSTOM = "custom"  # a derivative of its own (ops/custom.py): joint over its results, gone before code generation
 
 

@@ -36,6 +36,7 @@ class Recorder(Builder):
         self._guarded: set[tuple[Atom, str]] = set()
         self.reasons: list[str] = []  # why this run can't stand for others
         self.active = True
+        self.parent: Recorder | None = None  # of the body of a loop: the recording around it (body.py)
         self.watch: Callable[[], Any] | None = None  # around Python of the user's that an adjoint runs (ops/custom.py)
 
     def site(self) -> Site | None:
@@ -76,6 +77,10 @@ class Recorder(Builder):
             self._guarded.add((atom, kind))
             self.guards.append(Guard(atom, value, kind, user_site()))
         return value
+
+    def range_of(self, atom: Atom) -> tuple[int, int] | None:
+        """The least and the greatest value that the integer *atom* can have, where that is known."""
+        return None
 
     def unrepeatable(self, what: str) -> None:
         """The run does *what*, which no guard covers: it must not be replayed."""

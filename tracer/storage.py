@@ -28,9 +28,12 @@ class Storage:
     a NumPy scalar (which ``+=`` would replace instead of writing into).
     """
 
-    __slots__ = ("array0d", "atom", "c_order", "owner", "version")
+    __slots__ = ("array0d", "atom", "c_order", "home", "owner", "version")
 
-    def __init__(self, atom: Atom, owner: str | None = None, *, c_order: bool = False, array0d: bool = False):
+    def __init__(
+        self, atom: Atom, owner: str | None = None, *, c_order: bool = False, array0d: bool = False, home: object = None
+    ):
+        self.home = home  # the recording in which the buffer was made: the body of a loop must not write into others
         self.atom = atom
         self.owner = owner
         self.version = 0

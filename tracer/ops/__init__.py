@@ -1,5 +1,5 @@
 """The primitive tables.  One row is one operation; ``../primitive.py`` says what a row holds."""
 
-from . import custom, elementwise, indexing, product, reduce, shape, threefry
+from . import control, custom, elementwise, indexing, product, reduce, shape, threefry
 
-__all__ = ["custom", "elementwise", "indexing", "product", "reduce", "shape", "threefry"]
+__all__ = ["control", "custom", "elementwise", "indexing", "product", "reduce", "shape", "threefry"]

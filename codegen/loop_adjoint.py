@@ -1,0 +1,182 @@
+"""Derivatives of loops: the adjoint of a loop is a loop that runs the other way.
+
+    forward    body(consts, carries, rows of xs) -> carries, rows of ys
+    backward   body'(consts, [cotangents of carries, sums for consts], [carries as they came in, xs, cotangents of ys])
+                   -> [cotangents of carries, sums for consts], cotangents of xs
+
+The backward body holds the forward body's nodes, run again, and its adjoint; what no cotangent needs is not in it.
+Only the incoming carries that it reads, and what is dear to compute again, are stored by the forward loop, which gets
+them as further results (``add_results``): a sum is not.  The derivative is made of loops, so it can be derived again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..tracer.ir import Atom, Builder, Graph, Lit, Node, Var, building, live_nodes, structural
+from ..tracer.ops.control import add_results, loop, loop_parts
+from ..tracer.ops.elementwise import F, broadcast_to
+from ..tracer.ops.shape import zeros
+from ..tracer.primitive import LOOP
+from ..tracer.site import Site
+from .activity import loop_activity, reached
+from .loop_storage import as_product, heavy_nodes, sum_of_products
+
+# vjp_seeded and jvp_all of adjoint.py
+Reverse = Callable[..., tuple[list[Atom | None], list[bool]]]
+Forward = Callable[[Sequence[Node], dict[Var, Atom]], dict[Var, Atom]]
+
+
+class _Body(Builder):
+    """A body under construction; its nodes belong to the lines whose derivative they are."""
+
+    def site(self) -> Site | None:
+        return self.site_override
+
+
+def materialise(ct: Atom | None, var: Atom) -> Atom:
+    """*ct* as a value of *var*'s shape: zeros where there is none."""
+    if ct is None:
+        return zeros(var.aval.shape, var.aval.dtype) if var.aval.shape else structural(0, var.aval.dtype)
+    if isinstance(ct, Lit) and var.aval.shape:
+        return broadcast_to(ct, var.aval.shape)
+    return ct
+
+
+def _fresh(nodes: Sequence[Node]) -> list[Node]:
+    """*nodes* for another body: its loops may grow (``add_results``) without those of this one."""
+    return [Node(n.prim, n.inputs, n.params, n.outs, n.site) if n.prim.kind == LOOP else n for n in nodes]
+
+
+def _delicate(nodes: Sequence[Node]) -> bool:
+    """May a cotangent that passes *nodes* become an exact 0 or an infinity?"""
+    return any(
+        n.prim.masking or n.prim.singular or (n.prim.kind == LOOP and _delicate(n.params["body"].nodes)) for n in nodes
+    )
+
+
+def loop_vjp(
+    node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], careful: bool, reverse_mode: Reverse
+) -> tuple[list[Atom | None], bool]:
+    """(cotangents of the operands, whether they may hold exact zeros or infinities); *cts* as in ``vjp_seeded``."""
+    body, inner, outer = loop_parts(node)
+    count, length = len(inner.carries), node.params["length"]
+    ends, rows = body.outputs[:count], body.outputs[count : len(cts)]
+    active, _ = loop_activity(node, wants)
+    known_rows = [k for k, y in enumerate(rows) if cts[count + k] is not None and y in active]
+    # the carries whose cotangents are not zero in every step
+    moving = {k for k in range(count) if cts[k] is not None and inner.carries[k] in active}
+    while True:
+        needed = reached(body.nodes, [*(ends[k] for k in moving), *(rows[k] for k in known_rows)], active)
+        more = {k for k, v in enumerate(inner.carries) if v in needed} - moving
+        if not more:
+            break
+        moving |= more
+    carries = sorted(moving)
+    wanted = dict(zip(body.inputs, wants, strict=True))
+    consts = [k for k, v in enumerate(inner.consts) if wanted[v] and v in needed]
+    xs = [k for k, v in enumerate(inner.xs) if wanted[v] and v in needed]
+    known = {rows[k] for k in known_rows}
+    careful = careful or _delicate(body.nodes) or any(cts[k] is None and ends[k] not in known for k in carries)
+
+    ct_carries = [Var(inner.carries[k].aval) for k in carries]
+    ct_rows = [Var(rows[k].aval) for k in known_rows]
+    seeds = [*zip([ends[k] for k in carries], ct_carries, strict=True)]
+    seeds += zip([rows[k] for k in known_rows], ct_rows, strict=True)
+    sources = [*[inner.carries[k] for k in carries], *[inner.consts[k] for k in consts], *[inner.xs[k] for k in xs]]
+    with building(_Body()) as builder:
+        builder.adopt(_fresh(body.nodes))
+        forward = list(builder.nodes)
+        found, _ = reverse_mode(forward, seeds, sources, careful=careful)
+        grads = iter(found)
+        new_cts = [materialise(next(grads), inner.carries[k]) for k in carries]
+        shares = {k: ct for k in consts if (ct := next(grads)) is not None}
+        producers = {out: n for n in builder.nodes for out in n.outs}
+        products = {k: p for k, ct in shares.items() if (p := as_product(ct, producers)) is not None}
+        products = {k: p for k, p in products.items() if not {p.x, p.y} & set(inner.consts)}
+        summed = [k for k in shares if k not in products]
+        sums = [Var(inner.consts[k].aval) for k in summed]
+        totals = [F.add(v, materialise(shares[k], v)) for k, v in zip(summed, sums, strict=True)]
+        ct_xs = [materialise(next(grads), inner.xs[k]) for k in xs]
+
+    heavy = heavy_nodes(forward)
+    dear = {out for n in heavy for out in n.outs}
+    given = {*body.inputs, *ct_rows, *dear}  # what has rows, or is the same in each step
+    factors = dict.fromkeys(v for p in products.values() for v in (p.x, p.y))
+    made = [v for v in factors if v not in given]
+    outputs = [*new_cts, *totals, *ct_xs, *made]
+    nodes = live_nodes([n for n in builder.nodes if n.out not in dear], outputs)
+    read = {a for n in nodes for a in n.inputs} | {a for a in outputs if isinstance(a, Var)}
+    kept = [k for k, v in enumerate(inner.consts) if v in read]
+    stored = [v for v in [*inner.carries, *[out for n in heavy for out in n.outs]] if v in read or v in factors]
+    trajectory = dict(zip(stored, add_results(node, stored), strict=True))
+    saved = [v for v in stored if v in read]
+    kept_xs = [k for k, v in enumerate(inner.xs) if v in read]
+    inputs = [
+        *[inner.consts[k] for k in kept], *ct_carries, *sums, *saved, *[inner.xs[k] for k in kept_xs], *ct_rows,
+    ]  # fmt: skip
+    starts = [
+        *[materialise(cts[k], inner.carries[k]) for k in carries],
+        *[materialise(None, v) for v in sums],
+    ]
+    row_cts = [materialise(cts[count + k], node.outs[count + k]) for k in known_rows]
+    results = loop(
+        Graph(inputs, nodes, outputs),
+        [outer.consts[k] for k in kept], starts,
+        [*[trajectory[v] for v in saved], *[outer.xs[k] for k in kept_xs], *row_cts],
+        length, not node.params["reverse"],
+    )  # fmt: skip
+    contributions: list[Atom | None] = [None] * len(node.inputs)
+    places = [*[len(inner.consts) + k for k in carries], *summed, *[len(inner.consts) + count + k for k in xs]]
+    for place, result in zip(places, results, strict=False):
+        contributions[place] = result
+    stacked: dict[Var, Atom] = {**trajectory, **dict(zip(inner.xs, outer.xs, strict=True))}
+    stacked.update(zip(ct_rows, row_cts, strict=True))
+    stacked.update(zip(made, results[len(places) :], strict=True))
+    for k, p in products.items():
+        contributions[k] = sum_of_products(stacked[p.x], stacked[p.y], p.ta, p.tb)
+    return contributions, careful
+
+
+def loop_jvp(node: Node, tangents: Sequence[Atom | None], forward_mode: Forward) -> list[Atom | None]:
+    """Tangents of the results of the loop *node*: one loop that carries values and tangents."""
+    body, inner, outer = loop_parts(node)
+    count, first = len(inner.carries), len(inner.consts)
+    given = [t is not None for t in tangents]
+    active, results = loop_activity(node, given)
+    moving = [k for k, v in enumerate(inner.carries) if v in active]
+    rows = [k for k, out in enumerate(node.outs) if k >= count and out in results]
+    consts = [k for k in range(first) if given[k] and inner.consts[k].aval.is_float]
+    xs = [k for k, v in enumerate(inner.xs) if given[first + count + k] and v.aval.is_float]
+    sources = [*[inner.consts[k] for k in consts], *[inner.carries[k] for k in moving], *[inner.xs[k] for k in xs]]
+    dots = {v: Var(v.aval) for v in sources}
+    with building(_Body()) as builder:
+        builder.adopt(_fresh(body.nodes))
+        pushed = forward_mode(list(builder.nodes), dict(dots))
+        ends = [materialise(_tangent(pushed, body.outputs[k]), inner.carries[k]) for k in moving]
+        stacked = [materialise(_tangent(pushed, body.outputs[k]), body.outputs[k]) for k in rows]
+    outputs = [*body.outputs[:count], *ends, *stacked]
+    inputs = [
+        *inner.consts, *[dots[inner.consts[k]] for k in consts],
+        *inner.carries, *[dots[inner.carries[k]] for k in moving],
+        *inner.xs, *[dots[inner.xs[k]] for k in xs],
+    ]  # fmt: skip
+    found = loop(
+        Graph(inputs, live_nodes(builder.nodes, outputs), outputs),
+        [*outer.consts, *[materialise(tangents[k], outer.consts[k]) for k in consts]],
+        [*outer.carries, *[materialise(tangents[first + k], outer.carries[k]) for k in moving]],
+        [*outer.xs, *[materialise(tangents[first + count + k], outer.xs[k]) for k in xs]],
+        node.params["length"], node.params["reverse"],
+    )  # fmt: skip
+    dotted: list[Atom | None] = [None] * len(node.outs)
+    for place, value in zip([*moving, *rows], found[count:], strict=True):
+        dotted[place] = value
+    return dotted
+
+
+def _tangent(pushed: dict[Var, Atom], value: Any) -> Atom | None:
+    return pushed.get(value) if isinstance(value, Var) else None
+
+
+__all__ = ["loop_jvp", "loop_vjp", "materialise"]

@@ -653,3 +653,16 @@ def test_numpy_functions_of_tensors_and_arrays_together():
         f(x).backward()
         assert w.grad.tolist() == [2.0, 1.0]
     assert f.stats.live == ""
+
+
+def test_explicit_loops_over_tensors_go_step_by_step():
+    w = torch.tensor(0.5, requires_grad=True)
+    f = torch.compile(lambda xs: torch.scan(lambda c, x: (c * w + x, c * x), torch.tensor(0.0), xs))
+    xs = torch.tensor([1.0, 2.0, 3.0])
+    for _ in range(5):
+        w.grad = None
+        carry, rows = f(xs)
+        (carry + rows.sum()).backward()
+        assert carry.item() == 4.25 and rows.tolist() == [0.0, 2.0, 7.5]
+        assert w.grad.item() == 6.0
+    assert f.stats.live == ""

@@ -433,6 +433,12 @@ def _same_bytes(kept: np.ndarray, array: np.ndarray) -> bool:
     return bool(np.array_equal(kept, array)) if array.dtype.kind != "f" else kept.tobytes() == array.tobytes()
 
 
+def outranks(kind: type) -> bool:
+    """Does *kind* want to answer where it meets traced arrays (an eager Tensor over one)?"""
+    priority = getattr(kind, "__array_priority__", 0.0)  # a descriptor in NumPy's own types
+    return isinstance(priority, float) and priority > TracedArray.__array_priority__
+
+
 def is_traced(value: Any) -> bool:
     """True for a traced array, or a list or tuple that holds one."""
     if isinstance(value, (list, tuple)):

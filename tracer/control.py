@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import optree
 
-from .array import TracedArray, to_atom, wrap, wrap_array
+from .array import TracedArray, outranks, to_atom, wrap, wrap_array
 from .aval import INT, Aval
 from .body import BodyRecorder
 from .errors import BadIndexError, ShapeError, TracegradError, UnsupportedError
@@ -39,7 +39,7 @@ def scan(
     """
     leaves, spec = _flatten(xs)
     count = _length(leaves, spec, length)
-    recorder = current_recorder()
+    recorder = _recorder(init, xs)
     if recorder is not None:
         return _Recording(recorder, "scan", f, init, count, reverse).run(leaves, spec)
     if not count:
@@ -60,7 +60,7 @@ def scan(
 def fori_loop(lower: int, upper: int, body: Callable[[Any, Carry], Carry], init: Carry) -> Carry:
     """The carry after ``carry = body(i, carry)`` for i from *lower* up to, but not including, *upper*."""
     lower, upper = int(lower), int(upper)
-    recorder = current_recorder()
+    recorder = _recorder(init)
     if recorder is not None:
         return _Recording(recorder, "fori_loop", body, init, max(upper - lower, 0), False).run_counted(lower)
     carry = _copied(init)
@@ -73,10 +73,18 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
     """The results of *f* for every row of *xs* (an array or a tree of arrays), stacked along axis 0."""
     leaves, spec = _flatten(xs)
     count = _length(leaves, spec, None)
-    recorder = current_recorder()
+    recorder = _recorder(xs)
     if recorder is not None:
         return _Recording(recorder, "map", f, (), count, False).run(leaves, spec)[1]
     return scan(lambda _, x: ((), f(x)), (), xs)[1]
+
+
+def _recorder(*trees: Any) -> Recorder | None:
+    """The recording in progress, if it is one of arrays: eager Tensors go through the loop step by step."""
+    recorder = current_recorder()
+    if recorder is None or any(outranks(type(leaf)) for leaf in optree.tree_leaves(trees, namespace=NAMESPACE)):
+        return None
+    return recorder
 
 
 # ---- trees ---------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from .array import (
     TracedArray,
     assign_all,
     in_c_order,
+    outranks,
     public_name,
     to_atom,
     unsupported,
@@ -94,18 +95,12 @@ def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 # ---- NumPy's protocols ----
 
 
-def _outranks(kind: type) -> bool:
-    """Does *kind* want to answer where it meets traced arrays (an eager Tensor over one)?"""
-    priority = getattr(kind, "__array_priority__", 0.0)  # a descriptor in NumPy's own types
-    return isinstance(priority, float) and priority > TracedArray.__array_priority__
-
-
 def _array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     if not kwargs and method == "__call__":
         result = direct_call(ufunc, inputs)
         if result is not None:
             return result
-    if any(_outranks(type(x)) for x in inputs):
+    if any(outranks(type(x)) for x in inputs):
         return NotImplemented
     out = kwargs.pop("out", None)
     if out is not None and not all(isinstance(o, TracedArray) or o is None for o in out):
@@ -132,7 +127,7 @@ def _array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwa
 
 
 def _array_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    if any(_outranks(kind) for kind in types):
+    if any(outranks(kind) for kind in types):
         return NotImplemented
     handler = FUNCTIONS.get(func)
     if handler is None:

@@ -3,8 +3,8 @@
 A backward step runs the forward step again, except for what is *heavy*: results of products and of reductions over
 more than a few elements are stored by the forward loop, where the adjoint reads them.
 
-A constant's cotangent is a sum over all steps.  Where a step's share is a matrix product (the gradient of a weight), the
-operands of all steps are stacked, and one product after the loop replaces a small one and an addition in each step.
+A constant's cotangent is a sum over all steps.  Where a step's share is a matrix product (the gradient of a weight),
+the operands of all steps are stacked, and one product after the loop replaces a small one and an addition in each step.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from ..tracer.ops.elementwise import MINUS, ONE, F, broadcast_to
 from ..tracer.primitive import CUSTOM, ELEMENTWISE, LOOP
 from ..tracer.site import adjoint_site
 from .activity import depends_on
+from .care import Care
 from .loop_adjoint import loop_jvp, loop_vjp, materialise
 
 
@@ -35,37 +36,38 @@ def vjp_seeded(
     """
     active = depends_on(nodes, wrt)
     cotangents: dict[Var, Atom] = {}
-    guarded_vars: set[Var] = set()  # cotangents that may hold exact zeros or infinities
+    care = Care()
     for output, cotangent in seeds:
         if isinstance(output, Var) and output in active:
             known = cotangents.get(output)
             cotangents[output] = cotangent if known is None else F.add(known, cotangent)
-            if careful:
-                guarded_vars.add(output)
+            care.add(output, zeros=careful, infinite=careful)
     builder = current_builder()
     outer = builder.site_override
     for node in reversed(nodes):
         if not any(o in cotangents and o in active for o in node.outs):
             continue
         builder.site_override = adjoint_site(node.site)
-        guarded = any(o in guarded_vars for o in node.outs)
+        guarded = care.needed(node.outs)
         wants = [isinstance(a, Var) and a in active for a in node.inputs]
         cts = [cotangents.get(o) for o in node.outs]
         contributions: Sequence[Atom | None]
-        delicate = guarded or node.prim.masking or node.prim.singular
+        delicate: list[bool] | None = None
         if node.prim.kind == LOOP:
             contributions, delicate = loop_vjp(node, cts, wants, guarded, vjp_seeded)
         else:
             contributions = _node_vjp(node, cts, wants, guarded)
-        for atom, contribution in zip(node.inputs, contributions, strict=True):
+        for k, (atom, contribution) in enumerate(zip(node.inputs, contributions, strict=True)):
             if contribution is None or not isinstance(atom, Var) or atom not in active:
                 continue
             previous = cotangents.get(atom)
             cotangents[atom] = contribution if previous is None else F.add(previous, contribution)
-            if delicate:
-                guarded_vars.add(atom)
+            if delicate is None:
+                care.pass_on(node, atom)
+            else:
+                care.add(atom, zeros=delicate[k], infinite=delicate[k])
     builder.site_override = outer
-    return [cotangents.get(var) for var in wrt], [var in guarded_vars for var in wrt]
+    return [cotangents.get(var) for var in wrt], [care.needed([var]) for var in wrt]
 
 
 def _node_vjp(node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], careful: bool) -> Sequence[Atom | None]:

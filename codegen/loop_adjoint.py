@@ -49,17 +49,10 @@ def _fresh(nodes: Sequence[Node]) -> list[Node]:
     return [Node(n.prim, n.inputs, n.params, n.outs, n.site) if n.prim.kind == LOOP else n for n in nodes]
 
 
-def _delicate(nodes: Sequence[Node]) -> bool:
-    """May a cotangent that passes *nodes* become an exact 0 or an infinity?"""
-    return any(
-        n.prim.masking or n.prim.singular or (n.prim.kind == LOOP and _delicate(n.params["body"].nodes)) for n in nodes
-    )
-
-
 def loop_vjp(
     node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], careful: bool, reverse_mode: Reverse
-) -> tuple[list[Atom | None], bool]:
-    """(cotangents of the operands, whether they may hold exact zeros or infinities); *cts* as in ``vjp_seeded``."""
+) -> tuple[list[Atom | None], list[bool]]:
+    """(cotangents of the operands, whether each may hold exact zeros or infinities); *cts* as in ``vjp_seeded``."""
     body, inner, outer = loop_parts(node)
     count, length = len(inner.carries), node.params["length"]
     ends, rows = body.outputs[:count], body.outputs[count : len(cts)]
@@ -78,17 +71,17 @@ def loop_vjp(
     consts = [k for k, v in enumerate(inner.consts) if wanted[v] and v in needed]
     xs = [k for k, v in enumerate(inner.xs) if wanted[v] and v in needed]
     known = {rows[k] for k in known_rows}
-    careful = careful or _delicate(body.nodes) or any(cts[k] is None and ends[k] not in known for k in carries)
+    careful = careful or any(cts[k] is None and ends[k] not in known for k in carries)
 
     ct_carries = [Var(inner.carries[k].aval) for k in carries]
     ct_rows = [Var(rows[k].aval) for k in known_rows]
     seeds = [*zip([ends[k] for k in carries], ct_carries, strict=True)]
     seeds += zip([rows[k] for k in known_rows], ct_rows, strict=True)
     sources = [*[inner.carries[k] for k in carries], *[inner.consts[k] for k in consts], *[inner.xs[k] for k in xs]]
-    with building(_Body()) as builder:
-        builder.adopt(_fresh(body.nodes))
-        forward = list(builder.nodes)
-        found, _ = reverse_mode(forward, seeds, sources, careful=careful)
+    builder, forward, found, delicate = _derived(body, seeds, sources, careful, reverse_mode)
+    if not careful and any(delicate[: len(carries)]):  # what a step gives the carries is what the next one gets
+        builder, forward, found, delicate = _derived(body, seeds, sources, True, reverse_mode)
+    with building(builder):
         grads = iter(found)
         new_cts = [materialise(next(grads), inner.carries[k]) for k in carries]
         shares = {k: ct for k in consts if (ct := next(grads)) is not None}
@@ -136,7 +129,21 @@ def loop_vjp(
     stacked.update(zip(made, results[len(places) :], strict=True))
     for k, p in products.items():
         contributions[k] = sum_of_products(stacked[p.x], stacked[p.y], p.ta, p.tb)
-    return contributions, careful
+    flags = [careful] * len(node.inputs)
+    for v, flag in zip(sources, delicate, strict=True):
+        flags[body.inputs.index(v)] |= flag
+    return contributions, flags
+
+
+def _derived(
+    body: Graph, seeds: Any, sources: Sequence[Var], careful: bool, reverse_mode: Reverse
+) -> tuple[_Body, list[Node], list[Atom | None], list[bool]]:
+    """(a body under construction, its forward nodes, cotangents of *sources*, whether they are delicate)"""
+    with building(_Body()) as builder:
+        builder.adopt(_fresh(body.nodes))
+        forward = list(builder.nodes)
+        found, delicate = reverse_mode(forward, seeds, sources, careful=careful)
+    return builder, forward, found, delicate  # type: ignore[return-value]
 
 
 def loop_jvp(node: Node, tangents: Sequence[Atom | None], forward_mode: Forward) -> list[Atom | None]:

@@ -55,7 +55,7 @@ def _alias(atom: Atom, recorder: Recorder) -> Var:
     if isinstance(atom, Lit):
         atom = recorder.const(np.asarray(atom.value))
     alias = Var(atom.aval)
-    recorder.nodes.append(Node(PRIMITIVES["alias"], (atom,), {}, (alias,), recorder.site()))
+    recorder.append(Node(PRIMITIVES["alias"], (atom,), {}, (alias,), recorder.site()))
     return alias
 
 

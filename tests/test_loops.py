@@ -14,7 +14,7 @@ import pytest
 from agreement import agree, numerical_gradient
 
 import tracegrad as tg
-from tracegrad import MutationError, ShapeError, TracegradError, UnsupportedError, compile_grad, config
+from tracegrad import MutationError, ShapeError, TracegradError, UnsupportedError, autograd, compile_grad, config
 from tracegrad.runtime.kernels import kernels
 from tracegrad.tracer.errors import GraphError
 from tracegrad.tracer.irtext import parse_graph, print_graph
@@ -390,6 +390,52 @@ def test_other_arguments():
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
+def test_gradients_inside_a_body():
+    """Gradient descent as a loop, differentiated: the body takes a gradient, of a loop too."""
+    a = np.diag([1.0, 2.0, 3.0])
+
+    def inner(x, b):
+        return 0.5 * x @ a @ x - b @ x
+
+    @compile_grad
+    def solution(b):
+        x = tg.fori_loop(0, 200, lambda i, x: x - 0.3 * autograd.grad(inner)(x, b), np.zeros(3))
+        return np.sum(x**2)
+
+    b = np.array([1.0, 2.0, 3.0])
+    value, gradient = solution.value_and_grad(b)
+    assert value == pytest.approx(3)
+    np.testing.assert_allclose(gradient, 2 / np.diag(a), rtol=1e-9)
+
+    def rolled(x, w):
+        return np.sum(tg.scan(lambda c, _: (np.sin(c * w), None), x, None, length=5)[0])
+
+    def descent(w, slope):
+        return np.sum(tg.fori_loop(0, 4, lambda i, x: x - 0.1 * slope(x, w), np.ones(3)))
+
+    def slope(x, w):
+        return numerical_gradient(rolled, (x, w))
+
+    value, gradient = compile_grad(lambda w: descent(w, autograd.grad(rolled))).value_and_grad(0.7)
+    assert value == pytest.approx(descent(0.7, slope), rel=1e-6)
+    assert gradient == pytest.approx((descent(0.7 + 1e-3, slope) - descent(0.7 - 1e-3, slope)) / 2e-3, rel=1e-4)
+
+
+def test_what_is_left_out_contributes_nothing():
+    """The square root of 0 has an infinite derivative; ``where`` leaves it out in every step."""
+
+    @compile_grad
+    def f(x):
+        return np.sum(tg.fori_loop(0, 3, lambda i, c: c + np.where(x > 0, np.sqrt(x), 0.0), np.zeros(2)))
+
+    @compile_grad
+    def g(x):
+        return np.sum(tg.scan(lambda c, _: (np.where(c > 0, np.sqrt(c), 0.0), None), x, None, length=2)[0])
+
+    assert f.grad(np.array([0.0, 4.0])).tolist() == [0, 0.75]
+    assert g.grad(np.array([0.0, 16.0])).tolist() == [0, 1 / 32]
+
+
 # ---- how often something is compiled --------------------------------------------------------------------------------
 
 
@@ -458,6 +504,19 @@ def test_questions_about_a_step_are_refused():
     refused(UnsupportedError, r"np.where", branching, V3)
     refused(UnsupportedError, r"asks for the value", counting, V3)
     refused(UnsupportedError, r"asks for the value", printing, V3)
+
+
+def test_a_function_with_its_own_backward_is_refused():
+    class Square(tg.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    refused(UnsupportedError, "write a Python loop", lambda w: tg.fori_loop(0, 3, lambda i, c: Square.apply(c), w), V3)
 
 
 def test_a_branch_on_outside_values_is_a_guard():
@@ -543,6 +602,29 @@ def test_a_sum_stores_nothing():
     text = text_of(f, 0.5, np.ones(4))
     forward = re.search(r"^  (.*?) = loop", text, re.MULTILINE)
     assert forward is not None and forward[1].count(":") == 1
+
+
+def test_a_pair_taken_apart_leaves_nothing_out():
+    """Its cotangent has no exact zeros, so products with it are plain; half of it has."""
+
+    def both(w, xs):
+        last = tg.scan(lambda c, x: (np.stack([c[1] * w, c[0] * w]) * x, None), np.ones(2), xs)[0]
+        return np.sum(last)
+
+    def half(w, xs):
+        return tg.scan(lambda c, x: (np.stack([c[1] * w, c[0] * w]) * x, None), np.ones(2), xs)[0][0]
+
+    assert "mulz" not in text_of(both, 0.5, np.ones(4))
+    assert "mulz" in text_of(half, 0.5, np.ones(4))
+
+
+def test_weights_are_summed_after_the_loop():
+    def f(w, xs):
+        return np.sum(tg.scan(lambda h, x: (np.tanh(w @ h + x), None), V20, xs)[0])
+
+    text = text_of(f, BIG, X20)
+    assert "matmul[ta=True" in text.rpartition("}, consts")[2]
+    assert text.count("tanh") == 1  # stored, and not computed again
 
 
 def test_malformed_loops_are_refused():

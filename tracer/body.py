@@ -73,6 +73,9 @@ class BodyRecorder(Recorder):
                 self.affine[outs[0]] = position
         return outs
 
+    def claim(self, values: Sequence[Var]) -> None:
+        self.own.update(values)
+
     def _position(self, name: str, inputs: tuple[Atom, ...]) -> tuple[int, int] | None:
         known = [self._affine(a) for a in inputs]
         if not known or any(k is None for k in known):

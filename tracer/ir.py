@@ -180,6 +180,14 @@ class Builder:
         self._seen[key] = outs
         return outs
 
+    def append(self, node: Node) -> None:
+        """Append a node that was made elsewhere, and is not to be shared."""
+        self.nodes.append(node)
+        self.claim(node.outs)
+
+    def claim(self, values: Sequence[Var]) -> None:
+        """*values* are results of nodes of this builder, though it did not make them."""
+
     def adopt(self, nodes: Sequence[Node]) -> None:
         """Take over *nodes* that were made elsewhere: equal ones will be found."""
         for node in nodes:

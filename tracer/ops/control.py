@@ -114,6 +114,7 @@ def add_results(node: Node, rows: Sequence[Atom]) -> list[Var]:
             known = [len(body.outputs)]
             body = Graph(body.inputs, body.nodes, [*body.outputs, row])
             node.outs = (*node.outs, Var(Aval(row.aval.dtype, (node.params["length"], *row.aval.shape))))
+            current_builder().claim(node.outs[-1:])
         found.append(node.outs[known[0]])
     node.params = {**node.params, "body": body}
     return found

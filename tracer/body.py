@@ -123,7 +123,10 @@ class BodyRecorder(Recorder):
             if kind == "index" and atom.aval.dtype.kind == "b":
                 self.checks.append(atom)
                 return True
-            raise UnsupportedError(at_site(f"{_ASKS.get(kind, _ASKS['item'])} {_HINT.format(self.what)}"))
+            asks, hint = _ASKS.get(kind, _ASKS["item"]), _HINT.format(self.what)
+            if kind in ("item", "index") and atom.aval.dtype.kind in "iu":
+                hint += " (is it the index of a plain NumPy array a? write tracegrad.asarray(a)[i])"
+            raise UnsupportedError(at_site(f"{asks} {hint}"))
         return self.parent.guard(atom, kind)
 
     def value(self, atom: Atom) -> Any:

@@ -26,7 +26,7 @@ from .calls import ARRAY, FLOAT, OBJECT, SCALAR, TENSOR, Call
 from .eager.capture import Capture, capturing
 from .eager.tensor import Tensor, make
 from .linked import Link, derive, finish
-from .recording import equal_statics, leaf_names, sort_guards
+from .recording import equal_statics, leaf_names, same_computation, sort_guards
 from .settle import settle
 from .state import Snapshot, StatePlan
 from .state_eager import optimizer_numbers, tensor_facts
@@ -91,15 +91,8 @@ class TensorRecording:
 
     def same_program(self, other: TensorRecording) -> bool:
         """Do two recordings denote the same computation on the same tensors?"""
-        a, b = self.canonical, other.canonical
         return (
-            a.key == b.key
-            and a.sizes.tobytes() == b.sizes.tobytes()
-            and a.consts.tobytes() == b.consts.tobytes()
-            and len(self.graph.consts) == len(other.graph.consts)
-            and all(
-                x.tobytes() == y.tobytes() for (_, x), (_, y) in zip(self.graph.consts, other.graph.consts, strict=True)
-            )
+            same_computation(self, other)
             and self.text == other.text
             and self.writes == other.writes
             and equal_statics(self.statics, other.statics)

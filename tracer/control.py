@@ -81,10 +81,9 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
 
 def _recorder(*trees: Any) -> Recorder | None:
     """The recording in progress, if it is one of arrays: eager Tensors go through the loop step by step."""
-    recorder = current_recorder()
-    if recorder is None or any(outranks(type(leaf)) for leaf in optree.tree_leaves(trees, namespace=NAMESPACE)):
-        return None
-    return recorder
+    recorder, everything = current_recorder(), list[Any](trees)
+    leaves: list[Any] = optree.tree_leaves(everything, namespace=NAMESPACE)  # type: ignore[arg-type]
+    return None if any(outranks(type(leaf)) for leaf in leaves) else recorder
 
 
 # ---- trees ---------------------------------------------------------------------------------------------------------

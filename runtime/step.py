@@ -171,14 +171,13 @@ class CompiledStep:
             for var, s in zip(recording.graph.inputs, recording.sources, strict=True)
         ]
         found = match.launch(*values)
-        recording.capture = None
         if found is None or type(found) is int:  # a branch on the last bit, or memory in an unusual layout
-            recording.capture = capture
             capture.settle()
-            recording.capture = None
+            recording.release()
             if found is None:
                 self._live[key] = self.stats.live = "a tensor that the step writes is not C-contiguous"
             return out
+        recording.release()
         self._assign_gradients(recording, call, found)
         if match.verified:
             variant.known[0] = epoch()
@@ -197,7 +196,7 @@ class CompiledStep:
         """Let a recorded run that is not kept take effect, by NumPy."""
         assert recording.capture is not None
         recording.capture.settle()
-        recording.capture = None
+        recording.release()
         return out
 
     def _bind(self, recording: TensorRecording, call: Call) -> StepPath:

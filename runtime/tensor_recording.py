@@ -84,6 +84,13 @@ class TensorRecording:
         """The tensors from outside whose memory is read or written."""
         return [payload.tensor for kind, payload in self.sources if kind == "root"]
 
+    def release(self) -> None:
+        """Let go of the run itself: its values, and the arrays that it found."""
+        self.capture = None
+        for kind, payload in self.sources:
+            if kind == "root":
+                payload.release()
+
     @property
     def generators(self) -> list[Any]:
         """The random generators that a run draws from before it is known whether it will be taken."""

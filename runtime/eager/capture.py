@@ -37,10 +37,14 @@ class Root:
     """The memory of tensors from outside: ``array`` as it was found, first by way of ``tensor``."""
 
     tensor: Tensor
-    array: np.ndarray
-    traced: TracedArray
+    array: Any  # ndarray
+    traced: Any  # TracedArray
     var: Var
     owner: Tensor | None = None  # the tensor is the ``.grad`` that this one had
+
+    def release(self) -> None:
+        """Keep only the way to the memory."""
+        self.array = self.traced = None
 
     @property
     def place(self) -> Tensor:

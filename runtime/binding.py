@@ -84,6 +84,16 @@ def normalised(values: Sequence[Any]) -> list[Any]:
     return result
 
 
+def launched(launch: Callable[..., Any], values: Sequence[Any]) -> Any:
+    """What a bound program answers for *values*, in whatever layout they are."""
+    found = launch(*values)
+    if found is None:
+        found = launch(*normalised(values))
+    if found is None:
+        raise AssertionError("a compiled program did not accept the values that its signature promises")
+    return found
+
+
 def bind_program(
     graph: Graph, canonical: Canonical, program: Program, args: Sequence[launch.Arg], donated: dict[int, int]
 ) -> Callable[..., Any]:

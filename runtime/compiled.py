@@ -30,9 +30,9 @@ import numpy as np
 
 from ..tracer.errors import TracegradError, UnsupportedError
 from ..tracer.recorder import current_recorder
-from ..tracer.site import OWN_FOLDERS, at_site
+from ..tracer.site import at_site
 from .bridge import TensorFunction, call_tensors
-from .calls import OBJECT, TENSOR, TRACED, Call, flatten
+from .calls import TENSOR, TRACED, Call, flatten
 from .config import config
 from .eager import dtypes
 from .eager.modes import STATE
@@ -41,9 +41,10 @@ from .explain import explain_call
 from .inline import inline_call
 from .kernels import kernels
 from .paths import Missed, Path, Variant, bind_path, compare, interpret, run_path
-from .recording import GRAD, VALUE, VALUE_AND_GRAD, Mode, Recording, leaf_names, record
+from .plan_cache import PlanCache
+from .recording import GRAD, VALUE, VALUE_AND_GRAD, Mode, Recording, record
 from .slots import Slot, make_slot
-from .state import Snapshot, StatePlan, analyse
+from .state import Snapshot, StatePlan
 from .stats import Stats
 
 MAX_SLOTS = 4  # paths that are tried without looking at the call first
@@ -78,7 +79,7 @@ class CompiledFunction:
         self._names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
         self._static = _static_positions(fn, self._names)
         self._lock = threading.Lock()
-        self._plans: OrderedDict[Any, StatePlan] = OrderedDict()
+        self._plans = PlanCache(fn)
         self._endpoints: dict[Mode, Endpoint] = {}
         self._tensor_form: TensorFunction | None = None
         self._reads_tensors = False
@@ -227,7 +228,7 @@ class CompiledFunction:
     def _verify(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> Any:
         """Trust, then verify: record once more and compare.  _MISS: the answer of *path* is right, and it may be
         replayed from now on."""
-        plan = self._plan(call)
+        plan = self._plans.get(call)
         snapshot = plan.snapshot(call.objects)
         reason = "second call: verifies that the recording can be replayed"
         recording = self._record(endpoint, call, plan, snapshot, reason)
@@ -249,7 +250,7 @@ class CompiledFunction:
         return call_tensors(form, endpoint.mode, args, kwargs)
 
     def _record_new(self, endpoint: Endpoint, call: Call, reason: str) -> Any:
-        plan = self._plan(call)
+        plan = self._plans.get(call)
         snapshot = plan.snapshot(call.objects)
         if snapshot.tensors:
             self._reads_tensors = True
@@ -320,7 +321,7 @@ class CompiledFunction:
 
     def _run_live(self, endpoint: Endpoint, call: Call) -> Any:
         self.stats.traces += 1
-        return self._run_once(call, record(self._fn, call, endpoint.mode, self._plan(call), None))
+        return self._run_once(call, record(self._fn, call, endpoint.mode, self._plans.get(call), None))
 
     def _run_once(self, call: Call, recording: Recording) -> Any:
         path = self._bind(recording, call)
@@ -330,24 +331,6 @@ class CompiledFunction:
         return self._finish(path, call, recording.captured, found)
 
     # ---- small parts ---------------------------------------------------------------------------------------------
-
-    def _plan(self, call: Call) -> StatePlan:
-        """The analysis of the function for objects of these classes."""
-        objects = call.objects
-        key = tuple([o if isinstance(o, types.FunctionType | type) else type(o) for o in objects])
-        with self._lock:
-            plan = self._plans.get(key)
-            if plan is not None:
-                self._plans.move_to_end(key)
-                return plan
-        names = leaf_names(self._fn, call) if objects else []
-        labels = tuple([n for n, k in zip(names, call.kinds, strict=False) if k == OBJECT])
-        plan = analyse(self._fn, objects, labels=labels, trusted_paths=OWN_FOLDERS)
-        with self._lock:
-            self._plans[key] = plan
-            while len(self._plans) > config.max_plans:
-                self._plans.popitem(last=False)
-        return plan
 
     def _install(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> None:
         """Make *path* the first of the endpoint's slots."""

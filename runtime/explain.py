@@ -29,7 +29,7 @@ _SHOWN = 24  # names listed before the rest is counted
 def explain_call(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Records the call (its Python runs once more) and describes the program, its kernel and the function's history."""
     call = flatten(args, kwargs, function._static)
-    plan = function._plan(call)
+    plan = function._plans.get(call)
     snapshot = plan.snapshot(call.objects)
     note = ""
     try:

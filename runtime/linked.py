@@ -22,10 +22,10 @@ from ..codegen.canonical import canonicalise
 from ..codegen.simplify import simplify
 from ..tracer.array import TracedArray, wrap_array
 from ..tracer.aval import Aval
-from ..tracer.ir import Atom, Graph, Var, live_nodes
+from ..tracer.ir import Atom, Graph, Var, live_nodes, read_vars
 from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.primitive import ELEMENTWISE, VIEW
-from .binding import argument_records, bind_graph, normalised
+from .binding import argument_records, bind_graph, launched
 from .eager import backward as engine
 from .eager.apply import apply
 from .eager.capture import Capture
@@ -67,12 +67,7 @@ class Backward:
             program, _ = kernels.get(canonical, len(self.graph.inputs))
             args = argument_records(self.graph.inputs, self.scalars)
             self.launch = bind_graph(self.graph, canonical, program, False, args)
-        found = self.launch(*values)
-        if found is None:
-            found = self.launch(*normalised(values))
-        if found is None:
-            raise AssertionError("a compiled backward did not accept the values that its recording promises")
-        return found
+        return launched(self.launch, values)
 
 
 def tensors_in(tree: Any) -> list[Tensor]:
@@ -100,16 +95,9 @@ def derive(capture: Capture, out: Any) -> tuple[Any, tuple[Any, ...]]:
     seeds = [make(TracedArray(var, recorder)) for var in cotangents]
     found = engine.partial_gradients(results, wanted, seeds, capture.since)
     atoms = [_fitted(g) for g in found if g is not None]
-    forward = set(recorder.nodes[:split])
-    behind = live_nodes(recorder.nodes, atoms)
-    read = {a for n in behind if n not in forward for a in n.inputs} | set(atoms)
-    residuals = [
-        o
-        for n in recorder.nodes[:split]
-        if n.prim.kind not in (ELEMENTWISE, VIEW)
-        for o in n.outs
-        if o in read or any(o in m.inputs for m in behind if m in forward)
-    ]
+    read = read_vars(live_nodes(recorder.nodes, atoms), atoms)
+    dear = [n for n in recorder.nodes[:split] if n.prim.kind not in (ELEMENTWISE, VIEW)]
+    residuals = [o for n in dear for o in n.outs if o in read]
     capture.link = Link(wanted, [g is not None for g in found], cotangents, atoms, residuals)
     return out, tuple([wrap_array(v) for v in residuals])
 
@@ -129,8 +117,7 @@ def finish(capture: Capture, written: set[Var], scalars: Sequence[type | None]) 
     given = set(link.residuals)
     nodes = [n for n in live_nodes(recorder.nodes, link.gradients) if not any(o in given for o in n.outs)]
     nodes = live_nodes(nodes, link.gradients)
-    used = {a for n in nodes for a in n.inputs if isinstance(a, Var)}
-    used |= {a for a in link.gradients if isinstance(a, Var)}
+    used = read_vars(nodes, link.gradients)
     reads = [k for k, var in enumerate(recorder.inputs) if var in used]
     inputs = [recorder.inputs[k] for k in reads]
     consts = [c for c in recorder.consts if c[0] in used]

@@ -16,7 +16,7 @@ from ..codegen.interpreter import evaluate
 from ..codegen.program import Program
 from ..tracer.errors import TracegradError
 from . import launch
-from .binding import bind_graph, normalised
+from .binding import bind_graph, launched
 from .calls import ARRAY, DATA, Call
 from .recording import Recording
 from .state import Snapshot
@@ -73,12 +73,7 @@ def bind_path(recording: Recording, program: Program, call: Call) -> Path:
 
 def run_path(path: Path, call: Call, captured: Sequence[np.ndarray]) -> Any:
     """The results of *path* (a tuple, or the only one), or ``Missed``."""
-    values = [*call.data, *captured]
-    found = path.launch(*values)
-    if found is None:
-        found = path.launch(*normalised(values))
-    if found is None:
-        raise AssertionError("a path did not accept the arguments that its key promises")
+    found = launched(path.launch, [*call.data, *captured])
     if type(found) is int:
         return Missed(found)
     if path.numbers:

@@ -35,6 +35,7 @@ class StepPath:
     recording: TensorRecording
     program: Program
     launch: Callable[..., Any]
+    known: list[int]  # the epoch up to which the facts that it relies on hold
     replay: Replay | None = None
     verified: bool = False
 
@@ -44,18 +45,15 @@ class StepVariant:
     """One kind of call under one outside state, with the branches it has taken."""
 
     snapshot: Snapshot
-    known: list[int]  # the epoch up to which the facts hold
     paths: list[StepPath] = field(default_factory=list)
-    calls: int = 0
 
 
 def make_replay(fn: Callable[..., Any], call: Call, variant: StepVariant, path: StepPath) -> Replay:
     """The path as straight-line Python: checks, one launch, effects, result."""
     recording = path.recording
     source = Source(otherwise="MISS")
-    known = variant.known
     source.names.update(
-        read=variant.snapshot.read, launch=path.launch, STATE=STATE, epoch=epoch, known=known, Tensor=Tensor,
+        read=variant.snapshot.read, launch=path.launch, STATE=STATE, epoch=epoch, known=path.known, Tensor=Tensor,
         MISS=MISS, make=make, asarray=np.asarray, float=float,
     )  # fmt: skip
     source.lines.append(
@@ -172,6 +170,12 @@ def _target(source: Source, where: tuple[str, Any], texts: dict[int, str]) -> st
 
 def _tensor_text(source: Source, root: Root) -> str:
     return f"{source.constant(root.owner)}._grad" if root.owner is not None else source.constant(root.tensor)
+
+
+def values_of(recording: TensorRecording, call: Call, arrays: tuple[Any, ...], capture: Any) -> list[Any]:
+    """What the inputs of a recording are now; see ``value_of``."""
+    inputs = zip(recording.graph.inputs, recording.sources, strict=True)
+    return [value_of(var, where, call, arrays, capture) for var, where in inputs]
 
 
 def value_of(var: Any, where: tuple[str, Any], call: Call, arrays: tuple[Any, ...], capture: Any) -> Any:

@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 from ..tracer.recorder import current_recorder
-from ..tracer.site import OWN_FOLDERS
 from .binding import argument_records, bind_program
-from .calls import OBJECT, TENSOR, Call, flatten
+from .calls import TENSOR, Call, flatten
 from .config import config
 from .eager.modes import STATE
 from .eager.tensor import epoch, make
@@ -29,7 +28,7 @@ from .explain import explain_step
 from .kernels import kernels
 from .linked import linked
 from .nn.module import Module
-from .recording import leaf_names
+from .plan_cache import PlanCache
 from .replay import (
     MISS,
     Replay,
@@ -41,9 +40,9 @@ from .replay import (
     restore_streams,
     save_streams,
     tensor_at,
-    value_of,
+    values_of,
 )
-from .state import Snapshot, StatePlan, analyse
+from .state import Snapshot, StatePlan
 from .state_eager import tensor_facts
 from .stats import Stats
 from .tensor_recording import TensorRecording, record_tensors, scalar_type
@@ -65,7 +64,7 @@ class CompiledStep:
         self._seen: set[Any] = set()
         self._live: dict[Any, str] = {}
         self._unsettled: set[Any] = set()  # kinds of call of which a run has changed what it reads
-        self._plans: dict[Any, StatePlan] = {}
+        self._plans = PlanCache(fn)
         self._static = static
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -116,12 +115,12 @@ class CompiledStep:
             self._seen.add(key)
             self.stats.note("first call with arguments of these types and shapes: runs eagerly")
             return self._fn(*args, **kwargs)
-        plan = self._plan(call)
+        plan = self._plans.get(call)
         snapshot = plan.snapshot(call.objects)
         state_key = (key, snapshot.key)
         variant = self._variants.get(state_key)
         if variant is None:
-            variant = self._variants[state_key] = StepVariant(snapshot, [epoch()])
+            variant = self._variants[state_key] = StepVariant(snapshot)
             while len(self._variants) > config.max_states:
                 self._variants.popitem(last=False)
         else:
@@ -132,7 +131,7 @@ class CompiledStep:
                     continue
                 found = self._run(path, call, arrays)
                 if found is not MISS:
-                    variant.known[0] = epoch()
+                    path.known[0] = epoch()
                     self._install(call, variant, path)
                     return found
         return self._record(key, variant, call, plan, snapshot)
@@ -166,10 +165,7 @@ class CompiledStep:
         else:
             self.stats.note("recorded again: verifies that the recording can be replayed")
             match.verified = True
-        values = [
-            value_of(var, s, call, arrays, capture)
-            for var, s in zip(recording.graph.inputs, recording.sources, strict=True)
-        ]
+        values = values_of(recording, call, arrays, capture)
         found = match.launch(*values)
         if found is None or type(found) is int:  # a branch on the last bit, or memory in an unusual layout
             capture.settle()
@@ -180,7 +176,7 @@ class CompiledStep:
         recording.release()
         self._assign_gradients(recording, call, found)
         if match.verified:
-            variant.known[0] = epoch()
+            match.known[0] = epoch()
             self._install(call, variant, match)
         return self._deliver(recording, call, found, values)
 
@@ -208,7 +204,7 @@ class CompiledStep:
         args = argument_records(recording.graph.inputs, [scalar_type(s, call) for s in recording.sources])
         donated = dict(enumerate(recording.writes))
         bound = bind_program(recording.graph, recording.canonical, program, args, donated)
-        return StepPath(recording, program, bound)
+        return StepPath(recording, program, bound, [epoch()])
 
     def _run(self, path: StepPath, call: Call, arrays: tuple[Any, ...]) -> Any:
         recording = path.recording
@@ -216,10 +212,7 @@ class CompiledStep:
             if (t._grad is None) is not was_none:
                 return MISS
         before = save_streams(recording.generators)
-        values = [
-            value_of(var, s, call, arrays, None)
-            for var, s in zip(recording.graph.inputs, recording.sources, strict=True)
-        ]
+        values = values_of(recording, call, arrays, None)
         found = path.launch(*values)
         if found is None or type(found) is int:
             restore_streams(before)
@@ -250,16 +243,6 @@ class CompiledStep:
             link, tree, recording.requires, wanted, [found[k] for k in recording.payload], [values[k] for k in reads],
             counters if reads else [t._counter for t in wanted], lambda: self._fn(*args, **kwargs),
         )  # fmt: skip
-
-    def _plan(self, call: Call) -> StatePlan:
-        objects = call.objects
-        key = tuple([type(o) for o in objects])
-        plan = self._plans.get(key)
-        if plan is None:
-            names = leaf_names(self._fn, call) if objects else []
-            labels = tuple([n for n, k in zip(names, call.kinds, strict=False) if k == OBJECT])
-            plan = self._plans[key] = analyse(self._fn, objects, labels=labels, trusted_paths=OWN_FOLDERS)
-        return plan
 
     # ---- the fast path -----------------------------------------------------------------------------------------
 

@@ -263,6 +263,12 @@ def literal(value: Any, like: np.dtype | None = None) -> Lit:
     return Lit(value, FLOAT, weak=True)
 
 
+def read_vars(nodes: Sequence[Node], roots: Sequence[Atom]) -> set[Var]:
+    """The Vars that *nodes* or *roots* read."""
+    read = {a for n in nodes for a in n.inputs if isinstance(a, Var)}
+    return read | {a for a in roots if isinstance(a, Var)}
+
+
 def live_nodes(nodes: Sequence[Node], roots: Sequence[Atom]) -> list[Node]:
     """The nodes that *roots* depend on, in order."""
     needed = {a for a in roots if isinstance(a, Var)}

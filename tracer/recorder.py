@@ -16,7 +16,7 @@ import numpy as np
 from .aval import Aval, check_dtype
 from .errors import TracegradError
 from .evaluate import Env, demand
-from .ir import Atom, Builder, Graph, Guard, Lit, Var, building, live_nodes
+from .ir import Atom, Builder, Graph, Guard, Lit, Var, building, live_nodes, read_vars
 from .site import Site, at_site, user_site
 
 
@@ -91,9 +91,9 @@ class Recorder(Builder):
     def finish(self, outputs: list[Atom]) -> Graph:
         """The recorded program, without what nothing depends on."""
         self.active = False
-        nodes = live_nodes(self.nodes, [*outputs, *[g.atom for g in self.guards]])
-        used = {a for n in nodes for a in n.inputs if isinstance(a, Var)} | {a for a in outputs if isinstance(a, Var)}
-        used |= {g.atom for g in self.guards if isinstance(g.atom, Var)}
+        roots = [*outputs, *[g.atom for g in self.guards]]
+        nodes = live_nodes(self.nodes, roots)
+        used = read_vars(nodes, roots)
         consts = [c for c in self.consts if c[0] in used]
         return Graph(list(self.inputs), nodes, list(outputs), list(self.guards), consts)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.site import Site, user_site
+from ...tracer.site import user_site
 from . import plans
 from . import tensor as core
 from .modes import STATE
@@ -30,19 +30,10 @@ def backward(
     :raises RuntimeError: where a tensor is no scalar and has no cotangent in *grad_tensors*, does not require
         gradients, or its graph has been freed by an earlier backward.
     """
-    roots = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
-    given = (grad_tensors,) if grad_tensors is None or isinstance(grad_tensors, Tensor) else tuple(grad_tensors)
-    if len(given) != len(roots):
-        if grad_tensors is None:
-            given = (None,) * len(roots)
-        else:
-            raise RuntimeError(f"got {len(roots)} tensors and {len(given)} gradients")
-    if inputs is not None:
-        wanted = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
-        if not wanted:
-            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    else:
-        wanted = None
+    roots, given = _pairs(tensors, grad_tensors)
+    wanted = None if inputs is None else _as_tuple(inputs)
+    if wanted == ():
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     seeds = _seeds(roots, given, create_graph)
     retain = create_graph if retain_graph is None else retain_graph
     if wanted is None and not create_graph and STATE.capture is None and not STATE.anomaly:
@@ -68,13 +59,8 @@ def grad(
     """
     if is_grads_batched:
         raise NotImplementedError("is_grads_batched is not supported; call grad once for each cotangent")
-    roots = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
-    wanted = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
-    given = (grad_outputs,) if grad_outputs is None or isinstance(grad_outputs, Tensor) else tuple(grad_outputs)
-    if grad_outputs is None:
-        given = (None,) * len(roots)
-    if len(given) != len(roots):
-        raise RuntimeError(f"got {len(roots)} tensors and {len(given)} gradients")
+    roots, given = _pairs(outputs, grad_outputs)
+    wanted = _as_tuple(inputs)
     for t in wanted:
         if not t.requires_grad:
             raise RuntimeError("One of the differentiated Tensors does not require grad")
@@ -111,6 +97,19 @@ def differentiable_gradients(
     return run(outputs, _seeds(outputs, cotangents, True), True, True, inputs, accumulate=False, since=since)
 
 
+def _as_tuple(tensors: Any) -> tuple[Any, ...]:
+    return (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+
+
+def _pairs(outputs: Any, cotangents: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Outputs and their cotangents, one for each; None for those that are not given."""
+    roots = _as_tuple(outputs)
+    given = (None,) * len(roots) if cotangents is None else _as_tuple(cotangents)
+    if len(given) != len(roots):
+        raise RuntimeError(f"got {len(roots)} tensors and {len(given)} gradients")
+    return roots, given
+
+
 def _seeds(roots: Sequence[Tensor], given: Sequence[Any], create_graph: bool) -> list[Tensor | None]:
     """The cotangents of *roots*, checked; None for the implicit 1."""
     seeds: list[Tensor | None] = []
@@ -140,12 +139,4 @@ def _seeds(roots: Sequence[Tensor], given: Sequence[Any], create_graph: bool) ->
     return seeds
 
 
-def _site() -> Site | None:
-    return user_site()
-
-
-def _tensor_backward(t: Tensor, gradient: Any, retain_graph: Any, create_graph: bool, inputs: Any) -> None:
-    backward(t, gradient, retain_graph, create_graph, inputs)
-
-
-core._ENGINE.update(backward=_tensor_backward, retain=retain, site=_site)
+core._ENGINE.update(backward=backward, retain=retain, site=user_site)

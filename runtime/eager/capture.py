@@ -26,7 +26,7 @@ from ...tracer.ir import Atom, Lit, Var
 from ...tracer.ops.elementwise import broadcast_to
 from ...tracer.recorder import Recorder, recording
 from ...tracer.site import at_site
-from . import tensor as core
+from .inplace import follow
 from .modes import STATE
 from .node import Node, next_sequence
 from .tensor import Tensor
@@ -70,7 +70,6 @@ class Capture:
         self.sources: list[tuple[str, Any]] = []
         self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}  # assigned .grad, by id of the tensor
         self.looked: dict[int, tuple[Tensor, bool]] = {}  # tensors whose .grad was read, and was it None
-        self.reasons: list[str] = []
         self._traced: dict[int, tuple[Tensor, TracedArray]] = {}
         self._by_array: dict[int, Root] = {}
         self._grad_of: dict[int, Tensor] = {}
@@ -95,10 +94,7 @@ class Capture:
     def _lift(self, t: Tensor) -> TracedArray:
         base = t._base
         if base is not None:
-            array = self.raw(base)
-            for op, statics in t._chain:
-                array = op.fn(array, *statics)
-            return array
+            return follow(self.raw(base), t._chain)
         root = self._by_array.get(id(t._data))
         if root is None:
             owner = self._grad_of.get(id(t))
@@ -135,8 +131,7 @@ class Capture:
         key = (id(place[0]), *place[1:])
         found = self._numbers.get(key)
         if found is None:
-            var = self.recorder.add_input(float(number_at(place)), f"the setting `{place[1]}`", weak=True)
-            self.sources.append(("number", place))
+            var = self.add_input("number", float(number_at(place)), f"the setting `{place[1]}`", place, weak=True)
             found = self._numbers[key] = TracedArray(var, self.recorder)
         return found
 
@@ -148,9 +143,7 @@ class Capture:
             array = np.asarray(draw())
         finally:
             sys.setprofile(profile)
-        var = self.recorder.add_input(array, "random numbers")
-        self.sources.append(("fresh", (draw, generator)))
-        return TracedArray(var, self.recorder)
+        return TracedArray(self.add_input("fresh", array, "random numbers", (draw, generator)), self.recorder)
 
     def constant(self, data: Any) -> TracedArray:
         """An array that the run has made, as a traced one."""
@@ -227,7 +220,7 @@ class Capture:
             self._settle()
 
     def _settle(self) -> None:
-        writes = [(r.array, self.value(_at(r, self.recorder))) for r in self.roots if r.written]
+        writes = [(r.array, self.value(TracedArray(r.contents, self.recorder))) for r in self.roots if r.written]
         self.settle_tensors([t for t in (r() for r in self._made) if t is not None])
         for array, value in writes:
             array[...] = value
@@ -252,14 +245,7 @@ class Capture:
             if t._base is not None and type(t._base._data) is TracedArray and type(t._data) is TracedArray:
                 self.settle_tensors([t._base])
             if type(t._data) is TracedArray:
-                base = t._base
-                if base is None:
-                    t._data = settled(t._data)
-                else:
-                    data = base._data
-                    for op, statics in t._chain:
-                        data = op.fn(data, *statics)
-                    t._data = data
+                t._data = settled(t._data) if t._base is None else follow(t._base._data, t._chain)
             if t._node is not None:
                 nodes.append(t._node)
         done: set[Node] = set()
@@ -272,10 +258,6 @@ class Capture:
                 node.inputs = tuple([settled(x) for x in node.inputs])
                 node.outputs = tuple([settled(x) for x in node.outputs])
             nodes += [e for e in node.edges if isinstance(e, Node)]
-
-
-def _at(root: Root, recorder: Recorder) -> TracedArray:
-    return TracedArray(root.contents, recorder)
 
 
 def number_at(place: tuple[Any, ...]) -> Any:
@@ -296,15 +278,4 @@ def capturing(capture: Capture) -> Iterator[Capture]:
         STATE.capture = before
 
 
-def pause() -> Any:
-    """The capture in progress, set aside; hand it to ``resume``."""
-    before = STATE.capture
-    STATE.capture = None
-    return before
-
-
-def resume(capture: Any) -> None:
-    STATE.capture = capture
-
-
-__all__ = ["Capture", "Root", "capturing", "core", "number_at", "pause", "resume"]
+__all__ = ["Capture", "Root", "capturing", "number_at"]

@@ -22,8 +22,8 @@ from .tensor import Tensor, from_data, make, raw
 Function = Callable[..., Any]
 Tensors = tuple[Tensor, ...]
 
-VIEW_AS = Op("ViewAs", lambda x: x, view=True)
-RESHAPE = Op("Reshape", lambda x, shape: x.reshape(shape), view=True)
+VIEW_AS = Op("ViewAs", lambda x: x)
+RESHAPE = Op("Reshape", lambda x, shape: x.reshape(shape))
 STACK = Op("Stack", lambda *args: np.stack(args[:-1]).reshape(args[-1]))
 
 

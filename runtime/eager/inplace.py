@@ -15,6 +15,7 @@ import numpy as np
 from ...tracer.array import TracedArray
 from . import tensor as core
 from .apply import apply, record
+from .dtypes import scalar_name
 from .modes import STATE
 from .node import Node, node_class
 from .op import Op, aval_of
@@ -24,7 +25,8 @@ from .wording import READ_ONLY
 _Chain = tuple[tuple[Op, tuple[Any, ...]], ...]
 
 
-def _follow(base: Any, chain: _Chain) -> Any:
+def follow(base: Any, chain: _Chain) -> Any:
+    """The array that a view over *base* shows."""
     for op, statics in chain:
         base = op.fn(base, *statics)
     return base
@@ -32,14 +34,12 @@ def _follow(base: Any, chain: _Chain) -> Any:
 
 def _write(base: Any, value: Any, chain: _Chain) -> Any:
     result = base.copy()
-    _follow(result, chain)[...] = value
+    follow(result, chain)[...] = value
     return result
 
 
-FOLLOW = Op("AsStrided", _follow)
+FOLLOW = Op("AsStrided", follow)
 WRITE = Op("CopySlices", _write)
-COPY = Op("Copy", lambda old, new: old * 0 + new)
-COPY_ALL = Op("Copy", lambda old, new: np.broadcast_to(new, old.shape) + old.dtype.type(0))
 
 
 def apply_view(op: Op, t: Tensor, statics: tuple[Any, ...] = ()) -> Tensor:
@@ -71,9 +71,7 @@ def refresh(view: Tensor) -> None:
     view._attr_version = view._counter[0]
     view._node, view._out, view._requires = None, 0, False
     if base._requires and view._data.dtype.kind == "f":
-        op, statics = view._chain[0] if len(view._chain) == 1 else (FOLLOW, (view._chain,))
-        op, statics = (FOLLOW, (view._chain,)) if op is not FOLLOW else (op, statics)
-        record(op, (base,), statics, (raw(base),), (view,))
+        record(FOLLOW, (base,), (view._chain,), (raw(base),), (view,))
 
 
 _NO_GRAD_VIEW = (
@@ -111,7 +109,7 @@ def inplace(op: Op, t: Tensor, others: tuple[Any, ...] = (), statics: tuple[Any,
     have, got = t.dtype, new.dtype
     if have != got and not np.can_cast(got, have, "same_kind"):
         raise RuntimeError(
-            f"result type {_torch_name(got)} can't be cast to the desired output type {_torch_name(have)}"
+            f"result type {scalar_name(got)} can't be cast to the desired output type {scalar_name(have)}"
         )
     if raw(new).shape != raw(t).shape:
         raise RuntimeError(
@@ -121,14 +119,6 @@ def inplace(op: Op, t: Tensor, others: tuple[Any, ...] = (), statics: tuple[Any,
         raise RuntimeError(_NO_GRAD_VIEW)
     _keep_old(new, t)
     return assign(t, new)
-
-
-_NAMES = {"float64": "Double", "float32": "Float", "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char",
-          "uint8": "Byte", "bool": "Bool"}  # fmt: skip
-
-
-def _torch_name(dtype: np.dtype) -> str:
-    return _NAMES.get(dtype.name, dtype.name)
 
 
 def _keep_old(new: Tensor, t: Tensor) -> None:
@@ -226,4 +216,4 @@ def detach_(t: Tensor) -> Tensor:
 
 core._ENGINE.update(refresh=refresh, set_data=set_data)
 
-__all__ = ["Node", "apply_view", "assign", "check_writable", "detach", "detach_", "inplace", "set_data"]
+__all__ = ["apply_view", "assign", "check_writable", "detach", "detach_", "follow", "inplace", "set_data"]

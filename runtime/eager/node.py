@@ -67,6 +67,16 @@ class Node:
         self.versions = versions  # ((counter, count) or None for each input, then for each output)
         self.sequence = next(_sequence)
 
+    def saved(self, k: int) -> Any:
+        """The saved value *k*: operands first, then results."""
+        count = len(self.inputs)
+        return self.inputs[k] if k < count else self.outputs[k - count]
+
+    def overwritten(self, k: int) -> bool:
+        """Has the saved value *k* been written to since?"""
+        version = self.versions[k]
+        return version is not None and version[0][0] != version[1]
+
     def name(self) -> str:
         """``AddBackward0`` and the like."""
         return self.label

@@ -78,17 +78,17 @@ def check_versions(node: Node, local: Any) -> None:
     """Raise where a value that the derivative reads was overwritten since it was saved."""
     count = len(node.inputs)
     for k in (*local.saved_in, *[count + j for j in local.saved_out]):
-        saved = node.versions[k]
-        if saved is not None and saved[0][0] != saved[1]:
-            shape = list((node.inputs[k] if k < count else node.outputs[k - count]).shape)
+        if node.overwritten(k):
+            counter, saved = node.versions[k]
+            shape = list(node.saved(k).shape)
             what = f"output {k - count} of {node.label}" if k >= count else "a saved operand"
             edge = node.edges[k] if k < count else None
             if isinstance(edge, Node):
                 what = f"output {node.edge_outs[k]} of {edge.label}"
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                f"[tensor of shape {shape}], which is {what}, is at version {saved[0][0]}; expected version "
-                f"{saved[1]} instead. Hint: enable anomaly detection to find the operation that failed to compute its "
+                f"[tensor of shape {shape}], which is {what}, is at version {counter[0]}; expected version "
+                f"{saved} instead. Hint: enable anomaly detection to find the operation that failed to compute its "
                 "gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False)."
             )
 

@@ -22,9 +22,8 @@ from ...tracer import npapi  # noqa: F401  (fills the tables of NumPy functions)
 from ...tracer.array import TracedArray, to_atom, wrap_array
 from ...tracer.aval import FLOAT, INT, Aval
 from ...tracer.evaluate import read, run_nodes
-from ...tracer.ir import Atom, Graph, Lit, Node, Var, current_builder, live_nodes
+from ...tracer.ir import Atom, Graph, Lit, Node, Var, current_builder, live_nodes, read_vars
 from ...tracer.ops.elementwise import broadcast_to
-from ...tracer.ops.shape import zeros
 from ...tracer.recorder import Recorder, recording
 from ..config import config
 
@@ -44,19 +43,18 @@ class Op:
     """One operation: ``fn(*arrays, *statics)`` gives an array or a tuple of arrays.
 
     ``name`` is what ``grad_fn`` shows (``Add`` becomes ``<AddBackward0>``).  Operands are arrays or Python floats,
-    which are data; *statics* are hashable and part of the signature.  A *view* shares its operand's memory.
+    which are data; *statics* are hashable and part of the signature.
 
     What the derivative *reads* decides what may be overwritten between forward and backward.  By default it reads what
     saves work; "operands": not the result, which is computed again (so that ``y = a / b; y += c`` is no error);
     "result": the result instead of the first operand, which must make no difference (``relu``).
     """
 
-    __slots__ = ("__weakref__", "_derived", "fn", "in_rows", "name", "node_class", "reads", "view")
+    __slots__ = ("__weakref__", "_derived", "fn", "in_rows", "name", "node_class", "reads")
 
-    def __init__(self, name: str, fn: Callable[..., Any], *, view: bool = False, reads: str = ""):
+    def __init__(self, name: str, fn: Callable[..., Any], *, reads: str = ""):
         self.name = name if "Backward" in name or name == "CopySlices" else f"{name}Backward0"
         self.fn = fn
-        self.view = view
         self.in_rows = self.name.partition("Backward")[0] in _IN_ROWS
         self.reads = reads
         self.node_class: Any = None  # made by node.py, which knows the base class
@@ -154,7 +152,7 @@ class LocalVjp(Op):
             nodes = [_renamed(n, {operands[0]: known[outs[0]]}) for n in nodes]  # type: ignore[index]
         results = [known.get(r, r) if isinstance(r, Var) else r for r in results]
         nodes = live_nodes(nodes, results)
-        used = {a for n in nodes for a in n.inputs if isinstance(a, Var)} | {r for r in results if isinstance(r, Var)}
+        used = read_vars(nodes, results)
         saved_in = tuple([k for k, v in enumerate(operands) if v in used])
         saved_out = tuple([k for k, o in enumerate(outs) if isinstance(o, Var) and known.get(o) in used])
         inputs = [operands[k] for k in saved_in] + [known[outs[k]] for k in saved_out] + cotangents  # type: ignore[index]
@@ -198,8 +196,3 @@ def splice(graph: Graph, inputs: Sequence[Atom]) -> list[Atom]:
         operands = tuple([env[a] if isinstance(a, Var) else a for a in node.inputs])
         env.update(zip(node.outs, builder.emit(node.prim, operands, node.params), strict=True))
     return [env[o] if isinstance(o, Var) else o for o in graph.outputs]
-
-
-def zero_like(aval: Aval) -> Any:
-    """Zeros as a recorded value."""
-    return zeros(aval.shape, aval.dtype)

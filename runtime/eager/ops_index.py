@@ -37,10 +37,10 @@ def _basic(x: Any, code: tuple[Any, ...]) -> Any:
     return x[(*[slice(*i) if type(i) is tuple else i for i in code], Ellipsis)]
 
 
-SELECT = Op("Select", _basic, view=True)
-SLICE = Op("Slice", _basic, view=True)
-UNSQUEEZE = Op("Unsqueeze", _basic, view=True)
-ALIAS = Op("Alias", _basic, view=True)
+SELECT = Op("Select", _basic)
+SLICE = Op("Slice", _basic)
+UNSQUEEZE = Op("Unsqueeze", _basic)
+ALIAS = Op("Alias", _basic)
 
 
 class _Index:

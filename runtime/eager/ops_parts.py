@@ -29,8 +29,8 @@ def _row(x: Any, dim: int, index: int) -> Any:
     return x[(*[_ALL] * dim, index, Ellipsis)]
 
 
-NARROW, SPLIT, SPLIT_SIZES = (Op(name, _part, view=True) for name in ("Slice", "Split", "SplitWithSizes"))
-SELECT, UNBIND = (Op(name, _row, view=True) for name in ("Select", "Unbind"))
+NARROW, SPLIT, SPLIT_SIZES = (Op(name, _part) for name in ("Slice", "Split", "SplitWithSizes"))
+SELECT, UNBIND = (Op(name, _row) for name in ("Select", "Unbind"))
 
 
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
@@ -157,8 +157,8 @@ def _windows(x: Any, dim: int, size: int, step: int) -> Any:
     return np.moveaxis(np.take(x, at, axis=dim), dim + 1, -1)
 
 
-DIAGONAL = Op("Diagonal", _on_diagonal, view=True)
-UNFOLD = Op("Unfold", _windows, view=True)
+DIAGONAL = Op("Diagonal", _on_diagonal)
+UNFOLD = Op("Unfold", _windows)
 DIAG_EMBED = Op("DiagEmbed", lambda x, offset: np.diag(x, offset))
 DIAG_COPY = Op("DiagonalBackward0_copy", lambda x, offset: np.diagonal(x, offset).copy())
 DIAG_EMBED_IN = Op("DiagEmbed", lambda x, offset, dim1, dim2: _embedded(x, offset, dim1, dim2))

@@ -38,8 +38,8 @@ def _reshaped(x: Any, shape: Ints) -> Any:
     return x.reshape(shape) if type(x) is _ndarray else x.view_reshape(shape, certain=True)
 
 
-VIEW = Op("View", _reshaped, view=True)
-RESHAPE_ALIAS = Op("ReshapeAlias", _reshaped, view=True)
+VIEW = Op("View", _reshaped)
+RESHAPE_ALIAS = Op("ReshapeAlias", _reshaped)
 UNSAFE_VIEW = Op("UnsafeView", lambda x, shape: x.reshape(shape))
 
 
@@ -154,8 +154,8 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 # ---- dimensions of size 1 ------------------------------------------------------------------------------------------
 
 _squeezed = lambda x, dims: x.squeeze(dims) if dims else x[...]  # noqa: E731
-SQUEEZE = {n: Op(f"SqueezeBackward{n}", _squeezed, view=True) for n in (0, 1, 2)}
-UNSQUEEZE = Op("Unsqueeze", lambda x, dim: x[(*[_ALL] * dim, None, Ellipsis)], view=True)
+SQUEEZE = {n: Op(f"SqueezeBackward{n}", _squeezed) for n in (0, 1, 2)}
+UNSQUEEZE = Op("Unsqueeze", lambda x, dim: x[(*[_ALL] * dim, None, Ellipsis)])
 
 
 def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
@@ -174,9 +174,9 @@ def unsqueeze(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Ten
 
 # ---- orders of dimensions ------------------------------------------------------------------------------------------
 
-TRANSPOSE = Op("Transpose", lambda x, a, b: x.swapaxes(a, b) if x.shape else x[...], view=True)
-PERMUTE = Op("Permute", lambda x, dims: x.transpose(dims), view=True)
-T = Op("T", lambda x: x.T, view=True)
+TRANSPOSE = Op("Transpose", lambda x, a, b: x.swapaxes(a, b) if x.shape else x[...])
+PERMUTE = Op("Permute", lambda x, dims: x.transpose(dims))
+T = Op("T", lambda x: x.T)
 
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
@@ -246,7 +246,7 @@ def _expanded(x: Any, shape: Ints) -> Any:
     return _reshaped(x, shape) if x.size == math.prod(shape) else np.broadcast_to(x, shape)
 
 
-EXPAND = Op("Expand", _expanded, view=True)
+EXPAND = Op("Expand", _expanded)
 
 
 def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:

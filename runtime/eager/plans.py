@@ -25,7 +25,7 @@ from ...tracer.ir import Atom, Var, structural
 from ...tracer.ops.elementwise import F, broadcast_to
 from ...tracer.ops.shape import zeros
 from ...tracer.recorder import Recorder, recording
-from ..binding import bind_graph, normalised
+from ..binding import bind_graph, launched
 from ..config import config
 from ..kernels import kernels
 from .node import Node
@@ -70,7 +70,7 @@ class TapeStats:
 
 
 tapes = TapeStats()
-_plans: OrderedDict[Any, Plan | int | str] = OrderedDict()  # signature -> plan, times seen, or why there is none
+_plans: OrderedDict[Any, Plan | None] = OrderedDict()  # signature -> plan; None where it was seen once
 _lock = threading.Lock()
 
 
@@ -93,34 +93,29 @@ def backward(
     """(leaf, its gradient as an array) for each leaf; None where the tape has to be walked node by node."""
     found = signature(nodes, roots, seeds)
     if isinstance(found, str):
-        tapes.interpreted += 1
-        tapes.refused[found] += 1
+        walked(found)
         return None
     key, leaves = found
     with _lock:
-        known = _plans.get(key)
-        if known is None:
-            _plans[key] = 1
-            while len(_plans) > config.max_tapes:
-                _plans.popitem(last=False)
-        else:
-            _plans.move_to_end(key)
-    if known is None:
+        seen = key in _plans
+        plan = _plans.setdefault(key, None)
+        _plans.move_to_end(key)
+        while len(_plans) > config.max_tapes:
+            _plans.popitem(last=False)
+    if not seen:
         tapes.interpreted += 1
         return None
-    if isinstance(known, int):
-        known = _compile(key, nodes, roots, seeds, leaves)
-    if isinstance(known, str):
-        tapes.interpreted += 1
-        tapes.refused[known] += 1
-        return None
-    grads = _launch(known, nodes, seeds)
+    if plan is None:
+        if tapes.credit < 1:
+            walked("many shapes of graph, each seen too seldom to be worth a kernel")
+            return None
+        plan = _compile(key, nodes, roots, seeds, leaves)
+    grads = _launch(plan, nodes, seeds)
     if grads is None:
-        tapes.interpreted += 1
-        tapes.refused["a saved value was overwritten or replaced"] += 1
+        walked("a saved value was overwritten or replaced")
         return None
     if not retain:
-        for node, (saves, avals, outs) in zip(nodes, known.released, strict=True):
+        for node, (saves, avals, outs) in zip(nodes, plan.released, strict=True):
             if saves:
                 node.freed = True
                 node.inputs = node.outputs = (None,) * len(outs)
@@ -138,16 +133,13 @@ def signature(
     """(key, leaves in the order in which they are met), or why the tape has no compiled form."""
     if len(nodes) > MAX_NODES:
         return f"more than {MAX_NODES} operations"
-    index: dict[Node, int] = {}
-    for node in nodes:
-        index[node] = len(index)
+    index = {node: k for k, node in enumerate(nodes)}
     leaves: list[Tensor] = []
     leaf_index: dict[int, int] = {}
     key: list[Any] = []
     for node in nodes:
-        if node.freed or not node.plain or node.tensor_hooks is not None or node.retained is not None:
-            return _refusal(node)
-        if node.hooks or node.pre_hooks:
+        hooked = node.tensor_hooks is not None or node.hooks or node.pre_hooks
+        if node.freed or not node.plain or hooked or node.retained is not None:
             return _refusal(node)
         key.append(node.op)
         if node.statics:
@@ -183,9 +175,7 @@ def _refusal(node: Node) -> str:
 
 def _compile(
     key: Any, nodes: Sequence[Node], roots: Sequence[Tensor], seeds: Sequence[Tensor | None], leaves: Sequence[Tensor]
-) -> Plan | str:
-    if tapes.credit < 1:
-        return "many shapes of graph, each seen too seldom to be worth a kernel"
+) -> Plan:
     recorder = Recorder()
     with recording(recorder):
         sources, same, inputs, outputs, released = _adjoint(nodes, roots, seeds, leaves)
@@ -227,7 +217,7 @@ def _adjoint(
         elif node.edges[k] is not None:
             edge = node.edges[k]
             name = ("result", index[edge], node.edge_outs[k]) if isinstance(edge, Node) else ("leaf", id(edge))
-        value = node.inputs[k] if k < count else node.outputs[k - count]
+        value = node.saved(k)
         found = known.get(name)
         if found is not None and found[0] is value:
             same.append((position, k, found[1]))
@@ -285,25 +275,13 @@ def _launch(plan: Plan, nodes: Sequence[Node], seeds: Sequence[Tensor | None]) -
     what was one array when the plan was made is two."""
     values: list[Any] = []
     for position, k in plan.sources:
-        node = nodes[position]
-        saved = node.versions[k]
-        if saved is not None and saved[0][0] != saved[1]:
+        if nodes[position].overwritten(k):
             return None
-        count = len(node.inputs)
-        values.append(node.inputs[k] if k < count else node.outputs[k - count])
+        values.append(nodes[position].saved(k))
     for position, k, which in plan.same:
-        node = nodes[position]
-        saved = node.versions[k]
-        if saved is not None and saved[0][0] != saved[1]:
-            return None
-        count = len(node.inputs)
-        if (node.inputs[k] if k < count else node.outputs[k - count]) is not values[which]:
+        if nodes[position].overwritten(k) or nodes[position].saved(k) is not values[which]:
             return None
     values += [seed._data for seed in seeds if seed is not None]
-    found = plan.launch(*values)
-    if found is None:
-        found = plan.launch(*normalised(values))
-        if found is None:
-            raise AssertionError("a compiled backward did not accept the values that its signature promises")
+    found = launched(plan.launch, values)
     grads = (found,) if plan.single else found
     return [g if type(g) is np.ndarray else np.asarray(g) for g in grads]

@@ -1,0 +1,45 @@
+"""The analyses of one function's outside state, by the classes of the objects among its arguments."""
+
+from __future__ import annotations
+
+import threading
+import types
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from ..tracer.site import OWN_FOLDERS
+from .calls import OBJECT, Call
+from .config import config
+from .recording import leaf_names
+from .state import StatePlan, analyse
+
+
+class PlanCache:
+    """Bounded by ``config.max_plans``, least recently used first out; thread-safe."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self._fn = fn
+        self._plans: OrderedDict[Any, StatePlan] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def get(self, call: Call) -> StatePlan:
+        """The analysis of the function for objects of these classes."""
+        objects = call.objects
+        key = tuple([o if isinstance(o, types.FunctionType | type) else type(o) for o in objects])
+        with self._lock:
+            plan = self._plans.get(key)
+            if plan is not None:
+                self._plans.move_to_end(key)
+                return plan
+        names = leaf_names(self._fn, call) if objects else []
+        labels = tuple([n for n, k in zip(names, call.kinds, strict=False) if k == OBJECT])
+        plan = analyse(self._fn, objects, labels=labels, trusted_paths=OWN_FOLDERS)
+        with self._lock:
+            self._plans[key] = plan
+            while len(self._plans) > config.max_plans:
+                self._plans.popitem(last=False)
+        return plan

@@ -23,6 +23,7 @@ from ..codegen.simplify import simplify
 from ..tracer import npapi  # noqa: F401  (fills the tables of NumPy functions)
 from ..tracer.array import TracedArray, to_atom
 from ..tracer.errors import DifferentiationError, TracegradError, refusals
+from ..tracer.fold import roll
 from ..tracer.ir import Atom, Graph, Guard, Lit, Var, structural
 from ..tracer.ops.elementwise import F
 from ..tracer.recorder import Recorder, recording
@@ -152,6 +153,7 @@ def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snap
             refused, message = refusals.last
             raise refused(*message)
         ran = time.perf_counter()
+        roll(recorder, _returned(out))
         atoms, output = _outputs(fn, out, mode, call, recorder, [inputs[k] for k in wrt], len(wrt))
         changes += recorder.reasons  # an adjoint may run Python too (ops/custom.py)
         numbers = sort_guards(recorder) if snapshot is not None else []
@@ -353,6 +355,12 @@ def name_of(fn: Any) -> str:
     code = getattr(fn, "__code__", None)
     name = getattr(fn, "__qualname__", None) or repr(fn)
     return name if code is None else f"{name} ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
+
+
+def _returned(out: Any) -> list[Atom]:
+    """The traced values in what a function has returned."""
+    leaves = optree.tree_leaves(out, none_is_leaf=True, namespace=NAMESPACE)
+    return [leaf.atom for leaf in leaves if isinstance(leaf, TracedArray)]
 
 
 # ---- what comes out ------------------------------------------------------------------------------------------------

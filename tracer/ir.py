@@ -164,21 +164,26 @@ class Builder:
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
-        self._seen: dict[tuple, tuple[Var, ...]] = {}
+        self._seen: dict[tuple, Node] = {}
 
     def site(self) -> Site | None:
         return None
 
     def emit(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...]:
-        key = (prim, tuple(_identity(a) for a in inputs), tuple(params.values()))
+        """The results of a node."""
+        return self.node(prim, inputs, params).outs
+
+    def node(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> Node:
+        """A node that applies *prim*: a new one, or one that does so already."""
+        key = (prim, tuple([_identity(a) for a in inputs]), tuple(params.values()))
         found = self._seen.get(key)
         if found is not None:
             return found
         avals = prim.infer(*[a.aval for a in inputs], **params)
-        outs = tuple(Var(a) for a in avals) if isinstance(avals, tuple) else (Var(avals),)
-        self.nodes.append(Node(prim, inputs, params, outs, self.site()))
-        self._seen[key] = outs
-        return outs
+        outs = tuple([Var(a) for a in avals]) if isinstance(avals, tuple) else (Var(avals),)
+        node = self._seen[key] = Node(prim, inputs, params, outs, self.site())
+        self.nodes.append(node)
+        return node
 
     def append(self, node: Node) -> None:
         """Append a node that was made elsewhere, and is not to be shared."""
@@ -193,7 +198,7 @@ class Builder:
         for node in nodes:
             self.nodes.append(node)
             key = (node.prim, tuple(_identity(a) for a in node.inputs), tuple(node.params.values()))
-            self._seen.setdefault(key, node.outs)
+            self._seen.setdefault(key, node)
 
 
 def _identity(atom: Atom) -> Any:

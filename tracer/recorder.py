@@ -16,7 +16,8 @@ import numpy as np
 from .aval import Aval, check_dtype
 from .errors import TracegradError
 from .evaluate import Env, demand
-from .ir import Atom, Builder, Graph, Guard, Lit, Var, building, live_nodes, read_vars
+from .ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, read_vars
+from .primitive import Primitive
 from .site import Site, at_site, user_site
 
 
@@ -25,6 +26,9 @@ class Recorder(Builder):
 
     def __init__(self) -> None:
         super().__init__()
+        self.items: list[Node | Guard] = []  # what Python asked for, in order; see repeats.py
+        self.sites: list[Site | None] = []  # from where
+        self.unrolled: list[str] = []  # why what looked like a loop is none
         self.inputs: list[Var] = []
         self.input_names: list[str] = []
         self.env: Env = {}
@@ -33,7 +37,7 @@ class Recorder(Builder):
         self._const_by_id: dict[int, Var] = {}
         self.captured: dict[int, Any] = {}  # id(outside array) -> its traced stand-in
         self._alive: list[Any] = []
-        self._guarded: set[tuple[Atom, str]] = set()
+        self._guarded: dict[tuple[Atom, str], Guard] = {}
         self.reasons: list[str] = []  # why this run can't stand for others
         self.active = True
         self.parent: Recorder | None = None  # of the body of a loop: the recording around it (body.py)
@@ -41,6 +45,24 @@ class Recorder(Builder):
 
     def site(self) -> Site | None:
         return self.site_override or user_site()
+
+    def emit(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...]:
+        count = len(self.nodes)
+        node = self.node(prim, inputs, params)
+        self.items.append(node)
+        self.sites.append(node.site if len(self.nodes) > count else self.site())
+        return node.outs
+
+    def append(self, node: Node) -> None:
+        super().append(node)
+        self.items.append(node)
+        self.sites.append(node.site)
+
+    def replace(self, nodes: list[Node], guards: list[Guard]) -> None:
+        """Go on with another form of the same program."""
+        self.nodes, self.items, self.sites, self.guards = [], [], [], guards
+        self._seen.clear()
+        self.adopt(nodes)
 
     def add_input(self, value: Any, name: str, *, weak: bool = False) -> Var:
         """A new graph input that stands for *value* (an array, or a float)."""
@@ -73,9 +95,13 @@ class Recorder(Builder):
     def guard(self, atom: Atom, kind: str) -> Any:
         """The value of a 0-d *atom*, which control flow is about to rely on."""
         value = np.asarray(self.value(atom))[()]
-        if not isinstance(atom, Lit) and (atom, kind) not in self._guarded:
-            self._guarded.add((atom, kind))
-            self.guards.append(Guard(atom, value, kind, user_site()))
+        if not isinstance(atom, Lit):
+            guard = self._guarded.get((atom, kind))
+            if guard is None:
+                guard = self._guarded[atom, kind] = Guard(atom, value, kind, user_site())
+                self.guards.append(guard)
+            self.items.append(guard)
+            self.sites.append(user_site())
         return value
 
     def range_of(self, atom: Atom) -> tuple[int, int] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import lru_cache
+from types import CodeType
 from typing import NamedTuple
 
 import numpy
@@ -43,6 +44,9 @@ _LIBRARIES = (numpy, scipy, optree)
 OWN_FOLDERS: tuple[str, ...] = tuple(os.path.join(_HERE, name) + os.sep for name in _LAYERS)
 _LIBRARY_FOLDERS = tuple(os.path.dirname(os.path.abspath(m.__file__)) + os.sep for m in _LIBRARIES if m.__file__)
 _internal: dict[str, bool] = {}
+_MAX_SITES = 100_000
+# (id of code, instruction): (that code, kept so that the id stays its own; the one Site object of that instruction)
+_sites: dict[tuple[int, int], tuple[CodeType, Site]] = {}
 
 
 def is_internal(filename: str) -> bool:
@@ -54,12 +58,21 @@ def is_internal(filename: str) -> bool:
 
 
 def user_site() -> Site | None:
-    """The innermost frame that belongs to the user; None where there is none (our own tests of internals)."""
+    """The innermost frame that belongs to the user; None where there is none (our own tests of internals).
+
+    One instruction has one Site object, also where a line has several: that tells what a loop does again
+    (``repeats.py``) from what merely stands on the same line."""
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if not is_internal(code.co_filename):
-            return Site(code.co_filename, frame.f_lineno, code.co_name)
+            key = (id(code), frame.f_lasti)
+            known = _sites.get(key)
+            if known is None:
+                if len(_sites) >= _MAX_SITES:
+                    _sites.clear()
+                known = _sites[key] = code, Site(code.co_filename, frame.f_lineno, code.co_name)
+            return known[1]
         frame = frame.f_back  # type: ignore[assignment]
     return None
 

@@ -28,6 +28,11 @@ def inline_call(fn: Callable[..., Any], mode: Mode, call: Call) -> Any:
     if mode.kind == VALUE:
         args, kwargs = call.rebuild(call.leaves)
         return fn(*args, **kwargs)
+    with recorder.in_full():
+        return _gradient(fn, mode, call, recorder)
+
+
+def _gradient(fn: Callable[..., Any], mode: Mode, call: Call, recorder: Recorder) -> Any:
     leaves, wrt = list(call.leaves), differentiated(call, mode, leaf_names(fn, call))
     start = len(recorder.nodes)
     renamed: list[Var] = []

@@ -127,6 +127,7 @@ def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snap
     is kept."""
     clock = time.perf_counter()
     recorder = Recorder()
+    recorder.follow_loops()
     names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     leaves, inputs = list(call.leaves), {}

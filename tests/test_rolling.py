@@ -15,6 +15,7 @@ from tracegrad import compile_grad, config
 from tracegrad.runtime.calls import flatten
 from tracegrad.runtime.kernels import kernels
 from tracegrad.runtime.recording import VALUE, Mode, record
+from tracegrad.tracer import follow
 from tracegrad.tracer.primitive import LOOP
 
 RNG = np.random.default_rng(11)
@@ -23,12 +24,14 @@ W = RNG.normal(size=(3, 3)) * 0.4
 V = RNG.normal(size=3) * 0.4
 
 
-@pytest.fixture(autouse=True)
-def checked():
-    before, config.check = config.check, True
+@pytest.fixture(autouse=True, params=["recorded", "followed"])
+def checked(request, monkeypatch):
+    """Each test twice: with loops recorded in full, and with loops followed as soon as they repeat."""
+    monkeypatch.setattr(config, "check", True)
+    if request.param == "followed":
+        monkeypatch.setattr(follow, "LONG_RUN", 24)
+        monkeypatch.setattr(follow, "LOOK_EVERY", 8)
     kernels.clear()
-    yield
-    config.check = before
 
 
 def loops(fn, *args):

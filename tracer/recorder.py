@@ -7,12 +7,13 @@ computed only when Python asks for one (``if``, ``float()``, ``while``), and wha
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from . import follow
 from .aval import Aval, check_dtype
 from .errors import TracegradError
 from .evaluate import Env, demand
@@ -28,6 +29,10 @@ class Recorder(Builder):
         super().__init__()
         self.items: list[Node | Guard] = []  # what Python asked for, in order; see repeats.py
         self.sites: list[Site | None] = []  # from where
+        self.counts: list[int] = []  # how many nodes there were before each item
+        self.look_at = -1  # the number of items at which to look for a loop that can be followed; -1: never
+        self.follower: follow.Follower | None = None
+        self.turns: list[follow.Turns] = []  # of loops that were followed
         self.unrolled: list[str] = []  # why what looked like a loop is none
         self.inputs: list[Var] = []
         self.input_names: list[str] = []
@@ -47,20 +52,76 @@ class Recorder(Builder):
         return self.site_override or user_site()
 
     def emit(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...]:
+        if self.follower is not None:
+            outs = self.follower.follow(prim, inputs, params)
+            if outs is not None:
+                return outs
+            self.unfollow()
+        if self.turns:
+            self.define(inputs)
         count = len(self.nodes)
         node = self.node(prim, inputs, params)
+        self.counts.append(count)
         self.items.append(node)
         self.sites.append(node.site if len(self.nodes) > count else self.site())
+        if len(self.items) == self.look_at:
+            self._look()
         return node.outs
 
     def append(self, node: Node) -> None:
+        self.unfollow()
+        self.define(node.inputs)
+        self.counts.append(len(self.nodes))
         super().append(node)
         self.items.append(node)
         self.sites.append(node.site)
 
+    # ---- loops that are followed (follow.py) ---------------------------------------------------------------------
+
+    def follow_loops(self) -> None:
+        """From now on follow loops that go on for long."""
+        self.look_at = len(self.items) + follow.LONG_RUN
+
+    def _look(self) -> None:
+        self.counts.append(len(self.nodes))
+        found = follow.look(self)
+        self.counts.pop()
+        if isinstance(found, int):
+            self.look_at = found
+        else:
+            self.follower = found
+
+    def unfollow(self) -> None:
+        """Make nodes of the loop that is being followed, if there is one."""
+        follower, self.follower = self.follower, None
+        if follower is not None:
+            follower.finish()
+            self.look_at = len(self.items) + follow.LOOK_EVERY
+
+    @contextmanager
+    def in_full(self) -> Iterator[None]:
+        """Every node stays where it is: for who keeps positions among the nodes."""
+        self.unfollow()
+        before, self.look_at = self.look_at, -1
+        try:
+            yield
+        finally:
+            self.look_at = before if before < 0 else len(self.items) + follow.LOOK_EVERY
+
+    def define(self, atoms: Iterable[Atom]) -> None:
+        """Make nodes for those of *atoms* that stand for a turn of a loop."""
+        for atom in atoms:
+            if type(atom) is follow.Row:
+                any(turns.define(atom, self) for turns in reversed(self.turns))
+
+    def forget(self, start: int) -> None:
+        """Drop the items from *start* on: something else stands for them."""
+        del self.nodes[self.counts[start] :]
+        del self.items[start:], self.sites[start:], self.counts[start:]
+
     def replace(self, nodes: list[Node], guards: list[Guard]) -> None:
         """Go on with another form of the same program."""
-        self.nodes, self.items, self.sites, self.guards = [], [], [], guards
+        self.nodes, self.items, self.sites, self.counts, self.guards = [], [], [], [], guards
         self._seen.clear()
         self.adopt(nodes)
 
@@ -90,6 +151,8 @@ class Recorder(Builder):
 
     def value(self, atom: Atom) -> Any:
         """The value of *atom* in this run, computed now if need be."""
+        self.unfollow()
+        self.define([atom])
         return demand([atom], self.nodes, self.env)[0]
 
     def guard(self, atom: Atom, kind: str) -> Any:
@@ -100,6 +163,7 @@ class Recorder(Builder):
             if guard is None:
                 guard = self._guarded[atom, kind] = Guard(atom, value, kind, user_site())
                 self.guards.append(guard)
+            self.counts.append(len(self.nodes))
             self.items.append(guard)
             self.sites.append(user_site())
         return value
@@ -117,6 +181,8 @@ class Recorder(Builder):
     def finish(self, outputs: list[Atom]) -> Graph:
         """The recorded program, without what nothing depends on."""
         self.active = False
+        self.unfollow()
+        self.define(outputs)
         roots = [*outputs, *[g.atom for g in self.guards]]
         nodes = live_nodes(self.nodes, roots)
         used = read_vars(nodes, roots)

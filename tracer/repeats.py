@@ -141,6 +141,14 @@ def find_repeats(items: Sequence[Item], sites: Sequence[Site | None]) -> Found:
     return found
 
 
+def reaches_end(items: Sequence[Item], sites: Sequence[Site | None], length: int) -> bool:
+    """Do the last *length* items look like a loop that is going on?"""
+    if len(items) < length:
+        return False
+    marks = _marks(items[-length:], sites[-length:])
+    return any(run.start < run.period and run.end == length for run in _runs(marks))
+
+
 # ---- what looks alike ------------------------------------------------------------------------------------------------
 
 
@@ -417,5 +425,5 @@ def same_graph(a: Graph, b: Graph) -> bool:
 
 __all__ = [
     "Carried", "Found", "Item", "Local", "Numbers", "Repeat", "Rows", "Same", "Slot", "Step", "find_repeats",
-    "same_graph", "worth_rolling",
+    "reaches_end", "same_graph", "worth_rolling",
 ]  # fmt: skip

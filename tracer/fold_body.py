@@ -1,0 +1,353 @@
+"""One block of a repeat as the body of a loop node, or as operations on all rows at once.
+
+The body is written from the block's steps: what a slot says of an operand decides whether it becomes a carry, a row, a
+number reckoned from the step's own, or a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from .aval import BOOL, Aval
+from .fold_rows import Window, dynamic_rows, moved_back, rows_of, updated
+from .ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, structural
+from .ops.control import LOOP_OVER
+from .ops.elementwise import F, cast
+from .ops.shape import iota, reshape, zeros
+from .primitive import ELEMENTWISE, PRIMITIVES
+from .repeats import Carried, Item, Local, Numbers, Same, Slot, Step
+from .site import Site
+
+Key: TypeAlias = tuple[int, int]  # (item of a block, result)
+MakeConst = Callable[[np.ndarray], Var]
+Nested = Callable[[Sequence[Item], Sequence[Site | None], Sequence[Atom], MakeConst], tuple[list[Node], list[Guard]]]
+
+
+class Lines(Builder):
+    """Nodes that belong to a given line."""
+
+    def site(self) -> Site | None:
+        return self.site_override
+
+
+class Made(NamedTuple):
+    """A loop node: stacked values by item, the flag that its guards have held, the line of the first guard."""
+
+    stacks: dict[Key, Atom]
+    held: Var | None
+    asked: Site | None
+
+
+class Block:
+    """*steps* as a loop of *length* trips.  *block* is the first block; *stack* gives the rows that a slot steps
+    through as one array, *nested* folds what repeats within a block."""
+
+    def __init__(
+        self, steps: Sequence[Step], block: Sequence[Item], length: int, stack: Callable[[Slot], Atom],
+        const: MakeConst, nested: Nested,
+    ):  # fmt: skip
+        self.steps, self.block, self.length = steps, block, length
+        self.stack, self.const, self.nested = stack, const, nested
+
+    # ---- rows at once --------------------------------------------------------------------------------------------
+
+    def mapped(self, out: Builder) -> dict[Key, Atom] | None:
+        """Where blocks do not depend on each other and are elementwise: whole arrays in place of a loop."""
+        n = self.length
+        for step in self.steps:
+            item = step.item
+            if step.fixed:
+                continue
+            if isinstance(item, Guard):
+                return None
+            if item.prim.name == "slice" and step.starts is not None and isinstance(step.slots[0], Same):
+                continue
+            if step.starts is not None or (
+                item.prim.kind != ELEMENTWISE and item.prim.name not in ("reshape", "broadcast", "alias")
+            ):
+                return None
+            if any(isinstance(s, Carried) for s in step.slots):
+                return None
+        values: dict[tuple[int, int], Atom] = {}
+        for j, step in enumerate(self.steps):
+            node = step.item
+            assert isinstance(node, Node)
+            if step.fixed:
+                continue
+            out.site_override = node.site
+            if step.starts is not None:
+                values[j, 0] = self._all_rows(node, step)
+                continue
+            shape, params = (n, *node.out.aval.shape), dict(node.params)
+            operands = []
+            for slot in step.slots:
+                x, stacked = self._whole(slot, values)
+                if node.prim.kind == ELEMENTWISE and x.aval.shape and x.aval.shape != shape:
+                    dims = tuple(range(len(x.aval.shape))) if stacked else tuple(range(1, len(shape)))
+                    x = out.emit(PRIMITIVES["broadcast"], (x,), {"shape": shape, "dims": dims})[0]
+                operands.append(x)
+            if "shape" in params:
+                params["shape"] = shape
+            if "dims" in params:
+                params["dims"] = (0, *[d + 1 for d in params["dims"]])
+            values[j, 0] = out.emit(node.prim, tuple(operands), params)[0]
+        return dict(values)
+
+    def _all_rows(self, node: Node, step: Step) -> Atom:
+        """The slices of all blocks, stacked."""
+        assert step.starts is not None
+        window = Window.of(node, step.starts)
+        x = rows_of(step.slots[0].atom, window, self.const)  # type: ignore[union-attr]
+        if window.count == 1:
+            x = reshape(x, (self.length, 1, *x.aval.shape[1:]))
+        return moved_back(x, window, 1)
+
+    def _whole(self, slot: Slot, values: dict[tuple[int, int], Atom]) -> tuple[Atom, bool]:
+        """(an operand for all blocks, does it have rows)"""
+        if isinstance(slot, Local):
+            found = values.get((slot.item, slot.out))
+            return (found, True) if found is not None else (self._fixed(slot), False)
+        if isinstance(slot, Same):
+            return slot.atom, False
+        return self.stack(slot), True
+
+    def _fixed(self, slot: Local | Carried) -> Var:
+        return self.block[slot.item].outs[slot.out]  # type: ignore[union-attr]
+
+    # ---- step by step --------------------------------------------------------------------------------------------
+
+    def loop(self, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var]) -> Made:
+        """Append the loop node to *out*.  It defines *finals*, values of the last block, and stacks of *wanted*."""
+        self.out = out
+        self.before, self.items = Lines(), Lines()  # what depends on the number of the step alone; all else
+        self.xs: dict[Any, tuple[Var, Atom]] = {}
+        self.carries: dict[Any, tuple[Var, Atom, Any]] = {}  # what it is: (incoming, initial, what it becomes)
+        self.values: dict[tuple[int, int], Atom] = {}
+        sequence: list[Item] = []
+        for j, step in enumerate(self.steps):
+            self.items = Lines()
+            self.before.site_override = self.items.site_override = step.item.site
+            if not step.fixed:
+                self._step(j, step)
+                sequence += self.items.nodes
+                if isinstance(step.item, Guard):
+                    sequence += self.asked
+        finals = dict(sorted(finals.items()))
+        kept = set(finals.values())
+        for key in finals:
+            if not any(end == key for _, _, end in self.carries.values()):
+                aval = self.values[key].aval
+                init = zeros(aval.shape, aval.dtype) if aval.shape else structural(0, aval.dtype)
+                self.carries["last", key] = Var(Aval(aval.dtype, aval.shape)), init, key
+        carries = list(self.carries.values())
+        ends = [self.values[end] if isinstance(end, tuple) else end for _, _, end in carries]
+        stacked = [self.values[key] for key in wanted]
+        outputs = [*ends, *stacked]
+        every: list[Item] = [*self.before.nodes, *sequence]
+        sites = [item.site for item in every]
+        asked = [i.atom for i in every if isinstance(i, Guard)]
+        nodes, guards = self.nested(every, sites, [*outputs, *asked], self.const)
+        incoming = [c[0] for c in carries]
+        inits = [c[1] for c in carries]
+        if guards:
+            with building(Lines()) as last:
+                flag = Var(Aval(BOOL, ()))
+                end: Atom = flag
+                for guard in guards:
+                    last.site_override = guard.site  # type: ignore[attr-defined]
+                    end = F.logical_and(end, guard.atom)
+            nodes += last.nodes
+            incoming.append(flag)
+            inits.append(structural(True, BOOL))
+            outputs.insert(len(ends), end)
+        nodes, outputs = deduplicated(nodes, outputs)
+        outs: list[Var] = []
+        for init, (_, _, end_key) in zip(inits, carries, strict=False):
+            var = finals.pop(end_key, None) if isinstance(end_key, tuple) else None
+            outs.append(Var(Aval(init.aval.dtype, init.aval.shape)) if var is None else var)
+        held: Var | None = None
+        if guards:
+            held = Var(Aval(BOOL, ()))
+            outs.append(held)
+            kept.add(held)
+        stacks: dict[Key, Atom] = {}
+        for key, row in zip(wanted, stacked, strict=True):
+            stacks[key] = stack = Var(Aval(row.aval.dtype, (self.length, *row.aval.shape)))
+            outs.append(stack)
+            kept.add(stack)
+        self._close(nodes, outputs, incoming, inits, outs, kept)
+        return Made(stacks, held, guards[0].site if guards else None)
+
+    def _close(
+        self, nodes: list[Node], outputs: list[Atom], incoming: list[Var], inits: list[Atom], outs: list[Var],
+        wanted: set[Var],
+    ) -> None:  # fmt: skip
+        """The node itself, without carries that nothing needs."""
+        count = len(incoming)
+        needed = {k for k, out in enumerate(outs) if out in wanted}
+        while True:
+            live = live_nodes(nodes, [outputs[k] for k in sorted(needed)])
+            read = {a for n in live for a in n.inputs} | {outputs[k] for k in needed}
+            more = {k for k, v in enumerate(incoming) if v in read} - needed
+            if not more:
+                break
+            needed |= more
+        kept = sorted(needed)
+        xs = [(row, x) for row, x in self.xs.values() if row in read]
+        own = {*incoming, *(row for row, _ in xs), *(out for n in live for out in n.outs)}
+        inside: dict[Var, Var] = {}
+
+        def renamed(atom: Atom) -> Atom:
+            if isinstance(atom, Lit) or atom in own:
+                return atom
+            return inside.setdefault(atom, Var(Aval(atom.aval.dtype, atom.aval.shape)))
+
+        live = [Node(n.prim, tuple([renamed(a) for a in n.inputs]), n.params, n.outs, n.site) for n in live]
+        results = [renamed(outputs[k]) for k in kept]
+        carried = [k for k in kept if k < count]
+        body = Graph([*inside.values(), *[incoming[k] for k in carried], *[row for row, _ in xs]], live, results)
+        params = {
+            "body": body, "consts": len(inside), "carries": len(carried), "length": self.length, "reverse": False,
+        }  # fmt: skip
+        operands = (*inside, *[inits[k] for k in carried], *[x for _, x in xs])
+        self.out.append(Node(LOOP_OVER, operands, params, tuple([outs[k] for k in kept]), self.out.site_override))
+
+    # ---- one item ------------------------------------------------------------------------------------------------
+
+    def _step(self, j: int, step: Step) -> None:
+        item = step.item
+        if isinstance(item, Guard):
+            self.asked = self._asked(item, step)
+            return
+        with building(self.items):
+            operands = [self._operand(slot) for slot in step.slots]
+            if step.starts is not None:
+                self.values[j, 0] = self._indexed(item, step, operands)
+                return
+        outs = tuple([Var(Aval(o.aval.dtype, o.aval.shape)) for o in item.outs])
+        self.items.append(Node(item.prim, tuple(operands), item.params, outs, item.site))
+        self.values.update({(j, i): out for i, out in enumerate(outs)})
+
+    def _operand(self, slot: Slot) -> Atom:
+        if isinstance(slot, Local):
+            found = self.values.get((slot.item, slot.out))
+            return self._fixed(slot) if found is None else found
+        if isinstance(slot, Same):
+            return slot.atom
+        if isinstance(slot, Carried):
+            return self._carried(slot)
+        if isinstance(slot, Numbers):
+            return self.number(slot.values)
+        return self.row(id(slot), lambda: self.stack(slot))
+
+    def _carried(self, slot: Carried) -> Var:
+        init = slot.inits[0]
+        key = (slot.item, slot.out, slot.distance, _identity(init), *map(_identity, slot.inits[1:]))
+        found = self.carries.get(key)
+        if found is not None:
+            return found[0]
+        incoming = Var(Aval(init.aval.dtype, init.aval.shape))
+        if slot.distance == 1:
+            end: Any = (slot.item, slot.out)
+            if self.steps[slot.item].fixed:
+                end = self._fixed(slot)
+        else:
+            end = self._carried(Carried(slot.item, slot.out, 1, slot.inits[1:]))
+        self.carries[key] = incoming, _strong(init), end
+        return incoming
+
+    def row(self, key: Any, make: Callable[[], Atom]) -> Var:
+        """This step's row of what *make* gives."""
+        found = self.xs.get(key)
+        if found is None:
+            with building(self.out):
+                x = make()
+            found = self.xs[key] = Var(Aval(x.aval.dtype, x.aval.shape[1:])), x
+        return found[0]
+
+    def number(self, values: np.ndarray) -> Atom:
+        """This step's entry of *values*: reckoned from the number of the step where that is exact."""
+        line = affine(values)
+        if line is None:
+            return self.row(("numbers", values.dtype, values.tobytes()), lambda: self.const(values))
+        slope, offset = line
+        with building(self.before):
+            x: Atom = cast(self.row("step", lambda: iota(self.length)), values.dtype)
+            x = F.mul(x, Lit(slope, values.dtype)) if slope != 1 else x
+            return F.add(x, Lit(offset, values.dtype)) if offset else x
+
+    def _asked(self, guard: Guard, step: Step) -> list[Item]:
+        """A guard on a bool, for what was *expected* in every block."""
+        assert step.expected is not None
+        with building(self.items):
+            atom = self._operand(step.slots[0])
+            dtype, expected = atom.aval.dtype, step.expected
+            if guard.kind == "bool" and dtype.kind != "b":
+                atom, expected, dtype = F.ne(atom, structural(0, dtype)), expected != 0, BOOL
+            elif dtype.kind == "f":
+                atom, expected = F.trunc(atom), np.trunc(expected)
+            if (expected == expected[0]).all():
+                if dtype.kind == "b":
+                    held = atom if expected[0] else F.logical_not(atom)
+                else:
+                    held = F.eq(atom, Lit(expected[0], dtype))
+            else:
+                held = F.eq(atom, self.number(expected.astype(dtype)))
+        return [Guard(held, np.bool_(True), "bool", guard.site)]
+
+    def _indexed(self, node: Node, step: Step, operands: list[Atom]) -> Atom:
+        """A slice, or an update, at a start that differs from step to step."""
+        assert step.starts is not None
+        window = Window.of(node, step.starts)
+        if node.prim.name == "update":
+            return updated(operands[0], operands[1], window, self.number(window.positions))
+        slot = step.slots[0]
+        if isinstance(slot, Same):
+            key = (slot.atom, *window.key)
+            row = self.row(key, lambda: rows_of(slot.atom, window, self.const))
+            if window.count == 1:
+                row = reshape(row, (1, *row.aval.shape))
+            return moved_back(row, window)
+        return moved_back(dynamic_rows(operands[0], window, self.number(window.positions)), window)
+
+
+def _identity(atom: Atom) -> Any:
+    return (atom.aval.dtype, atom.value.tobytes(), atom.structural) if isinstance(atom, Lit) else atom
+
+
+def _strong(atom: Atom) -> Atom:
+    return Lit(atom.value, atom.aval.dtype, structural=atom.structural) if isinstance(atom, Lit) else atom
+
+
+def affine(values: np.ndarray) -> tuple[Any, Any] | None:
+    """(a, b) where *values* are a * k + b exactly, for whole numbers a and b."""
+    if values.dtype.kind not in "if" or len(values) < 2 or not np.isfinite(values).all():
+        return None
+    slope, offset = values[1] - values[0], values[0]
+    if slope != np.trunc(slope) or offset != np.trunc(offset) or max(abs(values[-1]), abs(offset)) >= 2**31:
+        return None
+    line = (offset + slope * np.arange(len(values), dtype=values.dtype)).astype(values.dtype)
+    return (slope, offset) if line.tobytes() == values.tobytes() else None
+
+
+def deduplicated(nodes: Sequence[Node], outputs: Sequence[Atom]) -> tuple[list[Node], list[Atom]]:
+    """*nodes* with equal ones made one."""
+    seen: dict[Any, Node] = {}
+    renamed: dict[Atom, Atom] = {}
+    kept = []
+    for node in nodes:
+        inputs = tuple([renamed.get(a, a) for a in node.inputs])
+        key = (node.prim, tuple(map(_identity, inputs)), tuple(node.params.values()))
+        known = seen.get(key)
+        if known is not None:
+            renamed.update(zip(node.outs, known.outs, strict=True))
+            continue
+        moved = seen[key] = Node(node.prim, inputs, node.params, node.outs, node.site)
+        kept.append(moved)
+    return kept, [renamed.get(a, a) for a in outputs]
+
+
+__all__ = ["Block", "Key", "Lines", "Made", "MakeConst"]

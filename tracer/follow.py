@@ -1,0 +1,290 @@
+"""Following a loop while Python goes through it.
+
+Recording an operation means to infer its type, look for an equal one, make a node and find the user's line.  Where a
+loop has been going on for long and its blocks are proven to repeat, none of that is needed any more: the recorder's
+``emit`` only has to see that the operation is the one that the block has at this place, with the operands that its
+slots (``repeats.py``) name.  One generated function for each step sees to that.  Nothing is assumed: at the first
+operation that is another one, recording goes on as before.
+
+``look`` says whether it is time to follow.  A ``Follower`` keeps, of each turn, what it defines and the numbers that
+differ; when the loop is over, ``finish`` puts a loop node in the place of all turns, those recorded before included.
+Values of single turns that are used later are rows of its results; until one is, its Var is a ``Row``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .fold import fold_items
+from .fold_body import Block, Key
+from .ir import Atom, Lit, Node, Var, building
+from .ops.shape import RESHAPE, take_slice
+from .primitive import LOOP, PRIMITIVES
+from .repeats import Carried, Item, Local, Numbers, Repeat, Rows, Same, Slot, Step, find_repeats, reaches_end
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+LONG_RUN = 4096  # items of a loop that are recorded before it is followed
+LOOK_EVERY = 1024  # items between two looks
+
+Follow = Callable[[Any, tuple[Atom, ...], dict[str, Any]], "tuple[Var, ...] | None"]
+
+
+class Row(Var):
+    """What a turn of a followed loop defines."""
+
+    __slots__ = ()
+
+
+def look(recorder: Recorder) -> Follower | int:
+    """A follower of the loop that is going on, or the number of items at which to look again."""
+    items, sites = recorder.items, recorder.sites
+    count = len(items)
+    if not reaches_end(items, sites, LONG_RUN):
+        return count + LOOK_EVERY
+    repeats = find_repeats(items, sites).repeats
+    last = repeats[-1] if repeats else None
+    if last is None or last.end + last.period <= count or last.period * last.trips < LONG_RUN or not _simple(last):
+        return count + count // 2
+    if last.end < count:
+        return last.end + last.period
+    return Follower(recorder, last)
+
+
+def _simple(repeat: Repeat) -> bool:
+    """Can the blocks of *repeat* be followed?"""
+    return all(
+        isinstance(step.item, Node)
+        and len(step.item.outs) == 1
+        and step.item.prim.kind != LOOP
+        and not any(isinstance(slot, Rows) for slot in step.slots)
+        for step in repeat.steps
+    )
+
+
+class Follower:
+    """Follows *repeat*, at the end of whose last block the recording stands."""
+
+    def __init__(self, recorder: Recorder, repeat: Repeat):
+        self.recorder, self.repeat = recorder, repeat
+        start, period = repeat.start, repeat.period
+        self.recorded: list[list[Item]] = [recorder.items[at : at + period] for at in range(start, repeat.end, period)]
+        self.fresh = [recorder.counts[start + j + 1] > recorder.counts[start + j] for j in range(period)]
+        self.blocks: list[list[Var]] = []  # what each turn defined, since it is followed
+        self.numbers: dict[tuple[int, int], list[Any]] = {}  # (item, operand): numbers that differ
+        self.starts: dict[int, list[Any]] = {}  # item: starts that differ
+        for j, step in enumerate(repeat.steps):
+            for o, slot in enumerate(step.slots):
+                if isinstance(slot, Numbers):
+                    self.numbers[j, o] = list(slot.values)
+            if step.starts is not None:
+                self.starts[j] = [tuple(start) for start in step.starts.tolist()]
+        self.current: list[Var] = []
+        self.at = 0
+        self.follow = self._follow()
+
+    # ---- while the loop goes on --------------------------------------------------------------------------------
+
+    def _follow(self) -> Follow:
+        """The results of an operation, if it is the next one of the block; None if it is not."""
+        steps = self.repeat.steps
+        prims = [step.item.prim for step in steps]  # type: ignore[union-attr]
+        checks = self._checks()
+        period, blocks = len(steps), self.blocks
+        previous: list[Any] = [node.outs[0] for node in self.recorded[-1]]  # type: ignore[union-attr]
+        earlier: list[Any] = [node.outs[0] for node in self.recorded[-2]]  # type: ignore[union-attr]
+        current: list[Any] = [None] * period
+        self.current, j = current, 0
+
+        def follow(prim: Any, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...] | None:
+            nonlocal j, current, previous, earlier
+            if prim is not prims[j]:
+                return None
+            out = checks[j](inputs, params, current, previous, earlier)
+            if out is None:
+                return None
+            current[j] = out
+            j += 1
+            if j == period:
+                blocks.append(current)
+                earlier, previous, current = previous, current, [None] * period
+                self.current, j = current, 0
+            self.at = j
+            return (out,)
+
+        return follow
+
+    def _checks(self) -> list[Callable[..., Var | None]]:
+        names: dict[str, Any] = {"Lit": Lit, "Row": Row}
+        source: list[str] = []
+        for j, step in enumerate(self.repeat.steps):
+            source.append(f"def step{j}(inputs, params, current, previous, earlier):")
+            source += ["    " + line for line in self._lines(j, step, names)]
+        exec(compile("\n".join(source), "<tracegrad: a followed loop>", "exec"), names)
+        return [names[f"step{j}"] for j in range(len(self.repeat.steps))]
+
+    def _lines(self, j: int, step: Step, names: dict[str, Any]) -> list[str]:
+        """The body of a function: the result where the operation is this *step*, else None."""
+        node = step.item
+        assert isinstance(node, Node)
+        lines, at_end = [], []
+        count = len(node.inputs)
+        operands = "".join(f"x{o}, " for o in range(count))
+        lines.append(f"if len(inputs) != {count}: return None")
+        if count:
+            lines.append(f"{operands}= inputs")
+        for o, slot in enumerate(step.slots):
+            test = self._test(j, o, slot, names)
+            lines.append(f"if {test}: return None")
+            if isinstance(slot, Numbers):
+                names[f"n{j}_{o}"] = self.numbers[j, o]
+                at_end.append(f"n{j}_{o}.append(x{o}.value)")
+        if step.starts is not None:
+            names[f"s{j}"], axis = self.starts[j], int(np.flatnonzero((step.starts != step.starts[0]).any(axis=0))[0])
+            names[f"p{j}"] = {k: v for k, v in node.params.items() if k != "start"}
+            names[f"f{j}"] = tuple(k for k in node.params["start"][:axis]), tuple(node.params["start"][axis + 1 :])
+            lines.append('start = params["start"]')
+            lines.append(f"if (start[:{axis}], start[{axis + 1}:]) != f{j}: return None")
+            lines += [f"if params[{k!r}] != p{j}[{k!r}]: return None" for k in names[f"p{j}"]]
+            at_end.append(f"s{j}.append(start)")
+        elif node.params:
+            names[f"p{j}"] = node.params
+            lines.append(f"if params != p{j}: return None")
+        else:
+            lines.append("if params: return None")
+        if step.fixed:
+            names[f"v{j}"] = self.recorded[0][j].outs[0]  # type: ignore[union-attr]
+            return [*lines, f"return v{j}"]
+        names[f"a{j}"] = node.out.aval
+        return [*lines, *at_end, f"return Row(a{j})"]
+
+    def _test(self, j: int, o: int, slot: Slot, names: dict[str, Any]) -> str:
+        """An expression that is true where operand *o* isn't what *slot* says."""
+        x, name = f"x{o}", f"k{j}_{o}"
+        if isinstance(slot, Local):
+            return f"{x} is not current[{slot.item}]"
+        if isinstance(slot, Carried):
+            return f"{x} is not {'previous' if slot.distance == 1 else 'earlier'}[{slot.item}]"
+        like = slot.like if isinstance(slot, Numbers) else slot.atom if isinstance(slot, Same) else None
+        assert like is not None
+        if isinstance(like, Var):
+            names[name] = like
+            return f"{x} is not {name}"
+        names[name + "t"] = like.aval
+        kind = (
+            f"type({x}) is not Lit or {x}.structural is not {like.structural} or "
+            f"({x}.aval is not {name}t and {x}.aval != {name}t)"
+        )
+        if isinstance(slot, Numbers):
+            return kind
+        value = like.value
+        plain = bool(value == value) and bool(value != 0)
+        names[name] = value if plain else value.tobytes()
+        return f"{kind} or {x}.value{'' if plain else '.tobytes()'} != {name}"
+
+    # ---- when it is over -----------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Put a loop node in the place of all turns, and record what has been begun of another one."""
+        recorder, repeat = self.recorder, self.repeat
+        if not self.blocks and not self.at:
+            return
+        partial = self._partial()
+        trips = repeat.trips + len(self.blocks)
+        steps = [self._complete(j, step, trips) for j, step in enumerate(repeat.steps)]
+        begun = [[item.outs[0] for item in block] for block in self.recorded]  # type: ignore[union-attr]
+        turns = [*begun, *self.blocks]
+        recorder.forget(repeat.start)
+        first = self.recorded[0]
+        keys: list[Key] = []
+        for j, step in enumerate(steps):
+            if not step.fixed:
+                keys.append((j, 0))
+            elif self.fresh[j]:
+                recorder.append(first[j])  # type: ignore[arg-type]
+        body = Block(steps, first, trips, lambda slot: recorder.const(slot.values), recorder.const, fold_items)  # type: ignore[union-attr]
+        last = {key: turns[-1][key[0]] for key in keys}
+        for turn in begun:
+            for j, step in enumerate(steps):
+                if not (step.fixed and turn is begun[0]):
+                    turn[j].__class__ = Row
+        before, recorder.site_override = recorder.site_override, steps[0].item.site
+        with building(recorder):
+            stacks = body.mapped(recorder)
+            if stacks is None:
+                stacks = body.loop(recorder, keys, last).stacks
+                for var in last.values():
+                    var.__class__ = Var
+        recorder.site_override = before
+        recorder.turns.append(Turns(turns, stacks, [item.outs[0] for item in first]))  # type: ignore[union-attr]
+        for node in partial:
+            recorder.append(node)
+
+    def _complete(self, j: int, step: Step, trips: int) -> Step:
+        """*step* with what differed in all turns."""
+        slots = [
+            Numbers(slot.like, np.array(self.numbers[j, o][:trips], slot.values.dtype))
+            if isinstance(slot, Numbers) else slot
+            for o, slot in enumerate(step.slots)
+        ]  # fmt: skip
+        starts = None if step.starts is None else np.array(self.starts[j][:trips])
+        return Step(step.item, slots, starts, None, step.fixed)
+
+    def _partial(self) -> list[Node]:
+        """The nodes of the turn that was begun last."""
+        turns = [[i.outs[0] for i in b] for b in self.recorded[-2:]] + self.blocks[-2:]  # type: ignore[union-attr]
+        nodes = []
+        for j, step in enumerate(self.repeat.steps[: self.at]):
+            node = step.item
+            assert isinstance(node, Node)
+            if step.fixed:
+                continue
+            operands: list[Atom] = []
+            for o, slot in enumerate(step.slots):
+                if isinstance(slot, Local):
+                    operands.append(self.current[slot.item])
+                elif isinstance(slot, Carried):
+                    operands.append(turns[-slot.distance][slot.item])
+                elif isinstance(slot, Numbers):
+                    operands.append(Lit(self.numbers[j, o][-1], slot.like.aval.dtype, weak=slot.like.aval.weak))
+                else:
+                    assert isinstance(slot, Same)
+                    operands.append(slot.atom)
+            params = node.params if step.starts is None else {**node.params, "start": self.starts[j][-1]}
+            out = self.current[j]
+            out.__class__ = Var
+            nodes.append(Node(node.prim, tuple(operands), params, (out,), node.site))
+        return nodes
+
+
+class Turns:
+    """What the turns of a finished loop defined, should one be asked for."""
+
+    def __init__(self, turns: Sequence[Sequence[Var]], stacks: dict[Key, Atom], fixed: Sequence[Var]):
+        self.turns, self.stacks, self.fixed = turns, stacks, fixed
+        self.places: dict[Var, tuple[int, int]] | None = None
+
+    def define(self, row: Row, recorder: Recorder) -> bool:
+        """Append nodes that define *row*, if it is one of these."""
+        if self.places is None:
+            self.places = {v: (t, j) for t, turn in enumerate(self.turns) for j, v in enumerate(turn)}
+        place = self.places.get(row)
+        if place is None:
+            return False
+        t, j = place
+        stack, rest = self.stacks.get((j, 0)), row.aval.shape
+        row.__class__ = Var
+        if stack is None:
+            recorder.append(Node(PRIMITIVES["alias"], (self.fixed[j],), {}, (row,), recorder.site()))
+            return True
+        with building(recorder):
+            taken = take_slice(stack, (t, *[0] * len(rest)), (1,) * (len(rest) + 1), (1, *rest))
+        recorder.append(Node(RESHAPE, (taken,), {"shape": rest}, (row,), recorder.site()))
+        return True
+
+
+__all__ = ["Follower", "Row", "Turns", "look"]

@@ -134,7 +134,7 @@ def limit() -> Callable[..., Any]:
 
     from ..vecmath import FASTMATH
 
-    return njit(fastmath=FASTMATH)(kernel_by_hand)
+    return njit(fastmath=FASTMATH, error_model="numpy")(kernel_by_hand)
 
 
 def _make_args(steps: int) -> tuple[Any, ...]:

@@ -173,7 +173,7 @@ def limit() -> Callable[..., Any]:
 
     from ..vecmath import FASTMATH
 
-    return _unpacked(njit(fastmath=FASTMATH)(kernel_by_hand))
+    return _unpacked(njit(fastmath=FASTMATH, error_model="numpy")(kernel_by_hand))
 
 
 def _make_args(steps: int) -> tuple[Any, ...]:

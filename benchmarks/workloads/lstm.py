@@ -93,33 +93,46 @@ def limit() -> Callable[..., Any]:
 
     from ..vecmath import FASTMATH, exp, tanh
 
-    @njit(fastmath=FASTMATH)
+    # One row at a time, one function a loop: with more arrays in one loop LLVM gives up on vectors.
+    @njit(fastmath=FASTMATH, error_model="numpy")
+    def sigmoids(z, start, stop):
+        for j in range(start, stop):
+            z[j] = 1.0 / (1.0 + exp(-z[j]))
+
+    @njit(fastmath=FASTMATH, error_model="numpy")
+    def tanhs_of(x, out):
+        for j in range(x.size):
+            out[j] = tanh(x[j])
+
+    @njit(fastmath=FASTMATH, error_model="numpy")
     def forward(z, c, c_next, h_next, tanhs):
-        n = c.shape[1]
-        for r in range(c.shape[0]):
-            for j in range(n):
-                z[r, j] = 1.0 / (1.0 + exp(-z[r, j]))
-                z[r, n + j] = 1.0 / (1.0 + exp(-z[r, n + j]))
-                z[r, 2 * n + j] = tanh(z[r, 2 * n + j])
-                z[r, 3 * n + j] = 1.0 / (1.0 + exp(-z[r, 3 * n + j]))
-                c_next[r, j] = z[r, n + j] * c[r, j] + z[r, j] * z[r, 2 * n + j]
-                tanhs[r, j] = tanh(c_next[r, j])
-                h_next[r, j] = z[r, 3 * n + j] * tanhs[r, j]
+        n = c.size
+        sigmoids(z, 0, 2 * n)
+        tanhs_of(z[2 * n : 3 * n], z[2 * n : 3 * n])
+        sigmoids(z, 3 * n, 4 * n)
+        for j in range(n):
+            c_next[j] = z[n + j] * c[j] + z[j] * z[2 * n + j]
+        tanhs_of(c_next, tanhs)
+        for j in range(n):
+            h_next[j] = z[3 * n + j] * tanhs[j]
 
-    @njit(fastmath=FASTMATH)
-    def backward(gates, c, tanhs, dh, dc, dz):
-        n = c.shape[1]
-        for r in range(c.shape[0]):
-            for j in range(n):
-                i, f, g, o = gates[r, j], gates[r, n + j], gates[r, 2 * n + j], gates[r, 3 * n + j]
-                d = dc[r, j] + dh[r, j] * o * (1.0 - tanhs[r, j] * tanhs[r, j])
-                dz[r, j] = d * g * i * (1.0 - i)
-                dz[r, n + j] = d * c[r, j] * f * (1.0 - f)
-                dz[r, 2 * n + j] = d * i * (1.0 - g * g)
-                dz[r, 3 * n + j] = dh[r, j] * tanhs[r, j] * o * (1.0 - o)
-                dc[r, j] = d * f
+    @njit(fastmath=FASTMATH, error_model="numpy")
+    def backward(z, c, tanhs, dh, dc, dz):
+        n = c.size
+        for j in range(n):
+            dz[3 * n + j] = dh[j] * tanhs[j] * z[3 * n + j] * (1.0 - z[3 * n + j])
+        for j in range(n):
+            dc[j] += dh[j] * z[3 * n + j] * (1.0 - tanhs[j] * tanhs[j])
+        for j in range(n):
+            dz[j] = dc[j] * z[2 * n + j] * z[j] * (1.0 - z[j])
+        for j in range(n):
+            dz[n + j] = dc[j] * c[j] * z[n + j] * (1.0 - z[n + j])
+        for j in range(n):
+            dz[2 * n + j] = dc[j] * z[j] * (1.0 - z[2 * n + j] * z[2 * n + j])
+        for j in range(n):
+            dc[j] *= z[n + j]
 
-    @njit(fastmath=FASTMATH)
+    @njit(fastmath=FASTMATH, error_model="numpy")
     def kernel(Wx, Wh, b, w, X, y, h0, c0):
         steps, batch, inner = X.shape
         n = Wh.shape[0]
@@ -134,7 +147,7 @@ def limit() -> Callable[..., Any]:
             for r in range(batch):
                 for j in range(4 * n):
                     z[r, j] += product[r, j] + b[j]
-            forward(z, c[t], c[t + 1], h[t + 1], tanhs[t])
+                forward(z[r], c[t, r], c[t + 1, r], h[t + 1, r], tanhs[t, r])
         error = h[steps] @ w - y
         value, dw = 0.0, h[steps].T @ error
         dh, dc = np.empty((batch, n)), np.zeros((batch, n))
@@ -144,7 +157,8 @@ def limit() -> Callable[..., Any]:
                 dh[r, j] = 2.0 / batch * error[r] * w[j]
         dz, Wt, db = np.empty((steps, batch, 4 * n)), np.ascontiguousarray(Wh.T), np.zeros(4 * n)
         for t in range(steps - 1, -1, -1):
-            backward(gates[t], c[t], tanhs[t], dh, dc, dz[t])
+            for r in range(batch):
+                backward(gates[t, r], c[t, r], tanhs[t, r], dh[r], dc[r], dz[t, r])
             np.dot(dz[t], Wt, dh)
         flat = dz.reshape(steps * batch, 4 * n)
         for r in range(flat.shape[0]):

@@ -135,7 +135,7 @@ def vector_kernel(sin: Callable[..., Any], cos: Callable[..., Any]) -> Callable[
 def scalar_limit() -> Callable[..., Any]:
     from numba import njit
 
-    return njit(scalar_kernel)
+    return njit(error_model="numpy")(scalar_kernel)
 
 
 def vector_limit() -> Callable[..., Any]:
@@ -143,7 +143,7 @@ def vector_limit() -> Callable[..., Any]:
 
     from ..vecmath import FASTMATH, cos, sin
 
-    return njit(fastmath=FASTMATH)(vector_kernel(sin, cos))
+    return njit(fastmath=FASTMATH, error_model="numpy")(vector_kernel(sin, cos))
 
 
 def vector_workload(size: int) -> Workload:

@@ -130,7 +130,7 @@ def limit(steps: int) -> Callable[..., Any]:
 
     from ..vecmath import FASTMATH
 
-    kernel = njit(fastmath=FASTMATH)(kernel_by_hand)
+    kernel = njit(fastmath=FASTMATH, error_model="numpy")(kernel_by_hand)
     return lambda p, u0, target: kernel(steps, DT, p, u0, target)
 
 

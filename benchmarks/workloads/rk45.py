@@ -162,7 +162,7 @@ def limit(capacity: int) -> Callable[..., Any]:
 
     from ..vecmath import FASTMATH
 
-    return _by_hand(njit(fastmath=FASTMATH)(kernel_by_hand), capacity)
+    return _by_hand(njit(fastmath=FASTMATH, error_model="numpy")(kernel_by_hand), capacity)
 
 
 def workload(end: float, capacity: int) -> Workload:

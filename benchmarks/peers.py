@@ -36,17 +36,17 @@ class TraceGrad(Peer):
         return lambda args: lambda: compiled.value_and_grad(*args)
 
 
-class TraceGradScan(TraceGrad):
-    """tracegrad where the loop is written as ``tracegrad.scan`` or ``fori_loop`` instead of in plain Python."""
+class TraceGradExplicit(TraceGrad):
+    """tracegrad where control flow is spelled out: ``scan``, ``fori_loop``, ``while_loop``, ``cond``."""
 
-    name = "tracegrad-scan"
+    name = "tracegrad-explicit"
 
     def spells(self, workload: Workload) -> bool:
         return self.name in workload.spellings or workload is WARM_UP
 
     def function(self, workload: Workload) -> Callable[..., Any]:
         if not self.spells(workload):
-            raise NotSpelledError("no loop that scan or fori_loop could spell")
+            raise NotSpelledError("no loop that could be spelled out")
         return Peer.function(self, workload)
 
 
@@ -293,11 +293,11 @@ class Numba(Peer):
 
 
 PEERS: dict[str, type[Peer]] = {
-    peer.name: peer for peer in (TraceGrad, TraceGradScan, Jax, Torch, TorchCompile, Autograd, DrJit, NumPy, Numba)
+    peer.name: peer for peer in (TraceGrad, TraceGradExplicit, Jax, Torch, TorchCompile, Autograd, DrJit, NumPy, Numba)
 }
 DEFAULT_PEERS = ["jax", "torch", "autograd", "drjit", "numpy"]
 #: of control flow; the gradient by hand in plain Python loops is a reference there, no contender
-LOOP_PEERS = ["tracegrad-scan", "jax", "torch", "autograd"]
+LOOP_PEERS = ["tracegrad-explicit", "jax", "torch", "autograd"]
 
 
 def available(names: list[str], threads: int) -> tuple[dict[str, Peer], dict[str, str]]:

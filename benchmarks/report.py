@@ -20,8 +20,8 @@ OUT = HERE / "out"
 RESULTS = HERE / "RESULTS.md"
 STORE = HERE / "results.json"
 MARKER = "<!-- Below this line everything is written by hand and kept by the next run. -->"
-ORDER = ["tracegrad", "tracegrad-scan", "jax", "torch", "torch-compile", "autograd", "drjit", "numpy", "numba"]
-TITLES = {"tracegrad": "tracegrad", "tracegrad-scan": "tracegrad.scan", "jax": "JAX", "torch": "PyTorch"}
+ORDER = ["tracegrad", "tracegrad-explicit", "jax", "torch", "torch-compile", "autograd", "drjit", "numpy", "numba"]
+TITLES = {"tracegrad": "tracegrad", "tracegrad-explicit": "tracegrad, explicit loops", "jax": "JAX", "torch": "PyTorch"}
 TITLES |= {"torch-compile": "torch.compile", "autograd": "HIPS autograd"}
 TITLES |= {"drjit": "Dr.Jit", "numpy": "NumPy by hand", "numba": "numba by hand"}
 

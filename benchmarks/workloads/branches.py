@@ -32,19 +32,28 @@ def plain(w, x):
     return np.sum(z * z)
 
 
-def jax_cond() -> Callable[..., Any]:
-    import jax
-    import jax.numpy as jnp
-
-    cond = jax.lax.cond
+def _chosen(cond: Callable[..., Any], np: Any) -> Callable[..., Any]:
+    """The same with `cond` in place of each `if`, in JAX's and in tracegrad's spelling, which are one."""
 
     def loss(w, x):
         z = w * x
-        z = cond(jnp.sum(z) > 0.0, jnp.tanh, lambda z: 0.5 * z * z, z)
+        z = cond(np.sum(z) > 0.0, lambda z: np.tanh(z), lambda z: 0.5 * z * z, z)
         z = cond(z[0] > z[1], lambda z: z * w, lambda z: z + x * w * w, z)
-        return cond(jnp.max(z[2:10]) > 1.4, lambda z: jnp.sum(jnp.sin(z)), lambda z: jnp.sum(z * z), z)
+        return cond(np.max(z[2:10]) > 1.4, lambda z: np.sum(np.sin(z)), lambda z: np.sum(z * z), z)
 
     return loss
+
+
+def tracegrad_explicit() -> Callable[..., Any]:
+    import tracegrad
+
+    return _chosen(tracegrad.cond, np)
+
+
+def jax_cond() -> Callable[..., Any]:
+    import jax
+
+    return _chosen(jax.lax.cond, jax.numpy)
 
 
 def kernel_by_hand(tanh: Callable[..., Any], sin: Callable[..., Any], cos: Callable[..., Any]) -> Callable[..., Any]:
@@ -124,8 +133,8 @@ def workload(count: int) -> Workload:
         more_args=lambda: inputs[1:],
         hand_gradient=kernel_by_hand(math.tanh, math.sin, math.cos),
         limit=limit,
-        spellings={"jax": jax_cond},
-        reasons={"jax": "lax.cond for each `if`"},
+        spellings={"tracegrad-explicit": tracegrad_explicit, "jax": jax_cond},
+        reasons={"tracegrad-explicit": "cond for each `if`", "jax": "lax.cond for each `if`"},
     )
 
 

@@ -52,7 +52,7 @@ def _scanned(scan: Callable[..., Any], np: Any) -> Callable[..., Any]:
     return loss
 
 
-def tracegrad_scan() -> Callable[..., Any]:
+def tracegrad_explicit() -> Callable[..., Any]:
     import tracegrad
 
     return _scanned(tracegrad.scan, np)
@@ -153,7 +153,7 @@ def workload(steps: int) -> Workload:
         argnums=(0, 1),
         hand_gradient=kernel_by_hand,
         limit=limit,
-        spellings={"tracegrad-scan": tracegrad_scan, "jax": jax_scan},
+        spellings={"tracegrad-explicit": tracegrad_explicit, "jax": jax_scan},
         reasons={"jax": "lax.scan"},
     )
 

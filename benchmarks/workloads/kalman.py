@@ -34,7 +34,7 @@ def plain(p, h, m0, P0, ys):
     return likelihood
 
 
-def tracegrad_scan() -> Callable[..., Any]:
+def tracegrad_explicit() -> Callable[..., Any]:
     import tracegrad
 
     def loss(p, h, m0, P0, ys):
@@ -192,7 +192,7 @@ def workload(steps: int) -> Workload:
         make_args=lambda: _make_args(steps),
         hand_gradient=_unpacked(kernel_by_hand),
         limit=limit,
-        spellings={"tracegrad-scan": tracegrad_scan, "jax": jax_scan},
+        spellings={"tracegrad-explicit": tracegrad_explicit, "jax": jax_scan},
         reasons={"jax": "lax.scan"},
     )
 

@@ -31,7 +31,7 @@ def plain(p, X, y, h, c):
     return np.mean((h @ p["w"] - y) ** 2)
 
 
-def tracegrad_scan() -> Callable[..., Any]:
+def tracegrad_explicit() -> Callable[..., Any]:
     import tracegrad
 
     def loss(p, X, y, h, c):
@@ -194,7 +194,7 @@ def workload(steps: int) -> Workload:
         make_args=lambda: _make_args(steps),
         hand_gradient=by_hand,
         limit=limit,
-        spellings={"tracegrad-scan": tracegrad_scan, "jax": jax_scan},
+        spellings={"tracegrad-explicit": tracegrad_explicit, "jax": jax_scan},
         reasons={
             "jax": "lax.scan, the inputs' product for all steps before it",
             "torch": "the same Python loop of operations, not torch.nn.LSTM",

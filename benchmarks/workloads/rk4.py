@@ -39,7 +39,7 @@ def plain(steps: int) -> Callable[..., Any]:
     return loss
 
 
-def tracegrad_scan(steps: int) -> Callable[..., Any]:
+def tracegrad_explicit(steps: int) -> Callable[..., Any]:
     import tracegrad
 
     def loss(p, u0, target):
@@ -142,7 +142,7 @@ def workload(steps: int) -> Workload:
         make_args=lambda: (np.array([1.1, 0.4, 0.1, 0.4]), np.array([5.0, 3.0]), TARGET),
         hand_gradient=by_hand(steps),
         limit=lambda: limit(steps),
-        spellings={"tracegrad-scan": lambda: tracegrad_scan(steps), "jax": lambda: jax_scan(steps)},
+        spellings={"tracegrad-explicit": lambda: tracegrad_explicit(steps), "jax": lambda: jax_scan(steps)},
         reasons={"jax": "lax.scan over a pair of scalars"},
     )
 

@@ -56,27 +56,44 @@ def plain(p, u, t, t1, h):
     return np.sum(u * u)
 
 
+def _trial(np: Any) -> Callable[..., Any]:
+    """(state, time, step) after an attempt, whether it was taken or not, without an `if`."""
+    tried = rebind(attempt, np=np)
+
+    def trial(u, t, h, t1, p):
+        h = np.minimum(h, t1 - t)
+        new, error = tried(u, h, p)
+        accepted = error <= 1.0
+        scale = np.clip(0.9 * error**-0.2, 0.2, 5.0)
+        return np.where(accepted, new, u), np.where(accepted, t + h, t), h * scale
+
+    return trial
+
+
+def tracegrad_explicit() -> Callable[..., Any]:
+    import tracegrad
+
+    trial = _trial(np)
+
+    def loss(p, u, t, t1, h):
+        u, _, _ = tracegrad.while_loop(lambda c: c[1] < t1, lambda c: trial(*c, t1, p), (u, t, h))
+        return np.sum(u * u)
+
+    return loss
+
+
 def jax_bounded(capacity: int) -> Callable[..., Any]:
     """A scan of as many steps as the integration may take; those after its end go the short way of a cond."""
     import jax
-    import jax.numpy as jnp
 
-    tried = rebind(attempt, np=jnp)
+    trial = _trial(jax.numpy)
 
     def loss(p, u, t, t1, h):
-        def go_on(carry):
-            u, t, h = carry
-            h = jnp.minimum(h, t1 - t)
-            new, error = tried(u, h, p)
-            accepted = error <= 1.0
-            scale = jnp.clip(0.9 * error**-0.2, 0.2, 5.0)
-            return jnp.where(accepted, new, u), jnp.where(accepted, t + h, t), h * scale
-
         def step(carry, _):
-            return jax.lax.cond(carry[1] < t1, go_on, lambda carry: carry, carry), None
+            return jax.lax.cond(carry[1] < t1, lambda c: trial(*c, t1, p), lambda c: c, carry), None
 
         u = jax.lax.scan(step, (u, t, h), None, length=capacity)[0][0]
-        return jnp.sum(u * u)
+        return jax.numpy.sum(u * u)
 
     return loss
 
@@ -174,8 +191,11 @@ def workload(end: float, capacity: int) -> Workload:
         make_args=lambda: (np.array([1.5, 1.0]), np.array([2.0, 0.0]), 0.0, end, 0.5),
         hand_gradient=_by_hand(kernel_by_hand, capacity),
         limit=lambda: limit(capacity),
-        spellings={"jax": lambda: jax_bounded(capacity)},
-        reasons={"jax": f"lax.scan of {capacity} steps, lax.cond past the end: while_loop has no reverse mode"},
+        spellings={"tracegrad-explicit": tracegrad_explicit, "jax": lambda: jax_bounded(capacity)},
+        reasons={
+            "tracegrad-explicit": "while_loop, np.where for the `if`",
+            "jax": f"lax.scan of {capacity} steps, lax.cond past the end: while_loop has no reverse mode",
+        },
     )
 
 

@@ -146,7 +146,7 @@ def steady(ready: dict[str, Prepared], rounds: int, batch_seconds: float) -> dic
         counts[name] = max(1, round(batch_seconds / max(once, 1e-7)))
         if counts[name] > 1:  # a better estimate where a single call is too short for one
             counts[name] = max(1, round(batch_seconds / max(seconds_of(prepared.call, counts[name]), 1e-9)))
-        turns[name] = min(rounds, max(SLOW_ROUNDS, int(PEER_SECONDS / (2.0 * once))))
+        turns[name] = min(rounds, max(SLOW_ROUNDS, int(PEER_SECONDS / (2.0 * max(once, batch_seconds)))))
     samples: dict[str, list[float]] = {name: [] for name in ready}
     names = list(ready)
     for turn in range(rounds):
@@ -155,7 +155,8 @@ def steady(ready: dict[str, Prepared], rounds: int, batch_seconds: float) -> dic
                 continue
             call = ready[name].call
             with quiet_collector():
-                call()  # its code and data back into cache
+                if turns[name] == rounds:
+                    call()  # its code and data back into cache
                 samples[name].append(seconds_of(call, counts[name]))
     return samples
 

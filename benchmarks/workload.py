@@ -17,7 +17,7 @@ class Workload:
     `fn` is the loss as a user of NumPy writes it, in a module that says ``import numpy as np``. tracegrad gets
     it as it is; a peer gets a copy whose `np` and `special` are its own (see `rebind`), or, where that would not be
     the peer's best spelling, what `spellings[peer]()` returns. A spelling of None means that the peer has no
-    sensible one; `reasons[peer]` says why.
+    sensible one; `reasons[peer]` says why; beside a spelling it says which one it is.
     """
 
     name: str

@@ -6,6 +6,7 @@ The forward probabilities are normalised in each step; differentiated are the lo
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,13 @@ def jax_scan() -> Callable[..., Any]:
     return _scanned(jax.lax.scan, jax.numpy)
 
 
-def kernel_by_hand(transitions, emissions, start, seen):
+@lru_cache(maxsize=1)
+def _room(steps: int, n: int) -> tuple[np.ndarray, ...]:
+    """Kept between calls: probabilities before a step and amid it, the cotangents of the latter, totals."""
+    return np.empty((steps + 1, n)), np.empty((steps, n)), np.empty((steps, n)), np.empty(steps)
+
+
+def kernel_by_hand(transitions, emissions, start, seen, room):
     steps, n, symbols = seen.size, start.size, emissions.shape[1]
     A, E = np.empty((n, n)), np.empty((n, symbols))
     for i in range(n):
@@ -81,24 +88,26 @@ def kernel_by_hand(transitions, emissions, start, seen):
         for j in range(symbols):
             E[i, j] /= total
     B = np.ascontiguousarray(E.T)
-    alphas, moved, totals = np.empty((steps + 1, n)), np.empty((steps, n)), np.empty(steps)
+    alphas, moved, dmoved, totals = room
     alphas[0] = start
-    value = 0.0
+    value, row = 0.0, np.empty(n)
     for t in range(steps):
-        row, into = moved[t], B[seen[t]]
+        into = B[seen[t]]
         row[:] = 0.0
         for i in range(n):
+            share = alphas[t, i]
             for j in range(n):
-                row[j] += alphas[t, i] * A[i, j]
+                row[j] += share * A[i, j]
         total = 0.0
         for j in range(n):
             total += row[j] * into[j]
         totals[t] = total
         value += np.log(total)
         for j in range(n):
+            moved[t, j] = row[j]
             alphas[t + 1, j] = row[j] * into[j] / total
 
-    dA, dB, d, dmoved = np.zeros((n, n)), np.zeros((symbols, n)), np.zeros(n), np.empty(n)
+    dB, d = np.zeros((symbols, n)), np.zeros(n)
     for t in range(steps - 1, -1, -1):
         into, dinto, total = B[seen[t]], dB[seen[t]], totals[t]
         dtotal = 1.0
@@ -107,13 +116,14 @@ def kernel_by_hand(transitions, emissions, start, seen):
         for j in range(n):
             share = (d[j] + dtotal) / total
             dinto[j] += share * moved[t, j]
-            dmoved[j] = share * into[j]
+            row[j] = share * into[j]
+            dmoved[t, j] = row[j]
         for i in range(n):
             back = 0.0
             for j in range(n):
-                back += A[i, j] * dmoved[j]
-                dA[i, j] += alphas[t, i] * dmoved[j]
+                back += A[i, j] * row[j]
             d[i] = back
+    dA = alphas[:steps].T @ dmoved
     dE = np.ascontiguousarray(dB.T)
     for i in range(n):
         total = 0.0
@@ -129,12 +139,19 @@ def kernel_by_hand(transitions, emissions, start, seen):
     return value, (dA, dE)
 
 
+def _with_room(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    def value_and_grad(transitions, emissions, start, seen):
+        return kernel(transitions, emissions, start, seen, _room(seen.size, start.size))
+
+    return value_and_grad
+
+
 def limit() -> Callable[..., Any]:
     from numba import njit
 
     from ..vecmath import FASTMATH
 
-    return njit(fastmath=FASTMATH, error_model="numpy")(kernel_by_hand)
+    return _with_room(njit(fastmath=FASTMATH, error_model="numpy")(kernel_by_hand))
 
 
 def _make_args(steps: int) -> tuple[Any, ...]:
@@ -151,7 +168,7 @@ def workload(steps: int) -> Workload:
         fn=plain,
         make_args=lambda: _make_args(steps),
         argnums=(0, 1),
-        hand_gradient=kernel_by_hand,
+        hand_gradient=_with_room(kernel_by_hand),
         limit=limit,
         spellings={"tracegrad-explicit": tracegrad_explicit, "jax": jax_scan},
         reasons={"jax": "lax.scan"},

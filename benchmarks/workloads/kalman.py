@@ -6,6 +6,7 @@ Differentiated are the transition matrix, the covariance of its noise, and the v
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -59,12 +60,18 @@ def jax_scan() -> Callable[..., Any]:
     return loss
 
 
-def kernel_by_hand(F, Q, r, h, m0, P0, ys):
+@lru_cache(maxsize=1)
+def _room(steps: int, n: int) -> tuple[np.ndarray, ...]:
+    """Kept between calls: means, covariances and predicted ones, their products with h, innovations and variances."""
+    matrices = np.empty((2, steps, n, n))
+    vectors, numbers = np.empty((3, steps, n)), np.empty((2, steps))
+    return vectors[0], matrices[0], matrices[1], vectors[1], vectors[2], numbers[0], numbers[1]
+
+
+def kernel_by_hand(F, Q, r, h, m0, P0, ys, room):
     """Forward keeping what the backward reads; products of 4x4 matrices written out, for which BLAS is no help."""
     steps, n = ys.size, h.size
-    ms, Ps, predicted = np.empty((steps, n)), np.empty((steps, n, n)), np.empty((steps, n, n))
-    gs, ws = np.empty((steps, n)), np.empty((steps, n))
-    ss, vs = np.empty(steps), np.empty(steps)
+    ms, Ps, predicted, gs, ws, ss, vs = room
     m, P, T = m0.copy(), P0.copy(), np.empty((n, n))
     value = 0.0
     for t in range(steps):
@@ -162,7 +169,7 @@ def kernel_by_hand(F, Q, r, h, m0, P0, ys):
 
 def _unpacked(kernel: Callable[..., Any]) -> Callable[..., Any]:
     def value_and_grad(p, h, m0, P0, ys):
-        value, dF, dQ, dr = kernel(p["F"], p["Q"], p["r"], h, m0, P0, ys)
+        value, dF, dQ, dr = kernel(p["F"], p["Q"], p["r"], h, m0, P0, ys, _room(ys.size, h.size))
         return value, {"F": dF, "Q": dQ, "r": dr}
 
     return value_and_grad

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,14 @@ def by_hand(p, X, y, h0, c0):
     return np.mean(error**2), gradient | {"b": flat.sum(axis=0), "w": dw}
 
 
+@lru_cache(maxsize=1)
+def _room(steps: int, batch: int, n: int) -> tuple[np.ndarray, ...]:
+    """Kept between calls: gates, their cotangents, one step's product, hidden and cell states, tanh of the latter."""
+    gates, product = np.empty((2, steps, batch, 4 * n)), np.empty((batch, 4 * n))
+    states = np.empty((3, steps + 1, batch, n))
+    return gates[0], gates[1], product, states[0], states[1], states[2]
+
+
 def limit() -> Callable[..., Any]:
     """Products through BLAS, those of the inputs and of the weights' gradients once for all steps; the rest fused."""
     from numba import njit
@@ -133,12 +142,11 @@ def limit() -> Callable[..., Any]:
             dc[j] *= z[n + j]
 
     @njit(fastmath=FASTMATH, error_model="numpy")
-    def kernel(Wx, Wh, b, w, X, y, h0, c0):
+    def kernel(Wx, Wh, b, w, X, y, h0, c0, room):
         steps, batch, inner = X.shape
         n = Wh.shape[0]
-        gates = (X.reshape(steps * batch, inner) @ Wx).reshape(steps, batch, 4 * n)
-        product = np.empty((batch, 4 * n))
-        h, c, tanhs = np.empty((steps + 1, batch, n)), np.empty((steps + 1, batch, n)), np.empty((steps, batch, n))
+        gates, dz, product, h, c, tanhs = room
+        np.dot(X.reshape(steps * batch, inner), Wx, gates.reshape(steps * batch, 4 * n))
         h[0] = h0
         c[0] = c0
         for t in range(steps):
@@ -155,7 +163,7 @@ def limit() -> Callable[..., Any]:
             value += error[r] * error[r] / batch
             for j in range(n):
                 dh[r, j] = 2.0 / batch * error[r] * w[j]
-        dz, Wt, db = np.empty((steps, batch, 4 * n)), np.ascontiguousarray(Wh.T), np.zeros(4 * n)
+        Wt, db = np.ascontiguousarray(Wh.T), np.zeros(4 * n)
         for t in range(steps - 1, -1, -1):
             for r in range(batch):
                 backward(gates[t, r], c[t, r], tanhs[t, r], dh[r], dc[r], dz[t, r])
@@ -168,7 +176,8 @@ def limit() -> Callable[..., Any]:
         return value, dWx, h[:steps].reshape(steps * batch, n).T @ flat, db, 2.0 / batch * dw
 
     def value_and_grad(p, X, y, h, c):
-        value, *gradients = kernel(p["Wx"], p["Wh"], p["b"], p["w"], X, y, h, c)
+        room = _room(*X.shape[:2], HIDDEN)
+        value, *gradients = kernel(p["Wx"], p["Wh"], p["b"], p["w"], X, y, h, c, room)
         return value, dict(zip(("Wx", "Wh", "b", "w"), gradients, strict=True))
 
     return value_and_grad

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -121,40 +122,55 @@ def scalar_kernel(e, M):
     return E, (de, d + dM)
 
 
-def vector_kernel(sin: Callable[..., Any], cos: Callable[..., Any]) -> Callable[..., Any]:
+@lru_cache(maxsize=1)
+def _room(n: int) -> np.ndarray:
+    """Kept between calls: sine, cosine and step of each iteration."""
+    return np.empty((3, CAPACITY, n))
+
+
+def vector_kernel(sin: Callable[..., Any], cos: Callable[..., Any], jit: Callable[..., Any]) -> Callable[..., Any]:
     """The same for arrays of one length; with `sin` and `cos` of plain Python or of vector math."""
 
-    def kernel(e, M, weights):
+    @jit
+    def improve(E, e, M, s, c, step):
+        for i in range(E.size):
+            s[i] = sin(E[i])
+        for i in range(E.size):
+            c[i] = cos(E[i])
+        unfinished = 0
+        for i in range(E.size):
+            step[i] = (E[i] - e[i] * s[i] - M[i]) / (1.0 - e[i] * c[i])
+            unfinished += abs(step[i]) > TOLERANCE
+        for i in range(E.size):
+            E[i] -= step[i]
+        return unfinished
+
+    @jit
+    def pull_back(e, s, c, step, d, de, dM):
+        for i in range(e.size):
+            df = -d[i] / (1.0 - e[i] * c[i])
+            de[i] -= df * (s[i] - step[i] * c[i])
+            dM[i] -= df
+            d[i] = -df * step[i] * e[i] * s[i]  # what d and df times the slope leave: they cancel
+
+    @jit
+    def kernel(e, M, weights, room):
         n = M.size
-        iterates = np.empty((CAPACITY, n))
+        s, c, step = room[0], room[1], room[2]
         E, count, unfinished = M.copy(), 0, n
         while unfinished:
-            unfinished = 0
-            for i in range(n):
-                iterates[count, i] = E[i]
-                step = (E[i] - e[i] * sin(E[i]) - M[i]) / (1.0 - e[i] * cos(E[i]))
-                E[i] -= step
-                unfinished += abs(step) > TOLERANCE
+            unfinished = improve(E, e, M, s[count], c[count], step[count])
             count += 1
-        value, d, de, dM = 0.0, np.empty(n), np.zeros(n), np.zeros(n)
+        value, d, de, dM = 0.0, weights.copy(), np.zeros(n), np.zeros(n)
         for i in range(n):
             value += weights[i] * E[i]
-            d[i] = weights[i]
         for k in range(count - 1, -1, -1):
-            for i in range(n):
-                E_k = iterates[k, i]
-                s, c = sin(E_k), cos(E_k)
-                slope = 1.0 - e[i] * c
-                step = (E_k - e[i] * s - M[i]) / slope
-                df, dslope = -d[i] / slope, d[i] * step / slope
-                de[i] -= df * s + dslope * c
-                dM[i] -= df
-                d[i] += df * slope + dslope * e[i] * s
+            pull_back(e, s[k], c[k], step[k], d, de, dM)
         for i in range(n):
             dM[i] += d[i]
         return value, (de, dM)
 
-    return kernel
+    return lambda e, M, weights: kernel(e, M, weights, _room(M.size))
 
 
 def scalar_limit() -> Callable[..., Any]:
@@ -168,7 +184,7 @@ def vector_limit() -> Callable[..., Any]:
 
     from ..vecmath import FASTMATH, cos, sin
 
-    return njit(fastmath=FASTMATH, error_model="numpy")(vector_kernel(sin, cos))
+    return vector_kernel(sin, cos, njit(fastmath=FASTMATH, error_model="numpy"))
 
 
 def vector_workload(size: int) -> Workload:
@@ -182,7 +198,7 @@ def vector_workload(size: int) -> Workload:
         fn=vector,
         make_args=make_args,
         argnums=(0, 1),
-        hand_gradient=vector_kernel(math.sin, math.cos),
+        hand_gradient=vector_kernel(math.sin, math.cos, lambda f: f),
         limit=vector_limit,
         spellings={"tracegrad-explicit": explicit_vector, "jax": jax_vector},
         reasons=SPELLED,

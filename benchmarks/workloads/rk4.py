@@ -73,10 +73,10 @@ def jax_scan(steps: int) -> Callable[..., Any]:
     return loss
 
 
-def kernel_by_hand(steps, dt, p, u0, target):
-    """Forward over the steps, keeping the states; backward with the stages of a step computed again."""
+def kernel_by_hand(states, dt, p, u0, target):
+    """Forward over the steps, keeping the states (steps, 2); backward with the stages of a step computed again."""
+    steps = states.shape[0]
     a, b, c, d = p[0], p[1], p[2], p[3]
-    states = np.empty((steps, 2))
     x, y = u0[0], u0[1]
     half, sixth = 0.5 * dt, dt / 6.0
     for n in range(steps):
@@ -121,8 +121,9 @@ def kernel_by_hand(steps, dt, p, u0, target):
     return value, np.array([da, db, dc, dd])
 
 
-def by_hand(steps: int) -> Callable[..., Any]:
-    return lambda p, u0, target: kernel_by_hand(steps, DT, p, u0, target)
+def by_hand(steps: int, kernel: Callable[..., Any] = kernel_by_hand) -> Callable[..., Any]:
+    states = np.empty((steps, 2))
+    return lambda p, u0, target: kernel(states, DT, p, u0, target)
 
 
 def limit(steps: int) -> Callable[..., Any]:
@@ -130,8 +131,7 @@ def limit(steps: int) -> Callable[..., Any]:
 
     from ..vecmath import FASTMATH
 
-    kernel = njit(fastmath=FASTMATH, error_model="numpy")(kernel_by_hand)
-    return lambda p, u0, target: kernel(steps, DT, p, u0, target)
+    return by_hand(steps, njit(fastmath=FASTMATH, error_model="numpy")(kernel_by_hand))
 
 
 def workload(steps: int) -> Workload:

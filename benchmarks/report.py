@@ -25,6 +25,9 @@ TITLES = {"tracegrad": "tracegrad", "tracegrad-explicit": "tracegrad, explicit l
 TITLES |= {"torch-compile": "torch.compile", "autograd": "HIPS autograd"}
 TITLES |= {"drjit": "Dr.Jit", "numpy": "NumPy by hand", "numba": "numba by hand"}
 
+#: outcomes that stand in the tables in place of a time
+UNTIMED = ("wrong", "failed", "too long")
+
 Row = dict[str, dict[str, Any]]
 Facts = dict[str, Any]
 
@@ -157,7 +160,7 @@ def _time(key: str) -> Callable[[Row, str], str]:
         cell = cells.get(peer, {})
         if key in cell:
             return duration(cell[key])
-        return cell["status"] if cell.get("status") in ("wrong", "failed", "too long") else "–"
+        return cell["status"] if cell.get("status") in UNTIMED else "–"
 
     return show
 
@@ -171,7 +174,12 @@ def _ratio(key: str) -> Callable[[Row, str], str]:
 
 
 def _present(store: Store, key: str) -> list[str]:
-    return [peer for peer in ORDER if any(key in row["cells"].get(peer, {}) for row in store.rows.values())]
+    """The peers that have such a figure, or should have."""
+
+    def shows(cell: dict[str, Any]) -> bool:
+        return key in cell or (key in ("steady", "first") and cell.get("status") in UNTIMED)
+
+    return [peer for peer in ORDER if any(shows(row["cells"].get(peer, {})) for row in store.rows.values())]
 
 
 def tables(store: Store) -> str:
@@ -245,6 +253,8 @@ def _startup(store: Store, peers: list[str]) -> str:
     body = []
     for peer in peers:
         cells = [row["cells"][peer] for row in store.rows.values() if "warm" in row["cells"].get(peer, {})]
+        if not cells:
+            continue
         middle = [sorted(cell[key] for cell in cells)[len(cells) // 2] for key in ("import", "warm")]
         body.append([TITLES.get(peer, peer), *(duration(seconds) for seconds in middle)])
     head = ["", "import (after NumPy and SciPy)", "first use, an unrelated function (numba's own start-up is in here)"]

@@ -200,7 +200,7 @@ def workload(steps: int) -> Workload:
         hand_gradient=_unpacked(kernel_by_hand),
         limit=limit,
         spellings={"tracegrad-explicit": tracegrad_explicit, "jax": jax_scan},
-        reasons={"jax": "lax.scan"},
+        reasons={"tracegrad-explicit": "scan", "jax": "lax.scan"},
     )
 
 

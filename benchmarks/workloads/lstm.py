@@ -205,6 +205,7 @@ def workload(steps: int) -> Workload:
         limit=limit,
         spellings={"tracegrad-explicit": tracegrad_explicit, "jax": jax_scan},
         reasons={
+            "tracegrad-explicit": "scan",
             "jax": "lax.scan, the inputs' product for all steps before it",
             "torch": "the same Python loop of operations, not torch.nn.LSTM",
         },

@@ -143,7 +143,7 @@ def workload(steps: int) -> Workload:
         hand_gradient=by_hand(steps),
         limit=lambda: limit(steps),
         spellings={"tracegrad-explicit": lambda: tracegrad_explicit(steps), "jax": lambda: jax_scan(steps)},
-        reasons={"jax": "lax.scan over a pair of scalars"},
+        reasons={"tracegrad-explicit": "fori_loop", "jax": "lax.scan over a pair of scalars"},
     )
 
 

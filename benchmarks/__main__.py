@@ -23,6 +23,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--no-save", action="store_true", help="don't write RESULTS.md")
     parser.add_argument("--check", action="store_true", help="only compare values and gradients, time nothing")
     parser.add_argument("--memory", action="store_true", help="measure the memory of one cached call, nothing else")
+    parser.add_argument("--loops", action="store_true", help="control flow only: loops, while, if")
     parser.add_argument("--training", action="store_true", help="time whole training steps, nothing else")
     parser.add_argument("--report", action="store_true", help="write RESULTS.md and the plot anew from the stored rows")
     parser.add_argument("--list", action="store_true", help="list the workloads")

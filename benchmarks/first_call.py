@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Collection
 from typing import Any
 
 from .workload import Workload
@@ -71,16 +72,22 @@ def _spawn(name: str, peer: str, threads: int, home: str, disk_cache: bool, time
 
 
 def measure(
-    workload: Workload, peers: list[str], threads: int, repeats: int, disk_cache: bool = False, timeout: float = 300.0
+    workload: Workload,
+    peers: list[str],
+    threads: int,
+    repeats: int,
+    disk_cache: bool = False,
+    timeout: float = 300.0,
+    once: Collection[str] = (),
 ) -> dict[str, Cell]:
-    """Medians of first call, second call, import and warm-up for each peer; with `disk_cache`, of a process
-    that finds the caches which the one before it left."""
+    """Medians of first call, second call, import and warm-up for each peer, of one process for those in `once`; with
+    `disk_cache`, of a process that finds the caches which the one before it left."""
     samples: dict[str, list[dict[str, float]]] = {peer: [] for peer in peers}
     found: dict[str, list[float]] = {peer: [] for peer in peers}
     cells: dict[str, Cell] = {}
-    for _ in range(repeats):
+    for turn in range(repeats):
         for peer in peers:
-            if peer in cells:
+            if peer in cells or (turn and peer in once):
                 continue
             with tempfile.TemporaryDirectory() as home:
                 try:
@@ -89,8 +96,11 @@ def measure(
                         if peer == "jax":  # fill it: the run above had none
                             _spawn(workload.name, peer, threads, home, True, timeout)
                         found[peer].append(_spawn(workload.name, peer, threads, home, True, timeout)["first"])
-                except (RuntimeError, subprocess.TimeoutExpired) as problem:
-                    cells[peer] = {"first_note": str(problem)}
+                except subprocess.TimeoutExpired:
+                    note = f"start and first two calls took more than the limit of {timeout:g} s"
+                    cells[peer] = {"outcome": "too long", "first_note": note}
+                except RuntimeError as problem:
+                    cells[peer] = {"outcome": "failed", "first_note": str(problem)}
     for peer, runs in samples.items():
         if runs:
             cell = {key: statistics.median(run[key] for run in runs) for key in ("import", "warm", "first", "second")}

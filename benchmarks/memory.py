@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from . import report
-from .peers import NotSpelledError, available
+from .peer import NotSpelledError
+from .peers import available
 from .workload import leaves
 from .workloads import ALL
 

@@ -1,4 +1,4 @@
-"""tracegrad and its peers behind one face: prepare a workload, call it, hand the result to NumPy.
+"""tracegrad and its peers behind one face.
 
 Each peer gets its best spelling: inputs are converted before the clock starts, results stay in the peer's own
 arrays, and what it can do once (jit, freeze, torch.compile) is done once.
@@ -7,106 +7,15 @@ arrays, and what it can do once (jit, freeze, torch.compile) is done once.
 from __future__ import annotations
 
 import glob
-import importlib.metadata
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from .peer import WARM_UP, Bind, NotSpelledError, Peer, Result
 from .workload import Workload, leaves, map_leaves, rebind
-
-#: the value and the gradient's leaves, as NumPy has them
-Result = tuple[float, list[np.ndarray]]
-
-
-class NotSpelledError(Exception):
-    """This peer has no spelling of this workload."""
-
-
-@dataclass
-class Prepared:
-    """A workload ready to be called: `call` takes no arguments and returns only when the result is there."""
-
-    call: Callable[[], Any]
-    to_numpy: Callable[[Any], Result]
-
-
-class Peer:
-    """One library. Creating it imports the library: ImportError means that the peer is skipped."""
-
-    name = ""
-    distributions: tuple[str, ...] = ()
-    #: whether a first call differs from a later one
-    compiles = True
-    #: whether it may take the process down with it: tried in a process of its own first
-    aborts = False
-
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-
-    def versions(self) -> dict[str, str]:
-        """The versions of what this peer consists of."""
-        return {name: importlib.metadata.version(name) for name in self.distributions}
-
-    def function(self, workload: Workload) -> Callable[..., Any]:
-        """The loss in this peer's spelling."""
-        if self.name in workload.spellings:
-            maker = workload.spellings[self.name]
-            if maker is None:
-                raise NotSpelledError(workload.reasons.get(self.name, "no spelling"))
-            return maker()
-        return rebind(workload.fn, **self.namespaces())
-
-    def spells(self, workload: Workload) -> bool:
-        """Whether there is anything to run."""
-        return workload.spellings.get(self.name, self.prepare) is not None
-
-    def namespaces(self) -> dict[str, Any]:
-        """What stands for `np` and for `special` in the plain NumPy function."""
-        return {}
-
-    def prepare(self, workload: Workload) -> Prepared:
-        """Convert the inputs and make the callable; compile nothing yet."""
-        raise NotImplementedError
-
-    def warm(self) -> None:
-        """Compile and run something unrelated, so that what is paid once per process is paid."""
-        prepared = self.prepare(WARM_UP)
-        for _ in range(2):
-            prepared.call()
-
-
-def _warm_loss(x, A):
-    return np.sum(np.cosh(A @ x) - x)
-
-
-def _warm_by_hand(x, A):
-    t = A @ x
-    return np.sum(np.cosh(t) - x), A.T @ np.sinh(t) - 1.0
-
-
-def _warm_limit() -> Callable[..., Any]:
-    from numba import njit
-
-    return njit(_warm_by_hand)
-
-
-#: the unrelated function that every peer runs before the first call of a workload is timed
-WARM_UP = Workload(
-    name="warm_up",
-    group="warm_up",
-    fn=_warm_loss,
-    make_args=lambda: (np.linspace(0.0, 1.0, 16), np.eye(16)),
-    hand_gradient=_warm_by_hand,
-    limit=_warm_limit,
-)
-
-
-def _result(value: Any, gradients: Any) -> Result:
-    return float(value), [np.asarray(leaf) for leaf in leaves(gradients)]
 
 
 class TraceGrad(Peer):
@@ -119,10 +28,26 @@ class TraceGrad(Peer):
 
         self.compile_grad = compile_grad
 
-    def prepare(self, workload: Workload) -> Prepared:
-        compiled = self.compile_grad(workload.fn, argnums=workload.argnums)
-        args = workload.make_args()
-        return Prepared(lambda: compiled.value_and_grad(*args), lambda result: _result(*result))
+    def function(self, workload: Workload) -> Callable[..., Any]:
+        return workload.fn  # itself: no copy as for the others
+
+    def bind(self, workload: Workload) -> Bind:
+        compiled = self.compile_grad(self.function(workload), argnums=workload.argnums)
+        return lambda args: lambda: compiled.value_and_grad(*args)
+
+
+class TraceGradExplicit(TraceGrad):
+    """tracegrad where control flow is spelled out: ``scan``, ``fori_loop``, ``while_loop``, ``cond``."""
+
+    name = "tracegrad-explicit"
+
+    def spells(self, workload: Workload) -> bool:
+        return self.name in workload.spellings or workload is WARM_UP
+
+    def function(self, workload: Workload) -> Callable[..., Any]:
+        if not self.spells(workload):
+            raise NotSpelledError("no loop that could be spelled out")
+        return Peer.function(self, workload)
 
 
 class Jax(Peer):
@@ -147,13 +72,16 @@ class Jax(Peer):
     def namespaces(self) -> dict[str, Any]:
         return {"np": self.jax.numpy, "special": self.jax.scipy.special}
 
-    def prepare(self, workload: Workload) -> Prepared:
+    def bind(self, workload: Workload) -> Bind:
         jax = self.jax
-        args = map_leaves(lambda leaf: jax.device_put(np.asarray(leaf)), workload.make_args())
-        jax.block_until_ready(args)
         step = jax.jit(jax.value_and_grad(self.function(workload), argnums=workload.argnums))
         block = jax.block_until_ready
-        return Prepared(lambda: block(step(*args)), lambda result: _result(*result))
+
+        def bound(args: tuple[Any, ...]) -> Callable[[], Any]:
+            here = block(map_leaves(lambda leaf: jax.device_put(np.asarray(leaf)), args))
+            return lambda: block(step(*here))
+
+        return bound
 
 
 class Torch(Peer):
@@ -161,6 +89,7 @@ class Torch(Peer):
 
     name = "torch"
     distributions = ("torch",)
+    eager = True
 
     def __init__(self, threads: int) -> None:
         super().__init__(threads)
@@ -175,23 +104,28 @@ class Torch(Peer):
     def loss(self, workload: Workload) -> Callable[..., Any]:
         return self.function(workload)
 
-    def prepare(self, workload: Workload) -> Prepared:
+    def bind(self, workload: Workload) -> Bind:
         torch = self.torch
-        args = map_leaves(lambda leaf: torch.as_tensor(np.asarray(leaf)).clone(), workload.make_args())
-        wanted = [leaf.requires_grad_() for i in workload.argtuple for leaf in leaves(args[i])]
         loss, grad = self.loss(workload), torch.autograd.grad
 
-        def call() -> Any:
-            value = loss(*args)
-            return value.detach(), grad(value, wanted)
+        def bound(args: tuple[Any, ...]) -> Callable[[], Any]:
+            here = map_leaves(lambda leaf: torch.as_tensor(np.asarray(leaf)).clone(), args)
+            wanted = [leaf.requires_grad_() for leaf in _wanted(workload, here)]
 
-        return Prepared(call, lambda result: _result(result[0], list(result[1])))
+            def call() -> Any:
+                value = loss(*here)
+                return value.detach(), grad(value, wanted)
+
+            return call
+
+        return bound
 
 
 class TorchCompile(Torch):
     """PyTorch with ``torch.compile`` (needs a C++ compiler; first calls take seconds to minutes)."""
 
     name = "torch-compile"
+    eager = False
 
     def function(self, workload: Workload) -> Callable[..., Any]:
         if "torch" in workload.spellings:
@@ -209,6 +143,7 @@ class Autograd(Peer):
 
     name = "autograd"
     distributions = ("autograd",)
+    eager = True
 
     def __init__(self, threads: int) -> None:
         super().__init__(threads)
@@ -220,10 +155,9 @@ class Autograd(Peer):
     def namespaces(self) -> dict[str, Any]:
         return {"np": self.autograd.numpy, "special": self.autograd.scipy.special}
 
-    def prepare(self, workload: Workload) -> Prepared:
-        args = workload.make_args()
+    def bind(self, workload: Workload) -> Bind:
         step = self.autograd.value_and_grad(self.function(workload), workload.argnums)
-        return Prepared(lambda: step(*args), lambda result: _result(*result))
+        return lambda args: lambda: step(*args)
 
 
 def newest_llvm() -> str | None:
@@ -269,13 +203,8 @@ class DrJit(Peer):
             return getattr(types, f"TensorX{letter}")(array)
         return {"i64": types.Int64, "f64": types.Float64, "f": types.Float}[letter](array)
 
-    def prepare(self, workload: Workload) -> Prepared:
+    def bind(self, workload: Workload) -> Bind:
         dr = self.dr
-        inputs = workload.make_args()
-        tensors = any(np.ndim(leaf) > 1 for leaf in leaves(inputs))
-        args = map_leaves(lambda leaf: self.convert(leaf, tensors), inputs)
-        dr.make_opaque(args)  # or a scalar would be a literal, and the whole function folded at record time
-        dr.sync_thread()
         loss, positions = self.function(workload), workload.argtuple
 
         @dr.freeze
@@ -289,21 +218,29 @@ class DrJit(Peer):
             dr.backward(value)
             return dr.detach(value), [dr.grad(leaf) for leaf in wanted]
 
-        def call() -> Any:
-            result = step(*args)
-            dr.eval(result)
+        def bound(inputs: tuple[Any, ...]) -> Callable[[], Any]:
+            tensors = any(np.ndim(leaf) > 1 for leaf in leaves(inputs))
+            args = map_leaves(lambda leaf: self.convert(leaf, tensors), inputs)
+            dr.make_opaque(args)  # or a scalar would be a literal, and the whole function folded at record time
             dr.sync_thread()
-            return result
 
-        def to_numpy(result: Any) -> Result:
-            value, gradients = result
-            gradients = [
-                np.array(g) if np.ndim(leaf) else np.array(g).reshape(())
-                for g, leaf in zip(gradients, _wanted(workload, inputs), strict=True)
-            ]
-            return float(np.array(value).ravel()[0]), gradients
+            def call() -> Any:
+                result = step(*args)
+                dr.eval(result)
+                dr.sync_thread()
+                return result
 
-        return Prepared(call, to_numpy)
+            return call
+
+        return bound
+
+    def read(self, workload: Workload, result: Any) -> Result:
+        value, gradients = result
+        arrays = [
+            np.array(g) if np.ndim(leaf) else np.array(g).reshape(())
+            for g, leaf in zip(gradients, _wanted(workload, workload.make_args()), strict=True)
+        ]
+        return float(np.array(value).ravel()[0]), arrays
 
 
 def _wanted(workload: Workload, args: tuple[Any, ...]) -> list[Any]:
@@ -328,11 +265,11 @@ class NumPy(Peer):
     distributions = ("numpy", "scipy")
     compiles = False
 
-    def prepare(self, workload: Workload) -> Prepared:
-        if workload.hand_gradient is None:
+    def bind(self, workload: Workload) -> Bind:
+        gradient = workload.hand_gradient
+        if gradient is None:
             raise NotSpelledError("no hand-written gradient")
-        args, gradient = workload.make_args(), workload.hand_gradient
-        return Prepared(lambda: gradient(*args), lambda result: _result(*result))
+        return lambda args: lambda: gradient(*args)
 
 
 class Numba(Peer):
@@ -348,17 +285,19 @@ class Numba(Peer):
     def spells(self, workload: Workload) -> bool:
         return workload.limit is not None
 
-    def prepare(self, workload: Workload) -> Prepared:
+    def bind(self, workload: Workload) -> Bind:
         if workload.limit is None:
             raise NotSpelledError("no hand-written kernel")
-        args, kernel = workload.make_args(), workload.limit()
-        return Prepared(lambda: kernel(*args), lambda result: _result(*result))
+        kernel = workload.limit()
+        return lambda args: lambda: kernel(*args)
 
 
 PEERS: dict[str, type[Peer]] = {
-    peer.name: peer for peer in (TraceGrad, Jax, Torch, TorchCompile, Autograd, DrJit, NumPy, Numba)
+    peer.name: peer for peer in (TraceGrad, TraceGradExplicit, Jax, Torch, TorchCompile, Autograd, DrJit, NumPy, Numba)
 }
 DEFAULT_PEERS = ["jax", "torch", "autograd", "drjit", "numpy"]
+#: of control flow; the gradient by hand in plain Python loops is a reference there, no contender
+LOOP_PEERS = ["tracegrad-explicit", "jax", "torch", "autograd"]
 
 
 def available(names: list[str], threads: int) -> tuple[dict[str, Peer], dict[str, str]]:

@@ -11,17 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .peers import Peer
-from .workloads import ALL
+from . import targets
+from .peer import Peer
+from .workloads import ALL, is_loop
 
 HERE = Path(__file__).resolve().parent
 OUT = HERE / "out"
 RESULTS = HERE / "RESULTS.md"
 STORE = HERE / "results.json"
 MARKER = "<!-- Below this line everything is written by hand and kept by the next run. -->"
-ORDER = ["tracegrad", "jax", "torch", "torch-compile", "autograd", "drjit", "numpy", "numba"]
-TITLES = {"jax": "JAX", "torch": "PyTorch", "torch-compile": "torch.compile", "autograd": "HIPS autograd"}
+ORDER = ["tracegrad", "tracegrad-explicit", "jax", "torch", "torch-compile", "autograd", "drjit", "numpy", "numba"]
+TITLES = {"tracegrad": "tracegrad", "tracegrad-explicit": "tracegrad, explicit loops", "jax": "JAX", "torch": "PyTorch"}
+TITLES |= {"torch-compile": "torch.compile", "autograd": "HIPS autograd"}
 TITLES |= {"drjit": "Dr.Jit", "numpy": "NumPy by hand", "numba": "numba by hand"}
+
+#: outcomes that stand in the tables in place of a time
+UNTIMED = ("wrong", "failed", "too long")
 
 Row = dict[str, dict[str, Any]]
 Facts = dict[str, Any]
@@ -55,6 +60,10 @@ class Store:
         self.rows = {name: self.rows[name] for name in ALL if name in self.rows}
         used = {row["run"] for row in self.rows.values()}
         self.runs = {name: run for name, run in self.runs.items() if name in used}
+
+    def part(self, loops: bool) -> Store:
+        """The rows of control flow, or those without."""
+        return Store(self.runs, {name: row for name, row in self.rows.items() if is_loop(name) == loops})
 
     def save(self) -> None:
         """Write the rows beside RESULTS.md."""
@@ -151,7 +160,7 @@ def _time(key: str) -> Callable[[Row, str], str]:
         cell = cells.get(peer, {})
         if key in cell:
             return duration(cell[key])
-        return cell["status"] if cell.get("status") in ("wrong", "failed") else "–"
+        return cell["status"] if cell.get("status") in UNTIMED else "–"
 
     return show
 
@@ -165,7 +174,12 @@ def _ratio(key: str) -> Callable[[Row, str], str]:
 
 
 def _present(store: Store, key: str) -> list[str]:
-    return [peer for peer in ORDER if any(key in row["cells"].get(peer, {}) for row in store.rows.values())]
+    """The peers that have such a figure, or should have."""
+
+    def shows(cell: dict[str, Any]) -> bool:
+        return key in cell or (key in ("steady", "first") and cell.get("status") in UNTIMED)
+
+    return [peer for peer in ORDER if any(shows(row["cells"].get(peer, {})) for row in store.rows.values())]
 
 
 def tables(store: Store) -> str:
@@ -176,33 +190,25 @@ def tables(store: Store) -> str:
         label = f"Run {key}: " if len(store.runs) > 1 else ""
         parts.append(f"{label}{run['date']}, {run['cpu']}, {run['system']}, {run['settings']}.\n{versions}.")
 
-    steady, firsts = _present(store, "steady"), _present(store, "first")
-    parts.append("## Steady state: median seconds a call\n\n" + _grid(store, _time("steady"), steady))
-    if "tracegrad" in steady and len(steady) > 1:
-        others = [peer for peer in steady if peer != "tracegrad"]
-        parts.append("## How many times tracegrad's time each takes\n\n" + _grid(store, _ratio("steady"), others))
-        parts.append(
-            "The same by the fastest round of each, which a busy machine disturbs least:\n\n"
-            + _grid(store, _ratio("best"), others)
-        )
-    if firsts:
-        parts.append(
-            "## First call: median of processes that have compiled something unrelated before\n\n"
-            + _grid(store, _time("first"), firsts)
-        )
-        parts.append("The second call of the same processes:\n\n" + _grid(store, _time("second"), firsts))
-        from_disk = _present(store, "first_from_disk")
-        if from_disk:
-            title = "First call that finds a filled cache on disk:\n\n"
-            parts.append(title + _grid(store, _time("first_from_disk"), from_disk))
-        parts.append("## Once per process\n\n" + _startup(store, firsts))
+    parts += _timings(store.part(loops=False), "")
+    parts += _timings(store.part(loops=True), "Control flow. ")
     if store.memory:
         parts.append("## New memory of one cached call\n\n" + store.memory)
     if store.training:
         parts.append("## A training step\n\n" + store.training)
-    verdicts = targets(store)
+    rows = {name: row["cells"] for name, row in store.rows.items()}
+    verdicts = targets.straight({name: cells for name, cells in rows.items() if not is_loop(name)})
+    verdicts += targets.loops({name: cells for name, cells in rows.items() if is_loop(name)})
     if verdicts:
-        parts.append("## Targets\n\n" + verdicts)
+        parts.append("## Targets\n\n" + table(["target", "needed", "measured", "met"], verdicts))
+    spelled = [
+        f"- {ALL[name].group}, {TITLES[peer]}: {text}."
+        for name in store.rows
+        if is_loop(name)
+        for peer, text in ALL[name].reasons.items()
+    ]
+    if spelled:
+        parts.append("## Spellings of loops\n\n" + "\n".join(dict.fromkeys(spelled)))
     remarks = [
         f"- {name}, {TITLES.get(peer, peer)}: {note}"
         for name, row in store.rows.items()
@@ -215,47 +221,44 @@ def tables(store: Store) -> str:
     return "\n\n".join(parts)
 
 
+def _timings(store: Store, title: str) -> list[str]:
+    """The tables of time, which begin with `title`."""
+    parts = []
+    steady, firsts = _present(store, "steady"), _present(store, "first")
+    if steady:
+        parts.append(f"## {title}Steady state: median seconds a call\n\n" + _grid(store, _time("steady"), steady))
+    if "tracegrad" in steady and len(steady) > 1:
+        others = [peer for peer in steady if peer != "tracegrad"]
+        grid = _grid(store, _ratio("steady"), others)
+        parts.append(f"## {title}How many times tracegrad's time each takes\n\n{grid}")
+        parts.append(
+            "The same by the fastest round of each, which a busy machine disturbs least:\n\n"
+            + _grid(store, _ratio("best"), others)
+        )
+    if firsts:
+        grid = _grid(store, _time("first"), firsts)
+        parts.append(
+            f"## {title}First call: median of processes that have compiled something unrelated before\n\n{grid}"
+        )
+        parts.append("The second call of the same processes:\n\n" + _grid(store, _time("second"), firsts))
+        from_disk = _present(store, "first_from_disk")
+        if from_disk:
+            grid = _grid(store, _time("first_from_disk"), from_disk)
+            parts.append(f"First call that finds a filled cache on disk:\n\n{grid}")
+        parts.append(f"## {title}Once per process\n\n" + _startup(store, firsts))
+    return parts
+
+
 def _startup(store: Store, peers: list[str]) -> str:
     body = []
     for peer in peers:
         cells = [row["cells"][peer] for row in store.rows.values() if "warm" in row["cells"].get(peer, {})]
+        if not cells:
+            continue
         middle = [sorted(cell[key] for cell in cells)[len(cells) // 2] for key in ("import", "warm")]
         body.append([TITLES.get(peer, peer), *(duration(seconds) for seconds in middle)])
     head = ["", "import (after NumPy and SciPy)", "first use, an unrelated function (numba's own start-up is in here)"]
     return table(head, body)
-
-
-def targets(store: Store) -> str:
-    """The project's promises against what was measured."""
-    body: list[list[str]] = []
-
-    def add(text: str, needed: float, got: float | None, at_least: bool = True) -> None:
-        if got is not None:
-            met = got >= needed if at_least else got <= needed
-            body.append([text, f"{'≥' if at_least else '≤'} {needed:g}", f"{got:.2f}", "yes" if met else "**no**"])
-
-    def ratio(row: str, peer: str, key: str = "steady") -> float | None:
-        cells = store.rows.get(row, {}).get("cells", {})
-        ours, theirs = cells.get("tracegrad", {}).get(key), cells.get(peer, {}).get(key)
-        return theirs / ours if ours and theirs else None
-
-    add("Black-Scholes 1e6, JAX / tracegrad", 6.0, ratio("black_scholes_1e6", "jax"))
-    add("Black-Scholes 1e6, Dr.Jit / tracegrad", 1.3, ratio("black_scholes_1e6", "drjit"))
-    for row in ("dispatch_scalar", "dispatch_100"):
-        ours = store.rows.get(row, {}).get("cells", {}).get("tracegrad", {}).get("steady")
-        add(f"{row}, µs a call", 2.0, ours * 1e6 if ours else None, at_least=False)
-        add(f"{row}, JAX / tracegrad", 3.0, ratio(row, "jax"))
-    add("Rosenbrock 1e6, JAX / tracegrad", 3.0, ratio("rosenbrock_1e6", "jax"))
-    for row in store.rows:
-        if row.startswith("gmm"):
-            add(f"{row}, JAX / tracegrad", 2.0, ratio(row, "jax"))
-    for key, title, needed in (("steady", "steady state", 1.0 / 1.3), ("first", "first call", 1.0)):
-        ratios = {row: value for row in store.rows if (value := ratio(row, "jax", key)) is not None}
-        worst = min(ratios, key=ratios.__getitem__, default=None)
-        for row, value in ratios.items():  # the worst row, and every row that misses
-            if row == worst or value < needed:
-                add(f"{title}, no row much slower than JAX: {row}, JAX / tracegrad", round(needed, 2), value)
-    return table(["target", "needed", "measured", "met"], body) if body else ""
 
 
 HEADER = """# Benchmark results
@@ -301,7 +304,7 @@ def plot(store: Store, path: Path) -> None:
             shown = [(seconds, y) for seconds, y in points if seconds]
             if shown:
                 xs, ys = zip(*shown, strict=True)
-                look = {"marker": "osDd^vPX"[number], "color": f"C{number}", "s": 60, "alpha": 0.85}
+                look = {"marker": "ohsDd^vPX"[number], "color": f"C{number}", "s": 60, "alpha": 0.85}
                 axis.scatter(xs, ys, label=TITLES.get(peer, peer), zorder=3 if number else 4, **look)
         axis.set_xscale("log")
         axis.set_xlabel("seconds")

@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 
 from . import first_call, report, timing
-from .peers import DEFAULT_PEERS, PEERS, Peer, available
+from .peers import DEFAULT_PEERS, LOOP_PEERS, PEERS, Peer, available
 from .workload import Workload
-from .workloads import ALL, select
+from .workloads import ALL, is_loop, select
+
+#: seconds that a peer may take, in a process of its own, to start and to make its first two calls
+TIME_LIMIT = 120.0
 
 
 def _peer_names(options: argparse.Namespace) -> list[str]:
-    chosen = [name for name in options.peers.split(",") if name] or DEFAULT_PEERS
+    usual = LOOP_PEERS if options.loops else [*LOOP_PEERS, *DEFAULT_PEERS]
+    chosen = [name for name in options.peers.split(",") if name] or usual
     unknown = [name for name in chosen if name not in PEERS]
     if unknown:
         raise SystemExit(f"no peer is named {', '.join(unknown)}; there are: {', '.join(PEERS)}")
@@ -19,16 +23,48 @@ def _peer_names(options: argparse.Namespace) -> list[str]:
     return list(dict.fromkeys(["tracegrad", *chosen, *limit]))
 
 
-def _check(workloads: list[Workload], peers: dict[str, Peer]) -> int:
+def _contenders(workload: Workload, peers: dict[str, Peer], options: argparse.Namespace) -> dict[str, Peer]:
+    """The peers of one row: those asked for, or the usual ones of its kind."""
+    if options.peers:
+        return peers
+    usual = ["tracegrad", "numba", *(LOOP_PEERS if is_loop(workload.name) else DEFAULT_PEERS)]
+    return {name: peer for name, peer in peers.items() if name in usual}
+
+
+def _check(workloads: list[Workload], peers: dict[str, Peer], options: argparse.Namespace) -> int:
     """Print each peer's largest relative error; returns 1 if one is wrong or fails."""
     bad = 0
     for workload in workloads:
-        _, cells = timing.check(workload, peers)
+        _, cells = timing.check(workload, _contenders(workload, peers, options))
         for name, cell in cells.items():
             told = f"{cell['error']:.1e}" if cell["status"] == "ok" else cell.get("note", "")
             print(f"{workload.name:24} {name:14} {cell['status']:7} {told}", flush=True)
             bad += cell["status"] in ("wrong", "failed")
     return 1 if bad else 0
+
+
+def _row(workload: Workload, peers: dict[str, Peer], options: argparse.Namespace) -> dict[str, timing.Cell]:
+    """One row: first calls in processes of their own, then everybody side by side in this one.
+
+    What can't end well in a process of its own is not run here: what may crash, and loops, which may take too long.
+    """
+    rounds = options.rounds or (5 if options.quick else 15)
+    repeats = options.first_calls if options.first_calls >= 0 else (1 if options.quick else 3)
+    batch_seconds = 0.005 if options.quick else 0.02
+    compiled = [name for name, peer in peers.items() if peer.compiles and peer.spells(workload)]
+    tried = compiled if is_loop(workload.name) else [name for name in compiled if peers[name].aborts]
+    once = {name for name in tried if peers[name].eager}  # for the time limit's sake: a first call is like any other
+    timeout = TIME_LIMIT if is_loop(workload.name) else 300.0
+    firsts = first_call.measure(
+        workload, compiled if repeats else tried, options.threads, max(repeats, 1), options.disk_cache, timeout, once
+    )
+    failed = {name for name in tried if "first" not in firsts[name]}
+    cells = timing.measure(workload, {n: p for n, p in peers.items() if n not in failed}, rounds, batch_seconds)
+    for name in failed:
+        cells[name] = {"status": firsts[name].pop("outcome"), "note": firsts[name].pop("first_note")}
+    for name in firsts if repeats else ():
+        cells[name] |= firsts[name]
+    return cells
 
 
 def run(options: argparse.Namespace, cores: list[int]) -> int:
@@ -40,16 +76,12 @@ def run(options: argparse.Namespace, cores: list[int]) -> int:
     if options.report:
         report.write(report.Store.load())
         return 0
-    workloads = select([word for word in options.only.split(",") if word])
-    rounds = options.rounds or (5 if options.quick else 15)
-    repeats = options.first_calls if options.first_calls >= 0 else (1 if options.quick else 3)
-    batch_seconds = 0.005 if options.quick else 0.02
-
+    workloads = select([word for word in options.only.split(",") if word], options.loops, options.quick)
     peers, missing = available(_peer_names(options), options.threads)
     for name, reason in missing.items():
         print(f"{name}: skipped ({reason})")
     if options.check:
-        return _check(workloads, peers)
+        return _check(workloads, peers, options)
     for peer in peers.values():
         peer.warm()
 
@@ -57,18 +89,7 @@ def run(options: argparse.Namespace, cores: list[int]) -> int:
     store = report.Store.load()
     rows = {}
     for workload in workloads:
-        compiled = [name for name, peer in peers.items() if peer.compiles and peer.spells(workload)]
-        fragile = [name for name in compiled if peers[name].aborts]
-        firsts = first_call.measure(
-            workload, compiled if repeats else fragile, options.threads, max(repeats, 1), options.disk_cache
-        )
-        crashed = {name for name in fragile if "first" not in firsts[name]}
-        cells = timing.measure(workload, {n: p for n, p in peers.items() if n not in crashed}, rounds, batch_seconds)
-        for name in crashed:
-            cells[name] = {"status": "failed", "note": firsts[name].pop("first_note")}
-        for name in firsts if repeats else ():
-            cells[name] |= firsts[name]
-        rows[workload.name] = cells
+        rows[workload.name] = cells = _row(workload, _contenders(workload, peers, options), options)
         print(report.row_text(workload.name, cells), flush=True)
 
     fresh = report.Store({}, {})

@@ -17,7 +17,7 @@ class Workload:
     `fn` is the loss as a user of NumPy writes it, in a module that says ``import numpy as np``. tracegrad gets
     it as it is; a peer gets a copy whose `np` and `special` are its own (see `rebind`), or, where that would not be
     the peer's best spelling, what `spellings[peer]()` returns. A spelling of None means that the peer has no
-    sensible one; `reasons[peer]` says why.
+    sensible one; `reasons[peer]` says why; beside a spelling it says which one it is.
     """
 
     name: str
@@ -25,6 +25,8 @@ class Workload:
     fn: Callable[..., Any]
     make_args: Callable[[], tuple[Any, ...]]
     argnums: int | tuple[int, ...] = 0
+    #: more arguments beside `make_args`: one timed call then goes through all of them in turn
+    more_args: Callable[[], list[tuple[Any, ...]]] | None = None
     tolerance: float = 1e-6
     #: (value, gradients) in plain NumPy, derived by hand: the reference of the cross-check and the "numpy" peer.
     hand_gradient: Callable[..., Any] | None = None
@@ -37,6 +39,10 @@ class Workload:
     def argtuple(self) -> tuple[int, ...]:
         """The positions of the differentiated arguments."""
         return (self.argnums,) if isinstance(self.argnums, int) else self.argnums
+
+    def all_args(self) -> list[tuple[Any, ...]]:
+        """What one timed call goes through: one set of arguments, for most."""
+        return [self.make_args(), *(self.more_args() if self.more_args else ())]
 
 
 def rebind(fn: Callable[..., Any], **names: Any) -> Callable[..., Any]:

@@ -3,21 +3,54 @@
 from __future__ import annotations
 
 from ..workload import Workload
-from . import black_scholes, chain, dispatch, gmm, logistic, mlp, rosenbrock, simplenet
+from . import (
+    black_scholes,
+    branches,
+    chain,
+    dispatch,
+    gmm,
+    hmm,
+    kalman,
+    logistic,
+    lstm,
+    mlp,
+    newton,
+    rk4,
+    rk45,
+    rosenbrock,
+    simplenet,
+)
 
-ALL: dict[str, Workload] = {
-    workload.name: workload
-    for module in (dispatch, chain, rosenbrock, black_scholes, logistic, simplenet, mlp, gmm)
-    for workload in module.WORKLOADS
-}
+_STRAIGHT = (dispatch, chain, rosenbrock, black_scholes, logistic, simplenet, mlp, gmm)
+_LOOPS = (rk4, lstm, kalman, hmm, newton, branches, rk45)
+
+STRAIGHT: dict[str, Workload] = {workload.name: workload for module in _STRAIGHT for workload in module.WORKLOADS}
+#: control flow: loops, `while`, `if`
+LOOPS: dict[str, Workload] = {workload.name: workload for module in _LOOPS for workload in module.WORKLOADS}
+#: the same with few steps, for ``--quick``
+SMALL_LOOPS: dict[str, Workload] = {workload.name: workload for module in _LOOPS for workload in module.SMALL}
+ALL: dict[str, Workload] = STRAIGHT | LOOPS | SMALL_LOOPS
 
 
-def select(only: list[str]) -> list[Workload]:
-    """The workloads whose name or group is among `only`, or begins with one of them; all for an empty list."""
-    if not only:
-        return list(ALL.values())
-    chosen = [w for w in ALL.values() if any(w.group == word or w.name.startswith(word) for word in only)]
-    unknown = [word for word in only if not any(w.group == word or w.name.startswith(word) for w in chosen)]
-    if unknown:
-        raise SystemExit(f"no workload is named {', '.join(unknown)}; there are: {', '.join(ALL)}")
-    return chosen
+def is_loop(name: str) -> bool:
+    """Whether a row is one of control flow."""
+    return name in LOOPS or name in SMALL_LOOPS
+
+
+def select(only: list[str], loops: bool = False, quick: bool = False) -> list[Workload]:
+    """The workloads whose name or group is among `only`, or begins with one of them; all for an empty list.
+
+    With `loops` those of control flow alone; with `quick` their small sizes, unless a name is given in full.
+    """
+    sized = SMALL_LOOPS if quick else LOOPS
+    offered = sized if loops else STRAIGHT | sized
+    chosen = dict(offered) if not only else {}
+    for word in only:
+        if word in ALL:
+            found = {word: ALL[word]}
+        else:
+            found = {w.name: w for w in offered.values() if w.group == word or w.name.startswith(word)}
+        if not found:
+            raise SystemExit(f"no workload is named {word}; there are: {', '.join(ALL)}")
+        chosen |= found
+    return list(chosen.values())

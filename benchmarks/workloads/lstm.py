@@ -1,0 +1,216 @@
+"""An LSTM read out at its end: hidden 32, input 16, batch 8, float64, a plain Python loop over the time steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..workload import Workload
+
+HIDDEN, INPUT, BATCH = 32, 16, 8
+
+
+def sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def cell(p, h, c, x):
+    z = x @ p["Wx"] + h @ p["Wh"] + p["b"]
+    i, f = sigmoid(z[:, :HIDDEN]), sigmoid(z[:, HIDDEN : 2 * HIDDEN])
+    g, o = np.tanh(z[:, 2 * HIDDEN : 3 * HIDDEN]), sigmoid(z[:, 3 * HIDDEN :])
+    c = f * c + i * g
+    return o * np.tanh(c), c
+
+
+def plain(p, X, y, h, c):
+    """X: (steps, batch, input), y: (batch,), h, c: (batch, hidden)."""
+    for x in X:
+        h, c = cell(p, h, c, x)
+    return np.mean((h @ p["w"] - y) ** 2)
+
+
+def tracegrad_explicit() -> Callable[..., Any]:
+    import tracegrad
+
+    def loss(p, X, y, h, c):
+        (h, _), _ = tracegrad.scan(lambda carry, x: (cell(p, *carry, x), None), (h, c), X)
+        return np.mean((h @ p["w"] - y) ** 2)
+
+    return loss
+
+
+def jax_scan() -> Callable[..., Any]:
+    """The inputs' share of all steps is one product before the scan."""
+    import jax
+    import jax.numpy as jnp
+
+    def loss(p, X, y, h, c):
+        def step(carry, zx):
+            h, c = carry
+            i, f, g, o = jnp.split(zx + h @ p["Wh"], 4, axis=1)
+            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+            return (jax.nn.sigmoid(o) * jnp.tanh(c), c), None
+
+        (h, _), _ = jax.lax.scan(step, (h, c), X @ p["Wx"] + p["b"])
+        return jnp.mean((h @ p["w"] - y) ** 2)
+
+    return loss
+
+
+def by_hand(p, X, y, h0, c0):
+    steps, n = X.shape[0], HIDDEN
+    gates = np.empty((steps, BATCH, 4 * n))
+    h, c, tanhs = np.zeros((steps + 1, BATCH, n)), np.zeros((steps + 1, BATCH, n)), np.empty((steps, BATCH, n))
+    h[0], c[0] = h0, c0
+    for t in range(steps):
+        z = X[t] @ p["Wx"] + h[t] @ p["Wh"] + p["b"]
+        gates[t] = 1.0 / (1.0 + np.exp(-z))
+        gates[t, :, 2 * n : 3 * n] = np.tanh(z[:, 2 * n : 3 * n])
+        i, f, g, o = np.split(gates[t], 4, axis=1)
+        c[t + 1] = f * c[t] + i * g
+        tanhs[t] = np.tanh(c[t + 1])
+        h[t + 1] = o * tanhs[t]
+    error = h[steps] @ p["w"] - y
+    dh, dc, dz = np.outer(2.0 / BATCH * error, p["w"]), np.zeros((BATCH, n)), np.empty_like(gates)
+    dw = 2.0 / BATCH * h[steps].T @ error
+    for t in range(steps - 1, -1, -1):
+        i, f, g, o = np.split(gates[t], 4, axis=1)
+        dc = dc + dh * o * (1.0 - tanhs[t] ** 2)
+        shares = [dc * g * i * (1 - i), dc * c[t] * f * (1 - f), dc * i * (1 - g * g), dh * tanhs[t] * o * (1 - o)]
+        dz[t] = np.concatenate(shares, axis=1)
+        dc = dc * f
+        dh = dz[t] @ p["Wh"].T
+    flat = dz.reshape(-1, 4 * n)
+    gradient = {"Wx": X.reshape(-1, INPUT).T @ flat, "Wh": h[:steps].reshape(-1, n).T @ flat}
+    return np.mean(error**2), gradient | {"b": flat.sum(axis=0), "w": dw}
+
+
+@lru_cache(maxsize=1)
+def _room(steps: int, batch: int, n: int) -> tuple[np.ndarray, ...]:
+    """Kept between calls: gates, their cotangents, one step's product, hidden and cell states, tanh of the latter."""
+    gates, product = np.empty((2, steps, batch, 4 * n)), np.empty((batch, 4 * n))
+    states = np.empty((3, steps + 1, batch, n))
+    return gates[0], gates[1], product, states[0], states[1], states[2]
+
+
+def limit() -> Callable[..., Any]:
+    """Products through BLAS, those of the inputs and of the weights' gradients once for all steps; the rest fused."""
+    from numba import njit
+
+    from ..vecmath import FASTMATH, exp, tanh
+
+    # One row at a time, one function a loop: with more arrays in one loop LLVM gives up on vectors.
+    @njit(fastmath=FASTMATH, error_model="numpy")
+    def sigmoids(z, start, stop):
+        for j in range(start, stop):
+            z[j] = 1.0 / (1.0 + exp(-z[j]))
+
+    @njit(fastmath=FASTMATH, error_model="numpy")
+    def tanhs_of(x, out):
+        for j in range(x.size):
+            out[j] = tanh(x[j])
+
+    @njit(fastmath=FASTMATH, error_model="numpy")
+    def forward(z, c, c_next, h_next, tanhs):
+        n = c.size
+        sigmoids(z, 0, 2 * n)
+        tanhs_of(z[2 * n : 3 * n], z[2 * n : 3 * n])
+        sigmoids(z, 3 * n, 4 * n)
+        for j in range(n):
+            c_next[j] = z[n + j] * c[j] + z[j] * z[2 * n + j]
+        tanhs_of(c_next, tanhs)
+        for j in range(n):
+            h_next[j] = z[3 * n + j] * tanhs[j]
+
+    @njit(fastmath=FASTMATH, error_model="numpy")
+    def backward(z, c, tanhs, dh, dc, dz):
+        n = c.size
+        for j in range(n):
+            dz[3 * n + j] = dh[j] * tanhs[j] * z[3 * n + j] * (1.0 - z[3 * n + j])
+        for j in range(n):
+            dc[j] += dh[j] * z[3 * n + j] * (1.0 - tanhs[j] * tanhs[j])
+        for j in range(n):
+            dz[j] = dc[j] * z[2 * n + j] * z[j] * (1.0 - z[j])
+        for j in range(n):
+            dz[n + j] = dc[j] * c[j] * z[n + j] * (1.0 - z[n + j])
+        for j in range(n):
+            dz[2 * n + j] = dc[j] * z[j] * (1.0 - z[2 * n + j] * z[2 * n + j])
+        for j in range(n):
+            dc[j] *= z[n + j]
+
+    @njit(fastmath=FASTMATH, error_model="numpy")
+    def kernel(Wx, Wh, b, w, X, y, h0, c0, room):
+        steps, batch, inner = X.shape
+        n = Wh.shape[0]
+        gates, dz, product, h, c, tanhs = room
+        np.dot(X.reshape(steps * batch, inner), Wx, gates.reshape(steps * batch, 4 * n))
+        h[0] = h0
+        c[0] = c0
+        for t in range(steps):
+            np.dot(h[t], Wh, product)
+            z = gates[t]
+            for r in range(batch):
+                for j in range(4 * n):
+                    z[r, j] += product[r, j] + b[j]
+                forward(z[r], c[t, r], c[t + 1, r], h[t + 1, r], tanhs[t, r])
+        error = h[steps] @ w - y
+        value, dw = 0.0, h[steps].T @ error
+        dh, dc = np.empty((batch, n)), np.zeros((batch, n))
+        for r in range(batch):
+            value += error[r] * error[r] / batch
+            for j in range(n):
+                dh[r, j] = 2.0 / batch * error[r] * w[j]
+        Wt, db = np.ascontiguousarray(Wh.T), np.zeros(4 * n)
+        for t in range(steps - 1, -1, -1):
+            for r in range(batch):
+                backward(gates[t, r], c[t, r], tanhs[t, r], dh[r], dc[r], dz[t, r])
+            np.dot(dz[t], Wt, dh)
+        flat = dz.reshape(steps * batch, 4 * n)
+        for r in range(flat.shape[0]):
+            for j in range(4 * n):
+                db[j] += flat[r, j]
+        dWx = X.reshape(steps * batch, inner).T @ flat
+        return value, dWx, h[:steps].reshape(steps * batch, n).T @ flat, db, 2.0 / batch * dw
+
+    def value_and_grad(p, X, y, h, c):
+        room = _room(*X.shape[:2], HIDDEN)
+        value, *gradients = kernel(p["Wx"], p["Wh"], p["b"], p["w"], X, y, h, c, room)
+        return value, dict(zip(("Wx", "Wh", "b", "w"), gradients, strict=True))
+
+    return value_and_grad
+
+
+def _make_args(steps: int) -> tuple[Any, ...]:
+    rng = np.random.default_rng(0)
+    p = {
+        "Wx": rng.standard_normal((INPUT, 4 * HIDDEN)) / np.sqrt(INPUT),
+        "Wh": rng.standard_normal((HIDDEN, 4 * HIDDEN)) / np.sqrt(HIDDEN),
+        "b": 0.1 * rng.standard_normal(4 * HIDDEN),
+        "w": rng.standard_normal(HIDDEN) / np.sqrt(HIDDEN),
+    }
+    start = np.zeros((BATCH, HIDDEN))
+    return p, rng.standard_normal((steps, BATCH, INPUT)), rng.standard_normal(BATCH), start, start.copy()
+
+
+def workload(steps: int) -> Workload:
+    return Workload(
+        name=f"lstm_{steps}",
+        group="lstm",
+        fn=plain,
+        make_args=lambda: _make_args(steps),
+        hand_gradient=by_hand,
+        limit=limit,
+        spellings={"tracegrad-explicit": tracegrad_explicit, "jax": jax_scan},
+        reasons={
+            "tracegrad-explicit": "scan",
+            "jax": "lax.scan, the inputs' product for all steps before it",
+            "torch": "the same Python loop of operations, not torch.nn.LSTM",
+        },
+    )
+
+
+WORKLOADS = [workload(128), workload(1_024)]
+SMALL = [workload(8)]

@@ -11,12 +11,12 @@ block becomes a flag that is carried along, and one guard after the loop asks wh
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .fold_body import Block, Lines, MakeConst
+from .fold_body import Block, Lines, MakeConst, Row
 from .ir import Atom, Guard, Node, Var, building
 from .ops.shape import CONCAT, RESHAPE, concat, reshape, take_slice, transpose
 from .primitive import PRIMITIVES
@@ -24,6 +24,7 @@ from .repeats import Carried, Found, Item, Numbers, Repeat, Rows, Same, Slot, St
 from .site import Site
 
 if TYPE_CHECKING:
+    from .follow import Turns
     from .recorder import Recorder
 
 MAX_STACK = 64  # values that are stacked one by one, where a loop steps through them
@@ -32,12 +33,11 @@ MAX_STACK = 64  # values that are stacked one by one, where a loop steps through
 def roll(recorder: Recorder, roots: Sequence[Atom]) -> None:
     """Make loop nodes of what repeats in *recorder*, of which *roots* are still needed."""
     recorder.unfollow()
-    recorder.define(roots)
     found = find_repeats(recorder.items, recorder.sites)
     recorder.unrolled += [r for r in found.refusals if r not in recorder.unrolled]
-    if not found.repeats:
+    if not found.repeats and not recorder.turns:
         return
-    fold = _Fold(recorder.items, found, roots, recorder.const)
+    fold = _Fold(recorder.items, found, roots, recorder.const, recorder.turns)
     nodes, guards = fold.run()
     recorder.replace(nodes, guards)
     for guard in fold.held:
@@ -67,8 +67,11 @@ class Column(NamedTuple):
 class _Fold:
     """One level: the items of a recording, or of the body of a loop."""
 
-    def __init__(self, items: Sequence[Item], found: Found, roots: Sequence[Atom], const: MakeConst):
+    def __init__(
+        self, items: Sequence[Item], found: Found, roots: Sequence[Atom], const: MakeConst, turns: Sequence[Turns] = ()
+    ):
         self.items, self.first, self.roots, self.const = items, found.first, roots, const
+        self.turns = turns  # of loops that were followed: repeats -1, -2, ...
         self.repeats = found.repeats
         self.out = Lines()
         self.guards: dict[int, Guard] = {}
@@ -86,12 +89,19 @@ class _Fold:
             self._loop(k, repeat)
             at = repeat.end
         self._plain(at, len(self.items))
+        self._define(self.roots)
         return self.out.nodes, list(self.guards.values())
 
     # ---- which values of a repeat are needed ---------------------------------------------------------------------
 
     def place(self, var: Atom) -> Place | None:
-        at = self.first.get(var) if isinstance(var, Var) else None
+        if not isinstance(var, Var):
+            return None
+        for n, turns in enumerate(self.turns):
+            found = turns.place(var)
+            if found is not None:
+                return None if found[1] in turns.fixed else Place(-1 - n, *found, 0)
+        at = self.first.get(var)
         if at is None:
             return None
         k = bisect_right(self.starts, at) - 1
@@ -103,6 +113,8 @@ class _Fold:
 
     def _values(self, k: int, item: int, out: int) -> list[Var]:
         """What *item* defines in each block."""
+        if k < 0:
+            return [turn[item] for turn in self.turns[-1 - k].turns]
         r = self.repeats[k]
         return [node.outs[out] for node in self.items[r.start + item : r.end : r.period]]  # type: ignore[union-attr]
 
@@ -113,7 +125,7 @@ class _Fold:
         if first is None or second is None or first[0] != second[0] or first[2:] != second[2:]:
             return None
         k, start, item, out = first
-        if self.repeats[k].steps[item].fixed:
+        if k >= 0 and self.repeats[k].steps[item].fixed:
             return None
         stride = second.block - start
         values = self._values(k, item, out)
@@ -175,7 +187,7 @@ class _Fold:
         self.used: list[dict[Var, Place]] = [{} for _ in self.repeats]
         for atom in used:
             place = self.place(atom)
-            if place is not None:
+            if place is not None and place.repeat >= 0:
                 assert isinstance(atom, Var)
                 self.used[place.repeat][atom] = place
                 fixed = self.repeats[place.repeat].steps[place.item].fixed
@@ -205,7 +217,8 @@ class _Fold:
 
     def rows(self, column: Column) -> Atom:
         """The values of *column*, stacked."""
-        x = self.stacks[column[:3]]
+        k, item, out = column[:3]
+        x = self.stacks[k, item, out] if k >= 0 else self.turns[-1 - k].stacks[item, out]
         rest = x.aval.shape[1:]
         return take_slice(x, (column.first, *[0] * len(rest)), (column.stride, *[1] * len(rest)), (column.count, *rest))
 
@@ -215,12 +228,15 @@ class _Fold:
         for at in range(start, end):
             item = self.items[at]
             if isinstance(item, Guard):
+                self._define([item.atom])
                 self.guards[id(item)] = item
             elif self.first[item.outs[0]] == at:
                 parts = self.joined.get(id(item))
                 if parts is None or all(not isinstance(p, Column) for p in parts):
+                    self._define(item.inputs)
                     self.out.append(item)
                 else:
+                    self._define(p for p in parts if not isinstance(p, Column))
                     self._join(item, parts)
 
     def _join(self, node: Node, parts: Sequence[Atom | Column]) -> None:
@@ -238,6 +254,24 @@ class _Fold:
                 joined.append(part)
             self._name(concat(joined, axis), node.out)
 
+    def _define(self, atoms: Iterable[Atom]) -> None:
+        """Make nodes for those of *atoms* that single turns of a followed loop have defined."""
+        for atom in atoms:
+            for turns in self.turns:
+                place = turns.place(atom) if type(atom) is Row else None
+                if place is None:
+                    continue
+                assert isinstance(atom, Row)
+                atom.__class__ = Var
+                fixed, rest = turns.fixed.get(place[1]), atom.aval.shape
+                if fixed is not None:
+                    self._name(fixed, atom)
+                    continue
+                x = turns.stack(place)
+                with building(self.out):
+                    row = take_slice(x, (place[0], *[0] * len(rest)), (1,) * (len(rest) + 1), (1, *rest))
+                self.out.append(Node(RESHAPE, (row,), {"shape": rest}, (atom,), self.out.site_override))
+
     def _name(self, atom: Atom, var: Var) -> None:
         """Define *var* to be *atom*."""
         self.out.append(Node(PRIMITIVES["alias"], (atom,), {}, (var,), self.out.site_override))
@@ -245,6 +279,14 @@ class _Fold:
     # ---- a loop --------------------------------------------------------------------------------------------------
 
     def _loop(self, k: int, repeat: Repeat) -> None:
+        for step in repeat.steps:
+            for slot in step.slots:
+                if isinstance(slot, Same):
+                    self._define([slot.atom])
+                elif isinstance(slot, Carried):
+                    self._define(slot.inits)
+                elif isinstance(slot, Rows) and id(slot) not in self.columns:
+                    self._define(slot.atoms)
         for j, step in enumerate(repeat.steps):
             if step.fixed:
                 self._once(repeat, j, step)

@@ -16,7 +16,7 @@ from .fold_rows import Window, dynamic_rows, moved_back, rows_of, updated
 from .ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, structural
 from .ops.control import LOOP_OVER
 from .ops.elementwise import F, cast
-from .ops.shape import iota, reshape, zeros
+from .ops.shape import iota, reshape
 from .primitive import ELEMENTWISE, PRIMITIVES
 from .repeats import Carried, Item, Local, Numbers, Same, Slot, Step
 from .site import Site
@@ -24,6 +24,12 @@ from .site import Site
 Key: TypeAlias = tuple[int, int]  # (item of a block, result)
 MakeConst = Callable[[np.ndarray], Var]
 Nested = Callable[[Sequence[Item], Sequence[Site | None], Sequence[Atom], MakeConst], tuple[list[Node], list[Guard]]]
+
+
+class Row(Var):
+    """What a single turn of a followed loop defines (``follow.py``); no node does, before it is asked for."""
+
+    __slots__ = ()
 
 
 class Lines(Builder):
@@ -140,8 +146,7 @@ class Block:
         for key in finals:
             if not any(end == key for _, _, end in self.carries.values()):
                 aval = self.values[key].aval
-                init = zeros(aval.shape, aval.dtype) if aval.shape else structural(0, aval.dtype)
-                self.carries["last", key] = Var(Aval(aval.dtype, aval.shape)), init, key
+                self.carries["last", key] = Var(Aval(aval.dtype, aval.shape)), self._zeros(aval), key
         carries = list(self.carries.values())
         ends = [self.values[end] if isinstance(end, tuple) else end for _, _, end in carries]
         stacked = [self.values[key] for key in wanted]
@@ -180,6 +185,17 @@ class Block:
             kept.add(stack)
         self._close(nodes, outputs, incoming, inits, outs, kept)
         return Made(stacks, held, guards[0].site if guards else None)
+
+    def _zeros(self, aval: Aval) -> Atom:
+        """The start of a carry of which only the last value is wanted.  Nobody else is to find this node: it goes if
+        the carry does, and the order of what remains must not depend on it."""
+        zero = structural(0, aval.dtype)
+        if not aval.shape:
+            return zero
+        filled = Var(Aval(aval.dtype, aval.shape))
+        params = {"shape": aval.shape, "dims": ()}
+        self.out.append(Node(PRIMITIVES["broadcast"], (zero,), params, (filled,), self.out.site_override))
+        return filled
 
     def _close(
         self, nodes: list[Node], outputs: list[Atom], incoming: list[Var], inits: list[Atom], outs: list[Var],
@@ -350,4 +366,4 @@ def deduplicated(nodes: Sequence[Node], outputs: Sequence[Atom]) -> tuple[list[N
     return kept, [renamed.get(a, a) for a in outputs]
 
 
-__all__ = ["Block", "Key", "Lines", "Made", "MakeConst"]
+__all__ = ["Block", "Key", "Lines", "Made", "MakeConst", "Row"]

@@ -14,15 +14,15 @@ Values of single turns that are used later are rows of its results; until one is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .fold import fold_items
-from .fold_body import Block, Key
+from .fold_body import Block, Key, Row
 from .ir import Atom, Lit, Node, Var, building
-from .ops.shape import RESHAPE, take_slice
-from .primitive import LOOP, PRIMITIVES
+from .primitive import LOOP
 from .repeats import Carried, Item, Local, Numbers, Repeat, Rows, Same, Slot, Step, find_repeats, reaches_end
 
 if TYPE_CHECKING:
@@ -32,12 +32,6 @@ LONG_RUN = 4096  # items of a loop that are recorded before it is followed
 LOOK_EVERY = 1024  # items between two looks
 
 Follow = Callable[[Any, tuple[Atom, ...], dict[str, Any]], "tuple[Var, ...] | None"]
-
-
-class Row(Var):
-    """What a turn of a followed loop defines."""
-
-    __slots__ = ()
 
 
 def look(recorder: Recorder) -> Follower | int:
@@ -73,7 +67,8 @@ class Follower:
         self.recorder, self.repeat = recorder, repeat
         start, period = repeat.start, repeat.period
         self.recorded: list[list[Item]] = [recorder.items[at : at + period] for at in range(start, repeat.end, period)]
-        self.fresh = [recorder.counts[start + j + 1] > recorder.counts[start + j] for j in range(period)]
+        counts = recorder.counts[start:]  # and that of the end
+        self.fresh = [after > before for before, after in pairwise(counts)]
         self.blocks: list[list[Var]] = []  # what each turn defined, since it is followed
         self.numbers: dict[tuple[int, int], list[Any]] = {}  # (item, operand): numbers that differ
         self.starts: dict[int, list[Any]] = {}  # item: starts that differ
@@ -190,39 +185,44 @@ class Follower:
 
     def finish(self) -> None:
         """Put a loop node in the place of all turns, and record what has been begun of another one."""
-        recorder, repeat = self.recorder, self.repeat
-        if not self.blocks and not self.at:
-            return
-        partial = self._partial()
-        trips = repeat.trips + len(self.blocks)
-        steps = [self._complete(j, step, trips) for j, step in enumerate(repeat.steps)]
+        recorder, repeat, first = self.recorder, self.repeat, self.recorded[0]
         begun = [[item.outs[0] for item in block] for block in self.recorded]  # type: ignore[union-attr]
         turns = [*begun, *self.blocks]
-        recorder.forget(repeat.start)
-        first = self.recorded[0]
-        keys: list[Key] = []
-        for j, step in enumerate(steps):
-            if not step.fixed:
-                keys.append((j, 0))
-            elif self.fresh[j]:
-                recorder.append(first[j])  # type: ignore[arg-type]
-        body = Block(steps, first, trips, lambda slot: recorder.const(slot.values), recorder.const, fold_items)  # type: ignore[union-attr]
-        last = {key: turns[-1][key[0]] for key in keys}
-        for turn in begun:
+        partial = self._nodes([*turns, self.current], self.at)
+        if self.blocks:
+            trips = len(turns)
+            steps = [self._complete(j, step, trips) for j, step in enumerate(repeat.steps)]
+            ending = self._nodes(turns, len(steps), trips - 1)
+            recorder.forget(repeat.start)
+            keys: list[Key] = []
             for j, step in enumerate(steps):
-                if not (step.fixed and turn is begun[0]):
-                    turn[j].__class__ = Row
-        before, recorder.site_override = recorder.site_override, steps[0].item.site
-        with building(recorder):
-            stacks = body.mapped(recorder)
-            if stacks is None:
-                stacks = body.loop(recorder, keys, last).stacks
-                for var in last.values():
-                    var.__class__ = Var
-        recorder.site_override = before
-        recorder.turns.append(Turns(turns, stacks, [item.outs[0] for item in first]))  # type: ignore[union-attr]
+                if not step.fixed:
+                    keys.append((j, 0))
+                elif self.fresh[j]:
+                    recorder.append(first[j])  # type: ignore[arg-type]
+            for k, var in enumerate(var for turn in begun for var in turn):
+                if self.fresh[k] and not (k < len(steps) and steps[k].fixed):
+                    var.__class__ = Row
+            last = {key: turns[-1][key[0]] for key in keys}
+            body = Block(steps, first, trips, self._numbers, recorder.const, fold_items)
+            before, recorder.site_override = recorder.site_override, steps[0].item.site
+            with building(recorder):
+                stacks = body.mapped(recorder)
+                if stacks is None:
+                    stacks = body.loop(recorder, keys, last).stacks
+                    for node in ending:
+                        node.out.__class__ = Var
+                        recorder.know(node)
+            recorder.site_override = before
+            fixed = {j: first[j].outs[0] for j, step in enumerate(steps) if step.fixed}  # type: ignore[union-attr]
+            recorder.turns.append(Turns(turns, stacks, fixed))
         for node in partial:
+            node.out.__class__ = Var
             recorder.append(node)
+
+    def _numbers(self, slot: Slot) -> Atom:
+        assert isinstance(slot, Numbers)
+        return self.recorder.const(slot.values)
 
     def _complete(self, j: int, step: Step, trips: int) -> Step:
         """*step* with what differed in all turns."""
@@ -234,11 +234,10 @@ class Follower:
         starts = None if step.starts is None else np.array(self.starts[j][:trips])
         return Step(step.item, slots, starts, None, step.fixed)
 
-    def _partial(self) -> list[Node]:
-        """The nodes of the turn that was begun last."""
-        turns = [[i.outs[0] for i in b] for b in self.recorded[-2:]] + self.blocks[-2:]  # type: ignore[union-attr]
+    def _nodes(self, turns: Sequence[Sequence[Var]], count: int, turn: int = -1) -> list[Node]:
+        """The first *count* nodes of the last of *turns*; *turn*: where its numbers stand."""
         nodes = []
-        for j, step in enumerate(self.repeat.steps[: self.at]):
+        for j, step in enumerate(self.repeat.steps[:count]):
             node = step.item
             assert isinstance(node, Node)
             if step.fixed:
@@ -246,45 +245,36 @@ class Follower:
             operands: list[Atom] = []
             for o, slot in enumerate(step.slots):
                 if isinstance(slot, Local):
-                    operands.append(self.current[slot.item])
+                    operands.append(turns[-1][slot.item])
                 elif isinstance(slot, Carried):
-                    operands.append(turns[-slot.distance][slot.item])
+                    operands.append(turns[-1 - slot.distance][slot.item])
                 elif isinstance(slot, Numbers):
-                    operands.append(Lit(self.numbers[j, o][-1], slot.like.aval.dtype, weak=slot.like.aval.weak))
+                    operands.append(Lit(self.numbers[j, o][turn], slot.like.aval.dtype, weak=slot.like.aval.weak))
                 else:
                     assert isinstance(slot, Same)
                     operands.append(slot.atom)
-            params = node.params if step.starts is None else {**node.params, "start": self.starts[j][-1]}
-            out = self.current[j]
-            out.__class__ = Var
-            nodes.append(Node(node.prim, tuple(operands), params, (out,), node.site))
+            params = node.params if step.starts is None else {**node.params, "start": self.starts[j][turn]}
+            nodes.append(Node(node.prim, tuple(operands), params, (turns[-1][j],), node.site))
         return nodes
 
 
 class Turns:
-    """What the turns of a finished loop defined, should one be asked for."""
+    """What the turns of a finished loop defined: ``turns[t][item]``.  ``stacks`` has it by item, for all turns, but for
+    what is the same in every turn, which is ``fixed``."""
 
-    def __init__(self, turns: Sequence[Sequence[Var]], stacks: dict[Key, Atom], fixed: Sequence[Var]):
+    def __init__(self, turns: Sequence[Sequence[Var]], stacks: dict[Key, Atom], fixed: dict[int, Var]):
         self.turns, self.stacks, self.fixed = turns, stacks, fixed
-        self.places: dict[Var, tuple[int, int]] | None = None
+        self._places: dict[Var, tuple[int, int]] = {}
 
-    def define(self, row: Row, recorder: Recorder) -> bool:
-        """Append nodes that define *row*, if it is one of these."""
-        if self.places is None:
-            self.places = {v: (t, j) for t, turn in enumerate(self.turns) for j, v in enumerate(turn)}
-        place = self.places.get(row)
-        if place is None:
-            return False
-        t, j = place
-        stack, rest = self.stacks.get((j, 0)), row.aval.shape
-        row.__class__ = Var
-        if stack is None:
-            recorder.append(Node(PRIMITIVES["alias"], (self.fixed[j],), {}, (row,), recorder.site()))
-            return True
-        with building(recorder):
-            taken = take_slice(stack, (t, *[0] * len(rest)), (1,) * (len(rest) + 1), (1, *rest))
-        recorder.append(Node(RESHAPE, (taken,), {"shape": rest}, (row,), recorder.site()))
-        return True
+    def place(self, var: Var) -> tuple[int, int] | None:
+        """(turn, item) that defined *var*."""
+        if not self._places:
+            self._places = {v: (t, j) for t, turn in enumerate(self.turns) for j, v in enumerate(turn)}
+        return self._places.get(var)
+
+    def stack(self, place: tuple[int, int]) -> Atom:
+        fixed = self.fixed.get(place[1])
+        return self.stacks[place[1], 0] if fixed is None else fixed
 
 
 __all__ = ["Follower", "Row", "Turns", "look"]

@@ -197,8 +197,12 @@ class Builder:
         """Take over *nodes* that were made elsewhere: equal ones will be found."""
         for node in nodes:
             self.nodes.append(node)
-            key = (node.prim, tuple(_identity(a) for a in node.inputs), tuple(node.params.values()))
-            self._seen.setdefault(key, node)
+            self.know(node)
+
+    def know(self, node: Node) -> None:
+        """Let *node*, whose results somebody defines, be found where an equal one is asked for."""
+        key = (node.prim, tuple([_identity(a) for a in node.inputs]), tuple(node.params.values()))
+        self._seen.setdefault(key, node)
 
 
 def _identity(atom: Atom) -> Any:

@@ -57,8 +57,6 @@ class Recorder(Builder):
             if outs is not None:
                 return outs
             self.unfollow()
-        if self.turns:
-            self.define(inputs)
         count = len(self.nodes)
         node = self.node(prim, inputs, params)
         self.counts.append(count)
@@ -70,7 +68,6 @@ class Recorder(Builder):
 
     def append(self, node: Node) -> None:
         self.unfollow()
-        self.define(node.inputs)
         self.counts.append(len(self.nodes))
         super().append(node)
         self.items.append(node)
@@ -108,11 +105,16 @@ class Recorder(Builder):
         finally:
             self.look_at = before if before < 0 else len(self.items) + follow.LOOK_EVERY
 
-    def define(self, atoms: Iterable[Atom]) -> None:
-        """Make nodes for those of *atoms* that stand for a turn of a loop."""
+    def _turns_read(self, atoms: Iterable[Atom]) -> None:
+        """Work out the values of those of *atoms* that single turns of a followed loop have defined."""
         for atom in atoms:
-            if type(atom) is follow.Row:
-                any(turns.define(atom, self) for turns in reversed(self.turns))
+            if type(atom) is follow.Row and atom not in self.env:
+                for turns in self.turns:
+                    place = turns.place(atom)
+                    if place is not None:
+                        stack = turns.stack(place)
+                        value = demand([stack], self.nodes, self.env)[0]
+                        self.env[atom] = np.asarray(value if stack is turns.fixed.get(place[1]) else value[place[0]])
 
     def forget(self, start: int) -> None:
         """Drop the items from *start* on: something else stands for them."""
@@ -121,6 +123,7 @@ class Recorder(Builder):
 
     def replace(self, nodes: list[Node], guards: list[Guard]) -> None:
         """Go on with another form of the same program."""
+        self.turns = []
         self.nodes, self.items, self.sites, self.counts, self.guards = [], [], [], [], guards
         self._seen.clear()
         self.adopt(nodes)
@@ -152,7 +155,8 @@ class Recorder(Builder):
     def value(self, atom: Atom) -> Any:
         """The value of *atom* in this run, computed now if need be."""
         self.unfollow()
-        self.define([atom])
+        if self.turns:
+            self._turns_read([a for n in self.nodes for a in n.inputs] + [atom])
         return demand([atom], self.nodes, self.env)[0]
 
     def guard(self, atom: Atom, kind: str) -> Any:
@@ -181,8 +185,6 @@ class Recorder(Builder):
     def finish(self, outputs: list[Atom]) -> Graph:
         """The recorded program, without what nothing depends on."""
         self.active = False
-        self.unfollow()
-        self.define(outputs)
         roots = [*outputs, *[g.atom for g in self.guards]]
         nodes = live_nodes(self.nodes, roots)
         used = read_vars(nodes, roots)

@@ -18,6 +18,7 @@ from ..tracer.site import adjoint_site
 from .activity import depends_on
 from .care import Care
 from .loop_adjoint import loop_jvp, loop_vjp, materialise
+from .loop_capacity import give_capacity
 
 
 def vjp(nodes: Sequence[Node], output: Atom, cotangent: Atom, wrt: Sequence[Var]) -> list[Atom]:
@@ -48,6 +49,8 @@ def vjp_seeded(
         if not any(o in cotangents and o in active for o in node.outs):
             continue
         builder.site_override = adjoint_site(node.site)
+        if node.prim.kind == LOOP:
+            give_capacity(node)
         guarded = care.needed(node.outs)
         wants = [isinstance(a, Var) and a in active for a in node.inputs]
         cts = [cotangents.get(o) for o in node.outs]

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..codegen.canonical import ONE, Canonical, Const, Op, Sym
+from ..codegen.loop_capacity import CAPACITY
 from ..codegen.loops import LoopPlan
 from ..codegen.program import Program
 from ..codegen.schedule import Call as LibraryCall
@@ -237,7 +238,12 @@ def describe_guards(recording: Recording) -> str:
 
 
 def _guards(graph: Graph) -> str:
-    lines = [f"{g.kind}() gave {_plain(g.expected)} at {g.site}" for g in graph.guards]
+    lines = [
+        f"a loop ended within the room for its steps at {g.site}"
+        if g.kind == CAPACITY
+        else f"{g.kind}() gave {_plain(g.expected)} at {g.site}"
+        for g in graph.guards
+    ]
     return "\n".join(lines) or "none: no value decided the control flow"
 
 

@@ -55,15 +55,16 @@ def as_result(atom: Atom) -> TracedArray:
     return wrap_array(atom) if atom.aval.shape else wrap(atom)
 
 
-def check_truth(value: Any, what: str, f: Any) -> None:
-    """Raise ShapeError unless *value*, which *f* returned, is one bool or number."""
+def check_truth(value: Any, what: str, f: Any = None) -> None:
+    """Raise ShapeError unless *value* (which *f* returned) is one bool or number."""
     if isinstance(value, (TracedArray, np.ndarray)) and value.shape:
         found = f"{value.dtype}[{','.join(map(str, value.shape))}]: reduce it with np.any(...) or np.all(...)"
     elif value is None or isinstance(value, (str, list, tuple, dict)):
         found = f"{type(value).__name__}: return a comparison of numbers, such as np.sum(x) > 1"
     else:
         return
-    raise ShapeError(at_site(f"{what} has to be one bool, but {function_name(f)} returned {found}"))
+    given = "is" if f is None else f"{function_name(f)} returned"
+    raise ShapeError(at_site(f"{what} has to be one bool, but {given} {found}"))
 
 
 def truth(value: Any) -> Atom:
@@ -103,6 +104,6 @@ def remedy(before: Aval, after: Aval) -> str:
 
 
 __all__ = [
-    "array_recorder", "as_result", "check_truth", "copied", "flatten", "function_name", "named", "remedy", "shown", "strong",
-    "structure_text", "truth", "unflatten",
+    "array_recorder", "as_result", "check_truth", "copied", "flatten", "function_name", "named", "remedy", "shown",
+    "strong", "structure_text", "truth", "unflatten",
 ]  # fmt: skip

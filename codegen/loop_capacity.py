@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from ..tracer.aval import INT, Aval
 from ..tracer.errors import GraphError, UnsupportedError
-from ..tracer.ir import Atom, Builder, Graph, Lit, Node, Var, building, current_builder, structural
+from ..tracer.ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, current_builder, structural
 from ..tracer.ops.control import UNLIMITED, before_consts, loop_view
 from ..tracer.ops.elementwise import F
 from ..tracer.primitive import LOOP
@@ -37,7 +39,8 @@ class Need(NamedTuple):
 def give_capacity(node: Node) -> None:
     """Let the loop *node* of the recording in progress, and those in its body, have finite lengths.
 
-    The node may grow by carries, which say how many steps the loops in its body take.
+    The node may grow by carries, which say how many steps the loops in its body take.  Raises UnsupportedError in the
+    body of another loop.
     """
     if not _unlimited(node):
         return
@@ -45,10 +48,12 @@ def give_capacity(node: Node) -> None:
     recorder = current_builder()
     if not isinstance(recorder, Recorder):
         raise GraphError("the adjoint of a loop without a limit needs the values of a recording")
+    if recorder.parent is not None:
+        raise UnsupportedError(at_site(_NESTED, node.site))
     lengths = []
     for need in needs:
         length = _length(recorder, need)
-        recorder.guard(F.lt(need.steps, Lit(length, INT)), CAPACITY)
+        recorder.guards.append(Guard(F.lt(need.steps, Lit(length, INT)), np.True_, CAPACITY, node.site))
         lengths.append(length)
     _limit(node, iter(lengths))
 
@@ -108,10 +113,7 @@ def _limit(node: Node, lengths: Iterator[int]) -> None:
 
 def _length(recorder: Recorder, need: Need) -> int:
     """Room for the steps of this run: a length that an earlier recording gave, if that is enough."""
-    try:
-        steps = int(recorder.value(need.steps))
-    except UnsupportedError as error:
-        raise UnsupportedError(at_site(_NESTED)) from error
+    steps = int(recorder.value(need.steps))
     place = len(recorder.capacities)
     known = recorder.known_capacities[place] if place < len(recorder.known_capacities) else 0
     length = known if steps < known else capacity(steps, need.row)

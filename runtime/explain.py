@@ -174,14 +174,24 @@ def _describe_items(
             outs = ", ".join(map(repr, item.op.outs))
             lines.append(f"{pad}{outs} = {item.op.prim.name} {_operands(item.op)}   ({where})")
             if plan is not None:
-                back = " from the last to the first" if item.op.params["reverse"] else ""
-                lines.append(f"{pad}  for each of n{item.op.params['length']} steps{back}:")
+                lines.append(f"{pad}  {_steps(item.op, plan)}:")
                 _describe_items(program, plan.schedule, plan.program, plan.nested, depth + 2, lines)
         else:
             if isinstance(item, Loop):
                 kernel += 1
                 lines.append(f"{pad}loop nest {kernel}:")
             _describe(program, canonical, item, depth + isinstance(item, Loop), lines, depth + isinstance(item, Loop))
+
+
+def _steps(op: Op, plan: LoopPlan) -> str:
+    """Which steps the loop *op* takes."""
+    params = op.params
+    text = f"each of n{params['length']} steps"
+    if params["counted"]:
+        text = f"the first {op.ins[0]} of n{params['length']} steps"
+    if params["stops"]:
+        text = f"{text if params['counted'] else 'steps'} for as long as {plan.program.outputs[0]}"
+    return f"for {text}{' from the last to the first' if params['reverse'] else ''}"
 
 
 def describe_decisions(program: Program) -> str:

@@ -58,8 +58,8 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     """
     if not branches:
         raise TracegradError(at_site("switch needs at least one branch"))
-    kind = getattr(getattr(index, "dtype", None), "kind", "i" if isinstance(index, int) else "O")
-    if getattr(index, "shape", ()) != () or (kind not in "iu" and not hasattr(index, "__index__")):
+    kind = getattr(getattr(index, "dtype", None), "kind", "i")
+    if getattr(index, "shape", ()) != () or kind not in "iu" or not hasattr(index, "__index__"):
         raise ShapeError(at_site("the index of switch has to be one integer; convert it with .astype(int)"))
     last = len(branches) - 1
     recorder = array_recorder(index, operands)

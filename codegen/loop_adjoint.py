@@ -13,15 +13,16 @@ them as further results (``add_results``): a sum is not.  The derivative is made
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..tracer.ir import Atom, Builder, Graph, Lit, Node, Var, building, live_nodes, structural
+from ..tracer.ir import Atom, Builder, Graph, Lit, Node, Var, building, current_builder, live_nodes, structural
 from ..tracer.ops.control import add_results, before_consts, before_rows, loop, loop_view
 from ..tracer.ops.elementwise import F, broadcast_to
 from ..tracer.ops.shape import zeros
 from ..tracer.primitive import LOOP
 from ..tracer.site import Site
 from .activity import loop_activity, reached
+from .loop_checkpoints import may_split, stored_bytes, worth_splitting
 from .loop_storage import as_product, heavy_nodes, sum_of_products
 
 # vjp_seeded and jvp_all of adjoint.py
@@ -34,6 +35,12 @@ class _Body(Builder):
 
     def site(self) -> Site | None:
         return self.site_override
+
+
+class TooMuch(NamedTuple):
+    """A loop would store more than ``config.loop_memory``."""
+
+    nbytes: int
 
 
 def materialise(ct: Atom | None, var: Atom) -> Atom:
@@ -52,8 +59,11 @@ def _fresh(nodes: Sequence[Node]) -> list[Node]:
 
 def loop_vjp(
     node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], careful: bool, reverse_mode: Reverse
-) -> tuple[list[Atom | None], list[bool]]:
-    """(cotangents of the operands, whether each may hold exact zeros or infinities); *cts* as in ``vjp_seeded``."""
+) -> tuple[list[Atom | None], list[bool]] | TooMuch:
+    """(cotangents of the operands, whether each may hold exact zeros or infinities); *cts* as in ``vjp_seeded``.
+
+    ``TooMuch``, with nothing done, where the loop had better be split first.
+    """
     view = loop_view(node)
     body, inner, outer, ends, rows = view.body, view.inner, view.outer, view.ends, view.rows
     count, length = len(inner.carries), node.params["length"]
@@ -106,6 +116,8 @@ def loop_vjp(
     read = {a for n in nodes for a in n.inputs} | {a for a in outputs if isinstance(a, Var)}
     kept = [k for k, v in enumerate(inner.consts) if v in read]
     stored = [v for v in [*inner.carries, *[out for n in heavy for out in n.outs]] if v in read or v in factors]
+    if may_split(node) and worth_splitting(node, [*stored, *made]):
+        return TooMuch(stored_bytes(node, [*stored, *made]))
     trajectory = dict(zip(stored, add_results(node, stored), strict=True))
     saved = [v for v in stored if v in read]
     kept_xs = [k for k, v in enumerate(inner.xs) if v in read]
@@ -143,7 +155,9 @@ def _derived(
     body: Graph, seeds: Any, sources: Sequence[Var], careful: bool, reverse_mode: Reverse
 ) -> tuple[_Body, list[Node], list[Atom | None], list[bool]]:
     """(a body under construction, its forward nodes, cotangents of *sources*, whether they are delicate)"""
+    notes = current_builder().notes
     with building(_Body()) as builder:
+        builder.notes = notes
         builder.adopt(_fresh(body.nodes))
         forward = list(builder.nodes)
         found, delicate = reverse_mode(forward, seeds, sources, careful=careful)
@@ -192,4 +206,4 @@ def _tangent(pushed: dict[Var, Atom], value: Any) -> Atom | None:
     return pushed.get(value) if isinstance(value, Var) else None
 
 
-__all__ = ["loop_jvp", "loop_vjp", "materialise"]
+__all__ = ["TooMuch", "loop_jvp", "loop_vjp", "materialise"]

@@ -363,15 +363,23 @@ def filled(program: Canonical, call: Op, position: int) -> Const | None:
 
 
 def buffer_of(program: Canonical, stored: set[Sym], x: Sym) -> Sym:
-    """Where *x*'s elements lie in row-major order: itself if stored, else what it reshapes."""
+    """Where *x*'s elements lie in row-major order: itself if stored, else what it reshapes or is the first rows of."""
     while (
         x not in stored
         and (op := program.producers.get(x)) is not None
-        and op.prim.name == "reshape"
+        and (op.prim.name == "reshape" or is_first_rows(op))
         and isinstance(op.ins[0], Sym)
     ):
         x = op.ins[0]
     return x
+
+
+def is_first_rows(op: Op) -> bool:
+    """Is *op* a slice that takes whole rows, from the first on?"""
+    if op.prim.name != "slice" or not op.out.dims:
+        return False
+    plain = all(n == 0 for n in op.params["start"]) and all(n == 1 for n in op.params["step"])
+    return plain and op.out.dims[1:] == op.ins[0].dims[1:]
 
 
 def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:

@@ -47,7 +47,7 @@ def explain_call(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], 
         _section("inputs", describe_inputs(recording)),
         _section("recorded program, with your lines", print_graph(recording.graph)),
         _section("loops", describe_schedule(program)),
-        _section("decisions", describe_decisions(program)),
+        _section("decisions", describe_decisions(program, recording.notes)),
         _section("memory", describe_memory(program, recording.canonical)),
         _section("guards", describe_guards(recording)),
         _section("outside state", describe_state(plan, snapshot, reasons)),
@@ -194,9 +194,9 @@ def _steps(op: Op, plan: LoopPlan) -> str:
     return f"for {text}{' from the last to the first' if params['reverse'] else ''}"
 
 
-def describe_decisions(program: Program) -> str:
+def describe_decisions(program: Program, notes: Iterable[str] = ()) -> str:
     """Why values were stored and loops kept apart."""
-    return "\n".join(dict.fromkeys(program.schedule.notes)) or "everything that could be fused was"
+    return "\n".join(dict.fromkeys([*notes, *program.schedule.notes])) or "everything that could be fused was"
 
 
 def _describe(

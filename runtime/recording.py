@@ -77,6 +77,7 @@ class Recording:
     names: list[str]  # of the graph's inputs, as the user would write them
     changes: list[str] = field(default_factory=list)
     capacities: tuple[int, ...] = ()  # steps that there is room for in its loops
+    notes: tuple[str, ...] = ()  # what was decided about its loops
     seconds: dict[str, float] = field(default_factory=dict)
 
     def same_program(self, other: Recording) -> bool:
@@ -171,7 +172,8 @@ def record(
     done = time.perf_counter()
     return Recording(
         graph, canonical, len(inputs) + len(captured), captured, output, numbers, list(recorder.input_names), changes,
-        tuple(recorder.capacities), {"record": ran - clock, "derive": derived - ran, "sign": done - derived},
+        tuple(recorder.capacities), tuple(recorder.notes),
+        {"record": ran - clock, "derive": derived - ran, "sign": done - derived},
     )  # fmt: skip
 
 

@@ -100,7 +100,7 @@ def loop_vjp(
         shares = {k: ct for k in consts if (ct := next(grads)) is not None}
         producers = {out: n for n in builder.nodes for out in n.outs}
         products = {k: p for k, ct in shares.items() if (p := as_product(ct, producers)) is not None}
-        products = {k: p for k, p in products.items() if not {p.x, p.y} & set(inner.consts) and view.count is None}
+        products = {k: p for k, p in products.items() if not {p.x, p.y} & set(inner.consts) and view.ran is None}
         summed = [k for k in shares if k not in products]
         sums = [Var(inner.consts[k].aval) for k in summed]
         totals = [F.add(v, materialise(shares[k], v)) for k, v in zip(summed, sums, strict=True)]
@@ -133,7 +133,7 @@ def loop_vjp(
         Graph(inputs, nodes, outputs),
         [outer.consts[k] for k in kept], starts,
         [*[trajectory[v] for v in saved], *[outer.xs[k] for k in kept_xs], *row_cts],
-        length, not node.params["reverse"], steps=view.count,
+        length, not node.params["reverse"], steps=view.ran,
     )  # fmt: skip
     contributions: list[Atom | None] = [None] * len(body.inputs)
     places = [*[len(inner.consts) + k for k in carries], *summed, *[len(inner.consts) + count + k for k in xs]]
@@ -145,7 +145,7 @@ def loop_vjp(
     for k, p in products.items():
         contributions[k] = sum_of_products(stacked[p.x], stacked[p.y], p.ta, p.tb)
     # where no row is run, and for the rows that are not, all is exactly zero
-    flags = [careful or view.count is not None] * len(body.inputs)
+    flags = [careful or view.ran is not None] * len(body.inputs)
     for v, flag in zip(sources, delicate, strict=True):
         flags[body.inputs.index(v)] |= flag
     return [None] * lead + contributions, [False] * lead + flags
@@ -173,7 +173,8 @@ def loop_jvp(node: Node, tangents: Sequence[Atom | None], forward_mode: Forward)
     active, results = loop_activity(node, given)
     moving = [k for k, v in enumerate(inner.carries) if v in active]
     rows = [k for k, out in enumerate(view.stacked) if out in results]
-    tangents, given = (seq[before_consts(node.params) :] for seq in (tangents, given))
+    lead = before_consts(node.params)
+    tangents, given = tangents[lead:], given[lead:]
     consts = [k for k in range(first) if given[k] and inner.consts[k].aval.is_float]
     xs = [k for k, v in enumerate(inner.xs) if given[first + count + k] and v.aval.is_float]
     sources = [*[inner.consts[k] for k in consts], *[inner.carries[k] for k in moving], *[inner.xs[k] for k in xs]]
@@ -194,7 +195,7 @@ def loop_jvp(node: Node, tangents: Sequence[Atom | None], forward_mode: Forward)
         [*outer.consts, *[materialise(tangents[k], outer.consts[k]) for k in consts]],
         [*outer.carries, *[materialise(tangents[first + k], outer.carries[k]) for k in moving]],
         [*outer.xs, *[materialise(tangents[first + count + k], outer.xs[k]) for k in xs]],
-        node.params["length"], node.params["reverse"], steps=view.count,
+        node.params["length"], node.params["reverse"], steps=view.ran,
     )  # fmt: skip
     dotted: list[Atom | None] = [None] * len(node.outs)
     for place, value in zip([*moving, *[before_rows(node.params) + k for k in rows]], found[count:], strict=True):

@@ -68,19 +68,23 @@ def _unlimited(node: Node) -> bool:
 def _reported(node: Node) -> list[Need]:
     """What the loop *node* and those in its body need, by values outside of it; it grows by carries that say so."""
     view = loop_view(node)
-    needs = []
+    needs: list[Need] = []
+    carries: list[Var] = []
+    found: list[Var] = []
+    ends: list[Atom] = []
     with building(Builder()) as builder:
-        carries, ends = [], []
-        for inner in view.body.nodes:
-            if _unlimited(inner):
-                inner = Node(inner.prim, inner.inputs, inner.params, inner.outs, inner.site)
-                builder.append(inner)
-                for need in _reported(inner):
-                    carries.append(most := Var(Aval(INT, ())))
-                    ends.append(F.maximum(most, need.steps))
-                    needs.append(Need(Var(Aval(INT, ())), need.row))
-            else:
-                builder.append(inner)
+        for within in view.body.nodes:
+            if not _unlimited(within):
+                builder.append(within)
+                continue
+            copy = Node(within.prim, within.inputs, within.params, within.outs, within.site)
+            builder.append(copy)
+            for need in _reported(copy):
+                most = Var(Aval(INT, ()))
+                carries.append(most)
+                ends.append(F.maximum(most, need.steps))
+                found.append(Var(Aval(INT, ())))
+                needs.append(Need(found[-1], need.row))
     if carries:
         lead, inner, outer = before_consts(node.params), view.inner, view.outer
         asked = [] if view.go_on is None else [view.go_on]
@@ -91,11 +95,10 @@ def _reported(node: Node) -> list[Need]:
         node.params = {**node.params, "body": body, "carries": len(view.finals) + len(carries)}
         starts = [structural(0, INT)] * len(carries)
         node.inputs = (*node.inputs[:lead], *outer.consts, *outer.carries, *starts, *outer.xs)
-        found = [need.steps for need in needs]
         node.outs = (*view.finals, *found, *node.outs[len(view.finals) :])
         current_builder().claim(found)
     if node.params["length"] == UNLIMITED:
-        count = loop_view(node).count
+        count = loop_view(node).ran
         assert count is not None
         needs.append(Need(count, sum(v.aval.size * v.aval.dtype.itemsize for v in view.inner.carries)))
     return needs

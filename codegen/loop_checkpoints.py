@@ -31,7 +31,7 @@ def stored_bytes(node: Node, rows: Sequence[Var]) -> int:
 
 def may_split(node: Node) -> bool:
     """Can the loop be taken in chunks?  (One that runs a part of its rows can't.)"""
-    return loop_view(node).count is None and node.params["length"] >= LEAST
+    return loop_view(node).ran is None and node.params["length"] >= LEAST
 
 
 def worth_splitting(node: Node, rows: Sequence[Var]) -> bool:

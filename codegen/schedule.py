@@ -367,19 +367,21 @@ def buffer_of(program: Canonical, stored: set[Sym], x: Sym) -> Sym:
     while (
         x not in stored
         and (op := program.producers.get(x)) is not None
-        and (op.prim.name == "reshape" or is_first_rows(op))
+        and (op.prim.name == "reshape" or is_first_rows(program, op))
         and isinstance(op.ins[0], Sym)
     ):
         x = op.ins[0]
     return x
 
 
-def is_first_rows(op: Op) -> bool:
-    """Is *op* a slice that takes whole rows, from the first on?"""
-    if op.prim.name != "slice" or not op.out.dims:
+def is_first_rows(program: Canonical, op: Op) -> bool:
+    """Does *op* take whole rows, from the first on, of an array that lies in memory in any case?"""
+    if op.prim.name != "slice" or not op.out.dims or not isinstance(op.ins[0], Sym):
         return False
+    source = program.producers.get(buffer_of(program, set(), op.ins[0]))
     plain = all(n == 0 for n in op.params["start"]) and all(n == 1 for n in op.params["step"])
-    return plain and op.out.dims[1:] == op.ins[0].dims[1:]
+    kept = source is None or is_call(source) or is_loop_root(source)
+    return plain and kept and op.out.dims[1:] == op.ins[0].dims[1:]
 
 
 def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:

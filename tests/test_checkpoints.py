@@ -192,6 +192,14 @@ def test_the_first_rows_of_an_array_are_not_copied(little):
     assert workspace_of(f, V20) < 1000 * 8 * 20 // 4
 
 
+def test_the_first_rows_of_what_is_computed_are_all_that_is_stored():
+    def f(w):
+        xs = np.sin(np.outer(np.arange(5000.0), w))
+        return np.sum(tg.scan(lambda c, x: (c * 0.5 + x, None), np.ones(20), xs[:30])[0])
+
+    assert workspace_of(compile_grad(f), V20) < 5000 * 8 * 20 // 4
+
+
 def test_lengths_share_a_kernel(little):
     little(1000)
     config.check = False

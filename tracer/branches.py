@@ -17,7 +17,6 @@ from .array import TracedArray, to_atom
 from .aval import INT, Aval
 from .body import BranchRecorder
 from .control_trees import (
-    NAMESPACE,
     array_recorder,
     as_result,
     check_truth,
@@ -81,7 +80,8 @@ def _private(operands: Sequence[Any]) -> Any:
             return as_result(x.atom)
         return x.copy() if isinstance(x, np.ndarray) else x
 
-    return optree.tree_map(own, tuple(operands), namespace=NAMESPACE)
+    leaves, spec = flatten(tuple(operands))
+    return unflatten(spec, [own(x) for x in leaves])
 
 
 def _record(

@@ -60,7 +60,7 @@ class LoopView(NamedTuple):
     stacked: Sequence[Var]  # results of the node: the ys
 
     @property
-    def count(self) -> Atom | None:
+    def ran(self) -> Atom | None:
         """How many rows were run, where that is not all of them."""
         return self.steps if self.taken is None else self.taken
 

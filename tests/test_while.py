@@ -538,26 +538,48 @@ def test_stops(m, run):
         np.testing.assert_allclose(ys, rows, rtol=1e-14)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("m", [1, 3, 40])
+def test_counted_and_stops(m, run):
+    """Whichever comes first."""
+    n = 6
+    text = STOPS.format(n=n, m=m).replace("graph(a:f64[], b", "graph(s:i64[], a:f64[], b", 1)
+    graph = parse_graph(text.replace("stops=True] a", "counted=True, stops=True] s a"))
+    b, c = np.full(m, 1.0 / m), np.full((n, m), 1.0 / m)
+    for steps, limit in ((0, 3.5), (2, 3.5), (3, 3.5), (4, 3.5), (9, 100.0)):
+        last, taken, ys = run(graph, [steps, limit, b, c])
+        count = min(int(limit), n, steps)
+        assert taken == count and not ys[count:].any() and ys[:count].all()
+        np.testing.assert_allclose(last, (1 + count) * b, rtol=1e-14)
+
+
+def loops_of_rows(seed, m):
+    """(a loop that runs a part of its rows, its operands, the first of which is no float that matters)"""
+    rng, n = np.random.default_rng(seed), 5
+    if seed % 3 == 2:
+        points = [0.5 + seed, np.full(m, 1.0 / m), np.full((n, m), 1.0 / m) * rng.uniform(0.98, 1.02, size=(n, m))]
+        return parse_graph(STOPS.format(n=n, m=m)), points
+    text = COUNTED.replace("{start}", "g").replace("c:f64[{n},{m}])", "c:f64[{n},{m}], g:f64[{m}])", 1)
+    points = [int(rng.integers(0, 6)), rng.normal(size=n), rng.normal(size=(n, m)), rng.normal(size=m)]
+    return parse_graph(text.format(n=n, m=m, reverse=bool(seed % 2))), points
+
+
+@pytest.mark.parametrize("seed", range(9))
 @pytest.mark.parametrize("m", [2, 30])
 def test_derivatives_of_rows_that_are_not_run(seed, m, run):
     """Cotangents of all operands, through results of which a part is zeros: by finite differences."""
-    rng = np.random.default_rng(seed)
-    reverse, n, steps = bool(seed % 2), 5, int(rng.integers(0, 6))
-    text = COUNTED.replace("{start}", "g").replace("c:f64[{n},{m}])", "c:f64[{n},{m}], g:f64[{m}])", 1)
-    graph = parse_graph(text.format(n=n, m=m, reverse=reverse))
-    points = [rng.normal(size=n), rng.normal(size=(n, m)), rng.normal(size=m)]
+    graph, points = loops_of_rows(seed, m)
     with recording(Recorder()) as recorder:
         recorder.adopt(graph.nodes)
         weights = [structural(1.5), structural(0.5)]
-        total = weights[0] * F.mul(*[_sum(graph.outputs[0])] * 2) + weights[1] * _sum(F.sin(graph.outputs[1]))
+        total = weights[0] * F.mul(*[_sum(graph.outputs[0])] * 2) + weights[1] * _sum(F.sin(graph.outputs[-1]))
         found, _ = vjp_seeded(list(recorder.nodes), [(total, structural(1))], graph.inputs[1:])
     recorder.inputs = list(graph.inputs)
-    value, *gradients = run(recorder.finish([total, *found]), [steps, *points])
-    for k, gradient in enumerate(gradients):
+    value, *gradients = run(recorder.finish([total, *found]), points)
+    alone = recorder.finish([total])
+    for k, gradient in enumerate(gradients, start=1):
 
         def moved(x, k=k):
-            return run(recorder.finish([total]), [steps, *points[:k], x, *points[k + 1 :]])[0]
+            return run(alone, [*points[:k], x, *points[k + 1 :]])[0]
 
         np.testing.assert_allclose(gradient, numerical_gradient(moved, (points[k],)), rtol=1e-5, atol=1e-6)
     assert np.isfinite(value)

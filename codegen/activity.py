@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..tracer.ir import Atom, Node, Var
-from ..tracer.ops.control import loop_parts
+from ..tracer.ops.control import loop_view
 from ..tracer.primitive import LOOP, differentiable
 
 
@@ -27,24 +27,22 @@ def loop_activity(node: Node, given: Sequence[bool]) -> tuple[set[Var], list[Var
 
     A carry depends on what it becomes in a step, so the body is looked at until no further carry is found.
     """
-    body, inner, _ = loop_parts(node)
-    count = len(inner.carries)
-    sources = {v for v, wanted in zip(body.inputs, given, strict=True) if wanted and v.aval.is_float}
+    view = loop_view(node)
+    body, inner = view.body, view.inner
+    operands = given[len(given) - len(body.inputs) :]  # the number of steps has no derivative
+    sources = {v for v, wanted in zip(body.inputs, operands, strict=True) if wanted and v.aval.is_float}
     while True:
         active = depends_on(body.nodes, sources)
         more = {
             before
-            for before, after in zip(inner.carries, body.outputs, strict=False)
+            for before, after in zip(inner.carries, view.ends, strict=True)
             if after in active and before.aval.is_float
         } - sources
         if not more:
             break
         sources |= more
-    results = [
-        out
-        for k, (out, value) in enumerate(zip(node.outs, body.outputs, strict=True))
-        if (inner.carries[k] in sources if k < count else value in active)
-    ]
+    results = [out for out, before in zip(view.finals, inner.carries, strict=True) if before in sources]
+    results += [out for out, value in zip(view.stacked, view.rows, strict=True) if value in active]
     return active, results
 
 

@@ -17,7 +17,9 @@ from ..tracer.primitive import CUSTOM, ELEMENTWISE, LOOP
 from ..tracer.site import adjoint_site
 from .activity import depends_on
 from .care import Care
-from .loop_adjoint import loop_jvp, loop_vjp, materialise
+from .loop_adjoint import TooMuch, loop_jvp, loop_vjp, materialise
+from .loop_capacity import give_capacity
+from .loop_checkpoints import split
 
 
 def vjp(nodes: Sequence[Node], output: Atom, cotangent: Atom, wrt: Sequence[Var]) -> list[Atom]:
@@ -44,17 +46,27 @@ def vjp_seeded(
             care.add(output, zeros=careful, infinite=careful)
     builder = current_builder()
     outer = builder.site_override
-    for node in reversed(nodes):
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
         if not any(o in cotangents and o in active for o in node.outs):
             continue
         builder.site_override = adjoint_site(node.site)
+        if node.prim.kind == LOOP:
+            give_capacity(node)
         guarded = care.needed(node.outs)
         wants = [isinstance(a, Var) and a in active for a in node.inputs]
         cts = [cotangents.get(o) for o in node.outs]
         contributions: Sequence[Atom | None]
         delicate: list[bool] | None = None
         if node.prim.kind == LOOP:
-            contributions, delicate = loop_vjp(node, cts, wants, guarded, vjp_seeded)
+            found = loop_vjp(node, cts, wants, guarded, vjp_seeded)
+            if isinstance(found, TooMuch):
+                parts = split(node, found.nbytes)
+                active |= depends_on(parts, active)
+                todo += parts
+                continue
+            contributions, delicate = found
         else:
             contributions = _node_vjp(node, cts, wants, guarded)
         for k, (atom, contribution) in enumerate(zip(node.inputs, contributions, strict=True)):

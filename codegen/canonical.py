@@ -19,7 +19,7 @@ import numpy as np
 
 from ..tracer.aval import INT, Aval
 from ..tracer.ir import Graph, Lit, Node, Var
-from ..tracer.ops.control import loop_parts
+from ..tracer.ops.control import loop_view, split_body
 from ..tracer.primitive import ELEMENTWISE, LOOP, REDUCE
 from ..tracer.site import Site
 
@@ -131,8 +131,7 @@ def _positions(graph: Graph) -> dict[Var, list[tuple[Var, int]]]:
 
 def _tie_loop(node: Node, body: Canonical, length: Var, pos: dict[Var, list[tuple[Var, int]]], union: _Union) -> None:
     """Join the axes that the body forces to be equal, and the numbers of rows."""
-    _, inner, _ = loop_parts(node)
-    count, first = len(inner.carries), len(inner.consts)
+    view = loop_view(node)
     same: dict[Dim, tuple[Var, int]] = {}
 
     def tie(x: Any, dims: tuple[Dim, ...], rows: bool) -> None:
@@ -146,10 +145,12 @@ def _tie_loop(node: Node, body: Canonical, length: Var, pos: dict[Var, list[tupl
             if d != ONE:
                 union.join(place, same.setdefault(d, place))
 
-    for k, (x, sym) in enumerate(zip(node.inputs, body.inputs, strict=True)):
-        tie(x, sym.dims, k >= first + count)
-    for k, (x, value) in enumerate(zip(node.outs, body.outputs, strict=True)):
-        tie(x, value.dims, k >= count)
+    operands = [*view.outer.consts, *view.outer.carries, *view.outer.xs]
+    for k, (x, sym) in enumerate(zip(operands, body.inputs, strict=True)):
+        tie(x, sym.dims, k >= len(operands) - len(view.outer.xs))
+    values = body.outputs[view.go_on is not None :]
+    for k, (x, value) in enumerate(zip([*view.finals, *view.stacked], values, strict=True)):
+        tie(x, value.dims, k >= len(view.finals))
 
 
 def _tie_node(node: Node, pos: dict[Var, list[tuple[Var, int]]], union: _Union) -> None:
@@ -236,10 +237,20 @@ def _walk(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[int, in
         a, b = a + 1, b + 1
 
 
-def canonicalise(graph: Graph, *, body: bool = False) -> Canonical:
+def _body_of(node: Node) -> Canonical:
+    """The canonical body of a loop; of one that stops, with what it asks in front, so that it can end there."""
+    body = node.params["body"]
+    if not node.params.get("stops"):
+        return canonicalise(body, body=True)
+    asking, working = split_body(body)
+    return canonicalise(Graph(body.inputs, [*asking, *working], body.outputs), body=True, first=True)
+
+
+def canonicalise(graph: Graph, *, body: bool = False, first: bool = False) -> Canonical:
     """The canonical form of *graph*.  Graphs that differ only in numbers get equal keys.
 
     In the *body* of a loop small sizes of all axes are static: what is small and carried is kept in registers.
+    *first*: the first output is there before anything is done that it does not depend on.
     """
     pos = _positions(graph)
     union = _Union()
@@ -247,7 +258,7 @@ def canonicalise(graph: Graph, *, body: bool = False) -> Canonical:
     lengths: dict[Node, Var] = {}
     for node in graph.nodes:
         if node.prim.kind == LOOP:
-            bodies[node] = canonicalise(node.params["body"], body=True)
+            bodies[node] = _body_of(node)
             length = lengths[node] = Var(Aval(INT, (node.params["length"],)))
             pos[length] = [(length, 0)]
             _tie_loop(node, bodies[node], length, pos, union)
@@ -318,7 +329,7 @@ def canonicalise(graph: Graph, *, body: bool = False) -> Canonical:
         sizes.extend(int(n) for n in part.sizes)
         consts.extend(part.consts[k : k + 1].tobytes() for k in range(len(part.consts)))
         outs = tuple(define(v) for v in node.outs)
-        rest = {name: node.params[name] for name in ("consts", "carries", "reverse")}
+        rest = {name: node.params.get(name, False) for name in ("consts", "carries", "reverse", "counted", "stops")}
         length = dim((lengths[node], 0))
         shown = (part.key, place.sizes_at, place.consts_at, length, *rest.values())
         tokens.append((node.prim.name, tuple(token(x) for x in ins), shown, tuple(s.dims for s in outs)))
@@ -348,7 +359,7 @@ def canonicalise(graph: Graph, *, body: bool = False) -> Canonical:
         tokens.append(("out", token(x)))
         if isinstance(x, Const) or x in outputs or x in inputs:  # each result has a buffer of its own
             copy = Sym(len(numbers) + len(ops), x.dtype, x.dims)
-            ops.append(Op(COPY, (x,), {}, copy, None))
+            ops.insert(0 if first and not outputs else len(ops), Op(COPY, (x,), {}, copy, None))
             x = copy
         outputs.append(x)
     results = len(outputs)

@@ -5,6 +5,7 @@
                    -> [cotangents of carries, sums for consts], cotangents of xs
 
 The backward body holds the forward body's nodes, run again, and its adjoint; what no cotangent needs is not in it.
+Of a loop that runs some of its rows (counted, or until it stops) the adjoint runs as many; so does forward mode.
 Only the incoming carries that it reads, and what is dear to compute again, are stored by the forward loop, which gets
 them as further results (``add_results``): a sum is not.  The derivative is made of loops, so it can be derived again.
 """
@@ -12,15 +13,16 @@ them as further results (``add_results``): a sum is not.  The derivative is made
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..tracer.ir import Atom, Builder, Graph, Lit, Node, Var, building, live_nodes, structural
-from ..tracer.ops.control import add_results, loop, loop_parts
+from ..tracer.ir import Atom, Builder, Graph, Lit, Node, Var, building, current_builder, live_nodes, structural
+from ..tracer.ops.control import add_results, before_consts, before_rows, loop, loop_view
 from ..tracer.ops.elementwise import F, broadcast_to
 from ..tracer.ops.shape import zeros
 from ..tracer.primitive import LOOP
 from ..tracer.site import Site
 from .activity import loop_activity, reached
+from .loop_checkpoints import may_split, stored_bytes, worth_splitting
 from .loop_storage import as_product, heavy_nodes, sum_of_products
 
 # vjp_seeded and jvp_all of adjoint.py
@@ -33,6 +35,12 @@ class _Body(Builder):
 
     def site(self) -> Site | None:
         return self.site_override
+
+
+class TooMuch(NamedTuple):
+    """A loop would store more than ``config.loop_memory``."""
+
+    nbytes: int
 
 
 def materialise(ct: Atom | None, var: Atom) -> Atom:
@@ -51,13 +59,17 @@ def _fresh(nodes: Sequence[Node]) -> list[Node]:
 
 def loop_vjp(
     node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], careful: bool, reverse_mode: Reverse
-) -> tuple[list[Atom | None], list[bool]]:
-    """(cotangents of the operands, whether each may hold exact zeros or infinities); *cts* as in ``vjp_seeded``."""
-    body, inner, outer = loop_parts(node)
+) -> tuple[list[Atom | None], list[bool]] | TooMuch:
+    """(cotangents of the operands, whether each may hold exact zeros or infinities); *cts* as in ``vjp_seeded``.
+
+    ``TooMuch``, with nothing done, where the loop had better be split first.
+    """
+    view = loop_view(node)
+    body, inner, outer, ends, rows = view.body, view.inner, view.outer, view.ends, view.rows
     count, length = len(inner.carries), node.params["length"]
-    ends, rows = body.outputs[:count], body.outputs[count : len(cts)]
+    lead, first = before_consts(node.params), before_rows(node.params)
     active, _ = loop_activity(node, wants)
-    known_rows = [k for k, y in enumerate(rows) if cts[count + k] is not None and y in active]
+    known_rows = [k for k, y in enumerate(rows) if cts[first + k] is not None and y in active]
     # the carries whose cotangents are not zero in every step
     moving = {k for k in range(count) if cts[k] is not None and inner.carries[k] in active}
     while True:
@@ -67,7 +79,7 @@ def loop_vjp(
             break
         moving |= more
     carries = sorted(moving)
-    wanted = dict(zip(body.inputs, wants, strict=True))
+    wanted = dict(zip(body.inputs, wants[lead:], strict=True))
     consts = [k for k, v in enumerate(inner.consts) if wanted[v] and v in needed]
     xs = [k for k, v in enumerate(inner.xs) if wanted[v] and v in needed]
     known = {rows[k] for k in known_rows}
@@ -79,7 +91,8 @@ def loop_vjp(
     seeds += zip([rows[k] for k in known_rows], ct_rows, strict=True)
     sources = [*[inner.carries[k] for k in carries], *[inner.consts[k] for k in consts], *[inner.xs[k] for k in xs]]
     builder, forward, found, delicate = _derived(body, seeds, sources, careful, reverse_mode)
-    if not careful and any(delicate[: len(carries)]):  # what a step gives the carries is what the next one gets
+    # what a step gives the carries is what the next one gets
+    if not careful and any(d or ct is None for d, ct in zip(delicate[: len(carries)], found, strict=False)):
         builder, forward, found, delicate = _derived(body, seeds, sources, True, reverse_mode)
     with building(builder):
         grads = iter(found)
@@ -87,7 +100,7 @@ def loop_vjp(
         shares = {k: ct for k in consts if (ct := next(grads)) is not None}
         producers = {out: n for n in builder.nodes for out in n.outs}
         products = {k: p for k, ct in shares.items() if (p := as_product(ct, producers)) is not None}
-        products = {k: p for k, p in products.items() if not {p.x, p.y} & set(inner.consts)}
+        products = {k: p for k, p in products.items() if not {p.x, p.y} & set(inner.consts) and view.ran is None}
         summed = [k for k in shares if k not in products]
         sums = [Var(inner.consts[k].aval) for k in summed]
         totals = [F.add(v, materialise(shares[k], v)) for k, v in zip(summed, sums, strict=True)]
@@ -103,6 +116,8 @@ def loop_vjp(
     read = {a for n in nodes for a in n.inputs} | {a for a in outputs if isinstance(a, Var)}
     kept = [k for k, v in enumerate(inner.consts) if v in read]
     stored = [v for v in [*inner.carries, *[out for n in heavy for out in n.outs]] if v in read or v in factors]
+    if may_split(node) and worth_splitting(node, [*stored, *made]):
+        return TooMuch(stored_bytes(node, [*stored, *made]))
     trajectory = dict(zip(stored, add_results(node, stored), strict=True))
     saved = [v for v in stored if v in read]
     kept_xs = [k for k, v in enumerate(inner.xs) if v in read]
@@ -113,14 +128,14 @@ def loop_vjp(
         *[materialise(cts[k], inner.carries[k]) for k in carries],
         *[materialise(None, v) for v in sums],
     ]
-    row_cts = [materialise(cts[count + k], node.outs[count + k]) for k in known_rows]
+    row_cts = [materialise(cts[first + k], node.outs[first + k]) for k in known_rows]
     results = loop(
         Graph(inputs, nodes, outputs),
         [outer.consts[k] for k in kept], starts,
         [*[trajectory[v] for v in saved], *[outer.xs[k] for k in kept_xs], *row_cts],
-        length, not node.params["reverse"],
+        length, not node.params["reverse"], steps=view.ran,
     )  # fmt: skip
-    contributions: list[Atom | None] = [None] * len(node.inputs)
+    contributions: list[Atom | None] = [None] * len(body.inputs)
     places = [*[len(inner.consts) + k for k in carries], *summed, *[len(inner.consts) + count + k for k in xs]]
     for place, result in zip(places, results, strict=False):
         contributions[place] = result
@@ -129,17 +144,20 @@ def loop_vjp(
     stacked.update(zip(made, results[len(places) :], strict=True))
     for k, p in products.items():
         contributions[k] = sum_of_products(stacked[p.x], stacked[p.y], p.ta, p.tb)
-    flags = [careful] * len(node.inputs)
+    # where no row is run, and for the rows that are not, all is exactly zero
+    flags = [careful or view.ran is not None] * len(body.inputs)
     for v, flag in zip(sources, delicate, strict=True):
         flags[body.inputs.index(v)] |= flag
-    return contributions, flags
+    return [None] * lead + contributions, [False] * lead + flags
 
 
 def _derived(
     body: Graph, seeds: Any, sources: Sequence[Var], careful: bool, reverse_mode: Reverse
 ) -> tuple[_Body, list[Node], list[Atom | None], list[bool]]:
     """(a body under construction, its forward nodes, cotangents of *sources*, whether they are delicate)"""
+    notes = current_builder().notes
     with building(_Body()) as builder:
+        builder.notes = notes
         builder.adopt(_fresh(body.nodes))
         forward = list(builder.nodes)
         found, delicate = reverse_mode(forward, seeds, sources, careful=careful)
@@ -148,12 +166,15 @@ def _derived(
 
 def loop_jvp(node: Node, tangents: Sequence[Atom | None], forward_mode: Forward) -> list[Atom | None]:
     """Tangents of the results of the loop *node*: one loop that carries values and tangents."""
-    body, inner, outer = loop_parts(node)
+    view = loop_view(node)
+    body, inner, outer = view.body, view.inner, view.outer
     count, first = len(inner.carries), len(inner.consts)
     given = [t is not None for t in tangents]
     active, results = loop_activity(node, given)
     moving = [k for k, v in enumerate(inner.carries) if v in active]
-    rows = [k for k, out in enumerate(node.outs) if k >= count and out in results]
+    rows = [k for k, out in enumerate(view.stacked) if out in results]
+    lead = before_consts(node.params)
+    tangents, given = tangents[lead:], given[lead:]
     consts = [k for k in range(first) if given[k] and inner.consts[k].aval.is_float]
     xs = [k for k, v in enumerate(inner.xs) if given[first + count + k] and v.aval.is_float]
     sources = [*[inner.consts[k] for k in consts], *[inner.carries[k] for k in moving], *[inner.xs[k] for k in xs]]
@@ -161,9 +182,9 @@ def loop_jvp(node: Node, tangents: Sequence[Atom | None], forward_mode: Forward)
     with building(_Body()) as builder:
         builder.adopt(_fresh(body.nodes))
         pushed = forward_mode(list(builder.nodes), dict(dots))
-        ends = [materialise(_tangent(pushed, body.outputs[k]), inner.carries[k]) for k in moving]
-        stacked = [materialise(_tangent(pushed, body.outputs[k]), body.outputs[k]) for k in rows]
-    outputs = [*body.outputs[:count], *ends, *stacked]
+        ends = [materialise(_tangent(pushed, view.ends[k]), inner.carries[k]) for k in moving]
+        stacked = [materialise(_tangent(pushed, view.rows[k]), view.rows[k]) for k in rows]
+    outputs = [*view.ends, *ends, *stacked]
     inputs = [
         *inner.consts, *[dots[inner.consts[k]] for k in consts],
         *inner.carries, *[dots[inner.carries[k]] for k in moving],
@@ -174,10 +195,10 @@ def loop_jvp(node: Node, tangents: Sequence[Atom | None], forward_mode: Forward)
         [*outer.consts, *[materialise(tangents[k], outer.consts[k]) for k in consts]],
         [*outer.carries, *[materialise(tangents[first + k], outer.carries[k]) for k in moving]],
         [*outer.xs, *[materialise(tangents[first + count + k], outer.xs[k]) for k in xs]],
-        node.params["length"], node.params["reverse"],
+        node.params["length"], node.params["reverse"], steps=view.ran,
     )  # fmt: skip
     dotted: list[Atom | None] = [None] * len(node.outs)
-    for place, value in zip([*moving, *rows], found[count:], strict=True):
+    for place, value in zip([*moving, *[before_rows(node.params) + k for k in rows]], found[count:], strict=True):
         dotted[place] = value
     return dotted
 
@@ -186,4 +207,4 @@ def _tangent(pushed: dict[Var, Atom], value: Any) -> Atom | None:
     return pushed.get(value) if isinstance(value, Var) else None
 
 
-__all__ = ["loop_jvp", "loop_vjp", "materialise"]
+__all__ = ["TooMuch", "loop_jvp", "loop_vjp", "materialise"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..tracer.ir import Atom, Graph, Guard, Node, Var, live_nodes
-from ..tracer.ops.control import loop_parts
+from ..tracer.ops.control import before_consts, before_rows, loop_view
 from ..tracer.primitive import LOOP
 
 Renamed = dict[Var, Atom]
@@ -32,20 +32,22 @@ def prune_loops(graph: Graph, simplify: Callable[[Graph], Graph]) -> Graph:
 
 
 def _pruned(node: Node, needed: set[Atom], simplify: Callable[[Graph], Graph], renamed: Renamed) -> Node:
-    body, inner, outer = loop_parts(node)
-    count = len(inner.carries)
-    rows = [k for k in range(count, len(node.outs)) if node.outs[k] in needed]
-    alive = {k for k in range(count) if node.outs[k] in needed}
+    view = loop_view(node)
+    body, inner, outer = view.body, view.inner, view.outer
+    lead, first = before_consts(node.params), before_rows(node.params)
+    asked = [] if view.go_on is None else [view.go_on]
+    rows = [k for k, out in enumerate(view.stacked) if out in needed]
+    alive = {k for k, out in enumerate(view.finals) if out in needed}
     while True:  # a carry is needed if its final value is, or if what is needed reads it
-        outputs = [body.outputs[k] for k in [*sorted(alive), *rows]]
+        outputs = [*asked, *[view.ends[k] for k in sorted(alive)], *[view.rows[k] for k in rows]]
         nodes = live_nodes(body.nodes, outputs)
         read = {a for n in nodes for a in n.inputs if isinstance(a, Var)} | set(outputs)
         more = {k for k, v in enumerate(inner.carries) if v in read} - alive
         if not more:
             break
         alive |= more
-    same = [k for k in sorted(alive) if body.outputs[k] is inner.carries[k]]
-    renamed.update((node.outs[k], outer.carries[k]) for k in same)
+    same = [k for k in sorted(alive) if view.ends[k] is inner.carries[k]]
+    renamed.update((view.finals[k], outer.carries[k]) for k in same)
     carries = sorted(alive.difference(same))
     consts = [k for k, v in enumerate(inner.consts) if v in read]
     xs = [k for k, v in enumerate(inner.xs) if v in read]
@@ -53,10 +55,11 @@ def _pruned(node: Node, needed: set[Atom], simplify: Callable[[Graph], Graph], r
     def chosen(p: tuple) -> list:
         return [*[p[0][k] for k in consts], *[p[1][k] for k in [*same, *carries]], *[p[2][k] for k in xs]]
 
-    results = [*carries, *rows]
-    reduced = simplify(Graph(chosen(inner), nodes, [body.outputs[k] for k in results]))
+    outs = (*[view.finals[k] for k in carries], *node.outs[len(view.finals) : first], *[view.stacked[k] for k in rows])
+    results = [*asked, *[view.ends[k] for k in carries], *[view.rows[k] for k in rows]]
+    reduced = simplify(Graph(chosen(inner), nodes, results))
     params = {**node.params, "body": reduced, "consts": len(consts) + len(same), "carries": len(carries)}
-    return Node(node.prim, tuple(chosen(outer)), params, tuple(node.outs[k] for k in results), node.site)
+    return Node(node.prim, (*node.inputs[:lead], *chosen(outer)), params, outs, node.site)
 
 
 def _replaced(graph: Graph, renamed: Renamed) -> Graph:

@@ -3,7 +3,10 @@
 The body goes through the pipeline like a program: schedule, then one function for each item, which is inlined here.
 Around them stands the loop over steps.  It points the rows of xs and ys at the memory of the stacked arrays.  A carry
 that is small and static lives in stack slots with copies between steps, which LLVM turns into registers; a large one
-in two buffers that change places, one of which is the result, so that nothing is copied.
+in two buffers that change places, one of which is the result (``loop_steps.py``).
+
+A loop that stops writes what it asks first, and leaves from there.  Rows of ys that no step wrote are filled with
+zeros where anything can see them.
 
 ``plan_loop`` says what a loop needs besides its operands and results; ``emit_items`` writes the items of a schedule,
 loops among them.
@@ -11,19 +14,33 @@ loops among them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
 
+from ..tracer.ops.control import before_consts, before_rows
+from ..tracer.primitive import LOOP
 from . import jit
 from .calls import CallEmitter
 from .canonical import ONE, Body, Canonical, Const, Dim, Op, Operand, Sym
 from .cpu import ItemEmitter, Numbers, item_buffers
+from .loop_steps import Carry, Stepping
 from .scalar import I8, I64, PTR, counting, memory_type, to_memory
-from .schedule import TILE, Call, Loop, Schedule, Statement, buffer_of, counted, elements, filled, make_schedule
+from .schedule import (
+    TILE,
+    Call,
+    Loop,
+    Schedule,
+    Statement,
+    buffer_of,
+    counted,
+    elements,
+    filled,
+    make_schedule,
+    rows_from,
+)
 
 Item = Loop | Statement | Call
 
@@ -44,6 +61,7 @@ class LoopPlan:
     spares: dict[Sym, Sym]  # of each large carry as it comes in: its second buffer
     small: dict[Sym, int]  # temporaries in stack slots: how many elements
     work: list[Work]
+    cleared: list[int]  # the results whose rows that no step wrote are filled with zeros
     nested: dict[Op, LoopPlan] = field(default_factory=dict)
 
 
@@ -52,13 +70,32 @@ def results_of(program: Canonical) -> list[Sym]:
     return [x for x in program.outputs if isinstance(x, Sym)]
 
 
-def plan_loop(op: Op, sizes_at: int = 0) -> LoopPlan:
-    """*sizes_at*: where the sizes of the program that *op* is in begin in the table of the whole."""
+def shows_every_row(around: Canonical, op: Op, out: Sym) -> bool:
+    """Can anything in the program *around* the loop *op* see the rows of its result *out* that no step wrote?
+
+    Loops that step through as many rows can't.
+    """
+    if out in around.outputs:
+        return True
+    count = op.outs[op.params["carries"]] if op.params["stops"] else op.ins[0]
+    for reader in around.ops:
+        stepping = reader.prim.kind == LOOP and reader.params["counted"] and reader.ins[0] is count
+        first = rows_from(reader) if stepping else len(reader.ins)
+        if out in reader.ins[:first]:
+            return True
+    return False
+
+
+def plan_loop(op: Op, around: Canonical, sizes_at: int = 0) -> LoopPlan:
+    """*around*: the program that *op* is in; *sizes_at*: where its sizes begin in the table of the whole."""
     body: Body = op.params["body"]
     program = body.program
     base = sizes_at + body.sizes_at
     schedule = make_schedule(program)
-    plan = LoopPlan(op, program, schedule, {}, {}, [])
+    plan = LoopPlan(op, program, schedule, {}, {}, [], [])
+    if op.params["counted"] or op.params["stops"]:
+        ys = range(before_rows(op.params), len(op.outs))
+        plan.cleared = [k for k in ys if shows_every_row(around, op, op.outs[k])]
 
     def absolute(dims: Sequence[Dim]) -> tuple[Dim, ...]:
         return tuple(base + d for d in dims if d != ONE)
@@ -81,7 +118,7 @@ def plan_loop(op: Op, sizes_at: int = 0) -> LoopPlan:
             plan.work.append(Work(sym, absolute(wide), sym.dtype.itemsize * rows))
     for item in schedule.body:
         if isinstance(item, Call) and "body" in item.op.params:
-            inner = plan.nested[item.op] = plan_loop(item.op, base)
+            inner = plan.nested[item.op] = plan_loop(item.op, program, base)
             plan.work += inner.work
     return plan
 
@@ -130,6 +167,12 @@ def emit_items(frame: Frame, items: Sequence[Any], name: str, *, inline: bool = 
         frame.b.call(emitter.finish(), [*[frame.pointer(s) for s in used], frame.sizes, frame.consts])
 
 
+def _position(schedule: Schedule, sym: Sym) -> int:
+    """Where among the top-level items *sym* is made."""
+    made = schedule.where[sym]
+    return schedule.body.index(made.path[0] if isinstance(made, Statement) and made.path else made)
+
+
 class _LoopEmitter:
     """Writes one loop node into the entry function."""
 
@@ -144,34 +187,70 @@ class _LoopEmitter:
 
     def emit(self) -> None:
         b, op, program = self.b, self.plan.op, self.plan.program
-        first, count = op.params["consts"], op.params["carries"]
+        params = op.params
+        first, count, ys = params["consts"], params["carries"], before_rows(params)
         ins, outs = program.inputs, results_of(program)
-        n = self.frame.numbers.size(op.params["length"])
+        length = self.frame.numbers.size(params["length"])
+        n = self._bound(length)
         for k in range(first):
             self.pointers[ins[k]] = self._const(k)
-        carries = [_Carry(self, k, n) for k in range(count)]
+        carries = [Carry(self, k, n) for k in range(count)]
         for carry in carries:
             carry.start()
         self._constant_rows()
+        if params["stops"]:
+            self.pointers[outs[0]] = self.slots(outs[0], 1)
         for sym, size in self.plan.small.items():
-            self.pointers[sym] = self._slots(sym, size)
-        with _stepping(b, n) as step:
-            for carry in carries:
-                carry.open(step.before)
-            row = b.sub(b.sub(n, I64(1)), step.number) if op.params["reverse"] else step.number
-            for k in range(first + count, len(ins)):
-                self._row_in(k, row)
-            for k in range(count, len(outs)):
-                self.pointers[outs[k]] = self._row(self.frame.pointer(op.outs[k]), outs[k], row)
-            inner = Frame(
-                program, self.plan.schedule, self.plan.nested, b, self.entry, self.pointer, self.sizes, self.consts,
-                self.numbers,
-            )  # fmt: skip
-            emit_items(inner, grouped(self.plan.schedule.body), self.name, inline=True)
-            for carry in carries:
-                carry.close()
+            self.pointers[sym] = self.slots(sym, size)
+        step = Stepping(b, n)
+        for carry in carries:
+            carry.open(step.before)
+        row = b.sub(b.sub(n, I64(1)), step.number) if params["reverse"] else step.number
+        for k in range(first + count, len(ins)):
+            self._row_in(k, row)
+        for k in range(ys, len(outs)):
+            self.pointers[outs[k]] = self._row(self.frame.pointer(op.outs[k]), outs[k], row)
+        inner = Frame(
+            program, self.plan.schedule, self.plan.nested, b, self.entry, self.pointer, self.sizes, self.consts,
+            self.numbers,
+        )  # fmt: skip
+        items = self.plan.schedule.body
+        if params["stops"]:
+            asked = _position(self.plan.schedule, outs[0]) + 1
+            emit_items(inner, grouped(items[:asked]), self.name, inline=True)
+            step.leave_unless(b.icmp_unsigned("!=", b.load(self.pointers[outs[0]], typ=I8), I8(0)))
+            items = items[asked:]
+        emit_items(inner, grouped(items), self.name, inline=True)
+        for carry in carries:
+            carry.close()
+        step.finish()
+        taken = step.last(I64, I64(0), step.number, step.following) if params["stops"] else n
+        for carry in carries:
+            carry.settle(step)
         for carry in carries:
             carry.finish()
+        if params["stops"]:
+            b.store(taken, self.frame.pointer(op.outs[count]))
+        for k in self.plan.cleared:
+            self._clear(op.outs[k], outs[k], taken, length)
+
+    def _bound(self, length: ir.Value) -> ir.Value:
+        """The rows that there are to run."""
+        b, op = self.b, self.plan.op
+        if not op.params["counted"]:
+            return length
+        x = op.ins[0]
+        steps = self.frame.numbers.const(x) if isinstance(x, Const) else b.load(self.outside(x), typ=I64)
+        steps = b.select(b.icmp_signed("<", steps, I64(0)), I64(0), steps)
+        return b.select(b.icmp_signed("<", steps, length), steps, length)
+
+    def _clear(self, result: Sym, row: Sym, taken: ir.Value, length: ir.Value) -> None:
+        """Zeros in the rows of *result* from *taken* on."""
+        b, kind = self.b, memory_type(row.dtype)
+        count = self.count(row)
+        base = b.gep(self.frame.pointer(result), [b.mul(taken, count)], source_etype=kind)
+        with counting(b, b.mul(b.sub(length, taken), count)) as i:
+            b.store(ir.Constant(kind, 0), b.gep(base, [i], source_etype=kind))
 
     def pointer(self, sym: Sym) -> ir.Value:
         found = self.pointers.get(sym)
@@ -180,7 +259,7 @@ class _LoopEmitter:
     def outside(self, x: Sym) -> ir.Value:
         return self.frame.pointer(buffer_of(self.frame.program, self.frame.schedule.stored, x))
 
-    def _slots(self, sym: Sym, size: int) -> ir.Value:
+    def slots(self, sym: Sym, size: int) -> ir.Value:
         slots = self.entry.alloca(ir.ArrayType(memory_type(sym.dtype), size))
         slots.type = PTR  # llvmlite makes it a pointer to the array, and takes no element's address of that
         return slots
@@ -194,25 +273,26 @@ class _LoopEmitter:
 
     def _const(self, k: int) -> ir.Value:
         """What is the same in every step: small things are copied to where LLVM sees that no step writes them."""
-        x, inside = self.plan.op.ins[k], self.plan.program.inputs[k]
+        inside, position = self.plan.program.inputs[k], before_consts(self.plan.op.params) + k
+        x = self.plan.op.ins[position]
         size = elements(self.plan.program, inside.dims)
         if size is None:
             assert isinstance(x, Sym)
             return self.outside(x)
-        slots = self._slots(inside, size)
-        self.load_small(x, inside, slots, size, filled(self.frame.program, self.plan.op, k))
+        slots = self.slots(inside, size)
+        self.load_small(x, inside, slots, size, filled(self.frame.program, self.plan.op, position))
         return slots
 
     def _constant_rows(self) -> None:
         """Small rows of xs that are full of one constant."""
         op, program = self.plan.op, self.plan.program
-        for k in range(op.params["consts"] + op.params["carries"], len(op.ins)):
+        for k in range(rows_from(op), len(op.ins)):
             fill = filled(self.frame.program, op, k)
             if fill is not None:
-                inside = program.inputs[k]
+                inside = program.inputs[k - before_consts(op.params)]
                 size = elements(program, inside.dims)
                 assert size is not None
-                slots = self.pointers[inside] = self._slots(inside, size)
+                slots = self.pointers[inside] = self.slots(inside, size)
                 self.load_small(op.ins[k], inside, slots, size, fill)
 
     def load_small(self, x: Operand, inside: Sym, slots: ir.Value, size: int, fill: Const | None) -> None:
@@ -240,104 +320,16 @@ class _LoopEmitter:
         op, inside = self.plan.op, self.plan.program.inputs[k]
         if inside in self.pointers:
             return
-        if counted(self.frame.program, op, k) is None:
-            x = op.ins[k]
+        position = before_consts(op.params) + k
+        if counted(self.frame.program, op, position) is None:
+            x = op.ins[position]
             assert isinstance(x, Sym)
             self.pointers[inside] = self._row(self.outside(x), inside, row)
             return
-        cell = self.pointers[inside] = self._slots(inside, 1)
+        cell = self.pointers[inside] = self.slots(inside, 1)
         kind = memory_type(inside.dtype)
         if inside.dtype.kind == "f":
             number = self.b.sitofp(row, kind)
         else:
             number = row if kind == I64 else self.b.trunc(row, kind)
         self.b.store(number, cell)
-
-
-class _Carry:
-    """One carry: in slots, or in two buffers."""
-
-    def __init__(self, loop: _LoopEmitter, k: int, n: ir.Value):
-        op, program = loop.plan.op, loop.plan.program
-        position = op.params["consts"] + k
-        self.loop, self.n = loop, n
-        self.before, self.after = program.inputs[position], results_of(program)[k]
-        self.given = op.ins[position]
-        self.fill = filled(loop.frame.program, op, position)
-        self.result = loop.frame.pointer(op.outs[k])
-        self.size = elements(program, self.before.dims)
-
-    def start(self) -> None:
-        """Before the first step."""
-        loop, b = self.loop, self.loop.b
-        if self.size is not None:
-            self.old, self.new = loop._slots(self.before, self.size), loop._slots(self.before, self.size)
-            loop.load_small(self.given, self.before, self.old, self.size, self.fill)
-            loop.pointers[self.before], loop.pointers[self.after] = self.old, self.new
-            return
-        # the last step has to write the result: which buffer the first one writes follows from the number of steps
-        self.spare = loop.frame.pointer(loop.plan.spares[self.before])
-        odd = b.trunc(self.n, ir.IntType(1))
-        self.first = b.select(odd, self.result, self.spare)
-        if self.fill is not None:
-            self.initial = b.select(odd, self.spare, self.result)
-            value = to_memory(b, loop.frame.numbers.const(self.fill), self.fill.dtype)
-            self._each(value, self.initial)
-        else:
-            assert isinstance(self.given, Sym)
-            self.initial = loop.outside(self.given)
-
-    def open(self, before: ir.Block) -> None:
-        if self.size is None:
-            b = self.loop.b
-            self.reading, self.writing = b.phi(PTR), b.phi(PTR)
-            self.reading.add_incoming(self.initial, before)
-            self.writing.add_incoming(self.first, before)
-            self.loop.pointers[self.before], self.loop.pointers[self.after] = self.reading, self.writing
-
-    def close(self) -> None:
-        """After a step."""
-        b = self.loop.b
-        if self.size is not None:
-            self.loop.copy_small(self.new, self.old, self.before, self.size)
-            return
-        at_result = b.icmp_unsigned("==", self.writing, self.result)
-        self.following = b.select(at_result, self.spare, self.result)
-        self.reading.add_incoming(self.writing, b.block)
-        self.writing.add_incoming(self.following, b.block)
-
-    def finish(self) -> None:
-        """After the last step, or none."""
-        loop, b = self.loop, self.loop.b
-        if self.size is not None:
-            loop.copy_small(self.old, self.result, self.before, self.size)
-        elif self.fill is None:
-            with b.if_then(b.icmp_signed("<=", self.n, I64(0))):
-                self._each(None, self.result, self.initial)
-
-    def _each(self, value: ir.Value | None, target: ir.Value, source: ir.Value | None = None) -> None:
-        """Write *value*, or what *source* holds, into every element of *target*."""
-        b, kind = self.loop.b, memory_type(self.before.dtype)
-        with counting(b, self.loop.count(self.before)) as i:
-            new = value if source is None else b.load(b.gep(source, [i], source_etype=kind), typ=kind)
-            b.store(new, b.gep(target, [i], source_etype=kind))
-
-
-class _Step(NamedTuple):
-    number: ir.Value
-    before: ir.Block  # the block that the first step comes from
-
-
-@contextmanager
-def _stepping(b: ir.IRBuilder, n: ir.Value) -> Iterator[_Step]:
-    """As ``counting``, for a body that begins with phis of its own."""
-    before, body, after = b.block, b.append_basic_block("step"), b.append_basic_block("steps_done")
-    b.cbranch(b.icmp_signed(">", n, I64(0)), body, after)
-    b.position_at_end(body)
-    number = b.phi(I64)
-    number.add_incoming(I64(0), before)
-    yield _Step(number, before)
-    following = b.add(number, I64(1), flags=("nuw", "nsw"))
-    number.add_incoming(following, b.block)
-    b.cbranch(b.icmp_signed("<", following, n), body, after)
-    b.position_at_end(after)

@@ -85,7 +85,7 @@ class _Assembler:
         self.module.triple, self.module.data_layout = jit.target_triple(), jit.data_layout()
         results = set(self.results)
         self.plans = {
-            item.op: plan_loop(item.op)
+            item.op: plan_loop(item.op, canonical)
             for item in schedule.body
             if isinstance(item, Call) and item.op.prim.kind == LOOP and native(item.op)
         }

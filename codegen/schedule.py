@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ..tracer.ops.control import before_consts
 from ..tracer.primitive import ELEMENTWISE, HOST, LOOP, PRODUCT, RECURRENCE, REDUCE, SCATTER, VIEW
 from .canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
 from .index import ZERO, Index, add, constant, depends_on, loop_var, term
@@ -318,9 +319,14 @@ def _initially_stored(program: Canonical) -> set[Sym]:
     return stored
 
 
+def rows_from(loop: Op) -> int:
+    """The first of the operands of a loop that it steps through."""
+    return before_consts(loop.params) + loop.params["consts"] + loop.params["carries"]
+
+
 def counted(program: Canonical, call: Op, position: int) -> Op | None:
     """The iota that a loop takes its rows from, where it does: the row is the number of the step."""
-    if call.prim.kind != LOOP or position < call.params["consts"] + call.params["carries"]:
+    if call.prim.kind != LOOP or position < rows_from(call):
         return None
     x = call.ins[position]
     producer = program.producers.get(x) if isinstance(x, Sym) else None
@@ -344,9 +350,9 @@ def filled(program: Canonical, call: Op, position: int) -> Const | None:
     if not isinstance(x, Sym):
         return None
     if call.prim.kind == LOOP:
-        first, body = call.params["consts"], call.params["body"].program
-        is_carry = first <= position < first + call.params["carries"]
-        if not is_carry and elements(body, body.inputs[position].dims) is None:
+        lead, body = before_consts(call.params), call.params["body"].program
+        is_carry = lead + call.params["consts"] <= position < rows_from(call)
+        if position < lead or (not is_carry and elements(body, body.inputs[position - lead].dims) is None):
             return None
     elif call.prim.kind != SCATTER or position:
         return None
@@ -357,15 +363,25 @@ def filled(program: Canonical, call: Op, position: int) -> Const | None:
 
 
 def buffer_of(program: Canonical, stored: set[Sym], x: Sym) -> Sym:
-    """Where *x*'s elements lie in row-major order: itself if stored, else what it reshapes."""
+    """Where *x*'s elements lie in row-major order: itself if stored, else what it reshapes or is the first rows of."""
     while (
         x not in stored
         and (op := program.producers.get(x)) is not None
-        and op.prim.name == "reshape"
+        and (op.prim.name == "reshape" or is_first_rows(program, op))
         and isinstance(op.ins[0], Sym)
     ):
         x = op.ins[0]
     return x
+
+
+def is_first_rows(program: Canonical, op: Op) -> bool:
+    """Does *op* take whole rows, from the first on, of an array that lies in memory in any case?"""
+    if op.prim.name != "slice" or not op.out.dims or not isinstance(op.ins[0], Sym):
+        return False
+    source = program.producers.get(buffer_of(program, set(), op.ins[0]))
+    plain = all(n == 0 for n in op.params["start"]) and all(n == 1 for n in op.params["step"])
+    kept = source is None or is_call(source) or is_loop_root(source)
+    return plain and kept and op.out.dims[1:] == op.ins[0].dims[1:]
 
 
 def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:

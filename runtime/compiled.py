@@ -28,7 +28,9 @@ from typing import Any
 
 import numpy as np
 
+from ..codegen.loop_capacity import CAPACITY
 from ..tracer.errors import TracegradError, UnsupportedError
+from ..tracer.ir import Guard
 from ..tracer.recorder import current_recorder
 from ..tracer.site import at_site
 from .bridge import TensorFunction, call_tensors
@@ -40,7 +42,7 @@ from .eager.tensor import Tensor
 from .explain import explain_call
 from .inline import inline_call
 from .kernels import kernels
-from .paths import Missed, Path, Variant, bind_path, compare, interpret, run_path
+from .paths import Missed, Path, Variant, bind_path, compare, interpret, outgrown, run_path
 from .plan_cache import PlanCache
 from .recording import GRAD, VALUE, VALUE_AND_GRAD, Mode, Recording, record
 from .slots import Slot, make_slot
@@ -209,8 +211,7 @@ class CompiledFunction:
             if type(found) is Missed:
                 self.stats.guard_misses += 1
                 guard = path.guards[found.guard]
-                value = _plain(guard.expected)
-                reason = f"guard missed: {guard.kind}() gave another value than {value} at {guard.site}"
+                reason = _missed(guard)
                 continue
             if not path.verified:
                 answer = self._verify(endpoint, call, variant, path)
@@ -231,7 +232,7 @@ class CompiledFunction:
         plan = self._plans.get(call)
         snapshot = plan.snapshot(call.objects)
         reason = "second call: verifies that the recording can be replayed"
-        recording = self._record(endpoint, call, plan, snapshot, reason)
+        recording = self._record(endpoint, call, plan, snapshot, reason, path.recording.capacities)
         if recording.changes or not plan.provable:
             return self._go_live(endpoint, call, recording, _why(recording, plan))
         if recording.facts != path.recording.facts:  # control flow that hangs on the last bit: see _keep
@@ -270,16 +271,21 @@ class CompiledFunction:
                 endpoint.variants.popitem(last=False)
         return self._keep(endpoint, call, variant, recording)
 
-    def _record(self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot, reason: str) -> Recording:
+    def _record(
+        self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot, reason: str,
+        capacities: Sequence[int] = (),
+    ) -> Recording:  # fmt: skip
         self.stats.traces += 1
         self.stats.note(reason)
         try:
-            return record(self._fn, call, endpoint.mode, plan, snapshot if plan.provable else None)
+            return record(self._fn, call, endpoint.mode, plan, snapshot if plan.provable else None, capacities)
         finally:
             snapshot.release()
 
     def _keep(self, endpoint: Endpoint, call: Call, variant: Variant, recording: Recording) -> Any:
-        """Run a new path for the first time and keep it."""
+        """Run a new path for the first time and keep it, in place of those that had less room for their loops."""
+        with self._lock:
+            variant.paths[:] = [p for p in variant.paths if not outgrown(p, recording)]
         if len(variant.paths) >= config.max_paths:
             site = next((g.site for g in reversed(recording.graph.guards)), None)
             why = f"more than {config.max_paths} branch outcomes, the last at {site}"
@@ -372,8 +378,11 @@ def _to_front(items: list[Any], item: Any) -> None:
         items.insert(0, item)
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+def _missed(guard: Guard) -> str:
+    if guard.kind == CAPACITY:
+        return f"a loop takes more steps than there was room for at {guard.site}"
+    value = guard.expected.item() if isinstance(guard.expected, np.generic) else guard.expected
+    return f"guard missed: {guard.kind}() gave another value than {value} at {guard.site}"
 
 
 def _why(recording: Recording, plan: StatePlan) -> str:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from ..codegen.loop_memory import loop_memory
+
 
 def _number(name: str, default: int) -> int:
     return int(os.environ.get(f"TRACEGRAD_{name}", default))
@@ -16,7 +18,8 @@ class Config:
     kept in memory.  ``max_paths``: branches kept for one kind of call before Python runs each time. ``max_variants``:
     kinds of call (types, shapes) remembered by one function; ``max_states``: states of the outside for each of them;
     ``max_plans``: classes of object arguments whose analysis is kept.  ``max_derivatives``: kinds of operands whose
-    derivative each eager operation remembers; ``max_tapes``: shapes of eager graphs that are remembered."""
+    derivative each eager operation remembers; ``max_tapes``: shapes of eager graphs that are remembered.
+    ``loop_memory``: bytes that the reverse mode may store of the steps of one loop (a quarter of the free memory)."""
 
     def __init__(self) -> None:
         self._on_check: list[Callable[[], None]] = []
@@ -28,6 +31,7 @@ class Config:
         self.max_plans = _number("MAX_PLANS", 64)
         self.max_derivatives = _number("MAX_DERIVATIVES", 256)
         self.max_tapes = _number("MAX_TAPES", 256)
+        self.loop_memory = _number("LOOP_MEMORY", loop_memory.budget)
 
     def on_check(self, callback: Callable[[], None]) -> None:
         """Call *callback* whenever ``check`` is set."""
@@ -37,6 +41,8 @@ class Config:
         if not (name.startswith("_") or name in self.__dict__ or name in Config.__annotations__):
             raise AttributeError(f"there is no setting {name!r}; there are {', '.join(Config.__annotations__)}")
         super().__setattr__(name, value)
+        if name == "loop_memory":
+            loop_memory.budget = int(value)
         if name == "check":
             for callback in self._on_check:
                 callback()
@@ -52,6 +58,7 @@ class Config:
     max_plans: int
     max_derivatives: int
     max_tapes: int
+    loop_memory: int
 
 
 config = Config()

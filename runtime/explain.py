@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..codegen.canonical import ONE, Canonical, Const, Op, Sym
+from ..codegen.loop_capacity import CAPACITY
 from ..codegen.loops import LoopPlan
 from ..codegen.program import Program
 from ..codegen.schedule import Call as LibraryCall
@@ -46,7 +47,7 @@ def explain_call(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], 
         _section("inputs", describe_inputs(recording)),
         _section("recorded program, with your lines", print_graph(recording.graph)),
         _section("loops", describe_schedule(program)),
-        _section("decisions", describe_decisions(program)),
+        _section("decisions", describe_decisions(program, recording.notes)),
         _section("memory", describe_memory(program, recording.canonical)),
         _section("guards", describe_guards(recording)),
         _section("outside state", describe_state(plan, snapshot, reasons)),
@@ -173,8 +174,7 @@ def _describe_items(
             outs = ", ".join(map(repr, item.op.outs))
             lines.append(f"{pad}{outs} = {item.op.prim.name} {_operands(item.op)}   ({where})")
             if plan is not None:
-                back = " from the last to the first" if item.op.params["reverse"] else ""
-                lines.append(f"{pad}  for each of n{item.op.params['length']} steps{back}:")
+                lines.append(f"{pad}  {_steps(item.op, plan)}:")
                 _describe_items(program, plan.schedule, plan.program, plan.nested, depth + 2, lines)
         else:
             if isinstance(item, Loop):
@@ -183,9 +183,20 @@ def _describe_items(
             _describe(program, canonical, item, depth + isinstance(item, Loop), lines, depth + isinstance(item, Loop))
 
 
-def describe_decisions(program: Program) -> str:
+def _steps(op: Op, plan: LoopPlan) -> str:
+    """Which steps the loop *op* takes."""
+    params = op.params
+    text = f"each of n{params['length']} steps"
+    if params["counted"]:
+        text = f"the first {op.ins[0]} of n{params['length']} steps"
+    if params["stops"]:
+        text = f"{text if params['counted'] else 'steps'} for as long as {plan.program.outputs[0]}"
+    return f"for {text}{' from the last to the first' if params['reverse'] else ''}"
+
+
+def describe_decisions(program: Program, notes: Iterable[str] = ()) -> str:
     """Why values were stored and loops kept apart."""
-    return "\n".join(dict.fromkeys(program.schedule.notes)) or "everything that could be fused was"
+    return "\n".join(dict.fromkeys([*notes, *program.schedule.notes])) or "everything that could be fused was"
 
 
 def _describe(
@@ -237,7 +248,12 @@ def describe_guards(recording: Recording) -> str:
 
 
 def _guards(graph: Graph) -> str:
-    lines = [f"{g.kind}() gave {_plain(g.expected)} at {g.site}" for g in graph.guards]
+    lines = [
+        f"a loop ended within the room for its steps at {g.site}"
+        if g.kind == CAPACITY
+        else f"{g.kind}() gave {_plain(g.expected)} at {g.site}"
+        for g in graph.guards
+    ]
     return "\n".join(lines) or "none: no value decided the control flow"
 
 

@@ -71,6 +71,16 @@ def bind_path(recording: Recording, program: Program, call: Call) -> Path:
     return Path(recording, program, bound, assemble, [b""] * len(recording.numbers))
 
 
+def outgrown(path: Path, recording: Recording) -> bool:
+    """Is *path* the same as the new *recording*, but for room in its loops, which was too little?"""
+    known = path.recording
+    return (
+        known.capacities != recording.capacities
+        and known.canonical.key == recording.canonical.key
+        and known.facts == recording.facts
+    )
+
+
 def run_path(path: Path, call: Call, captured: Sequence[np.ndarray]) -> Any:
     """The results of *path* (a tuple, or the only one), or ``Missed``."""
     found = launched(path.launch, [*call.data, *captured])

@@ -19,6 +19,7 @@ import optree
 
 from ..codegen.adjoint import vjp
 from ..codegen.canonical import Canonical, canonicalise
+from ..codegen.loop_capacity import CAPACITY
 from ..codegen.simplify import simplify
 from ..tracer import npapi  # noqa: F401  (fills the tables of NumPy functions)
 from ..tracer.array import TracedArray, to_atom
@@ -76,6 +77,8 @@ class Recording:
     numbers: list[Guard]  # guards on floats, by their bits: the last results of the graph
     names: list[str]  # of the graph's inputs, as the user would write them
     changes: list[str] = field(default_factory=list)
+    capacities: tuple[int, ...] = ()  # steps that there is room for in its loops
+    notes: tuple[str, ...] = ()  # what was decided about its loops
     seconds: dict[str, float] = field(default_factory=dict)
 
     def same_program(self, other: Recording) -> bool:
@@ -121,13 +124,17 @@ def _equal(x: Any, y: Any) -> bool:
     return isinstance(x, (int, str, bytes, bool, np.generic, optree.PyTreeSpec)) and bool(x == y)
 
 
-def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snapshot: Snapshot | None) -> Recording:
+def record(
+    fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snapshot: Snapshot | None,
+    capacities: Sequence[int] = (),
+) -> Recording:  # fmt: skip
     """Run *fn* on traced arguments.  With a *snapshot* of the outside state, captured arrays become inputs and
     branches become guards, so that the result can be replayed; without one, Python runs each time and only the kernel
-    is kept."""
+    is kept.  *capacities*: of the recording that this one is to verify."""
     clock = time.perf_counter()
     recorder = Recorder()
     recorder.follow_loops()
+    recorder.known_capacities = capacities
     names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     leaves, inputs = list(call.leaves), {}
@@ -159,7 +166,7 @@ def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snap
         changes += recorder.reasons  # an adjoint may run Python too (ops/custom.py)
         numbers = sort_guards(recorder) if snapshot is not None else []
         if snapshot is None:
-            recorder.guards.clear()
+            recorder.guards[:] = [g for g in recorder.guards if g.kind == CAPACITY]  # Python decides all else anew
         _finish_output(output, len(atoms), len(numbers))
         atoms += [guard.atom for guard in numbers]
     graph = simplify(recorder.finish(atoms))
@@ -168,6 +175,7 @@ def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snap
     done = time.perf_counter()
     return Recording(
         graph, canonical, len(inputs) + len(captured), captured, output, numbers, list(recorder.input_names), changes,
+        tuple(recorder.capacities), tuple(recorder.notes),
         {"record": ran - clock, "derive": derived - ran, "sign": done - derived},
     )  # fmt: skip
 

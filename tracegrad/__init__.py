@@ -81,6 +81,7 @@ from .runtime.eager.random import (
 )
 from .runtime.eager.tensor import Size, Tensor
 from .runtime.step import CompiledStep, compile
+from .tracer.branches import cond, switch
 from .tracer.control import fori_loop, map, scan
 from .tracer.creation import array, asarray
 from .tracer.errors import (
@@ -91,6 +92,7 @@ from .tracer.errors import (
     TracegradError,
     UnsupportedError,
 )
+from .tracer.while_loop import while_loop
 
 __version__ = "0.1.0"
 
@@ -185,6 +187,9 @@ __all__ = [
     "random",
     "randperm",
     "scan",
+    "switch",
+    "while_loop",
+    "cond",
     "seed",
     "set_default_dtype",
     "set_grad_enabled",

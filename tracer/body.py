@@ -30,9 +30,16 @@ _SAME_POSITION = frozenset({"reshape", "broadcast", "cast", "alias"})
 class BodyRecorder(Recorder):
     """The recording of one step of *length*."""
 
+    hoists = True  # what does not depend on the step is recorded outside
+    hint = (
+        "of something that differs from step to step in the body of {}, which runs once for all steps: choose with "
+        "np.where(condition, a, b) or tracegrad.cond, or write a Python loop instead"
+    )
+
     def __init__(self, parent: Recorder, length: int, what: str) -> None:
         super().__init__()
         self.parent, self.length, self.what = parent, length, what
+        self.span = length  # rows that positions are followed over
         self.env, self.captured, self.watch = parent.env, parent.captured, parent.watch
         self.row = Var(Aval(INT, (), weak=True))  # the number of the step's row
         self.own: set[Var] = {self.row}
@@ -50,17 +57,18 @@ class BodyRecorder(Recorder):
 
     def emit(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...]:
         own = self.own
-        outside = False
-        for a in inputs:
-            if isinstance(a, Var):
-                if a in own:
-                    break
-                outside = True
-        else:
-            if outside:
-                assert self.parent is not None
-                return self.parent.emit(prim, inputs, params)
-        if prim is GATHER:
+        if self.hoists:
+            outside = False
+            for a in inputs:
+                if isinstance(a, Var):
+                    if a in own:
+                        break
+                    outside = True
+            else:
+                if outside:
+                    assert self.parent is not None
+                    return self.parent.emit(prim, inputs, params)
+        if prim is GATHER and self.hoists:
             row = self._row_of(*inputs)
             if row is not None:
                 shape = (*inputs[1].aval.shape, *inputs[0].aval.shape[1:])
@@ -97,9 +105,9 @@ class BodyRecorder(Recorder):
 
     def range_of(self, atom: Atom) -> tuple[int, int] | None:
         known = self.affine.get(atom) if isinstance(atom, Var) else None
-        if known is None or not self.length:
+        if known is None or not self.span:
             return None
-        ends = (known[1], known[0] * (self.length - 1) + known[1])
+        ends = (known[1], known[0] * (self.span - 1) + known[1])
         return min(ends), max(ends)
 
     def _row_of(self, x: Atom, index: Atom) -> Var | None:
@@ -123,7 +131,7 @@ class BodyRecorder(Recorder):
             if kind == "index" and atom.aval.dtype.kind == "b":
                 self.checks.append(atom)
                 return True
-            asks, hint = _ASKS.get(kind, _ASKS["item"]), _HINT.format(self.what)
+            asks, hint = _ASKS.get(kind, _ASKS["item"]), self.hint.format(self.what)
             if kind in ("item", "index") and atom.aval.dtype.kind in "iu":
                 hint += " (is it the index of a plain NumPy array a? write tracegrad.asarray(a)[i])"
             raise UnsupportedError(at_site(f"{asks} {hint}"))
@@ -131,7 +139,7 @@ class BodyRecorder(Recorder):
 
     def value(self, atom: Atom) -> Any:
         if isinstance(atom, Var) and atom in self.own:
-            raise UnsupportedError(at_site(f"this asks for the value {_HINT.format(self.what)}"))
+            raise UnsupportedError(at_site(f"this asks for the value {self.hint.format(self.what)}"))
         assert self.parent is not None
         return self.parent.value(atom)
 
@@ -177,6 +185,22 @@ class BodyRecorder(Recorder):
         return take_slice(x, (b, *[0] * len(rest)), (a, *[1] * len(rest)), (self.length, *rest))
 
 
+class BranchRecorder(BodyRecorder):
+    """The recording of a branch, which is a loop of one step or none: all that it does is done in there."""
+
+    hoists = False
+    hint = (
+        "of something that is computed in a branch of {}, which is recorded whether it is taken or not: choose with "
+        "another tracegrad.cond or np.where(condition, a, b)"
+    )
+
+    def __init__(self, parent: Recorder, what: str) -> None:
+        super().__init__(parent, 1, what)
+        if isinstance(parent, BodyRecorder):  # the step's number stays in bounds in here, too
+            self.affine.update(parent.affine)
+            self.span = parent.span
+
+
 class Body:
     """A finished body: its graph, the atoms from outside that it reads, the arrays whose rows it reads."""
 
@@ -191,9 +215,5 @@ _ASKS = {
     "item": "float(), int() or .item() asks for the value",
     "mask": "a boolean mask asks for the number of True elements",
 }
-_HINT = (
-    "of something that differs from step to step in the body of {}, which runs once for all steps: choose with "
-    "np.where(condition, a, b), or write a Python loop instead"
-)
 
-__all__ = ["Body", "BodyRecorder"]
+__all__ = ["Body", "BodyRecorder", "BranchRecorder"]

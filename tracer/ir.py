@@ -164,6 +164,7 @@ class Builder:
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
+        self.notes: list[str] = []  # decisions about these nodes, for explain()
         self._seen: dict[tuple, Node] = {}
 
     def site(self) -> Site | None:

@@ -7,7 +7,7 @@ computed only when Python asks for one (``if``, ``float()``, ``while``), and wha
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -43,6 +43,8 @@ class Recorder(Builder):
         self.captured: dict[int, Any] = {}  # id(outside array) -> its traced stand-in
         self._alive: list[Any] = []
         self._guarded: dict[tuple[Atom, str], Guard] = {}
+        self.capacities: list[int] = []  # steps that there is room for, of the loops whose adjoint was taken
+        self.known_capacities: Sequence[int] = ()  # the same, of a recording that this one is to verify
         self.reasons: list[str] = []  # why this run can't stand for others
         self.active = True
         self.parent: Recorder | None = None  # of the body of a loop: the recording around it (body.py)

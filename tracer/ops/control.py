@@ -2,11 +2,19 @@
 
 The body is a graph of its own; it stands in the params:
 
-    body(consts..., carries..., rows of xs...) -> new carries..., rows of ys...
+    body(consts..., carries..., rows of xs...) -> [go on,] new carries..., rows of ys...
 
 Operands of the node are the consts (the same in every step), the carries as they start, and the xs, whose axis 0 has
 *length* rows.  Results are the carries after the last step, then the ys, stacked along axis 0.  With *reverse* the
 steps go from the last row to the first; row i of the ys still belongs to row i of the xs.
+
+How many of the *length* rows are run may be known only when it runs:
+
+- *counted*: the first operand is ``steps`` (int64, 0-d), and rows 0 to steps - 1 are run, in either direction;
+- *stops*: the first output of the body is a 0-d bool.  Where it is False the step is not taken, what else the body
+  gave is dropped, and the loop ends.  The number of steps taken (int64, 0-d) is a result, right after the carries.
+
+Rows of the ys that no step wrote are zeros.  A loop without ys may have the *length* ``UNLIMITED``.
 
 The derivative takes a derivative of the body, so it stands with the adjoint (``codegen/loop_adjoint.py``).
 """
@@ -18,40 +26,100 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..aval import Aval
+from ..aval import INT, Aval
 from ..errors import GraphError
 from ..evaluate import read, run_nodes
-from ..ir import Atom, Graph, Node, Var, current_builder
+from ..ir import Atom, Graph, Node, Var, current_builder, live_nodes
 from ..primitive import LOOP, Primitive, register
+
+UNLIMITED = 2**62  # the length of a loop that stops by itself and keeps no rows
+_BOOL = Aval(np.dtype(bool), ())
+_STEPS = Aval(INT, ())
 
 
 class Parts(NamedTuple):
-    """A sequence that goes with the inputs of a loop, taken apart."""
+    """A sequence that goes with the inputs of a body, taken apart."""
 
     consts: Sequence[Any]
     carries: Sequence[Any]
     xs: Sequence[Any]
 
 
+class LoopView(NamedTuple):
+    """A loop node taken apart: values of the body, and what they are outside of it."""
+
+    body: Graph
+    inner: Parts  # inputs of the body
+    outer: Parts  # operands of the node
+    steps: Atom | None  # the operand that says how many rows are run, where it is *counted*
+    go_on: Atom | None  # value of the body, where it *stops*
+    ends: Sequence[Atom]  # values of the body: the carries after a step
+    rows: Sequence[Atom]  # values of the body: the rows of ys
+    finals: Sequence[Var]  # results of the node: the carries after the last step
+    taken: Var | None  # result of the node, where it *stops*
+    stacked: Sequence[Var]  # results of the node: the ys
+
+    @property
+    def ran(self) -> Atom | None:
+        """How many rows were run, where that is not all of them."""
+        return self.steps if self.taken is None else self.taken
+
+
+def before_consts(params: dict[str, Any]) -> int:
+    """How many operands stand before the consts."""
+    return int(params.get("counted", False))
+
+
+def before_rows(params: dict[str, Any]) -> int:
+    """How many results stand before the ys; and how many outputs of the body before their rows."""
+    return params["carries"] + int(params.get("stops", False))
+
+
 def parts(items: Sequence[Any], consts: int, carries: int) -> Parts:
     return Parts(items[:consts], items[consts : consts + carries], items[consts + carries :])
 
 
-def loop_parts(node: Node) -> tuple[Graph, Parts, Parts]:
-    """(body, its inputs, the node's operands)"""
-    body, consts, carries = node.params["body"], node.params["consts"], node.params["carries"]
-    return body, parts(body.inputs, consts, carries), parts(node.inputs, consts, carries)
+def loop_view(node: Node) -> LoopView:
+    params = node.params
+    body, consts, carries = params["body"], params["consts"], params["carries"]
+    lead, rows = before_consts(params), before_rows(params)
+    stops = rows - carries
+    return LoopView(
+        body, parts(body.inputs, consts, carries), parts(node.inputs[lead:], consts, carries),
+        node.inputs[0] if lead else None, body.outputs[0] if stops else None,
+        body.outputs[stops:rows], body.outputs[rows:],
+        node.outs[:carries], node.outs[carries] if stops else None, node.outs[rows:],
+    )  # fmt: skip
+
+
+def split_body(body: Graph) -> tuple[list[Node], list[Node]]:
+    """The nodes of the body of a loop that stops: those that say whether it goes on, and the rest."""
+    first = live_nodes(body.nodes, body.outputs[:1])
+    known = set(first)
+    return first, [n for n in body.nodes if n not in known]
 
 
 def _same(a: Aval, b: Aval) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape
 
 
-def _infer(*avals: Aval, body: Graph, consts: int, carries: int, length: int, reverse: bool) -> tuple[Aval, ...]:
-    if len(avals) != len(body.inputs) or consts + carries > len(avals) or len(body.outputs) < carries:
+def _infer(
+    *avals: Aval, body: Graph, consts: int, carries: int, length: int, reverse: bool, counted: bool = False,
+    stops: bool = False,
+) -> tuple[Aval, ...]:  # fmt: skip
+    if counted and not (avals and _same(avals[0], _STEPS)):
+        raise GraphError("the first operand of a counted loop is its number of steps, an int64")
+    avals = avals[counted:]
+    outputs = [y.aval for y in body.outputs]
+    if stops and (reverse or not (outputs and _same(outputs[0], _BOOL))):
+        raise GraphError("the first output of the body of a loop that stops is a bool; such a loop goes forward")
+    outputs = outputs[stops:]
+    if len(avals) != len(body.inputs) or consts + carries > len(avals) or len(outputs) < carries:
         raise GraphError(f"loop of {len(avals)} operands over a body of {len(body.inputs)}")
     if body.consts or body.guards:
         raise GraphError("the body of a loop has no arrays of its own, and no guards")
+    if length >= UNLIMITED and (len(outputs) > carries or not (counted or stops)):
+        raise GraphError("a loop without a limit has to end by itself, and stacks nothing")
     given, inner = parts(avals, consts, carries), parts([v.aval for v in body.inputs], consts, carries)
     for outside, inside in zip([*given.consts, *given.carries], [*inner.consts, *inner.carries], strict=True):
         if not _same(outside, inside):
@@ -59,27 +127,39 @@ def _infer(*avals: Aval, body: Graph, consts: int, carries: int, length: int, re
     for outside, inside in zip(given.xs, inner.xs, strict=True):
         if not _same(outside, Aval(inside.dtype, (length, *inside.shape))):
             raise GraphError(f"loop of {length} steps: an operand of rows is {outside}, in the body {inside}")
-    for before, after in zip(inner.carries, body.outputs, strict=False):
-        if not _same(before, after.aval):
-            raise GraphError(f"loop: a carry begins a step as {before} and ends it as {after.aval}")
+    for before, after in zip(inner.carries, outputs, strict=False):
+        if not _same(before, after):
+            raise GraphError(f"loop: a carry begins a step as {before} and ends it as {after}")
     finals = [Aval(a.dtype, a.shape) for a in given.carries]
-    stacked = [Aval(y.aval.dtype, (length, *y.aval.shape)) for y in body.outputs[carries:]]
-    return (*finals, *stacked)
+    stacked = [Aval(y.dtype, (length, *y.shape)) for y in outputs[carries:]]
+    return (*finals, *[_STEPS] * stops, *stacked)
 
 
-def _impl(*values: Any, body: Graph, consts: int, carries: int, length: int, reverse: bool) -> Any:
-    given = parts([np.asarray(v) for v in values], consts, carries)
+def _impl(
+    *values: Any, body: Graph, consts: int, carries: int, length: int, reverse: bool, counted: bool = False,
+    stops: bool = False,
+) -> Any:  # fmt: skip
+    bound = min(max(int(values[0]), 0), length) if counted else length
+    given = parts([np.asarray(v) for v in values[counted:]], consts, carries)
     state = list(given.carries)
-    ys = [np.empty((length, *y.aval.shape), y.aval.dtype) for y in body.outputs[carries:]]
-    for i in range(length - 1, -1, -1) if reverse else range(length):
+    make = np.zeros if counted or stops else np.empty
+    ys = [make((length, *y.aval.shape), y.aval.dtype) for y in body.outputs[stops + carries :]]
+    asking, working = split_body(body) if stops else ([], body.nodes)
+    taken = 0
+    while taken < bound:
+        i = bound - 1 - taken if reverse else taken
         rows = [x[i] for x in given.xs]
         env = dict(zip(body.inputs, [*given.consts, *state, *rows], strict=True))
-        run_nodes(body.nodes, env)
-        results = [read(env, out) for out in body.outputs]
+        run_nodes(asking, env)
+        if stops and not read(env, body.outputs[0]):
+            break
+        run_nodes(working, env)
+        results = [read(env, out) for out in body.outputs[stops:]]
         state = results[:carries]
         for y, row in zip(ys, results[carries:], strict=True):
             y[i] = row
-    outs = [*state, *ys]
+        taken += 1
+    outs = [*state, *[np.int64(taken)] * stops, *ys]
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 
@@ -92,13 +172,24 @@ LOOP_OVER: Primitive = register(Primitive("loop", LOOP, _impl, _infer, vjp=_rule
 
 
 def loop(
-    body: Graph, consts: Sequence[Atom], inits: Sequence[Atom], xs: Sequence[Atom], length: int, reverse: bool = False
-) -> tuple[Var, ...]:
-    """The results of *body* run *length* times: final carries, then stacked ys."""
+    body: Graph, consts: Sequence[Atom], inits: Sequence[Atom], xs: Sequence[Atom], length: int, reverse: bool = False,
+    *, steps: Atom | None = None, stops: bool = False,
+) -> tuple[Var, ...]:  # fmt: skip
+    """The results of *body* run *length* times: final carries, [the number of steps taken, if it *stops*,] stacked ys.
+
+    With *steps* (int64, 0-d) only that many of the *length* rows are run.
+    """
     if not body.outputs:
         return ()
-    params = {"body": body, "consts": len(consts), "carries": len(inits), "length": length, "reverse": reverse}
-    return current_builder().emit(LOOP_OVER, (*consts, *inits, *xs), params)
+    params: dict[str, Any] = {
+        "body": body, "consts": len(consts), "carries": len(inits), "length": length, "reverse": reverse,
+    }  # fmt: skip
+    if steps is not None:
+        params["counted"] = True
+    if stops:
+        params["stops"] = True
+    leading = () if steps is None else (steps,)
+    return current_builder().emit(LOOP_OVER, (*leading, *consts, *inits, *xs), params)
 
 
 def add_results(node: Node, rows: Sequence[Atom]) -> list[Var]:
@@ -106,10 +197,10 @@ def add_results(node: Node, rows: Sequence[Atom]) -> list[Var]:
 
     The node itself grows: its earlier results stay what they were, and forward pass and adjoint share one loop.
     """
-    body, carries = node.params["body"], node.params["carries"]
+    body, first = node.params["body"], before_rows(node.params)
     found = []
     for row in rows:
-        known = [k for k, y in enumerate(body.outputs) if k >= carries and y is row]
+        known = [k for k, y in enumerate(body.outputs) if k >= first and y is row]
         if not known:
             known = [len(body.outputs)]
             body = Graph(body.inputs, body.nodes, [*body.outputs, row])
@@ -120,4 +211,7 @@ def add_results(node: Node, rows: Sequence[Atom]) -> list[Var]:
     return found
 
 
-__all__ = ["LOOP_OVER", "Parts", "add_results", "loop", "loop_parts", "parts"]
+__all__ = [
+    "LOOP_OVER", "UNLIMITED", "LoopView", "Parts", "add_results", "before_consts", "before_rows", "loop", "loop_view",
+    "parts", "split_body",
+]  # fmt: skip

@@ -1,0 +1,29 @@
+"""How much memory the stored steps of a loop may take.  ``config.loop_memory`` sets it."""
+
+from __future__ import annotations
+
+import os
+
+
+class LoopMemory:
+    """``budget``: bytes for what one loop stores of its steps."""
+
+    def __init__(self, budget: int):
+        self.budget = budget
+
+
+def quarter_of_free() -> int:
+    """A quarter of the memory that is free now, in bytes."""
+    try:
+        with open("/proc/meminfo") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024 // 4
+    except OSError:
+        pass
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8
+
+
+loop_memory = LoopMemory(quarter_of_free())
+
+__all__ = ["LoopMemory", "loop_memory", "quarter_of_free"]

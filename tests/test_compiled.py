@@ -372,6 +372,17 @@ def test_float32_stays_float32():
         np.testing.assert_allclose(dw, dw64, rtol=1e-3, atol=1e-5)
 
 
+def test_functions_of_elements_that_are_one_constant():
+    def plain(x):
+        zero = np.zeros_like(x)
+        return np.sum(np.sin(zero) + np.tanh(zero) * x + np.arctan2(zero, zero + 1.0) + np.hypot(x, zero))
+
+    f = compile_grad(plain)
+    for n in (1, 3, 40):
+        x = np.linspace(0.5, 2.0, n)
+        agree(f, plain, x)
+
+
 def test_constant_and_unused_arguments():
     f = compile_grad(lambda x, y: np.sum(y), argnums=(0, 1))
     g = compile_grad(lambda x: 3.0)

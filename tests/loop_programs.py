@@ -343,6 +343,8 @@ def crashes(case: Program) -> bool:
 
 def report(seed: int, verdict: Verdict) -> str:
     case = program(seed)
+    if verdict.found.endswith("(too long)"):  # shrinking would take hours
+        return f"seed {seed}: {verdict.found}\n\n{case.source}"
     small = shrink(case, crashes if verdict.kind == "crashed" else lambda c: judge(c).kind == verdict.kind)
     judged = verdict.found if verdict.kind == "crashed" else judge(small).found
     return f"seed {seed}: {verdict.found}\n\nshrunk: {judged}\n\n{small.source}"

@@ -172,10 +172,12 @@ class ItemEmitter:
         if isinstance(x, Const):
             return self.const(x)
         key = (x, at, mask)
+        # what was computed under fewer conditions will do: else each of n updates of one array would double the work
+        weaker = [(x, at, mask[:k]) for k in range(len(mask), -1, -1)]
         for scope in reversed(self.scopes):
-            found = scope.get(key)
-            if found is not None:
-                return found
+            for found in map(scope.get, weaker):
+                if found is not None:
+                    return found
         depth = max([depends_on(i) for i in at], default=0)
         if mask or depth == len(self.loops):
             value = self._compute(x, at, mask)

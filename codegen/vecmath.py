@@ -73,6 +73,7 @@ def symbol_for(symbol: str, wide: bool) -> str:
 def complete(text: str) -> str:
     """*text* (a printed module) with attributes on its math declarations, and the lane functions defined."""
     vectors: dict[str, str] = {}
+    kept: list[str] = []  # lanes too: a function used by calls alone loses arguments that LLVM finds to be constant
 
     def declaration(match: re.Match[str]) -> str:
         kind, symbol, args = match.groups()
@@ -84,13 +85,14 @@ def complete(text: str) -> str:
         name, lanes = found
         count = args.count(kind)
         vectors[name] = f"declare <{lanes} x {kind}> @{name}({', '.join([f'<{lanes} x {kind}>'] * count)}) {_PURE}"
+        kept.extend((name, symbol))
         return _lane_function(symbol, kind, count, name, lanes)
 
     text = _DECLARATION.sub(declaration, text)
     if vectors:
-        used = ", ".join(f"ptr @{name}" for name in vectors)
+        used = ", ".join(f"ptr @{name}" for name in kept)
         text += "\n".join(vectors.values())
-        text += f'\n@llvm.compiler.used = appending global [{len(vectors)} x ptr] [{used}], section "llvm.metadata"\n'
+        text += f'\n@llvm.compiler.used = appending global [{len(kept)} x ptr] [{used}], section "llvm.metadata"\n'
     return text
 
 

@@ -276,7 +276,9 @@ def _needed(graph: Graph) -> set[int]:
 
 
 def _slots(cls: type) -> list[str]:
-    return [n for c in cls.__mro__ for n, v in c.__dict__.items() if type(v) is types.MemberDescriptorType]
+    """Attributes that lie in the instance itself.  ``SimpleNamespace`` lists its own dict among them."""
+    found = [n for c in cls.__mro__ for n, v in c.__dict__.items() if type(v) is types.MemberDescriptorType]
+    return [n for n in found if n != "__dict__"]
 
 
 def _contents(obj: Any) -> Any:

@@ -27,6 +27,7 @@ from tracegrad import (
     compile_grad,
     config,
 )
+from tracegrad.codegen import jit
 from tracegrad.runtime import compiled as compiled_module
 from tracegrad.runtime.kernels import kernels
 
@@ -370,6 +371,34 @@ def test_float32_stays_float32():
         assert value64.dtype == np.float64
         np.testing.assert_allclose(value, value64, rtol=1e-5)
         np.testing.assert_allclose(dw, dw64, rtol=1e-3, atol=1e-5)
+
+
+def test_functions_of_elements_that_are_one_constant():
+    def plain(x):
+        zero = np.zeros_like(x)
+        return np.sum(np.sin(zero) + np.tanh(zero) * x + np.arctan2(zero, zero + 1.0) + np.hypot(x, zero))
+
+    f = compile_grad(plain)
+    for n in (1, 3, 40):
+        x = np.linspace(0.5, 2.0, n)
+        agree(f, plain, x)
+
+
+def test_writes_into_overlapping_windows_do_not_double_the_program(monkeypatch):
+    sizes = []
+    compile_text = jit.compile_text
+    monkeypatch.setattr(jit, "compile_text", lambda text, name: sizes.append(len(text)) or compile_text(text, name))
+
+    def plain(x, n):
+        out = x * 1.0
+        for i in range(n):
+            out[i % 2 : i % 2 + 2] *= 0.5
+        return np.sum(np.sin(out))
+
+    for n in (2, 4):
+        compile_grad(plain).value_and_grad(np.ones(3), n)
+    assert sizes[1] < 2 * sizes[0]
+    agree(compile_grad(plain), plain, np.array([0.3, -0.5, 1.0]), 12)
 
 
 def test_constant_and_unused_arguments():

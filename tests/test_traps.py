@@ -107,6 +107,21 @@ def test_flag_of_a_settings_object():
         agree(f, plain, X)
 
 
+def test_arrays_in_a_settings_object():
+    cfg = types.SimpleNamespace(weights=[np.arange(4.0), np.ones(4)], power=2)
+
+    def plain(x):
+        return sum(np.sum(w * x**cfg.power) for w in cfg.weights)
+
+    f = compile_grad(plain)
+    agree(f, plain, X)
+    agree(f, plain, X)
+    cfg.weights.append(np.full(4, 0.5))
+    agree(f, plain, X)
+    cfg.weights[0][1] = 7.0
+    agree(f, plain, X)
+
+
 def test_settings_object_as_an_argument():
     def plain(x, cfg):
         return np.sum(x * cfg.scale) if cfg.scale > 1 else np.sum(x**2)

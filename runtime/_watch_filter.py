@@ -26,12 +26,10 @@ import threading
 import types
 from array import array
 from collections.abc import Callable
-from string import Template
 from typing import Any
 
-import llvmlite.binding as llvm
-
 from . import _launch_layout as layout
+from ._native import compile_function, filled
 
 _WORD = 8
 _M_ML = object.__basicsize__  # PyCFunctionObject: the head, then the definition, then the object it is bound to
@@ -316,30 +314,17 @@ def _compiled() -> tuple[object, int]:
     global _engine
     with _lock:
         if _engine is None:
-            llvm.initialize_native_target()
-            llvm.initialize_native_asmprinter()
-            machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=2)
-            module = llvm.parse_assembly(_filter_ir())
-            module.verify()
-            engine = llvm.create_mcjit_compiler(module, machine)
-            engine.finalize_object()
-            _engine = engine, engine.get_function_address("tracegrad_watch")
+            _engine = compile_function(_filter_ir(), "tracegrad_watch")
         return _engine
 
 
 def _filter_ir() -> str:
     """:data:`FILTER` with the offsets and addresses of this process."""
-    fields: dict[str, int | str] = {"ob_type": layout.offsets()["ob_type"], "ob_sval": layout.offsets()["ob_sval"]}
-    fields |= {"m_ml": _M_ML, "m_self": _M_SELF, "golden": _GOLDEN - (1 << 64)}
-    objects: dict[str, object] = {
-        "function_type": types.BuiltinFunctionType,
-        "module_type": types.ModuleType,
-        "class_type": type,
-    }
-    objects |= {"name_call": _CALL, "name_c_call": _C_CALL}
+    numbers = {name: layout.offsets()[name] for name in ("ob_type", "ob_sval")}
+    numbers |= {"m_ml": _M_ML, "m_self": _M_SELF, "golden": _GOLDEN - (1 << 64)}
+    objects: dict[str, object] = {"function_type": types.BuiltinFunctionType, "module_type": types.ModuleType}
+    objects |= {"class_type": type, "name_call": _CALL, "name_c_call": _C_CALL}
     addresses = {name: id(value) for name, value in objects.items()} | {"shared": ctypes.addressof(_shared_cell)}
     # methods that know their defining class begin as C functions do; their type has no name in Python
     addresses["method_type"] = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "PyCMethod_Type"))
-    addresses |= {name: layout.python_api(name) for name in _FUNCTIONS}
-    fields |= {name: f"inttoptr (i64 {address} to ptr)" for name, address in addresses.items()}
-    return Template(FILTER).substitute(fields)
+    return filled(FILTER, numbers, addresses, _FUNCTIONS)

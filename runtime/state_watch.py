@@ -19,6 +19,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from ._watch_closed import mark
 from ._watch_filter import Filter, available
 from .state_trust import IMPURE_METHODS, RUN_TIME_BUILTINS, Trust, hidden_state, module_impurity
 
@@ -52,12 +53,15 @@ class Watch:
         if callable(self._prior) or not available():
             sys.setprofile(self._callback(self._prior if callable(self._prior) else None))
         else:
+            if sys.gettrace() is None:  # a debugger sees everything
+                mark(True)
             self._filter = Filter.install(self._ask)
         return self
 
     def __exit__(self, *exc: object) -> None:
         if self._filter is not None:
             self._filter.remove()
+            mark(False)
         else:
             sys.setprofile(None)
         if callable(self._prior):

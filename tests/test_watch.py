@@ -17,9 +17,11 @@ from array import array
 import numpy as np
 import pytest
 
-from tracegrad.runtime import _watch_filter, state_watch
+from tracegrad.runtime import _watch_closed, _watch_filter, state_watch
 from tracegrad.runtime._watch_filter import PairSet
 from tracegrad.runtime.state import analyse, watch
+from tracegrad.tracer.array import TracedArray
+from tracegrad.tracer.recorder import Recorder, recording
 
 native_only = pytest.mark.skipif(not _watch_filter.available(), reason=str(_watch_filter._fault))
 
@@ -259,6 +261,78 @@ def test_threads_watch_each_their_own_run():
     [t.join() for t in threads]
     for k in range(4):
         assert len(found[k]) == 1 and ("clock" if k % 2 else "plain_helper") in found[k][0]
+
+
+@native_only
+def test_closed_functions_are_not_reported_on_where_we_watch():
+    events = []
+
+    def inner(a, b):
+        if b == 0:
+            raise KeyError(a)
+        return a / b
+
+    def mine(frame, event, arg):
+        events.append(frame.f_code.co_name)
+
+    quiet = _watch_closed.closed(inner)
+    for watched in (True, False):
+        events.clear()
+        _watch_closed.mark(watched)
+        sys.setprofile(mine)
+        try:
+            assert quiet(6, 3) == 2
+            with pytest.raises(KeyError):
+                quiet(1, 0)
+            call(plain_helper)
+        finally:
+            sys.setprofile(None)
+            _watch_closed.mark(False)
+        assert ("inner" in events) == (not watched) and "plain_helper" in events
+
+
+@native_only
+def test_marks_are_of_one_thread_and_go_with_the_watch():
+    events = []
+    quiet = _watch_closed.closed(plain_helper)
+
+    def work():
+        sys.setprofile(lambda frame, event, arg: events.append(frame.f_code.co_name))
+        quiet()
+        sys.setprofile(None)
+
+    with watch(analyse(plain_helper)):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert "plain_helper" in events
+    events.clear()
+    work()
+    assert "plain_helper" in events
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_what_operators_call_of_the_users_is_watched(traced):
+    class Offset:
+        def __radd__(self, other):
+            return other + 1.0
+
+    def f(x, offset):
+        return np.sin(x) * x + offset
+
+    plan, recorder = analyse(f), Recorder()
+    if traced:
+        before = sys.gettrace()
+        sys.settrace(lambda *event: None)
+    try:
+        with recording(recorder), watch(plan) as seen:
+            x = TracedArray(recorder.add_input(np.ones(3), "x"), recorder)
+            result = f(x, Offset())
+    finally:
+        if traced:
+            sys.settrace(before)
+    assert result.shape == (3,) and [n.prim.name for n in recorder.nodes] == ["sin", "mul", "add"]
+    assert any("`__radd__`" in reason for reason in seen.reasons)
 
 
 def test_pair_set_grows_and_starts_anew(monkeypatch):

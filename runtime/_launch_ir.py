@@ -17,18 +17,15 @@ the offsets of the temporaries.  The rows, with a word for each column::
 The table is written by ``launch._table``, and ``launch.call_python`` is the same work in Python.  Start reading at
 :data:`LAUNCHER`, at the function ``tracegrad_launch``.
 
-llvmlite alone compiles it: a process which finds all its kernels on disk need not import numba.  Addresses of
-functions and types of this process are written into the IR as numbers, which spares a linker and its tables.
+``_native`` compiles it.
 """
 
 from __future__ import annotations
 
-from string import Template
-
-import llvmlite.binding as llvm
 import numpy as np
 
 from . import _launch_layout as layout
+from ._native import compile_function, filled
 
 #: Words of the table's header, in order.
 HEADER = ("kernel", "sizes", "consts", "n_args", "n_outs", "n_extra", "n_temps", "single")
@@ -380,17 +377,14 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 def launcher_ir(arena_cell: int) -> str:
     """:data:`LAUNCHER` with the offsets and addresses of this process; the arena's base stands at *arena_cell*."""
-    fields: dict[str, int | str] = dict(layout.offsets())
-    fields |= {name: position for position, name in enumerate(HEADER)}
-    fields |= {name: value for name, value in globals().items() if name.startswith(("KIND_", "ACCEPT_"))}
-    fields |= {"header": len(HEADER), "slot": SLOT_BYTES, "carray": layout.CARRAY_FLAGS}
-    fields["carray_written"] = layout.CARRAY_FLAGS | _writeable_flag()
+    numbers: dict[str, int] = layout.offsets() | {name: position for position, name in enumerate(HEADER)}
+    numbers |= {name: value for name, value in globals().items() if name.startswith(("KIND_", "ACCEPT_"))}
+    numbers |= {"header": len(HEADER), "slot": SLOT_BYTES, "carray": layout.CARRAY_FLAGS}
+    numbers["carray_written"] = layout.CARRAY_FLAGS | _writeable_flag()
     objects = {"none": None, "float": float, "float64": np.float64, "float32": np.float32}
     addresses = layout.numpy_api() | {name: id(obj) for name, obj in objects.items()} | {"arena_cell": arena_cell}
-    for name in ("Py_IncRef", "Py_DecRef", "PyTuple_New", "PyTuple_SetItem", "PyLong_FromLongLong"):
-        addresses[name] = layout.python_api(name)
-    fields |= {name: f"inttoptr (i64 {address} to ptr)" for name, address in addresses.items()}
-    return Template(LAUNCHER).substitute(fields)
+    functions = ("Py_IncRef", "Py_DecRef", "PyTuple_New", "PyTuple_SetItem", "PyLong_FromLongLong")
+    return filled(LAUNCHER, numbers, addresses, functions)
 
 
 def _writeable_flag() -> int:
@@ -402,11 +396,4 @@ def _writeable_flag() -> int:
 
 def compile_launcher(arena_cell: int) -> tuple[object, int]:
     """Compile the launcher for this process: the engine which owns the machine code, and the function's address."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=2)
-    module = llvm.parse_assembly(launcher_ir(arena_cell))
-    module.verify()
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    return engine, engine.get_function_address("tracegrad_launch")
+    return compile_function(launcher_ir(arena_cell), "tracegrad_launch")

@@ -22,7 +22,7 @@ import threading
 from array import array
 from collections.abc import Iterable
 
-import llvmlite.binding as llvm
+from ._native import compile_function
 
 CALL, COPY, END = range(3)
 
@@ -139,12 +139,5 @@ def runner() -> int:
     global _runner
     with _lock:
         if _runner is None:
-            llvm.initialize_native_target()
-            llvm.initialize_native_asmprinter()
-            machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=2)
-            module = llvm.parse_assembly(RUNNER)
-            module.verify()
-            engine = llvm.create_mcjit_compiler(module, machine)
-            engine.finalize_object()
-            _runner = engine, engine.get_function_address("tracegrad_tape")
+            _runner = compile_function(RUNNER, "tracegrad_tape")
         return _runner[1]

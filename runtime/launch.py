@@ -32,6 +32,7 @@ import numpy as np
 
 from . import _launch_ir as ir
 from . import _launch_layout as layout
+from ._native import builtins_of
 from ._tape import Tape, runner
 
 # --------------------------------------------------------------------------------------------------- records
@@ -348,18 +349,6 @@ def _table(plan: Plan) -> bytes:
     return words.tobytes()
 
 
-class _MethodDef(ctypes.Structure):
-    """CPython's PyMethodDef."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("method", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-_METH_FASTCALL = 0x0080
 _builtin: Callable[[Binding], Callable[..., object]] | None = None
 _keep: list[object] = []
 
@@ -376,13 +365,8 @@ def _native_builtin() -> Callable[[Binding], Callable[..., object]] | None:
                     NATIVE, NATIVE_REASON = False, f"the launcher did not compile: {error}"
                     return None
                 doc = b"Run a compiled kernel: outputs, or the index of a failed guard, or None for other arguments."
-                method = _MethodDef(b"call", address, _METH_FASTCALL, doc)
-                new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
-                    ("PyCFunction_NewEx", ctypes.pythonapi)
-                )
-                at = ctypes.addressof(method)
-                _keep.extend((engine, method))  # as long as the process lives: bindings point to them
-                _builtin = lambda table: new(at, table, None)  # noqa: E731
+                _keep.append(engine)  # as long as the process lives: bindings point to it
+                _builtin = builtins_of(address, b"call", doc)
     return _builtin
 
 

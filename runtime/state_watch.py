@@ -1,9 +1,12 @@
 """Watching a recorded run: was all the Python that ran analysed before, and did anything impure run?
 
-One class, ``Watch``; start reading at ``_event``. A replay is right if the run was decided by guarded state alone.
+One class, ``Watch``; start reading at ``__enter__``. A replay is right if the run was decided by guarded state alone.
 The analysis guards what the *analysed* code can read; the watch shows that no other code ran. What it finds becomes a
-reason why the function can't be replayed without its Python. It uses ``sys.setprofile`` and passes events on to a
-profiler that was there before.
+reason why the function can't be replayed without its Python.
+
+It is the thread's profile function. Where nobody else profiles, that is the native filter (``_watch_filter.py``), which
+asks here only about what it does not know; else a callback in Python, which passes events on to the profiler that was
+there before. Both come to the same methods: ``_new_code`` and ``_c_call``, whose answer says what needs no second look.
 """
 
 from __future__ import annotations
@@ -16,11 +19,15 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from ._watch_closed import mark
+from ._watch_filter import Filter, available
 from .state_trust import IMPURE_METHODS, RUN_TIME_BUILTINS, Trust, hidden_state, module_impurity
 
 _PURE_CALLS = {"fspath", "is_finalizing", "getsizeof", "intern", "_getframe", "exc_info"}
 # Only where the user's code calls it directly: libraries do these things for good reasons of their own.
 _DIRECT_ONLY = {"sys", "_thread", "gc", "weakref", "_weakref", "builtins", "_contextvars"}
+_AGAIN, _HERE, _ALWAYS = range(3)  # what looking at a call of a C function has shown
+_EVERYWHERE = Trust()  # library code for every function, whatever its settings trust besides
 _QUIET_LIBRARIES = ("tracegrad", "numpy", "scipy", "numba", "llvmlite", "optree", "importlib")
 
 
@@ -31,25 +38,34 @@ class Watch:
         self._codes = codes
         self._trust = trust
         self._report = report
-        self._known: dict[int, types.CodeType] = dict(codes)  # ids of codes that need no second look; kept alive
+        self._known: dict[int, types.CodeType] = {}  # ids of codes that need no second look; kept alive
         self._types: dict[type, str | None] = {}
         self._collector: set[types.CodeType] = set()  # what the garbage collector calls, whenever it happens to run
         self._prior: Any = None
         self._random: Any = None
+        self._filter: Filter | None = None
         self.reasons: list[str] = []
 
     def __enter__(self) -> Watch:
         self._collector = {cb.__code__ for cb in gc.callbacks if isinstance(cb, types.FunctionType)}
-        self._known.update((id(code), code) for code in self._collector)
         self._prior = sys.getprofile()
         self._random = _numpy_random_state()
-        sys.setprofile(self._callback(self._prior if callable(self._prior) else None))
+        if callable(self._prior) or not available():
+            sys.setprofile(self._callback(self._prior if callable(self._prior) else None))
+        else:
+            if sys.gettrace() is None:  # a debugger sees everything
+                mark(True)
+            self._filter = Filter.install(self._ask)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        sys.setprofile(None)
+        if self._filter is not None:
+            self._filter.remove()
+            mark(False)
+        else:
+            sys.setprofile(None)
         if callable(self._prior):
-            sys.setprofile(self._prior)
+            restore_profile(self._prior)
         elif hasattr(self._prior, "enable"):  # cProfile before Python 3.12 is no Python function
             self._prior.enable()
         if self._random != _numpy_random_state():
@@ -61,7 +77,7 @@ class Watch:
             self._report(reason)
 
     def _callback(self, prior: Any) -> Callable[[types.FrameType, str, Any], None]:
-        """The profile function: a closure that drops what is known at once, since it runs for every call."""
+        """The profile function in Python: a closure that drops what is known at once, since it runs for every call."""
         known, kinds, new_code, c_call = self._known, self._types, self._new_code, self._c_call
 
         def event(frame: types.FrameType, what: str, arg: Any) -> None:
@@ -77,9 +93,29 @@ class Watch:
 
         return event
 
+    def _ask(self, frame: types.FrameType, what: str, arg: Any) -> None:
+        """What the native filter does not know: looked at, and taught to the filter where one look is enough."""
+        assert self._filter is not None
+        if what == "call":
+            code = frame.f_code
+            if id(code) not in self._known:
+                self._new_code(frame)
+            self._filter.learn(code, code, _library_code(code))
+        elif what == "c_call":
+            owner = getattr(arg, "__self__", None)
+            answer, kind = self._c_call(frame, arg, owner), type(owner)
+            if answer == _HERE and _library_code(frame.f_code):
+                self._filter.learn_here((kind, arg), frame.f_code)
+            elif answer == _ALWAYS and kind in (types.ModuleType, type):
+                self._filter.learn(owner, arg, kind is types.ModuleType or not _heap_type(owner))
+            elif answer == _ALWAYS:
+                self._filter.learn(kind, kind, not _heap_type(kind))
+
     def _new_code(self, frame: types.FrameType) -> None:
         code = frame.f_code
         self._known[id(code)] = code
+        if id(code) in self._codes or code in self._collector:
+            return
         if not self._trust.file(code.co_filename) and not self._generated(frame):
             where = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
             self._add(f"calls helper `{code.co_name}` at {where} that was found only while running")
@@ -95,20 +131,24 @@ class Watch:
             at = at.f_back
         return False
 
-    def _c_call(self, frame: types.FrameType, function: Any, owner: Any) -> None:
+    def _c_call(self, frame: types.FrameType, function: Any, owner: Any) -> int:
+        """Look at a call of a C function; whether it is harmless ``_ALWAYS`` (and so is any method of its owner's type,
+        if that is neither module nor class), ``_HERE``, when this very code calls it, or has to be looked at again."""
         kind = type(owner)
         if kind is types.ModuleType:
             name = owner.__name__
             why = RUN_TIME_BUILTINS.get(function.__name__) if name == "builtins" else module_impurity(name)
-            if why and function.__name__ not in _PURE_CALLS:
-                self._impure(frame, why, name, function.__name__)
-        elif kind is type:
-            if owner.__module__ == "datetime" and function.__name__ in IMPURE_METHODS:
-                self._impure(frame, "reads the clock", "datetime", function.__name__)
-        else:
-            why = self._types[kind] = self._hidden(kind)
-            if why:
-                self._impure(frame, why, kind.__module__, f"{kind.__name__}.{function.__name__}")
+            if not why or function.__name__ in _PURE_CALLS:
+                return _ALWAYS
+            return self._impure(frame, why, name, function.__name__)
+        if kind is type:
+            if function.__name__ not in IMPURE_METHODS or all(c.__module__ != "datetime" for c in owner.__mro__):
+                return _ALWAYS
+            return self._impure(frame, "reads the clock", "datetime", function.__name__)
+        why = self._types[kind] = self._hidden(kind)
+        if why is None:
+            return _ALWAYS
+        return self._impure(frame, why, kind.__module__, f"{kind.__name__}.{function.__name__}")
 
     @staticmethod
     def _hidden(kind: type) -> str | None:
@@ -117,27 +157,46 @@ class Watch:
             return None
         return "draws random numbers" if "random" in why else f"calls an object that {why.partition(';')[0]}"
 
-    def _impure(self, frame: types.FrameType, why: str, module: str, name: str) -> None:
+    def _impure(self, frame: types.FrameType, why: str, module: str, name: str) -> int:
         if frame.f_code in self._collector:
-            return
+            return _AGAIN
         direct = not self._trust.file(frame.f_code.co_filename)
         if not direct and (module in _DIRECT_ONLY or (module in ("_io", "io") and why.startswith("calls"))):
-            return
+            return _HERE
         at: types.FrameType | None = frame
         while at is not None and (self._trust.file(at.f_code.co_filename) or at.f_code in self._collector):
             if at.f_code in self._collector:
-                return
+                return _AGAIN
             library = at.f_globals.get("__name__") or ""
             if isinstance(library, str) and library.startswith(_QUIET_LIBRARIES) and "random numbers" not in why:
-                return
+                return _HERE if at is frame else _AGAIN
             if at.f_code.co_filename.startswith("<frozen importlib"):
-                return
+                return _AGAIN
             at = at.f_back
         if at is None:
-            return
+            return _AGAIN
         where = f"{os.path.basename(at.f_code.co_filename)}:{at.f_lineno}"
         shown = name if module == "builtins" else f"{module}.{name}"
         self._add(f"{why}: {shown} at {where}")
+        return _AGAIN
+
+
+def restore_profile(profile: Any) -> None:
+    """``sys.setprofile``, of what ``sys.getprofile`` has given, which may be a watch."""
+    if isinstance(profile, Filter):
+        profile.resume()
+    else:
+        sys.setprofile(profile)
+
+
+def _library_code(code: types.CodeType) -> bool:
+    """Whether no watch of this process has to look at this code: library code, and not made for one function."""
+    return _EVERYWHERE.file(code.co_filename) and not code.co_filename.startswith("<tracegrad")
+
+
+def _heap_type(cls: type) -> bool:
+    """Whether a class was made while running: it may go, and others come."""
+    return bool(cls.__flags__ & (1 << 9))
 
 
 def _numpy_random_state() -> Any:

@@ -49,6 +49,17 @@ class Aval:
         return f"{short_name(self.dtype)}{'*' if self.weak else ''}[{','.join(map(str, self.shape))}]"
 
 
+_scalars: dict[tuple[np.dtype, bool], Aval] = {}
+
+
+def scalar_aval(dtype: np.dtype, weak: bool) -> Aval:
+    """The aval of a scalar: one object for each dtype, since a recording asks for it at every number in it."""
+    found = _scalars.get((dtype, weak))
+    if found is None:
+        found = _scalars[dtype, weak] = Aval(dtype, (), weak)
+    return found
+
+
 _SHORT = {"float64": "f64", "float32": "f32", "bool": "bool"} | {
     f"{kind}{bits}": f"{kind[0]}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)
 }

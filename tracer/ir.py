@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from .aval import FLOAT, Aval
+from .aval import FLOAT, Aval, scalar_aval
 from .errors import GraphError
 from .site import Site
 
@@ -96,7 +96,7 @@ class Lit(Operators):
 
     def __init__(self, value: Any, dtype: np.dtype, *, weak: bool = False, structural: bool = False):
         self.value = dtype.type(value)
-        self.aval = Aval(dtype, (), weak)
+        self.aval = scalar_aval(dtype, weak)
         self.structural = structural
 
     def is_structural(self, value: float) -> bool:
@@ -207,7 +207,7 @@ class Builder:
 
 
 def _identity(atom: Atom) -> Any:
-    if isinstance(atom, Lit) and atom.structural:
+    if type(atom) is Lit and atom.structural:
         return (atom.value.tobytes(), atom.aval)
     return atom
 

@@ -92,14 +92,37 @@ def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return array
 
 
+_PLAIN = {TracedArray, np.ndarray, float, int, bool, np.float64, np.float32, np.int64, np.bool_}
+
+
+def call_plain(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
+    """*ufunc* of traced arrays, plain arrays and numbers; None where there is anything else among them.
+
+    It runs no code but our own and NumPy's, whatever the user has written.
+    """
+    result = direct_call(ufunc, inputs)
+    if result is None and _PLAIN.issuperset(map(type, inputs)):
+        return call_ufunc(ufunc, inputs, {})
+    return result
+
+
+_call_plain: Callable[[Any, tuple[Any, ...]], Any] = call_plain
+
+
+def call_plain_through(caller: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Let *caller* make the calls of ``call_plain`` from now on (a watch, which need not look inside)."""
+    global _call_plain
+    _call_plain = caller(call_plain)
+
+
 # ---- NumPy's protocols ----
 
 
 def _array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     if not kwargs and method == "__call__":
-        result = direct_call(ufunc, inputs)
+        result = _call_plain(ufunc, inputs)
         if result is not None:
-            return result
+            return _strong(self, result)
     if any(outranks(type(x)) for x in inputs):
         return NotImplemented
     out = kwargs.pop("out", None)
@@ -111,9 +134,7 @@ def _array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwa
             )
         )
     if method == "__call__":
-        result = call_ufunc(ufunc, inputs, kwargs)
-        if type(result) is TracedArray and result._atom.aval.weak:  # np.sin(0.5) is a float64, no Python float
-            result = wrap(cast(result._atom, result.dtype), self._recorder)
+        result = _strong(self, call_ufunc(ufunc, inputs, kwargs))
     else:
         handler = UFUNC_METHODS.get((ufunc, method)) or UFUNC_METHODS.get((None, method))
         if handler is None or (ufunc not in UFUNCS and method == "outer"):
@@ -124,6 +145,13 @@ def _array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwa
     if isinstance(result, tuple):
         return tuple(r if o is None else assign_all(o, r) for o, r in zip(out, result, strict=True))
     return assign_all(out[0], result)
+
+
+def _strong(self: TracedArray, result: Any) -> Any:
+    """np.sin(0.5) is a float64, no Python float."""
+    if type(result) is TracedArray and result._atom.aval.weak:
+        return wrap(cast(result._atom, result.dtype), self._recorder)
+    return result
 
 
 def _array_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -177,7 +205,7 @@ def _acceptable(value: Any) -> bool:
 
 def _forward(ufunc: Any) -> Callable[..., Any]:
     def apply(self: TracedArray, other: Any) -> Any:
-        found = direct_call(ufunc, (self, other))
+        found = _call_plain(ufunc, (self, other))
         if found is not None:
             return found
         return call_ufunc(ufunc, (self, other), {}) if _acceptable(other) else NotImplemented
@@ -187,7 +215,7 @@ def _forward(ufunc: Any) -> Callable[..., Any]:
 
 def _reflected(ufunc: Any) -> Callable[..., Any]:
     def apply(self: TracedArray, other: Any) -> Any:
-        found = direct_call(ufunc, (other, self))
+        found = _call_plain(ufunc, (other, self))
         if found is not None:
             return found
         return call_ufunc(ufunc, (other, self), {}) if _acceptable(other) else NotImplemented
@@ -217,7 +245,7 @@ def _install() -> None:
     for name, ufunc in _COMPARE.items():
         setattr(TracedArray, f"__{name}__", _forward(ufunc))
     for name, ufunc in _UNARY.items():
-        setattr(TracedArray, f"__{name}__", lambda self, ufunc=ufunc: call_ufunc(ufunc, (self,), {}))
+        setattr(TracedArray, f"__{name}__", lambda self, ufunc=ufunc: _call_plain(ufunc, (self,)))
 
 
 _install()

@@ -65,7 +65,10 @@ def user_site() -> Site | None:
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if not is_internal(code.co_filename):
+        internal = _internal.get(code.co_filename)  # several frames for each operation: without a call for each
+        if internal is None:
+            internal = is_internal(code.co_filename)
+        if not internal:
             key = (id(code), frame.f_lasti)
             known = _sites.get(key)
             if known is None:

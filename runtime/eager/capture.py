@@ -26,6 +26,7 @@ from ...tracer.ir import Atom, Lit, Var
 from ...tracer.ops.elementwise import broadcast_to
 from ...tracer.recorder import Recorder, recording
 from ...tracer.site import at_site
+from ..state_watch import restore_profile
 from .inplace import follow
 from .modes import STATE
 from .node import Node, next_sequence
@@ -142,7 +143,7 @@ class Capture:
         try:
             array = np.asarray(draw())
         finally:
-            sys.setprofile(profile)
+            restore_profile(profile)
         return TracedArray(self.add_input("fresh", array, "random numbers", (draw, generator)), self.recorder)
 
     def constant(self, data: Any) -> TracedArray:

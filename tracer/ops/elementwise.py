@@ -53,16 +53,26 @@ FRACTIONAL = "fractional"  # floats only: of integers NumPy gives something that
 
 
 def _common_shape(avals: tuple[Aval, ...]) -> tuple[int, ...]:
-    shapes = {a.shape for a in avals if a.shape}
-    if len(shapes) > 1:
-        raise GraphError(f"elementwise operands of unequal shapes {sorted(shapes)}")
-    return next(iter(shapes), ())
+    shape: tuple[int, ...] = ()
+    for a in avals:
+        if a.shape and a.shape != shape:
+            if shape:
+                raise GraphError(f"elementwise operands of unequal shapes {sorted({v.shape for v in avals} - {()})}")
+            shape = a.shape
+    return shape
 
 
 def infer_same(*avals: Aval, **_: Any) -> Aval:
-    if len({a.dtype for a in avals}) != 1:
-        raise GraphError(f"elementwise operands of unequal dtypes {[str(a) for a in avals]}")
-    return Aval(avals[0].dtype, _common_shape(avals), all(a.weak for a in avals))
+    dtype, weak = avals[0].dtype, True
+    for a in avals:
+        if a.dtype is not dtype and a.dtype != dtype:
+            raise GraphError(f"elementwise operands of unequal dtypes {[str(a) for a in avals]}")
+        weak = weak and a.weak
+    shape = _common_shape(avals)
+    for a in avals:  # nearly always that of an operand
+        if a.weak == weak and a.shape == shape:
+            return a
+    return Aval(dtype, shape, weak)
 
 
 def infer_predicate(*avals: Aval, **_: Any) -> Aval:

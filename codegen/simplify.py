@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from ..tracer.aval import Aval
 from ..tracer.ir import Atom, Builder, Graph, Guard, Lit, Node, Var, bind, building
+from ..tracer.loop_pruning import prune_loops
 from ..tracer.ops.shape import transpose
 from ..tracer.primitive import CUSTOM
 from ..tracer.site import Site
 from .canonical import is_edge_pad
-from .loop_rewrites import prune_loops
 
 Producers = dict[Var, Node]
 Rule = Callable[[Node, Producers], Atom | None]

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .fold_body import Block, Lines, MakeConst, Row
-from .ir import Atom, Guard, Node, Var, building
+from .ir import Atom, Graph, Guard, Node, Var, building
+from .loop_pruning import prune_loops
 from .ops.shape import CONCAT, RESHAPE, concat, reshape, take_slice, transpose
 from .primitive import PRIMITIVES
 from .repeats import Carried, Found, Item, Numbers, Repeat, Rows, Same, Slot, Step, find_repeats
@@ -39,6 +40,10 @@ def roll(recorder: Recorder, roots: Sequence[Atom]) -> None:
         return
     fold = _Fold(recorder.items, found, roots, recorder.const, recorder.turns)
     nodes, guards = fold.run()
+    if recorder.turns:  # a followed loop defines all that its turns did
+        pruned = prune_loops(Graph([], nodes, list(roots), guards), lambda body: body)
+        if all(a is b for a, b in zip(pruned.outputs, roots, strict=True)):
+            nodes, guards = pruned.nodes, pruned.guards
     recorder.replace(nodes, guards)
     for guard in fold.held:
         recorder.env[guard] = np.array(True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..tracer.ir import Atom, Graph, Guard, Node, Var, live_nodes
-from ..tracer.ops.control import before_consts, before_rows, loop_view
-from ..tracer.primitive import LOOP
+from .ir import Atom, Graph, Guard, Node, Var, live_nodes
+from .ops.control import before_consts, before_rows, loop_view
+from .primitive import LOOP
 
 Renamed = dict[Var, Atom]
 

@@ -255,11 +255,11 @@ def sort_guards(recorder: Recorder) -> list[Guard]:
     for guard in recorder.guards:
         dtype = guard.atom.aval.dtype
         if guard.kind == "bool" and dtype.kind != "b":
-            kept.append(
-                Guard(F.ne(guard.atom, structural(0, dtype)), np.bool_(guard.expected != 0), guard.kind, guard.site)
-            )
+            asked = F.ne(guard.atom, structural(0, dtype))
+            kept.append(Guard(asked, np.bool_(guard.expected != 0), guard.kind, guard.site, guard.position))
         elif guard.kind in ("int", "index") and dtype.kind == "f":
-            kept.append(Guard(F.trunc(guard.atom), np.trunc(guard.expected), guard.kind, guard.site))
+            whole = np.trunc(guard.expected)
+            kept.append(Guard(F.trunc(guard.atom), whole, guard.kind, guard.site, guard.position))
         elif dtype.kind == "f":
             numbers.append(guard)
         else:

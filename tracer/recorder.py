@@ -15,7 +15,7 @@ import numpy as np
 
 from .aval import Aval, check_dtype
 from .errors import TracegradError
-from .evaluate import Env, demand
+from .evaluate import Env, Producers, demand
 from .ir import Atom, Builder, Graph, Guard, Lit, Var, building, live_nodes, read_vars
 from .site import Site, at_site, user_site
 
@@ -33,6 +33,7 @@ class Recorder(Builder):
         self._const_by_id: dict[int, Var] = {}
         self.captured: dict[int, Any] = {}  # id(outside array) -> its traced stand-in
         self._alive: list[Any] = []
+        self._producers = Producers()
         self._guarded: set[tuple[Atom, str]] = set()
         self.reasons: list[str] = []  # why this run can't stand for others
         self.active = True
@@ -68,14 +69,14 @@ class Recorder(Builder):
 
     def value(self, atom: Atom) -> Any:
         """The value of *atom* in this run, computed now if need be."""
-        return demand([atom], self.nodes, self.env)[0]
+        return demand([atom], self.nodes, self.env, self._producers)[0]
 
     def guard(self, atom: Atom, kind: str) -> Any:
         """The value of a 0-d *atom*, which control flow is about to rely on."""
         value = np.asarray(self.value(atom))[()]
         if not isinstance(atom, Lit) and (atom, kind) not in self._guarded:
             self._guarded.add((atom, kind))
-            self.guards.append(Guard(atom, value, kind, user_site()))
+            self.guards.append(Guard(atom, value, kind, user_site(), len(self.nodes)))
         return value
 
     def range_of(self, atom: Atom) -> tuple[int, int] | None:

@@ -9,8 +9,8 @@ A call goes down this ladder until a step answers:
 3. recording: Python runs once more; the kernel is found by signature or compiled.
 
 A function that can't be proven to be frozen (it draws random numbers, changes what it reads, calls what can't be
-analysed) stays at step 3 for good: its Python runs in every call, and only the kernel is reused.  No lock is held
-while Python or a kernel runs.
+analysed) stays at step 3 for good: its Python runs in every call, and only kernels are reused (``live.py``).  No lock
+is held while Python or a kernel runs.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ from .eager.tensor import Tensor
 from .explain import explain_call
 from .inline import inline_call
 from .kernels import kernels
+from .live import Live, branch_outcomes, tell, too_many_programs
 from .paths import Missed, Path, Variant, bind_path, compare, interpret, run_path
 from .plan_cache import PlanCache
-from .recording import GRAD, VALUE, VALUE_AND_GRAD, Mode, Recording, record
+from .recording import GRAD, VALUE, VALUE_AND_GRAD, Mode, Recording, record, record_pieces
+from .segments import Segments
 from .slots import Slot, make_slot
 from .state import Snapshot, StatePlan
 from .stats import Stats
@@ -59,7 +61,7 @@ class Endpoint:
     slots: tuple[Slot, ...] = ()
     owners: tuple[Path, ...] = ()  # the paths of the slots
     variants: OrderedDict[Any, list[Variant]] = field(default_factory=OrderedDict)
-    live: OrderedDict[Any, str] = field(default_factory=OrderedDict)  # call keys whose Python runs each time, and why
+    live: OrderedDict[Any, Live] = field(default_factory=OrderedDict)  # call keys whose Python runs each time
 
 
 class CompiledFunction:
@@ -83,6 +85,7 @@ class CompiledFunction:
         self._endpoints: dict[Mode, Endpoint] = {}
         self._tensor_form: TensorFunction | None = None
         self._reads_tensors = False
+        self._told = False  # that Python has to run in each call
         self.stats = Stats(getattr(fn, "__qualname__", None) or repr(fn))
         self._value, self._grad, self._both = (self._endpoint(Mode(k, self._argnums, has_aux)) for k in _KINDS)
         shifted = _shift(self._argnums)  # of a method, argnums count the arguments after self
@@ -181,12 +184,12 @@ class CompiledFunction:
             return self._call_tensors(endpoint, args, kwargs)
         key = call.key
         with self._lock:
-            why = endpoint.live.get(key)
+            live = endpoint.live.get(key)
             known = tuple(endpoint.variants.get(key, ()))
             if known:
                 endpoint.variants.move_to_end(key)
-        if why is not None:
-            return self._run_live(endpoint, call)
+        if live is not None:
+            return self._run_live(endpoint, call, live)
         reason = "first call with arguments of these types and shapes"
         if known:
             reason = "the outside state that the function reads has changed"
@@ -280,10 +283,13 @@ class CompiledFunction:
 
     def _keep(self, endpoint: Endpoint, call: Call, variant: Variant, recording: Recording) -> Any:
         """Run a new path for the first time and keep it."""
-        if len(variant.paths) >= config.max_paths:
+        if too_many_programs(len(variant.paths) + 1):
             site = next((g.site for g in reversed(recording.graph.guards)), None)
-            why = f"more than {config.max_paths} branch outcomes, the last at {site}"
-            return self._go_live(endpoint, call, recording, why)
+            live = Live(branch_outcomes(site), segments=Segments())
+            for known in variant.paths:
+                live.segments.answers.learn(known.guards)
+            self._set_live(endpoint, call, live)
+            return self._run_live(endpoint, call, live)  # nothing of this run can be kept: the next one is the first
         path = self._bind(recording, call)
         arrays = tuple(recording.captured)
         found = run_path(path, call, arrays)
@@ -308,23 +314,42 @@ class CompiledFunction:
 
     def _go_live(self, endpoint: Endpoint, call: Call, recording: Recording, why: str) -> Any:
         """From now on Python runs in each call of this kind; this call's recording is used as it is."""
+        live = Live(why)
+        self._set_live(endpoint, call, live)
+        return self._run_once(call, recording, live)
+
+    def _set_live(self, endpoint: Endpoint, call: Call, live: Live) -> None:
         with self._lock:
-            endpoint.live[call.key] = why
+            endpoint.live[call.key] = live
             while len(endpoint.live) > config.max_variants:
                 endpoint.live.popitem(last=False)
             dropped = endpoint.variants.pop(call.key, [])
             gone = {id(path) for variant in dropped for path in variant.paths}
             kept = [(s, p) for s, p in zip(endpoint.slots, endpoint.owners, strict=True) if id(p) not in gone]
             endpoint.slots, endpoint.owners = tuple([s for s, _ in kept]), tuple([p for _, p in kept])
-        self.stats.live = why
-        return self._run_once(call, recording)
+        self.stats.live = live.why
 
-    def _run_live(self, endpoint: Endpoint, call: Call) -> Any:
+    def _run_live(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
         self.stats.traces += 1
-        return self._run_once(call, record(self._fn, call, endpoint.mode, self._plans.get(call), None))
+        plan, segments = self._plans.get(call), live.segments
+        if segments is None:
+            return self._run_once(call, record(self._fn, call, endpoint.mode, plan, None), live)
+        found = record_pieces(self._fn, call, endpoint.mode, plan)
+        if isinstance(found, Recording):
+            return self._run_once(call, found, live)
+        results, compiles = segments.run(found)
+        self.stats.compiles += compiles
+        self.stats.kernel_hits += not compiles
+        if not self._told:
+            self._told = True
+            tell(self.stats.name, found, segments)
+        return found.assembled(results)
 
-    def _run_once(self, call: Call, recording: Recording) -> Any:
+    def _run_once(self, call: Call, recording: Recording, live: Live) -> Any:
+        compiles = self.stats.compiles
         path = self._bind(recording, call)
+        if self.stats.compiles != compiles:
+            live.compiled()
         found = run_path(path, call, recording.captured)
         if type(found) is Missed:
             found = interpret(recording, call, recording.captured)

@@ -49,6 +49,7 @@ def explain_call(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], 
         _section("decisions", describe_decisions(program)),
         _section("memory", describe_memory(program, recording.canonical)),
         _section("guards", describe_guards(recording)),
+        *_segments(function, mode, call),
         _section("outside state", describe_state(plan, snapshot, reasons)),
         _section("timings", describe_timings(recording, program, kernels.compiles > known_before)),
         _section("history", str(function.stats)),
@@ -93,7 +94,7 @@ def describe_status(function: CompiledFunction, mode: Mode, call: Call) -> str:
     """What a call like this one meets."""
     endpoint = function._endpoints.get(mode)
     if endpoint is not None and call.key in endpoint.live:
-        return f"a call like this runs Python each time and reuses the kernel: {endpoint.live[call.key]}"
+        return endpoint.live[call.key].describe()
     variants = endpoint.variants.get(call.key, ()) if endpoint is not None else ()
     paths = [path for variant in variants for path in variant.paths]
     if not paths:
@@ -101,6 +102,15 @@ def describe_status(function: CompiledFunction, mode: Mode, call: Call) -> str:
     ready = sum(path.verified for path in paths)
     plural = "s" * (len(paths) != 1)
     return f"a call like this has {len(paths)} recorded path{plural}, {ready} of them ready to run without Python"
+
+
+def _segments(function: CompiledFunction, mode: Mode, call: Call) -> list[str]:
+    """Where the program is taken apart, if it is."""
+    endpoint = function._endpoints.get(mode)
+    live = endpoint.live.get(call.key) if endpoint is not None else None
+    if live is None or live.segments is None:
+        return []
+    return [_section("segments", live.segments.answers.describe())]
 
 
 def describe_inputs(recording: Recording) -> str:

@@ -111,11 +111,16 @@ def compare(path: Path, call: Call, captured: Sequence[np.ndarray], found: Any) 
     expected = evaluate(path.recording.graph, [*call.data, *captured])
     results = found if isinstance(found, tuple) else (found,)
     for ours, theirs in zip(results, expected, strict=True):
-        tolerance = 1e-4 if theirs.dtype == np.float32 else 1e-9
-        scale = np.max(np.abs(theirs[np.isfinite(theirs)]), initial=1.0) if theirs.dtype.kind == "f" else 1.0
-        if not np.allclose(ours, theirs, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
-            worst = np.nanmax(np.abs(np.asarray(ours, float) - theirs))
-            raise TracegradError(
-                f"TRACEGRAD_CHECK: kernel and interpreter disagree by {worst} in a result of shape {theirs.shape}; "
-                "please report this"
-            )
+        compare_result(ours, theirs)
+
+
+def compare_result(ours: Any, theirs: np.ndarray) -> None:
+    """An error where a kernel's result is not the interpreter's, rounding aside."""
+    tolerance = 1e-4 if theirs.dtype == np.float32 else 1e-9
+    scale = np.max(np.abs(theirs[np.isfinite(theirs)]), initial=1.0) if theirs.dtype.kind == "f" else 1.0
+    if not np.allclose(ours, theirs, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
+        worst = np.nanmax(np.abs(np.asarray(ours, float) - theirs))
+        raise TracegradError(
+            f"TRACEGRAD_CHECK: kernel and interpreter disagree by {worst} in a result of shape {theirs.shape}; "
+            "please report this"
+        )

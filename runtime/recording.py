@@ -2,7 +2,7 @@
 
 ``record`` runs the function on traced arguments and returns a ``Recording``: the simplified graph (results, then what
 the guards on floats look at), its canonical form, and the text of the expression that puts the results together
-(``Output``).
+(``Output``).  ``record_pieces`` stops before the derivative and returns ``Pieces``, which ``segments.py`` takes on.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ from ..codegen.canonical import Canonical, canonicalise
 from ..codegen.simplify import simplify
 from ..tracer import npapi  # noqa: F401  (fills the tables of NumPy functions)
 from ..tracer.array import TracedArray, to_atom
+from ..tracer.aval import Aval
 from ..tracer.errors import DifferentiationError, TracegradError, refusals
-from ..tracer.ir import Atom, Graph, Guard, Lit, Var, structural
+from ..tracer.evaluate import Env
+from ..tracer.ir import Atom, Graph, Guard, Lit, Node, Var, structural
 from ..tracer.ops.elementwise import F
+from ..tracer.primitive import CUSTOM
 from ..tracer.recorder import Recorder, recording
 from ..tracer.site import at_site
 from .calls import ARRAY, DATA, FLOAT, OBJECT, SCALAR, TRACED, Call
@@ -93,6 +96,27 @@ class Recording:
         return [(g.kind, np.asarray(g.expected).tobytes()) for g in (*self.graph.guards, *self.numbers)]
 
 
+@dataclass(slots=True, eq=False)
+class Pieces:
+    """A run of the user's Python, not yet differentiated: what ``segments.py`` cuts into pieces."""
+
+    nodes: list[Node]
+    guards: list[Guard]  # as they were asked, in order
+    sources: list[Var]  # inputs and constants
+    env: Env  # the values of those, and of whatever Python asked for
+    results: list[Atom]
+    loss: Atom | None  # of which gradients are wanted,
+    wrt: list[Var]  # with respect to these;
+    gradients: list[Var]  # what stands for them among the results
+    output: Output
+
+    def assembled(self, found: tuple[Any, ...]) -> Any:
+        """What the user gets, of the results' values."""
+        if self.output.text is None:
+            return found[0] if self.output.single else found
+        return self.output.function()(found)
+
+
 def same_computation(one: Any, other: Any) -> bool:
     """Are the graphs of two recordings the same, sizes, constants and constant arrays included?"""
     a, b = one.canonical, other.canonical
@@ -124,6 +148,20 @@ def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snap
     """Run *fn* on traced arguments.  With a *snapshot* of the outside state, captured arrays become inputs and
     branches become guards, so that the result can be replayed; without one, Python runs each time and only the kernel
     is kept."""
+    found = _record(fn, call, mode, plan, snapshot, in_pieces=False)
+    assert isinstance(found, Recording)
+    return found
+
+
+def record_pieces(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan) -> Recording | Pieces:
+    """As ``record`` without a snapshot, up to the derivative.  A whole ``Recording`` where a derivative runs Python of
+    the user's (a ``Function``), which has to happen within the recording."""
+    return _record(fn, call, mode, plan, None, in_pieces=True)
+
+
+def _record(
+    fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snapshot: Snapshot | None, *, in_pieces: bool
+) -> Recording | Pieces:
     clock = time.perf_counter()
     recorder = Recorder()
     names = leaf_names(fn, call)
@@ -152,6 +190,8 @@ def record(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snap
             refused, message = refusals.last
             raise refused(*message)
         ran = time.perf_counter()
+        if in_pieces and not any(node.prim.kind == CUSTOM for node in recorder.nodes):
+            return _pieces(fn, out, mode, call, recorder, [inputs[k] for k in wrt])
         atoms, output = _outputs(fn, out, mode, call, recorder, [inputs[k] for k in wrt], len(wrt))
         changes += recorder.reasons  # an adjoint may run Python too (ops/custom.py)
         numbers = sort_guards(recorder) if snapshot is not None else []
@@ -359,8 +399,9 @@ def name_of(fn: Any) -> str:
 
 
 def _outputs(
-    fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: Sequence[Var], count: int
-) -> tuple[list[Atom], Output]:
+    fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: Sequence[Var], count: int,
+    derive: Callable[..., Sequence[Atom]] = vjp,
+) -> tuple[list[Atom], Output]:  # fmt: skip
     """(atoms of the graph's results, what they make up)."""
     source = Source("o")
     if mode.kind == VALUE:
@@ -371,7 +412,7 @@ def _outputs(
     if mode.has_aux:
         out, aux = split_aux(fn, out)
     loss = scalar_loss(fn, out)
-    gradients = vjp(list(recorder.nodes), loss, structural(1, loss.aval.dtype), wrt)
+    gradients = derive(list(recorder.nodes), loss, structural(1, loss.aval.dtype), wrt)
     atoms = [loss, *gradients]  # a gradient alone has its value in it too: one kernel serves both
     first = len(atoms) - count
     tree = gradient_text(call, mode, source, iter([f"r[{first + k}]" for k in range(count)]))
@@ -381,6 +422,15 @@ def _outputs(
     else:
         text = f"((r[0], {extra}), {tree})" if mode.has_aux else f"(r[0], {tree},)"
     return atoms, Output(text, source.names, False, statics)
+
+
+def _pieces(fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: list[Var]) -> Pieces:
+    gradients = [Var(Aval(v.aval.dtype, v.aval.shape)) for v in wrt]
+    results, output = _outputs(fn, out, mode, call, recorder, wrt, len(wrt), derive=lambda *_: gradients)
+    _finish_output(output, len(results), 0)
+    loss = None if mode.kind == VALUE else results[0]
+    sources = [*recorder.inputs, *[var for var, _ in recorder.consts]]
+    return Pieces(recorder.nodes, recorder.guards, sources, recorder.env, results, loss, wrt, gradients, output)
 
 
 def _finish_output(output: Output, results: int, hidden: int) -> None:

@@ -40,7 +40,7 @@ from .eager.tensor import Tensor
 from .explain import explain_call
 from .inline import inline_call
 from .kernels import kernels
-from .live import Live, branch_outcomes, tell, too_many_programs
+from .live import Live, branch_outcomes, tell, too_long, too_many_programs
 from .paths import Missed, Path, Variant, bind_path, compare, interpret, run_path
 from .plan_cache import PlanCache
 from .recording import GRAD, VALUE, VALUE_AND_GRAD, Mode, Recording, record, record_pieces
@@ -283,11 +283,14 @@ class CompiledFunction:
 
     def _keep(self, endpoint: Endpoint, call: Call, variant: Variant, recording: Recording) -> Any:
         """Run a new path for the first time and keep it."""
-        if too_many_programs(len(variant.paths) + 1):
-            site = next((g.site for g in reversed(recording.graph.guards)), None)
-            live = Live(branch_outcomes(site), segments=Segments())
-            for known in variant.paths:
-                live.segments.answers.learn(known.guards)
+        why = too_long(recording)
+        if not why and too_many_programs(len(variant.paths) + 1):
+            why = branch_outcomes(next((g.site for g in reversed(recording.graph.guards)), None))
+        if why:
+            segments = Segments()
+            for known in (*[p.recording for p in variant.paths], recording):
+                segments.answers.learn([*known.graph.guards, *known.numbers])
+            live = Live(why, segments=segments)
             self._set_live(endpoint, call, live)
             return self._run_live(endpoint, call, live)  # nothing of this run can be kept: the next one is the first
         path = self._bind(recording, call)
@@ -342,7 +345,7 @@ class CompiledFunction:
         self.stats.kernel_hits += not compiles
         if not self._told:
             self._told = True
-            tell(self.stats.name, found, segments)
+            tell(self.stats.name, live.why, found, segments)
         return found.assembled(results)
 
     def _run_once(self, call: Call, recording: Recording, live: Live) -> Any:

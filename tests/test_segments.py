@@ -83,7 +83,7 @@ def test_the_user_is_told_once_and_where():
     assert len(caught) == 1
     text, first = str(caught[0].message), plain.__code__.co_firstlineno
     assert caught[0].filename == __file__ and caught[0].lineno == first + 2
-    assert "more than 2 ways" in text and f"test_segments.py:{first + 2}" in text and "np.where" in text
+    assert "more than 2 branch outcomes" in text and f"test_segments.py:{first + 2}" in text and "np.where" in text
     assert "branch outcomes" in f.stats.live
 
 
@@ -107,6 +107,21 @@ def test_a_question_with_one_answer_does_not_cut():
         f"not cut at bool() at test_segments.py:{first + 2} in plain: never-varied, it has always had the same answer",
     ]
     assert "the kernels of its segments" in text
+
+
+def test_a_long_loop_is_not_compiled_as_a_whole(monkeypatch):
+    monkeypatch.setattr("tracegrad.runtime.live.LONG", 100)
+
+    def plain(x):
+        y = x
+        while np.sum(y * y) > 1.0:
+            y = y * 0.9
+        return np.sum(y)
+
+    f = compile_grad(plain)
+    for scale in (100.0, 200.0, 0.1):
+        agree(f, plain, scale * np.ones(5))
+    assert f.stats.live.startswith("too-long: ") and f.stats.compiles <= 5
 
 
 def test_structures_aux_and_several_arguments():

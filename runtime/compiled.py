@@ -41,13 +41,14 @@ from .explain import explain_call
 from .inline import inline_call
 from .kernels import kernels
 from .live import Live, branch_outcomes, tell, too_long, too_many_programs
-from .paths import Missed, Path, Variant, bind_path, compare, interpret, run_path
+from .paths import Missed, Path, Variant, bind_path, compare, describe_guard, interpret, run_path
 from .plan_cache import PlanCache
 from .recording import GRAD, VALUE, VALUE_AND_GRAD, Mode, Recording, record, record_pieces
 from .segments import Segments
+from .siblings import candidates
 from .slots import Slot, make_slot
 from .state import Snapshot, StatePlan
-from .stats import Stats
+from .stats import PathStats, Stats
 
 MAX_SLOTS = 4  # paths that are tried without looking at the call first
 _MISS = object()
@@ -90,6 +91,7 @@ class CompiledFunction:
         self._value, self._grad, self._both = (self._endpoint(Mode(k, self._argnums, has_aux)) for k in _KINDS)
         shifted = _shift(self._argnums)  # of a method, argnums count the arguments after self
         self._bound = tuple([self._endpoint(Mode(k, shifted, has_aux)) for k in _KINDS])
+        self.stats.count_paths = functools.partial(_path_stats, self._endpoints)
         _functions.add(self)
 
     # The body of `run` stands in each of these three: a cached call is so short that one Python call less shows.
@@ -207,13 +209,14 @@ class CompiledFunction:
     ) -> tuple[Any, str]:
         """The result of the first path whose guards hold, or _MISS and why a recording is needed."""
         reason = "no recording has been kept for this state"
-        for path in tuple(variant.paths):
+        number, paths = self.stats.calls, tuple(variant.paths)
+        misses = [(path, path.missed[1]) for path in paths if path.missed[0] == number]  # in a slot, in this call
+        self.stats.guard_misses += len(misses)
+        for path in candidates(paths, misses):
             found = run_path(path, call, arrays)
             if type(found) is Missed:
                 self.stats.guard_misses += 1
-                guard = path.guards[found.guard]
-                value = _plain(guard.expected)
-                reason = f"guard missed: {guard.kind}() gave another value than {value} at {guard.site}"
+                misses.append((path, found.guard))
                 continue
             if not path.verified:
                 answer = self._verify(endpoint, call, variant, path)
@@ -226,6 +229,9 @@ class CompiledFunction:
                     _to_front(variants, variant)
             self._install(endpoint, call, variant, path)
             return self._finish(path, call, arrays, found), ""
+        if misses:
+            path, failed = misses[-1]
+            reason = f"guard missed: {describe_guard(path.guards[failed], 'another value than ')}"
         return _MISS, reason
 
     def _verify(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> Any:
@@ -300,8 +306,8 @@ class CompiledFunction:
             self.stats.note("a branch hangs on the last bits of a number, where NumPy and the kernel differ")
             found = interpret(recording, call, arrays)
         else:
-            with self._lock:
-                variant.paths.insert(0, path)
+            with self._lock:  # a sibling that was passed over wrongly is replaced
+                variant.paths[:] = [path, *[p for p in variant.paths if p.recording.facts != recording.facts]]
         recording.captured.clear()
         return self._finish(path, call, arrays, found)
 
@@ -364,7 +370,7 @@ class CompiledFunction:
         """Make *path* the first of the endpoint's slots."""
         if config.check or path in endpoint.owners:
             return
-        slot = make_slot(call, variant, path)
+        slot = make_slot(call, variant, path, self.stats)
         with self._lock:
             endpoint.owners = (path, *endpoint.owners)[:MAX_SLOTS]
             endpoint.slots = (slot, *endpoint.slots)[:MAX_SLOTS]
@@ -400,8 +406,14 @@ def _to_front(items: list[Any], item: Any) -> None:
         items.insert(0, item)
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+def _path_stats(endpoints: dict[Mode, Endpoint]) -> list[PathStats]:
+    return [
+        path.stats(endpoint.mode.kind)
+        for endpoint in tuple(endpoints.values())
+        for variants in tuple(endpoint.variants.values())
+        for variant in tuple(variants)
+        for path in tuple(variant.paths)
+    ]
 
 
 def _why(recording: Recording, plan: StatePlan) -> str:

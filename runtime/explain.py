@@ -17,6 +17,7 @@ from ..tracer.irtext import print_graph
 from ..tracer.primitive import HOST, LOOP
 from .calls import Call, flatten
 from .kernels import kernels
+from .paths import describe_guard
 from .recording import VALUE, Mode, Recording, name_of, record
 from .state import Snapshot, StatePlan
 
@@ -242,17 +243,13 @@ def describe_memory(program: Program, canonical: Canonical) -> str:
 
 
 def describe_guards(recording: Recording) -> str:
-    exact = [f"{g.kind}() gave {_plain(g.expected)}, to the last bit, at {g.site}" for g in recording.numbers]
+    exact = [describe_guard(g).replace(" at ", ", to the last bit, at ", 1) for g in recording.numbers]
     return "\n".join([_guards(recording.graph), *exact]) if recording.graph.guards or not exact else "\n".join(exact)
 
 
 def _guards(graph: Graph) -> str:
-    lines = [f"{g.kind}() gave {_plain(g.expected)} at {g.site}" for g in graph.guards]
+    lines = [describe_guard(g) for g in graph.guards]
     return "\n".join(lines) or "none: no value decided the control flow"
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
 
 
 def describe_timings(recording: Recording, program: Program, compiled_now: bool) -> str:

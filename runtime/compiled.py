@@ -82,7 +82,7 @@ class CompiledFunction:
         self._names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
         self._static = _static_positions(fn, self._names)
         self._lock = threading.Lock()
-        self._plans = PlanCache(fn)
+        self._plans = PlanCache(fn, may_print=True)
         self._endpoints: dict[Mode, Endpoint] = {}
         self._tensor_form: TensorFunction | None = None
         self._reads_tensors = False

@@ -27,10 +27,13 @@ _QUIET_LIBRARIES = ("tracegrad", "numpy", "scipy", "numba", "llvmlite", "optree"
 class Watch:
     """Context manager around a recorded run; ``reasons`` is filled while it runs."""
 
-    def __init__(self, codes: dict[int, types.CodeType], trust: Trust, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, codes: dict[int, types.CodeType], trust: Trust, report: Callable[[str], None], may_print: bool = False
+    ) -> None:
         self._codes = codes
         self._trust = trust
         self._report = report
+        self._may_print = may_print
         self._known: dict[int, types.CodeType] = dict(codes)  # ids of codes that need no second look; kept alive
         self._types: dict[type, str | None] = {}
         self._collector: set[types.CodeType] = set()  # what the garbage collector calls, whenever it happens to run
@@ -63,9 +66,17 @@ class Watch:
     def _callback(self, prior: Any) -> Callable[[types.FrameType, str, Any], None]:
         """The profile function: a closure that drops what is known at once, since it runs for every call."""
         known, kinds, new_code, c_call = self._known, self._types, self._new_code, self._c_call
+        may_print = self._may_print
+        printing: types.FrameType | None = None  # in there a notebook's stdout may use threads, clocks, anything
 
         def event(frame: types.FrameType, what: str, arg: Any) -> None:
-            if what == "call":
+            nonlocal printing
+            if printing is not None:
+                if frame is printing and arg is print and what != "c_call":
+                    printing = None
+            elif may_print and arg is print and what == "c_call":
+                printing = frame
+            elif what == "call":
                 if id(frame.f_code) not in known:
                     new_code(frame)
             elif what == "c_call":

@@ -296,7 +296,7 @@ class CompiledFunction:
             segments = Segments()
             for known in (*[p.recording for p in variant.paths], recording):
                 segments.answers.learn([*known.graph.guards, *known.numbers])
-            live = Live(why, segments=segments)
+            live = Live(why, why, segments=segments)
             self._set_live(endpoint, call, live)
             return self._run_live(endpoint, call, live)  # nothing of this run can be kept: the next one is the first
         path = self._bind(recording, call)
@@ -351,7 +351,7 @@ class CompiledFunction:
         self.stats.kernel_hits += not compiles
         if not self._told:
             self._told = True
-            tell(self.stats.name, live.why, found, segments)
+            tell(self.stats.name, live, found)
         return found.assembled(results)
 
     def _run_once(self, call: Call, recording: Recording, live: Live) -> Any:

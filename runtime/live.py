@@ -24,6 +24,7 @@ _ADVICE = "choose with np.where(condition, a, b) there, or compute in a loop tha
 @dataclass(eq=False, slots=True)
 class Live:
     why: str
+    split: str = ""  # why it runs in segments, where that is the reason for all
     programs: int = 0  # kernels compiled for whole programs
     segments: Segments | None = None
 
@@ -63,12 +64,13 @@ def branch_outcomes(site: Any) -> str:
     return f"more than {config.max_paths} branch outcomes, the last at {site}"
 
 
-def tell(name: str, why: str, pieces: Pieces, segments: Segments) -> None:
+def tell(name: str, live: Live, pieces: Pieces) -> None:
     """Warn, at the line of the last branch that takes the program apart."""
-    guard = segments.answers.last(pieces.guards)
+    guard = None if live.segments is None else live.segments.answers.last(pieces.guards)
     if guard is not None and guard.site is not None:
         message = (
-            f"{name}: Python runs in each call, and only what lies between the branches is compiled ({why}); {_ADVICE}"
+            f"{name}: Python runs in each call, and only what lies between the branches is compiled "
+            f"({live.split or branch_outcomes(guard.site)}); {_ADVICE}"
         )
         warnings.warn_explicit(message, UserWarning, guard.site.file, guard.site.line)
 

@@ -16,7 +16,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from .state_trust import IMPURE_METHODS, RUN_TIME_BUILTINS, Trust, hidden_state, module_impurity
+from .state_trust import DRAW_ELSEWHERE, IMPURE_METHODS, RUN_TIME_BUILTINS, Trust, hidden_state, module_impurity
 
 _PURE_CALLS = {"fspath", "is_finalizing", "getsizeof", "intern", "_getframe", "exc_info"}
 # Only where the user's code calls it directly: libraries do these things for good reasons of their own.
@@ -56,7 +56,7 @@ class Watch:
         elif hasattr(self._prior, "enable"):  # cProfile before Python 3.12 is no Python function
             self._prior.enable()
         if self._random != _numpy_random_state():
-            self._add("draws random numbers from np.random; pass them as an argument")
+            self._add(f"draws random numbers from np.random; {DRAW_ELSEWHERE}")
 
     def _add(self, reason: str) -> None:
         if reason not in self.reasons:

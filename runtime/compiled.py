@@ -31,6 +31,7 @@ import numpy as np
 from ..tracer.errors import TracegradError, UnsupportedError
 from ..tracer.recorder import current_recorder
 from ..tracer.site import at_site
+from ..tracer.stream import DEFAULT
 from .bridge import TensorFunction, call_tensors
 from .calls import TENSOR, TRACED, Call, flatten
 from .config import config
@@ -213,7 +214,9 @@ class CompiledFunction:
         misses = [(path, path.missed[1]) for path in paths if path.missed[0] == number]  # in a slot, in this call
         self.stats.guard_misses += len(misses)
         for path in candidates(paths, misses):
-            found = run_path(path, call, arrays)
+            draws, start = path.recording.draws, DEFAULT.state
+            inputs = (*arrays, start) if draws else arrays
+            found = run_path(path, call, inputs)
             if type(found) is Missed:
                 self.stats.guard_misses += 1
                 misses.append((path, found.guard))
@@ -228,7 +231,9 @@ class CompiledFunction:
                 if variants is not None:
                     _to_front(variants, variant)
             self._install(endpoint, call, variant, path)
-            return self._finish(path, call, arrays, found), ""
+            if draws and not DEFAULT.advance(start, draws):
+                return self._again(endpoint, call), ""
+            return self._finish(path, call, inputs, found), ""
         if misses:
             path, failed = misses[-1]
             reason = f"guard missed: {describe_guard(path.guards[failed], 'another value than ')}"
@@ -309,6 +314,8 @@ class CompiledFunction:
             with self._lock:  # a sibling that was passed over wrongly is replaced
                 variant.paths[:] = [path, *[p for p in variant.paths if p.recording.facts != recording.facts]]
         recording.captured.clear()
+        if recording.draws and not DEFAULT.advance(arrays[-1], recording.draws):
+            return self._again(endpoint, call)
         return self._finish(path, call, arrays, found)
 
     def _bind(self, recording: Recording, call: Call) -> Path:
@@ -362,7 +369,14 @@ class CompiledFunction:
         found = run_path(path, call, recording.captured)
         if type(found) is Missed:
             found = interpret(recording, call, recording.captured)
+        if recording.draws:  # its Python has had its effects, so it is not run again where another thread has drawn
+            DEFAULT.advance(recording.captured[-1], recording.draws)
         return self._finish(path, call, recording.captured, found)
+
+    def _again(self, endpoint: Endpoint, call: Call) -> Any:
+        """Another thread has drawn the random numbers of this call."""
+        args, kwargs = call.rebuild(call.leaves)
+        return self._descend(endpoint, args, kwargs)
 
     # ---- small parts ---------------------------------------------------------------------------------------------
 

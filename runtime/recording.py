@@ -79,11 +79,13 @@ class Recording:
     names: list[str]  # of the graph's inputs, as the user would write them
     changes: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    draws: int = 0  # from the default stream of random numbers, whose state is then the last of the captured arrays
 
     def same_program(self, other: Recording) -> bool:
         """Do two recordings denote the same computation, constants included?"""
         return (
             same_computation(self, other)
+            and self.draws == other.draws
             and self.output.text == other.output.text
             and self.output.single == other.output.single
             and equal_statics(self.output.statics, other.output.statics)
@@ -184,7 +186,7 @@ def _record(
                 settle(plan, plan.snapshot(call.objects), lambda value: _plain(value, recorder))
         else:
             captured = list(snapshot.arrays)
-            recorder.watch = plan.watch
+            recorder.watch, recorder.may_draw = plan.watch, True
             out, changes = _run_frozen(call, leaves, plan, snapshot, recorder)
         if refusals.last is not None:  # caught by the function, which has not computed what NumPy would have
             refused, message = refusals.last
@@ -197,6 +199,8 @@ def _record(
         numbers = sort_guards(recorder) if snapshot is not None else []
         if snapshot is None:
             recorder.guards.clear()
+        if recorder.stream_state is not None:
+            captured.append(recorder.stream_state)
         _finish_output(output, len(atoms), len(numbers))
         atoms += [guard.atom for guard in numbers]
     graph = simplify(recorder.finish(atoms))
@@ -205,7 +209,7 @@ def _record(
     done = time.perf_counter()
     return Recording(
         graph, canonical, len(inputs) + len(captured), captured, output, numbers, list(recorder.input_names), changes,
-        {"record": ran - clock, "derive": derived - ran, "sign": done - derived},
+        {"record": ran - clock, "derive": derived - ran, "sign": done - derived}, recorder.draws,
     )  # fmt: skip
 
 

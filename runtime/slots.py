@@ -14,6 +14,7 @@ from typing import Any
 
 import optree
 
+from ..tracer.stream import DEFAULT
 from .calls import OBJECT, VALUE, Call, same, unwrap
 from .paths import Path, Variant
 from .stats import Stats
@@ -35,6 +36,10 @@ def make_slot(call: Call, variant: Variant, path: Path, stats: Stats) -> Slot:
         data.append("*arrays")
     else:
         source.give_up_if(f"{state} is None")
+    if path.recording.draws:  # from the stream as it is now; it moves on when the call has succeeded
+        source.names.update(stream=DEFAULT, advance=DEFAULT.advance)
+        source.lines.append("state = stream.state")
+        data.append("state")
     _results(source, path, f"launch({', '.join(data)})")
     return make_function("def slot(args, kwargs):", source)
 
@@ -101,18 +106,23 @@ def check_value(source: Source, text: str, value: Any) -> None:
 def _results(source: Source, path: Path, launch: str) -> None:
     output = path.recording.output
     guarded = bool(path.recording.graph.guards)
-    if output.text is None and not guarded:
+    draws = path.recording.draws
+    if output.text is None and not guarded and not draws:
         source.lines.append(f"return {launch}")
         return
     source.lines.append(f"r = {launch}")
     if guarded:
         source.lines.append("if type(r) is int: return missed(r)")
     if output.text is None:
+        if draws:
+            source.give_up_if(f"r is None or not advance(state, {draws})")
         source.lines.append("return r")
         return
     source.give_up_if("r is None")
     first = len(path.program.results) - len(path.numbers)
     for k, expected in enumerate(path.numbers):
         source.lines.append(f"if r[{first + k}].tobytes() != {source.constant(expected)}: return number_missed({k})")
+    if draws:
+        source.give_up_if(f"not advance(state, {draws})")
     source.names.update(output.names)
     source.lines.append(f"return {output.text}")

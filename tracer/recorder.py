@@ -36,6 +36,10 @@ class Recorder(Builder):
         self._producers = Producers()
         self._guarded: set[tuple[Atom, str]] = set()
         self.reasons: list[str] = []  # why this run can't stand for others
+        self.may_draw = False  # whether the default stream of random numbers can be an input (stream.py),
+        self.stream: Var | None = None  # that input,
+        self.stream_state: np.ndarray | None = None  # its value,
+        self.draws = 0  # and how often it was drawn from
         self.active = True
         self.parent: Recorder | None = None  # of the body of a loop: the recording around it (body.py)
         self.watch: Callable[[], Any] | None = None  # around Python of the user's that an adjoint runs (ops/custom.py)

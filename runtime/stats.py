@@ -21,7 +21,8 @@ class PathStats:
     misses: dict[str, int]
 
     def __str__(self) -> str:
-        lines = [f"{self.runs} runs of {self.mode} where {'; '.join(self.answers) or 'nothing decided'}"]
+        plural = "s" * (self.runs != 1)
+        lines = [f"{self.runs} run{plural} of {self.mode} where {'; '.join(self.answers) or 'nothing decided'}"]
         return "\n    ".join([*lines, *[f"{count} x missed: {answer}" for answer, count in self.misses.items()]])
 
 

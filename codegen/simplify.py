@@ -152,7 +152,7 @@ def apply_rules(graph: Graph) -> Graph:
     if not changed:
         return graph
     outputs = [current(a) for a in graph.outputs]
-    guards = [Guard(current(g.atom), g.expected, g.kind, g.site) for g in graph.guards]
+    guards = [Guard(current(g.atom), g.expected, g.kind, g.site, g.position) for g in graph.guards]
     needed: set[Atom] = {*outputs, *(g.atom for g in guards)}
     kept = []
     for node in reversed(builder.nodes):

@@ -28,7 +28,7 @@ from . import _launch_layout as layout
 from ._native import compile_function, filled
 
 #: Words of the table's header, in order.
-HEADER = ("kernel", "sizes", "consts", "n_args", "n_outs", "n_extra", "n_temps", "single")
+HEADER = ("kernel", "sizes", "consts", "n_args", "n_outs", "n_extra", "n_temps", "single", "counts")
 
 KIND_ARRAY, KIND_FLOAT64, KIND_FLOAT32, KIND_CONST, KIND_SCALAR_OUT, KIND_WRITTEN = range(6)
 ACCEPT_FLOAT, ACCEPT_NP_FLOAT64, ACCEPT_NP_FLOAT32 = 1, 2, 4
@@ -298,13 +298,25 @@ run:
   %consts.at = getelementptr i64, ptr %table, i64 $consts
   %consts = load ptr, ptr %consts.at
   %failed = call i64 %kernel(ptr %bufs, ptr %sizes, ptr %consts)
+  %counts.at = getelementptr i64, ptr %table, i64 $counts
+  %counts = load ptr, ptr %counts.at
+  %counted = icmp ne ptr %counts, null
+  br i1 %counted, label %tally, label %ran
+tally:                                              ; one more run to the end (-1), or failure of this guard
+  %tally.place = add i64 %failed, 1
+  %tally.at = getelementptr i64, ptr %counts, i64 %tally.place
+  %tally.before = load i64, ptr %tally.at
+  %tally.after = add i64 %tally.before, 1
+  store i64 %tally.after, ptr %tally.at
+  br label %ran
+ran:
   %held = icmp slt i64 %failed, 0
   br i1 %held, label %box, label %guard
 
 ; ---- 5. The result: box the scalars, then one object or a tuple.
 box:
-  %b = phi i64 [ 0, %run ], [ %b.next, %box.next ]
-  %box.row = phi ptr [ %row, %run ], [ %box.row.next, %box.next ]
+  %b = phi i64 [ 0, %ran ], [ %b.next, %box.next ]
+  %box.row = phi ptr [ %row, %ran ], [ %box.row.next, %box.next ]
   %boxes.done = icmp eq i64 %b, %n_outs
   br i1 %boxes.done, label %give, label %box.body
 box.body:

@@ -14,16 +14,20 @@ from . import launch
 
 
 def bind_graph(
-    graph: Graph, canonical: Canonical, program: Program, single: bool, args: Sequence[launch.Arg] | None = None
-) -> Callable[..., Any]:
-    """*program* bound to the sizes and constants of *graph*, as a callable of *args* (default: what its inputs are)."""
+    graph: Graph, canonical: Canonical, program: Program, single: bool, args: Sequence[launch.Arg] | None = None,
+    counts: np.ndarray | None = None,
+) -> Callable[..., Any]:  # fmt: skip
+    """*program* bound to the sizes and constants of *graph*, as a callable of *args* (default: what its inputs are).
+
+    *counts* (int64): its runs are counted in ``counts[0]``, failures of guard k in ``counts[1 + k]``.
+    """
     if args is None:
         args = argument_records(graph.inputs)
     sizes = canonical.sizes
     shapes = [tuple([int(sizes[d]) for d in s.dims]) for s in program.results]
     consts = [array for _, array in graph.consts]
     if not program.is_native:
-        return _interleaved(canonical, single, program, args, consts)
+        return _interleaved(canonical, single, program, args, consts, counts)
     outs = [
         launch.ArrayOut(s.dtype, shape) if shape else launch.ScalarOut(s.dtype)
         for s, shape in zip(program.results, shapes, strict=True)
@@ -31,7 +35,7 @@ def bind_graph(
     offsets, total = program.plan(sizes)
     return launch.bind(
         program.segments[0].address, args, outs, [a.ctypes.data for a in consts], offsets, sizes, canonical.consts,
-        (program, consts), single, total,
+        (program, consts), single, total, counts=counts,
     )  # fmt: skip
 
 
@@ -46,8 +50,9 @@ def argument_records(inputs: Sequence[Var], scalars: Sequence[type | None] | Non
 
 
 def _interleaved(
-    canonical: Canonical, single: bool, program: Program, args: Sequence[Any], consts: Sequence[np.ndarray]
-) -> Callable[..., Any]:
+    canonical: Canonical, single: bool, program: Program, args: Sequence[Any], consts: Sequence[np.ndarray],
+    counts: np.ndarray | None = None,
+) -> Callable[..., Any]:  # fmt: skip
     """The callable of a program in which NumPy does some steps: same protocol as a native binding."""
 
     def call(*values: Any) -> Any:
@@ -66,6 +71,8 @@ def _interleaved(
             else:
                 return None
         failed, results = execute(program, canonical, [*arrays, *consts])
+        if counts is not None:
+            counts[1 + failed] += 1
         if failed >= 0:
             return failed
         final = [r if r.shape else r[()] for r in results]

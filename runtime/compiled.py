@@ -9,8 +9,8 @@ A call goes down this ladder until a step answers:
 3. recording: Python runs once more; the kernel is found by signature or compiled.
 
 A function that can't be proven to be frozen (it draws random numbers, changes what it reads, calls what can't be
-analysed) stays at step 3 for good: its Python runs in every call, and only the kernel is reused.  No lock is held
-while Python or a kernel runs.
+analysed) stays at step 3 for good: its Python runs in every call, and only kernels are reused (``live.py``).  No lock
+is held while Python or a kernel runs.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.loop_capacity import CAPACITY
 from ..tracer.errors import TracegradError, UnsupportedError
-from ..tracer.ir import Guard
 from ..tracer.recorder import current_recorder
 from ..tracer.site import at_site
+from ..tracer.stream import DEFAULT
 from .bridge import TensorFunction, call_tensors
 from .calls import TENSOR, TRACED, Call, flatten
 from .config import config
@@ -42,12 +41,15 @@ from .eager.tensor import Tensor
 from .explain import explain_call
 from .inline import inline_call
 from .kernels import kernels
-from .paths import Missed, Path, Variant, bind_path, compare, interpret, outgrown, run_path
+from .live import Live, branch_outcomes, tell, too_long, too_many_programs
+from .paths import Missed, Path, Variant, bind_path, compare, describe_guard, interpret, outgrown, run_path
 from .plan_cache import PlanCache
-from .recording import GRAD, VALUE, VALUE_AND_GRAD, Mode, Recording, record
+from .recording import GRAD, VALUE, VALUE_AND_GRAD, Mode, Recording, record, record_pieces
+from .segments import Segments
+from .siblings import candidates
 from .slots import Slot, make_slot
 from .state import Snapshot, StatePlan
-from .stats import Stats
+from .stats import PathStats, Stats
 
 MAX_SLOTS = 4  # paths that are tried without looking at the call first
 _MISS = object()
@@ -61,7 +63,7 @@ class Endpoint:
     slots: tuple[Slot, ...] = ()
     owners: tuple[Path, ...] = ()  # the paths of the slots
     variants: OrderedDict[Any, list[Variant]] = field(default_factory=OrderedDict)
-    live: OrderedDict[Any, str] = field(default_factory=OrderedDict)  # call keys whose Python runs each time, and why
+    live: OrderedDict[Any, Live] = field(default_factory=OrderedDict)  # call keys whose Python runs each time
 
 
 class CompiledFunction:
@@ -81,14 +83,16 @@ class CompiledFunction:
         self._names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
         self._static = _static_positions(fn, self._names)
         self._lock = threading.Lock()
-        self._plans = PlanCache(fn)
+        self._plans = PlanCache(fn, may_print=True)
         self._endpoints: dict[Mode, Endpoint] = {}
         self._tensor_form: TensorFunction | None = None
         self._reads_tensors = False
+        self._told = False  # that Python has to run in each call
         self.stats = Stats(getattr(fn, "__qualname__", None) or repr(fn))
         self._value, self._grad, self._both = (self._endpoint(Mode(k, self._argnums, has_aux)) for k in _KINDS)
         shifted = _shift(self._argnums)  # of a method, argnums count the arguments after self
         self._bound = tuple([self._endpoint(Mode(k, shifted, has_aux)) for k in _KINDS])
+        self.stats.count_paths = functools.partial(_path_stats, self._endpoints)
         _functions.add(self)
 
     # The body of `run` stands in each of these three: a cached call is so short that one Python call less shows.
@@ -183,12 +187,12 @@ class CompiledFunction:
             return self._call_tensors(endpoint, args, kwargs)
         key = call.key
         with self._lock:
-            why = endpoint.live.get(key)
+            live = endpoint.live.get(key)
             known = tuple(endpoint.variants.get(key, ()))
             if known:
                 endpoint.variants.move_to_end(key)
-        if why is not None:
-            return self._run_live(endpoint, call)
+        if live is not None:
+            return self._run_live(endpoint, call, live)
         reason = "first call with arguments of these types and shapes"
         if known:
             reason = "the outside state that the function reads has changed"
@@ -206,12 +210,16 @@ class CompiledFunction:
     ) -> tuple[Any, str]:
         """The result of the first path whose guards hold, or _MISS and why a recording is needed."""
         reason = "no recording has been kept for this state"
-        for path in tuple(variant.paths):
-            found = run_path(path, call, arrays)
+        number, paths = self.stats.calls, tuple(variant.paths)
+        misses = [(path, path.missed[1]) for path in paths if path.missed[0] == number]  # in a slot, in this call
+        self.stats.guard_misses += len(misses)
+        for path in candidates(paths, misses):
+            draws, start = path.recording.draws, DEFAULT.state
+            inputs = (*arrays, start) if draws else arrays
+            found = run_path(path, call, inputs)
             if type(found) is Missed:
                 self.stats.guard_misses += 1
-                guard = path.guards[found.guard]
-                reason = _missed(guard)
+                misses.append((path, found.guard))
                 continue
             if not path.verified:
                 answer = self._verify(endpoint, call, variant, path)
@@ -223,7 +231,12 @@ class CompiledFunction:
                 if variants is not None:
                     _to_front(variants, variant)
             self._install(endpoint, call, variant, path)
-            return self._finish(path, call, arrays, found), ""
+            if draws and not DEFAULT.advance(start, draws):
+                return self._again(endpoint, call), ""
+            return self._finish(path, call, inputs, found), ""
+        if misses:
+            path, failed = misses[-1]
+            reason = f"guard missed: {describe_guard(path.guards[failed], 'another value than ')}"
         return _MISS, reason
 
     def _verify(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> Any:
@@ -286,10 +299,16 @@ class CompiledFunction:
         """Run a new path for the first time and keep it, in place of those that had less room for their loops."""
         with self._lock:
             variant.paths[:] = [p for p in variant.paths if not outgrown(p, recording)]
-        if len(variant.paths) >= config.max_paths:
-            site = next((g.site for g in reversed(recording.graph.guards)), None)
-            why = f"more than {config.max_paths} branch outcomes, the last at {site}"
-            return self._go_live(endpoint, call, recording, why)
+        why = too_long(recording)
+        if not why and too_many_programs(len(variant.paths) + 1):
+            why = branch_outcomes(next((g.site for g in reversed(recording.graph.guards)), None))
+        if why:
+            segments = Segments()
+            for known in (*[p.recording for p in variant.paths], recording):
+                segments.answers.learn([*known.graph.guards, *known.numbers])
+            live = Live(why, why, segments=segments)
+            self._set_live(endpoint, call, live)
+            return self._run_live(endpoint, call, live)  # nothing of this run can be kept: the next one is the first
         path = self._bind(recording, call)
         arrays = tuple(recording.captured)
         found = run_path(path, call, arrays)
@@ -297,9 +316,11 @@ class CompiledFunction:
             self.stats.note("a branch hangs on the last bits of a number, where NumPy and the kernel differ")
             found = interpret(recording, call, arrays)
         else:
-            with self._lock:
-                variant.paths.insert(0, path)
+            with self._lock:  # a sibling that was passed over wrongly is replaced
+                variant.paths[:] = [path, *[p for p in variant.paths if p.recording.facts != recording.facts]]
         recording.captured.clear()
+        if recording.draws and not DEFAULT.advance(arrays[-1], recording.draws):
+            return self._again(endpoint, call)
         return self._finish(path, call, arrays, found)
 
     def _bind(self, recording: Recording, call: Call) -> Path:
@@ -314,27 +335,53 @@ class CompiledFunction:
 
     def _go_live(self, endpoint: Endpoint, call: Call, recording: Recording, why: str) -> Any:
         """From now on Python runs in each call of this kind; this call's recording is used as it is."""
+        live = Live(why)
+        self._set_live(endpoint, call, live)
+        return self._run_once(call, recording, live)
+
+    def _set_live(self, endpoint: Endpoint, call: Call, live: Live) -> None:
         with self._lock:
-            endpoint.live[call.key] = why
+            endpoint.live[call.key] = live
             while len(endpoint.live) > config.max_variants:
                 endpoint.live.popitem(last=False)
             dropped = endpoint.variants.pop(call.key, [])
             gone = {id(path) for variant in dropped for path in variant.paths}
             kept = [(s, p) for s, p in zip(endpoint.slots, endpoint.owners, strict=True) if id(p) not in gone]
             endpoint.slots, endpoint.owners = tuple([s for s, _ in kept]), tuple([p for _, p in kept])
-        self.stats.live = why
-        return self._run_once(call, recording)
+        self.stats.live = live.why
 
-    def _run_live(self, endpoint: Endpoint, call: Call) -> Any:
+    def _run_live(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
         self.stats.traces += 1
-        return self._run_once(call, record(self._fn, call, endpoint.mode, self._plans.get(call), None))
+        plan, segments = self._plans.get(call), live.segments
+        if segments is None:
+            return self._run_once(call, record(self._fn, call, endpoint.mode, plan, None), live)
+        found = record_pieces(self._fn, call, endpoint.mode, plan)
+        if isinstance(found, Recording):
+            return self._run_once(call, found, live)
+        results, compiles = segments.run(found)
+        self.stats.compiles += compiles
+        self.stats.kernel_hits += not compiles
+        if not self._told:
+            self._told = True
+            tell(self.stats.name, live, found)
+        return found.assembled(results)
 
-    def _run_once(self, call: Call, recording: Recording) -> Any:
+    def _run_once(self, call: Call, recording: Recording, live: Live) -> Any:
+        compiles = self.stats.compiles
         path = self._bind(recording, call)
+        if self.stats.compiles != compiles:
+            live.compiled()
         found = run_path(path, call, recording.captured)
         if type(found) is Missed:
             found = interpret(recording, call, recording.captured)
+        if recording.draws:  # its Python has had its effects, so it is not run again where another thread has drawn
+            DEFAULT.advance(recording.captured[-1], recording.draws)
         return self._finish(path, call, recording.captured, found)
+
+    def _again(self, endpoint: Endpoint, call: Call) -> Any:
+        """Another thread has drawn the random numbers of this call."""
+        args, kwargs = call.rebuild(call.leaves)
+        return self._descend(endpoint, args, kwargs)
 
     # ---- small parts ---------------------------------------------------------------------------------------------
 
@@ -342,7 +389,7 @@ class CompiledFunction:
         """Make *path* the first of the endpoint's slots."""
         if config.check or path in endpoint.owners:
             return
-        slot = make_slot(call, variant, path)
+        slot = make_slot(call, variant, path, self.stats)
         with self._lock:
             endpoint.owners = (path, *endpoint.owners)[:MAX_SLOTS]
             endpoint.slots = (slot, *endpoint.slots)[:MAX_SLOTS]
@@ -378,11 +425,14 @@ def _to_front(items: list[Any], item: Any) -> None:
         items.insert(0, item)
 
 
-def _missed(guard: Guard) -> str:
-    if guard.kind == CAPACITY:
-        return f"a loop takes more steps than there was room for at {guard.site}"
-    value = guard.expected.item() if isinstance(guard.expected, np.generic) else guard.expected
-    return f"guard missed: {guard.kind}() gave another value than {value} at {guard.site}"
+def _path_stats(endpoints: dict[Mode, Endpoint]) -> list[PathStats]:
+    return [
+        path.stats(endpoint.mode.kind)
+        for endpoint in tuple(endpoints.values())
+        for variants in tuple(endpoint.variants.values())
+        for variant in tuple(variants)
+        for path in tuple(variant.paths)
+    ]
 
 
 def _why(recording: Recording, plan: StatePlan) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..codegen.canonical import ONE, Canonical, Const, Op, Sym
-from ..codegen.loop_capacity import CAPACITY
 from ..codegen.loops import LoopPlan
 from ..codegen.program import Program
 from ..codegen.schedule import Call as LibraryCall
@@ -18,6 +17,7 @@ from ..tracer.irtext import print_graph
 from ..tracer.primitive import HOST, LOOP
 from .calls import Call, flatten
 from .kernels import kernels
+from .paths import describe_guard
 from .recording import VALUE, Mode, Recording, name_of, record
 from .state import Snapshot, StatePlan
 
@@ -50,6 +50,7 @@ def explain_call(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], 
         _section("decisions", describe_decisions(program, recording.notes)),
         _section("memory", describe_memory(program, recording.canonical)),
         _section("guards", describe_guards(recording)),
+        *_segments(function, mode, call),
         _section("outside state", describe_state(plan, snapshot, reasons)),
         _section("timings", describe_timings(recording, program, kernels.compiles > known_before)),
         _section("history", str(function.stats)),
@@ -94,7 +95,7 @@ def describe_status(function: CompiledFunction, mode: Mode, call: Call) -> str:
     """What a call like this one meets."""
     endpoint = function._endpoints.get(mode)
     if endpoint is not None and call.key in endpoint.live:
-        return f"a call like this runs Python each time and reuses the kernel: {endpoint.live[call.key]}"
+        return endpoint.live[call.key].describe()
     variants = endpoint.variants.get(call.key, ()) if endpoint is not None else ()
     paths = [path for variant in variants for path in variant.paths]
     if not paths:
@@ -102,6 +103,15 @@ def describe_status(function: CompiledFunction, mode: Mode, call: Call) -> str:
     ready = sum(path.verified for path in paths)
     plural = "s" * (len(paths) != 1)
     return f"a call like this has {len(paths)} recorded path{plural}, {ready} of them ready to run without Python"
+
+
+def _segments(function: CompiledFunction, mode: Mode, call: Call) -> list[str]:
+    """Where the program is taken apart, if it is."""
+    endpoint = function._endpoints.get(mode)
+    live = endpoint.live.get(call.key) if endpoint is not None else None
+    if live is None or live.segments is None:
+        return []
+    return [_section("segments", live.segments.answers.describe())]
 
 
 def describe_inputs(recording: Recording) -> str:
@@ -243,22 +253,13 @@ def describe_memory(program: Program, canonical: Canonical) -> str:
 
 
 def describe_guards(recording: Recording) -> str:
-    exact = [f"{g.kind}() gave {_plain(g.expected)}, to the last bit, at {g.site}" for g in recording.numbers]
+    exact = [describe_guard(g).replace(" at ", ", to the last bit, at ", 1) for g in recording.numbers]
     return "\n".join([_guards(recording.graph), *exact]) if recording.graph.guards or not exact else "\n".join(exact)
 
 
 def _guards(graph: Graph) -> str:
-    lines = [
-        f"a loop ended within the room for its steps at {g.site}"
-        if g.kind == CAPACITY
-        else f"{g.kind}() gave {_plain(g.expected)} at {g.site}"
-        for g in graph.guards
-    ]
+    lines = [describe_guard(g) for g in graph.guards]
     return "\n".join(lines) or "none: no value decided the control flow"
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
 
 
 def describe_timings(recording: Recording, program: Program, compiled_now: bool) -> str:

@@ -88,7 +88,7 @@ Out = ArrayOut | ScalarOut
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What :func:`bind` was given.  *sizes_at* and *consts_at* are the addresses of *sizes* and *consts*."""
+    """What :func:`bind` was given.  *sizes_at*, *consts_at* and *counts_at* are addresses."""
 
     kernel_address: int
     args: tuple[Arg, ...]
@@ -101,6 +101,8 @@ class Plan:
     single: bool
     sizes_at: int
     consts_at: int
+    counts: np.ndarray | None
+    counts_at: int
 
 
 class Binding(bytes):
@@ -162,6 +164,7 @@ def bind(
     single: bool = False,
     arena_bytes: int = 0,
     native: bool = True,
+    counts: np.ndarray | None = None,
 ) -> Callable[..., object]:
     """A callable that runs the kernel on arguments of exactly this layout.
 
@@ -174,6 +177,7 @@ def bind(
     *extra* are addresses of captured arrays, *temp_offsets* bytes into the arena, which is made *arena_bytes* long.
     *sizes* (int64) and *consts* are read where they stand at each call, so an ndarray may be changed in place.
     *keep_alive* is whatever the kernel's code and *extra* live in.  *native* is False to get the Python fallback.
+    *counts* (int64) has a place for runs in which all guards held, then one for failures of each guard.
     """
     plan = Plan(
         kernel_address=kernel_address,
@@ -187,6 +191,8 @@ def bind(
         single=single,
         sizes_at=0 if sizes is None else _address(sizes),
         consts_at=_address(consts) if len(consts) else 0,
+        counts=counts,
+        counts_at=0 if counts is None else _address(counts),
     )
     _check(plan, arena_bytes)
     if plan.temp_offsets:
@@ -214,6 +220,8 @@ def _check(plan: Plan, arena_bytes: int) -> None:
     for out in plan.outs:
         if out.dtype.kind not in "biufc":
             raise TypeError(f"an output of dtype {out.dtype} is not supported")
+    if plan.counts is not None and (plan.counts.dtype != np.int64 or not plan.counts.flags.c_contiguous):
+        raise TypeError("counts must be a contiguous array of int64")
     if plan.sizes is not None and (plan.sizes.dtype != np.int64 or not plan.sizes.flags.c_contiguous):
         raise TypeError("sizes must be a contiguous array of int64")
     consts = plan.consts
@@ -329,6 +337,7 @@ def _table(plan: Plan) -> bytes:
             len(plan.extra),
             len(plan.temp_offsets),
             plan.single,
+            plan.counts_at,
         )
     )
     for arg in plan.args:
@@ -413,6 +422,8 @@ def call_python(plan: Plan, *values: object) -> object:
         bufs.extend(_arena_cell.value + offset for offset in plan.temp_offsets)
         pointers = (ctypes.c_void_p * len(bufs))(*bufs)
         failed = _KERNEL(plan.kernel_address)(ctypes.addressof(pointers), plan.sizes_at, plan.consts_at)
+    if plan.counts is not None:
+        plan.counts[1 + failed] += 1
     if failed >= 0:
         return failed
     given = [r if isinstance(out, ArrayOut) else r[0] for r, out in zip(results, plan.outs, strict=True)]

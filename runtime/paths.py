@@ -6,6 +6,7 @@ far, most recent first.  A path is not ``verified`` until a second recording has
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,13 +14,16 @@ from typing import Any
 import numpy as np
 
 from ..codegen.interpreter import evaluate
+from ..codegen.loop_capacity import CAPACITY
 from ..codegen.program import Program
 from ..tracer.errors import TracegradError
+from ..tracer.ir import Guard
 from . import launch
 from .binding import bind_graph, launched
 from .calls import ARRAY, DATA, Call
 from .recording import Recording
 from .state import Snapshot
+from .stats import PathStats
 
 
 @dataclass(eq=False, slots=True)
@@ -27,7 +31,8 @@ class Path:
     """One recording with its kernel, ready to run: ``launch(*data, *captured arrays)`` as in ``launch.bind``.
 
     ``numbers`` are the bits of the floats that Python looked at, as the kernel computed them in the run that was
-    recorded; an empty entry has yet to be filled in.
+    recorded; an empty entry has yet to be filled in.  ``counts`` are kept by the launcher: how often the path ran to
+    its end, then how often each of ``guards`` was the first that failed.
     """
 
     recording: Recording
@@ -35,11 +40,35 @@ class Path:
     launch: Callable[..., Any]
     assemble: Callable[[Sequence[Any]], Any] | None
     numbers: list[bytes]
+    counts: np.ndarray
+    guards: list[Guard]  # as the kernel checks them, then those on numbers
+    questions: list[tuple[Any, bytes, int]]  # the same as Python asked them: (kind and line, answer, index in guards)
     verified: bool = False
+    missed: tuple[int, int] = (-1, -1)  # (number of the call, guard): the last miss in a slot
 
-    @property
-    def guards(self) -> list[Any]:
-        return [*self.recording.graph.guards, *self.recording.numbers]
+    def number_failed(self, k: int) -> int:
+        """Number *k* was another one: the kernel ran, but not this path.  Returns the guard's index."""
+        guard = len(self.guards) - len(self.numbers) + k
+        self.counts[0] -= 1
+        self.counts[1 + guard] += 1
+        return guard
+
+    def stats(self, mode: str) -> PathStats:
+        """What the counters say."""
+        runs, *failed = self.counts.tolist()
+        misses: Counter[str] = Counter()
+        for guard, count in zip(self.guards, failed, strict=True):
+            if count:
+                misses[describe_guard(guard)] += count
+        return PathStats(mode, runs, tuple([describe_guard(self.guards[k]) for *_, k in self.questions]), misses)
+
+
+def describe_guard(guard: Guard, other: str = "") -> str:
+    """What Python asked, and what the answer was: ``bool() gave True at m.py:3 in f``."""
+    if guard.kind == CAPACITY:
+        return f"a loop {'takes more than the' if other else 'ended within the'} room for its steps at {guard.site}"
+    value = guard.expected.item() if hasattr(guard.expected, "item") else guard.expected
+    return f"{guard.kind}() gave {other}{value} at {guard.site}"
 
 
 @dataclass(eq=False, slots=True)
@@ -66,9 +95,13 @@ def bind_path(recording: Recording, program: Program, call: Call) -> Path:
         elif kind in DATA:
             args.append(launch.ScalarArg(next(inputs).aval.dtype, (type(leaf),)))
     args += [launch.ArrayArg(var.aval.dtype, var.aval.shape) for var in inputs]
-    bound = bind_graph(recording.graph, canonical, program, recording.output.single, args)
+    guards = [*recording.graph.guards, *recording.numbers]
+    counts = np.zeros(1 + len(guards), np.int64)
+    bound = bind_graph(recording.graph, canonical, program, recording.output.single, args, counts)
     assemble = None if recording.output.text is None else recording.output.function()
-    return Path(recording, program, bound, assemble, [b""] * len(recording.numbers))
+    order = sorted(enumerate(guards), key=lambda item: item[1].position)
+    questions = [((g.kind, g.site), np.asarray(g.expected).tobytes(), index) for index, g in order]
+    return Path(recording, program, bound, assemble, [b""] * len(recording.numbers), counts, guards, questions)
 
 
 def outgrown(path: Path, recording: Recording) -> bool:
@@ -97,10 +130,10 @@ def _check_numbers(path: Path, found: tuple[Any, ...]) -> Any:
         value = found[first + k]
         if not expected:
             if not _close(value, path.recording.numbers[k].expected):
-                return Missed(len(path.recording.graph.guards) + k)
+                return Missed(path.number_failed(k))
             path.numbers[k] = value.tobytes()
         elif value.tobytes() != expected:
-            return Missed(len(path.recording.graph.guards) + k)
+            return Missed(path.number_failed(k))
     return found
 
 
@@ -121,11 +154,16 @@ def compare(path: Path, call: Call, captured: Sequence[np.ndarray], found: Any) 
     expected = evaluate(path.recording.graph, [*call.data, *captured])
     results = found if isinstance(found, tuple) else (found,)
     for ours, theirs in zip(results, expected, strict=True):
-        tolerance = 1e-4 if theirs.dtype == np.float32 else 1e-9
-        scale = np.max(np.abs(theirs[np.isfinite(theirs)]), initial=1.0) if theirs.dtype.kind == "f" else 1.0
-        if not np.allclose(ours, theirs, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
-            worst = np.nanmax(np.abs(np.asarray(ours, float) - theirs))
-            raise TracegradError(
-                f"TRACEGRAD_CHECK: kernel and interpreter disagree by {worst} in a result of shape {theirs.shape}; "
-                "please report this"
-            )
+        compare_result(ours, theirs)
+
+
+def compare_result(ours: Any, theirs: np.ndarray) -> None:
+    """An error where a kernel's result is not the interpreter's, rounding aside."""
+    tolerance = 1e-4 if theirs.dtype == np.float32 else 1e-9
+    scale = np.max(np.abs(theirs[np.isfinite(theirs)]), initial=1.0) if theirs.dtype.kind == "f" else 1.0
+    if not np.allclose(ours, theirs, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
+        worst = np.nanmax(np.abs(np.asarray(ours, float) - theirs))
+        raise TracegradError(
+            f"TRACEGRAD_CHECK: kernel and interpreter disagree by {worst} in a result of shape {theirs.shape}; "
+            "please report this"
+        )

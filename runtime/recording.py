@@ -2,7 +2,7 @@
 
 ``record`` runs the function on traced arguments and returns a ``Recording``: the simplified graph (results, then what
 the guards on floats look at), its canonical form, and the text of the expression that puts the results together
-(``Output``).
+(``Output``).  ``record_pieces`` stops before the derivative and returns ``Pieces``, which ``segments.py`` takes on.
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ from ..codegen.loop_capacity import CAPACITY
 from ..codegen.simplify import simplify
 from ..tracer import npapi  # noqa: F401  (fills the tables of NumPy functions)
 from ..tracer.array import TracedArray, to_atom
+from ..tracer.aval import Aval
 from ..tracer.errors import DifferentiationError, TracegradError, refusals
+from ..tracer.evaluate import Env
 from ..tracer.fold import roll
-from ..tracer.ir import Atom, Graph, Guard, Lit, Var, structural
+from ..tracer.ir import Atom, Graph, Guard, Lit, Node, Var, structural
 from ..tracer.ops.elementwise import F
+from ..tracer.primitive import CUSTOM
 from ..tracer.recorder import Recorder, recording
 from ..tracer.site import at_site
 from .calls import ARRAY, DATA, FLOAT, OBJECT, SCALAR, TRACED, Call
@@ -80,11 +83,13 @@ class Recording:
     capacities: tuple[int, ...] = ()  # steps that there is room for in its loops
     notes: tuple[str, ...] = ()  # what was decided about its loops
     seconds: dict[str, float] = field(default_factory=dict)
+    draws: int = 0  # from the default stream of random numbers, whose state is then the last of the captured arrays
 
     def same_program(self, other: Recording) -> bool:
         """Do two recordings denote the same computation, constants included?"""
         return (
             same_computation(self, other)
+            and self.draws == other.draws
             and self.output.text == other.output.text
             and self.output.single == other.output.single
             and equal_statics(self.output.statics, other.output.statics)
@@ -95,6 +100,27 @@ class Recording:
     def facts(self) -> list[tuple[str, bytes]]:
         """What control flow relied on, in a form that can be compared."""
         return [(g.kind, np.asarray(g.expected).tobytes()) for g in (*self.graph.guards, *self.numbers)]
+
+
+@dataclass(slots=True, eq=False)
+class Pieces:
+    """A run of the user's Python, not yet differentiated: what ``segments.py`` cuts into pieces."""
+
+    nodes: list[Node]
+    guards: list[Guard]  # as they were asked, in order
+    sources: list[Var]  # inputs and constants
+    env: Env  # the values of those, and of whatever Python asked for
+    results: list[Atom]
+    loss: Atom | None  # of which gradients are wanted,
+    wrt: list[Var]  # with respect to these;
+    gradients: list[Var]  # what stands for them among the results
+    output: Output
+
+    def assembled(self, found: tuple[Any, ...]) -> Any:
+        """What the user gets, of the results' values."""
+        if self.output.text is None:
+            return found[0] if self.output.single else found
+        return self.output.function()(found)
 
 
 def same_computation(one: Any, other: Any) -> bool:
@@ -131,9 +157,31 @@ def record(
     """Run *fn* on traced arguments.  With a *snapshot* of the outside state, captured arrays become inputs and
     branches become guards, so that the result can be replayed; without one, Python runs each time and only the kernel
     is kept.  *capacities*: of the recording that this one is to verify."""
+    found = _record(fn, call, mode, plan, snapshot, capacities, in_pieces=False)
+    assert isinstance(found, Recording)
+    return found
+
+
+def record_pieces(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan) -> Recording | Pieces:
+    """As ``record`` without a snapshot, up to the derivative.  A whole ``Recording`` where a derivative runs Python of
+    the user's (a ``Function``), which has to happen within the recording."""
+    return _record(fn, call, mode, plan, None, (), in_pieces=True)
+
+
+def _record(
+    fn: Callable[..., Any],
+    call: Call,
+    mode: Mode,
+    plan: StatePlan,
+    snapshot: Snapshot | None,
+    capacities: Sequence[int],
+    *,
+    in_pieces: bool,
+) -> Recording | Pieces:
     clock = time.perf_counter()
     recorder = Recorder()
-    recorder.follow_loops()
+    if not in_pieces:
+        recorder.follow_loops()
     recorder.known_capacities = capacities
     names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
@@ -155,18 +203,23 @@ def record(
                 settle(plan, plan.snapshot(call.objects), lambda value: _plain(value, recorder))
         else:
             captured = list(snapshot.arrays)
-            recorder.watch = plan.watch
+            recorder.watch, recorder.may_draw = plan.watch, True
             out, changes = _run_frozen(call, leaves, plan, snapshot, recorder)
         if refusals.last is not None:  # caught by the function, which has not computed what NumPy would have
             refused, message = refusals.last
             raise refused(*message)
         ran = time.perf_counter()
-        roll(recorder, _returned(out))
+        if not in_pieces:
+            roll(recorder, _returned(out), guarded=snapshot is not None)
+        if in_pieces and not any(node.prim.kind == CUSTOM for node in recorder.nodes):
+            return _pieces(fn, out, mode, call, recorder, [inputs[k] for k in wrt])
         atoms, output = _outputs(fn, out, mode, call, recorder, [inputs[k] for k in wrt], len(wrt))
         changes += recorder.reasons  # an adjoint may run Python too (ops/custom.py)
         numbers = sort_guards(recorder) if snapshot is not None else []
         if snapshot is None:
             recorder.guards[:] = [g for g in recorder.guards if g.kind == CAPACITY]  # Python decides all else anew
+        if recorder.stream_state is not None:
+            captured.append(recorder.stream_state)
         _finish_output(output, len(atoms), len(numbers))
         atoms += [guard.atom for guard in numbers]
     graph = simplify(recorder.finish(atoms))
@@ -176,7 +229,7 @@ def record(
     return Recording(
         graph, canonical, len(inputs) + len(captured), captured, output, numbers, list(recorder.input_names), changes,
         tuple(recorder.capacities), tuple(recorder.notes),
-        {"record": ran - clock, "derive": derived - ran, "sign": done - derived},
+        {"record": ran - clock, "derive": derived - ran, "sign": done - derived}, recorder.draws,
     )  # fmt: skip
 
 
@@ -266,11 +319,11 @@ def sort_guards(recorder: Recorder) -> list[Guard]:
     for guard in recorder.guards:
         dtype = guard.atom.aval.dtype
         if guard.kind == "bool" and dtype.kind != "b":
-            kept.append(
-                Guard(F.ne(guard.atom, structural(0, dtype)), np.bool_(guard.expected != 0), guard.kind, guard.site)
-            )
+            asked = F.ne(guard.atom, structural(0, dtype))
+            kept.append(Guard(asked, np.bool_(guard.expected != 0), guard.kind, guard.site, guard.position))
         elif guard.kind in ("int", "index") and dtype.kind == "f":
-            kept.append(Guard(F.trunc(guard.atom), np.trunc(guard.expected), guard.kind, guard.site))
+            whole = np.trunc(guard.expected)
+            kept.append(Guard(F.trunc(guard.atom), whole, guard.kind, guard.site, guard.position))
         elif dtype.kind == "f":
             numbers.append(guard)
         else:
@@ -376,8 +429,9 @@ def _returned(out: Any) -> list[Atom]:
 
 
 def _outputs(
-    fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: Sequence[Var], count: int
-) -> tuple[list[Atom], Output]:
+    fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: Sequence[Var], count: int,
+    derive: Callable[..., Sequence[Atom]] = vjp,
+) -> tuple[list[Atom], Output]:  # fmt: skip
     """(atoms of the graph's results, what they make up)."""
     source = Source("o")
     if mode.kind == VALUE:
@@ -388,7 +442,7 @@ def _outputs(
     if mode.has_aux:
         out, aux = split_aux(fn, out)
     loss = scalar_loss(fn, out)
-    gradients = vjp(list(recorder.nodes), loss, structural(1, loss.aval.dtype), wrt)
+    gradients = derive(list(recorder.nodes), loss, structural(1, loss.aval.dtype), wrt)
     atoms = [loss, *gradients]  # a gradient alone has its value in it too: one kernel serves both
     first = len(atoms) - count
     tree = gradient_text(call, mode, source, iter([f"r[{first + k}]" for k in range(count)]))
@@ -398,6 +452,15 @@ def _outputs(
     else:
         text = f"((r[0], {extra}), {tree})" if mode.has_aux else f"(r[0], {tree},)"
     return atoms, Output(text, source.names, False, statics)
+
+
+def _pieces(fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: list[Var]) -> Pieces:
+    gradients = [Var(Aval(v.aval.dtype, v.aval.shape)) for v in wrt]
+    results, output = _outputs(fn, out, mode, call, recorder, wrt, len(wrt), derive=lambda *_: gradients)
+    _finish_output(output, len(results), 0)
+    loss = None if mode.kind == VALUE else results[0]
+    sources = [*recorder.inputs, *[var for var, _ in recorder.consts]]
+    return Pieces(recorder.nodes, recorder.guards, sources, recorder.env, results, loss, wrt, gradients, output)
 
 
 def _finish_output(output: Output, results: int, hidden: int) -> None:

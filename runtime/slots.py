@@ -9,20 +9,24 @@ outside state by its own checker, dtypes and shapes by the native launcher.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import optree
 
+from ..tracer.stream import DEFAULT
 from .calls import OBJECT, VALUE, Call, same, unwrap
 from .paths import Path, Variant
+from .stats import Stats
 from .trees import Source, make_function, unpacking
 
 Slot = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
-def make_slot(call: Call, variant: Variant, path: Path) -> Slot:
-    """The slot of *path* for calls of the form of *call*."""
+def make_slot(call: Call, variant: Variant, path: Path, stats: Stats) -> Slot:
+    """The slot of *path* for calls of the form of *call*, which *stats* count."""
     source = Source()
+    source.names.update(missed=partial(_missed, path, stats), number_missed=partial(_number_missed, path, stats))
     source.names.update(read=variant.snapshot.read, launch=path.launch)
     data, objects = _arguments(source, call)
     state = f"read({', '.join(objects)})"
@@ -32,8 +36,21 @@ def make_slot(call: Call, variant: Variant, path: Path) -> Slot:
         data.append("*arrays")
     else:
         source.give_up_if(f"{state} is None")
+    if path.recording.draws:  # from the stream as it is now; it moves on when the call has succeeded
+        source.names.update(stream=DEFAULT, advance=DEFAULT.advance)
+        source.lines.append("state = stream.state")
+        data.append("state")
     _results(source, path, f"launch({', '.join(data)})")
     return make_function("def slot(args, kwargs):", source)
+
+
+def _missed(path: Path, stats: Stats, guard: int) -> None:
+    """Leave word for the ladder, which need not run this path again in this call."""
+    path.missed = (stats.calls, guard)
+
+
+def _number_missed(path: Path, stats: Stats, k: int) -> None:
+    path.missed = (stats.calls, path.number_failed(k))
 
 
 def _arguments(source: Source, call: Call) -> tuple[list[str], list[str]]:
@@ -89,18 +106,23 @@ def check_value(source: Source, text: str, value: Any) -> None:
 def _results(source: Source, path: Path, launch: str) -> None:
     output = path.recording.output
     guarded = bool(path.recording.graph.guards)
-    if output.text is None and not guarded:
+    draws = path.recording.draws
+    if output.text is None and not guarded and not draws:
         source.lines.append(f"return {launch}")
         return
     source.lines.append(f"r = {launch}")
     if guarded:
-        source.give_up_if("type(r) is int")
+        source.lines.append("if type(r) is int: return missed(r)")
     if output.text is None:
+        if draws:
+            source.give_up_if(f"r is None or not advance(state, {draws})")
         source.lines.append("return r")
         return
     source.give_up_if("r is None")
     first = len(path.program.results) - len(path.numbers)
     for k, expected in enumerate(path.numbers):
-        source.give_up_if(f"r[{first + k}].tobytes() != {source.constant(expected)}")
+        source.lines.append(f"if r[{first + k}].tobytes() != {source.constant(expected)}: return number_missed({k})")
+    if draws:
+        source.give_up_if(f"not advance(state, {draws})")
     source.names.update(output.names)
     source.lines.append(f"return {output.text}")

@@ -98,8 +98,9 @@ class StatePlan:
     when the state does.
     """
 
-    def __init__(self, fn: Callable[..., Any], labels: tuple[str, ...], trust: Trust) -> None:
+    def __init__(self, fn: Callable[..., Any], labels: tuple[str, ...], trust: Trust, may_print: bool) -> None:
         self.fn = fn
+        self._may_print = may_print
         self._labels = labels
         self._trust = trust
         self._names = Names()
@@ -164,7 +165,7 @@ class StatePlan:
 
     def watch(self) -> Watch:
         """Context manager around a recorded run: what ran besides the analysed code becomes a reason."""
-        return Watch(self._codes, self._trust, self._found.append)
+        return Watch(self._codes, self._trust, self._found.append, self._may_print)
 
     # ---- other arrays
 
@@ -187,10 +188,13 @@ def analyse(
     *,
     labels: tuple[str, ...] | None = None,
     trusted_paths: Iterable[str] = (),
+    may_print: bool = False,
 ) -> StatePlan:
-    """Find the outside state of a callable; ``objects`` are arguments that are no data (``self``, settings)."""
+    """Find the outside state of a callable; ``objects`` are arguments that are no data (``self``, settings).
+
+    With *may_print*, that it prints is no reason to run its Python in each call."""
     trust = Trust(trusted_paths)
-    plan = StatePlan(fn, tuple(labels) if labels is not None else _labels(fn, len(objects)), trust)
+    plan = StatePlan(fn, tuple(labels) if labels is not None else _labels(fn, len(objects)), trust, may_print)
     plan.snapshot(tuple(objects))
     return plan
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .state_graph import Chains, Leaf, Node
 from .state_scan import CodeFacts
-from .state_trust import IMPURE_METHODS, hidden_state, impurity, module_impurity, plain_reader
+from .state_trust import DRAW_ELSEWHERE, IMPURE_METHODS, hidden_state, impurity, module_impurity, plain_reader
 from .state_values import is_leaf
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def library_chain(walker: Walker, module: types.ModuleType, chain: tuple[str, ..
     if why:
         shown = ".".join([path, *rest])
         shown = shown.replace("numpy.", "np.", 1) if shown.startswith("numpy.") else shown
-        walker.reason(f"{why}: {shown} at {site}" + ("; pass them as an argument" if "random" in why else ""))
+        walker.reason(f"{why}: {shown} at {site}" + (f"; {DRAW_ELSEWHERE}" if "random" in why else ""))
 
 
 def _note_readers(walker: Walker, obj: Any) -> None:

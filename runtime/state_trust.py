@@ -22,6 +22,7 @@ _SYSTEM = "depends on files, processes or the environment"
 _THREADS = "uses threads or locks"
 _INTERPRETER = "depends on the interpreter's state"
 _EFFECT = "prints"
+DRAW_ELSEWHERE = "pass them as an argument, or draw them with tracegrad.random"
 _NAMES = "looks names up while running"
 _FILES = "reads or writes a file"
 
@@ -169,10 +170,8 @@ def hidden_state(cls: type) -> str | None:
     """What state an object of this class keeps where it can't be seen, or None if nothing is known against it."""
     for base in cls.__mro__:
         module = base.__module__ if isinstance(base.__module__, str) else ""
-        if module.startswith("numpy.random"):
-            return "has hidden state; pass the random numbers as an argument"
-        if module in ("random", "_random"):
-            return "has hidden state (it draws random numbers); pass the random numbers as an argument"
+        if module.startswith("numpy.random") or module in ("random", "_random"):
+            return f"has hidden state (it draws random numbers); {DRAW_ELSEWHERE}"
         if module in ("_io", "io"):
             return "is an open file; read it before and pass the data"
         if module in ("_thread", "threading", "queue", "_queue", "multiprocessing", "socket", "_socket"):

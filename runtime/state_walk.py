@@ -22,7 +22,7 @@ from .eager.op import Op
 from .optim.lr_scheduler import LRScheduler
 from .state_graph import MAX_CONTENT, Chains, Graph, Leaf, Names, Node, mark
 from .state_scan import CodeFacts, scan
-from .state_trust import Trust, impurity, plain_reader
+from .state_trust import DRAW_ELSEWHERE, Trust, impurity, plain_reader
 from .state_values import is_leaf, leaf_size
 
 MAX_LEAVES = 10_000
@@ -230,7 +230,7 @@ class Walker:
             return
         after = chain[chain.index("random") + 1]
         if hasattr(np.random, after):
-            self.reason(f"draws random numbers: {'.'.join(chain)} at {at}; pass them as an argument")
+            self.reason(f"draws random numbers: {'.'.join(chain)} at {at}; {DRAW_ELSEWHERE}")
 
     def global_names(self, node: Node, fn: types.FunctionType, facts: CodeFacts) -> None:
         space = fn.__globals__

@@ -21,7 +21,7 @@ from typing import Any
 
 from ._watch_closed import mark
 from ._watch_filter import Filter, available
-from .state_trust import IMPURE_METHODS, RUN_TIME_BUILTINS, Trust, hidden_state, module_impurity
+from .state_trust import DRAW_ELSEWHERE, IMPURE_METHODS, RUN_TIME_BUILTINS, Trust, hidden_state, module_impurity
 
 _PURE_CALLS = {"fspath", "is_finalizing", "getsizeof", "intern", "_getframe", "exc_info"}
 # Only where the user's code calls it directly: libraries do these things for good reasons of their own.
@@ -34,14 +34,18 @@ _QUIET_LIBRARIES = ("tracegrad", "numpy", "scipy", "numba", "llvmlite", "optree"
 class Watch:
     """Context manager around a recorded run; ``reasons`` is filled while it runs."""
 
-    def __init__(self, codes: dict[int, types.CodeType], trust: Trust, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, codes: dict[int, types.CodeType], trust: Trust, report: Callable[[str], None], may_print: bool = False
+    ) -> None:
         self._codes = codes
         self._trust = trust
         self._report = report
+        self._may_print = may_print
         self._known: dict[int, types.CodeType] = {}  # ids of codes that need no second look; kept alive
         self._types: dict[type, str | None] = {}
         self._collector: set[types.CodeType] = set()  # what the garbage collector calls, whenever it happens to run
         self._prior: Any = None
+        self._print: tuple[types.FrameType, int] | None = None  # the last call of print: its frame and instruction
         self._random: Any = None
         self._filter: Filter | None = None
         self.reasons: list[str] = []
@@ -59,6 +63,7 @@ class Watch:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._print = None
         if self._filter is not None:
             self._filter.remove()
             mark(False)
@@ -69,7 +74,7 @@ class Watch:
         elif hasattr(self._prior, "enable"):  # cProfile before Python 3.12 is no Python function
             self._prior.enable()
         if self._random != _numpy_random_state():
-            self._add("draws random numbers from np.random; pass them as an argument")
+            self._add(f"draws random numbers from np.random; {DRAW_ELSEWHERE}")
 
     def _add(self, reason: str) -> None:
         if reason not in self.reasons:
@@ -79,9 +84,17 @@ class Watch:
     def _callback(self, prior: Any) -> Callable[[types.FrameType, str, Any], None]:
         """The profile function in Python: a closure that drops what is known at once, since it runs for every call."""
         known, kinds, new_code, c_call = self._known, self._types, self._new_code, self._c_call
+        may_print = self._may_print
+        printing: types.FrameType | None = None  # in there a notebook's stdout may use threads, clocks, anything
 
         def event(frame: types.FrameType, what: str, arg: Any) -> None:
-            if what == "call":
+            nonlocal printing
+            if printing is not None:
+                if frame is printing and arg is print and what != "c_call":
+                    printing = None
+            elif may_print and arg is print and what == "c_call":
+                printing = frame
+            elif what == "call":
                 if id(frame.f_code) not in known:
                     new_code(frame)
             elif what == "c_call":
@@ -96,6 +109,8 @@ class Watch:
     def _ask(self, frame: types.FrameType, what: str, arg: Any) -> None:
         """What the native filter does not know: looked at, and taught to the filter where one look is enough."""
         assert self._filter is not None
+        if self._prints(frame, what, arg):
+            return
         if what == "call":
             code = frame.f_code
             if id(code) not in self._known:
@@ -110,6 +125,21 @@ class Watch:
                 self._filter.learn(owner, arg, kind is types.ModuleType or not _heap_type(owner))
             elif answer == _ALWAYS:
                 self._filter.learn(kind, kind, not _heap_type(kind))
+
+    def _prints(self, frame: types.FrameType, what: str, arg: Any) -> bool:
+        """Does this happen in a call of ``print``, which may print?  A notebook's stdout may use threads, clocks..."""
+        if not self._may_print:
+            return False
+        if what == "c_call" and arg is print:
+            self._print = frame, frame.f_lasti
+            return True
+        if self._print is None:
+            return False
+        caller, instruction = self._print
+        above = frame.f_back
+        while above is not None and above is not caller:
+            above = above.f_back
+        return above is caller and caller.f_lasti == instruction
 
     def _new_code(self, frame: types.FrameType) -> None:
         code = frame.f_code

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 _MAX_REASONS = 64  # kept apart
+_MAX_SHOWN = 32  # paths
+
+
+@dataclass(slots=True, frozen=True)
+class PathStats:
+    """One path that is kept: what it answers, how often it ``runs``, the ``answers`` of the control flow that it
+    stands for, with lines, and ``misses``: which of them was the first that was not given, and how often."""
+
+    mode: str
+    runs: int
+    answers: tuple[str, ...]
+    misses: dict[str, int]
+
+    def __str__(self) -> str:
+        plural = "s" * (self.runs != 1)
+        lines = [f"{self.runs} run{plural} of {self.mode} where {'; '.join(self.answers) or 'nothing decided'}"]
+        return "\n    ".join([*lines, *[f"{count} x missed: {answer}" for answer, count in self.misses.items()]])
 
 
 @dataclass(slots=True)
 class Stats:
     """``calls`` of the function; ``traces`` (runs of its Python); ``compiles`` of new kernels; ``kernel_hits``
     (recordings whose kernel was there already); ``guard_misses``; ``retraces``: why Python ran, with counts;
-    ``live``: why it runs in every call, if it does."""
+    ``live``: why it runs in every call, if it does; ``paths``: those that are kept, the busiest first."""
 
     name: str
     calls: int = 0
@@ -22,6 +40,7 @@ class Stats:
     guard_misses: int = 0
     live: str = ""
     retraces: Counter[str] = field(default_factory=Counter)
+    count_paths: Callable[[], list[PathStats]] = field(default=list, repr=False)
 
     def note(self, reason: str) -> None:
         if reason not in self.retraces and len(self.retraces) >= _MAX_REASONS:
@@ -33,12 +52,19 @@ class Stats:
         """Calls answered without running Python, and recordings whose kernel was found."""
         return self.calls - self.traces + self.kernel_hits
 
+    @property
+    def paths(self) -> list[PathStats]:
+        return sorted(self.count_paths(), key=lambda path: -path.runs)
+
     def __str__(self) -> str:
         lines = [
             f"{self.name}: {self.calls} calls, {self.traces} traces, {self.compiles} compiles, "
             f"{self.kernel_hits} kernel cache hits, {self.guard_misses} guard misses"
         ]
         lines += [f"  {count} x {reason}" for reason, count in self.retraces.most_common()]
+        paths = [path for path in self.paths if path.answers]
+        lines += [f"  {path}" for path in paths[:_MAX_SHOWN]]
+        lines += [f"  and {len(paths) - _MAX_SHOWN} paths that ran less often"] * (len(paths) > _MAX_SHOWN)
         if self.live:
             lines.append(f"  Python runs in every call: {self.live}")
         return "\n".join(lines)

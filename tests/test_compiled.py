@@ -632,6 +632,7 @@ def test_caches_are_bounded(small_limits):
     assert len(h._plans) <= 2
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_too_many_branches_go_on_in_python(small_limits):
     def plain(x):
         n = 0

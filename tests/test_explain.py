@@ -67,6 +67,7 @@ arrays, read again in each call: data
 loss: 3 calls, 2 traces, 1 compiles, 0 kernel cache hits, 0 guard misses
   1 x first call with arguments of these types and shapes
   1 x second call: verifies that the recording can be replayed
+  3 runs of value_and_grad where bool() gave True at test_explain.py:+7 in loss
 """
 
 

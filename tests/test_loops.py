@@ -516,16 +516,19 @@ def test_questions_about_a_step_are_refused():
     def counting(w):
         return tg.fori_loop(0, 3, lambda i, c: c * float(np.sum(c)), w)
 
-    def printing(w):
-        return tg.fori_loop(0, 3, lambda i, c: (f"{c}", c)[1], w)
-
     def indexing_a_plain_array(w):
         return tg.fori_loop(0, 3, lambda i, c: c * np.arange(3.0)[i], w)
 
     refused(UnsupportedError, r"tracegrad.asarray\(a\)\[i\]", indexing_a_plain_array, V3)
     refused(UnsupportedError, r"np.where", branching, V3)
     refused(UnsupportedError, r"asks for the value", counting, V3)
-    refused(UnsupportedError, r"asks for the value", printing, V3)
+
+
+def test_printing_in_a_body_shows_a_step_once(capsys):
+    f = compile_grad(lambda w: np.sum(tg.fori_loop(0, 3, lambda i, c: (print(f"step {i}: {c}"), 2.0 * c)[1], w)))
+    assert f(V3) == f(V3) == f(V3) == pytest.approx(8 * V3.sum())
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) == 2 and all(line.startswith("step <traced i64") and "recording" in line for line in shown)
 
 
 def test_a_function_with_its_own_backward_is_refused():

@@ -11,7 +11,7 @@ import pytest
 import scipy.special
 from agreement import agree, numerical_gradient
 
-from tracegrad import DifferentiationError, TracegradError, UnsupportedError, autograd, compile_grad
+from tracegrad import DifferentiationError, TracegradError, UnsupportedError, autograd, compile_grad, config
 
 pytestmark = pytest.mark.usefixtures("fresh_kernels")
 
@@ -96,6 +96,37 @@ def test_3_control_flow_on_data():
         value, gradient = f.value_and_grad(x)
         assert value == pytest.approx(plain(x))
         np.testing.assert_allclose(gradient, numerical_gradient(plain, (x,)), atol=1e-7)
+
+
+def test_3_any_number_of_branches_settles_on_a_few_kernels(monkeypatch):
+    monkeypatch.setattr(config, "max_paths", 3)
+
+    def plain(x):
+        y = x
+        for k in range(8):
+            y = np.sin(y) + 0.1 * x if y[k % 4] > 0 else y * 1.1
+        return np.sum(y * y)
+
+    f = compile_grad(plain)
+    points = np.random.default_rng(0).normal(size=(120, 4))
+    with pytest.warns(UserWarning, match=r"compiled \(more than 3 branch outcomes, the last at test_promises.py"):
+        for x in points[:80]:
+            f.value_and_grad(x)
+    compiles = f.stats.compiles
+    for x in points[80:]:
+        value, gradient = f.value_and_grad(x)
+        assert value == pytest.approx(plain(x))
+        np.testing.assert_allclose(gradient, numerical_gradient(plain, (x,)), atol=1e-6)
+    assert f.stats.compiles == compiles <= 3 + 2 * 8 * 2
+
+
+def test_3_which_guard_failed_and_how_often():
+    f = compile_grad(lambda x: np.sum(x) if x[0] > 0 else np.sum(x * x))
+    for x in (X, X, X, -X, -X, X):
+        f(x)
+    first, second = f.stats.paths
+    assert (first.runs, second.runs) == (4, 2)
+    assert list(first.misses) == list(first.answers) and "bool() gave True at test_promises.py" in first.answers[0]
 
 
 def test_4_long_python_loops_are_right():

@@ -1,13 +1,18 @@
-"""Random numbers as functions of explicit keys: the same in plain NumPy code and inside compiled functions."""
+"""Random numbers as functions of keys, given or taken from a default stream: the same in plain NumPy code and inside
+compiled functions."""
 
-from .tracer.random import bits, fold_in, key, split
-from .tracer.random_distributions import (
+from .tracer.random import fold_in, key
+from .tracer.stream import (
     bernoulli,
+    bits,
     choice,
     exponential,
+    next_key,
     normal,
     permutation,
     randint,
+    seed,
+    split,
     truncated_normal,
     uniform,
 )
@@ -19,9 +24,11 @@ __all__ = [
     "exponential",
     "fold_in",
     "key",
+    "next_key",
     "normal",
     "permutation",
     "randint",
+    "seed",
     "split",
     "truncated_normal",
     "uniform",

@@ -208,18 +208,13 @@ class TracedArray:
         return f"<traced {self.aval}>"
 
     def __str__(self) -> str:
-        return str(self._shown())
-
-    def __format__(self, spec: str) -> str:
-        return format(self._shown(), spec)
-
-    def _shown(self) -> Any:
-        """The value, to be put into a text; a run that does this is not replayed."""
+        """There is no value to show while a function is recorded, and a replay makes no text: what is known instead."""
         if not self._recorder.active:
             return repr(self)
-        self._recorder.unrepeatable("turns a traced value into text")
-        value = np.asarray(self._recorder.value(self.atom))
-        return value.item() if self.aval.weak else value[()]
+        return f"<traced {self.aval} (recording: its value is known only when the compiled function runs)>"
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
 
     @property
     def __class__(self) -> Any:

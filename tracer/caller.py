@@ -139,10 +139,15 @@ def _resolve(path: Path, frame: FrameType) -> Any:
     )
     found: Any = next((space[name] for space in spaces if isinstance(name, str) and name in space), UNKNOWN)
     for _, attribute in attributes:
-        if not isinstance(found, (ModuleType, type)):
+        if not (isinstance(found, (ModuleType, type)) or _draws(found)):
             return UNKNOWN
         found = getattr(found, attribute, UNKNOWN)
     return found
+
+
+def _draws(obj: Any) -> bool:
+    """Is it one of NumPy's random generators?"""
+    return type(obj).__module__.startswith("numpy.random")
 
 
 def request(depth: int) -> Request:
@@ -214,6 +219,11 @@ def _float_message(asked: Request) -> str:
     )
 
 
+_DRAW_HINT = (
+    "{} of np.random draws with parameters that are traced here, so their gradients would be lost: draw standard "
+    "numbers and write loc + scale * np.random.standard_normal(size), or use tracegrad.random, which takes such "
+    "parameters"
+)
 _ARRAY_HINTS = {
     "array": "a list that holds traced arrays cannot go through np.array: write np.stack([...]) or "
     "tracegrad.array([...]); for one traced array write t.copy()",
@@ -248,6 +258,8 @@ def array_refusal() -> UnsupportedError:
             )
         )
     name, frame = asked.name if asked.opcode == "CALL" else None, asked.frame
+    if _draws(getattr(asked.callee, "__self__", None)):
+        return UnsupportedError(at_site(_DRAW_HINT.format(name)))
     while is_internal(frame.f_code.co_filename) and frame.f_back is not None:  # the NumPy function that the user called
         name = frame.f_code.co_name
         frame = frame.f_back

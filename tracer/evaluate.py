@@ -37,15 +37,42 @@ def _as_declared(value: Any, var: Var) -> np.ndarray:
     return array
 
 
-def demand(roots: Sequence[Atom], nodes: Sequence[Node], env: Env) -> list[Any]:
-    """Values of *roots*, evaluating only what they need and *env* does not hold yet."""
+class Producers:
+    """Where in a growing list of nodes each value is made, so that a value can be asked for without a search."""
+
+    def __init__(self) -> None:
+        self._position: dict[Var, int] = {}
+        self._nodes: Sequence[Node] = ()
+        self._seen = 0
+        self._last: Node | None = None
+
+    def index(self, nodes: Sequence[Node]) -> dict[Var, int]:
+        """The position in *nodes* of the node that makes each value; looks only at what is new since the last time."""
+        seen = self._seen
+        if nodes is not self._nodes or seen > len(nodes) or (seen and nodes[seen - 1] is not self._last):
+            self._position.clear()  # the list was replaced, or something in it
+            seen = 0
+        for position in range(seen, len(nodes)):
+            for out in nodes[position].outs:
+                self._position[out] = position
+        self._nodes, self._seen = nodes, len(nodes)
+        self._last = nodes[-1] if nodes else None
+        return self._position
+
+
+def demand(roots: Sequence[Atom], nodes: Sequence[Node], env: Env, producers: Producers) -> list[Any]:
+    """Values of *roots*, evaluating only what they need and *env* does not hold yet.
+
+    The work is in proportion to what is evaluated, however many *nodes* there are.
+    """
     missing = [r for r in roots if isinstance(r, Var) and r not in env]
     if missing:
-        needed: set[Var] = set(missing)
-        todo = []
-        for node in reversed(nodes):
-            if any(o in needed and o not in env for o in node.outs):
-                todo.append(node)
-                needed.update(a for a in node.inputs if isinstance(a, Var) and a not in env)
-        run_nodes(reversed(todo), env)
+        position = producers.index(nodes)
+        todo: set[int] = set()
+        while missing:
+            at = position.get(missing.pop())
+            if at is not None and at not in todo:  # what nobody makes is an error of its own, when it is read
+                todo.add(at)
+                missing += [a for a in nodes[at].inputs if isinstance(a, Var) and a not in env]
+        run_nodes([nodes[at] for at in sorted(todo)], env)
     return [read(env, r) for r in roots]

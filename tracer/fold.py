@@ -31,9 +31,12 @@ if TYPE_CHECKING:
 MAX_STACK = 64  # values that are stacked one by one, where a loop steps through them
 
 
-def roll(recorder: Recorder, roots: Sequence[Atom]) -> None:
-    """Make loop nodes of what repeats in *recorder*, of which *roots* are still needed."""
+def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> None:
+    """Make loop nodes of what repeats in *recorder*, of which *roots* are still needed.  Not *guarded*: the guards are
+    dropped, because Python runs in each call."""
     recorder.unfollow()
+    if not guarded:
+        recorder.drop_guards()
     found = find_repeats(recorder.items, recorder.sites)
     recorder.unrolled += [r for r in found.refusals if r not in recorder.unrolled]
     if not found.repeats and not recorder.turns:

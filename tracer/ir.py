@@ -138,12 +138,14 @@ class Node:
 
 @dataclass(slots=True)
 class Guard:
-    """A fact that Python's control flow relied on: *atom* (0-d) had the value *expected* at *site*."""
+    """A fact that Python's control flow relied on: *atom* (0-d) had the value *expected* at *site*, when *position*
+    nodes had been recorded."""
 
     atom: Atom
     expected: Any
     kind: str
     site: Site | None
+    position: int = field(default=0, compare=False)
 
 
 @dataclass(slots=True, eq=False)

@@ -73,7 +73,7 @@ def _replaced(graph: Graph, renamed: Renamed) -> Graph:
         return atom
 
     nodes = [Node(n.prim, tuple([current(a) for a in n.inputs]), n.params, n.outs, n.site) for n in graph.nodes]
-    guards = [Guard(current(g.atom), g.expected, g.kind, g.site) for g in graph.guards]
+    guards = [Guard(current(g.atom), g.expected, g.kind, g.site, g.position) for g in graph.guards]
     return Graph(graph.inputs, nodes, [current(a) for a in graph.outputs], guards, graph.consts)
 
 

@@ -57,6 +57,12 @@ def fold_in(key: Any, data: Any) -> Any:
     return _halves(wrap(threefry(upper, lower, *counter)))
 
 
+def keys_of(upper: Any, lower: Any, number: Any) -> np.ndarray:
+    """``fold_in`` of a key's halves (uint32) and a uint64 number by NumPy, whatever is being recorded: uint32 (2,)."""
+    block = threefry2x32(upper, lower, UINT32.type(number >> np.uint64(32)), number.astype(UINT32))
+    return np.array([block >> np.uint64(32), block & np.uint64(_LOWER_HALF)]).astype(UINT32)
+
+
 def check_key(key: Any) -> Any:
     """*key*, where it is one; an error that names the user's line otherwise."""
     found = f"a {type(key).__name__}"
@@ -68,7 +74,10 @@ def check_key(key: Any) -> Any:
             hint = "; take one of them: keys[0]" if key.shape[-1:] == (2,) else ""
             raise ShapeError(at_site(f"a key is a uint32 array of shape (2,), not {found}{hint}"))
     raise UnsupportedError(
-        at_site(f"a key is a uint32 array of shape (2,), not {found}; make one with tracegrad.random.key(seed)")
+        at_site(
+            f"a key is a uint32 array of shape (2,), not {found}; make one with tracegrad.random.key(seed), or "
+            "write None for the default stream"
+        )
     )
 
 
@@ -175,4 +184,4 @@ def as_shape(shape: Any) -> Ints:
     return sizes
 
 
-__all__ = ["as_shape", "bits", "blocks", "check_key", "fold_in", "in_long_rows", "key", "split", "words"]
+__all__ = ["as_shape", "bits", "blocks", "check_key", "fold_in", "in_long_rows", "key", "keys_of", "split", "words"]

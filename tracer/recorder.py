@@ -7,7 +7,7 @@ computed only when Python asks for one (``if``, ``float()``, ``while``), and wha
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from . import follow
 from .aval import Aval, check_dtype
 from .errors import TracegradError
-from .evaluate import Env, demand
+from .evaluate import Env, Producers, demand
 from .ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, read_vars
 from .primitive import Primitive
 from .site import Site, at_site, user_site
@@ -33,6 +33,7 @@ class Recorder(Builder):
         self.look_at = -1  # the number of items at which to look for a loop that can be followed; -1: never
         self.follower: follow.Follower | None = None
         self.turns: list[follow.Turns] = []  # of loops that were followed
+        self._turns_known = 0  # nodes that have been searched for what these define
         self.unrolled: list[str] = []  # why what looked like a loop is none
         self.inputs: list[Var] = []
         self.input_names: list[str] = []
@@ -42,10 +43,15 @@ class Recorder(Builder):
         self._const_by_id: dict[int, Var] = {}
         self.captured: dict[int, Any] = {}  # id(outside array) -> its traced stand-in
         self._alive: list[Any] = []
+        self._producers = Producers()
         self._guarded: dict[tuple[Atom, str], Guard] = {}
         self.capacities: list[int] = []  # steps that there is room for, of the loops whose adjoint was taken
         self.known_capacities: Sequence[int] = ()  # the same, of a recording that this one is to verify
         self.reasons: list[str] = []  # why this run can't stand for others
+        self.may_draw = False  # whether the default stream of random numbers can be an input (stream.py),
+        self.stream: Var | None = None  # that input,
+        self.stream_state: np.ndarray | None = None  # its value,
+        self.draws = 0  # and how often it was drawn from
         self.active = True
         self.parent: Recorder | None = None  # of the body of a loop: the recording around it (body.py)
         self.watch: Callable[[], Any] | None = None  # around Python of the user's that an adjoint runs (ops/custom.py)
@@ -107,20 +113,31 @@ class Recorder(Builder):
         finally:
             self.look_at = before if before < 0 else len(self.items) + follow.LOOK_EVERY
 
-    def _turns_read(self, atoms: Iterable[Atom]) -> None:
-        """Work out the values of those of *atoms* that single turns of a followed loop have defined."""
-        for atom in atoms:
-            if type(atom) is follow.Row and atom not in self.env:
-                for turns in self.turns:
-                    place = turns.place(atom)
-                    if place is not None:
-                        stack = turns.stack(place)
-                        value = demand([stack], self.nodes, self.env)[0]
-                        self.env[atom] = np.asarray(value if stack is turns.fixed.get(place[1]) else value[place[0]])
+    def _read_turns(self, atom: Atom) -> None:
+        """Work out what single turns of followed loops have defined and nodes, or *atom*, read."""
+        fresh = self.nodes[self._turns_known :]
+        self._turns_known = len(self.nodes)
+        for a in (atom, *(a for n in fresh for a in n.inputs)):
+            if type(a) is not follow.Row or a in self.env:
+                continue
+            for turns in self.turns:
+                place = turns.place(a)
+                if place is not None:
+                    stack = turns.stack(place)
+                    value = demand([stack], self.nodes, self.env, self._producers)[0]
+                    self.env[a] = np.asarray(value if place[1] in turns.fixed else value[place[0]])
+
+    def drop_guards(self) -> None:
+        """Forget what control flow relied on."""
+        kept = [k for k, item in enumerate(self.items) if isinstance(item, Node)]
+        self.items, self.sites = [self.items[k] for k in kept], [self.sites[k] for k in kept]
+        self.counts = [self.counts[k] for k in kept]
+        self.guards.clear()
 
     def forget(self, start: int) -> None:
         """Drop the items from *start* on: something else stands for them."""
         del self.nodes[self.counts[start] :]
+        self._turns_known = min(self._turns_known, len(self.nodes))
         del self.items[start:], self.sites[start:], self.counts[start:]
 
     def replace(self, nodes: list[Node], guards: list[Guard]) -> None:
@@ -158,8 +175,8 @@ class Recorder(Builder):
         """The value of *atom* in this run, computed now if need be."""
         self.unfollow()
         if self.turns:
-            self._turns_read([a for n in self.nodes for a in n.inputs] + [atom])
-        return demand([atom], self.nodes, self.env)[0]
+            self._read_turns(atom)
+        return demand([atom], self.nodes, self.env, self._producers)[0]
 
     def guard(self, atom: Atom, kind: str) -> Any:
         """The value of a 0-d *atom*, which control flow is about to rely on."""
@@ -167,7 +184,7 @@ class Recorder(Builder):
         if not isinstance(atom, Lit):
             guard = self._guarded.get((atom, kind))
             if guard is None:
-                guard = self._guarded[atom, kind] = Guard(atom, value, kind, user_site())
+                guard = self._guarded[atom, kind] = Guard(atom, value, kind, user_site(), len(self.nodes))
                 self.guards.append(guard)
             self.counts.append(len(self.nodes))
             self.items.append(guard)

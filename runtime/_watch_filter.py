@@ -229,16 +229,15 @@ class Filter(bytes):
     _state: Any
 
     @classmethod
-    def install(cls, ask: Callable[[types.FrameType, str, Any], None]) -> Filter:
-        """Watch this thread from now on."""
+    def of(cls, ask: Callable[[types.FrameType, str, Any], None]) -> Filter:
+        """A filter that is not yet installed."""
         state = (ctypes.c_int64 * 3)()
         self = cls(struct.pack("q", ctypes.addressof(state)))
         self.ask, self.own, self._state = ask, PairSet(state), state
-        self.resume()
         return self
 
-    def resume(self) -> None:
-        """Watch again what was watched before something else was installed."""
+    def install(self) -> None:
+        """Watch this thread from now on (or again, after something else was installed)."""
         _set_profile(_compiled()[1], id(self))
 
     @staticmethod

@@ -59,7 +59,8 @@ class Watch:
         else:
             if sys.gettrace() is None:  # a debugger sees everything
                 mark(True)
-            self._filter = Filter.install(self._ask)
+            self._filter = Filter.of(self._ask)
+            self._filter.install()  # the collector's callbacks may be asked about at once
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -214,7 +215,7 @@ class Watch:
 def restore_profile(profile: Any) -> None:
     """``sys.setprofile``, of what ``sys.getprofile`` has given, which may be a watch."""
     if isinstance(profile, Filter):
-        profile.resume()
+        profile.install()
     else:
         sys.setprofile(profile)
 
@@ -224,7 +225,7 @@ def _library_code(code: types.CodeType) -> bool:
     return _EVERYWHERE.file(code.co_filename) and not code.co_filename.startswith("<tracegrad")
 
 
-def _heap_type(cls: type) -> bool:
+def _heap_type(cls: Any) -> bool:
     """Whether a class was made while running: it may go, and others come."""
     return bool(cls.__flags__ & (1 << 9))
 

@@ -264,6 +264,30 @@ def test_threads_watch_each_their_own_run():
 
 
 @native_only
+def test_what_python_is_asked_does_not_grow_with_the_run(monkeypatch):
+    def f(x, steps):
+        for _ in range(steps):
+            x = np.exp(-x) * 0.5 + x[0] - np.ones(3) * min(steps, 2)
+        return x
+
+    asked, ask = [], state_watch.Watch._ask
+    monkeypatch.setattr(state_watch.Watch, "_ask", lambda *event: (asked.append(event), ask(*event)))
+
+    def count(steps):
+        asked.clear()
+        recorder, plan = Recorder(), analyse(f)
+        with recording(recorder):
+            x = TracedArray(recorder.add_input(np.ones(3), "x"), recorder)
+            with watch(plan) as seen:
+                f(x, steps)
+        assert seen.reasons == []
+        return len(asked)
+
+    first = count(2)
+    assert first >= count(2) == count(50)
+
+
+@native_only
 def test_closed_functions_are_not_reported_on_where_we_watch():
     events = []
 

@@ -113,9 +113,10 @@ def test_a_long_loop_is_not_compiled_as_a_whole(monkeypatch):
     monkeypatch.setattr("tracegrad.runtime.live.LONG", 100)
 
     def plain(x):
-        y = x
+        y, k = x, 0
         while np.sum(y * y) > 1.0:
-            y = y * 0.9
+            y = y * 0.9 if pow(k, k, 7) % 2 else y - 0.1 * np.tanh(y)  # no block repeats, so nothing is rolled
+            k += 1
         return np.sum(y)
 
     f = compile_grad(plain)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .ir import Atom, Lit, Node, Var
+from .primitive import LOOP
 
 Env = MutableMapping[Var, Any]
 
@@ -59,6 +60,14 @@ class Producers:
         self._last = nodes[-1] if nodes else None
         return self._position
 
+    def find(self, var: Var, nodes: Sequence[Node]) -> int | None:
+        """The position of the node that makes *var*, which the index does not have: loops get results added."""
+        for position, node in enumerate(nodes):
+            if node.prim.kind == LOOP and var in node.outs:
+                self._position.update((out, position) for out in node.outs)
+                return position
+        return None
+
 
 def demand(roots: Sequence[Atom], nodes: Sequence[Node], env: Env, producers: Producers) -> list[Any]:
     """Values of *roots*, evaluating only what they need and *env* does not hold yet.
@@ -70,7 +79,10 @@ def demand(roots: Sequence[Atom], nodes: Sequence[Node], env: Env, producers: Pr
         position = producers.index(nodes)
         todo: set[int] = set()
         while missing:
-            at = position.get(missing.pop())
+            var = missing.pop()
+            at = position.get(var)
+            if at is None:
+                at = producers.find(var, nodes)
             if at is not None and at not in todo:  # what nobody makes is an error of its own, when it is read
                 todo.add(at)
                 missing += [a for a in nodes[at].inputs if isinstance(a, Var) and a not in env]

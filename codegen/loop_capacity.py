@@ -18,7 +18,7 @@ import numpy as np
 from ..tracer.aval import INT, Aval
 from ..tracer.errors import GraphError, UnsupportedError
 from ..tracer.ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, current_builder, structural
-from ..tracer.ops.control import UNLIMITED, before_consts, loop_view
+from ..tracer.ops.control import CAPACITY, UNLIMITED, before_consts, loop_view
 from ..tracer.ops.elementwise import F
 from ..tracer.primitive import LOOP
 from ..tracer.recorder import Recorder
@@ -26,7 +26,6 @@ from ..tracer.site import at_site
 from .loop_memory import loop_memory
 
 LEAST = 1024  # steps that there is room for, where memory allows
-CAPACITY = "capacity"  # the kind of guard
 
 
 class Need(NamedTuple):

@@ -26,11 +26,11 @@ from ..tracer.array import TracedArray, to_atom
 from ..tracer.aval import Aval
 from ..tracer.errors import DifferentiationError, TracegradError, refusals
 from ..tracer.evaluate import Env
-from ..tracer.fold import roll
 from ..tracer.ir import Atom, Graph, Guard, Lit, Node, Var, structural
 from ..tracer.ops.elementwise import F
 from ..tracer.primitive import CUSTOM
 from ..tracer.recorder import Recorder, recording
+from ..tracer.roll import roll
 from ..tracer.site import at_site
 from .calls import ARRAY, DATA, FLOAT, OBJECT, SCALAR, TRACED, Call
 from .settle import settle

@@ -18,6 +18,7 @@ import numpy as np
 from .aval import Aval, check_dtype
 from .caller import array_refusal, check_float_allowed
 from .errors import MutationError, TracegradError, UnsupportedError
+from .frames import look
 from .ir import Atom, Lit, Var, literal
 from .ops.elementwise import broadcast_to, cast
 from .ops.shape import reshape
@@ -245,7 +246,11 @@ class TracedArray:
                     )
                 )
             raise TypeError(at_site("only length-1 arrays can be converted to Python scalars"))
-        return self._recorder.guard(reshape(self.atom, ()), kind)
+        atom = reshape(self.atom, ())
+        value = self._recorder.guard(atom, kind)
+        if kind == "bool":
+            self._recorder.note_asked(atom, look(TracedArray))
+        return value
 
     def __bool__(self) -> bool:
         return bool(self._concrete("bool"))

@@ -1,6 +1,6 @@
 """Repeats become loop nodes.
 
-``roll`` is called when Python has returned: only then is it known which values of a loop are used after it.  What was
+This is done when Python has returned: only then is it known which values of a loop are used after it.  What was
 repeated keeps its names: a Var that is read later is defined by the loop (its value in the last step), or by a row of
 the loop's stacked results; so nothing outside of the loop has to change.
 
@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .fold_body import Block, Lines, MakeConst, Row
-from .ir import Atom, Graph, Guard, Node, Var, building
-from .loop_pruning import prune_loops
+from .ir import Atom, Guard, Node, Var, building
 from .ops.shape import CONCAT, RESHAPE, concat, reshape, take_slice, transpose
 from .primitive import PRIMITIVES
 from .repeats import Carried, Found, Item, Numbers, Repeat, Rows, Same, Slot, Step, find_repeats
@@ -26,30 +25,8 @@ from .site import Site
 
 if TYPE_CHECKING:
     from .follow import Turns
-    from .recorder import Recorder
 
 MAX_STACK = 64  # values that are stacked one by one, where a loop steps through them
-
-
-def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> None:
-    """Make loop nodes of what repeats in *recorder*, of which *roots* are still needed.  Not *guarded*: the guards are
-    dropped, because Python runs in each call."""
-    recorder.unfollow()
-    if not guarded:
-        recorder.drop_guards()
-    found = find_repeats(recorder.items, recorder.sites)
-    recorder.unrolled += [r for r in found.refusals if r not in recorder.unrolled]
-    if not found.repeats and not recorder.turns:
-        return
-    fold = _Fold(recorder.items, found, roots, recorder.const, recorder.turns)
-    nodes, guards = fold.run()
-    if recorder.turns:  # a followed loop defines all that its turns did
-        pruned = prune_loops(Graph([], nodes, list(roots), guards), lambda body: body)
-        if all(a is b for a, b in zip(pruned.outputs, roots, strict=True)):
-            nodes, guards = pruned.nodes, pruned.guards
-    recorder.replace(nodes, guards)
-    for guard in fold.held:
-        recorder.env[guard] = np.array(True)
 
 
 class Place(NamedTuple):
@@ -72,7 +49,7 @@ class Column(NamedTuple):
     count: int
 
 
-class _Fold:
+class Fold:
     """One level: the items of a recording, or of the body of a loop."""
 
     def __init__(
@@ -354,7 +331,7 @@ def fold_items(
     items: Sequence[Item], sites: Sequence[Site | None], roots: Sequence[Atom], const: MakeConst
 ) -> tuple[list[Node], list[Guard]]:
     """*items* with loops in place of what repeats: nodes, and the guards that are left."""
-    return _Fold(items, find_repeats(items, sites), roots, const).run()
+    return Fold(items, find_repeats(items, sites), roots, const).run()
 
 
-__all__ = ["fold_items", "roll"]
+__all__ = ["Fold", "fold_items"]

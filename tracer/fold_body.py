@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from .aval import BOOL, Aval
+from .aval import BOOL, INT, Aval
 from .fold_rows import Window, dynamic_rows, moved_back, rows_of, updated
 from .ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, structural
 from .ops.control import LOOP_OVER
@@ -39,12 +39,23 @@ class Lines(Builder):
         return self.site_override
 
 
+class Ending(NamedTuple):
+    """Of a loop that ends when its last step, a guard, finds another answer than *continuing*.  It has at most *length*
+    trips; *lagging* are values of the block before the last one that are read later."""
+
+    continuing: bool
+    length: int
+    lagging: dict[Key, Var]
+
+
 class Made(NamedTuple):
-    """A loop node: stacked values by item, the flag that its guards have held, the line of the first guard."""
+    """A loop node: stacked values by item, the flag that its guards have held, the line of the first guard; and, of a
+    loop that ends by itself, whether it would have gone on."""
 
     stacks: dict[Key, Atom]
     held: Var | None
     asked: Site | None
+    going: Var | None = None
 
 
 class Block:
@@ -53,9 +64,10 @@ class Block:
 
     def __init__(
         self, steps: Sequence[Step], block: Sequence[Item], length: int, stack: Callable[[Slot], Atom],
-        const: MakeConst, nested: Nested,
+        const: MakeConst, nested: Nested, ending: Ending | None = None,
     ):  # fmt: skip
         self.steps, self.block, self.length = steps, block, length
+        self.ending = ending
         self.stack, self.const, self.nested = stack, const, nested
 
     # ---- rows at once --------------------------------------------------------------------------------------------
@@ -139,8 +151,11 @@ class Block:
             if not step.fixed:
                 self._step(j, step)
                 sequence += self.items.nodes
-                if isinstance(step.item, Guard):
+                if isinstance(step.item, Guard) and not (self.ending and j == len(self.steps) - 1):
                     sequence += self.asked
+        going = Var(Aval(BOOL, ()))
+        if self.ending:
+            self._end(going)
         finals = dict(sorted(finals.items()))
         kept = set(finals.values())
         for key in finals:
@@ -157,6 +172,10 @@ class Block:
         nodes, guards = self.nested(every, sites, [*outputs, *asked], self.const)
         incoming = [c[0] for c in carries]
         inits = [c[1] for c in carries]
+        if self.ending:
+            incoming, inits, ends = [going, *incoming], [structural(True, BOOL), *inits], [self.go_on, *ends]
+            carries.insert(0, (going, inits[0], self.go_on))
+            outputs.insert(0, self.go_on)
         if guards:
             with building(Lines()) as last:
                 flag = Var(Aval(BOOL, ()))
@@ -173,6 +192,10 @@ class Block:
         for init, (_, _, end_key) in zip(inits, carries, strict=False):
             var = finals.pop(end_key, None) if isinstance(end_key, tuple) else None
             outs.append(Var(Aval(init.aval.dtype, init.aval.shape)) if var is None else var)
+        if self.ending:
+            kept.add(outs[0])
+            outs[1:] = [self.lagged.get(k, out) for k, out in enumerate(outs[1:])]
+            kept.update(self.ending.lagging.values())
         held: Var | None = None
         if guards:
             held = Var(Aval(BOOL, ()))
@@ -183,8 +206,21 @@ class Block:
             stacks[key] = stack = Var(Aval(row.aval.dtype, (self.length, *row.aval.shape)))
             outs.append(stack)
             kept.add(stack)
-        self._close(nodes, outputs, incoming, inits, outs, kept)
-        return Made(stacks, held, guards[0].site if guards else None)
+        self._close(nodes, outputs, incoming, inits, outs, kept, going if self.ending else None)
+        return Made(stacks, held, guards[0].site if guards else None, outs[0] if self.ending else None)
+
+    def _end(self, going: Var) -> None:
+        """What the last step's guard says; carries for what is read of the block before the last."""
+        assert self.ending is not None
+        (asked,) = self.asked
+        assert isinstance(asked, Guard)
+        self.go_on = asked.atom
+        self.lagged: dict[int, Var] = {}  # carry: what it defines
+        for (j, i), var in self.ending.lagging.items():
+            key = next(k for k in self.carries if k[:3] == (j, i, 1))
+            before, init, _ = self.carries[key]
+            self.lagged[len(self.carries)] = var
+            self.carries["lag", j, i] = Var(Aval(var.aval.dtype, var.aval.shape)), init, before
 
     def _zeros(self, aval: Aval) -> Atom:
         """The start of a carry of which only the last value is wanted.  Nobody else is to find this node: it goes if
@@ -199,9 +235,9 @@ class Block:
 
     def _close(
         self, nodes: list[Node], outputs: list[Atom], incoming: list[Var], inits: list[Atom], outs: list[Var],
-        wanted: set[Var],
+        wanted: set[Var], going: Var | None,
     ) -> None:  # fmt: skip
-        """The node itself, without carries that nothing needs."""
+        """The node itself, without carries that nothing needs.  *going*: the carry that says whether to go on."""
         count = len(incoming)
         needed = {k for k, out in enumerate(outs) if out in wanted}
         while True:
@@ -225,11 +261,16 @@ class Block:
         results = [renamed(outputs[k]) for k in kept]
         carried = [k for k in kept if k < count]
         body = Graph([*inside.values(), *[incoming[k] for k in carried], *[row for row, _ in xs]], live, results)
-        params = {
+        params: dict[str, Any] = {
             "body": body, "consts": len(inside), "carries": len(carried), "length": self.length, "reverse": False,
         }  # fmt: skip
+        defined = [outs[k] for k in kept]
+        if self.ending:
+            params.update(length=self.ending.length, stops=True)
+            body.outputs.insert(0, going)  # type: ignore[arg-type]
+            defined.insert(len(carried), Var(Aval(INT, ())))  # the number of steps
         operands = (*inside, *[inits[k] for k in carried], *[x for _, x in xs])
-        self.out.append(Node(LOOP_OVER, operands, params, tuple([outs[k] for k in kept]), self.out.site_override))
+        self.out.append(Node(LOOP_OVER, operands, params, tuple(defined), self.out.site_override))
 
     # ---- one item ------------------------------------------------------------------------------------------------
 
@@ -291,9 +332,18 @@ class Block:
             return self.row(("numbers", values.dtype, values.tobytes()), lambda: self.const(values))
         slope, offset = line
         with building(self.before):
-            x: Atom = cast(self.row("step", lambda: iota(self.length)), values.dtype)
+            x: Atom = cast(self._number_of_step(), values.dtype)
             x = F.mul(x, Lit(slope, values.dtype)) if slope != 1 else x
             return F.add(x, Lit(offset, values.dtype)) if offset else x
+
+    def _number_of_step(self) -> Var:
+        if self.ending is None:
+            return self.row("step", lambda: iota(self.length))
+        found = self.carries.get("step")
+        if found is None:
+            number = Var(Aval(INT, ()))
+            found = self.carries["step"] = number, structural(0, INT), F.add(number, structural(1, INT))
+        return found[0]
 
     def _asked(self, guard: Guard, step: Step) -> list[Item]:
         """A guard on a bool, for what was *expected* in every block."""
@@ -301,6 +351,8 @@ class Block:
         with building(self.items):
             atom = self._operand(step.slots[0])
             dtype, expected = atom.aval.dtype, step.expected
+            if self.ending and step is self.steps[-1]:
+                expected = np.full(self.length, self.ending.continuing)
             if guard.kind == "bool" and dtype.kind != "b":
                 atom, expected, dtype = F.ne(atom, structural(0, dtype)), expected != 0, BOOL
             elif dtype.kind == "f":
@@ -366,4 +418,4 @@ def deduplicated(nodes: Sequence[Node], outputs: Sequence[Atom]) -> tuple[list[N
     return kept, [renamed.get(a, a) for a in outputs]
 
 
-__all__ = ["Block", "Key", "Lines", "Made", "MakeConst", "Row"]
+__all__ = ["Block", "Ending", "Key", "Lines", "Made", "MakeConst", "Row", "affine"]

@@ -17,6 +17,7 @@ from . import follow
 from .aval import Aval, check_dtype
 from .errors import TracegradError
 from .evaluate import Env, Producers, demand
+from .frames import Asked
 from .ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, read_vars
 from .primitive import Primitive
 from .site import Site, at_site, user_site
@@ -30,6 +31,7 @@ class Recorder(Builder):
         self.items: list[Node | Guard] = []  # what Python asked for, in order; see repeats.py
         self.sites: list[Site | None] = []  # from where
         self.counts: list[int] = []  # how many nodes there were before each item
+        self.asked: dict[int, Asked] = {}  # the item that asked for a truth value: where that was
         self.look_at = -1  # the number of items at which to look for a loop that can be followed; -1: never
         self.follower: follow.Follower | None = None
         self.turns: list[follow.Turns] = []  # of loops that were followed
@@ -130,6 +132,7 @@ class Recorder(Builder):
     def drop_guards(self) -> None:
         """Forget what control flow relied on."""
         kept = [k for k, item in enumerate(self.items) if isinstance(item, Node)]
+        self.asked.clear()
         self.items, self.sites = [self.items[k] for k in kept], [self.sites[k] for k in kept]
         self.counts = [self.counts[k] for k in kept]
         self.guards.clear()
@@ -138,12 +141,14 @@ class Recorder(Builder):
         """Drop the items from *start* on: something else stands for them."""
         del self.nodes[self.counts[start] :]
         self._turns_known = min(self._turns_known, len(self.nodes))
+        self.asked = {k: asked for k, asked in self.asked.items() if k < start}
         del self.items[start:], self.sites[start:], self.counts[start:]
 
     def replace(self, nodes: list[Node], guards: list[Guard]) -> None:
         """Go on with another form of the same program."""
         self.turns = []
         self.nodes, self.items, self.sites, self.counts, self.guards = [], [], [], [], guards
+        self.asked.clear()
         self._seen.clear()
         self.adopt(nodes)
 
@@ -190,6 +195,17 @@ class Recorder(Builder):
             self.items.append(guard)
             self.sites.append(user_site())
         return value
+
+    def note_asked(self, atom: Atom, asked: Asked | None) -> None:
+        """The truth value of *atom* was asked for from there."""
+        last = self.items[-1] if self.items else None
+        if asked is not None and isinstance(last, Guard) and last.atom is atom:
+            self.asked[len(self.items) - 1] = asked
+
+    def refuse(self, reason: str) -> None:
+        """What looked like a loop is none, for explain()."""
+        if reason not in self.unrolled:
+            self.unrolled.append(reason)
 
     def range_of(self, atom: Atom) -> tuple[int, int] | None:
         """The least and the greatest value that the integer *atom* can have, where that is known."""

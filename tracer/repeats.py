@@ -111,11 +111,7 @@ def worth_rolling(period: int, trips: int) -> bool:
 
 def find_repeats(items: Sequence[Item], sites: Sequence[Site | None]) -> Found:
     """The repeats of *items*, which were asked for at *sites*: in order, none within another."""
-    first: dict[Var, int] = {}
-    for k, item in enumerate(items):
-        if isinstance(item, Node):
-            for out in item.outs:
-                first.setdefault(out, k)
+    first = first_items(items)
     found = Found([], first)
     if len(items) < FEW_TRIPS:
         return found
@@ -131,7 +127,9 @@ def find_repeats(items: Sequence[Item], sites: Sequence[Site | None]) -> Found:
         if not worth_rolling(period, trips) or tries == MAX_TRIES:
             continue
         result = _Matcher(items, first, start, period).match(trips)
-        if isinstance(result, Repeat):
+        if isinstance(result, Repeat) and not worth_rolling(period, result.trips):
+            heapq.heappush(heap, (result.end, period, end, tries + 1))
+        elif isinstance(result, Repeat):
             found.repeats.append(result)
             at = result.end
             heapq.heappush(heap, (at, period, end, 0))
@@ -139,6 +137,38 @@ def find_repeats(items: Sequence[Item], sites: Sequence[Site | None]) -> Found:
             found.refusals.append(result.why)
             heapq.heappush(heap, (result.resume, period, end, tries + 1))
     return found
+
+
+def first_items(items: Sequence[Item]) -> dict[Var, int]:
+    """The item that first defines each Var."""
+    first: dict[Var, int] = {}
+    for k, item in enumerate(items):
+        if isinstance(item, Node):
+            for out in item.outs:
+                first.setdefault(out, k)
+    return first
+
+
+def alike(items: Sequence[Item], sites: Sequence[Site | None]) -> list[_Run]:
+    """The stretches that look like repeats."""
+    return _runs(_marks(items, sites)) if len(items) >= FEW_TRIPS else []
+
+
+def match(
+    items: Sequence[Item], first: Mapping[Var, int], start: int, period: int, trips: int, *, whole: bool
+) -> Repeat | str:
+    """The repeat of at least four blocks that ends after *trips* blocks from *start*; where *whole* is False, before.
+    A first block that differs is left out.  Or why there is none."""
+    while trips >= FEW_TRIPS:
+        found = _Matcher(items, first, start, period).match(trips)
+        if isinstance(found, Repeat):
+            if found.trips == trips or not whole:
+                return found
+            return "the last turns are not like the others"
+        skipped = max(1, -(-(found.resume - start) // period))
+        start, trips = start + skipped * period, trips - skipped
+        why = found.why
+    return why
 
 
 def reaches_end(items: Sequence[Item], sites: Sequence[Site | None], length: int) -> bool:
@@ -229,7 +259,7 @@ class _Matcher:
         while True:
             steps, valid, where, why = self._steps(tried)
             if valid < tried:
-                if not worth_rolling(self.period, valid) or valid < FEW_TRIPS:
+                if valid < FEW_TRIPS:
                     return _Refusal(why, self.start + valid * self.period + where + 1)
                 tried = trips = valid
             elif tried < trips:
@@ -424,6 +454,22 @@ def same_graph(a: Graph, b: Graph) -> bool:
 
 
 __all__ = [
-    "Carried", "Found", "Item", "Local", "Numbers", "Repeat", "Rows", "Same", "Slot", "Step", "find_repeats",
-    "reaches_end", "same_graph", "worth_rolling",
+    "FEW_TRIPS",
+    "Carried",
+    "Found",
+    "Item",
+    "Local",
+    "Numbers",
+    "Repeat",
+    "Rows",
+    "Same",
+    "Slot",
+    "Step",
+    "alike",
+    "find_repeats",
+    "first_items",
+    "match",
+    "reaches_end",
+    "same_graph",
+    "worth_rolling",
 ]  # fmt: skip

@@ -32,6 +32,7 @@ from ..evaluate import read, run_nodes
 from ..ir import Atom, Graph, Node, Var, current_builder, live_nodes
 from ..primitive import LOOP, Primitive, register
 
+CAPACITY = "capacity"  # the kind of guard that says that a loop ended within the room for its steps
 UNLIMITED = 2**62  # the length of a loop that stops by itself and keeps no rows
 _BOOL = Aval(np.dtype(bool), ())
 _STEPS = Aval(INT, ())
@@ -212,6 +213,6 @@ def add_results(node: Node, rows: Sequence[Atom]) -> list[Var]:
 
 
 __all__ = [
-    "LOOP_OVER", "UNLIMITED", "LoopView", "Parts", "add_results", "before_consts", "before_rows", "loop", "loop_view",
-    "parts", "split_body",
+    "CAPACITY", "LOOP_OVER", "UNLIMITED", "LoopView", "Parts", "add_results", "before_consts", "before_rows", "loop",
+    "loop_view", "parts", "split_body",
 ]  # fmt: skip

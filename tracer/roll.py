@@ -1,0 +1,55 @@
+"""Rolling: a recording in which Python went through loops becomes a program with loops.
+
+Three steps, each in files of its own: loops that data ends (``fold_while.py``), all that repeats (``repeats.py`` finds
+it, ``fold.py`` replaces it), and the results that nobody reads of loops that were followed (``follow.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .fold import Fold
+from .fold_while import fold_whiles
+from .ir import Atom, Graph, Node
+from .loop_pruning import prune_loops
+from .primitive import LOOP
+from .recorder import Recorder
+from .repeats import find_repeats
+
+MOST_NOTES = 8  # of what was not rolled
+
+
+def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> None:
+    """Make loop nodes of what repeats in *recorder*, of which *roots* are still needed.  Not *guarded*: the guards are
+    dropped, because Python runs in each call."""
+    recorder.unfollow()
+    if not guarded:
+        recorder.drop_guards()
+    changed = fold_whiles(recorder, roots)
+    found = find_repeats(recorder.items, recorder.sites)
+    for reason in found.refusals:
+        recorder.refuse(reason)
+    recorder.notes += [f"not-rolled: {reason}" for reason in recorder.unrolled[:MOST_NOTES]]
+    if not found.repeats and not recorder.turns and not changed:
+        return
+    fold = Fold(recorder.items, found, roots, recorder.const, recorder.turns)
+    nodes, guards = fold.run()
+    if recorder.turns:  # a followed loop defines all that its turns did
+        pruned = prune_loops(Graph([], nodes, list(roots), guards), lambda body: body)
+        if all(a is b for a, b in zip(pruned.outputs, roots, strict=True)):
+            nodes, guards = pruned.nodes, pruned.guards
+    recorder.replace(nodes, guards)
+    for guard in fold.held:
+        recorder.env[guard] = np.array(True)
+    recorder.notes += [_note(node) for node in nodes if node.prim.kind == LOOP and "body" in node.params]
+
+
+def _note(node: Node) -> str:
+    params = node.params
+    turns = "turns until it stops by itself" if params.get("stops") else f"{params['length']} turns"
+    return f"rolled: the loop at {node.site}, {len(params['body'].nodes)} operations a turn, {turns}"
+
+
+__all__ = ["roll"]

@@ -2,11 +2,12 @@
 
     python tests/loop_programs.py 0 10000    # hunt: seeds 0 to 9999, in child processes, so that a crash is a finding
     python tests/loop_programs.py 4711 1     # one seed again, with its source and what it shrinks to
+    python tests/loop_programs.py 0 10000 eager     # with short loops rolled, too (see CONFIGURATIONS)
 
-A program runs in three namespaces: plain NumPy, compiled, and with dual numbers (``dual.py``).  Several calls hit
-recording, verification, replay, other branches and other trip counts, and what the program reads from outside changes
-in between.  Every value must be plain NumPy's, every gradient that of the dual numbers, every exception of plain
-NumPy's kind.
+A program runs in four namespaces: plain NumPy, compiled, compiled without rolled loops, and with dual numbers
+(``dual.py``).  Several calls hit recording, verification, replay, other branches and other trip counts, and what the
+program reads from outside changes in between.  Every value must be plain NumPy's, every gradient that of the dual
+numbers, both those of the same program with its loops unrolled, every exception of plain NumPy's kind.
 """
 
 from __future__ import annotations
@@ -33,8 +34,39 @@ from loop_grammar import Program, program
 
 import tracegrad
 from tracegrad import compile_grad, config
+from tracegrad.tracer import follow, repeats
 
 VALUE, GRADIENT = 1e-9, 1e-7
+SAME_PROGRAM = 1e-9  # rolled and unrolled
+
+# ---- which loops are rolled ---------------------------------------------------------------------------------------
+
+NEVER = 1 << 60
+CONFIGURATIONS: dict[str, Callable[[int], dict[Any, dict[str, int]]]] = {  # for a seed: settings by module
+    "as_is": lambda seed: {},
+    "eager": lambda seed: {repeats: {"MIN_TRIPS": repeats.FEW_TRIPS}},
+    "followed": lambda seed: {
+        repeats: {"MIN_TRIPS": repeats.FEW_TRIPS},
+        follow: {"LONG_RUN": (16, 32, 64)[seed % 3], "LOOK_EVERY": 4},
+    },
+    "unrolled": lambda seed: {repeats: {"MIN_TRIPS": NEVER, "LONG": NEVER}},
+}
+
+
+@contextlib.contextmanager
+def configured(name: str, seed: int) -> Iterator[None]:
+    """Within: loops are rolled as the configuration of that name says."""
+    settings = [
+        (m, key, v, getattr(m, key)) for m, pairs in CONFIGURATIONS[name](seed).items() for key, v in pairs.items()
+    ]
+    try:
+        for module, key, value, _ in settings:
+            setattr(module, key, value)
+        yield
+    finally:
+        for module, key, _, before in settings:
+            setattr(module, key, before)
+
 
 # ---- what programs are called with -------------------------------------------------------------------------------
 
@@ -91,18 +123,22 @@ class Verdict:
 
     @property
     def kind(self) -> str:
-        """The first word of what was found."""
-        return self.found.partition(": ")[2].split(" ")[0]
+        """The first word of what was found, and the line where an exception of ours was raised."""
+        first, *lines = self.found.partition(": ")[2].split("\n")
+        raised = [line.strip() for line in lines if line.startswith("  File ")]
+        return " ".join([first.split(" ")[0], *raised[-1:]])
 
 
 def namespace(case: Program, tier: str) -> dict[str, Any]:
-    """The program's globals, with ``f``, for ``plain``, ``compiled`` or ``dual``."""
+    """The program's globals, with ``f``, for ``plain``, ``compiled``, ``unrolled`` or ``dual``."""
     name = f"<loop program {case.seed}, {tier}>"
     linecache.cache[name] = (len(case.source), None, case.source.splitlines(keepends=True), name)
     space: dict[str, Any] = {"__name__": "loop_program"}
-    space |= {  # outside a recording tracegrad's two make tensors
+    ours = {"np": np, "zeros": tracegrad.zeros, "array": tracegrad.array}  # outside a recording they make tensors
+    space |= {
         "plain": {"np": np, "zeros": np.zeros, "array": np.array},
-        "compiled": {"np": np, "zeros": tracegrad.zeros, "array": tracegrad.array},
+        "compiled": ours,
+        "unrolled": ours,
         "dual": {"np": numpy_for_duals, "zeros": zeros, "array": array},
     }[tier]
     exec(compile(case.source, name, "exec"), space)
@@ -177,8 +213,9 @@ def far(x: Any, y: Any, tolerance: float, scale: float = 0.0) -> bool:
     return not abs(x - y) <= tolerance * (1.0 + scale + abs(y))
 
 
-def judge_call(spaces: dict[str, dict[str, Any]], f: Any, case: Program, variant: int, verdict: Verdict) -> str:
+def judge_call(judged: Judged, variant: int, verdict: Verdict) -> str:
     """What is wrong with one call, or nothing."""
+    case, spaces = judged.case, judged.spaces
     args, nums = arguments(case, variant), argnums(case)
     rng = np.random.default_rng([case.seed, variant, 1])
     directions = [like(args[i], lambda a: rng.normal(size=np.shape(a))) for i in nums]
@@ -187,7 +224,8 @@ def judge_call(spaces: dict[str, dict[str, Any]], f: Any, case: Program, variant
     exact = by_duals(spaces["dual"]["f"], args, nums, directions)
     again = by_duals(spaces["dual"]["f"], nudged, nums, directions)
     before = copy.deepcopy(args)
-    ours = compiled(f, args)
+    with configured(judged.configuration, case.seed):
+        ours = compiled(judged.f, args)
     if not all(np.array_equal(a, b) for a, b in zip(leaves(before), leaves(args), strict=True)):
         return "an argument was changed"
     if plain.error is not None:
@@ -213,6 +251,16 @@ def judge_call(spaces: dict[str, dict[str, Any]], f: Any, case: Program, variant
     slope, scale = sum(np.sum(g * v) for g, v in pairs), sum(np.sum(np.abs(g * v)) for g, v in pairs)
     if far(slope, exact.slope, GRADIENT, scale):
         return f"gradient in a random direction {slope!r}, by dual numbers {exact.slope!r}"
+    with configured("unrolled", case.seed):
+        other = compiled(judged.unrolled, args)
+    if other.error is not None:
+        return f"unrolled: {_text(other.error)}"
+    # what the nudge has changed says how much rounding can change
+    if far(ours.value, other.value, SAME_PROGRAM, 100 * abs(again.value - exact.value) / SAME_PROGRAM):
+        return f"rolled: value {ours.value!r}, unrolled {other.value!r}"
+    theirs = sum(np.sum(g * v) for g, v in zip(leaves(list(other.slope)), leaves(directions), strict=True))
+    if far(slope, theirs, SAME_PROGRAM, scale + 100 * abs(again.slope - exact.slope) / SAME_PROGRAM):
+        return f"rolled: gradient in a random direction {slope!r}, unrolled {theirs!r}"
     return ""
 
 
@@ -221,37 +269,54 @@ def _text(error: BaseException | None) -> str:
     return "".join(traceback.format_exception(error, limit=-4))
 
 
-def judge(case: Program, compiler: Callable[..., Any] = compile_grad) -> Verdict:
+@dataclass(slots=True)
+class Judged:
+    """A program, compiled twice."""
+
+    case: Program
+    configuration: str
+    spaces: dict[str, dict[str, Any]]
+    f: Any
+    unrolled: Any
+
+
+def judge(case: Program, compiler: Callable[..., Any] = compile_grad, configuration: str = "as_is") -> Verdict:
     """Every call of one program; in some, the interpreter runs beside the kernel and is compared with it."""
     verdict = Verdict()
     try:
-        spaces = {tier: namespace(case, tier) for tier in ("plain", "compiled", "dual")}
-        f = compiler(spaces["compiled"]["f"], argnums=argnums(case))
+        spaces = {tier: namespace(case, tier) for tier in ("plain", "compiled", "unrolled", "dual")}
+        f, unrolled = (compiler(spaces[tier]["f"], argnums=argnums(case)) for tier in ("compiled", "unrolled"))
+        judged = Judged(case, configuration, spaces, f, unrolled)
     except Exception as error:  # while shrinking
         return Verdict(found=f"program: broken: {error}")
     before = config.check
     try:
         for step, variant in enumerate((*CALLS, *(AFTER_A_CHANGE if case.seed % 3 == 0 else ()))):
             if step == len(CALLS):
-                disturb(list(spaces.values()), case.seed // 3)
+                try:
+                    disturb(list(spaces.values()), case.seed // 3)
+                except LookupError:  # while shrinking
+                    break
             config.check = before or step == len(CALLS) - 1
-            found = judge_call(spaces, f, case, variant, verdict)
+            found = judge_call(judged, variant, verdict)
             if found:
                 verdict.found = f"call {step} ({['same', 'other values', 'other trips'][variant]}): {found}"
                 break
         else:
-            verdict.found = _value_alone(spaces, f, case) if case.seed % 4 == 1 else ""
+            verdict.found = _value_alone(judged) if case.seed % 4 == 1 else ""
     finally:
         config.check = before
     verdict.live = getattr(getattr(f, "stats", None), "live", "")
     return verdict
 
 
-def _value_alone(spaces: dict[str, dict[str, Any]], f: Any, case: Program) -> str:
+def _value_alone(judged: Judged) -> str:
     """``f(...)`` has a kernel of its own."""
     for variant in (SAME, SAME, OTHER_VALUES):
-        args = arguments(case, variant)
-        plain, ours = plainly(spaces["plain"]["f"], args), attempt(lambda args=args: (f(*args), None))
+        args = arguments(judged.case, variant)
+        plain = plainly(judged.spaces["plain"]["f"], args)
+        with configured(judged.configuration, judged.case.seed):
+            ours = attempt(lambda args=args: (judged.f(*args), None))
         if (plain.error is None) != (ours.error is None):
             return f"value alone: {plain.error or ours.error!r}"
         if plain.error is None and far(ours.value, plain.value, VALUE):
@@ -306,7 +371,7 @@ BLOCK = 25  # programs of one child process
 PATIENCE = 60  # seconds for one of them; more is a finding, as a crash is
 
 
-def run_block(seeds: range) -> Iterator[tuple[int, Verdict]]:
+def run_block(seeds: range, configuration: str) -> Iterator[tuple[int, Verdict]]:
     """The verdict of each seed, from a child process; where that crashes, so does the seed that it was at."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -315,7 +380,7 @@ def run_block(seeds: range) -> Iterator[tuple[int, Verdict]]:
         with os.fdopen(writer, "wb") as stream:
             for seed in seeds:
                 signal.alarm(PATIENCE)
-                pickle.dump((seed, judge(program(seed))), stream)
+                pickle.dump((seed, judge(program(seed), configuration=configuration)), stream)
                 stream.flush()
         os._exit(0)
     os.close(writer)
@@ -328,39 +393,45 @@ def run_block(seeds: range) -> Iterator[tuple[int, Verdict]]:
     _, status = os.waitpid(child, 0)
     if after < seeds.stop:
         yield after, Verdict(found=f"call ?: crashed with status {status}" + " (too long)" * (status == signal.SIGALRM))
-        yield from run_block(range(after + 1, seeds.stop))
+        yield from run_block(range(after + 1, seeds.stop), configuration)
 
 
-def crashes(case: Program) -> bool:
+def crashes(case: Program, configuration: str) -> bool:
     """Does judging it, in a child process, end the process?"""
     child = os.fork()
     if child == 0:
         signal.alarm(PATIENCE)
-        judge(case)
+        judge(case, configuration=configuration)
         os._exit(0)
     return os.waitpid(child, 0)[1] != 0
 
 
-def report(seed: int, verdict: Verdict) -> str:
+def report(seed: int, verdict: Verdict, configuration: str = "as_is") -> str:
+    def fails(smaller: Program) -> bool:
+        if verdict.kind == "crashed":
+            return crashes(smaller, configuration)
+        return judge(smaller, configuration=configuration).kind == verdict.kind
+
     case = program(seed)
     if verdict.found.endswith("(too long)"):  # shrinking would take hours
         return f"seed {seed}: {verdict.found}\n\n{case.source}"
-    small = shrink(case, crashes if verdict.kind == "crashed" else lambda c: judge(c).kind == verdict.kind)
-    judged = verdict.found if verdict.kind == "crashed" else judge(small).found
+    small = shrink(case, fails)
+    judged = verdict.found if verdict.kind == "crashed" else judge(small, configuration=configuration).found
     return f"seed {seed}: {verdict.found}\n\nshrunk: {judged}\n\n{small.source}"
 
 
 def main() -> int:
     first, count = int(sys.argv[1]), int(sys.argv[2])
+    configuration = sys.argv[3] if len(sys.argv) > 3 else "as_is"
     warnings.simplefilter("ignore")
     totals: Counter[str] = Counter()
     start = time.perf_counter()
     for at in range(first, first + count, BLOCK):
-        for seed, verdict in run_block(range(at, min(at + BLOCK, first + count))):
+        for seed, verdict in run_block(range(at, min(at + BLOCK, first + count)), configuration):
             totals += Counter(compared=verdict.compared, delicate=verdict.delicate, raised=verdict.raised)
             totals += Counter(programs=1, live=bool(verdict.live), found=bool(verdict.found))
             if verdict.found:
-                print(f"{'=' * 100}\n{report(seed, verdict)}", flush=True)
+                print(f"{'=' * 100}\n{report(seed, verdict, configuration)}", flush=True)
         if totals["programs"] % (10 * BLOCK) == 0:
             each = (time.perf_counter() - start) / totals["programs"]
             print(f"up to seed {seed}: {dict(totals)}, {each:.2f} s each", flush=True)

@@ -1,7 +1,7 @@
 """Random Python programs with loops: values against plain NumPy, gradients against dual numbers, call after call.
 
 ``loop_grammar.py`` writes them, ``loop_programs.py`` judges and shrinks them, and hunts from the command line.  The
-seeds here are fixed; TRACEGRAD_LOOP_PROGRAMS=N runs N of them.
+seeds here are fixed, and divided over the ways in which loops are rolled; TRACEGRAD_LOOP_PROGRAMS=N runs N of them.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ BLOCK = 10
 
 @pytest.mark.parametrize("start", range(0, COUNT, BLOCK))
 def test_loop_programs(start):
+    configuration = ("eager", "followed", "as_is")[start // BLOCK % 3]
     for seed in range(start, min(start + BLOCK, COUNT)):
-        verdict = judge(program(seed))
+        verdict = judge(program(seed), configuration=configuration)
         if verdict.found:
-            pytest.fail(report(seed, verdict), pytrace=False)
+            pytest.fail(report(seed, verdict, configuration), pytrace=False)
 
 
 # ---- the tools themselves ----------------------------------------------------------------------------------------

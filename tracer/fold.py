@@ -61,6 +61,7 @@ class Fold:
         self.out = Lines()
         self.guards: dict[int, Guard] = {}
         self.held: list[Var] = []
+        self.defined: set[Var] = set()  # of what is given
         self.stacks: dict[tuple[int, int, int], Atom] = {}  # (repeat, item, out): its values in all blocks
         self.columns: dict[int, Column] = {}  # id(slot of rows): what it is
         self.joined: dict[int, list[Atom | Column]] = {}  # id(concat node): its operands
@@ -144,8 +145,21 @@ class Fold:
                 kept.append(repeat)
                 self.starts.append(repeat.start)
 
+    def _find_given(self) -> set[Atom]:
+        """``given``: what repeats define before their loops.  The result: what is the same in every block of a repeat,
+        but was made before it, maybe by a block of another one."""
+        self.given: set[Var] = set()
+        needed: set[Atom] = set()
+        for repeat in self.repeats:
+            for j, step in enumerate(repeat.steps):
+                item = self.items[repeat.start + j]
+                if step.fixed and isinstance(item, Node):
+                    own = self.first[item.outs[0]] >= repeat.start and type(item.outs[0]) is not Row
+                    (self.given if own else needed).update(item.outs)
+        return needed
+
     def _find_uses(self) -> None:
-        used: set[Atom] = set(self.roots)
+        used: set[Atom] = {*self.roots, *self._find_given()}
         columns = list(self.columns.values())
         at = 0
         for repeat in [*self.repeats, None]:
@@ -172,7 +186,7 @@ class Fold:
         self.used: list[dict[Var, Place]] = [{} for _ in self.repeats]
         for atom in used:
             place = self.place(atom)
-            if place is not None and place.repeat >= 0:
+            if place is not None and place.repeat >= 0 and atom not in self.given:
                 assert isinstance(atom, Var)
                 self.used[place.repeat][atom] = place
                 fixed = self.repeats[place.repeat].steps[place.item].fixed
@@ -215,7 +229,7 @@ class Fold:
             if isinstance(item, Guard):
                 self._define([item.atom])
                 self.guards[id(item)] = item
-            elif self.first[item.outs[0]] == at:
+            elif self.first[item.outs[0]] == at and type(item.outs[0]) is not Row:
                 parts = self.joined.get(id(item))
                 if parts is None or all(not isinstance(p, Column) for p in parts):
                     self._define(item.inputs)
@@ -318,13 +332,18 @@ class Fold:
         return concat([reshape(a, (1, *a.aval.shape)) for a in slot.atoms], 0)
 
     def _once(self, repeat: Repeat, j: int, step: Step) -> None:
-        """What is the same in every block, before the loop."""
-        at = repeat.start + j
-        item = self.items[at]
+        """What is the same in every block, before the loop: also what another item of the block defines first, to which
+        an equal operation came only by chance."""
+        item = self.items[repeat.start + j]
         if isinstance(item, Guard):
+            self._define([item.atom])
             self.guards[id(item)] = item
-        elif self.first[item.outs[0]] == at:
-            self.out.append(item)
+        elif item.outs[0] in self.given:
+            if item.outs[0] not in self.defined:
+                self.defined.update(item.outs)
+                self.out.append(item)
+        else:
+            self._define(item.outs)
 
 
 def fold_items(

@@ -91,10 +91,10 @@ class Block:
                 return None
         values: dict[tuple[int, int], Atom] = {}
         for j, step in enumerate(self.steps):
-            node = step.item
-            assert isinstance(node, Node)
             if step.fixed:
                 continue
+            node = step.item
+            assert isinstance(node, Node)
             out.site_override = node.site
             if step.starts is not None:
                 values[j, 0] = self._all_rows(node, step)
@@ -395,7 +395,10 @@ def affine(values: np.ndarray) -> tuple[Any, Any] | None:
     if values.dtype.kind not in "if" or len(values) < 2 or not np.isfinite(values).all():
         return None
     slope, offset = values[1] - values[0], values[0]
-    if slope != np.trunc(slope) or offset != np.trunc(offset) or max(abs(values[-1]), abs(offset)) >= 2**31:
+    most = 2**24 if values.dtype.itemsize < 8 else 2**31
+    if slope != np.trunc(slope) or offset != np.trunc(offset) or max(abs(values[-1]), abs(offset)) >= most:
+        return None
+    if values.dtype.kind == "f" and slope < 0 and offset == 0:  # 0 * slope is -0.0
         return None
     line = (offset + slope * np.arange(len(values), dtype=values.dtype)).astype(values.dtype)
     return (slope, offset) if line.tobytes() == values.tobytes() else None

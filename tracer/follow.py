@@ -195,14 +195,15 @@ class Follower:
             ending = self._nodes(turns, len(steps), trips - 1)
             recorder.forget(repeat.start)
             keys: list[Key] = []
+            own = {var for k, var in enumerate(var for turn in begun for var in turn) if self.fresh[k]}
             for j, step in enumerate(steps):
                 if not step.fixed:
                     keys.append((j, 0))
-                elif self.fresh[j]:
+                elif begun[0][j] in own:  # another item may have defined it first, by chance
+                    own.remove(begun[0][j])
                     recorder.append(first[j])  # type: ignore[arg-type]
-            for k, var in enumerate(var for turn in begun for var in turn):
-                if self.fresh[k] and not (k < len(steps) and steps[k].fixed):
-                    var.__class__ = Row
+            for var in own:
+                var.__class__ = Row
             last = {key: turns[-1][key[0]] for key in keys}
             body = Block(steps, first, trips, self._numbers, recorder.const, fold_items)
             before, recorder.site_override = recorder.site_override, steps[0].item.site

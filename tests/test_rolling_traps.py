@@ -1,0 +1,79 @@
+"""Rolling and following meet what looks alike by chance: found by random programs (``loop_programs.py``), reduced."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from loop_programs import configured
+from test_loop_traps import DATA, follow
+
+CONFIGURATIONS = ("as_is", "eager", "followed", "unrolled")
+
+
+@pytest.fixture(autouse=True, params=CONFIGURATIONS)
+def configuration(request):
+    with configured(request.param, 0):
+        yield request.param
+
+
+def test_an_operation_of_some_turn_is_one_that_every_turn_has():
+    """``DATA[7 * i % 40]`` is ``DATA[3]`` in one turn, and made there first."""
+
+    def make(np):
+        def fn(x):
+            a = np.outer(np.sin(DATA[:, 0]), x)
+            h = x
+            for i in range(40):
+                h = np.tanh(0.5 * h + a[(7 * i + 3) % 40] - 0.3 * a[3])
+            return np.sum(h)
+
+        return fn
+
+    follow(make)
+
+
+def test_what_one_loop_varies_another_one_keeps():
+    def make(np):
+        def fn(x):
+            h = x
+            for i in range(20):
+                h = np.tanh(h + np.sin(x * DATA[i]))
+            for _ in range(20):
+                h = np.tanh(h - np.sin(x * DATA[2]) * 0.4)
+            for i in range(19, -1, -1):
+                h = np.tanh(h * 0.7 + np.sin(x * DATA[i]) * np.cos(x))
+            return np.sum(h * np.sin(x * DATA[7]))
+
+        return fn
+
+    follow(make)
+
+
+def test_a_branch_that_always_asks_the_same():
+    def make(np):
+        def fn(x):
+            rows = []
+            for i in range(20):
+                if np.sum(x) > -100.0:
+                    rows.append(np.sin(x * DATA[i]))
+            return np.sum(np.stack(rows))
+
+        return fn
+
+    follow(make)
+
+
+def test_numbers_that_begin_with_zero_and_fall():
+    """0.0, -1.0, -2.0: as steps of a line the first would be 0 * -1.0, which is -0.0."""
+
+    def make(np):
+        def fn(x):
+            h = x
+            for i in range(20):
+                h = np.tanh(h * 0.5 + np.arctan(1.0 / (x * float(-i))) * 0.1)
+            return np.sum(h)
+
+        return fn
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        follow(make, inputs=[np.abs(DATA[k]) + 0.5 for k in range(3)])

@@ -111,7 +111,7 @@ class Fold:
         if first is None or second is None or first[0] != second[0] or first[2:] != second[2:]:
             return None
         k, start, item, out = first
-        if k >= 0 and self.repeats[k].steps[item].fixed:
+        if (k >= 0 and self.repeats[k].steps[item].fixed) or (k < 0 and (item, out) in self.turns[-1 - k].arrays):
             return None
         stride = second.block - start
         values = self._values(k, item, out)
@@ -182,7 +182,8 @@ class Fold:
                             used.update(slot.inits)
                         elif isinstance(slot, Rows) and id(slot) not in self.columns:
                             used.update(slot.atoms)
-        self.stacked: set[tuple[int, int, int]] = {(c.repeat, c.item, c.out) for c in columns}
+        self.columned = {(c.repeat, c.item, c.out) for c in columns}
+        self.stacked: set[tuple[int, int, int]] = set(self.columned)
         self.used: list[dict[Var, Place]] = [{} for _ in self.repeats]
         for atom in used:
             place = self.place(atom)
@@ -266,6 +267,11 @@ class Fold:
                 if fixed is not None:
                     self._name(fixed, atom)
                     continue
+                written = turns.arrays.get((place[1], 0))
+                if written is not None:
+                    with building(self.out):
+                        self._name(written[0].after(written[1], place[0]), atom)
+                    continue
                 x = turns.stack(place)
                 with building(self.out):
                     row = take_slice(x, (place[0], *[0] * len(rest)), (1,) * (len(rest) + 1), (1, *rest))
@@ -298,21 +304,18 @@ class Fold:
         body = Block(repeat.steps, block, repeat.trips, self._stack, self.const, fold_items)
         with building(self.out):
             self.out.site_override = repeat.steps[0].item.site
-            stacks = body.mapped(self.out)
-            if stacks is None:
-                made = body.loop(self.out, wanted, finals)
-                stacks = made.stacks
-                if made.held is not None:
-                    self.held.append(made.held)
-                    merged = Guard(made.held, np.bool_(True), "bool", made.asked)
-                    self.guards[id(merged)] = merged
-            else:
-                finals = {}
-            self.stacks.update(((k, *key), x) for key, x in stacks.items())
-            last = set(finals.values())
+            made = body.make(self.out, wanted, finals, {key[1:] for key in self.columned if key[0] == k})
+            if made.held is not None:
+                self.held.append(made.held)
+                merged = Guard(made.held, np.bool_(True), "bool", made.asked)
+                self.guards[id(merged)] = merged
+            self.stacks.update(((k, *key), x) for key, x in made.stacks.items())
+            last = set() if made.mapped else {var for key, var in finals.items() if key not in made.arrays}
             for var, place in self.used[k].items():
-                step = repeat.steps[place.item]
-                if step.fixed:
+                step, written = repeat.steps[place.item], made.arrays.get((place.item, place.out))
+                if written is not None:
+                    self._name(written[0].after(written[1], place.block), var)
+                elif step.fixed:
                     original = block[place.item].outs[place.out]  # type: ignore[union-attr]
                     if original is not var:
                         self._name(original, var)

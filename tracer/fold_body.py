@@ -6,12 +6,13 @@ number reckoned from the step's own, or a constant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .aval import BOOL, INT, Aval
+from .fold_frames import Array, Key, without_arrays
 from .fold_rows import Window, dynamic_rows, moved_back, rows_of, updated
 from .ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, structural
 from .ops.control import LOOP_OVER
@@ -21,7 +22,6 @@ from .primitive import ELEMENTWISE, PRIMITIVES
 from .repeats import Carried, Item, Local, Numbers, Same, Slot, Step
 from .site import Site
 
-Key: TypeAlias = tuple[int, int]  # (item of a block, result)
 MakeConst = Callable[[np.ndarray], Var]
 Nested = Callable[[Sequence[Item], Sequence[Site | None], Sequence[Atom], MakeConst], tuple[list[Node], list[Guard]]]
 
@@ -49,12 +49,15 @@ class Ending(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A loop node: stacked values by item, the flag that its guards have held, the line of the first guard; and, of a
-    loop that ends by itself, whether it would have gone on."""
+    """A loop node: stacked values by item, the flag that its guards have held, the line of the first guard; or, where
+    it is *mapped*, whole arrays in place of a loop.  ``arrays``: what was written row by row, by update.  ``going``:
+    of a loop that ends by itself, whether it would have gone on."""
 
     stacks: dict[Key, Atom]
     held: Var | None
     asked: Site | None
+    mapped: bool = False
+    arrays: Mapping[Key, tuple[Array, int]] = {}
     going: Var | None = None
 
 
@@ -69,6 +72,30 @@ class Block:
         self.steps, self.block, self.length = steps, block, length
         self.ending = ending
         self.stack, self.const, self.nested = stack, const, nested
+
+    def make(self, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var], stacked: Collection[Key] = ()) -> Made:
+        """Append what stands for all blocks to *out*.  It defines *finals*, values of the last block, unless it is
+        mapped or they are arrays; and stacks of *wanted*.  Whole arrays are wanted of each block if among *stacked*."""
+        new = without_arrays(self.steps, self.block, self.length, out, self.const, stacked)
+        if new is None:
+            stacks = self.mapped(out)
+            return self.loop(out, wanted, finals) if stacks is None else Made(stacks, None, None, True)
+        asked = [key for key in {*wanted, *finals} if key in new.arrays]
+        rows = {(array.rows[k - 1], 0) for array, last in map(new.arrays.get, asked) for k in {last, len(array.rows)}}
+        names = {key: (new.places[key[0]], key[1]) for key in {*wanted, *finals} if key not in new.arrays}
+        block = Block(new.steps, new.block, self.length, self.stack, self.const, self.nested)
+        stacks, made = block.mapped(out), None
+        if stacks is None:
+            there = sorted(rows | {names[key] for key in wanted if key in names})
+            made = block.loop(out, there, {names[key]: var for key, var in finals.items() if key in names})
+            stacks = made.stacks
+        for array, k in new.arrays.values():
+            row = stacks.get((array.rows[k - 1], 0))
+            if row is not None:
+                array.stacks[k] = row
+        held, line = (None, None) if made is None else (made.held, made.asked)
+        found = {old: stacks[key] for old, key in names.items() if key in stacks}
+        return Made(found, held, line, made is None, new.arrays)
 
     # ---- rows at once --------------------------------------------------------------------------------------------
 

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .fold import fold_items
-from .fold_body import Block, Key, Row
+from .fold_body import Block, Key, Made, Row
 from .ir import Atom, Lit, Node, Var, building
-from .primitive import LOOP
+from .primitive import LOOP, PRIMITIVES
 from .repeats import Carried, Item, Local, Numbers, Repeat, Rows, Same, Slot, Step, find_repeats, reaches_end
 
 if TYPE_CHECKING:
@@ -208,15 +208,18 @@ class Follower:
             body = Block(steps, first, trips, self._numbers, recorder.const, fold_items)
             before, recorder.site_override = recorder.site_override, steps[0].item.site
             with building(recorder):
-                stacks = body.mapped(recorder)
-                if stacks is None:
-                    stacks = body.loop(recorder, keys, last).stacks
+                made = body.make(recorder, keys, last)
+                if not made.mapped:
                     for node in ending:
                         node.out.__class__ = Var
                         recorder.know(node)
+                for key, (array, k) in made.arrays.items():
+                    x, var = array.after(k, trips - 1), last[key]
+                    var.__class__ = Var
+                    recorder.append(Node(PRIMITIVES["alias"], (x,), {}, (var,), steps[key[0]].item.site))
             recorder.site_override = before
             fixed = {j: first[j].outs[0] for j, step in enumerate(steps) if step.fixed}  # type: ignore[union-attr]
-            recorder.turns.append(Turns(turns, stacks, fixed))
+            recorder.turns.append(Turns(turns, made, fixed))
         for node in partial:
             node.out.__class__ = Var
             recorder.append(node)
@@ -261,10 +264,10 @@ class Follower:
 
 class Turns:
     """What the turns of a finished loop defined: ``turns[t][item]``.  ``stacks`` has it by item, for all turns, but for
-    what is the same in every turn, which is ``fixed``."""
+    what is the same in every turn, which is ``fixed``, and for ``arrays`` that are written row by row."""
 
-    def __init__(self, turns: Sequence[Sequence[Var]], stacks: dict[Key, Atom], fixed: dict[int, Var]):
-        self.turns, self.stacks, self.fixed = turns, stacks, fixed
+    def __init__(self, turns: Sequence[Sequence[Var]], made: Made, fixed: dict[int, Var]):
+        self.turns, self.stacks, self.arrays, self.fixed = turns, made.stacks, made.arrays, fixed
         self._places: dict[Var, tuple[int, int]] = {}
 
     def place(self, var: Var) -> tuple[int, int] | None:

@@ -124,7 +124,14 @@ class Recorder(Builder):
                 continue
             for turns in self.turns:
                 place = turns.place(a)
-                if place is not None:
+                if place is None:
+                    continue
+                written = turns.arrays.get((place[1], 0))
+                if written is not None:
+                    with building(self):
+                        x = written[0].after(written[1], place[0])
+                    self.env[a] = np.asarray(demand([x], self.nodes, self.env, self._producers)[0])
+                else:
                     stack = turns.stack(place)
                     value = demand([stack], self.nodes, self.env, self._producers)[0]
                     self.env[a] = np.asarray(value if place[1] in turns.fixed else value[place[0]])

@@ -12,7 +12,7 @@ what is worth storing is decided apart, in ``worth_storing``.  Both leave named 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
 from ..tracer.ops.control import before_consts
@@ -67,6 +67,7 @@ class Schedule:
     contracted: dict[Sym, int]  # a temporary that lives within its first n loops: those axes have no storage
     tiled: set[Sym]  # of these, the ones that have storage for one tile of rows
     notes: list[str]
+    checks: list[tuple[int, int]] = field(default_factory=list)  # (position in body, guards checked before it)
 
 
 # ---- what a root is --------------------------------------------------------------------------------------------
@@ -189,9 +190,10 @@ def reads(program: Canonical, op: Op, stored: set[Sym]) -> Reads:
 
 
 class Placer:
-    """Builds the loop tree.  One instance per attempt."""
+    """Builds the loop tree.  One instance per attempt.  Values in *apart* share no loop with others."""
 
-    def __init__(self, program: Canonical, stored: set[Sym]):
+    def __init__(self, program: Canonical, stored: set[Sym], apart: Set[Sym] = frozenset()):
+        self.apart = apart
         self.program = program
         self.stored = stored
         self.body: list[Loop | Statement | Call] = []
@@ -234,25 +236,34 @@ class Placer:
         needed = {sym for sym, _ in self.reads[statement.out].stored}
         best, most = None, -1
         for item in items:
-            if isinstance(item, Loop) and item.dim == dim and self._may_enter(item, statement, depth):
-                shared = len(needed & (_streams(item, self.reads) | _produces(item)))
+            if not isinstance(item, Loop) or item.dim != dim or self._kept_apart(item, statement):
+                continue
+            if self._may_enter(item, statement, depth):
+                shared = len(needed & (_streams(item, self.reads) | produces(item)))
                 if shared >= most:
                     best, most = item, shared
         return best
+
+    def _kept_apart(self, loop: Loop, statement: Statement) -> bool:
+        """Would a guard be known later, were *statement* in *loop*?"""
+        if not self.apart or (statement.out in self.apart) is not produces(loop).isdisjoint(self.apart):
+            return False
+        self.notes.append(f"{statement.out} ({statement.op.prim.name}) not fused: a guard is checked in between")
+        return True
 
     def _earliest(self, body: list, statement: Statement, depth: int) -> int:
         """Position in *body* from which on *statement* may stand: at or after the last item that it needs."""
         needed = {sym for sym, _ in self.reads[statement.out].stored}
         last = 0
         for position, item in enumerate(body):
-            if _produces(item) & needed:
+            if produces(item) & needed:
                 last = position
         return last
 
     def _may_enter(self, loop: Loop, statement: Statement, depth: int) -> bool:
         """May *statement* stand inside *loop*, at the end of its body?"""
         mine = self.reads[statement.out]
-        inside = _produces(loop)
+        inside = produces(loop)
         for sym, at in mine.stored:
             if sym not in inside:
                 continue
@@ -287,9 +298,10 @@ class Placer:
         return False
 
 
-def _produces(item: Loop | Statement | Call) -> set[Sym]:
+def produces(item: Loop | Statement | Call) -> set[Sym]:
+    """The stored values that *item* makes."""
     if isinstance(item, Loop):
-        return set().union(*[_produces(i) for i in item.body]) if item.body else set()
+        return set().union(*[produces(i) for i in item.body]) if item.body else set()
     return set(item.op.outs)
 
 
@@ -438,10 +450,11 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
 # ---- the whole ---------------------------------------------------------------------------------------------------
 
 
-def make_schedule(program: Canonical) -> Schedule:
+def make_schedule(program: Canonical, apart: Set[Sym] = frozenset()) -> Schedule:
+    """*apart*: stored values that share no loop with others."""
     stored = _initially_stored(program)
     while True:
-        placer = Placer(program, stored)
+        placer = Placer(program, stored, apart)
         placer.run()
         more = worth_storing(program, placer) - stored
         if not more:
@@ -492,7 +505,7 @@ def segments_of(loop: Loop) -> list[list[Loop | Statement | Call]]:
 
 def tile_storage(placer: Placer, loop: Loop, contracted: dict[Sym, int]) -> set[Sym]:
     """Temporaries of a row that pass from one segment to another: they need a tile of rows."""
-    home = {sym: k for k, segment in enumerate(loop.segments) for item in segment for sym in _produces(item)}
+    home = {sym: k for k, segment in enumerate(loop.segments) for item in segment for sym in produces(item)}
     crossing: set[Sym] = set()
     for reader, found in placer.reads.items():
         for value, _ in found.stored:

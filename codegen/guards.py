@@ -4,23 +4,19 @@ A kernel of a path that doesn't hold should end early, since another one takes i
 steps that the first guards need go first, then those guards are checked, and so on; results that a kernel has begun
 are private until it answers.  Guards are checked in their order whatever the steps.
 
-``check_early`` moves whole steps, which is always correct.  ``worth_keeping_apart`` is a heuristic: a loop that a
-guard needs usually does other work in the same pass, and is only freed of it where that work is dear.
+Only whole steps are moved.  A loop that a guard needs keeps what else it does in the same pass: to split it would cost
+every call a second pass over the arrays, up to half of its time, for the sake of the calls that end early.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..tracer.primitive import ELEMENTWISE
 from .canonical import Canonical, Operand, Sym
 from .cpu import item_buffers
 from .schedule import Call, Loop, Schedule, Statement, produces
 
 Item = Loop | Statement | Call
-
-APART_FLOPS = 40  # work per element from which on a loop is freed of it, to have a guard checked before
-APART_RATIO = 16  # ... where it is so many times the work that the guard needs
 
 
 def guards_of(program: Canonical) -> list[Sym]:
@@ -89,31 +85,3 @@ def stored_behind(program: Canonical, stored: set[Sym], operands: Iterable[Opera
         elif x in program.producers:
             todo += [y for y in program.producers[x].ins if isinstance(y, Sym)]
     return found
-
-
-def worth_keeping_apart(program: Canonical, schedule: Schedule) -> set[Sym]:
-    """Stored values that guards need, and that should not share their loops with others.  A heuristic."""
-    needed: set[Sym] = set()
-    todo = set(guards_of(program))
-    while todo:
-        needed |= todo
-        read = [op.ins for op in (program.producers[sym] for sym in todo if sym in program.producers)]
-        todo = stored_behind(program, schedule.stored, [x for ins in read for x in ins]) - needed
-    if not needed:
-        return set()
-    result: set[Sym] = set()
-    for item in schedule.body:
-        if not isinstance(item, Loop) or item.dim in program.static:
-            continue
-        inside = produces(item)
-        mine = _work(program, schedule, inside & needed)
-        others = _work(program, schedule, inside - needed)
-        if inside & needed and others >= max(APART_FLOPS, APART_RATIO * mine):
-            result |= inside & needed
-    return result
-
-
-def _work(program: Canonical, schedule: Schedule, roots: set[Sym]) -> int:
-    """What evaluating *roots* costs for each element."""
-    values = {value for root in roots for value, _ in schedule.reads[root].inlined}
-    return sum(op.prim.cost for op in (program.producers[v] for v in values) if op.prim.kind == ELEMENTWISE)

@@ -24,7 +24,7 @@ from . import jit, vecmath
 from .calls import native
 from .canonical import ONE, Canonical, Const, Op, Sym, canonicalise
 from .cpu import Numbers, finish_hints, item_buffers
-from .guards import check_early, guards_of, worth_keeping_apart
+from .guards import check_early, guards_of
 from .loops import Frame, LoopPlan, emit_items, grouped, plan_loop
 from .memory import Sizes, Temporary, plan
 from .scalar import I8, I64, PTR
@@ -71,9 +71,6 @@ def compile_canonical(canonical: Canonical, arguments: int) -> Program:
     """Schedule, emit and compile."""
     clock = time.perf_counter()
     schedule = make_schedule(canonical)
-    apart = worth_keeping_apart(canonical, schedule)
-    if apart:
-        schedule = make_schedule(canonical, apart)
     check_early(canonical, schedule)
     scheduled = time.perf_counter()
     program = _Assembler(canonical, schedule, arguments).assemble()

@@ -12,7 +12,7 @@ what is worth storing is decided apart, in ``worth_storing``.  Both leave named 
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..tracer.ops.control import before_consts
@@ -190,10 +190,9 @@ def reads(program: Canonical, op: Op, stored: set[Sym]) -> Reads:
 
 
 class Placer:
-    """Builds the loop tree.  One instance per attempt.  Values in *apart* share no loop with others."""
+    """Builds the loop tree.  One instance per attempt."""
 
-    def __init__(self, program: Canonical, stored: set[Sym], apart: Set[Sym] = frozenset()):
-        self.apart = apart
+    def __init__(self, program: Canonical, stored: set[Sym]):
         self.program = program
         self.stored = stored
         self.body: list[Loop | Statement | Call] = []
@@ -236,20 +235,11 @@ class Placer:
         needed = {sym for sym, _ in self.reads[statement.out].stored}
         best, most = None, -1
         for item in items:
-            if not isinstance(item, Loop) or item.dim != dim or self._kept_apart(item, statement):
-                continue
-            if self._may_enter(item, statement, depth):
+            if isinstance(item, Loop) and item.dim == dim and self._may_enter(item, statement, depth):
                 shared = len(needed & (_streams(item, self.reads) | produces(item)))
                 if shared >= most:
                     best, most = item, shared
         return best
-
-    def _kept_apart(self, loop: Loop, statement: Statement) -> bool:
-        """Would a guard be known later, were *statement* in *loop*?"""
-        if not self.apart or (statement.out in self.apart) is not produces(loop).isdisjoint(self.apart):
-            return False
-        self.notes.append(f"{statement.out} ({statement.op.prim.name}) not fused: a guard is checked in between")
-        return True
 
     def _earliest(self, body: list, statement: Statement, depth: int) -> int:
         """Position in *body* from which on *statement* may stand: at or after the last item that it needs."""
@@ -450,11 +440,10 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
 # ---- the whole ---------------------------------------------------------------------------------------------------
 
 
-def make_schedule(program: Canonical, apart: Set[Sym] = frozenset()) -> Schedule:
-    """*apart*: stored values that share no loop with others."""
+def make_schedule(program: Canonical) -> Schedule:
     stored = _initially_stored(program)
     while True:
-        placer = Placer(program, stored, apart)
+        placer = Placer(program, stored)
         placer.run()
         more = worth_storing(program, placer) - stored
         if not more:

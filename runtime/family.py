@@ -104,16 +104,16 @@ def successors(paths: Sequence[Path]) -> list[list[int]]:
     return result
 
 
-def describe_families(families: Sequence[Family], variants: Sequence[Variant]) -> str:
+def describe_families(families: Sequence[Family], variants: Sequence[Variant]) -> list[str]:
     """How many of the paths of *variants* share launches, and why others don't."""
-    lines = []
+    lines: list[str] = []
     for variant in variants:
         mine = [family for family in families if family.variant is variant]
         lines += [f"{len(f.members)} of the paths are tried in one launch" for f in mine if len(f.members) > 1]
         leader = mine[0].members[0] if mine else None
         reasons = [apart(leader, p) for p in variant.paths if leader is not None and p is not leader and p.verified]
         lines += [f"not in one launch with others: {reason}" for reason in dict.fromkeys(reasons) if reason]
-    return "\n".join(lines)
+    return lines
 
 
 __all__ = ["Family", "apart", "describe_families", "make_family", "successors"]

@@ -241,7 +241,8 @@ class CompiledFunction:
 
     def _missed(self, endpoint: Endpoint, variant: Variant) -> tuple[list[tuple[Path, int]], set[Path]]:
         """What the slots have found out in this call: the last miss of each family, and all paths that can't hold."""
-        misses, tried = [], set()
+        misses: list[tuple[Path, int]] = []
+        tried: set[Path] = set()
         for family in endpoint.owners:
             if family.variant is variant and (missed := family.taken(self.stats.calls)) is not None:
                 misses.append(missed)

@@ -8,6 +8,7 @@ native ones are functions of one module; where NumPy has to do a step (sort, sea
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from . import jit, vecmath
 from .calls import native
 from .canonical import ONE, Canonical, Const, Op, Sym, canonicalise
 from .cpu import Numbers, finish_hints, item_buffers
+from .guards import check_early, guards_of
 from .loops import Frame, LoopPlan, emit_items, grouped, plan_loop
 from .memory import Sizes, Temporary, plan
 from .scalar import I8, I64, PTR
@@ -69,6 +71,7 @@ def compile_canonical(canonical: Canonical, arguments: int) -> Program:
     """Schedule, emit and compile."""
     clock = time.perf_counter()
     schedule = make_schedule(canonical)
+    check_early(canonical, schedule)
     scheduled = time.perf_counter()
     program = _Assembler(canonical, schedule, arguments).assemble()
     program.seconds["schedule"] = scheduled - clock
@@ -79,7 +82,7 @@ class _Assembler:
     def __init__(self, canonical: Canonical, schedule: Schedule, arguments: int):
         self.canonical, self.schedule, self.arguments = canonical, schedule, arguments
         self.results = [x for x in canonical.outputs[: canonical.results] if isinstance(x, Sym)]
-        self.guards = [x for x in canonical.outputs[canonical.results :] if isinstance(x, Sym)]
+        self.guards = guards_of(canonical)
         self.name = jit.unique_name("tg_kernel")
         self.module = ir.Module(self.name)
         self.module.triple, self.module.data_layout = jit.target_triple(), jit.data_layout()
@@ -98,16 +101,16 @@ class _Assembler:
         start = time.perf_counter()
         segments: list[Segment] = []
         run: list[Any] = []
-        for item in grouped(self.schedule.body):
+        for item in self._items():
             if isinstance(item, Call) and not native(item.op):
                 if run:
-                    segments.append(self._native(run, len(segments), last=False))
+                    segments.append(self._native(run, len(segments)))
                     run = []
                 segments.append(Segment(host=item.op))
             else:
                 run.append(item)
-        if run or self.guards or not segments:
-            segments.append(self._native(run, len(segments), last=True))
+        if any(run) or not segments:
+            segments.append(self._native(run, len(segments)))
         emitted = time.perf_counter()
         text = _finish_text(str(self.module))
         compiled = jit.compile_text(text, self.name)
@@ -122,7 +125,16 @@ class _Assembler:
             {"emit": emitted - start, "llvm": done - emitted}, self.plans,
         )  # fmt: skip
 
-    def _native(self, items: list[Any], number: int, last: bool) -> Segment:
+    def _items(self) -> list[Any]:
+        """The steps as ``grouped`` gives them, and ranges of guards that are checked between them."""
+        result: list[Any] = []
+        start = checked = 0
+        for position, guards in self.schedule.checks:
+            result += [*grouped(self.schedule.body[start:position]), range(checked, guards)]
+            start, checked = position, guards
+        return [*result, *grouped(self.schedule.body[start:]), range(checked, len(self.guards))]
+
+    def _native(self, items: list[Any], number: int) -> Segment:
         symbol = f"{self.name}_s{number}"
         function = ir.Function(self.module, ir.FunctionType(I64, [PTR, PTR, PTR]), symbol)
         function.attributes.add("nounwind")
@@ -140,12 +152,14 @@ class _Assembler:
 
         numbers = Numbers(self.canonical, entry, sizes, consts)
         frame = Frame(self.canonical, self.schedule, self.plans, b, entry, pointer, sizes, consts, numbers)
-        emit_items(frame, items, self.name)
-        if last:
-            for position, guard in enumerate(self.guards):
-                held = b.icmp_unsigned("!=", b.load(pointer(guard), typ=I8), I8(0))
+        for is_check, part in itertools.groupby(items, lambda item: isinstance(item, range)):
+            if not is_check:
+                emit_items(frame, list(part), self.name)
+                continue
+            for number in itertools.chain.from_iterable(part):
+                held = b.icmp_unsigned("!=", b.load(pointer(self.guards[number]), typ=I8), I8(0))
                 with b.if_then(b.not_(held)):
-                    b.ret(I64(position))
+                    b.ret(I64(number))
         b.ret(I64(-1))
         entry.position_at_end(entry.block)
         entry.branch(first)
@@ -247,6 +261,8 @@ def execute(program: Program, canonical: Canonical, arrays: Sequence[np.ndarray]
                 segment.address
             )
             failed = function(ctypes.addressof(bufs), sizes.ctypes.data, consts.ctypes.data)
+            if failed >= 0:
+                break
     del held, raw
     return failed, results
 

@@ -67,6 +67,7 @@ class Schedule:
     contracted: dict[Sym, int]  # a temporary that lives within its first n loops: those axes have no storage
     tiled: set[Sym]  # of these, the ones that have storage for one tile of rows
     notes: list[str]
+    checks: list[tuple[int, int]] = field(default_factory=list)  # (position in body, guards checked before it)
 
 
 # ---- what a root is --------------------------------------------------------------------------------------------
@@ -235,7 +236,7 @@ class Placer:
         best, most = None, -1
         for item in items:
             if isinstance(item, Loop) and item.dim == dim and self._may_enter(item, statement, depth):
-                shared = len(needed & (_streams(item, self.reads) | _produces(item)))
+                shared = len(needed & (_streams(item, self.reads) | produces(item)))
                 if shared >= most:
                     best, most = item, shared
         return best
@@ -245,14 +246,14 @@ class Placer:
         needed = {sym for sym, _ in self.reads[statement.out].stored}
         last = 0
         for position, item in enumerate(body):
-            if _produces(item) & needed:
+            if produces(item) & needed:
                 last = position
         return last
 
     def _may_enter(self, loop: Loop, statement: Statement, depth: int) -> bool:
         """May *statement* stand inside *loop*, at the end of its body?"""
         mine = self.reads[statement.out]
-        inside = _produces(loop)
+        inside = produces(loop)
         for sym, at in mine.stored:
             if sym not in inside:
                 continue
@@ -287,9 +288,10 @@ class Placer:
         return False
 
 
-def _produces(item: Loop | Statement | Call) -> set[Sym]:
+def produces(item: Loop | Statement | Call) -> set[Sym]:
+    """The stored values that *item* makes."""
     if isinstance(item, Loop):
-        return set().union(*[_produces(i) for i in item.body]) if item.body else set()
+        return set().union(*[produces(i) for i in item.body]) if item.body else set()
     return set(item.op.outs)
 
 
@@ -492,7 +494,7 @@ def segments_of(loop: Loop) -> list[list[Loop | Statement | Call]]:
 
 def tile_storage(placer: Placer, loop: Loop, contracted: dict[Sym, int]) -> set[Sym]:
     """Temporaries of a row that pass from one segment to another: they need a tile of rows."""
-    home = {sym: k for k, segment in enumerate(loop.segments) for item in segment for sym in _produces(item)}
+    home = {sym: k for k, segment in enumerate(loop.segments) for item in segment for sym in produces(item)}
     crossing: set[Sym] = set()
     for reader, found in placer.reads.items():
         for value, _ in found.stored:

@@ -4,9 +4,8 @@ A cached call has to cost well under a microsecond, and Python cannot even look 
 So the work of a call is done by one function with the C signature of a fast CPython builtin (``METH_FASTCALL``).
 It is generic: it is compiled once per process, in some hundredths of a second, and is told what to do by a table.
 
-One data structure: the **table** of a binding, a flat run of 64-bit words, read strictly front to back like a tape.
-It is a header (:data:`HEADER`), one row per argument, one row per output, the addresses of the captured arrays, and
-the offsets of the temporaries.  The rows, with a word for each column::
+Two data structures.  The **table** of a binding is a flat run of 64-bit words, read strictly front to back like a tape:
+a header (:data:`HEADER`), one row per argument, one row per output.  The rows, with a word for each column::
 
     array argument or output  KIND_ARRAY                      dtype object   number of dimensions   dimension ...
     array that is written     KIND_WRITTEN                    the same; a read-only array is none of these
@@ -14,7 +13,12 @@ the offsets of the temporaries.  The rows, with a word for each column::
     constant argument         KIND_CONST                      the object itself
     scalar output             KIND_SCALAR_OUT                 dtype object
 
-The table is written by ``launch._table``, and ``launch.call_python`` is the same work in Python.  Start reading at
+A **member** is one kernel on these arguments and outputs: a header (:data:`MEMBER`), the addresses of its constant
+arrays, the offsets of its temporaries.  Where guard k of a member fails, word k of its ``following`` is the member to
+run in its place (0: none is known), as long as that one has not run in this call.  The table's ``first`` leads to the
+member that is run first: the one that answered last, since inputs tend to go the way of those before.
+
+Both are written by ``launch``, where ``call_python`` and ``call_family`` are the same work in Python.  Start reading at
 :data:`LAUNCHER`, at the function ``tracegrad_launch``.
 
 ``_native`` compiles it.
@@ -28,7 +32,11 @@ from . import _launch_layout as layout
 from ._native import compile_function, filled
 
 #: Words of the table's header, in order.
-HEADER = ("kernel", "sizes", "consts", "n_args", "n_outs", "n_extra", "n_temps", "single", "counts")
+#: ``room``: the most constant arrays and temporaries of any member; ``first``: where the address of one stands.
+HEADER = ("n_args", "n_outs", "single", "room", "first")
+
+#: Words of a member's header.  ``base``: what is added to the index of a guard that failed; ``bit``: the member's own.
+MEMBER = ("kernel", "sizes", "consts", "n_extra", "n_temps", "counts", "base", "bit", "following")
 
 KIND_ARRAY, KIND_FLOAT64, KIND_FLOAT32, KIND_CONST, KIND_SCALAR_OUT, KIND_WRITTEN = range(6)
 ACCEPT_FLOAT, ACCEPT_NP_FLOAT64, ACCEPT_NP_FLOAT32 = 1, 2, 4
@@ -125,14 +133,13 @@ entry:
 open:
   %n_outs.at = getelementptr i64, ptr %table, i64 $n_outs
   %n_outs = load i64, ptr %n_outs.at
-  %n_extra.at = getelementptr i64, ptr %table, i64 $n_extra
-  %n_extra = load i64, ptr %n_extra.at
-  %n_temps.at = getelementptr i64, ptr %table, i64 $n_temps
-  %n_temps = load i64, ptr %n_temps.at
+  %room.at = getelementptr i64, ptr %table, i64 $room
+  %room = load i64, ptr %room.at
+  %first.at = getelementptr i64, ptr %table, i64 $first
+  %first = load ptr, ptr %first.at
   ; On the stack: the kernel's table of buffers, a slot per argument and output for scalars, the new outputs.
   %n_slots = add i64 %n_args, %n_outs
-  %n_fixed = add i64 %n_slots, %n_extra
-  %n_bufs = add i64 %n_fixed, %n_temps
+  %n_bufs = add i64 %n_slots, %room
   %bufs = alloca ptr, i64 %n_bufs
   %slots.bytes = mul i64 %n_slots, $slot
   %slots = alloca i8, i64 %slots.bytes, align 16
@@ -227,7 +234,7 @@ out:
   %out.row = phi ptr [ %row, %arg ], [ %out.row.next, %out.next ]
   %out.buf = phi ptr [ %buf, %arg ], [ %out.buf.next, %out.next ]
   %outs.done = icmp eq i64 %o, %n_outs
-  br i1 %outs.done, label %extra, label %out.body
+  br i1 %outs.done, label %begin, label %out.body
 
 out.body:
   %out.kind = load i64, ptr %out.row
@@ -269,16 +276,30 @@ out.next:
   %out.buf.next = getelementptr ptr, ptr %out.buf, i64 1
   br label %out
 
-; ---- 3. Captured arrays and temporaries.  The arena may have moved since the last call: its base is read anew.
-extra:
+; ---- 3. A member's constant arrays and temporaries.  The arena may have moved since the last call: its base is read
+;      anew.
+begin:
+  %begin.member = load ptr, ptr %first
+  br label %attempt
+attempt:
+  %member = phi ptr [ %begin.member, %begin ], [ %next, %hop ]
+  %tried.before = phi i64 [ 0, %begin ], [ %tried, %hop ]
+  %bit.at = getelementptr i64, ptr %member, i64 $bit
+  %bit.mine = load i64, ptr %bit.at
+  %tried = or i64 %tried.before, %bit.mine
+  %n_extra.at = getelementptr i64, ptr %member, i64 $n_extra
+  %n_extra = load i64, ptr %n_extra.at
+  %n_temps.at = getelementptr i64, ptr %member, i64 $n_temps
+  %n_temps = load i64, ptr %n_temps.at
+  %extra = getelementptr i64, ptr %member, i64 $member
   %extra.bytes = mul i64 %n_extra, 8
-  call void @llvm.memcpy.p0.p0.i64(ptr %out.buf, ptr %out.row, i64 %extra.bytes, i1 false)
-  %offsets = getelementptr i64, ptr %out.row, i64 %n_extra
+  call void @llvm.memcpy.p0.p0.i64(ptr %out.buf, ptr %extra, i64 %extra.bytes, i1 false)
+  %offsets = getelementptr i64, ptr %extra, i64 %n_extra
   %temps = getelementptr ptr, ptr %out.buf, i64 %n_extra
   %arena = load ptr, ptr $arena_cell
   br label %temp
 temp:
-  %t = phi i64 [ 0, %extra ], [ %t.next, %temp.body ]
+  %t = phi i64 [ 0, %attempt ], [ %t.next, %temp.body ]
   %temps.done = icmp eq i64 %t, %n_temps
   br i1 %temps.done, label %run, label %temp.body
 temp.body:
@@ -290,15 +311,15 @@ temp.body:
   %t.next = add i64 %t, 1
   br label %temp
 
-; ---- 4. The kernel.
+; ---- 4. The kernel; where a guard of it fails, that of another member, on the same arguments and outputs.
 run:
-  %kernel = load ptr, ptr %table
-  %sizes.at = getelementptr i64, ptr %table, i64 $sizes
+  %kernel = load ptr, ptr %member
+  %sizes.at = getelementptr i64, ptr %member, i64 $sizes
   %sizes = load ptr, ptr %sizes.at
-  %consts.at = getelementptr i64, ptr %table, i64 $consts
+  %consts.at = getelementptr i64, ptr %member, i64 $consts
   %consts = load ptr, ptr %consts.at
   %failed = call i64 %kernel(ptr %bufs, ptr %sizes, ptr %consts)
-  %counts.at = getelementptr i64, ptr %table, i64 $counts
+  %counts.at = getelementptr i64, ptr %member, i64 $counts
   %counts = load ptr, ptr %counts.at
   %counted = icmp ne ptr %counts, null
   br i1 %counted, label %tally, label %ran
@@ -311,12 +332,31 @@ tally:                                              ; one more run to the end (-
   br label %ran
 ran:
   %held = icmp slt i64 %failed, 0
-  br i1 %held, label %box, label %guard
+  br i1 %held, label %answered, label %guard
+guard:
+  %following.at = getelementptr i64, ptr %member, i64 $following
+  %following = load ptr, ptr %following.at
+  %alone = icmp eq ptr %following, null
+  br i1 %alone, label %miss, label %follow
+follow:
+  %next.at = getelementptr ptr, ptr %following, i64 %failed
+  %next = load ptr, ptr %next.at
+  %last = icmp eq ptr %next, null
+  br i1 %last, label %miss, label %hop
+hop:
+  %next.bit.at = getelementptr i64, ptr %next, i64 $bit
+  %next.bit = load i64, ptr %next.bit.at
+  %again = and i64 %tried, %next.bit
+  %fresh = icmp eq i64 %again, 0
+  br i1 %fresh, label %attempt, label %miss
+answered:
+  store ptr %member, ptr %first
+  br label %box
 
 ; ---- 5. The result: box the scalars, then one object or a tuple.
 box:
-  %b = phi i64 [ 0, %ran ], [ %b.next, %box.next ]
-  %box.row = phi ptr [ %row, %ran ], [ %box.row.next, %box.next ]
+  %b = phi i64 [ 0, %answered ], [ %b.next, %box.next ]
+  %box.row = phi ptr [ %row, %answered ], [ %box.row.next, %box.next ]
   %boxes.done = icmp eq i64 %b, %n_outs
   br i1 %boxes.done, label %give, label %box.body
 box.body:
@@ -373,9 +413,12 @@ item.end:
 mismatch:
   call void $Py_IncRef(ptr $none)
   ret ptr $none
-guard:
+miss:
   call void @drop(ptr %results, i64 %n_outs)
-  %index = call ptr $PyLong_FromLongLong(i64 %failed)
+  %base.at = getelementptr i64, ptr %member, i64 $base
+  %base = load i64, ptr %base.at
+  %number = add i64 %base, %failed
+  %index = call ptr $PyLong_FromLongLong(i64 %number)
   ret ptr %index
 error:                                              ; the exception is set
   %count = phi i64 [ %o, %out.array ], [ %n_outs, %box.scalar ], [ %n_outs, %give.tuple ]
@@ -391,7 +434,8 @@ def launcher_ir(arena_cell: int) -> str:
     """:data:`LAUNCHER` with the offsets and addresses of this process; the arena's base stands at *arena_cell*."""
     numbers: dict[str, int] = layout.offsets() | {name: position for position, name in enumerate(HEADER)}
     numbers |= {name: value for name, value in globals().items() if name.startswith(("KIND_", "ACCEPT_"))}
-    numbers |= {"header": len(HEADER), "slot": SLOT_BYTES, "carray": layout.CARRAY_FLAGS}
+    numbers |= {name: position for position, name in enumerate(MEMBER)}
+    numbers |= {"header": len(HEADER), "member": len(MEMBER), "slot": SLOT_BYTES, "carray": layout.CARRAY_FLAGS}
     numbers["carray_written"] = layout.CARRAY_FLAGS | _writeable_flag()
     objects = {"none": None, "float": float, "float64": np.float64, "float32": np.float32}
     addresses = layout.numpy_api() | {name: id(obj) for name, obj in objects.items()} | {"arena_cell": arena_cell}

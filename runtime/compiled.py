@@ -2,8 +2,8 @@
 
 A call goes down this ladder until a step answers:
 
-1. the *slots* of what is asked (value, gradient or both): the paths that answered last, with a check of the outside
-   state and a native launch (under 1 µs);
+1. the *slots* of what is asked (value, gradient or both): families of the paths that answered last, with a check of
+   the outside state and a native launch (under 1 µs);
 2. the variants of its call key: same state?  then its paths, most recent first; a guard that fails moves on to the
    next;
 3. recording: Python runs once more; the kernel is found by signature or compiled.
@@ -39,6 +39,7 @@ from .eager import dtypes
 from .eager.modes import STATE
 from .eager.tensor import Tensor
 from .explain import explain_call
+from .family import Family, make_family
 from .inline import inline_call
 from .kernels import kernels
 from .live import Live, branch_outcomes, tell, too_long, too_many_programs
@@ -51,7 +52,7 @@ from .slots import Slot, make_slot
 from .state import Snapshot, StatePlan
 from .stats import PathStats, Stats
 
-MAX_SLOTS = 4  # paths that are tried without looking at the call first
+MAX_SLOTS = 4  # families of paths that are tried without looking at the call first
 _MISS = object()
 
 
@@ -61,7 +62,7 @@ class Endpoint:
 
     mode: Mode
     slots: tuple[Slot, ...] = ()
-    owners: tuple[Path, ...] = ()  # the paths of the slots
+    owners: tuple[Family, ...] = ()  # the families of the slots
     variants: OrderedDict[Any, list[Variant]] = field(default_factory=OrderedDict)
     live: OrderedDict[Any, Live] = field(default_factory=OrderedDict)  # call keys whose Python runs each time
 
@@ -210,10 +211,9 @@ class CompiledFunction:
     ) -> tuple[Any, str]:
         """The result of the first path whose guards hold, or _MISS and why a recording is needed."""
         reason = "no recording has been kept for this state"
-        number, paths = self.stats.calls, tuple(variant.paths)
-        misses = [(path, path.missed[1]) for path in paths if path.missed[0] == number]  # in a slot, in this call
+        misses, tried = self._missed(endpoint, variant)
         self.stats.guard_misses += len(misses)
-        for path in candidates(paths, misses):
+        for path in candidates([p for p in tuple(variant.paths) if p not in tried], misses):
             draws, start = path.recording.draws, DEFAULT.state
             inputs = (*arrays, start) if draws else arrays
             found = run_path(path, call, inputs)
@@ -238,6 +238,16 @@ class CompiledFunction:
             path, failed = misses[-1]
             reason = f"guard missed: {describe_guard(path.guards[failed], 'another value than ')}"
         return _MISS, reason
+
+    def _missed(self, endpoint: Endpoint, variant: Variant) -> tuple[list[tuple[Path, int]], set[Path]]:
+        """What the slots have found out in this call: the last miss of each family, and all paths that can't hold."""
+        misses: list[tuple[Path, int]] = []
+        tried: set[Path] = set()
+        for family in endpoint.owners:
+            if family.variant is variant and (missed := family.taken(self.stats.calls)) is not None:
+                misses.append(missed)
+                tried.update(family.members)
+        return misses, tried
 
     def _verify(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> Any:
         """Trust, then verify: record once more and compare.  _MISS: the answer of *path* is right, and it may be
@@ -298,7 +308,7 @@ class CompiledFunction:
     def _keep(self, endpoint: Endpoint, call: Call, variant: Variant, recording: Recording) -> Any:
         """Run a new path for the first time and keep it, in place of those that had less room for their loops."""
         with self._lock:
-            variant.paths[:] = [p for p in variant.paths if not outgrown(p, recording)]
+            _drop(endpoint, variant, [p for p in variant.paths if outgrown(p, recording)])
         why = too_long(recording)
         if not why and too_many_programs(len(variant.paths) + 1):
             why = branch_outcomes(next((g.site for g in reversed(recording.graph.guards)), None))
@@ -317,7 +327,8 @@ class CompiledFunction:
             found = interpret(recording, call, arrays)
         else:
             with self._lock:  # a sibling that was passed over wrongly is replaced
-                variant.paths[:] = [path, *[p for p in variant.paths if p.recording.facts != recording.facts]]
+                _drop(endpoint, variant, [p for p in variant.paths if p.recording.facts == recording.facts])
+                variant.paths.insert(0, path)
         recording.captured.clear()
         if recording.draws and not DEFAULT.advance(arrays[-1], recording.draws):
             return self._again(endpoint, call)
@@ -345,9 +356,7 @@ class CompiledFunction:
             while len(endpoint.live) > config.max_variants:
                 endpoint.live.popitem(last=False)
             dropped = endpoint.variants.pop(call.key, [])
-            gone = {id(path) for variant in dropped for path in variant.paths}
-            kept = [(s, p) for s, p in zip(endpoint.slots, endpoint.owners, strict=True) if id(p) not in gone]
-            endpoint.slots, endpoint.owners = tuple([s for s, _ in kept]), tuple([p for _, p in kept])
+            _drop_families(endpoint, {path for variant in dropped for path in variant.paths})
         self.stats.live = live.why
 
     def _run_live(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
@@ -386,12 +395,14 @@ class CompiledFunction:
     # ---- small parts ---------------------------------------------------------------------------------------------
 
     def _install(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> None:
-        """Make *path* the first of the endpoint's slots."""
-        if config.check or path in endpoint.owners:
+        """Make the family of *path* the first of the endpoint's slots, in place of those that it takes paths from."""
+        if config.check or any(path in family.members for family in endpoint.owners):
             return
-        slot = make_slot(call, variant, path, self.stats)
+        family = make_family(variant, path, endpoint.owners)
+        slot = make_slot(call, family, self.stats)
         with self._lock:
-            endpoint.owners = (path, *endpoint.owners)[:MAX_SLOTS]
+            _drop_families(endpoint, set(family.members))
+            endpoint.owners = (family, *endpoint.owners)[:MAX_SLOTS]
             endpoint.slots = (slot, *endpoint.slots)[:MAX_SLOTS]
 
     def drop_slots(self) -> None:
@@ -423,6 +434,18 @@ def _to_front(items: list[Any], item: Any) -> None:
     if items[0] is not item and item in items:
         items.remove(item)
         items.insert(0, item)
+
+
+def _drop(endpoint: Endpoint, variant: Variant, paths: Sequence[Path]) -> None:
+    """*variant* forgets *paths*, and so do the slots.  Call it with the lock."""
+    variant.paths[:] = [p for p in variant.paths if p not in paths]
+    _drop_families(endpoint, set(paths))
+
+
+def _drop_families(endpoint: Endpoint, paths: set[Path]) -> None:
+    """No slot tries any of *paths* from now on.  Call it with the lock."""
+    kept = [(s, f) for s, f in zip(endpoint.slots, endpoint.owners, strict=True) if paths.isdisjoint(f.members)]
+    endpoint.slots, endpoint.owners = tuple([s for s, _ in kept]), tuple([f for _, f in kept])
 
 
 def _path_stats(endpoints: dict[Mode, Endpoint]) -> list[PathStats]:

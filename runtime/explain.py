@@ -16,6 +16,7 @@ from ..tracer.ir import Graph
 from ..tracer.irtext import print_graph
 from ..tracer.primitive import HOST, LOOP
 from .calls import Call, flatten
+from .family import describe_families
 from .kernels import kernels
 from .paths import describe_guard
 from .recording import VALUE, Mode, Recording, name_of, record
@@ -102,7 +103,9 @@ def describe_status(function: CompiledFunction, mode: Mode, call: Call) -> str:
         return "a call like this has not been made yet: the first one will record it"
     ready = sum(path.verified for path in paths)
     plural = "s" * (len(paths) != 1)
-    return f"a call like this has {len(paths)} recorded path{plural}, {ready} of them ready to run without Python"
+    text = f"a call like this has {len(paths)} recorded path{plural}, {ready} of them ready to run without Python"
+    together = describe_families(endpoint.owners, variants) if endpoint is not None else []
+    return "\n".join([text, *together])
 
 
 def _segments(function: CompiledFunction, mode: Mode, call: Call) -> list[str]:

@@ -106,9 +106,11 @@ class Plan:
 
 
 class Binding(bytes):
-    """The launcher's table for one plan; the ``__self__`` of a native binding.  It keeps alive what it points to."""
+    """The launcher's table; the ``__self__`` of a native binding.  It keeps alive what it points to: *words* has the
+    address of the member to run first, then the members, one for each of *plans*."""
 
-    plan: Plan
+    plans: tuple[Plan, ...]
+    words: np.ndarray
 
 
 # ----------------------------------------------------------------------------------------------------- arena
@@ -200,9 +202,30 @@ def bind(
     builtin = _native_builtin() if native and NATIVE else None
     if builtin is None or len(plan.args) + len(plan.outs) + len(plan.extra) + len(plan.temp_offsets) > MAX_BUFFERS:
         return functools.partial(call_python, plan)
-    table = Binding(_table(plan))
-    table.plan = plan
-    return builtin(table)
+    return builtin(_binding((plan,), ()))
+
+
+#: Members of a family: the launcher notes which of them it has run in the bits of a word.
+MAX_FAMILY = 62
+
+
+def bind_family(members: Sequence[Callable[..., object]], following: Sequence[Sequence[int]]) -> Callable[..., object]:
+    """One callable for several that :func:`bind` gave, of the same arguments and results, with the protocol of those.
+
+    The member that answered last runs first. Where guard *g* of member *k* fails, ``following[k][g]`` runs in its
+    place, unless it has run in this call or is -1: then the answer is *g*, plus the number of guards (the length of
+    ``following``) of all members before *k*.
+    """
+    tables = [getattr(member, "__self__", None) for member in members]
+    builtin = _native_builtin() if NATIVE else None
+    plans = [plan for table in tables if isinstance(table, Binding) for plan in table.plans]
+    if any((plan.args, plan.outs, plan.single) != (plans[0].args, plans[0].outs, plans[0].single) for plan in plans):
+        raise ValueError("the members of a family must have the same arguments and results")
+    if len(members) > MAX_FAMILY:
+        raise ValueError(f"a family has at most {MAX_FAMILY} members, not {len(members)}")
+    if builtin is None or len(plans) != len(members):
+        return functools.partial(call_family, tuple(members), following, [0])
+    return builtin(_binding(plans, following))
 
 
 def _check(plan: Plan, arena_bytes: int) -> None:
@@ -324,22 +347,37 @@ def _aligned(nbytes: int) -> int:
 # --------------------------------------------------------------------------------------------- native binding
 
 
-def _table(plan: Plan) -> bytes:
-    """The plan as the words that the launcher reads (see ``_launch_ir`` for their order)."""
-    words = array("q")
-    words.extend(
-        (
-            plan.kernel_address,
-            plan.sizes_at,
-            plan.consts_at,
-            len(plan.args),
-            len(plan.outs),
-            len(plan.extra),
-            len(plan.temp_offsets),
-            plan.single,
-            plan.counts_at,
+def _binding(plans: Sequence[Plan], following: Sequence[Sequence[int]]) -> Binding:
+    """The words that the launcher reads (see ``_launch_ir``).  The *plans* differ in their kernels at most."""
+    starts = list(itertools.accumulate((_member_words(plan) for plan in plans), initial=1))
+    words = np.zeros(starts[-1] + sum(map(len, following)), np.int64)
+    address = {k: _address(words) + 8 * start for k, start in enumerate(starts[:-1])}
+    words[0] = address[0]
+    links, base = starts[-1], 0
+    for k, plan in enumerate(plans):
+        linked = 0
+        if following:
+            linked = _address(words) + 8 * links
+            words[links : links + len(following[k])] = [address.get(target, 0) for target in following[k]]
+            links += len(following[k])
+        member = (
+            *(plan.kernel_address, plan.sizes_at, plan.consts_at, len(plan.extra), len(plan.temp_offsets)),
+            *(plan.counts_at, base, 1 << k, linked, *plan.extra, *plan.temp_offsets),
         )
-    )
+        words[starts[k] : starts[k + 1]] = member
+        base += len(following[k]) if following else 0
+    room = max(len(plan.extra) + len(plan.temp_offsets) for plan in plans)
+    table = Binding(_table(plans[0], room, _address(words)))
+    table.plans, table.words = tuple(plans), words
+    return table
+
+
+def _member_words(plan: Plan) -> int:
+    return len(ir.MEMBER) + len(plan.extra) + len(plan.temp_offsets)
+
+
+def _table(plan: Plan, room: int, first: int) -> bytes:
+    words = array("q", (len(plan.args), len(plan.outs), plan.single, room, first))
     for arg in plan.args:
         if isinstance(arg, ArrayArg):
             kind = ir.KIND_WRITTEN if arg.written else ir.KIND_ARRAY
@@ -353,8 +391,6 @@ def _table(plan: Plan) -> bytes:
             words.extend((ir.KIND_ARRAY, id(out.dtype), len(out.shape), *out.shape))
         else:
             words.extend((ir.KIND_SCALAR_OUT, id(out.dtype)))
-    words.extend(plan.extra)
-    words.extend(plan.temp_offsets)
     return words.tobytes()
 
 
@@ -382,6 +418,24 @@ def _native_builtin() -> Callable[[Binding], Callable[..., object]] | None:
 # --------------------------------------------------------------------------------------------- Python binding
 
 _KERNEL = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)  # holds the GIL
+
+
+def call_family(
+    members: Sequence[Callable[..., object]], following: Sequence[Sequence[int]], first: list[int], *values: object
+) -> object:
+    """One call of a family, as the native launcher does it; ``first[0]`` is the member that answered last."""
+    k, tried = first[0], set()
+    while True:
+        found = members[k](*values)
+        if type(found) is not int:
+            if found is not None:
+                first[0] = k
+            return found
+        tried.add(k)
+        after = following[k][found]
+        if after < 0 or after in tried:
+            return found + sum(map(len, following[:k]))
+        k = after
 
 
 def call_python(plan: Plan, *values: object) -> object:

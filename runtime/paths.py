@@ -44,7 +44,6 @@ class Path:
     guards: list[Guard]  # as the kernel checks them, then those on numbers
     questions: list[tuple[Any, bytes, int]]  # the same as Python asked them: (kind and line, answer, index in guards)
     verified: bool = False
-    missed: tuple[int, int] = (-1, -1)  # (number of the call, guard): the last miss in a slot
 
     def number_failed(self, k: int) -> int:
         """Number *k* was another one: the kernel ran, but not this path.  Returns the guard's index."""

@@ -1,5 +1,5 @@
 """Slots: the fast path of a call, as a function generated for one structure of arguments, one outside state and one
-path.
+family of paths.
 
 A slot takes ``(args, kwargs)`` and answers with the result, or with None where anything is not as it was: then the
 slow path finds out what. It costs a fraction of a microsecond: the structure is checked in straight-line Python, the
@@ -9,25 +9,25 @@ outside state by its own checker, dtypes and shapes by the native launcher.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import optree
 
 from ..tracer.stream import DEFAULT
 from .calls import OBJECT, VALUE, Call, same, unwrap
-from .paths import Path, Variant
+from .family import Family
 from .stats import Stats
 from .trees import Source, make_function, unpacking
 
 Slot = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
-def make_slot(call: Call, variant: Variant, path: Path, stats: Stats) -> Slot:
-    """The slot of *path* for calls of the form of *call*, which *stats* count."""
+def make_slot(call: Call, family: Family, stats: Stats) -> Slot:
+    """The slot of *family* for calls of the form of *call*, which *stats* count."""
     source = Source()
-    source.names.update(missed=partial(_missed, path, stats), number_missed=partial(_number_missed, path, stats))
-    source.names.update(read=variant.snapshot.read, launch=path.launch)
+    variant, path = family.variant, family.members[0]
+    source.names.update(missed=family.miss, number_missed=family.number_miss, stats=stats)
+    source.names.update(read=variant.snapshot.read, launch=family.launch)
     data, objects = _arguments(source, call)
     state = f"read({', '.join(objects)})"
     if variant.snapshot.array_names:
@@ -40,17 +40,8 @@ def make_slot(call: Call, variant: Variant, path: Path, stats: Stats) -> Slot:
         source.names.update(stream=DEFAULT, advance=DEFAULT.advance)
         source.lines.append("state = stream.state")
         data.append("state")
-    _results(source, path, f"launch({', '.join(data)})")
+    _results(source, family, f"launch({', '.join(data)})")
     return make_function("def slot(args, kwargs):", source)
-
-
-def _missed(path: Path, stats: Stats, guard: int) -> None:
-    """Leave word for the ladder, which need not run this path again in this call."""
-    path.missed = (stats.calls, guard)
-
-
-def _number_missed(path: Path, stats: Stats, k: int) -> None:
-    path.missed = (stats.calls, path.number_failed(k))
 
 
 def _arguments(source: Source, call: Call) -> tuple[list[str], list[str]]:
@@ -103,16 +94,17 @@ def check_value(source: Source, text: str, value: Any) -> None:
         source.give_up_if(f"{text} is not {known} and not {source.constant(same)}({text}, {known})")
 
 
-def _results(source: Source, path: Path, launch: str) -> None:
+def _results(source: Source, family: Family, launch: str) -> None:
+    path = family.members[0]  # the others give the same
     output = path.recording.output
-    guarded = bool(path.recording.graph.guards)
+    guarded = any(member.recording.graph.guards for member in family.members)
     draws = path.recording.draws
     if output.text is None and not guarded and not draws:
         source.lines.append(f"return {launch}")
         return
     source.lines.append(f"r = {launch}")
     if guarded:
-        source.lines.append("if type(r) is int: return missed(r)")
+        source.lines.append("if type(r) is int: return missed(stats.calls, r)")
     if output.text is None:
         if draws:
             source.give_up_if(f"r is None or not advance(state, {draws})")
@@ -121,7 +113,8 @@ def _results(source: Source, path: Path, launch: str) -> None:
     source.give_up_if("r is None")
     first = len(path.program.results) - len(path.numbers)
     for k, expected in enumerate(path.numbers):
-        source.lines.append(f"if r[{first + k}].tobytes() != {source.constant(expected)}: return number_missed({k})")
+        bits = f"r[{first + k}].tobytes()"
+        source.lines.append(f"if {bits} != {source.constant(expected)}: return number_missed(stats.calls, {k})")
     if draws:
         source.give_up_if(f"not advance(state, {draws})")
     source.names.update(output.names)

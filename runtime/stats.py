@@ -29,8 +29,8 @@ class PathStats:
 @dataclass(slots=True)
 class Stats:
     """``calls`` of the function; ``traces`` (runs of its Python); ``compiles`` of new kernels; ``kernel_hits``
-    (recordings whose kernel was there already); ``guard_misses``; ``retraces``: why Python ran, with counts;
-    ``live``: why it runs in every call, if it does; ``paths``: those that are kept, the busiest first."""
+    (recordings whose kernel was there already); ``guard_misses`` that the slow path met; ``retraces``: why Python ran,
+    with counts; ``live``: why it runs in every call, if it does; ``paths``: those that are kept, the busiest first."""
 
     name: str
     calls: int = 0

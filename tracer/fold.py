@@ -108,7 +108,7 @@ class _Fold:
         for n, turns in enumerate(self.turns):
             found = turns.place(var)
             if found is not None:
-                return None if found[1] in turns.fixed else Place(-1 - n, *found, 0)
+                return Place(-1 - n, *found, 0)
         at = self.first.get(var)
         if at is None:
             return None
@@ -121,8 +121,6 @@ class _Fold:
 
     def _values(self, k: int, item: int, out: int) -> list[Var]:
         """What *item* defines in each block."""
-        if k < 0:
-            return [turn[item] for turn in self.turns[-1 - k].turns]
         r = self.repeats[k]
         return [node.outs[out] for node in self.items[r.start + item : r.end : r.period]]  # type: ignore[union-attr]
 
@@ -136,12 +134,18 @@ class _Fold:
         if k >= 0 and self.repeats[k].steps[item].fixed:
             return None
         stride = second.block - start
-        values = self._values(k, item, out)
+        trips = self.repeats[k].trips if k >= 0 else self.turns[-1 - k].trips
         last = start + stride * (len(atoms) - 1)
-        if not stride or not 0 <= last < len(values):
+        if not stride or not 0 <= last < trips:
             return None
-        if any(values[start + stride * n] is not a for n, a in enumerate(atoms)):
-            return None
+        if k < 0:
+            turns = self.turns[-1 - k]
+            if any(turns.place(a) != (start + stride * n, item) for n, a in enumerate(atoms)):
+                return None
+        else:
+            values = self._values(k, item, out)
+            if any(values[start + stride * n] is not a for n, a in enumerate(atoms)):
+                return None
         return Column(k, item, out, start, stride, len(atoms))
 
     def _settle_rows(self) -> None:
@@ -271,11 +275,7 @@ class _Fold:
                     continue
                 assert isinstance(atom, Row)
                 atom.__class__ = Var
-                fixed, rest = turns.fixed.get(place[1]), atom.aval.shape
-                if fixed is not None:
-                    self._name(fixed, atom)
-                    continue
-                x = turns.stack(place)
+                x, rest = turns.stacks[place[1], 0], atom.aval.shape
                 with building(self.out):
                     row = take_slice(x, (place[0], *[0] * len(rest)), (1,) * (len(rest) + 1), (1, *rest))
                 self.out.append(Node(RESHAPE, (row,), {"shape": rest}, (atom,), self.out.site_override))

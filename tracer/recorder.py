@@ -32,6 +32,7 @@ class Recorder(Builder):
         self.counts: list[int] = []  # how many nodes there were before each item
         self.look_at = -1  # the number of items at which to look for a loop that can be followed; -1: never
         self.follower: follow.Follower | None = None
+        self.ask: Any = None  # the answer to the operation that comes next in it (follow_calls.py)
         self.turns: list[follow.Turns] = []  # of loops that were followed
         self._turns_known = 0  # nodes that have been searched for what these define
         self.unrolled: list[str] = []  # why what looked like a loop is none
@@ -94,11 +95,11 @@ class Recorder(Builder):
         if isinstance(found, int):
             self.look_at = found
         else:
-            self.follower = found
+            self.follower, self.ask = found, found.asks[0]
 
     def unfollow(self) -> None:
         """Make nodes of the loop that is being followed, if there is one."""
-        follower, self.follower = self.follower, None
+        follower, self.follower, self.ask = self.follower, None, None
         if follower is not None:
             follower.finish()
             self.look_at = len(self.items) + follow.LOOK_EVERY
@@ -123,9 +124,8 @@ class Recorder(Builder):
             for turns in self.turns:
                 place = turns.place(a)
                 if place is not None:
-                    stack = turns.stack(place)
-                    value = demand([stack], self.nodes, self.env, self._producers)[0]
-                    self.env[a] = np.asarray(value if place[1] in turns.fixed else value[place[0]])
+                    stack = turns.stacks[place[1], 0]
+                    self.env[a] = np.asarray(demand([stack], self.nodes, self.env, self._producers)[0][place[0]])
 
     def drop_guards(self) -> None:
         """Forget what control flow relied on."""
@@ -236,7 +236,7 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
             yield recorder
     finally:
         _current.recorder = previous
-        recorder.active = False
+        recorder.active, recorder.ask = False, None
 
 
 def require_recorder(what: str) -> Recorder:

@@ -15,7 +15,7 @@ import llvmlite.binding as llvm
 
 from ._launch_layout import python_api
 
-_METH_FASTCALL = 0x0080
+_METH_KEYWORDS, _METH_FASTCALL = 0x0002, 0x0080
 _keep: list[object] = []  # machine code and method definitions, as long as the process lives
 
 
@@ -49,9 +49,12 @@ def filled(text: str, numbers: Mapping[str, int], addresses: Mapping[str, int], 
     return Template(text).substitute(fields | dict(numbers))
 
 
-def builtins_of(address: int, name: bytes, doc: bytes) -> Callable[[object], Callable[..., Any]]:
-    """``self -> builtin``: builtins of the C function ``f(self, args, nargs)`` at *address*."""
-    method = _MethodDef(name, address, _METH_FASTCALL, doc)
+def builtins_of(
+    address: int, name: bytes, doc: bytes, *, keywords: bool = False
+) -> Callable[[object], Callable[..., Any]]:
+    """``self -> builtin``: builtins of the C function ``f(self, args, nargs)`` at *address*; with *keywords*, it takes
+    their names as well."""
+    method = _MethodDef(name, address, _METH_FASTCALL | (_METH_KEYWORDS if keywords else 0), doc)
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
         ("PyCFunction_NewEx", ctypes.pythonapi)
     )

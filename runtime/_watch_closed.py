@@ -1,9 +1,10 @@
-"""Closed functions: our own, which run no code of anyone else's, called without the interpreter reporting on them.
+"""The quick parts of the user's operations, called without the interpreter reporting on them.
 
 A watched run is slow even where nobody looks at the events: with a profile function the interpreter takes none of its
-short cuts. Most of a recording happens in one function of ours that calls nothing of the user's
-(``npapi_calls.call_plain``). :func:`closed` gives a builtin that calls such a function with events turned off, in a
-thread that is watched and nowhere else: a debugger or a profiler of the user's sees what it always saw.
+short cuts. Most of a recording happens in functions of ours that call nothing of the user's, the quick parts of
+``npapi_entries.py``. :func:`entry` gives a builtin that calls such a function with events turned off, in a thread that
+is watched and nowhere else: a debugger or a profiler of the user's sees what it always saw. Where it gives None, the
+open part is called in its place, with events.
 
 Start reading at :data:`CALLER`. A mark of the thread (:func:`mark`) says that it is watched by us alone.
 """
@@ -15,33 +16,48 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from ..tracer import npapi_calls
+from ..tracer import npapi_entries
 from ._native import builtins_of, compile_function, filled
 
 CALLER = r"""
-define ptr @tracegrad_closed(ptr %function, ptr %args, i64 %nargs) {
+define ptr @tracegrad_entry(ptr %parts, ptr %args, i64 %nargs, ptr %names) {
 entry:
+  %quick = call ptr $PyTuple_GetItem(ptr %parts, i64 0)
   %mark = call ptr $PyThread_tss_get(ptr $key)
   %watched = icmp ne ptr %mark, null
   br i1 %watched, label %quietly, label %plainly
 plainly:
-  %same = call ptr $PyObject_Vectorcall(ptr %function, ptr %args, i64 %nargs, ptr null)
-  ret ptr %same
+  %same = call ptr $PyObject_Vectorcall(ptr %quick, ptr %args, i64 %nargs, ptr %names)
+  br label %called
 quietly:
   %thread = call ptr $PyThreadState_Get()
   call void $PyThreadState_EnterTracing(ptr %thread)
-  %result = call ptr $PyObject_Vectorcall(ptr %function, ptr %args, i64 %nargs, ptr null)
+  %result = call ptr $PyObject_Vectorcall(ptr %quick, ptr %args, i64 %nargs, ptr %names)
   call void $PyThreadState_LeaveTracing(ptr %thread)
-  ret ptr %result
+  br label %called
+called:
+  %found = phi ptr [ %same, %plainly ], [ %result, %quietly ]
+  %nothing = icmp eq ptr %found, $none
+  br i1 %nothing, label %openly, label %done
+openly:
+  call void $Py_DecRef(ptr %found)
+  %open = call ptr $PyTuple_GetItem(ptr %parts, i64 1)
+  %other = call ptr $PyObject_Vectorcall(ptr %open, ptr %args, i64 %nargs, ptr %names)
+  ret ptr %other
+done:
+  ret ptr %found
 }
 """
-_FUNCTIONS = ("PyThread_tss_get", "PyObject_Vectorcall", "PyThreadState_Get", "PyThreadState_EnterTracing",
-              "PyThreadState_LeaveTracing")  # fmt: skip
+_FUNCTIONS = ("PyTuple_GetItem", "PyThread_tss_get", "PyObject_Vectorcall", "PyThreadState_Get",
+              "PyThreadState_EnterTracing", "PyThreadState_LeaveTracing", "Py_DecRef")  # fmt: skip
 
 
-def closed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """*function* (called by position), which must run no code but our own and NumPy's."""
-    return _builtins()(function)
+def entry(quick: Callable[..., Any], then: Callable[..., Any]) -> Any:
+    """A method: *quick*, which must run no code but our own and NumPy's, and *then* where that gives None."""
+    return _method(_builtins()((quick, then)))
+
+
+_method = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(("PyInstanceMethod_New", ctypes.pythonapi))
 
 
 def mark(watched: bool) -> None:
@@ -54,7 +70,7 @@ def mark(watched: bool) -> None:
 def _ready() -> bool:
     """Have the recorder make its calls this way; False where that can't be done, and all events are looked at."""
     try:
-        npapi_calls.call_plain_through(closed)
+        npapi_entries.install(entry)
     except Exception:  # an interpreter without these functions, an LLVM that reads the text otherwise
         return False
     return True
@@ -76,10 +92,10 @@ def _key() -> int:
 
 @lru_cache(None)
 def _builtins() -> Callable[[object], Callable[..., Any]]:
-    text = filled(CALLER, {}, {"key": _key()}, _FUNCTIONS)
-    engine, address = compile_function(text, "tracegrad_closed")
+    text = filled(CALLER, {}, {"key": _key(), "none": id(None)}, _FUNCTIONS)
+    engine, address = compile_function(text, "tracegrad_entry")
     _keep.append(engine)
-    return builtins_of(address, b"closed", b"Call a function that runs no code of the user's.")
+    return builtins_of(address, b"entry", b"Do what the user asks of a traced array.", keywords=True)
 
 
 _keep: list[object] = []

@@ -288,18 +288,21 @@ def test_what_python_is_asked_does_not_grow_with_the_run(monkeypatch):
 
 
 @native_only
-def test_closed_functions_are_not_reported_on_where_we_watch():
+def test_quick_parts_are_not_reported_on_where_we_watch():
     events = []
 
     def inner(a, b):
         if b == 0:
             raise KeyError(a)
-        return a / b
+        return a / b if b > 0 else None
+
+    def outer(a, b):
+        return plain_helper() + a + b
 
     def mine(frame, event, arg):
         events.append(frame.f_code.co_name)
 
-    quiet = _watch_closed.closed(inner)
+    quiet = _watch_closed.entry(inner, outer)
     for watched in (True, False):
         events.clear()
         _watch_closed.mark(watched)
@@ -313,12 +316,21 @@ def test_closed_functions_are_not_reported_on_where_we_watch():
             sys.setprofile(None)
             _watch_closed.mark(False)
         assert ("inner" in events) == (not watched) and "plain_helper" in events
+        events.clear()
+        _watch_closed.mark(watched)
+        sys.setprofile(mine)
+        try:
+            assert quiet(a=6, b=-3) == 5
+        finally:
+            sys.setprofile(None)
+            _watch_closed.mark(False)
+        assert "outer" in events and "plain_helper" in events  # the open part always is
 
 
 @native_only
 def test_marks_are_of_one_thread_and_go_with_the_watch():
     events = []
-    quiet = _watch_closed.closed(plain_helper)
+    quiet = _watch_closed.entry(plain_helper, plain_helper)
 
     def work():
         sys.setprofile(lambda frame, event, arg: events.append(frame.f_code.co_name))

@@ -203,7 +203,7 @@ class TracedArray:
     def __iter__(self) -> Any:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
-        return (self[i] for i in range(self.shape[0]))
+        return map(self.__getitem__, range(self.shape[0]))
 
     def __repr__(self) -> str:
         return f"<traced {self.aval}>"
@@ -300,7 +300,7 @@ class TracedArray:
             raise unsupported(f"ndarray.{name}")
         raise AttributeError(f"a traced array has no attribute {name!r}")
 
-    if TYPE_CHECKING:  # the operators: npapi_calls.py makes them, from the ufuncs
+    if TYPE_CHECKING:  # npapi_entries.py makes these
 
         def _operator(self, other: Any) -> Any: ...
 
@@ -314,9 +314,7 @@ class TracedArray:
         def __neg__(self) -> Any: ...
         def __invert__(self) -> Any: ...
 
-    # indexing is defined in npapi_index.py, which needs the tables above
-    def __getitem__(self, index: Any) -> Any:
-        return METHODS["__getitem__"](self, index)
+        def __getitem__(self, index: Any) -> Any: ...  # npapi_index.py
 
     def __setitem__(self, index: Any, value: Any) -> None:
         METHODS["__setitem__"](self, index, value)

@@ -99,8 +99,6 @@ class Fold:
 
     def _values(self, k: int, item: int, out: int) -> list[Var]:
         """What *item* defines in each block."""
-        if k < 0:
-            return [turn[item] for turn in self.turns[-1 - k].turns]
         r = self.repeats[k]
         return [node.outs[out] for node in self.items[r.start + item : r.end : r.period]]  # type: ignore[union-attr]
 
@@ -114,12 +112,18 @@ class Fold:
         if (k >= 0 and self.repeats[k].steps[item].fixed) or (k < 0 and (item, out) in self.turns[-1 - k].arrays):
             return None
         stride = second.block - start
-        values = self._values(k, item, out)
+        trips = self.repeats[k].trips if k >= 0 else self.turns[-1 - k].trips
         last = start + stride * (len(atoms) - 1)
-        if not stride or not 0 <= last < len(values):
+        if not stride or not 0 <= last < trips:
             return None
-        if any(values[start + stride * n] is not a for n, a in enumerate(atoms)):
-            return None
+        if k < 0:
+            turns = self.turns[-1 - k]
+            if any(turns.place(a) != (start + stride * n, item) for n, a in enumerate(atoms)):
+                return None
+        else:
+            values = self._values(k, item, out)
+            if any(values[start + stride * n] is not a for n, a in enumerate(atoms)):
+                return None
         return Column(k, item, out, start, stride, len(atoms))
 
     def _settle_rows(self) -> None:
@@ -272,7 +276,7 @@ class Fold:
                     with building(self.out):
                         self._name(written[0].after(written[1], place[0]), atom)
                     continue
-                x = turns.stack(place)
+                x = turns.stacks[place[1], 0]
                 with building(self.out):
                     row = take_slice(x, (place[0], *[0] * len(rest)), (1,) * (len(rest) + 1), (1, *rest))
                 self.out.append(Node(RESHAPE, (row,), {"shape": rest}, (atom,), self.out.site_override))

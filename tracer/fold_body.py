@@ -234,7 +234,8 @@ class Block:
             outs.append(stack)
             kept.add(stack)
         self._close(nodes, outputs, incoming, inits, outs, kept, going if self.ending else None)
-        return Made(stacks, held, guards[0].site if guards else None, outs[0] if self.ending else None)
+        line = guards[0].site if guards else None
+        return Made(stacks, held, line, going=outs[0] if self.ending else None)
 
     def _end(self, going: Var) -> None:
         """What the last step's guard says; carries for what is read of the block before the last."""

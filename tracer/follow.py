@@ -23,13 +23,14 @@ from .fold import fold_items
 from .fold_body import Block, Key, Made, Row
 from .ir import Atom, Lit, Node, Var, building
 from .primitive import LOOP, PRIMITIVES
-from .repeats import Carried, Item, Local, Numbers, Repeat, Rows, Same, Slot, Step, find_repeats, reaches_end
+from .repeats import Carried, Local, Numbers, Repeat, Rows, Same, Slot, Step, find_repeats, reaches_end
 
 if TYPE_CHECKING:
     from .recorder import Recorder
 
 LONG_RUN = 4096  # items of a loop that are recorded before it is followed
 LOOK_EVERY = 1024  # items between two looks
+TRIES = 2  # operations that are learned at one place
 
 Follow = Callable[[Any, tuple[Atom, ...], dict[str, Any]], "tuple[Var, ...] | None"]
 
@@ -61,15 +62,18 @@ def _simple(repeat: Repeat) -> bool:
 
 
 class Follower:
-    """Follows *repeat*, at the end of whose last block the recording stands."""
+    """Follows *repeat*, at the end of whose last block the recording stands.
+
+    What the last turns have defined is in lists by item: ``current``, ``previous``, ``earlier`` and ``oldest``, which
+    stay the same objects.  Their last element is the number of the turn.  ``None``: nobody can have seen the value.
+    """
 
     def __init__(self, recorder: Recorder, repeat: Repeat):
         self.recorder, self.repeat = recorder, repeat
         start, period = repeat.start, repeat.period
-        self.recorded: list[list[Item]] = [recorder.items[at : at + period] for at in range(start, repeat.end, period)]
+        self.recorded: list[list[Any]] = [recorder.items[at : at + period] for at in range(start, repeat.end, period)]
         counts = recorder.counts[start:]  # and that of the end
         self.fresh = [after > before for before, after in pairwise(counts)]
-        self.blocks: list[list[Var]] = []  # what each turn defined, since it is followed
         self.numbers: dict[tuple[int, int], list[Any]] = {}  # (item, operand): numbers that differ
         self.starts: dict[int, list[Any]] = {}  # item: starts that differ
         for j, step in enumerate(repeat.steps):
@@ -78,84 +82,113 @@ class Follower:
                     self.numbers[j, o] = list(slot.values)
             if step.starts is not None:
                 self.starts[j] = [tuple(start) for start in step.starts.tolist()]
-        self.current: list[Var] = []
+        self.turns = Turns(repeat.trips)
+        self.fixed = [self.recorded[0][j].outs[0] if step.fixed else None for j, step in enumerate(repeat.steps)]
+        self.places = [(self.turns, j) for j in range(period)]
+        lists: list[list[Any]] = [[node.outs[0] for node in block] for block in self.recorded[:-4:-1]]
+        self.previous, self.earlier, self.oldest = ([*outs, repeat.trips - 1 - k] for k, outs in enumerate(lists))
+        self.blank: list[Any] = [None] * period
+        self.current: list[Any] = [*self.blank, repeat.trips]
         self.at = 0
         self.follow = self._follow()
+        self.asks: list[Any] = [None] * period  # answers to whole operations of the user's (follow_calls.py)
+        self.tries = [TRIES] * period  # how often one may still be learned that begins at an item
+        self.takers = self._takers()
 
     # ---- while the loop goes on --------------------------------------------------------------------------------
 
     def _follow(self) -> Follow:
         """The results of an operation, if it is the next one of the block; None if it is not."""
-        steps = self.repeat.steps
-        prims = [step.item.prim for step in steps]  # type: ignore[union-attr]
-        checks = self._checks()
-        period, blocks = len(steps), self.blocks
-        previous: list[Any] = [node.outs[0] for node in self.recorded[-1]]  # type: ignore[union-attr]
-        earlier: list[Any] = [node.outs[0] for node in self.recorded[-2]]  # type: ignore[union-attr]
-        current: list[Any] = [None] * period
-        self.current, j = current, 0
+        prims = [step.item.prim for step in self.repeat.steps]  # type: ignore[union-attr]
+        checks, row = self._checks(), self.row
 
         def follow(prim: Any, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...] | None:
-            nonlocal j, current, previous, earlier
-            if prim is not prims[j]:
+            j = self.at
+            if prim is not prims[j] or not checks[j](inputs, params):
                 return None
-            out = checks[j](inputs, params, current, previous, earlier)
-            if out is None:
-                return None
-            current[j] = out
-            j += 1
-            if j == period:
-                blocks.append(current)
-                earlier, previous, current = previous, current, [None] * period
-                self.current, j = current, 0
-            self.at = j
+            out = row(j)
+            self.moved(j + 1)
             return (out,)
 
         return follow
 
-    def _checks(self) -> list[Callable[..., Var | None]]:
-        names: dict[str, Any] = {"Lit": Lit, "Row": Row}
+    def row(self, j: int) -> Var:
+        """What item *j* defines in this turn."""
+        out: Var | None = self.fixed[j]
+        if out is None:
+            out = Row(self.repeat.steps[j].item.out.aval)  # type: ignore[union-attr]
+            out.step, out.turn = self.places[j], self.current[-1]
+        self.current[j] = out
+        return out
+
+    def moved(self, at: int) -> None:
+        """The items before *at* have been gone through in this turn."""
+        if at == len(self.places):
+            at = 0
+            self.turned()
+        self.at = at
+        self.recorder.ask = self.asks[at]
+
+    def _takers(self) -> list[int]:
+        """For each item, the last one that takes what it defines; beyond the block for one of a later turn."""
+        takers = [-1] * len(self.places)
+        for j, step in enumerate(self.repeat.steps):
+            for slot in step.slots:
+                if isinstance(slot, Local):
+                    takers[slot.item] = max(takers[slot.item], j)
+                elif isinstance(slot, Carried):
+                    takers[slot.item] = len(takers)
+        return takers
+
+    def turned(self) -> None:
+        """A turn is complete."""
+        current = self.current
+        self.oldest[:] = self.earlier
+        self.earlier[:] = self.previous
+        self.previous[:] = current
+        current[:-1] = self.blank
+        current[-1] += 1
+
+    def _checks(self) -> list[Callable[..., bool]]:
+        names: dict[str, Any] = {"Lit": Lit}
+        names |= {"current": self.current, "previous": self.previous, "earlier": self.earlier}
         source: list[str] = []
         for j, step in enumerate(self.repeat.steps):
-            source.append(f"def step{j}(inputs, params, current, previous, earlier):")
+            source.append(f"def step{j}(inputs, params):")
             source += ["    " + line for line in self._lines(j, step, names)]
         exec(compile("\n".join(source), "<tracegrad: a followed loop>", "exec"), names)
         return [names[f"step{j}"] for j in range(len(self.repeat.steps))]
 
     def _lines(self, j: int, step: Step, names: dict[str, Any]) -> list[str]:
-        """The body of a function: the result where the operation is this *step*, else None."""
+        """The body of a function: whether the operation is this *step*."""
         node = step.item
         assert isinstance(node, Node)
         lines, at_end = [], []
         count = len(node.inputs)
         operands = "".join(f"x{o}, " for o in range(count))
-        lines.append(f"if len(inputs) != {count}: return None")
+        lines.append(f"if len(inputs) != {count}: return False")
         if count:
             lines.append(f"{operands}= inputs")
         for o, slot in enumerate(step.slots):
             test = self._test(j, o, slot, names)
-            lines.append(f"if {test}: return None")
+            lines.append(f"if {test}: return False")
             if isinstance(slot, Numbers):
                 names[f"n{j}_{o}"] = self.numbers[j, o]
                 at_end.append(f"n{j}_{o}.append(x{o}.value)")
         if step.starts is not None:
-            names[f"s{j}"], axis = self.starts[j], int(np.flatnonzero((step.starts != step.starts[0]).any(axis=0))[0])
+            names[f"s{j}"], axis = self.starts[j], varying_axis(step)
             names[f"p{j}"] = {k: v for k, v in node.params.items() if k != "start"}
             names[f"f{j}"] = tuple(k for k in node.params["start"][:axis]), tuple(node.params["start"][axis + 1 :])
             lines.append('start = params["start"]')
-            lines.append(f"if (start[:{axis}], start[{axis + 1}:]) != f{j}: return None")
-            lines += [f"if params[{k!r}] != p{j}[{k!r}]: return None" for k in names[f"p{j}"]]
+            lines.append(f"if (start[:{axis}], start[{axis + 1}:]) != f{j}: return False")
+            lines += [f"if params[{k!r}] != p{j}[{k!r}]: return False" for k in names[f"p{j}"]]
             at_end.append(f"s{j}.append(start)")
         elif node.params:
             names[f"p{j}"] = node.params
-            lines.append(f"if params != p{j}: return None")
+            lines.append(f"if params != p{j}: return False")
         else:
-            lines.append("if params: return None")
-        if step.fixed:
-            names[f"v{j}"] = self.recorded[0][j].outs[0]  # type: ignore[union-attr]
-            return [*lines, f"return v{j}"]
-        names[f"a{j}"] = node.out.aval
-        return [*lines, *at_end, f"return Row(a{j})"]
+            lines.append("if params: return False")
+        return [*lines, *at_end, "return True"]
 
     def _test(self, j: int, o: int, slot: Slot, names: dict[str, Any]) -> str:
         """An expression that is true where operand *o* isn't what *slot* says."""
@@ -186,25 +219,28 @@ class Follower:
     def finish(self) -> None:
         """Put a loop node in the place of all turns, and record what has been begun of another one."""
         recorder, repeat, first = self.recorder, self.repeat, self.recorded[0]
-        begun = [[item.outs[0] for item in block] for block in self.recorded]  # type: ignore[union-attr]
-        turns = [*begun, *self.blocks]
-        partial = self._nodes([*turns, self.current], self.at)
-        if self.blocks:
-            trips = len(turns)
+        period, trips = len(repeat.steps), self.current[-1]
+        lists = [self.current, self.previous, self.earlier, self.oldest]
+        self._fill(self.current, self.at)
+        self._fill(self.previous, period)
+        partial = self._nodes(lists, self.at)
+        if trips > repeat.trips:
             steps = [self._complete(j, step, trips) for j, step in enumerate(repeat.steps)]
-            ending = self._nodes(turns, len(steps), trips - 1)
+            ending = self._nodes(lists[1:], period, trips - 1)
             recorder.forget(repeat.start)
             keys: list[Key] = []
-            own = {var for k, var in enumerate(var for turn in begun for var in turn) if self.fresh[k]}
+            every = (node for block in self.recorded for node in block)
+            own = {node.outs[0]: divmod(k, period) for k, node in enumerate(every) if self.fresh[k]}
             for j, step in enumerate(steps):
                 if not step.fixed:
                     keys.append((j, 0))
-                elif begun[0][j] in own:  # another item may have defined it first, by chance
-                    own.remove(begun[0][j])
-                    recorder.append(first[j])  # type: ignore[arg-type]
-            for var in own:
+                elif first[j].outs[0] in own:  # another item may have defined it first, by chance
+                    del own[first[j].outs[0]]
+                    recorder.append(first[j])
+            for var, (turn, j) in own.items():
                 var.__class__ = Row
-            last = {key: turns[-1][key[0]] for key in keys}
+                var.step, var.turn = self.places[j], turn
+            last = {key: self.previous[key[0]] for key in keys}
             body = Block(steps, first, trips, self._numbers, recorder.const, fold_items)
             before, recorder.site_override = recorder.site_override, steps[0].item.site
             with building(recorder):
@@ -218,11 +254,19 @@ class Follower:
                     var.__class__ = Var
                     recorder.append(Node(PRIMITIVES["alias"], (x,), {}, (var,), steps[key[0]].item.site))
             recorder.site_override = before
-            fixed = {j: first[j].outs[0] for j, step in enumerate(steps) if step.fixed}  # type: ignore[union-attr]
-            recorder.turns.append(Turns(turns, made, fixed))
+            self.turns.end(trips, made, {j: var for j, var in enumerate(self.fixed) if var is not None})
+            recorder.turns.append(self.turns)
         for node in partial:
             node.out.__class__ = Var
             recorder.append(node)
+
+    def _fill(self, outs: list[Any], count: int) -> None:
+        """Give names to what the first *count* items of a turn have defined unseen."""
+        for j in range(count):
+            if outs[j] is None:
+                out = outs[j] = self.fixed[j] or Row(self.repeat.steps[j].item.out.aval)  # type: ignore[union-attr]
+                if not self.fixed[j]:
+                    out.step, out.turn = self.places[j], outs[-1]
 
     def _numbers(self, slot: Slot) -> Atom:
         assert isinstance(slot, Numbers)
@@ -239,7 +283,7 @@ class Follower:
         return Step(step.item, slots, starts, None, step.fixed)
 
     def _nodes(self, turns: Sequence[Sequence[Var]], count: int, turn: int = -1) -> list[Node]:
-        """The first *count* nodes of the last of *turns*; *turn*: where its numbers stand."""
+        """The first *count* nodes of the first of *turns*, latest first; *turn*: where its numbers stand."""
         nodes = []
         for j, step in enumerate(self.repeat.steps[:count]):
             node = step.item
@@ -249,36 +293,42 @@ class Follower:
             operands: list[Atom] = []
             for o, slot in enumerate(step.slots):
                 if isinstance(slot, Local):
-                    operands.append(turns[-1][slot.item])
+                    operands.append(turns[0][slot.item])
                 elif isinstance(slot, Carried):
-                    operands.append(turns[-1 - slot.distance][slot.item])
+                    operands.append(turns[slot.distance][slot.item])
                 elif isinstance(slot, Numbers):
                     operands.append(Lit(self.numbers[j, o][turn], slot.like.aval.dtype, weak=slot.like.aval.weak))
                 else:
                     assert isinstance(slot, Same)
                     operands.append(slot.atom)
             params = node.params if step.starts is None else {**node.params, "start": self.starts[j][turn]}
-            nodes.append(Node(node.prim, tuple(operands), params, (turns[-1][j],), node.site))
+            nodes.append(Node(node.prim, tuple(operands), params, (turns[0][j],), node.site))
         return nodes
 
 
-class Turns:
-    """What the turns of a finished loop defined: ``turns[t][item]``.  ``stacks`` has it by item, for all turns, but for
-    what is the same in every turn, which is ``fixed``, and for ``arrays`` that are written row by row."""
+def varying_axis(step: Step) -> int:
+    """The axis along which the starts of *step* differ."""
+    assert step.starts is not None
+    return int(np.flatnonzero((step.starts != step.starts[0]).any(axis=0))[0])
 
-    def __init__(self, turns: Sequence[Sequence[Var]], made: Made, fixed: dict[int, Var]):
-        self.turns, self.stacks, self.arrays, self.fixed = turns, made.stacks, made.arrays, fixed
-        self._places: dict[Var, tuple[int, int]] = {}
+
+class Turns:
+    """What the turns of a loop defined.  ``stacks`` has it by item, for all turns, when the loop is over; but for what
+    is the same in every turn, which is ``fixed``, and for ``arrays`` that are written row by row."""
+
+    def __init__(self, trips: int):
+        self.trips = trips
+        self.stacks: dict[Key, Atom] = {}
+        self.arrays: Any = {}
+        self.fixed: dict[int, Var] = {}
+
+    def end(self, trips: int, made: Made, fixed: dict[int, Var]) -> None:
+        self.trips, self.stacks, self.arrays, self.fixed = trips, made.stacks, made.arrays, fixed
 
     def place(self, var: Var) -> tuple[int, int] | None:
-        """(turn, item) that defined *var*."""
-        if not self._places:
-            self._places = {v: (t, j) for t, turn in enumerate(self.turns) for j, v in enumerate(turn)}
-        return self._places.get(var)
-
-    def stack(self, place: tuple[int, int]) -> Atom:
-        fixed = self.fixed.get(place[1])
-        return self.stacks[place[1], 0] if fixed is None else fixed
+        """(turn, item) that defined *var*, if one of these did."""
+        step = getattr(var, "step", None)
+        return None if step is None or step[0] is not self else (var.turn, step[1])
 
 
 __all__ = ["Follower", "Row", "Turns", "look"]

@@ -74,9 +74,13 @@ class Operators:
 
 
 class Var(Operators):
-    """A value: the result of a node, or an input of a graph.  Identity is its name."""
+    """A value: the result of a node, or an input of a graph.  Identity is its name.
 
-    __slots__ = ("aval",)
+    ``step`` and ``turn`` are set where a single turn of a followed loop defines it (``follow.py``)."""
+
+    __slots__ = ("aval", "step", "turn")
+    step: tuple[Any, int]
+    turn: int
 
     def __init__(self, aval: Aval):
         self.aval = aval

@@ -4,6 +4,7 @@ An elementwise primitive whose implementation is a ufunc is found here by itself
 primitives are spelled out.  Importing this module brings in the whole front end; its parts are
 
 ====================  ==================================================================================
+npapi_entries.py      where the user's operations come in
 npapi_calls.py        NumPy's protocols, ``+ - * @ == +=``
 npapi_reduce.py       sums, extremes, norms, cumulative sums
 npapi_statistics.py   mean, var, std, average, cov; reductions that pass over NaN
@@ -36,6 +37,7 @@ from . import (
     npapi_calls,
     npapi_create,
     npapi_einsum,
+    npapi_entries,
     npapi_hints,
     npapi_index,
     npapi_misc,
@@ -393,6 +395,8 @@ def _isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
     return call_ufunc(np.positive, (result,), {})
 
 
+npapi_entries.install()
+
 # the imports fill the tables; naming them here keeps them
 __all__ = [
     "npapi_assemble",
@@ -400,6 +404,7 @@ __all__ = [
     "npapi_calls",
     "npapi_create",
     "npapi_einsum",
+    "npapi_entries",
     "npapi_hints",
     "npapi_index",
     "npapi_misc",

@@ -106,23 +106,10 @@ def call_plain(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     return result
 
 
-_call_plain: Callable[[Any, tuple[Any, ...]], Any] = call_plain
-
-
-def call_plain_through(caller: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Let *caller* make the calls of ``call_plain`` from now on (a watch, which need not look inside)."""
-    global _call_plain
-    _call_plain = caller(call_plain)
-
-
 # ---- NumPy's protocols ----
 
 
-def _array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    if not kwargs and method == "__call__":
-        result = _call_plain(ufunc, inputs)
-        if result is not None:
-            return _strong(self, result)
+def array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     if any(outranks(type(x)) for x in inputs):
         return NotImplemented
     out = kwargs.pop("out", None)
@@ -134,7 +121,7 @@ def _array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwa
             )
         )
     if method == "__call__":
-        result = _strong(self, call_ufunc(ufunc, inputs, kwargs))
+        result = strong(self, call_ufunc(ufunc, inputs, kwargs))
     else:
         handler = UFUNC_METHODS.get((ufunc, method)) or UFUNC_METHODS.get((None, method))
         if handler is None or (ufunc not in UFUNCS and method == "outer"):
@@ -147,14 +134,14 @@ def _array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwa
     return assign_all(out[0], result)
 
 
-def _strong(self: TracedArray, result: Any) -> Any:
+def strong(self: TracedArray, result: Any) -> Any:
     """np.sin(0.5) is a float64, no Python float."""
     if type(result) is TracedArray and result._atom.aval.weak:
         return wrap(cast(result._atom, result.dtype), self._recorder)
     return result
 
 
-def _array_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+def array_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     if any(outranks(kind) for kind in types):
         return NotImplemented
     handler = FUNCTIONS.get(func)
@@ -164,15 +151,20 @@ def _array_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs:
     try:
         result = handler(*args, **kwargs)
     except TypeError as error:
-        if isinstance(error, TracegradError) or "argument" not in str(error):
-            raise
-        raise UnsupportedError(at_site(f"{public_name(func)} on traced arrays: {error}")) from None
+        raise refusal(func, error) from None
     return result if out is None else assign_all(out[0] if isinstance(out, tuple) else out, result)
+
+
+def refusal(func: Any, error: TypeError) -> Exception:
+    """*error* of a call of *func*, as an error of ours where it is about the arguments."""
+    if isinstance(error, TracegradError) or "argument" not in str(error):
+        return error
+    return UnsupportedError(at_site(f"{public_name(func)} on traced arrays: {error}"))
 
 
 # ---- operators ----
 
-_BINARY = {
+BINARY = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
@@ -188,7 +180,7 @@ _BINARY = {
     "rshift": np.right_shift,
     "divmod": np.divmod,
 }
-_COMPARE = {
+COMPARE = {
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
@@ -196,31 +188,29 @@ _COMPARE = {
     "gt": np.greater,
     "ge": np.greater_equal,
 }
-_UNARY = {"neg": np.negative, "abs": np.absolute, "invert": np.invert, "pos": np.positive}
+UNARY = {"neg": np.negative, "abs": np.absolute, "invert": np.invert, "pos": np.positive}
 
 
 def _acceptable(value: Any) -> bool:
     return isinstance(value, (TracedArray, np.ndarray, np.generic, int, float, list, tuple, complex))
 
 
-def _forward(ufunc: Any) -> Callable[..., Any]:
+def open_forward(ufunc: Any) -> Callable[..., Any]:
     def apply(self: TracedArray, other: Any) -> Any:
-        found = _call_plain(ufunc, (self, other))
-        if found is not None:
-            return found
         return call_ufunc(ufunc, (self, other), {}) if _acceptable(other) else NotImplemented
 
     return apply
 
 
-def _reflected(ufunc: Any) -> Callable[..., Any]:
+def open_reflected(ufunc: Any) -> Callable[..., Any]:
     def apply(self: TracedArray, other: Any) -> Any:
-        found = _call_plain(ufunc, (other, self))
-        if found is not None:
-            return found
         return call_ufunc(ufunc, (other, self), {}) if _acceptable(other) else NotImplemented
 
     return apply
+
+
+def open_unary(ufunc: Any) -> Callable[..., Any]:
+    return lambda self: call_ufunc(ufunc, (self,), {})
 
 
 def _in_place(ufunc: Any) -> Callable[..., Any]:
@@ -234,18 +224,6 @@ def _in_place(ufunc: Any) -> Callable[..., Any]:
     return apply
 
 
-def _install() -> None:
-    TracedArray.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]
-    TracedArray.__array_function__ = _array_function  # type: ignore[attr-defined]
-    for name, ufunc in _BINARY.items():
-        setattr(TracedArray, f"__{name}__", _forward(ufunc))
-        setattr(TracedArray, f"__r{name}__", _reflected(ufunc))
-        if name != "divmod":
-            setattr(TracedArray, f"__i{name}__", _in_place(ufunc))
-    for name, ufunc in _COMPARE.items():
-        setattr(TracedArray, f"__{name}__", _forward(ufunc))
-    for name, ufunc in _UNARY.items():
-        setattr(TracedArray, f"__{name}__", lambda self, ufunc=ufunc: _call_plain(ufunc, (self,)))
-
-
-_install()
+for _name, _ufunc in BINARY.items():
+    if _name != "divmod":
+        setattr(TracedArray, f"__i{_name}__", _in_place(_ufunc))

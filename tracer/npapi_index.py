@@ -355,12 +355,33 @@ class Access:
 # ---- reading ------------------------------------------------------------------------------------------------------
 
 
+def basic_item(self: TracedArray, index: Any) -> TracedArray | None:
+    """``self[index]`` for an index of Python's own ints and slices, None and Ellipsis; None for any other."""
+    for item in index if type(index) is tuple else (index,):
+        kind = type(item)
+        if kind is slice:
+            if not (type(item.start) in _BOUNDS and type(item.stop) in _BOUNDS and type(item.step) in _BOUNDS):
+                return None
+        elif kind is not int and item is not None and item is not Ellipsis:
+            return None
+    step = parse_basic(index, self.shape)
+    assert step is not None
+    return _through(self, step, index)
+
+
+_BOUNDS = (int, type(None))
+
+
+def _through(self: TracedArray, step: SliceStep, index: Any) -> TracedArray:
+    if not step.shape and Ellipsis not in (index if isinstance(index, tuple) else (index,)):
+        return wrap(step.apply(self.atom), self._recorder)  # NumPy gives a scalar here, not a view
+    return self.view(step)
+
+
 def _getitem(self: TracedArray, index: Any) -> Any:
     step = parse_basic(index, self.shape)
     if step is not None:
-        if not step.shape and Ellipsis not in (index if isinstance(index, tuple) else (index,)):
-            return wrap(step.apply(self.atom), self._recorder)  # NumPy gives a scalar here, not a view
-        return self.view(step)
+        return _through(self, step, index)
     access = Access(self, index)
     if not access.items:
         return access.base if access.base.shape else wrap(access.base.atom, self._recorder)

@@ -34,6 +34,7 @@ class Recorder(Builder):
         self.asked: dict[int, Asked] = {}  # the item that asked for a truth value: where that was
         self.look_at = -1  # the number of items at which to look for a loop that can be followed; -1: never
         self.follower: follow.Follower | None = None
+        self.ask: Any = None  # the answer to the operation that comes next in it (follow_calls.py)
         self.turns: list[follow.Turns] = []  # of loops that were followed
         self._turns_known = 0  # nodes that have been searched for what these define
         self.unrolled: list[str] = []  # why what looked like a loop is none
@@ -96,11 +97,11 @@ class Recorder(Builder):
         if isinstance(found, int):
             self.look_at = found
         else:
-            self.follower = found
+            self.follower, self.ask = found, found.asks[0]
 
     def unfollow(self) -> None:
         """Make nodes of the loop that is being followed, if there is one."""
-        follower, self.follower = self.follower, None
+        follower, self.follower, self.ask = self.follower, None, None
         if follower is not None:
             follower.finish()
             self.look_at = len(self.items) + follow.LOOK_EVERY
@@ -132,9 +133,10 @@ class Recorder(Builder):
                         x = written[0].after(written[1], place[0])
                     self.env[a] = np.asarray(demand([x], self.nodes, self.env, self._producers)[0])
                 else:
-                    stack = turns.stack(place)
+                    fixed = turns.fixed.get(place[1])
+                    stack = turns.stacks[place[1], 0] if fixed is None else fixed
                     value = demand([stack], self.nodes, self.env, self._producers)[0]
-                    self.env[a] = np.asarray(value if place[1] in turns.fixed else value[place[0]])
+                    self.env[a] = np.asarray(value[place[0]] if fixed is None else value)
 
     def drop_guards(self) -> None:
         """Forget what control flow relied on."""
@@ -259,7 +261,7 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
             yield recorder
     finally:
         _current.recorder = previous
-        recorder.active = False
+        recorder.active, recorder.ask = False, None
 
 
 def require_recorder(what: str) -> Recorder:

@@ -326,4 +326,4 @@ def test_a_loop_in_the_body_of_scan():
         last, ys = tg.scan(step, v, X)
         return np.sum(last) + np.sum(ys)
 
-    agree(fn, V)
+    agree(fn, V, rolled=[40, [20]])

@@ -22,6 +22,7 @@ from .ops.indexing import GATHER
 from .ops.shape import RESHAPE, take_slice
 from .primitive import CUSTOM, Primitive
 from .recorder import Recorder
+from .roll import roll
 from .site import at_site
 
 _SAME_POSITION = frozenset({"reshape", "broadcast", "cast", "alias"})
@@ -155,6 +156,8 @@ class BodyRecorder(Recorder):
 
     def close(self, carries: Sequence[Var], xs: dict[Var, Atom], outputs: Sequence[Atom]) -> Body:
         """The body as a graph.  *xs*: the row and the array for each operand that is stepped through."""
+        roll(self, outputs)  # Python loops within the body
+        self.own.update(out for node in self.nodes for out in node.outs)
         nodes = live_nodes(self.nodes, outputs)
         for node in nodes:
             if node.prim.kind == CUSTOM:

@@ -81,13 +81,13 @@ def successors(paths: Sequence[Path]) -> list[list[int]]:
     """For each path and guard that fails, the position of the path to try next (-1: none).
 
     The answers of the paths form a tree, a node for each question that was asked after the same answers.  What follows
-    is the first path that gave the next one of the answers known at that node, in turn.
+    is the busiest path that gave the next one of the answers known at that node, in turn.
     """
     result = [[-1] * len(path.guards) for path in paths]
     edges: dict[tuple[int, Any], tuple[int, int]] = {}  # (node, answer): the node it leads to, its place at the first
     firsts: list[list[int]] = [[]]  # for each node and answer there, the first path that gave it
     steps: list[tuple[int, int, int, int]] = []
-    for k, path in enumerate(paths):
+    for k, path in sorted(enumerate(paths), key=lambda item: -int(item[1].counts[0])):
         node = 0
         for question, answer, guard in path.questions:
             key = (node, (question, answer))

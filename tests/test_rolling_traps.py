@@ -77,3 +77,20 @@ def test_numbers_that_begin_with_zero_and_fall():
 
     with np.errstate(divide="ignore", invalid="ignore"):
         follow(make, inputs=[np.abs(DATA[k]) + 0.5 for k in range(3)])
+
+
+def test_a_number_in_a_comprehension():
+    """Whole arrays take the place of a loop: the cotangent of the number is the sum over all rows."""
+
+    def make(np):
+        def fn(x):
+            c = x[0]
+            scaled = [c * k + DATA[k, 0] for k in range(20)]
+            total = c * 0.5
+            for m, y in zip(scaled[1:], scaled):
+                total = np.sin(total + m - y)
+            return total + np.sum(np.stack([np.sin(c * row) for row in DATA]))
+
+        return fn
+
+    follow(make)

@@ -37,7 +37,8 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
     recorder.unfollow()
     if not guarded:
         recorder.drop_guards()
-    found = find_repeats(recorder.items, recorder.sites)
+    turns = recorder.turns
+    found = find_repeats(recorder.items, recorder.sites, lambda atom: stack_of(turns, atom))
     recorder.unrolled += [r for r in found.refusals if r not in recorder.unrolled]
     if not found.repeats and not recorder.turns:
         return
@@ -50,6 +51,16 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
     recorder.replace(nodes, guards)
     for guard in fold.held:
         recorder.env[guard] = np.array(True)
+
+
+def stack_of(every: Sequence[Turns], atom: Atom) -> Atom | None:
+    """What *atom* is a row of, or stands for, if a turn of a followed loop has defined it."""
+    if type(atom) is Row:
+        for turns in every:
+            place = turns.place(atom)
+            if place is not None:
+                return turns.stack(place)
+    return None
 
 
 class Place(NamedTuple):
@@ -106,19 +117,17 @@ class _Fold:
     def place(self, var: Atom) -> Place | None:
         if not isinstance(var, Var):
             return None
+        at = self.first.get(var, -1) if type(var) is not Row else -1
+        k = bisect_right(self.starts, at) - 1
+        if k >= 0 and at < self.repeats[k].end:
+            repeat = self.repeats[k]
+            block, item = divmod(at - repeat.start, repeat.period)
+            return Place(k, block, item, self.items[at].outs.index(var))  # type: ignore[union-attr]
         for n, turns in enumerate(self.turns):
             found = turns.place(var)
             if found is not None:
                 return None if found[1] in turns.fixed else Place(-1 - n, *found, 0)
-        at = self.first.get(var)
-        if at is None:
-            return None
-        k = bisect_right(self.starts, at) - 1
-        if k < 0 or at >= self.repeats[k].end:
-            return None
-        repeat = self.repeats[k]
-        block, item = divmod(at - repeat.start, repeat.period)
-        return Place(k, block, item, self.items[at].outs.index(var))  # type: ignore[union-attr]
+        return None
 
     def _values(self, k: int, item: int, out: int) -> list[Var]:
         """What *item* defines in each block."""
@@ -205,6 +214,8 @@ class _Fold:
                             used.update(slot.inits)
                         elif isinstance(slot, Rows) and id(slot) not in self.columns:
                             used.update(slot.atoms)
+        used.update(self.turns[-1 - c.repeat].stacks[c.item, c.out] for c in columns if c.repeat < 0)
+        used.update([x for x in (stack_of(self.turns, atom) for atom in used) if x is not None])
         self.stacked: set[tuple[int, int, int]] = {(c.repeat, c.item, c.out) for c in columns}
         self.used: list[dict[Var, Place]] = [{} for _ in self.repeats]
         for atom in used:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import heapq
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat as forever
 from typing import Any, NamedTuple, TypeAlias
@@ -109,13 +109,22 @@ def worth_rolling(period: int, trips: int) -> bool:
     return trips >= MIN_TRIPS or (trips >= FEW_TRIPS and trips * period >= LONG)
 
 
-def find_repeats(items: Sequence[Item], sites: Sequence[Site | None]) -> Found:
-    """The repeats of *items*, which were asked for at *sites*: in order, none within another."""
+def find_repeats(
+    items: Sequence[Item], sites: Sequence[Site | None], part_of: Callable[[Atom], Atom | None] | None = None
+) -> Found:
+    """The repeats of *items*, which were asked for at *sites*: in order, none within another.  *part_of*: of which
+    result of an item a value is a part that no item defines, if it is one."""
     first: dict[Var, int] = {}
     for k, item in enumerate(items):
         if isinstance(item, Node):
             for out in item.outs:
                 first.setdefault(out, k)
+    if part_of is not None:
+        for item in items:
+            for atom in item.inputs if isinstance(item, Node) else (item.atom,):
+                whole = part_of(atom)
+                if isinstance(whole, Var) and whole in first:
+                    first[atom] = first[whole]  # type: ignore[index]
     found = Found([], first)
     if len(items) < FEW_TRIPS:
         return found

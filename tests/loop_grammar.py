@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from loop_idioms import HELPERS, idioms
+
 TRIPS = {0: 1, 1: 2, 2: 3, 3: 4, 5: 4, 8: 5, 13: 5, 20: 4, 40: 2}  # with how often each is drawn
 
 PRELUDE = """\
@@ -68,6 +70,7 @@ class Writer:
     def __init__(self, seed: int):
         self.seed = seed
         self.random = random.Random(seed)
+        self.idiom_random = random.Random(-1 - seed)  # of its own: seeds of before have the same programs with more
         self.lines: list[str] = []
         self.depth = 1
         self.d = self.pick([1, 2, 3, 3, 4])
@@ -408,6 +411,9 @@ class Writer:
             self.statement()
         for _ in range(1 if self.small else self.pick([1, 1, 2])):
             self.loop()
+        if self.seed % 3:
+            for line in idioms(self.idiom_random, forks=not self.small):
+                self.emit(line)
         for _ in range(self.pick([0, 0, 1])):
             self.statement()
         self.emit("total = np.sum(a * b) + s + t + 0.3 * state['u'] + np.sum(pair[1] * state['v']) + 0.1 * k")
@@ -426,7 +432,7 @@ class Writer:
             scale=self.number(), gain=self.number(), cell=self.number(), d=self.d, rows=self.trips + 3,
             perm=", ".join(map(str, self.random.sample(range(4), 4))),
         )  # fmt: skip
-        source = f"{prelude}\ndef f({', '.join(self.names)}):\n" + "\n".join(self.lines) + "\n"
+        source = f"{prelude}{HELPERS}\ndef f({', '.join(self.names)}):\n" + "\n".join(self.lines) + "\n"
         return Program(self.seed, source, self.names, self.trips, self.d, self.matrix)
 
 

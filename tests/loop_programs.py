@@ -34,6 +34,9 @@ from loop_grammar import Program, program
 
 import tracegrad
 from tracegrad import compile_grad, config
+from tracegrad.runtime.calls import flatten
+from tracegrad.runtime.paths import interpret
+from tracegrad.runtime.recording import VALUE_AND_GRAD, Mode, record
 from tracegrad.tracer import follow, repeats
 
 VALUE, GRADIENT = 1e-9, 1e-7
@@ -134,15 +137,28 @@ def namespace(case: Program, tier: str) -> dict[str, Any]:
     name = f"<loop program {case.seed}, {tier}>"
     linecache.cache[name] = (len(case.source), None, case.source.splitlines(keepends=True), name)
     space: dict[str, Any] = {"__name__": "loop_program"}
-    ours = {"np": np, "zeros": tracegrad.zeros, "array": tracegrad.array}  # outside a recording they make tensors
-    space |= {
-        "plain": {"np": np, "zeros": np.zeros, "array": np.array},
-        "compiled": ours,
-        "unrolled": ours,
-        "dual": {"np": numpy_for_duals, "zeros": zeros, "array": array},
-    }[tier]
+    if tier in ("plain", "dual"):
+        own = {"np": np, "zeros": np.zeros, "array": np.array}
+        space |= own if tier == "plain" else {"np": numpy_for_duals, "zeros": zeros, "array": array}
+        space |= {"scan": _scan, "energy": _energy, "slope": lambda v: np.cos(v) * v + np.sin(v)}
+    else:
+        energy = compile_grad(_energy)
+        space |= {"np": np, "zeros": tracegrad.zeros, "array": tracegrad.array}  # tensors, outside a recording
+        space |= {"scan": tracegrad.scan, "energy": energy, "slope": energy.grad}
     exec(compile(case.source, name, "exec"), space)
     return space
+
+
+def _energy(v: Any) -> Any:
+    return np.sum(np.sin(v) * v)
+
+
+def _scan(step: Callable[[Any, Any], tuple[Any, Any]], carry: Any, xs: Any) -> tuple[Any, Any]:
+    ys = []
+    for x in xs:
+        carry, y = step(carry, x)
+        ys.append(y)
+    return carry, np.stack(ys) if ys else 0.0
 
 
 def disturb(spaces: Sequence[dict[str, Any]], seed: int) -> None:
@@ -204,6 +220,18 @@ def compiled(f: Any, args: list[Any]) -> Outcome:
     return attempt(lambda: f.value_and_grad(*args))
 
 
+def unrolled(f: Any, args: list[Any]) -> Outcome:
+    """The recording alone, run by the interpreter: compiling long programs takes too long."""
+
+    def call() -> tuple[Any, Any]:
+        flat = flatten(args, {}, f._static)
+        plan = f._plans.get(flat)
+        recording = record(f._fn, flat, Mode(VALUE_AND_GRAD, f._argnums), plan, plan.snapshot(flat.objects))
+        return recording.output.function()(interpret(recording, flat, recording.captured))
+
+    return attempt(call)
+
+
 # ---- judging -----------------------------------------------------------------------------------------------------
 
 
@@ -252,7 +280,7 @@ def judge_call(judged: Judged, variant: int, verdict: Verdict) -> str:
     if far(slope, exact.slope, GRADIENT, scale):
         return f"gradient in a random direction {slope!r}, by dual numbers {exact.slope!r}"
     with configured("unrolled", case.seed):
-        other = compiled(judged.unrolled, args)
+        other = unrolled(judged.unrolled, args)
     if other.error is not None:
         return f"unrolled: {_text(other.error)}"
     # what the nudge has changed says how much rounding can change
@@ -368,7 +396,7 @@ def _statements(tree: ast.AST) -> list[tuple[list[ast.stmt], int, bool]]:
 # ---- hunting -----------------------------------------------------------------------------------------------------
 
 BLOCK = 25  # programs of one child process
-PATIENCE = 60  # seconds for one of them; more is a finding, as a crash is
+PATIENCE = 30  # seconds for one of them; more is a finding, as a crash is
 
 
 def run_block(seeds: range, configuration: str) -> Iterator[tuple[int, Verdict]]:

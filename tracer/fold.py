@@ -29,6 +29,16 @@ if TYPE_CHECKING:
 MAX_STACK = 64  # values that are stacked one by one, where a loop steps through them
 
 
+def wholes_of(every: Sequence[Turns], atom: Atom) -> list[Atom]:
+    """What *atom* is a part of, or stands for, if a turn of a followed loop has defined it."""
+    if type(atom) is Row:
+        for turns in every:
+            place = turns.place(atom)
+            if place is not None:
+                return turns.wholes(place)
+    return []
+
+
 class Place(NamedTuple):
     """Which block of which repeat defines a Var."""
 
@@ -83,19 +93,17 @@ class Fold:
     def place(self, var: Atom) -> Place | None:
         if not isinstance(var, Var):
             return None
+        at = self.first.get(var, -1) if type(var) is not Row else -1
+        k = bisect_right(self.starts, at) - 1
+        if k >= 0 and at < self.repeats[k].end:
+            repeat = self.repeats[k]
+            block, item = divmod(at - repeat.start, repeat.period)
+            return Place(k, block, item, self.items[at].outs.index(var))  # type: ignore[union-attr]
         for n, turns in enumerate(self.turns):
             found = turns.place(var)
             if found is not None:
                 return None if found[1] in turns.fixed else Place(-1 - n, *found, 0)
-        at = self.first.get(var)
-        if at is None:
-            return None
-        k = bisect_right(self.starts, at) - 1
-        if k < 0 or at >= self.repeats[k].end:
-            return None
-        repeat = self.repeats[k]
-        block, item = divmod(at - repeat.start, repeat.period)
-        return Place(k, block, item, self.items[at].outs.index(var))  # type: ignore[union-attr]
+        return None
 
     def _values(self, k: int, item: int, out: int) -> list[Var]:
         """What *item* defines in each block."""
@@ -186,6 +194,10 @@ class Fold:
                             used.update(slot.inits)
                         elif isinstance(slot, Rows) and id(slot) not in self.columns:
                             used.update(slot.atoms)
+        for column in columns:
+            if column.repeat < 0:
+                used.update(self.turns[-1 - column.repeat].wholes((0, column.item)))
+        used.update([x for atom in list(used) for x in wholes_of(self.turns, atom)])
         self.columned = {(c.repeat, c.item, c.out) for c in columns}
         self.stacked: set[tuple[int, int, int]] = set(self.columned)
         self.used: list[dict[Var, Place]] = [{} for _ in self.repeats]
@@ -360,4 +372,4 @@ def fold_items(
     return Fold(items, find_repeats(items, sites), roots, const).run()
 
 
-__all__ = ["Fold", "fold_items"]
+__all__ = ["Fold", "fold_items", "wholes_of"]

@@ -130,8 +130,9 @@ class Block:
             operands = []
             for slot in step.slots:
                 x, stacked = self._whole(slot, values)
-                if node.prim.kind == ELEMENTWISE and x.aval.shape and x.aval.shape != shape:
-                    dims = tuple(range(len(x.aval.shape))) if stacked else tuple(range(1, len(shape)))
+                if node.prim.kind == ELEMENTWISE and not isinstance(x, Lit) and x.aval.shape != shape:
+                    rank = x.aval.ndim
+                    dims = tuple(range(rank)) if stacked else tuple(range(len(shape) - rank, len(shape)))
                     x = out.emit(PRIMITIVES["broadcast"], (x,), {"shape": shape, "dims": dims})[0]
                 operands.append(x)
             if "shape" in params:

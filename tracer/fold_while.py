@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .fold import fold_items
+from .fold import fold_items, wholes_of
 from .fold_body import Block, Ending, Key, Lines, affine
 from .frames import Asked, Many, Traced
 from .ir import Atom, Guard, Node, Var, building
@@ -56,7 +56,7 @@ def fold_whiles(recorder: Recorder, roots: Sequence[Atom]) -> bool:
 
 
 def _find(recorder: Recorder, roots: Sequence[Atom]) -> list[_Loop]:
-    items, first = recorder.items, first_items(recorder.items)
+    items, first = recorder.items, first_items(recorder.items, lambda atom: wholes_of(recorder.turns, atom))
     used: _Uses | None = None
     found: list[_Loop] = []
     for run in sorted(alike(items, recorder.sites), key=lambda run: run.period):

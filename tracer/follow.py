@@ -325,6 +325,13 @@ class Turns:
     def end(self, trips: int, made: Made, fixed: dict[int, Var]) -> None:
         self.trips, self.stacks, self.arrays, self.fixed = trips, made.stacks, made.arrays, fixed
 
+    def wholes(self, place: tuple[int, int]) -> list[Atom]:
+        """What has the value of a (turn, item) in it."""
+        fixed, written = self.fixed.get(place[1]), self.arrays.get((place[1], 0))
+        if written is not None:
+            return list(written[0].stacks.values())
+        return [self.stacks[place[1], 0] if fixed is None else fixed]
+
     def place(self, var: Var) -> tuple[int, int] | None:
         """(turn, item) that defined *var*, if one of these did."""
         step = getattr(var, "step", None)

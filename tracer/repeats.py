@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import heapq
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat as forever
 from typing import Any, NamedTuple, TypeAlias
@@ -109,9 +109,12 @@ def worth_rolling(period: int, trips: int) -> bool:
     return trips >= MIN_TRIPS or (trips >= FEW_TRIPS and trips * period >= LONG)
 
 
-def find_repeats(items: Sequence[Item], sites: Sequence[Site | None]) -> Found:
-    """The repeats of *items*, which were asked for at *sites*: in order, none within another."""
-    first = first_items(items)
+def find_repeats(
+    items: Sequence[Item], sites: Sequence[Site | None], wholes_of: Callable[[Atom], Sequence[Atom]] | None = None
+) -> Found:
+    """The repeats of *items*, which were asked for at *sites*: in order, none within another.  *wholes_of*: as for
+    ``first_items``."""
+    first = first_items(items, wholes_of)
     found = Found([], first)
     if len(items) < FEW_TRIPS:
         return found
@@ -139,13 +142,19 @@ def find_repeats(items: Sequence[Item], sites: Sequence[Site | None]) -> Found:
     return found
 
 
-def first_items(items: Sequence[Item]) -> dict[Var, int]:
-    """The item that first defines each Var."""
+def first_items(items: Sequence[Item], wholes_of: Callable[[Atom], Sequence[Atom]] | None = None) -> dict[Var, int]:
+    """The item that first defines each Var.  *wholes_of*: what a value that no item defines is a part of."""
     first: dict[Var, int] = {}
     for k, item in enumerate(items):
         if isinstance(item, Node):
             for out in item.outs:
                 first.setdefault(out, k)
+    if wholes_of is not None:
+        for item in items:
+            for atom in item.inputs if isinstance(item, Node) else (item.atom,):
+                places = [first[whole] for whole in wholes_of(atom) if isinstance(whole, Var) and whole in first]
+                if places:
+                    first[atom] = max(places)  # type: ignore[index]
     return first
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .fold import Fold
+from .fold import Fold, wholes_of
 from .fold_while import fold_whiles
 from .ir import Atom, Graph, Node
 from .loop_pruning import prune_loops
@@ -27,8 +27,9 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
     recorder.unfollow()
     if not guarded:
         recorder.drop_guards()
+    turns = recorder.turns
     changed = fold_whiles(recorder, roots)
-    found = find_repeats(recorder.items, recorder.sites)
+    found = find_repeats(recorder.items, recorder.sites, lambda atom: wholes_of(turns, atom))
     for reason in found.refusals:
         recorder.refuse(reason)
     recorder.notes += [f"not-rolled: {reason}" for reason in recorder.unrolled[:MOST_NOTES]]

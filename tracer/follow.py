@@ -43,8 +43,10 @@ def look(recorder: Recorder) -> Follower | int:
         return count + LOOK_EVERY
     repeats = find_repeats(items, sites).repeats
     last = repeats[-1] if repeats else None
-    if last is None or last.end + last.period <= count or last.period * last.trips < LONG_RUN or not _simple(last):
+    if last is None or last.end + last.period <= count or not _simple(last):
         return count + count // 2
+    if last.period * last.trips < LONG_RUN:
+        return last.start + -(-LONG_RUN // last.period) * last.period
     if last.end < count:
         return last.end + last.period
     return Follower(recorder, last)

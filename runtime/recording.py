@@ -33,6 +33,7 @@ from ..tracer.recorder import Recorder, recording
 from ..tracer.roll import roll
 from ..tracer.site import at_site
 from .calls import ARRAY, DATA, FLOAT, OBJECT, SCALAR, TRACED, Call
+from .collector import fewer_collections
 from .settle import settle
 from .state import Snapshot, StatePlan
 from .trees import NAMESPACE, Source, make_function, packing
@@ -194,7 +195,7 @@ def _record(
     captured: list[np.ndarray] = []
     changes: list[str] = []
     refusals.last = None
-    with recording(recorder), _own_words():
+    with fewer_collections(), recording(recorder), _own_words():
         if snapshot is None:
             try:
                 args, kwargs = call.rebuild(leaves)

@@ -21,7 +21,7 @@ import numpy as np
 
 from .fold import fold_items
 from .fold_body import Block, Key, Made, Row
-from .ir import Atom, Lit, Node, Var, building
+from .ir import Atom, Lit, Node, Var, building, identity
 from .primitive import LOOP, PRIMITIVES
 from .repeats import Carried, Local, Numbers, Repeat, Rows, Same, Slot, Step, find_repeats, reaches_end
 
@@ -43,8 +43,10 @@ def look(recorder: Recorder) -> Follower | int:
         return count + LOOK_EVERY
     repeats = find_repeats(items, sites).repeats
     last = repeats[-1] if repeats else None
-    if last is None or last.end + last.period <= count or last.period * last.trips < LONG_RUN or not _simple(last):
+    if last is None or last.end + last.period <= count or not _simple(last):
         return count + count // 2
+    if last.period * last.trips < LONG_RUN:
+        return last.start + -(-LONG_RUN // last.period) * last.period
     if last.end < count:
         return last.end + last.period
     return Follower(recorder, last)
@@ -83,6 +85,7 @@ class Follower:
             if step.starts is not None:
                 self.starts[j] = [tuple(start) for start in step.starts.tolist()]
         self.turns = Turns(repeat.trips)
+        self.twins = self._twins()
         self.fixed = [self.recorded[0][j].outs[0] if step.fixed else None for j, step in enumerate(repeat.steps)]
         self.places = [(self.turns, j) for j in range(period)]
         lists: list[list[Any]] = [[node.outs[0] for node in block] for block in self.recorded[:-4:-1]]
@@ -106,19 +109,38 @@ class Follower:
             j = self.at
             if prim is not prims[j] or not checks[j](inputs, params):
                 return None
-            out = row(j)
+            out = self.current[j] = row(j, self.current)
             self.moved(j + 1)
             return (out,)
 
         return follow
 
-    def row(self, j: int) -> Var:
-        """What item *j* defines in this turn."""
-        out: Var | None = self.fixed[j]
+    def _twins(self) -> dict[int, int]:
+        """Items that do what an earlier one of their block has done: that one.  They define nothing of their own."""
+        twins: dict[int, int] = {}
+        known: dict[Any, int] = {}
+        for j, step in enumerate(self.repeat.steps):
+            node = step.item
+            assert isinstance(node, Node)
+            if step.fixed or step.starts is not None or any(isinstance(slot, Numbers) for slot in step.slots):
+                continue
+            slots: list[Any] = list(step.slots)
+            for o, slot in enumerate(slots):
+                if isinstance(slot, Local | Carried):
+                    slots[o] = slot._replace(item=twins.get(slot.item, slot.item))
+                elif isinstance(slot, Same):
+                    slots[o] = identity(slot.atom)
+            first = known.setdefault((node.prim, tuple(slots), tuple(node.params.values())), j)
+            if first != j:
+                twins[j] = first
+        return twins
+
+    def row(self, j: int, outs: list[Any]) -> Var:
+        """What item *j* defines in the turn of *outs*."""
+        out: Var | None = outs[self.twins[j]] if j in self.twins else self.fixed[j]
         if out is None:
             out = Row(self.repeat.steps[j].item.out.aval)  # type: ignore[union-attr]
-            out.step, out.turn = self.places[j], self.current[-1]
-        self.current[j] = out
+            out.step, out.turn = self.places[j], outs[-1]
         return out
 
     def moved(self, at: int) -> None:
@@ -138,6 +160,8 @@ class Follower:
                     takers[slot.item] = max(takers[slot.item], j)
                 elif isinstance(slot, Carried):
                     takers[slot.item] = len(takers)
+        for j, first in reversed(self.twins.items()):
+            takers[first] = max(takers[first], j, takers[j])
         return takers
 
     def turned(self) -> None:
@@ -233,13 +257,14 @@ class Follower:
             own = {node.outs[0]: divmod(k, period) for k, node in enumerate(every) if self.fresh[k]}
             for j, step in enumerate(steps):
                 if not step.fixed:
-                    keys.append((j, 0))
+                    if j not in self.twins:
+                        keys.append((j, 0))
                 elif first[j].outs[0] in own:  # another item may have defined it first, by chance
                     del own[first[j].outs[0]]
                     recorder.append(first[j])
             for var, (turn, j) in own.items():
                 var.__class__ = Row
-                var.step, var.turn = self.places[j], turn
+                var.step, var.turn = self.places[self.twins.get(j, j)], turn
             last = {key: self.previous[key[0]] for key in keys}
             body = Block(steps, first, trips, self._numbers, recorder.const, fold_items)
             before, recorder.site_override = recorder.site_override, steps[0].item.site
@@ -264,9 +289,7 @@ class Follower:
         """Give names to what the first *count* items of a turn have defined unseen."""
         for j in range(count):
             if outs[j] is None:
-                out = outs[j] = self.fixed[j] or Row(self.repeat.steps[j].item.out.aval)  # type: ignore[union-attr]
-                if not self.fixed[j]:
-                    out.step, out.turn = self.places[j], outs[-1]
+                outs[j] = self.row(j, outs)
 
     def _numbers(self, slot: Slot) -> Atom:
         assert isinstance(slot, Numbers)
@@ -288,7 +311,7 @@ class Follower:
         for j, step in enumerate(self.repeat.steps[:count]):
             node = step.item
             assert isinstance(node, Node)
-            if step.fixed:
+            if step.fixed or j in self.twins:
                 continue
             operands: list[Atom] = []
             for o, slot in enumerate(step.slots):

@@ -241,7 +241,9 @@ class _Learning:
             if j != places[-1] and follower.takers[j] < end:
                 continue  # nobody else can see it
             value = follower.fixed[j]
-            if value is None:
+            if j in follower.twins:
+                self.lines.append(f"value = current[{self._cell(follower.twins[j])}]")
+            elif value is None:
                 step, aval = self._cell(follower.places[j]), self._cell(seen[j].aval)
                 self.lines.append("value = new(Row)")
                 self.lines.append(f"value.aval, value.step, value.turn = {aval}, {step}, current[-1]")

@@ -182,7 +182,7 @@ class Builder:
 
     def node(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> Node:
         """A node that applies *prim*: a new one, or one that does so already."""
-        key = (prim, tuple([_identity(a) for a in inputs]), tuple(params.values()))
+        key = (prim, tuple([identity(a) for a in inputs]), tuple(params.values()))
         found = self._seen.get(key)
         if found is not None:
             return found
@@ -208,11 +208,12 @@ class Builder:
 
     def know(self, node: Node) -> None:
         """Let *node*, whose results somebody defines, be found where an equal one is asked for."""
-        key = (node.prim, tuple([_identity(a) for a in node.inputs]), tuple(node.params.values()))
+        key = (node.prim, tuple([identity(a) for a in node.inputs]), tuple(node.params.values()))
         self._seen.setdefault(key, node)
 
 
-def _identity(atom: Atom) -> Any:
+def identity(atom: Atom) -> Any:
+    """What makes *atom* the same operand as another."""
     if type(atom) is Lit and atom.structural:
         return (atom.value.tobytes(), atom.aval)
     return atom

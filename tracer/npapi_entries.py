@@ -29,6 +29,7 @@ from .npapi_calls import (
     strong,
 )
 from .npapi_index import basic_item
+from .site import user_site
 
 Entry = Callable[..., Any]
 _NOTHING: dict[str, Any] = {}
@@ -64,11 +65,19 @@ def is_plain(value: Any) -> bool:
 
 
 def _asked(recorder: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Entry) -> Any:
-    """``run(function, args, kwargs)``, looked on where a loop is followed."""
+    """``run(function, args, kwargs)``, looked on where a loop is followed.  All that it emits is at one site."""
     follower = recorder.follower
-    if follower is None or not follower.tries[follower.at]:
+    if follower is not None:
+        if follower.tries[follower.at]:
+            return learn(follower, function, args, kwargs, run)
         return run(function, args, kwargs)
-    return learn(follower, function, args, kwargs, run)
+    if recorder.entered is not None:  # by an operation of which this one is a part
+        return run(function, args, kwargs)
+    recorder.entered = user_site()
+    try:
+        return run(function, args, kwargs)
+    finally:
+        recorder.entered = None
 
 
 # ---- operators and ufuncs ------------------------------------------------------------------------------------------

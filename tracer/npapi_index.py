@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -357,6 +358,9 @@ class Access:
 
 def basic_item(self: TracedArray, index: Any) -> TracedArray | None:
     """``self[index]`` for an index of Python's own ints and slices, None and Ellipsis; None for any other."""
+    if type(index) is int:
+        step = _step_of_integer(index, self.shape)
+        return self.view(step) if step.shape else wrap(step.apply(self.atom), self._recorder)
     for item in index if type(index) is tuple else (index,):
         kind = type(item)
         if kind is slice:
@@ -364,12 +368,18 @@ def basic_item(self: TracedArray, index: Any) -> TracedArray | None:
                 return None
         elif kind is not int and item is not None and item is not Ellipsis:
             return None
-    step = parse_basic(index, self.shape)
-    assert step is not None
-    return _through(self, step, index)
+    found = parse_basic(index, self.shape)
+    assert found is not None
+    return _through(self, found, index)
 
 
 _BOUNDS = (int, type(None))
+
+
+@lru_cache(maxsize=4096)
+def _step_of_integer(index: int, shape: Ints) -> SliceStep:
+    _check_count(1, shape)
+    return _slice_step((index,), 1, shape)
 
 
 def _through(self: TracedArray, step: SliceStep, index: Any) -> TracedArray:

@@ -34,6 +34,7 @@ class Recorder(Builder):
         self.asked: dict[int, Asked] = {}  # the item that asked for a truth value: where that was
         self.look_at = -1  # the number of items at which to look for a loop that can be followed; -1: never
         self.follower: follow.Follower | None = None
+        self.entered: Site | None = None  # where the operation of the user's is that is being recorded, if known
         self.ask: Any = None  # the answer to the operation that comes next in it (follow_calls.py)
         self.turns: list[follow.Turns] = []  # of loops that were followed
         self._turns_known = 0  # nodes that have been searched for what these define
@@ -60,7 +61,7 @@ class Recorder(Builder):
         self.watch: Callable[[], Any] | None = None  # around Python of the user's that an adjoint runs (ops/custom.py)
 
     def site(self) -> Site | None:
-        return self.site_override or user_site()
+        return self.site_override or self.entered or user_site()
 
     def emit(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...]:
         if self.follower is not None:

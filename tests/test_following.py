@@ -1,0 +1,263 @@
+"""Loops that are followed while Python goes through them: what changes in some turn is seen in that turn.
+
+Each program is compared with plain NumPy, value and gradient, on two calls, the second of which verifies the first.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from agreement import numerical_gradient
+
+from tracegrad import compile_grad, config
+from tracegrad.tracer import follow, npapi_entries
+from tracegrad.tracer.array import TracedArray
+from tracegrad.tracer.errors import MutationError
+from tracegrad.tracer.recorder import Recorder, recording
+
+V = np.array([0.3, -0.7, 0.5, 0.2])
+M = np.arange(12.0).reshape(3, 4) / 20.0
+TURNS = 70
+ODD = 56  # a turn in which the loop has been followed for long
+
+
+@pytest.fixture(autouse=True)
+def followed(monkeypatch):
+    """Loops are followed as soon as they repeat: the turns in which they were."""
+    monkeypatch.setattr(config, "check", True)
+    monkeypatch.setattr(follow, "LONG_RUN", 60)
+    monkeypatch.setattr(follow, "LOOK_EVERY", 8)
+    turns, turned = [], follow.Follower.turned
+    monkeypatch.setattr(follow.Follower, "turned", lambda self: (turned(self), turns.append(self.current[-1])))
+    return turns
+
+
+def agree(fn, *args):
+    f = compile_grad(fn)
+    expected, gradient = fn(*args), numerical_gradient(fn, args)
+    for _ in range(2):
+        value, found = f.value_and_grad(*args)
+        np.testing.assert_allclose(value, expected, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(found, gradient, rtol=2e-5, atol=2e-6)
+
+
+def turned(step):
+    """A loop over *step* of the state and the number of the turn."""
+
+    def fn(v):
+        u = v * 0.5
+        for k in range(TURNS):
+            u = step(u, k)
+        return np.sum(u * u)
+
+    return fn
+
+
+STEPS = {
+    "number": lambda u, k: np.tanh(u * (1.5 if k == ODD else 0.9)) + 0.01,
+    "numbers": lambda u, k: np.tanh(u * (k + 0.5)) + 0.01 * k,
+    "kind of number": lambda u, k: np.tanh(u + np.where(u[0:1] > 0, 0.1, 0.2)) * (1 if k == ODD else 1.0),
+    "sign of zero": lambda u, k: np.tanh(np.copysign(u, -0.0 if k == ODD else 0.0)) * 0.9 + 0.01,
+    "not a number": lambda u, k: np.fmax(np.tanh(u) * 0.9, float("nan") if k != ODD else 0.3),
+    "exponent": lambda u, k: np.tanh(u ** (3 if k == ODD else 2)) + 0.1,
+    "float exponent": lambda u, k: np.tanh(np.abs(u) ** (2.5 if k == ODD else 2)) + 0.1,
+    "index": lambda u, k: np.tanh(u + u[1 if k == ODD else 0]),
+    "index from the end": lambda u, k: np.tanh(u + u[-1 if k == ODD else 0] * 0.5),
+    "index that counts": lambda u, k: np.tanh(u + u[k % 4]),
+    "slice": lambda u, k: np.tanh(np.concatenate([u[2:], u[:2]] if k == ODD else [u[1:], u[:1]])),
+    "slice that counts": lambda u, k: np.tanh(u + np.sum(u[k % 3 : k % 3 + 2])),
+    "step of a slice": lambda u, k: np.tanh(u[:: -1 if k == ODD else 1] * 1.1),
+    "new axis": lambda u, k: np.tanh(u + np.sum(u[:, None] * (u[None] if k != ODD else u[None, ::-1]), axis=1)),
+    "ellipsis": lambda u, k: np.tanh(u + u[..., 0] * 0.5),
+    "axis": lambda u, k: np.tanh(u + np.sum(u[:, None] * M.T, axis=0 if k == ODD else 1).sum()),
+    "operands": lambda u, k: np.tanh(u[0] - u if k == ODD else u - u[0]),
+    "operator": lambda u, k: np.tanh(u * u[0] if k == ODD else u + u[0]),
+    "function": lambda u, k: (np.sin if k == ODD else np.tanh)(u + 0.1),
+    "one more": lambda u, k: np.tanh(np.exp(u) if k == ODD else u) * 0.9,
+    "length of a list": lambda u, k: np.tanh(np.stack([u, u * 0.5][: 1 if k == ODD else 2]).sum(axis=0)),
+    "order of a list": lambda u, k: np.tanh(np.stack([u, u * 0.5][:: -1 if k == ODD else 1])[0] + 0.1),
+    "a number in a list": lambda u, k: np.tanh(np.stack([u[0], u[1], u[2], 0.4 if k == ODD else 0.3])),
+    "keyword": lambda u, k: np.tanh(np.mean(np.stack([u, u * u]), axis=0, **({"keepdims": True} if k == ODD else {}))),
+    "method": lambda u, k: np.tanh((u.reshape(2, 2).T if k == ODD else u.reshape(2, 2)).ravel() * 1.1),
+    "one value twice": lambda u, k: (lambda a, b, c: np.tanh(u + a * c - b))(u[0], u[0], u[1:2]),
+    "values inside": lambda u, k: np.tanh(u + u[0:1] * u[0] + u[0:1]),
+    "the last two turns": lambda u, k: np.tanh(u + u[::-1] * u[k % 2]),
+    "plain array": lambda u, k: np.tanh(u + np.array([0.1, 0.2, 0.3, k * 0.01])),
+    "unpacked": lambda u, k: (lambda a, b, c, d: np.tanh(np.stack([b, c, d, a])))(*u),
+    "reflected": lambda u, k: np.tanh(1.0 - u if k != ODD else u - 1.0),
+    "value in an if": lambda u, k: np.tanh(u * 0.9 if u[0] > 0.2 else u * 1.2 + 0.1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_what_changes_in_a_turn(name, followed):
+    shape = (1,) if name == "keyword" else ()
+    step = STEPS[name]
+    agree(turned(lambda u, k: step(u, k).reshape(4) if shape else step(u, k)), V)
+    assert ODD in followed or name in ("value in an if", "plain array")  # which are not
+
+
+def test_rows_are_kept():
+    def fn(v):
+        u, rows, firsts = v, [], []
+        for _ in range(TURNS):
+            u = np.tanh(u + u[0])
+            rows.append(u)
+            firsts.append(u[0])
+        return np.sum(np.stack(rows) ** 2) + np.sum(np.stack(firsts[::2])) * rows[7][1] + firsts[-1]
+
+    agree(fn, V)
+
+
+def test_what_was_written_to_is_read_anew():
+    def fn(v):
+        u, view = v * 1.0, None
+        for k in range(TURNS):
+            view = u[1:3]
+            if k == ODD:
+                u[1] = 0.25
+            u = np.tanh(u + np.sum(view) * 0.3)
+        return np.sum(u)
+
+    agree(fn, V)
+
+
+def test_writing_through_what_was_answered():
+    def fn(v):
+        u = v
+        for _ in range(TURNS):
+            w = np.tanh(u * 0.9)
+            part = w[1:]
+            part[0] = u[3]
+            u = w + 0.01
+        return np.sum(u * u)
+
+    agree(fn, V)
+
+
+def test_in_place_on_what_was_answered():
+    def fn(v):
+        u = v
+        for _ in range(TURNS):
+            w, a = u * 0.9, u[0]
+            a += 1.0
+            w += a
+            u = np.tanh(w)
+        return np.sum(u * u)
+
+    agree(fn, V)
+
+
+def test_layout_decides_what_a_reshape_is():
+    def fn(v):
+        u = v
+        for k in range(TURNS):
+            m = np.tanh(u * 0.9).reshape(2, 2)
+            flat = (m.T if k == ODD else m).reshape(4)
+            flat[0] = 0.3
+            u = m.reshape(4) + 0.01
+        return np.sum(u)
+
+    with pytest.raises(MutationError, match="may be a copy"):
+        compile_grad(fn).value_and_grad(V)
+
+
+def test_an_error_in_a_followed_turn_is_at_the_users_line():
+    def fn(v):
+        u = v
+        for k in range(TURNS):
+            u = np.tanh(u + u[k // 14])  # the fifth is not there
+        return np.sum(u)
+
+    line = fn.__code__.co_firstlineno + 3
+    for _ in range(2):
+        with pytest.raises(IndexError, match=rf"index 4 is out of bounds[^\n]*\n  .*line {line}, in fn"):
+            compile_grad(fn).value_and_grad(V)
+
+
+def test_objects_of_the_users_in_a_followed_loop_are_seen():
+    class Offset:
+        __array_ufunc__ = None
+
+        def __radd__(self, other):
+            return other + 0.5
+
+    def fn(v):
+        u = v
+        for k in range(TURNS):
+            u = np.tanh(u + (Offset() if k == ODD else 0.5))
+        return np.sum(u)
+
+    f = compile_grad(fn)
+    for _ in range(3):
+        np.testing.assert_allclose(f.value_and_grad(V)[0], fn(V), rtol=1e-12)
+    assert "__radd__" in str(f.explain(V))
+
+
+def test_a_followed_turn_is_answered_whole(monkeypatch):
+    """All operations are, after the first turns; what is left out is taken apart and checked item by item."""
+    monkeypatch.setattr(follow, "LONG_RUN", 160)
+    recorder = Recorder()
+    recorder.follow_loops()
+    items = []
+
+    def fn(u, p, turns):
+        for _ in range(turns):
+            a, b = u[0], u[1]
+            u = u + 0.1 * np.stack([p[0] * a - p[1] * a * b, -b / (1.0 + a**2)])
+            u = np.concatenate([u[1:], u[:1]]).reshape(2) + np.sum(u, axis=0, keepdims=True) * u.sum()
+        return u
+
+    with recording(recorder):
+        u = TracedArray(recorder.add_input(np.ones(2), "u"), recorder, owner="u")
+        p = TracedArray(recorder.add_input(np.ones(2), "p"), recorder, owner="p")
+        u = fn(u, p, TURNS)
+        follower = recorder.follower
+        checked = follower.follow
+        monkeypatch.setattr(follower, "follow", lambda *item: items.append(item) or checked(*item))
+        turn = follower.current[-1]
+        fn(u, p, TURNS)
+        assert recorder.follower is follower and follower.current[-1] == turn + TURNS
+    assert items == []
+
+
+def test_no_answer_outlives_its_recording():
+    kept = []
+
+    def fn(v):
+        u = v
+        for _ in range(TURNS):
+            u = np.tanh(u + u[0])
+        kept.append(u)
+        return np.sum(u)
+
+    compile_grad(fn).value_and_grad(V)
+    recorder = Recorder()
+    recorder.follow_loops()
+    with recording(recorder):
+        u = TracedArray(recorder.add_input(V, "v"), recorder)
+        for _ in range(TURNS):
+            u = np.tanh(u + u[0])
+        assert recorder.ask is not None
+    with pytest.raises(Exception, match=re.escape("after its function had returned")):
+        u[0]
+
+
+@pytest.mark.parametrize(
+    "value", [1, 2.5, None, ..., "abc", slice(1, None), [1, (2.0, None)], np.ones(2), np.float64(3)]
+)
+def test_what_is_plain(value):
+    assert npapi_entries.is_plain(value)
+
+
+class _Number(float):
+    pass
+
+
+@pytest.mark.parametrize(
+    "value", [_Number(1.0), object(), slice(_Number(1.0)), [1, [object()]], len, {"a": 1}, float.real]
+)
+def test_what_is_not_plain(value):
+    assert not npapi_entries.is_plain(value)

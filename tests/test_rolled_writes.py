@@ -17,7 +17,7 @@ N = 40
 
 
 def widest(fn, *args):
-    """The most elements that a carry has, or a const that is written in the body, of the loops of *fn*."""
+    """The most elements that a carry has of the loops of *fn*."""
     f = compile_grad(fn)
     call = flatten(args, {}, f._static)
     plan = f._plans.get(call)
@@ -374,6 +374,16 @@ def test_windows_that_overlap():
         return np.sum(out**2)
 
     carried_whole(fn, V, size=(N + 1) * 3)
+
+
+def test_explain_says_why_an_array_is_carried():
+    def fn(v):
+        out = tg.zeros((N, 3))
+        for t in range(N):
+            out[t] = np.sin(v * np.sum(out))
+        return np.sum(out**2)
+
+    assert "is carried: it is used as a whole (reduce_sum at" in str(compile_grad(fn).explain(V))
 
 
 def test_other_distances_in_other_steps():

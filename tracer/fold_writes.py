@@ -130,7 +130,8 @@ class Refusal(NamedTuple):
 def find_arrays(
     steps: Sequence[Step], length: int, stacked: Collection[tuple[int, int]]
 ) -> tuple[list[Written], list[str]]:
-    """(the arrays that *steps* write row by row, why others are none), without those that each step's are *stacked* of."""
+    """(the arrays that *steps* write row by row, why others are carried).  *stacked*: updates whose result is wanted
+    whole, in each step."""
     uses: dict[int, list[tuple[int, int, Local | Carried]]] = {}
     for j, step in enumerate(steps):
         for o, slot in enumerate(step.slots):

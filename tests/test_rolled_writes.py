@@ -325,6 +325,17 @@ def test_nested_loops():
     by_rows(fn, V, carried=18)
 
 
+def test_empty_windows():
+    def fn(v):
+        out, h = tg.zeros((N, 3)), v
+        for t in range(N):
+            out[t:t] = X[0:0]
+            h = np.sin(h * v) + np.sum(out[t])
+        return np.sum(h)
+
+    agree(fn, V)
+
+
 def test_float32():
     def fn(v):
         out = np.zeros_like(v, shape=(N, 3))

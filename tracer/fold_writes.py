@@ -221,6 +221,8 @@ def _frame(initial: Var, updates: list[int], regions: list[Region]) -> Written |
     box = box_of(regions[0])
     for region in regions[1:]:
         box = joined(box, box_of(region))
+    if any(0 in region.shape for region in regions):
+        return Refusal("nothing is written")
     moving = [region.moving() for region in regions]
     if not any(moving):
         return Written(initial, updates, regions, box)

@@ -341,7 +341,7 @@ class Block:
             if self.steps[slot.item].fixed:
                 end = self._fixed(slot)
         else:
-            end = self._carried(Carried(slot.item, slot.out, 1, slot.inits[1:]))
+            end = self._carried(Carried(slot.item, slot.out, slot.distance - 1, slot.inits[1:]))
         self.carries[key] = incoming, _strong(init), end
         return incoming
 

@@ -130,7 +130,8 @@ class Refusal(NamedTuple):
 def find_arrays(
     steps: Sequence[Step], length: int, stacked: Collection[tuple[int, int]]
 ) -> tuple[list[Written], list[str]]:
-    """(the arrays that *steps* write row by row, why others are none), without those *stacked* of each step."""
+    """(the arrays that *steps* write row by row, why others are carried).  *stacked*: updates whose result is wanted
+    whole, in each step."""
     uses: dict[int, list[tuple[int, int, Local | Carried]]] = {}
     for j, step in enumerate(steps):
         for o, slot in enumerate(step.slots):
@@ -220,6 +221,8 @@ def _frame(initial: Var, updates: list[int], regions: list[Region]) -> Written |
     box = box_of(regions[0])
     for region in regions[1:]:
         box = joined(box, box_of(region))
+    if any(0 in region.shape for region in regions):
+        return Refusal("nothing is written")
     moving = [region.moving() for region in regions]
     if not any(moving):
         return Written(initial, updates, regions, box)

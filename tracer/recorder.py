@@ -149,6 +149,8 @@ class Recorder(Builder):
 
     def forget(self, start: int) -> None:
         """Drop the items from *start* on: something else stands for them."""
+        gone = set(self.nodes[self.counts[start] :])
+        self._seen = {key: node for key, node in self._seen.items() if node not in gone}
         del self.nodes[self.counts[start] :]
         self._turns_known = min(self._turns_known, len(self.nodes))
         self.asked = {k: asked for k, asked in self.asked.items() if k < start}

@@ -133,6 +133,7 @@ def find_repeats(
         if isinstance(result, Repeat) and not worth_rolling(period, result.trips):
             heapq.heappush(heap, (result.end, period, end, tries + 1))
         elif isinstance(result, Repeat):
+            result = _around(items, first, result, trips) or result
             found.repeats.append(result)
             at = result.end
             heapq.heappush(heap, (at, period, end, 0))
@@ -178,6 +179,15 @@ def match(
         start, trips = start + skipped * period, trips - skipped
         why = found.why
     return why
+
+
+def _around(items: Sequence[Item], first: Mapping[Var, int], inner: Repeat, trips: int) -> Repeat | None:
+    """The loop around *inner*, where it does nothing else: the blocks of both look alike, *trips* in all."""
+    rounds = trips // inner.trips
+    if inner.trips < FEW_TRIPS or rounds < FEW_TRIPS:
+        return None
+    result = _Matcher(items, first, inner.start, inner.period * inner.trips).match(rounds)
+    return result if isinstance(result, Repeat) else None
 
 
 def reaches_end(items: Sequence[Item], sites: Sequence[Site | None], length: int) -> bool:
@@ -415,10 +425,9 @@ def _params(pattern: Node, column: Sequence[Node]) -> tuple[np.ndarray | None, i
     rest = {k: v for k, v in params.items() if k != "start"}
     held = _agreeing(({k: v for k, v in node.params.items() if k != "start"} == rest for node in column), len(column))
     starts = np.array([node.params["start"] for node in column[:held]])
-    other = starts != starts[2:3] if held > 2 else starts == starts
-    if np.count_nonzero(other.any(axis=0)) > 1:  # along two axes at once
-        return None, 0
-    return starts, held
+    other = np.logical_or.accumulate(starts != starts[:1], axis=0)
+    held = int(np.count_nonzero(np.count_nonzero(other, axis=1) <= 1))  # up to where they move along two axes at once
+    return starts[:held], held
 
 
 # ---- equality of programs --------------------------------------------------------------------------------------------

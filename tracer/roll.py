@@ -42,6 +42,7 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
         if all(a is b for a, b in zip(pruned.outputs, roots, strict=True)):
             nodes, guards = pruned.nodes, pruned.guards
     recorder.replace(nodes, guards)
+    recorder.notes += [note for note in fold.out.notes if note not in recorder.notes]
     for guard in fold.held:
         recorder.env[guard] = np.array(True)
     recorder.notes += [_note(node) for node in nodes if node.prim.kind == LOOP and "body" in node.params]

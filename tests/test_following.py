@@ -150,6 +150,23 @@ def test_in_place_on_what_was_answered():
     agree(fn, V)
 
 
+def test_a_ufunc_of_python_numbers_has_a_dtype_and_an_operator_has_none(followed, monkeypatch):
+    """With float32, the one gives float64 and the other does not."""
+    monkeypatch.setattr(follow, "LONG_RUN", 160)
+
+    def fn(v, h):
+        u = v
+        for _ in range(TURNS):
+            u = np.tanh(v * np.multiply(h, 0.3) + v * (h * 0.3) + np.sum(u) * 0.01)
+        return np.sum(u)
+
+    v = V.astype(np.float32)
+    f = compile_grad(fn)
+    for _ in range(2):
+        np.testing.assert_allclose(f(v, 0.7), fn(v, 0.7), rtol=1e-12)
+    assert ODD in followed
+
+
 def test_layout_decides_what_a_reshape_is():
     def fn(v):
         u = v

@@ -117,13 +117,11 @@ def _quick_unary(ufunc: Any) -> Entry:
 def _quick_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     if kwargs or method != "__call__":
         return None
-    recorder = self._recorder
-    if recorder.ask is not None:
-        found = recorder.ask(ufunc, inputs, _NOTHING)
-        if found is not None:
-            return found
-    found = _asked(recorder, ufunc, inputs, _NOTHING, _run_plain)
-    return found if found is None else strong(self, found)
+    ask = self._recorder.ask
+    found = None if ask is None else ask(ufunc, inputs, _NOTHING)
+    if found is None:
+        found = _asked(self._recorder, ufunc, inputs, _NOTHING, _run_plain)
+    return None if found is None else strong(self, found)
 
 
 # ---- indexing ------------------------------------------------------------------------------------------------------

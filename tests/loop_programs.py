@@ -313,8 +313,9 @@ def judge(case: Program, compiler: Callable[..., Any] = compile_grad, configurat
     verdict = Verdict()
     try:
         spaces = {tier: namespace(case, tier) for tier in ("plain", "compiled", "unrolled", "dual")}
-        f, unrolled = (compiler(spaces[tier]["f"], argnums=argnums(case)) for tier in ("compiled", "unrolled"))
-        judged = Judged(case, configuration, spaces, f, unrolled)
+        f = compiler(spaces["compiled"]["f"], argnums=argnums(case))
+        plain_loops = compile_grad(spaces["unrolled"]["f"], argnums=argnums(case))
+        judged = Judged(case, configuration, spaces, f, plain_loops)
     except Exception as error:  # while shrinking
         return Verdict(found=f"program: broken: {error}")
     before = config.check

@@ -397,7 +397,7 @@ def _statements(tree: ast.AST) -> list[tuple[list[ast.stmt], int, bool]]:
 # ---- hunting -----------------------------------------------------------------------------------------------------
 
 BLOCK = 25  # programs of one child process
-PATIENCE = 30  # seconds for one of them; more is a finding, as a crash is
+PATIENCE = 60  # seconds for one of them; more is a finding, as a crash is
 
 
 def run_block(seeds: range, configuration: str) -> Iterator[tuple[int, Verdict]]:

@@ -313,8 +313,9 @@ def judge(case: Program, compiler: Callable[..., Any] = compile_grad, configurat
     verdict = Verdict()
     try:
         spaces = {tier: namespace(case, tier) for tier in ("plain", "compiled", "unrolled", "dual")}
-        f, unrolled = (compiler(spaces[tier]["f"], argnums=argnums(case)) for tier in ("compiled", "unrolled"))
-        judged = Judged(case, configuration, spaces, f, unrolled)
+        f = compiler(spaces["compiled"]["f"], argnums=argnums(case))
+        plain_loops = compile_grad(spaces["unrolled"]["f"], argnums=argnums(case))
+        judged = Judged(case, configuration, spaces, f, plain_loops)
     except Exception as error:  # while shrinking
         return Verdict(found=f"program: broken: {error}")
     before = config.check
@@ -396,7 +397,7 @@ def _statements(tree: ast.AST) -> list[tuple[list[ast.stmt], int, bool]]:
 # ---- hunting -----------------------------------------------------------------------------------------------------
 
 BLOCK = 25  # programs of one child process
-PATIENCE = 30  # seconds for one of them; more is a finding, as a crash is
+PATIENCE = 60  # seconds for one of them; more is a finding, as a crash is
 
 
 def run_block(seeds: range, configuration: str) -> Iterator[tuple[int, Verdict]]:

@@ -124,10 +124,10 @@ def test_a_turn_of_an_inner_loop_is_read_in_the_outer_one():
             h, kept = x, []
             for i in range(20):
                 ys = []
-                for j in range(8):
-                    h = np.tanh(h * 0.9 + x * j * 0.1 - DATA[i])
+                for j in range(6):
+                    h = np.tanh(h * 0.9 + x * j * 0.1)
                     ys.append(h)
-                h = h + ys[2] * ys[5]
+                h = h + ys[2] * DATA[i]
                 kept.append(ys[1])
             return np.sum(h) + np.sum(np.stack(kept)) + np.sum(kept[4])
 

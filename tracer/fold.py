@@ -56,7 +56,7 @@ class Column(NamedTuple):
     out: int
     first: int
     stride: int
-    count: int
+    count: int  # type: ignore[assignment]
 
 
 class Fold:
@@ -278,7 +278,7 @@ class Fold:
                 if place is None:
                     continue
                 assert isinstance(atom, Row)
-                atom.__class__ = Var
+                atom.__class__ = Var  # type: ignore[assignment]
                 fixed, rest = turns.fixed.get(place[1]), atom.aval.shape
                 if fixed is not None:
                     self._name(fixed, atom)

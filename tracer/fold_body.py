@@ -81,7 +81,11 @@ class Block:
             stacks = self.mapped(out)
             return self.loop(out, wanted, finals) if stacks is None else Made(stacks, None, None, True)
         asked = [key for key in {*wanted, *finals} if key in new.arrays]
-        rows = {(array.rows[k - 1], 0) for array, last in map(new.arrays.get, asked) for k in {last, len(array.rows)}}
+        rows = {
+            (array.rows[k - 1], 0)
+            for array, last in (new.arrays[key] for key in asked)
+            for k in {last, len(array.rows)}
+        }
         names = {key: (new.places[key[0]], key[1]) for key in {*wanted, *finals} if key not in new.arrays}
         block = Block(new.steps, new.block, self.length, self.stack, self.const, self.nested)
         stacks, made = block.mapped(out), None
@@ -404,7 +408,7 @@ class Block:
         slot = step.slots[0]
         if isinstance(slot, Same):
             key = (slot.atom, *window.key)
-            row = self.row(key, lambda: rows_of(slot.atom, window, self.const))
+            row: Atom = self.row(key, lambda: rows_of(slot.atom, window, self.const))
             if window.count == 1:
                 row = reshape(row, (1, *row.aval.shape))
             return moved_back(row, window)

@@ -74,12 +74,13 @@ class Array:
             return x
         places = self.const((w.origins[:count, None] + w.stride * np.arange(w.width)).reshape(-1))
         front = (axis, *[a for a in range(n) if a != axis])
-        start, step, shape = list(w.start(0)), [1] * n, list(w.shape)
-        start[axis], shape[axis] = 0, w.initial.aval.shape[axis]
-        part = transpose(take_slice(x, tuple(start), tuple(step), tuple(shape)), front)
+        begin, steps, whole = list(w.start(0)), (1,) * n, list(w.shape)
+        begin[axis], whole[axis] = 0, w.initial.aval.shape[axis]
+        start, shape = tuple(begin), tuple(whole)
+        part = transpose(take_slice(x, start, steps, shape), front)
         part = bind(SCATTER_SET, part, places, transpose(self._merged(rows), front))
         part = transpose(part, tuple(int(p) for p in np.argsort(front)))
-        return _updated(x, part, tuple(start), tuple(step))
+        return _updated(x, part, start, steps)
 
     def _merged(self, rows: Atom) -> Atom:
         """*rows* one after another along the axis."""

@@ -79,7 +79,7 @@ class Run(NamedTuple):
 
     back: int
     first: int
-    count: int
+    count: int  # type: ignore[assignment]
     at: int
     stride: int
 

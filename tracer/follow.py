@@ -355,10 +355,10 @@ class Turns:
             return list(written[0].stacks.values())
         return [self.stacks[place[1], 0] if fixed is None else fixed]
 
-    def place(self, var: Var) -> tuple[int, int] | None:
+    def place(self, var: Atom) -> tuple[int, int] | None:
         """(turn, item) that defined *var*, if one of these did."""
-        step = getattr(var, "step", None)
-        return None if step is None or step[0] is not self else (var.turn, step[1])
+        step = getattr(var, "step", None) if isinstance(var, Var) else None
+        return None if step is None or step[0] is not self else (var.turn, step[1])  # type: ignore[union-attr]
 
 
 __all__ = ["Follower", "Row", "Turns", "look"]

@@ -281,9 +281,10 @@ def _callable(value: Any, depth: int) -> str:
         return _helper(value, depth)
     module = getattr(value, "__module__", None) or ""
     if isinstance(value, _FUNCTIONS) and module.startswith(_MODULES):
-        return "writes into an array" if value.__name__ in _WRITERS or "random" in module else ""
+        return "writes into an array" if getattr(value, "__name__", "") in _WRITERS or "random" in module else ""
     if isinstance(value, (types.BuiltinFunctionType, type)):
-        known = getattr(builtins, getattr(value, "__name__", ""), None) is value and value.__name__ in _BUILTINS
+        name = getattr(value, "__name__", "")
+        known = name in _BUILTINS and getattr(builtins, name, None) is value
         return "" if known else "is not known to change nothing"
     if callable(value) and not isinstance(value, (np.ndarray, np.generic)):
         return "is an object that is called"

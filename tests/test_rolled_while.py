@@ -124,6 +124,29 @@ def test_a_counted_loop_that_breaks_is_bounded_by_what_was_seen():
     assert not f.stats.live
 
 
+def rows_until(x):
+    total, y = 0.0, x
+    for k in range(len(TABLE)):
+        y = np.sin(y + TABLE[k]) + 0.01 * k
+        total = total + np.sum(y)
+        if total > 9.0:
+            break
+    return total * y[0]
+
+
+TABLE = np.abs(np.sin(np.arange(90.0).reshape(30, 3)))
+
+
+def test_rows_of_an_array_until_something_happens():
+    points = [np.array([0.1, 0.2, 0.3]) * k - 1.1 for k in (1, 4, 2, 8, 0.5, 16, 3)]
+    f = compile_grad(rows_until)
+    for x in points * 3:
+        value, gradient = f.value_and_grad(x)
+        np.testing.assert_allclose(value, rows_until(x), rtol=1e-10)
+        np.testing.assert_allclose(gradient, numerical_gradient(rows_until, (x,)), rtol=1e-5, atol=1e-6)
+    assert not f.stats.live
+
+
 def test_no_turn_and_few_turns():
     agree(halving, V * 1e-6, V * 1e-5, V, V * 1e-6)
 

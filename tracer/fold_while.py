@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .errors import GraphError
 from .fold import fold_items, wholes_of
 from .fold_body import Block, Ending, Key, Lines, affine
 from .frames import Asked, Many, Traced
@@ -24,8 +25,7 @@ from .ir import Atom, Guard, Node, Var, building
 from .loop_proof import Proof, prove
 from .ops.control import CAPACITY, UNLIMITED
 from .ops.elementwise import F
-from .ops.shape import concat, reshape
-from .repeats import FEW_TRIPS, Carried, Item, Numbers, Repeat, Rows, Slot, alike, first_items, match
+from .repeats import FEW_TRIPS, Carried, Item, Numbers, Repeat, Rows, Slot, Step, alike, first_items, match
 from .site import Site
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def fold_whiles(recorder: Recorder, roots: Sequence[Atom]) -> bool:
             break
         _replace(recorder, loops)
         changed = True
+    recorder.asked.clear()
     return changed
 
 
@@ -138,6 +139,9 @@ def _proven(recorder: Recorder, repeat: Repeat, uses: _Uses) -> _Loop | str:
     proof = prove(asked)
     if isinstance(proof, str):
         return proof
+    uneven = _uneven(repeat)
+    if uneven:
+        return uneven
     places = _after(recorder.items, repeat, asked, proof)
     if isinstance(places, str):
         return places
@@ -211,19 +215,57 @@ def _place(
     return "is not computed in the same way in every turn"
 
 
+def _uneven(repeat: Repeat) -> str:
+    """Why what a turn reads does not follow from its number, if that is so."""
+    for step in repeat.steps:
+        if any(isinstance(slot, Rows) for slot in step.slots):
+            return f"it steps through a list of values, at {step.item.site}"
+        if any(isinstance(slot, Numbers) and affine(slot.values) is None for slot in step.slots):
+            return f"its numbers are not evenly spaced whole ones, at {step.item.site}"
+        if step.starts is not None and (np.diff(step.starts, n=2, axis=0) != 0).any():
+            return f"its positions are not evenly spaced, at {step.item.site}"
+    return ""
+
+
 def _length(recorder: Recorder, repeat: Repeat, proof: Proof) -> int:
-    """How many turns the loop node may take: what was seen, now or in a recording that this one verifies."""
-    exact = [slot.values for step in repeat.steps for slot in step.slots if isinstance(slot, Numbers)]
-    rows = any(isinstance(slot, Rows) for step in repeat.steps for slot in step.slots)
-    moving = any(step.starts is not None for step in repeat.steps)
-    if not (proof.bounded or rows or moving or any(affine(v) is None for v in exact)):
+    """How many turns the loop node may take: as many as were seen, now or in a recording that this one verifies."""
+    if not proof.bounded and all(step.starts is None for step in repeat.steps):
         return UNLIMITED
     place = len(recorder.capacities)
     known = recorder.known_capacities[place] if place < len(recorder.known_capacities) else 0
-    extends = not rows and not moving and all(affine(v) is not None for v in exact)
-    length = max(repeat.trips, known) if extends else repeat.trips
+    length = max(repeat.trips, known)
+    if any(not _within(step, length) for step in repeat.steps):
+        length = repeat.trips
     recorder.capacities.append(length)
     return length
+
+
+def _extended(values: np.ndarray, length: int) -> np.ndarray:
+    """The evenly spaced *values* and those that follow."""
+    count = np.arange(length).reshape(-1, *[1] * (values.ndim - 1))
+    return (values[0] + (values[1] - values[0]) * count).astype(values.dtype)
+
+
+def _within(step: Step, length: int) -> bool:
+    """Would the positions of *length* turns be in bounds?"""
+    if step.starts is None:
+        return True
+    node = step.item
+    assert isinstance(node, Node)
+    sizes = node.params["shape"] if "shape" in node.params else node.inputs[1].aval.shape
+    reach = [(n - 1) * s for n, s in zip(sizes, node.params["step"], strict=True)]
+    starts = _extended(step.starts, length)
+    ends = starts + np.array(reach)
+    return bool((np.minimum(starts, ends) >= 0).all() and (np.maximum(starts, ends) < node.inputs[0].aval.shape).all())
+
+
+def _stretched(step: Step, length: int) -> Step:
+    """*step* for *length* turns."""
+    slots = [
+        Numbers(slot.like, _extended(slot.values, length)) if isinstance(slot, Numbers) else slot for slot in step.slots
+    ]
+    starts = None if step.starts is None else _extended(step.starts, length)
+    return Step(step.item, slots, starts, step.expected, step.fixed)
 
 
 # ---- replacing ------------------------------------------------------------------------------------------------------
@@ -268,9 +310,9 @@ def _made(recorder: Recorder, loop: _Loop) -> list[Item]:
     fixed = [item for item, step in zip(block, repeat.steps, strict=True) if step.fixed]
     out = Lines()
     ending = Ending(loop.continuing, loop.length, loop.lagging)
-    body = Block(
-        repeat.steps, block, repeat.trips, lambda slot: _stack(slot, recorder), recorder.const, fold_items, ending
-    )
+    length = repeat.trips if loop.length == UNLIMITED else loop.length
+    steps = [_stretched(step, length) for step in repeat.steps]
+    body = Block(steps, block, length, _stack, recorder.const, fold_items, ending)
     site = repeat.steps[-1].item.site
     with building(out):
         out.site_override = site
@@ -289,11 +331,8 @@ def _made(recorder: Recorder, loop: _Loop) -> list[Item]:
     return items
 
 
-def _stack(slot: Slot, recorder: Recorder) -> Atom:
-    if isinstance(slot, Numbers):
-        return recorder.const(slot.values)
-    assert isinstance(slot, Rows)
-    return concat([reshape(a, (1, *a.aval.shape)) for a in slot.atoms], 0)
+def _stack(slot: Slot) -> Atom:
+    raise GraphError("a loop that data ends steps through no list")
 
 
 __all__ = ["fold_whiles"]

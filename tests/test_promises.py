@@ -129,22 +129,33 @@ def test_3_which_guard_failed_and_how_often():
     assert list(first.misses) == list(first.answers) and "bool() gave True at test_promises.py" in first.answers[0]
 
 
-def test_4_long_python_loops_are_right():
-    """Rolling long loops up, so that they compile as fast as short ones, is yet to come; what holds today is the
-    answer."""
+def test_4_a_long_python_loop_does_not_make_a_long_compile():
+    """50 steps and 20,000 steps are one program: one compilation, and as many lines in its text."""
 
-    def plain(x):
+    @compile_grad
+    def decay(x, steps):
         y = x
-        for k in range(60):
-            y = y + 0.05 * np.sin(y)
-            if k == 30:
-                y = y * 0.5
-        return np.sum(y**2)
+        for k in range(steps):
+            y = y + 0.001 * (np.sin(y) * x - 0.5 * y) + 1e-6 * k
+        return np.sum(y)
 
-    f = compile_grad(plain)
-    for x in (X, X, 0.5 * X):
-        agree(f, plain, x, tol=1e-5)
-    assert f.stats.compiles == 2 and not f.stats.live
+    def plain(x, steps):
+        y = x
+        for k in range(steps):
+            y = y + 0.001 * (np.sin(y) * x - 0.5 * y) + 1e-6 * k
+        return np.sum(y)
+
+    x = np.array([0.3, 1.2, -0.7])
+    lengths = set()
+    for steps in (50, 20_000, 333, 50):
+        value, gradient = decay.value_and_grad(x, steps)
+        np.testing.assert_allclose(value, plain(x, steps), rtol=1e-10)
+        e = 1e-6 * np.eye(3)
+        slopes = [(plain(x + d, steps) - plain(x - d, steps)) / 2e-6 for d in e]
+        np.testing.assert_allclose(gradient, slopes, rtol=1e-5)
+        lengths.add(len(decay.explain(x, steps).partition("--- loops")[0].splitlines()))
+    assert decay.stats.compiles == 1
+    assert len(lengths) == 1
 
 
 def test_5_sizes_rates_and_constants_do_not_recompile():

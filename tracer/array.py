@@ -248,7 +248,7 @@ class TracedArray:
             raise TypeError(at_site("only length-1 arrays can be converted to Python scalars"))
         atom = reshape(self.atom, ())
         value = self._recorder.guard(atom, kind)
-        if kind == "bool":
+        if kind == "bool" and self._recorder.rolls:
             self._recorder.note_asked(atom, look(TracedArray))
         return value
 

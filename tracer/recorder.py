@@ -31,6 +31,7 @@ class Recorder(Builder):
         self.items: list[Node | Guard] = []  # what Python asked for, in order; see repeats.py
         self.sites: list[Site | None] = []  # from where
         self.counts: list[int] = []  # how many nodes there were before each item
+        self.rolls = False  # whether loops will be looked for when Python has returned (roll.py)
         self.asked: dict[int, Asked] = {}  # the item that asked for a truth value: where that was
         self.look_at = -1  # the number of items at which to look for a loop that can be followed; -1: never
         self.follower: follow.Follower | None = None
@@ -89,6 +90,7 @@ class Recorder(Builder):
 
     def follow_loops(self) -> None:
         """From now on follow loops that go on for long."""
+        self.rolls = True
         self.look_at = len(self.items) + follow.LONG_RUN
 
     def _look(self) -> None:

@@ -36,7 +36,7 @@ def agree(plain, *points, tolerance=2e-5):
     return f
 
 
-def one_loop(plain, first, points, *, most=1, **kwargs):
+def one_loop(plain, first, points, *, most=1):
     """After the recording at *first*, all *points* are served by *most* paths, of which the first is a loop."""
     f = compile_grad(plain)
     f.value_and_grad(first)
@@ -76,15 +76,15 @@ def stages(u, h, rows=((0.0,), (0.5,))):
 
 
 def adaptive_by_helper(x):
-    u, t, h = x, x[0] * 0, 0.8
+    u, t, h = x, x[0] * 0, x[0] * 0 + 0.8
     while t < 3.0:
-        k, l = stages(u, h)
-        error = np.max(np.abs(k - l)) * h * 20
+        k, m = stages(u, h)
+        error = np.max(np.abs(k - m)) * h * 20
         if error > 1.0:
             h = h * 0.6
         else:
             t = t + h
-            u = u + h * l
+            u = u + h * m
             h = h * 1.3
     return np.sum(u * u * x)
 
@@ -108,9 +108,9 @@ def three_ways(x):
         if s > 2.0:
             y = y * 0.5
         elif s > 0.02:
-            y = np.sin(y) * 0.7 - 0.05 * x
+            y = np.sin(y) * 0.7 - 0.005 * x
         else:
-            y = y * 0.6 + 0.01 * x
+            y = y * 0.6
     return np.sum(y * x) + np.sum(y)
 
 
@@ -153,7 +153,7 @@ def pairs(x):
     state = (x * 3, x)
     while np.sum(state[0] * state[0]) > 1e-4:
         y, z = state
-        state = (y * 0.6, z + y) if np.sin(30 * y[1]) > 0 else (y * 0.7 + 0.01 * z, z)
+        state = (y * 0.6, z + y) if np.sin(30 * y[1]) > 0 else (y * 0.7 * np.cos(z), z)
     return np.sum(state[1] * x)
 
 
@@ -164,7 +164,7 @@ def adds_in_place(x):
             total += np.sum(y)
             y = y * 0.6
         else:
-            y = y * 0.8 + 0.001
+            y = y * 0.8
     return total * np.sum(x)
 
 
@@ -181,3 +181,144 @@ def test_agrees(plain):
 )
 def test_any_order_of_ways_is_one_path(plain, first):
     one_loop(plain, first, [V * (0.5 + 0.2 * k) for k in range(8)])
+
+
+@pytest.mark.parametrize("plain", [bisection, backtracking])
+def test_searches(plain):
+    for x in (V, V * 1.3, V + 0.1, V * 0.6):
+        f = compile_grad(plain)
+        for k in range(3):
+            value, gradient = f.value_and_grad(x + 0.01 * k)
+            np.testing.assert_allclose(value, plain(x + 0.01 * k), rtol=1e-9)
+            if plain is backtracking:  # the derivative of a bisection is that of its ends
+                expected = numerical_gradient(plain, (x + 0.01 * k,))
+                np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_way_that_was_not_seen_is_found_later():
+    f = agree(adaptive, V * 0.01, V * 2.2, V * 3, V * 0.01)
+    assert not f.stats.live
+
+
+def test_float32():
+    x = (V * 2.2).astype(np.float32)
+    f = compile_grad(adaptive)
+    g = compile_grad(adaptive)
+    for _ in range(3):
+        value, gradient = f.value_and_grad(x)
+        np.testing.assert_allclose(value, adaptive(x), rtol=1e-4)
+        np.testing.assert_allclose(gradient, g.grad(x.astype(float)), rtol=2e-2, atol=1e-3)
+
+
+def test_second_order():
+    f = compile_grad(adaptive)
+    g = compile_grad(lambda x: np.sum(compile_grad(adaptive).grad(x) ** 2))
+    for x in (V * 2.2, V * 2.1):
+        expected = numerical_gradient(lambda x: np.sum(f.grad(x) ** 2), (x,))
+        np.testing.assert_allclose(g.grad(x), expected, rtol=1e-3, atol=1e-5)
+
+
+# ---- what must not be generalised ------------------------------------------------------------------------------------
+
+
+def counts_one_way(x):
+    y, n = x * 5, 0
+    while np.sum(y * y) > 1e-5:
+        if np.sin(30 * y[0]) > 0:
+            y, n = y * 0.6, n + 1
+        else:
+            y = y * 0.7
+    return np.sum(y * x) + n * np.sum(x)
+
+
+def counter_decides(x):
+    y, n = x * 5, 0
+    while np.sum(y * y) > 1e-5:
+        if np.sin(30 * y[0]) > 0:
+            y, n = y * 0.6, n + 1
+        else:
+            y = y * (0.7 if n < 4 else 0.5)
+    return np.sum(y * x)
+
+
+def keeps_in_a_list(x):
+    y, seen = x * 5, []
+    while np.sum(y * y) > 1e-5:
+        if np.sin(30 * y[0]) > 0:
+            seen.append(1)
+            y = y * 0.6
+        else:
+            y = y * (0.7 if len(seen) < 4 else 0.5)
+    return np.sum(y * x)
+
+
+def closure_counts(x):
+    n = 0
+
+    def rate():
+        nonlocal n
+        n += 1
+        return 0.7 if n < 4 else 0.5
+
+    y = x * 5
+    while np.sum(y * y) > 1e-5:
+        y = y * 0.6 if np.sin(30 * y[0]) > 0 else y * rate()
+    return np.sum(y * x)
+
+
+def rates_by_turn(x):
+    y, rates = x * 5, iter([0.7, 0.6, 0.5, 0.4] * 30)
+    while np.sum(y * y) > 1e-5:
+        y = y * 0.6 if np.sin(30 * y[0]) > 0 else y * next(rates)
+    return np.sum(y * x)
+
+
+def shared_buffer(x):
+    y = z = x * 5
+    while np.sum(y * y) > 1e-5:
+        if np.sin(30 * y[0]) > 0:
+            y = y * 0.6
+            z = y
+        else:
+            z *= 0.5
+            y = y * 0.7
+    return np.sum(y * x) + np.sum(z)
+
+
+def first_and_current(x):
+    y, before = x * 5, x * 5
+    while np.sum(y * y) > 1e-5:
+        if np.sin(30 * y[0]) > 0:
+            before, y = y, y * 0.6
+        else:
+            y = y * 0.7 + 0.001 * before
+    return np.sum(y * x) + np.sum(before)
+
+
+def switches_functions(x):
+    y, step = x * 5, np.sin
+    while np.sum(y * y) > 1e-3:
+        if np.sin(30 * y[0]) > 0:
+            step = np.tanh
+            y = y * 0.6
+        else:
+            y = step(y) * 0.7
+    return np.sum(y * x)
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [counts_one_way, counter_decides, keeps_in_a_list, closure_counts, rates_by_turn, shared_buffer,
+     first_and_current, switches_functions],
+)  # fmt: skip
+def test_what_python_keeps_is_not_generalised(plain):
+    agree(plain, V, V * 3, V * 0.3, -V, V * 1.7, V * 0.9)
+
+
+@pytest.mark.parametrize(
+    ("plain", "why"), [(counts_one_way, "`n`"), (keeps_in_a_list, "append"), (closure_counts, "rate")]
+)
+def test_explain_says_why(plain, why):
+    f = compile_grad(plain)
+    f.value_and_grad(V * 3)
+    assert why in f.explain(V * 3) and "until it stops by itself" not in f.explain(V * 3)

@@ -233,6 +233,7 @@ class _Fold:
             if node.out in must and node.out not in defined:
                 out.append(node)
                 defined.update(node.outs)
+        held: Atom
         if part.results is not None:
             held, results = TRUE, [part.results[k] for k in self.needed]
         else:

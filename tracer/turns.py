@@ -88,6 +88,7 @@ class Tree:
         self.pool: list[Node] = []
         self.inner: set[Atom] = set()  # what differs from turn to turn
         self._known: dict[Any, Node] = {}
+        self._cached: tuple[int, int, dict[Var, list[tuple[int, int]]]] = (-1, 0, {})
         self.variants = 1
         self._classes()
         self.root = self._part(list(range(len(self.turns))), 0, [])
@@ -140,25 +141,26 @@ class Tree:
                         raise RefusedError(f"`{name}` is written into")
                     state[name, path] = self.plain(value.atom)
             self.states.append(state)
-        places, classes = self.cuts.places, {}
+        places = self.cuts.places
+        classes: dict[Any, Name] = {}
         self.class_of: dict[Name, Name] = {}
-        for name in self.states[0]:
-            column = [state[name] for state in self.states]
-            if name[0] not in places.stored:
+        for key in self.states[0]:
+            column = [state[key] for state in self.states]
+            if key[0] not in places.stored:
                 if any(a is not column[0] for a in column):
-                    raise RefusedError(f"`{name[0]}` changes, and the loop does not assign it")
+                    raise RefusedError(f"`{key[0]}` changes, and the loop does not assign it")
                 continue
-            self.class_of[name] = classes.setdefault(tuple(map(self._identity, column)), name)
+            self.class_of[key] = classes.setdefault(tuple(map(self._identity, column)), key)
         self.classes: list[Name] = list(classes.values())
         begins = {self.class_of[n] for n in self.class_of if n[0] in places.start}
         self.incoming: dict[Name, Atom] = {}
-        for name in self.classes:
-            column = [state[name] for state in self.states]
+        for key in self.classes:
+            column = [state[key] for state in self.states]
             if self._same(column):  # never another one: it is read as what it is
-                self.incoming[name] = column[0]
-            elif name in begins:
-                self.incoming[name] = Var(Aval(column[0].aval.dtype, column[0].aval.shape))
-                self.inner.add(self.incoming[name])
+                self.incoming[key] = column[0]
+            elif key in begins:
+                self.incoming[key] = Var(Aval(column[0].aval.dtype, column[0].aval.shape))
+                self.inner.add(self.incoming[key])
 
     # ---- turns ---------------------------------------------------------------------------------------------------
 
@@ -301,16 +303,16 @@ class Tree:
 
     def _defined(self, turn: int, count: int) -> dict[Var, list[tuple[int, int]]]:
         """Where the first *count* items of *turn* define a Var."""
-        cached = getattr(self, "_cached", None)
-        if cached is None or cached[0] != turn or cached[1] > count:
-            cached = self._cached = [turn, 0, {}]
-        for position in range(cached[1], count):
+        known, until, found = self._cached
+        if known != turn or until > count:
+            until, found = 0, {}
+        for position in range(until, count):
             item = self.turns[turn][position]
             if isinstance(item, Node):
                 for i, out in enumerate(item.outs):
-                    cached[2].setdefault(out, []).append((position, i))
-        cached[1] = count
-        return cached[2]
+                    found.setdefault(out, []).append((position, i))
+        self._cached = turn, count, found
+        return found
 
     def _same(self, atoms: Sequence[Atom]) -> bool:
         """Are they one value from before the loop, or one constant?"""

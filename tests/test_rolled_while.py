@@ -326,6 +326,18 @@ def test_nan_ends_the_loop():
             np.testing.assert_allclose(f(x), plain(x), rtol=1e-10)
 
 
+def test_a_turn_unlike_the_others_ends_the_loop():
+    def plain(x):
+        y = x
+        while y > 1e-3:
+            y = y * y if y < 1.0 else y * 0.5
+        return y * x
+
+    f = compile_grad(plain)
+    for x in (0.99, 0.98, 1.0, 0.99, 3.0):  # at 1.0 the squares alone would go on for ever
+        assert f(x) == pytest.approx(plain(x), rel=1e-9)
+
+
 def test_explain_says_why():
     f = compile_grad(counts)
     f.value_and_grad(V * 10)

@@ -215,6 +215,8 @@ class Block:
                 for guard in guards:
                     last.site_override = guard.site  # type: ignore[attr-defined]
                     end = F.logical_and(end, guard.atom)
+                if self.ending:  # what is not as it was may not end at all
+                    outputs[0] = F.logical_and(outputs[0], end)
             nodes += last.nodes
             incoming.append(flag)
             inits.append(structural(True, BOOL))

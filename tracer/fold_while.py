@@ -12,7 +12,7 @@ an item of the last turn defined, or of the turn before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,29 +40,24 @@ class _Loop(NamedTuple):
     lagging: dict[Key, Var]  # and of the one before
 
 
-def fold_whiles(recorder: Recorder, roots: Sequence[Atom]) -> bool:
-    """Put loop nodes in the place of loops in *recorder* that data ends; were there any?  The innermost come first."""
-    changed = False
-    while recorder.asked:
-        loops = _find(recorder, roots)
-        if not loops:
-            break
-        _replace(recorder, loops)
-        changed = True
-    recorder.asked.clear()
-    return changed
+def fold_whiles(recorder: Recorder, roots: Sequence[Atom], spared: Collection[int] = ()) -> bool:
+    """Put loop nodes in the place of loops in *recorder* that data ends, except those whose last item is *spared*; were
+    there any?"""
+    loops = _find(recorder, roots, spared)
+    replace_items(recorder, [(k.repeat.start, k.repeat.end, _made(recorder, k)) for k in loops])
+    return bool(loops)
 
 
 # ---- finding --------------------------------------------------------------------------------------------------------
 
 
-def _find(recorder: Recorder, roots: Sequence[Atom]) -> list[_Loop]:
+def _find(recorder: Recorder, roots: Sequence[Atom], spared: Collection[int]) -> list[_Loop]:
     items, first = recorder.items, first_items(recorder.items, lambda atom: wholes_of(recorder.turns, atom))
-    used: _Uses | None = None
+    used: Uses | None = None
     found: list[_Loop] = []
     for run in sorted(alike(items, recorder.sites), key=lambda run: run.period):
         trips = _turns(recorder, run.start, run.end, run.period)
-        if trips < FEW_TRIPS:
+        if trips < FEW_TRIPS or run.end - 1 in spared:
             continue
         start = run.end - trips * run.period
         if any(start < k.repeat.end and k.repeat.start < run.end for k in found):
@@ -72,7 +67,7 @@ def _find(recorder: Recorder, roots: Sequence[Atom]) -> list[_Loop]:
             recorder.refuse(repeat)
             continue
         if used is None:
-            used = _Uses(items, first, roots)
+            used = Uses(items, first, roots)
         loop = _proven(recorder, repeat, used)
         if isinstance(loop, str):
             recorder.refuse(f"the loop that ends at {recorder.sites[run.end - 1]}: {loop}")
@@ -95,7 +90,7 @@ def _turns(recorder: Recorder, start: int, end: int, period: int) -> int:
     return trips
 
 
-class _Uses:
+class Uses:
     """What is read, by the last item that reads it."""
 
     def __init__(self, items: Sequence[Item], first: dict[Var, int], roots: Sequence[Atom]):
@@ -123,7 +118,7 @@ class _Uses:
         return read
 
 
-def _proven(recorder: Recorder, repeat: Repeat, uses: _Uses) -> _Loop | str:
+def _proven(recorder: Recorder, repeat: Repeat, uses: Uses) -> _Loop | str:
     """*repeat* as a loop for any number of turns, or why it is none."""
     ends = range(repeat.start + repeat.period - 1, repeat.end, repeat.period)
     asked = [recorder.asked[k] for k in ends]
@@ -271,23 +266,21 @@ def _stretched(step: Step, length: int) -> Step:
 # ---- replacing ------------------------------------------------------------------------------------------------------
 
 
-def _replace(recorder: Recorder, loops: Sequence[_Loop]) -> None:
+def replace_items(recorder: Recorder, made: Sequence[tuple[int, int, Sequence[Item]]]) -> None:
+    """Put other items in the place of those from one number to another: (start, end, items), in order."""
     items: list[Item] = []
     sites: list[Site | None] = []
     asked: dict[int, Asked] = {}
     at = 0
-    for loop in [*loops, None]:
-        end = loop.repeat.start if loop else len(recorder.items)
-        for k in range(at, end):
+    for start, after, instead in [*made, (len(recorder.items), 0, ())]:
+        for k in range(at, start):
             if k in recorder.asked:
                 asked[len(items)] = recorder.asked[k]
             items.append(recorder.items[k])
             sites.append(recorder.sites[k])
-        if loop is not None:
-            made = _made(recorder, loop)
-            items += made
-            sites += [item.site for item in made]
-            at = loop.repeat.end
+        items += instead
+        sites += [item.site for item in instead]
+        at = after
     recorder.items, recorder.sites, recorder.asked = items, sites, asked
     recorder.counts = [0] * len(items)  # nothing is followed any more
     recorder.nodes = _defined(items)
@@ -335,4 +328,4 @@ def _stack(slot: Slot) -> Atom:
     raise GraphError("a loop that data ends steps through no list")
 
 
-__all__ = ["fold_whiles"]
+__all__ = ["Uses", "fold_whiles", "replace_items"]

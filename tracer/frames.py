@@ -17,9 +17,12 @@ DEEP = 3  # tuples within tuples that are looked into
 
 
 class Traced(NamedTuple):
-    """A traced array, by its value at that moment; None where that is a view that is out of date."""
+    """A traced array, by its value at that moment; None where that is a view that is out of date.  *replaced*: it is a
+    scalar, for which ``x += y`` makes a new one.  *written*: its buffer was written into."""
 
     atom: Atom | None
+    replaced: bool = False
+    written: bool = False
 
 
 class Plain(NamedTuple):
@@ -62,7 +65,8 @@ def _seen(value: Any, traced: type, depth: int) -> Any:
         storage = value._storage
         if value._steps and value._version != storage.version:
             return Traced(None)
-        return Traced(value._atom if value._version == storage.version else storage.atom)
+        atom = value._atom if value._version == storage.version else storage.atom
+        return Traced(atom, not atom.aval.shape and not storage.array0d, storage.version > 0)
     if kind in (int, float, bool, str, bytes, type(None)):
         return Plain(value)
     if kind is tuple and depth:

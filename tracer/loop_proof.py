@@ -15,17 +15,16 @@ Whatever is not known to be harmless is a refusal, which has a name; the number 
 from __future__ import annotations
 
 import builtins
-import dis
 import inspect
 import math
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from .flow import flow_of, loads, stores
 from .frames import Asked, Many, Other, Plain, Traced
 
 Code = types.CodeType
@@ -72,7 +71,7 @@ def prove(asked: Sequence[Asked]) -> Proof | str:
     code = first.frame.f_code
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         return "the loop is in a generator"
-    flow = _flow(code)
+    flow = flow_of(code)
     at = flow.asks(first.instruction)
     loop = flow.loop_left_at(at) if at is not None else None
     if loop is None or at is None:
@@ -85,8 +84,8 @@ def prove(asked: Sequence[Asked]) -> Proof | str:
         reason = "the loop handles exceptions"
     if reason:
         return reason
-    live = frozenset(name for k in flow.after(at, loop) for name in _loads(flow.code[k]))
-    stored = {name for k in loop for name in _stores(flow.code[k])}
+    live = frozenset(name for k in flow.after(at, loop) for name in loads(flow.code[k]))
+    stored = {name for k in loop for name in stores(flow.code[k])}
     changed = [name for name in _names(asked) if not _steady([a.values.get(name) for a in asked])]
     for name in changed:
         if not all(_traced(a.values.get(name)) for a in asked) and name in live:
@@ -100,6 +99,55 @@ def prove(asked: Sequence[Asked]) -> Proof | str:
     counts = any(flow.code[k].opname == "FOR_ITER" for k in loop if flow.closes(k, loop))
     python = counts or any(not all(_traced(a.values.get(n)) for a in asked) for n in changed)
     return Proof(python, frozenset(live & (stored | set(changed))))
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Of a loop whose turns differ.  *stored*: the local variables that it assigns; *start*, *end*: those that are read
+    after the start of a turn, and after the loop, before they are assigned."""
+
+    stored: frozenset[str]
+    start: frozenset[str]
+    end: frozenset[str]
+
+
+def prove_turns(asked: Asked, head: int, end: int) -> Places | str:
+    """The proof that a turn, from instruction *head* to it or to *end*, depends on the local variables at its start
+    alone and changes nothing but them; or why that is not so."""
+    code = asked.frame.f_code
+    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        return "the loop is in a generator"
+    flow = flow_of(code)
+    loop = flow.between(head, end)
+    if flow.code[end].opname == "POP_TOP":
+        return "its end is decided within an expression, or in a loop over an iterator"
+    if any(flow.code[k].opname == "FOR_ITER" and flow.closes(k, loop) for k in loop):
+        return "it counts, and its turns differ"
+    start = flow.live(head)
+    body = sorted(loop)
+    stored = frozenset(name for k in body for name in stores(flow.code[k]))
+    renewed = frozenset(name for name in stored if _replaced(flow.code, body, name, asked.values.get(name)))
+    lists = flow.lists(_arguments(code)) - start
+    reason = _harmless(
+        [flow.code[k] for k in body], lambda name: _value(asked.values.get(name)), asked.frame.f_globals, renewed,
+        lists=lists,
+    )  # fmt: skip
+    if not reason and flow.handled(loop):
+        reason = "the loop handles exceptions"
+    for name in start:
+        value = asked.values.get(name)
+        if isinstance(value, Other) and hasattr(value.value, "__next__"):
+            reason = f"`{name}` is an iterator"
+    return reason or Places(stored, start, flow.live(end))
+
+
+def _replaced(code: Sequence[Any], loop: Sequence[int], name: str, value: Any) -> bool:
+    """Is the local variable a scalar that the loop changes by ``x += y`` only?  Then none shares its memory."""
+    if not (isinstance(value, Traced) and value.replaced):
+        return False
+    return all(
+        code[k - 1].opname == "BINARY_OP" and code[k - 1].argrepr.endswith("=") for k in loop if name in stores(code[k])
+    )
 
 
 def _names(asked: Sequence[Asked]) -> list[str]:
@@ -132,113 +180,21 @@ def _same(a: Any, b: Any) -> bool:
 
 def _value(seen: Any) -> Any:
     """What a local variable holds, where that is something that may be called."""
+    if isinstance(seen, Many):
+        return tuple([_value(v) for v in seen.items])
     return seen.value if isinstance(seen, Other) else _ANY
-
-
-# ---- control flow ----------------------------------------------------------------------------------------------------
-
-
-class _Flow:
-    """The instructions of a function and what may follow each."""
-
-    def __init__(self, code: Code):
-        self.code = list(dis.get_instructions(code))
-        self.place = {i.offset: k for k, i in enumerate(self.code)}
-        self.exceptions: Sequence[Any] = getattr(dis.Bytecode(code), "exception_entries", ())
-        self.following: list[list[int]] = []
-        self.before: list[list[int]] = [[] for _ in self.code]
-        for k, i in enumerate(self.code):
-            following = []
-            jumps = i.opcode in dis.hasjrel or i.opcode in dis.hasjabs
-            if jumps:
-                following.append(self.place[i.argval])
-            goes_on = not i.opname.startswith(("JUMP_FORWARD", "JUMP_BACKWARD", "RETURN", "RAISE", "RERAISE"))
-            if goes_on and k + 1 < len(self.code):
-                following.append(k + 1)
-            self.following.append(following)
-            for n in following:
-                self.before[n].append(k)
-
-    def asks(self, offset: int) -> int | None:
-        """The conditional jump that the truth value asked for at *offset* decides."""
-        k = self.place.get(offset)
-        while k is not None and k < len(self.code):
-            name = self.code[k].opname
-            if name.startswith("POP_JUMP"):
-                return k
-            if name not in ("UNARY_NOT", "TO_BOOL", "CACHE", "NOP", "EXTENDED_ARG"):
-                return None
-            k += 1
-        return None
-
-    def loop_left_at(self, at: int) -> set[int] | None:
-        """The innermost loop that the jump *at* belongs to, if one of its ways leaves it."""
-        best: set[int] | None = None
-        for end, following in enumerate(self.following):
-            for head in following:
-                if head <= end:
-                    loop = self._natural(head, end)
-                    if at in loop and (best is None or len(loop) < len(best)):
-                        best = loop
-        if best is None or all(n in best for n in self.following[at]):
-            return None
-        return best
-
-    def _natural(self, head: int, end: int) -> set[int]:
-        """What leads to the backward jump at *end* without passing *head*."""
-        loop, todo = {head}, [end]
-        while todo:
-            k = todo.pop()
-            if k not in loop:
-                loop.add(k)
-                todo += self.before[k]
-        return loop
-
-    def closes(self, k: int, loop: set[int]) -> bool:
-        """Does the iterator at *k* end this loop, rather than one within it?"""
-        return any(n not in loop for n in self.following[k])
-
-    def after(self, at: int, loop: set[int]) -> set[int]:
-        """What may run once the jump *at* has left the loop."""
-        found: set[int] = set()
-        todo = [n for n in self.following[at] if n not in loop]
-        while todo:
-            k = todo.pop()
-            if k not in found:
-                found.add(k)
-                todo += self.following[k]
-        return found
-
-    def handled(self, loop: Iterable[int]) -> bool:
-        offsets = [self.code[k].offset for k in loop]
-        return any(e.start <= o < e.end for e in self.exceptions for o in offsets)
-
-
-@lru_cache(maxsize=256)
-def _flow(code: Code) -> _Flow:
-    return _Flow(code)
-
-
-def _loads(i: Any) -> tuple[str, ...]:
-    if i.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "DELETE_FAST", "STORE_FAST_LOAD_FAST")):
-        return i.argval if isinstance(i.argval, tuple) else (i.argval,)
-    return ()
-
-
-def _stores(i: Any) -> tuple[str, ...]:
-    if i.opname.startswith("STORE_FAST"):
-        return i.argval if isinstance(i.argval, tuple) else (i.argval,)
-    return ()
 
 
 # ---- what instructions do --------------------------------------------------------------------------------------------
 
 
 def _harmless(
-    code: Sequence[Any], local: Callable[[str], Any], names: dict[str, Any], renewed: frozenset[str], depth: int = 8
-) -> str:
+    code: Sequence[Any], local: Callable[[str], Any], names: dict[str, Any], renewed: frozenset[str], depth: int = 8,
+    lists: frozenset[str] = frozenset(),
+) -> str:  # fmt: skip
     """Why one of these instructions may change more than local variables; "" if none does.  *renewed*: the local
-    variables for which ``x += ...`` is known to change nothing that a Python list or array holds."""
+    variables for which ``x += ...`` is known to change nothing that a Python list or array holds; *lists*: those that
+    hold lists made here."""
     base: Any = _ANY
     for k, i in enumerate(code):
         name, value = i.opname, _ANY
@@ -247,19 +203,21 @@ def _harmless(
         if name == "LOAD_GLOBAL":
             value = names.get(i.argval, getattr(builtins, i.argval, _ANY))
         elif name in ("LOAD_FAST", "LOAD_DEREF", "LOAD_FAST_CHECK"):
-            value = local(i.argval)
+            value = local(i.argval) if i.argval not in lists else _ANY
         elif name in ("LOAD_ATTR", "LOAD_METHOD"):
             if base is not _ANY:
                 value = _attribute(base, i.argval)
                 if value is _UNKNOWN:
                     return f"`.{i.argval}` in line {_line(code, k)} is not a plain attribute"
+            elif i.argval == "append" and code[k - 1].opname == "LOAD_FAST" and code[k - 1].argval in lists:
+                pass
             elif i.argval not in _METHODS and i.argval not in _DATA:
                 return f"`.{i.argval}` in line {_line(code, k)} may change something"
         elif name == "KW_NAMES" and "out" in (i.argval if isinstance(i.argval, tuple) else ()):
             return f"`out=` in line {_line(code, k)}"
         elif name == "BINARY_OP" and i.argrepr.endswith("=") and not _renews(code, k, renewed):
             return f"`{i.argrepr}` in line {_line(code, k)} may change something"
-        elif name == "GET_ITER" and not _fresh(code, k, local):
+        elif name == "GET_ITER" and not _fresh(code, k, names):
             return f"what the loop in line {_line(code, k)} goes over may change"
         if value is not _ANY:
             reason = _callable(value, depth)
@@ -286,6 +244,9 @@ def _callable(value: Any, depth: int) -> str:
         name = getattr(value, "__name__", "")
         known = name in _BUILTINS and getattr(builtins, name, None) is value
         return "" if known else "is not known to change nothing"
+    if type(value) in (tuple, list, dict):
+        held = value.values() if type(value) is dict else value
+        return next((f"holds what {r}" for r in (_callable(v, depth) for v in held) if r), "")
     if callable(value) and not isinstance(value, (np.ndarray, np.generic)):
         return "is an object that is called"
     if hasattr(value, "__next__"):
@@ -299,7 +260,7 @@ def _helper(fn: types.FunctionType, depth: int) -> str:
         return "calls itself, or helpers of helpers"
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         return "is a generator"
-    flow = _flow(code)
+    flow = flow_of(code)
     if flow.exceptions:
         return "handles exceptions"
     cells = {}
@@ -312,8 +273,14 @@ def _helper(fn: types.FunctionType, depth: int) -> str:
     for k, i in enumerate(body):
         if i.opname == "PUSH_NULL" and k + 1 < len(body) and body[k + 1].opname.startswith("LOAD_FAST"):
             return "calls one of its arguments"
-    reason = _harmless(body, lambda name: cells.get(name, _ANY), fn.__globals__, frozenset(), depth - 1)
+    lists = flow.lists(_arguments(code))
+    reason = _harmless(body, lambda name: cells.get(name, _ANY), fn.__globals__, frozenset(), depth - 1, lists)
     return f"is a helper in which {reason}" if reason else ""
+
+
+def _arguments(code: Code) -> Sequence[str]:
+    others = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + others]
 
 
 def _attribute(base: Any, name: str) -> Any:
@@ -342,21 +309,27 @@ def _of_users(value: Any) -> bool:
 
 def _renews(code: Sequence[Any], k: int, renewed: frozenset[str]) -> bool:
     """Is what ``x += ...`` at *k* changes kept in a local variable alone?"""
-    names = _stores(code[k + 1]) if k + 1 < len(code) else ()
+    names = stores(code[k + 1]) if k + 1 < len(code) else ()
     return bool(names) and names[0] in renewed
 
 
-def _fresh(code: Sequence[Any], k: int, local: Callable[[str], Any]) -> bool:
-    """Does GET_ITER *k* make an iterator that nobody else has?  Of range(...) and its like, over plain variables."""
+def _fresh(code: Sequence[Any], k: int, names: dict[str, Any]) -> bool:
+    """Does GET_ITER *k* make an iterator that nobody else has: of containers, alone or in range(...) or zip(...)?"""
+
+    def contained(i: Any) -> bool:  # no variable is an iterator: see prove
+        if i.opname == "LOAD_GLOBAL":
+            return type(names.get(i.argval)) in (tuple, list, range, np.ndarray)
+        return i.opname in ("LOAD_FAST", "LOAD_CONST", "LOAD_DEREF")
+
     j = k - 1
-    if code[j].opname.startswith("LOAD_FAST") or code[j].opname == "LOAD_DEREF":
-        return True  # no variable is an iterator: see prove
+    if contained(code[j]):
+        return True
     if code[j].opname != "CALL":
         return False
     count, j = code[j].arg, j - 1
-    while j >= 0 and code[j].opname in ("PRECALL", "CACHE", "EXTENDED_ARG"):
+    while j >= 0 and code[j].opname in ("PRECALL", "CACHE", "EXTENDED_ARG", "KW_NAMES"):
         j -= 1
-    while count and j >= 0 and code[j].opname in ("LOAD_FAST", "LOAD_CONST", "LOAD_DEREF"):
+    while count and j >= 0 and contained(code[j]):
         count, j = count - 1, j - 1
     return not count and j >= 0 and code[j].opname == "LOAD_GLOBAL" and code[j].argval in _ITERABLES
 

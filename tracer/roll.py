@@ -1,6 +1,7 @@
 """Rolling: a recording in which Python went through loops becomes a program with loops.
 
-Three steps, each in files of its own: loops that data ends (``fold_while.py``), all that repeats (``repeats.py`` finds
+Three steps, each in files of its own: loops that data ends (``fold_while.py``, and with branches
+in them ``fold_branches.py``), all that repeats (``repeats.py`` finds
 it, ``fold.py`` replaces it), and the results that nobody reads of loops that were followed (``follow.py``).
 """
 
@@ -11,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from .fold import Fold, wholes_of
-from .fold_while import fold_whiles
+from .fold_branches import find_branching
+from .fold_while import fold_whiles, replace_items
 from .ir import Atom, Graph, Node
 from .loop_pruning import prune_loops
 from .primitive import LOOP
@@ -28,7 +30,8 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
     if not guarded:
         recorder.drop_guards()
     turns = recorder.turns
-    changed = fold_whiles(recorder, roots)
+    changed = _fold_ended(recorder, roots)
+    recorder.asked.clear()
     found = find_repeats(recorder.items, recorder.sites, lambda atom: wholes_of(turns, atom))
     for reason in found.refusals:
         recorder.refuse(reason)
@@ -46,6 +49,18 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
     for guard in fold.held:
         recorder.env[guard] = np.array(True)
     recorder.notes += [_note(node) for node in nodes if node.prim.kind == LOOP and "body" in node.params]
+
+
+def _fold_ended(recorder: Recorder, roots: Sequence[Atom]) -> bool:
+    """Put loop nodes in the place of loops that data ends; were there any?  The innermost come first."""
+    changed = False
+    while recorder.asked:
+        branching = find_branching(recorder, roots)
+        replace_items(recorder, branching.made)
+        if not (branching.made or fold_whiles(recorder, roots, branching.waiting)):
+            return fold_whiles(recorder, roots) or changed
+        changed = True
+    return changed
 
 
 def _note(node: Node) -> str:

@@ -41,6 +41,10 @@ class Aval:
             size *= dim
         return size
 
+    def like(self, other: Aval) -> bool:
+        """The same dtype and shape?"""
+        return self.dtype == other.dtype and self.shape == other.shape
+
     @property
     def is_float(self) -> bool:
         return self.dtype.kind == "f"

@@ -11,14 +11,15 @@ block becomes a flag that is carried along, and one guard after the loop asks wh
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from .fold_body import Block, Lines, MakeConst, Row
+from .fold_rows import merged, row_at
 from .ir import Atom, Guard, Node, Var, building
-from .ops.shape import CONCAT, RESHAPE, concat, reshape, take_slice, transpose
+from .ops.shape import CONCAT, RESHAPE, concat, reshape, take_slice
 from .primitive import PRIMITIVES
 from .repeats import Carried, Found, Item, Numbers, Repeat, Rows, Same, Slot, Step, find_repeats
 from .site import Site
@@ -186,14 +187,7 @@ class Fold:
                     used.update(item.inputs)
             if repeat is not None:
                 at = repeat.end
-                for step in repeat.steps:
-                    for slot in step.slots:
-                        if isinstance(slot, Same):
-                            used.add(slot.atom)
-                        elif isinstance(slot, Carried):
-                            used.update(slot.inits)
-                        elif isinstance(slot, Rows) and id(slot) not in self.columns:
-                            used.update(slot.atoms)
+                used.update(self._read(repeat))
         for column in columns:
             if column.repeat < 0:
                 used.update(self.turns[-1 - column.repeat].wholes((0, column.item)))
@@ -261,12 +255,7 @@ class Fold:
             joined: list[Atom] = []
             for part in parts:
                 if isinstance(part, Column):
-                    x = self.rows(part)  # [count, *shape]
-                    n = x.aval.ndim
-                    x = transpose(x, (*range(1, axis + 1), 0, *range(axis + 1, n)))
-                    shape = list(x.aval.shape)
-                    shape[axis : axis + 2] = [shape[axis] * shape[axis + 1]]
-                    part = reshape(x, tuple(shape))
+                    part = merged(self.rows(part), axis)
                 joined.append(part)
             self._name(concat(joined, axis), node.out)
 
@@ -279,7 +268,7 @@ class Fold:
                     continue
                 assert isinstance(atom, Row)
                 atom.__class__ = Var  # type: ignore[assignment]
-                fixed, rest = turns.fixed.get(place[1]), atom.aval.shape
+                fixed = turns.fixed.get(place[1])
                 if fixed is not None:
                     self._name(fixed, atom)
                     continue
@@ -288,26 +277,33 @@ class Fold:
                     with building(self.out):
                         self._name(written[0].after(written[1], place[0]), atom)
                     continue
-                x = turns.stacks[place[1], 0]
-                with building(self.out):
-                    row = take_slice(x, (place[0], *[0] * len(rest)), (1,) * (len(rest) + 1), (1, *rest))
-                self.out.append(Node(RESHAPE, (row,), {"shape": rest}, (atom,), self.out.site_override))
+                self._name_row(turns.stacks[place[1], 0], place[0], atom)
 
     def _name(self, atom: Atom, var: Var) -> None:
         """Define *var* to be *atom*."""
         self.out.append(Node(PRIMITIVES["alias"], (atom,), {}, (var,), self.out.site_override))
 
-    # ---- a loop --------------------------------------------------------------------------------------------------
+    def _name_row(self, x: Atom, t: int, var: Var) -> None:
+        """Define *var* to be row *t* of *x*."""
+        with building(self.out):
+            row = row_at(x, t)
+        self.out.append(Node(RESHAPE, (row,), {"shape": var.aval.shape}, (var,), self.out.site_override))
 
-    def _loop(self, k: int, repeat: Repeat) -> None:
+    def _read(self, repeat: Repeat) -> Iterator[Atom]:
+        """What *repeat* reads from outside, but for columns."""
         for step in repeat.steps:
             for slot in step.slots:
                 if isinstance(slot, Same):
-                    self._define([slot.atom])
+                    yield slot.atom
                 elif isinstance(slot, Carried):
-                    self._define(slot.inits)
+                    yield from slot.inits
                 elif isinstance(slot, Rows) and id(slot) not in self.columns:
-                    self._define(slot.atoms)
+                    yield from slot.atoms
+
+    # ---- a loop --------------------------------------------------------------------------------------------------
+
+    def _loop(self, k: int, repeat: Repeat) -> None:
+        self._define(self._read(repeat))
         for j, step in enumerate(repeat.steps):
             if step.fixed:
                 self._once(repeat, j, step)
@@ -336,9 +332,7 @@ class Fold:
                     if original is not var:
                         self._name(original, var)
                 elif var not in last:
-                    x, rest = self.stacks[k, place.item, place.out], var.aval.shape
-                    row = take_slice(x, (place.block, *[0] * len(rest)), (1,) * (len(rest) + 1), (1, *rest))
-                    self.out.append(Node(RESHAPE, (row,), {"shape": rest}, (var,), self.out.site_override))
+                    self._name_row(self.stacks[k, place.item, place.out], place.block, var)
 
     def _stack(self, slot: Slot) -> Atom:
         """The rows that *slot* steps through, as one array."""

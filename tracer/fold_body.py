@@ -14,7 +14,7 @@ import numpy as np
 from .aval import BOOL, INT, Aval
 from .fold_frames import Array, Key, without_arrays
 from .fold_rows import Window, dynamic_rows, moved_back, rows_of, updated
-from .ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, structural
+from .ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, by_value, live_nodes, strong, structural
 from .ops.control import LOOP_OVER
 from .ops.elementwise import F, cast
 from .ops.shape import iota, reshape
@@ -337,7 +337,7 @@ class Block:
 
     def _carried(self, slot: Carried) -> Var:
         init = slot.inits[0]
-        key = (slot.item, slot.out, slot.distance, _identity(init), *map(_identity, slot.inits[1:]))
+        key = (slot.item, slot.out, slot.distance, by_value(init), *map(by_value, slot.inits[1:]))
         found = self.carries.get(key)
         if found is not None:
             return found[0]
@@ -348,7 +348,7 @@ class Block:
                 end = self._fixed(slot)
         else:
             end = self._carried(Carried(slot.item, slot.out, slot.distance - 1, slot.inits[1:]))
-        self.carries[key] = incoming, _strong(init), end
+        self.carries[key] = incoming, strong(init), end
         return incoming
 
     def row(self, key: Any, make: Callable[[], Atom]) -> Var:
@@ -417,14 +417,6 @@ class Block:
         return moved_back(dynamic_rows(operands[0], window, self.number(window.positions)), window)
 
 
-def _identity(atom: Atom) -> Any:
-    return (atom.aval.dtype, atom.value.tobytes(), atom.structural) if isinstance(atom, Lit) else atom
-
-
-def _strong(atom: Atom) -> Atom:
-    return Lit(atom.value, atom.aval.dtype, structural=atom.structural) if isinstance(atom, Lit) else atom
-
-
 def affine(values: np.ndarray) -> tuple[Any, Any] | None:
     """(a, b) where *values* are a * k + b exactly, for whole numbers a and b."""
     if values.dtype.kind not in "if" or len(values) < 2 or not np.isfinite(values).all():
@@ -446,7 +438,7 @@ def deduplicated(nodes: Sequence[Node], outputs: Sequence[Atom]) -> tuple[list[N
     kept = []
     for node in nodes:
         inputs = tuple([renamed.get(a, a) for a in node.inputs])
-        key = (node.prim, tuple(map(_identity, inputs)), tuple(node.params.values()))
+        key = (node.prim, tuple(map(by_value, inputs)), tuple(node.params.values()))
         known = seen.get(key)
         if known is not None:
             renamed.update(zip(node.outs, known.outs, strict=True))

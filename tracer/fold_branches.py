@@ -21,7 +21,7 @@ from .flow import flow_of
 from .fold import wholes_of
 from .fold_body import Lines
 from .fold_while import Uses
-from .ir import Atom, Graph, Guard, Lit, Node, Var, building, live_nodes, structural
+from .ir import Atom, Graph, Guard, Lit, Node, Var, building, live_nodes, strong, structural
 from .loop_proof import prove_turns
 from .ops.control import LOOP_OVER, UNLIMITED
 from .ops.elementwise import F, cast
@@ -197,7 +197,7 @@ class _Fold:
         with building(body):
             going = results[0] if held is TRUE else F.logical_and(results[0], held)
         ends: list[Atom] = [going, *results[1:]]
-        inits: list[Atom] = [TRUE, *[_strong(tree.states[0][name]) for name in names]]
+        inits: list[Atom] = [TRUE, *[strong(tree.states[0][name]) for name in names]]
         incoming = [Var(Aval(a.aval.dtype, a.aval.shape)) for a in inits]
         for k, name in enumerate(names, 1):
             known = tree.incoming.get(name)
@@ -285,12 +285,12 @@ def _choose(
                     out.append(node)
                     here.update(node.outs)
             for k in differing:
-                results[k] = F.select(chosen, _strong(yes[k]), _strong(no[k]))
+                results[k] = F.select(chosen, strong(yes[k]), strong(no[k]))
             return results
         own, other = ({o for n in way for o in n.outs} for way in (nodes, others))
         for k in differing:
             if no[k] not in other:
-                results[k] = _strong(no[k])
+                results[k] = strong(no[k])
             elif yes[k] in own:
                 aval = yes[k].aval
                 results[k] = zeros(aval.shape, aval.dtype) if aval.shape else structural(0, aval.dtype)
@@ -346,12 +346,8 @@ def _closed(nodes: Sequence[Node], outputs: Sequence[Atom], inputs: Sequence[Var
         Node(n.prim, tuple(map(renamed, n.inputs)), n.params, tuple([renamed(o) for o in n.outs]), n.site)  # type: ignore[misc]
         for n in nodes
     ]
-    results = [_strong(renamed(a)) for a in outputs]
+    results = [strong(renamed(a)) for a in outputs]
     return Graph([*consts.values(), *inputs], copied, results), list(consts)
-
-
-def _strong(atom: Atom) -> Atom:
-    return Lit(atom.value, atom.aval.dtype, structural=atom.structural) if isinstance(atom, Lit) else atom
 
 
 __all__ = ["Found", "find_branching"]

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .aval import Aval
+from .fold_rows import merged, row_at
 from .fold_writes import BEFORE, NOW, Box, Read, Run, Written, box_of, find_arrays, joined
 from .ir import Atom, Builder, Node, Var, bind, building
 from .ops.indexing import SCATTER_SET
@@ -52,7 +53,7 @@ class Array:
         """*x* with the row of step *t* in its place."""
         stack, w = self.stacks[update], self.written
         rest = stack.aval.shape[1:]
-        row = reshape(take_slice(stack, (t, *[0] * len(rest)), (1,) * (len(rest) + 1), (1, *rest)), rest)
+        row = reshape(row_at(stack, t), rest)
         return bind(UPDATE, x, row, start=w.start(t) if w.axis is not None else w.start(0), step=w.step)
 
     def _put(self, x: Atom, rows: Atom, count: int) -> Atom:
@@ -86,11 +87,7 @@ class Array:
         """*rows* one after another along the axis."""
         axis = self.written.axis
         assert axis is not None
-        n = rows.aval.ndim
-        x = transpose(rows, (*range(1, axis + 1), 0, *range(axis + 1, n)))
-        shape = list(x.aval.shape)
-        shape[axis : axis + 2] = [shape[axis] * shape[axis + 1]]
-        return reshape(x, tuple(shape))
+        return merged(rows, axis)
 
     def _strided(self, x: Atom, v: Atom, t: int, element: int, step: int) -> Atom:
         """*x* with *v* in every *step*-th place from an *element* of the row of step *t* on."""

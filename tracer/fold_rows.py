@@ -17,7 +17,8 @@ from .aval import INT
 from .ir import Atom, Node, Var, bind, structural
 from .ops.elementwise import F, broadcast_to, cast
 from .ops.indexing import SCATTER_SET, gather
-from .ops.shape import UPDATE, iota, reshape, take_slice, transpose
+from .ops.shape import UPDATE, iota, reshape, slice_axis, take_slice, transpose
+from .repeats import varying_axis
 
 Ints = tuple[int, ...]
 
@@ -37,7 +38,7 @@ class Window:
 
     @classmethod
     def of(cls, node: Node, starts: np.ndarray) -> Window:
-        (axis,) = np.flatnonzero((starts != starts[0]).any(axis=0)).tolist()
+        axis = varying_axis(starts)
         shape = node.params["shape"] if node.prim.name == "slice" else node.inputs[1].aval.shape
         start, step = tuple(starts[0].tolist()), node.params["step"]
         return cls(axis, starts[:, axis].astype(np.int64), shape[axis], step[axis], start, step, shape)
@@ -78,6 +79,19 @@ def rows_of(x: Atom, window: Window, const: Callable[[np.ndarray], Var]) -> Atom
     return gather(x, const(at[:, None] + window.stride * np.arange(count)))
 
 
+def row_at(x: Atom, t: int) -> Atom:
+    """[1, *rest]: row *t* of *x*."""
+    return slice_axis(x, 0, t, 1)
+
+
+def merged(rows: Atom, axis: int) -> Atom:
+    """*rows* [steps, *shape] one after another along *axis* of the shape."""
+    x = _axis_back(rows, axis)
+    shape = list(x.aval.shape)
+    shape[axis : axis + 2] = [shape[axis] * shape[axis + 1]]
+    return reshape(x, tuple(shape))
+
+
 def _places(window: Window, position: Atom) -> Atom:
     """[count]: the places along the axis."""
     first = reshape(position, (1,)) if isinstance(position, Var) else broadcast_to(position, (1,))
@@ -113,4 +127,4 @@ def updated(x: Atom, v: Atom, window: Window, position: Atom) -> Atom:
     return _axis_back(bind(SCATTER_SET, wide, places, rows), window.axis)
 
 
-__all__ = ["Window", "dynamic_rows", "moved_back", "rows_of", "updated"]
+__all__ = ["Window", "dynamic_rows", "merged", "moved_back", "row_at", "rows_of", "updated"]

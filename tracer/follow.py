@@ -23,7 +23,7 @@ from .fold import fold_items
 from .fold_body import Block, Key, Made, Row
 from .ir import Atom, Lit, Node, Var, building, identity
 from .primitive import LOOP, PRIMITIVES
-from .repeats import Carried, Local, Numbers, Repeat, Rows, Same, Slot, Step, find_repeats, reaches_end
+from .repeats import Carried, Local, Numbers, Repeat, Rows, Same, Slot, Step, find_repeats, reaches_end, varying_axis
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -200,7 +200,7 @@ class Follower:
                 names[f"n{j}_{o}"] = self.numbers[j, o]
                 at_end.append(f"n{j}_{o}.append(x{o}.value)")
         if step.starts is not None:
-            names[f"s{j}"], axis = self.starts[j], varying_axis(step)
+            names[f"s{j}"], axis = self.starts[j], varying_axis(step.starts)
             names[f"p{j}"] = {k: v for k, v in node.params.items() if k != "start"}
             names[f"f{j}"] = tuple(k for k in node.params["start"][:axis]), tuple(node.params["start"][axis + 1 :])
             lines.append('start = params["start"]')
@@ -327,12 +327,6 @@ class Follower:
             params = node.params if step.starts is None else {**node.params, "start": self.starts[j][turn]}
             nodes.append(Node(node.prim, tuple(operands), params, (turns[0][j],), node.site))
         return nodes
-
-
-def varying_axis(step: Step) -> int:
-    """The axis along which the starts of *step* differ."""
-    assert step.starts is not None
-    return int(np.flatnonzero((step.starts != step.starts[0]).any(axis=0))[0])
 
 
 class Turns:

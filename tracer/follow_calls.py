@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from .array import DIRECT, TracedArray
-from .follow import Follower, Row, varying_axis
+from .follow import Follower, Row
 from .ir import Lit, Node, Var
-from .repeats import Carried, Local, Numbers, Same, Slot
+from .repeats import Carried, Local, Numbers, Same, Slot, varying_axis
 from .storage import Storage
 
 Answer = Callable[[Any, tuple[Any, ...], dict[str, Any]], "TracedArray | None"]
@@ -200,7 +200,8 @@ class _Learning:
         """``x[i]``: the position in the index that the start of the slice follows."""
         step = self.follower.repeat.steps[j]
         index = self.args[1] if self.function is GETITEM else None
-        axis, shape = varying_axis(step), self.args[0].shape
+        assert step.starts is not None
+        axis, shape = varying_axis(step.starts), self.args[0].shape
         items = index if type(index) is tuple else (index,)
         if j != at or axis >= len(items) or any(type(i) not in (int, slice) for i in items):
             return False

@@ -219,6 +219,16 @@ def identity(atom: Atom) -> Any:
     return atom
 
 
+def by_value(atom: Atom) -> Any:
+    """What tells atoms apart where every constant counts by its value, data too."""
+    return (atom.aval.dtype, atom.value.tobytes(), atom.structural) if isinstance(atom, Lit) else atom
+
+
+def strong(atom: Atom) -> Atom:
+    """*atom*; a constant with a dtype of its own."""
+    return Lit(atom.value, atom.aval.dtype, structural=atom.structural) if isinstance(atom, Lit) else atom
+
+
 _ambient = threading.local()
 
 

@@ -104,6 +104,12 @@ class Found:
     refusals: list[str] = field(default_factory=list)
 
 
+def varying_axis(starts: np.ndarray) -> int:
+    """The axis along which the *starts* of a step differ."""
+    (axis,) = np.flatnonzero((starts != starts[0]).any(axis=0)).tolist()
+    return int(axis)
+
+
 def worth_rolling(period: int, trips: int) -> bool:
     """The heuristic: is a loop better than its blocks one after another?"""
     return trips >= MIN_TRIPS or (trips >= FEW_TRIPS and trips * period >= LONG)
@@ -313,7 +319,7 @@ class _Matcher:
             return Step(pattern, []), valid, f"{here}: other settings in block {valid}"
         for i, out in enumerate(pattern.outs):
             outs = self._outs(j, i)
-            alike = [v.aval is out.aval or _alike(v.aval, out.aval) for v in outs]
+            alike = [v.aval is out.aval or v.aval.like(out.aval) for v in outs]
             if not all(alike):
                 return Step(pattern, []), alike.index(False), f"{here}: other shapes or dtypes"
         slots: list[Slot] = []
@@ -382,13 +388,13 @@ class _Matcher:
             return _agreeing(map(operator.is_, atoms, self._outs(slot.item, slot.out)), len(atoms))
         if isinstance(slot, Carried):
             for init in slot.inits:
-                if not (self._outside(init) and _alike(init.aval, pattern.aval)):
+                if not (self._outside(init) and init.aval.like(pattern.aval)):
                     return 0
             d = slot.distance
             return d + _agreeing(map(operator.is_, atoms[d:], self._outs(slot.item, slot.out)), len(atoms) - d)
         if isinstance(slot, Same):
             return _agreeing(map(operator.is_, atoms, forever(slot.atom)), len(atoms))
-        right = (isinstance(a, Var) and self._outside(a) and _alike(a.aval, pattern.aval) for a in atoms)
+        right = (isinstance(a, Var) and self._outside(a) and a.aval.like(pattern.aval) for a in atoms)
         return _agreeing(right, len(atoms))
 
 
@@ -397,10 +403,6 @@ def _agreeing(flags: Any, count: int) -> int:
         if not flag:
             return k
     return count
-
-
-def _alike(a: Any, b: Any) -> bool:
-    return a.dtype == b.dtype and a.shape == b.shape
 
 
 def _numbers(pattern: Lit, atoms: list[Atom]) -> tuple[Slot, int]:
@@ -488,6 +490,6 @@ __all__ = [
     "first_items",
     "match",
     "reaches_end",
-    "same_graph",
+    "same_graph", "varying_axis",
     "worth_rolling",
 ]  # fmt: skip

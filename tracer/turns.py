@@ -25,7 +25,7 @@ import numpy as np
 from .aval import BOOL, Aval
 from .fold_body import Lines
 from .frames import Asked, Many, Other, Plain, Traced
-from .ir import Atom, Guard, Lit, Node, Var, building, structural
+from .ir import Atom, Guard, Lit, Node, Var, building, by_value, structural
 from .loop_proof import Places
 from .ops.elementwise import F
 from .primitive import CUSTOM
@@ -101,7 +101,7 @@ class Tree:
         for start, end in itertools.pairwise(self.at):
             turn = []
             for item in self.items[start + 1 : end + 1]:
-                if isinstance(item, Node) and item.prim.name == "cast" and _alike(item.out, item.inputs[0]):
+                if isinstance(item, Node) and item.prim.name == "cast" and item.out.aval.like(item.inputs[0].aval):
                     self.renamed[item.out] = self.plain(item.inputs[0])
                 else:
                     turn.append(item)
@@ -254,7 +254,7 @@ class Tree:
                 raise RefusedError("its turns differ in more than answers to questions")
             if item.params is not pattern.params and not same_params(item.params, pattern.params):
                 raise RefusedError(f"{here}: other settings in some turn")
-            if any(not _alike(a, b) for a, b in zip(item.outs, pattern.outs, strict=True)):
+            if any(not a.aval.like(b.aval) for a, b in zip(item.outs, pattern.outs, strict=True)):
                 raise RefusedError(f"{here}: other shapes or dtypes in some turn")
         operands = tuple(
             [
@@ -324,14 +324,8 @@ class Tree:
         return isinstance(atom, Lit) or (atom not in self.inner and self.first.get(atom, -1) < self.cuts.start)
 
     def _identity(self, atom: Atom) -> Any:
-        if isinstance(atom, Lit):
-            return (atom.aval.dtype, atom.value.tobytes(), atom.structural)
-        bits = self.consts.get(atom)
-        return atom if bits is None else (atom.aval.dtype, atom.aval.shape, bits)
-
-
-def _alike(a: Atom, b: Atom) -> bool:
-    return a.aval is b.aval or (a.aval.dtype == b.aval.dtype and a.aval.shape == b.aval.shape)
+        bits = self.consts.get(atom) if isinstance(atom, Var) else None
+        return by_value(atom) if bits is None else (atom.aval.dtype, atom.aval.shape, bits)
 
 
 def _shape(seen: Any, exact: bool) -> Any:

@@ -100,19 +100,15 @@ def split_body(body: Graph) -> tuple[list[Node], list[Node]]:
     return first, [n for n in body.nodes if n not in known]
 
 
-def _same(a: Aval, b: Aval) -> bool:
-    return a.dtype == b.dtype and a.shape == b.shape
-
-
 def _infer(
     *avals: Aval, body: Graph, consts: int, carries: int, length: int, reverse: bool, counted: bool = False,
     stops: bool = False,
 ) -> tuple[Aval, ...]:  # fmt: skip
-    if counted and not (avals and _same(avals[0], _STEPS)):
+    if counted and not (avals and avals[0].like(_STEPS)):
         raise GraphError("the first operand of a counted loop is its number of steps, an int64")
     avals = avals[counted:]
     outputs = [y.aval for y in body.outputs]
-    if stops and (reverse or not (outputs and _same(outputs[0], _BOOL))):
+    if stops and (reverse or not (outputs and outputs[0].like(_BOOL))):
         raise GraphError("the first output of the body of a loop that stops is a bool; such a loop goes forward")
     outputs = outputs[stops:]
     if len(avals) != len(body.inputs) or consts + carries > len(avals) or len(outputs) < carries:
@@ -123,13 +119,13 @@ def _infer(
         raise GraphError("a loop without a limit has to end by itself, and stacks nothing")
     given, inner = parts(avals, consts, carries), parts([v.aval for v in body.inputs], consts, carries)
     for outside, inside in zip([*given.consts, *given.carries], [*inner.consts, *inner.carries], strict=True):
-        if not _same(outside, inside):
+        if not outside.like(inside):
             raise GraphError(f"loop: an operand is {outside}, in the body {inside}")
     for outside, inside in zip(given.xs, inner.xs, strict=True):
-        if not _same(outside, Aval(inside.dtype, (length, *inside.shape))):
+        if not outside.like(Aval(inside.dtype, (length, *inside.shape))):
             raise GraphError(f"loop of {length} steps: an operand of rows is {outside}, in the body {inside}")
     for before, after in zip(inner.carries, outputs, strict=False):
-        if not _same(before, after):
+        if not before.like(after):
             raise GraphError(f"loop: a carry begins a step as {before} and ends it as {after}")
     finals = [Aval(a.dtype, a.shape) for a in given.carries]
     stacked = [Aval(y.dtype, (length, *y.shape)) for y in outputs[carries:]]

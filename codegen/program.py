@@ -255,7 +255,7 @@ def execute(program: Program, canonical: Canonical, arrays: Sequence[np.ndarray]
     failed = -1
     for segment in program.segments:
         if segment.host is not None:
-            _run_host(program, program.canonical.ops.index(segment.host), canonical, addresses)
+            run_host(program, program.canonical.ops.index(segment.host), canonical, addresses)
         else:
             function = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
                 segment.address
@@ -267,7 +267,7 @@ def execute(program: Program, canonical: Canonical, arrays: Sequence[np.ndarray]
     return failed, results
 
 
-def _run_host(program: Program, position: int, canonical: Canonical, addresses: list[int]) -> None:
+def run_host(program: Any, position: int, canonical: Canonical, addresses: list[int]) -> None:
     """One operation by its NumPy implementation, on the program's buffers."""
     sizes, op, mine = canonical.sizes, program.canonical.ops[position], canonical.ops[position]
     stored = program.schedule.stored

@@ -1,0 +1,34 @@
+"""Graphs run as CUDA kernels in the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tracegrad.codegen.canonical import Canonical, canonicalise
+from tracegrad.codegen.cuda.mapping import Geometry
+from tracegrad.codegen.cuda.program import CudaProgram, assemble
+from tracegrad.codegen.cuda.simulator import SMALL, simulate
+from tracegrad.codegen.simplify import simplify
+from tracegrad.tracer.ir import Graph
+
+Launches = list[tuple[str, int, int]]
+
+
+def cuda_program(graph: Graph, geometry: Geometry = SMALL) -> tuple[CudaProgram, Canonical]:
+    """The program of *graph*, and its canonical form with this graph's numbers."""
+    canonical = canonicalise(simplify(graph))
+    return assemble(canonical, len(graph.inputs), geometry), canonical
+
+
+def simulated(
+    graph: Graph, inputs: Sequence[Any], geometry: Geometry = SMALL
+) -> tuple[int, list[np.ndarray], Launches]:
+    """(failed guard or -1, outputs, launches) of *graph*."""
+    program, canonical = cuda_program(graph, geometry)
+    arrays = [
+        np.ascontiguousarray(x, v.aval.dtype).reshape(v.aval.shape) for x, v in zip(inputs, graph.inputs, strict=True)
+    ]
+    return simulate(program, canonical, [*arrays, *(a for _, a in graph.consts)])

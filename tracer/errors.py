@@ -48,3 +48,7 @@ class BadIndexError(TracegradError, IndexError):
 
 class GraphError(TracegradError, ValueError):
     """A malformed graph: a defect of tracegrad or of hand-written IR text."""
+
+
+class DeviceError(TracegradError, RuntimeError):
+    """The CUDA target cannot do what was asked: something is not installed, or code that it does not take."""

@@ -21,6 +21,7 @@ from numba.cuda.simulator.kernel import FakeCUDAKernel
 from .. import jit, vecmath
 from ..canonical import Canonical
 from ..cpu import finish_hints
+from ..memory import ALIGN
 from ..program import run_host
 from .mapping import Geometry
 from .program import CudaProgram, Kernel, Library, run
@@ -106,21 +107,6 @@ class Simulator:
         self.compiled = jit.compile_text(vecmath.complete(finish_hints(text)), jit.unique_name("tg_simulated"))
         self.addresses = {name: self.compiled.address(unique) for name, unique in names.items()}
         self.launches: list[tuple[str, int, int]] = []
-        self._held: list[Any] = []
-
-    def workspace(self, nbytes: int) -> int:
-        raw = np.full(nbytes + 64, 0xA5, np.uint8)  # nothing may count on what is there
-        self._held.append(raw)
-        return -(-raw.ctypes.data // 64) * 64
-
-    def results(self, program: CudaProgram, sizes: np.ndarray) -> list[np.ndarray]:
-        return [np.empty(tuple(int(sizes[d]) for d in s.dims), s.dtype) for s in program.results]
-
-    def address(self, array: np.ndarray) -> int:
-        return array.ctypes.data
-
-    def numbers(self, canonical: Canonical) -> tuple[int, int]:
-        return canonical.sizes.ctypes.data, canonical.consts.ctypes.data
 
     def launch(self, program: CudaProgram, kernel: Kernel, grid: tuple[int, int], arguments: list[int]) -> None:
         blocks, threads = grid
@@ -133,17 +119,19 @@ class Simulator:
     def library(self, program: CudaProgram, step: Library, canonical: Canonical, addresses: list[int]) -> None:
         run_host(program, step.position, canonical, addresses)
 
-    def failed_guard(self, program: CudaProgram, addresses: list[int]) -> int:
-        for number, guard in enumerate(program.guards):
-            if not ctypes.c_uint8.from_address(addresses[program.buffer_index[guard]]).value:
-                return number
-        return -1
-
 
 def simulate(
     program: CudaProgram, canonical: Canonical, arrays: Sequence[np.ndarray]
 ) -> tuple[int, list[np.ndarray], list[tuple[str, int, int]]]:
     """(failed guard or -1, results, launches) of *program*; *arrays* are all of the graph's inputs, C-contiguous."""
-    machine = Simulator(program)
-    failed, results = run(program, canonical, arrays, machine)
+    machine, sizes = Simulator(program), canonical.sizes
+    offsets, total = program.plan(sizes)
+    workspace = np.full(total + ALIGN, 0xA5, np.uint8)  # nothing may count on what is there
+    base = -(-workspace.ctypes.data // ALIGN) * ALIGN
+    results = [np.empty(tuple(int(sizes[d]) for d in s.dims), s.dtype) for s in program.results]
+    n = program.arguments
+    addresses = [a.ctypes.data for a in (*arrays[:n], *results, *arrays[n:])] + [base + o for o in offsets]
+    run(program, canonical, addresses, (sizes.ctypes.data, canonical.consts.ctypes.data), machine)
+    held = workspace[base - workspace.ctypes.data :][: len(program.guards)]
+    failed = int(np.argmin(held)) if len(held) and not held.all() else -1
     return failed, results, machine.launches

@@ -84,6 +84,8 @@ class Numbers:
 class ItemEmitter:
     """One function of the kernel: a loop nest, or straight-line scalar code."""
 
+    scalars: type[Scalars] = Scalars  # whose functions scalar bodies call
+
     def __init__(
         self, program: Canonical, schedule: Schedule, module: ir.Module, name: str, used: list[Sym],
         inline: bool = False,
@@ -214,7 +216,7 @@ class ItemEmitter:
         if op.prim.kind == ELEMENTWISE:
             args = [self.value(y, at if y.dims else (), mask) for y in op.ins]
             wide = bool(x.dims)
-            return lower(self.b, op.prim, args, [y.dtype for y in op.ins], x.dtype, wide, op.params)
+            return lower(self.b, op.prim, args, [y.dtype for y in op.ins], x.dtype, wide, op.params, self.scalars)
         if op.prim.name == "iota":
             value = self.index(at[0], mask)
             if x.dtype.kind == "f":

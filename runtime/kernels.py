@@ -15,7 +15,6 @@ from ..codegen.canonical import Canonical
 from ..codegen.program import Program, compile_canonical
 from .config import config
 
-
 P = TypeVar("P")
 
 

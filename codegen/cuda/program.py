@@ -21,6 +21,7 @@ from ..schedule import Call, Loop, Schedule, Statement, buffer_of
 from .kernels import KernelEmitter, partial_dtypes
 from .mapping import COLUMNS, PARTS, Extent, Geometry, extent_of, parts_of_columns, product, scalar_extent
 from .placing import device_schedule
+from .retarget import for_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,8 @@ def assemble(canonical: Canonical, arguments: int, geometry: Geometry | None = N
 
 class _Assembler:
     def __init__(self, canonical: Canonical, arguments: int, geometry: Geometry):
-        self.canonical, self.arguments, self.geometry = canonical, arguments, geometry
+        self.canonical, self.arguments, self.geometry = for_device(canonical), arguments, geometry
+        canonical = self.canonical
         self.schedule = device_schedule(canonical)
         self.results = [x for x in canonical.outputs[: canonical.results] if isinstance(x, Sym)]
         self.guards = guards_of(canonical)

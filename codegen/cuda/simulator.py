@@ -18,11 +18,12 @@ import numba.cuda
 import numpy as np
 from numba.cuda.simulator.kernel import FakeCUDAKernel
 
-from .. import jit, vecmath
+from .. import jit
 from ..canonical import Canonical
 from ..cpu import finish_hints
 from ..memory import ALIGN
 from ..program import run_host
+from . import libdevice_cpu
 from .mapping import Geometry
 from .program import CudaProgram, Kernel, Library, run
 
@@ -98,13 +99,14 @@ class Simulator:
     """The ``Machine`` of one program."""
 
     def __init__(self, program: CudaProgram):
+        libdevice_cpu.install()
         text = program.text
         names = {name: jit.unique_name(name) for name in program.kernels}
         for name, unique in names.items():
             text = text.replace(f'@"{name}"', f'@"{unique}"')
         text = text.replace('target triple = "unknown-unknown-unknown"', f'target triple = "{jit.target_triple()}"')
         text = text.replace('target datalayout = ""', f'target datalayout = "{jit.data_layout()}"')
-        self.compiled = jit.compile_text(vecmath.complete(finish_hints(text)), jit.unique_name("tg_simulated"))
+        self.compiled = jit.compile_text(finish_hints(text), jit.unique_name("tg_simulated"))
         self.addresses = {name: self.compiled.address(unique) for name, unique in names.items()}
         self.launches: list[tuple[str, int, int]] = []
 

@@ -10,7 +10,7 @@ import numpy as np
 from tracegrad.codegen.canonical import Canonical, canonicalise
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import CudaProgram, assemble
-from tracegrad.codegen.cuda.simulator import SMALL, simulate
+from tracegrad.codegen.cuda.simulator import SMALL, Simulator, simulate
 from tracegrad.codegen.simplify import simplify
 from tracegrad.tracer.ir import Graph
 
@@ -32,3 +32,19 @@ def simulated(
         np.ascontiguousarray(x, v.aval.dtype).reshape(v.aval.shape) for x, v in zip(inputs, graph.inputs, strict=True)
     ]
     return simulate(program, canonical, [*arrays, *(a for _, a in graph.consts)])
+
+
+_simulators: dict[Any, Simulator] = {}
+
+
+def cuda_tier(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
+    """The outputs of *graph*, as ``support.TIERS`` have it: graphs with one signature share one compiled program."""
+    canonical = canonicalise(simplify(graph))
+    key = canonical.key, len(graph.inputs)
+    if key not in _simulators:
+        _simulators[key] = Simulator(assemble(canonical, len(graph.inputs), SMALL))
+    machine = _simulators[key]
+    arrays = [
+        np.ascontiguousarray(x, v.aval.dtype).reshape(v.aval.shape) for x, v in zip(inputs, graph.inputs, strict=True)
+    ]
+    return simulate(machine.program, canonical, [*arrays, *(a for _, a in graph.consts)], machine)[1]

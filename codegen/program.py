@@ -277,7 +277,7 @@ def run_host(program: Any, position: int, canonical: Canonical, addresses: list[
             return np.empty(shape, x.dtype)
         buffer = buffer_of(program.canonical, program.schedule.stored, x)
         raw = (ctypes.c_char * (count * x.dtype.itemsize)).from_address(addresses[program.buffer_index[buffer]])
-        return np.frombuffer(raw, x.dtype).reshape(shape)
+        return np.frombuffer(memoryview(raw), x.dtype).reshape(shape)
 
     op = program.canonical.ops[position]
     with np.errstate(all="ignore"):

@@ -96,11 +96,15 @@ def _quick_switching() -> Any:
 
 
 class Simulator:
-    """The ``Machine`` of one program."""
+    """The ``Machine`` of one program.
 
-    def __init__(self, program: CudaProgram):
+    *most_blocks*: of a launch whose blocks leave nothing that depends on how many they are; a thread then does several
+    units in turn.
+    """
+
+    def __init__(self, program: CudaProgram, most_blocks: int | None = None):
         libdevice_cpu.install()
-        self.program = program
+        self.program, self.most_blocks = program, most_blocks
         text = program.text
         names = {name: jit.unique_name(name) for name in program.kernels}
         for name, unique in names.items():
@@ -113,6 +117,8 @@ class Simulator:
 
     def launch(self, program: CudaProgram, kernel: Kernel, grid: tuple[int, int], arguments: list[int]) -> None:
         blocks, threads = grid
+        if self.most_blocks and not kernel.extent.mapping.partial:
+            blocks = min(blocks, self.most_blocks)
         self.launches.append((kernel.name, blocks, threads))
         entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arguments))(self.addresses[kernel.name])
         shared = [(np.zeros(64, np.int64), [0] * threads) for _ in range(blocks)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fake_cupy
 import pytest
 from support import TIERS, why_unavailable
 
@@ -30,3 +31,10 @@ def kernel():
 def fresh_kernels():
     """An empty kernel cache: for tests that count compiles, whatever ran before in this process."""
     kernels.clear()
+
+
+@pytest.fixture
+def cupy():
+    """The stand-in for CuPy, in its place: with it there is a CUDA device."""
+    with fake_cupy.installed() as module:
+        yield module

@@ -58,7 +58,7 @@ class CupyBackend:
 
     def run_nodes(self, nodes: Iterable[Node], env: Env) -> None:
         """Evaluate *nodes* in order into *env*."""
-        with self._memory_errors(), np.errstate(all="ignore"):
+        with self.memory_errors(), np.errstate(all="ignore"):
             for node in nodes:
                 results = self._run(node, [self.read(env, a) for a in node.inputs])
                 for out, value in zip(node.outs, results, strict=True):
@@ -75,7 +75,7 @@ class CupyBackend:
         env: Env = {var: self.asarray(x) for var, x in zip(graph.inputs, inputs, strict=True)}
         env.update(graph.consts)
         self.run_nodes(graph.nodes, env)
-        with self._memory_errors():
+        with self.memory_errors():
             failed = self._first_failed(graph.guards, env)
             if failed >= 0:
                 return failed, []
@@ -140,8 +140,6 @@ class CupyBackend:
 
     def _run(self, node: Node, operands: list[Any]) -> Sequence[Any]:
         prim = node.prim
-        if prim.kind == LOOP:
-            return self._loop(operands, **node.params)
         if prim.kind == CUSTOM:
             return operands[: node.params["count"]]
         if prim.name == "broadcast" and isinstance(operands[0], (np.generic, Fill)):
@@ -149,18 +147,24 @@ class CupyBackend:
         if prim.kind == ELEMENTWISE and all(isinstance(x, (np.generic, Fill)) for x in operands):
             number = prim.impl(*[_number(x) for x in operands], **node.params)
             return [np.asarray(number).astype(node.out.aval.dtype)[()]]
+        return self.apply(prim, operands, node.params, len(node.outs))
+
+    def apply(self, prim: Primitive, operands: list[Any], params: dict[str, Any], results: int) -> Sequence[Any]:
+        """The *results* of one primitive, a loop among them, on arrays of the device, NumPy scalars and Fills."""
+        if prim.kind == LOOP:
+            return self._loop(operands, **params)
         function = self._function(prim)
         if function is None:
             self.host_steps[prim.name] += 1
-            found = prim.impl(*[self.download(x) for x in operands], **node.params)
-            return [self.modules.xp.array(np.asarray(x)) for x in (found if len(node.outs) > 1 else (found,))]
+            found = prim.impl(*[self.download(x) for x in operands], **params)
+            return [self.modules.xp.array(np.asarray(x)) for x in (found if results > 1 else (found,))]
         if prim.kind == ELEMENTWISE:
             operands = [_number(x) for x in operands]
         elif prim.kind == RECURRENCE:
             operands = [_number(operands[0]), self.array(operands[1])]
         else:
             operands = [self.array(x) for x in operands]
-        return [function(*operands, **node.params)]
+        return [function(*operands, **params)]
 
     def _function(self, prim: Primitive) -> Function | None:
         try:
@@ -208,7 +212,8 @@ class CupyBackend:
         return [*state, *[np.int64(taken)] * stops, *ys]
 
     @contextmanager
-    def _memory_errors(self) -> Any:
+    def memory_errors(self) -> Any:
+        """Within it CuPy's error of memory is OutOfMemoryError."""
         try:
             yield
         except self.modules.xp.cuda.memory.OutOfMemoryError as error:

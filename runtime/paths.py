@@ -105,8 +105,9 @@ def bind_path(recording: Recording, program: Program, call: Call) -> Path:
 def bind_device_path(recording: Recording, stays: bool) -> Path:
     """The path of *recording* on the CUDA device; *stays*: its results stay there."""
     counts, graph = _new_counts(recording), recording.graph
+    program = program_of(graph, recording.canonical, recording.arguments)
     bound = launcher(
-        program_of(graph), len(graph.inputs), single=recording.output.single, stays=stays,
+        program, len(graph.inputs), single=recording.output.single, stays=stays,
         numbers=len(recording.numbers), counts=counts,
     )  # fmt: skip
     return _path(recording, None, bound, counts)
@@ -165,7 +166,7 @@ def _close(a: Any, b: Any) -> bool:
 
 def interpret(recording: Recording, call: Call, captured: Sequence[np.ndarray]) -> Any:
     """The results of *recording* by NumPy, in the form in which a kernel gives them."""
-    values = [np.array(v)[()] for v in evaluate(recording.graph, _on_host([*call.data, *captured]))]
+    values: list[Any] = [np.array(v)[()] for v in evaluate(recording.graph, _on_host([*call.data, *captured]))]
     if call.device is not None and call.device.stays:
         values = [make(upload(np.asarray(v))) for v in values]
     return values[0] if recording.output.single else tuple(values)

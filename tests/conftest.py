@@ -6,6 +6,7 @@ import fake_cupy
 import pytest
 from support import TIERS, why_unavailable
 
+from tracegrad.runtime.cuda import run as run_on_device
 from tracegrad.runtime.kernels import kernels
 
 
@@ -34,7 +35,8 @@ def fresh_kernels():
 
 
 @pytest.fixture
-def cupy():
-    """The stand-in for CuPy, in its place: with it there is a CUDA device."""
+def cupy(monkeypatch):
+    """The stand-in for CuPy, in its place: with it there is a CUDA device, on which nothing is compiled."""
+    monkeypatch.setattr(run_on_device, "compiler", lambda: "not in this test")
     with fake_cupy.installed() as module:
         yield module

@@ -111,9 +111,11 @@ class Simulator:
         self.launches: list[tuple[str, int, int]] = []
 
     def launch(self, program: CudaProgram, kernel: Kernel, grid: tuple[int, int], arguments: list[int]) -> None:
-        blocks, threads = grid
-        self.launches.append((kernel.name, blocks, threads))
-        entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arguments))(self.addresses[kernel.name])
+        self.launch_at(kernel.name, *grid, arguments)
+
+    def launch_at(self, name: str, blocks: int, threads: int, arguments: Sequence[int]) -> None:
+        self.launches.append((name, blocks, threads))
+        entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arguments))(self.addresses[name])
         shared = [(np.zeros(64, np.int64), [0] * threads) for _ in range(blocks)]
         with _quick_switching():
             FakeCUDAKernel(_shell, False)[blocks, threads](lambda: entry(*arguments), shared)

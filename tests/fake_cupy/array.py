@@ -71,6 +71,7 @@ class ndarray:  # noqa: N801
     strides = property(lambda self: self._a.strides)
     flags = property(lambda self: self._a.flags)
     device = property(lambda self: runtime.Device(0))
+    data = property(lambda self: runtime.Pointer(self._a.ctypes.data))
     T = property(lambda self: self._derived(self._a.T))
 
     def __len__(self) -> int:

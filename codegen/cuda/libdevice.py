@@ -89,6 +89,10 @@ class DeviceScalars(Scalars):
         b.position_at_end(after)
         return product
 
+    def erfinv(self, x: Any) -> Any:
+        """SciPy has 0 at -0."""
+        return self.add(self._libdevice("erfinv", x), self.const(0))
+
     def gammaln(self, x: Any) -> Any:
         """SciPy has -inf at -inf, where C has inf."""
         lowest = self.const(-np.inf)
@@ -97,7 +101,7 @@ class DeviceScalars(Scalars):
 
 _UFUNCS: dict[Any, Callable[..., Any]] = {
     np.power: DeviceScalars.power,
-    sp.erfinv: lambda s, x: s._libdevice("erfinv", x),
+    sp.erfinv: DeviceScalars.erfinv,
     sp.gammaln: DeviceScalars.gammaln,
 }
 

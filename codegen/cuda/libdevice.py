@@ -90,7 +90,7 @@ class DeviceScalars(Scalars):
         return product
 
     def erfinv(self, x: Any) -> Any:
-        """SciPy has 0 at -0."""
+        """SciPy has 0.0 at -0.0, where libdevice has -0.0."""
         return self.add(self._libdevice("erfinv", x), self.const(0))
 
     def gammaln(self, x: Any) -> Any:

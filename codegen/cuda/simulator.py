@@ -100,6 +100,7 @@ class Simulator:
 
     def __init__(self, program: CudaProgram):
         libdevice_cpu.install()
+        self.program = program
         text = program.text
         names = {name: jit.unique_name(name) for name in program.kernels}
         for name, unique in names.items():
@@ -125,10 +126,14 @@ class Simulator:
 
 
 def simulate(
-    program: CudaProgram, canonical: Canonical, arrays: Sequence[np.ndarray]
+    program: CudaProgram, canonical: Canonical, arrays: Sequence[np.ndarray], machine: Simulator | None = None
 ) -> tuple[int, list[np.ndarray], list[tuple[str, int, int]]]:
-    """(failed guard or -1, results, launches) of *program*; *arrays* are all of the graph's inputs, C-contiguous."""
-    machine, sizes = Simulator(program), canonical.sizes
+    """(failed guard or -1, results, launches) of *program*; *arrays* are all of the graph's inputs, C-contiguous.
+
+    *machine*: of an earlier run of the same program, whose kernels are compiled.
+    """
+    machine, sizes = machine or Simulator(program), canonical.sizes
+    machine.launches = []
     offsets, total = program.plan(sizes)
     workspace = np.full(total + ALIGN, 0xA5, np.uint8)  # nothing may count on what is there
     base = -(-workspace.ctypes.data // ALIGN) * ALIGN

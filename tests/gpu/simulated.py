@@ -48,3 +48,19 @@ def simulated_load(canonical: Canonical, arguments: int, xp: Any) -> Loaded:
         return launch
 
     return Loaded(program, {name: launcher(name) for name in program.kernels}, dict.fromkeys(program.kernels, 3))
+
+
+_simulators: dict[Any, Simulator] = {}
+
+
+def cuda_tier(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
+    """The outputs of *graph*, as ``support.TIERS`` have it: graphs with one signature share one compiled program."""
+    canonical = canonicalise(simplify(graph))
+    key = canonical.key, len(graph.inputs)
+    if key not in _simulators:
+        _simulators[key] = Simulator(assemble(canonical, len(graph.inputs), SMALL))
+    machine = _simulators[key]
+    arrays = [
+        np.ascontiguousarray(x, v.aval.dtype).reshape(v.aval.shape) for x, v in zip(inputs, graph.inputs, strict=True)
+    ]
+    return simulate(machine.program, canonical, [*arrays, *(a for _, a in graph.consts)], machine)[1]

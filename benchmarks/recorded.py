@@ -19,4 +19,5 @@ def recorded(
     call = flatten(args, {})
     plan = PlanCache(fn, may_print=False).get(call)
     found = record(fn, call, Mode(kind, argnums), plan, plan.snapshot(call.objects))
-    return found, [np.asarray(x, v.aval.dtype) for x, v in zip([*call.data, *found.captured], found.graph.inputs)]
+    given = zip([*call.data, *found.captured], found.graph.inputs, strict=True)
+    return found, [np.asarray(x, v.aval.dtype) for x, v in given]

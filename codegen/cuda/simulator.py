@@ -117,10 +117,13 @@ class Simulator:
 
     def launch(self, program: CudaProgram, kernel: Kernel, grid: tuple[int, int], arguments: list[int]) -> None:
         blocks, threads = grid
-        if self.most_blocks and not kernel.extent.mapping.partial:
+        if self.most_blocks and not kernel.extent.exact:
             blocks = min(blocks, self.most_blocks)
-        self.launches.append((kernel.name, blocks, threads))
-        entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arguments))(self.addresses[kernel.name])
+        self.launch_at(kernel.name, blocks, threads, arguments)
+
+    def launch_at(self, name: str, blocks: int, threads: int, arguments: Sequence[int]) -> None:
+        self.launches.append((name, blocks, threads))
+        entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arguments))(self.addresses[name])
         shared = [(np.zeros(64, np.int64), [0] * threads) for _ in range(blocks)]
         with _quick_switching():
             FakeCUDAKernel(_shell, False)[blocks, threads](lambda: entry(*arguments), shared)

@@ -178,13 +178,17 @@ class CupyBackend:
             found = self._functions[prim] = device_function(self.modules, prim)
             return found
 
+    def lacks(self, prim: Primitive) -> bool:
+        """Does NumPy do *prim*, since CuPy has nothing for it?"""
+        return prim.kind not in (LOOP, CUSTOM) and self._function(prim) is None
+
     def runs_on_host(self, graph: Graph) -> list[str]:
         """Names of the operations of *graph*, bodies of loops included, that NumPy does."""
         names: dict[str, None] = {}
         for node in graph.nodes:
             if node.prim.kind == LOOP:
                 names.update(dict.fromkeys(self.runs_on_host(node.params["body"])))
-            elif node.prim.kind != CUSTOM and self._function(node.prim) is None:
+            elif self.lacks(node.prim):
                 names[node.prim.name] = None
         return list(names)
 

@@ -33,6 +33,10 @@ class Kernel:
     extent: Extent
     single: bool = False  # one block is enough: the second stage of a reduction
 
+    def grid(self, sizes: Sizes, geometry: Geometry) -> tuple[int, int]:
+        """(blocks, threads of a block)"""
+        return (1, geometry.threads) if self.single else self.extent.launch(sizes, geometry)
+
 
 @dataclass(frozen=True, slots=True)
 class Library:
@@ -246,7 +250,5 @@ def run(
         if isinstance(step, Library):
             machine.library(program, step, canonical, addresses)
             continue
-        grid = step.extent.launch(canonical.sizes, program.geometry)
-        if step.single:
-            grid = 1, program.geometry.threads
+        grid = step.grid(canonical.sizes, program.geometry)
         machine.launch(program, step, grid, [*[addresses[program.buffer_index[s]] for s in step.buffers], *numbers])

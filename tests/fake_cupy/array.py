@@ -73,7 +73,6 @@ class ndarray:  # noqa: N801
         lambda self: runtime.MemoryPointer(runtime.UnownedMemory(self._a.ctypes.data, self.nbytes, self), 0)
     )
     device = property(lambda self: runtime.Device(0))
-    data = property(lambda self: runtime.Pointer(self._a.ctypes.data))
     T = property(lambda self: self._derived(self._a.T))
 
     def __len__(self) -> int:

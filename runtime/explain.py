@@ -16,6 +16,7 @@ from ..tracer.ir import Graph
 from ..tracer.irtext import print_graph
 from ..tracer.primitive import HOST, LOOP
 from .calls import Call, flatten
+from .cuda.run import program_of
 from .family import describe_families
 from .kernels import kernels
 from .paths import describe_guard
@@ -30,7 +31,7 @@ _SHOWN = 24  # names listed before the rest is counted
 
 def explain_call(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Records the call (its Python runs once more) and describes the program, its kernel and the function's history."""
-    call = flatten(args, kwargs, function._static)
+    call = flatten(args, kwargs, function._static, function._target)
     plan = function._plans.get(call)
     snapshot = plan.snapshot(call.objects)
     note = ""
@@ -41,22 +42,38 @@ def explain_call(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], 
         mode = Mode(VALUE, mode.argnums, mode.has_aux)
         recording = record(function._fn, call, mode, plan, snapshot if plan.provable else None)
     known_before = kernels.compiles
-    program, _ = kernels.get(recording.canonical, recording.arguments)
+    program = None if call.device is not None else kernels.get(recording.canonical, recording.arguments)[0]
+    timings = "" if program is None else describe_timings(recording, program, kernels.compiles > known_before)
     reasons = [*plan.reasons, *recording.changes]
     parts = [
         f"{name_of(function._fn)}: {mode.kind}\n{describe_status(function, mode, call)}{note}",
         _section("inputs", describe_inputs(recording)),
         _section("recorded program, with your lines", print_graph(recording.graph)),
-        _section("loops", describe_schedule(program)),
-        _section("decisions", describe_decisions(program, recording.notes)),
-        _section("memory", describe_memory(program, recording.canonical)),
+        *(_on_device(recording) if program is None else _kernel(recording, program)),
         _section("guards", describe_guards(recording)),
         *_segments(function, mode, call),
         _section("outside state", describe_state(plan, snapshot, reasons)),
-        _section("timings", describe_timings(recording, program, kernels.compiles > known_before)),
+        *([_section("timings", timings)] if timings else []),
         _section("history", str(function.stats)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _kernel(recording: Recording, program: Program) -> list[str]:
+    """The kernel for the CPU, and what was decided about it."""
+    return [
+        _section("loops", describe_schedule(program)),
+        _section("decisions", describe_decisions(program, recording.notes)),
+        _section("memory", describe_memory(program, recording.canonical)),
+    ]
+
+
+def _on_device(recording: Recording) -> list[str]:
+    """How the program runs on a CUDA device."""
+    return [
+        _section("on the CUDA device", program_of(recording.graph).describe()),
+        _section("decisions", "\n".join(recording.notes) or "none"),
+    ]
 
 
 def explain_step(step: Any) -> str:

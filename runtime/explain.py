@@ -72,7 +72,7 @@ def _on_host(recording: Recording) -> tuple[list[str], str]:
 def _on_device(recording: Recording) -> tuple[list[str], str]:
     """What runs on the CUDA device, and how long it took to make."""
     bound = program_of(recording.graph, recording.canonical, recording.arguments)
-    sections, program = [_section("on the device", bound.describe())], bound.program
+    sections, program = [_section("on the CUDA device", bound.describe())], bound.program
     if program is not None:
         sections += [
             _section("decisions", describe_decisions(program, recording.notes)),

@@ -139,7 +139,7 @@ def test_out_of_memory_leaves_the_state_intact():
 def test_explain_shows_what_is_launched():
     f = compile_grad(loss, target="cuda")
     text = f.explain(W, X, Y)
-    assert "--- on the device" in text and "blocks of 8 threads" in text and "one CUDA graph" in text
+    assert "--- on the CUDA device" in text and "blocks of 8 threads" in text and "one CUDA graph" in text
     f.value_and_grad(W, X, Y)
     assert (f.stats.compiles, f.stats.kernel_hits) == (0, 1)  # explain() compiled it
     special = pytest.importorskip("scipy.special")

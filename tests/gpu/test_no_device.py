@@ -35,9 +35,8 @@ ASKING = {
 
 @pytest.mark.parametrize("ask", ASKING.values(), ids=ASKING)
 def test_one_error_says_what_is_missing(no_cuda, ask):
-    with pytest.raises(
-        DeviceError, match=r"needs a CUDA device: CuPy is not installed: pip install 'tracegrad\[cuda\]'"
-    ):
+    words = r"needs a CUDA device: CuPy is not installed: pip install 'tracegrad\[cuda\]'"
+    with pytest.raises(DeviceError, match=words):
         ask()
 
 

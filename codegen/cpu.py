@@ -84,6 +84,7 @@ class Numbers:
 class ItemEmitter:
     """One function of the kernel: a loop nest, or straight-line scalar code."""
 
+    accumulator: type[Accumulator]  # how reductions are kept: set below
     scalars: type[Scalars] = Scalars  # whose functions scalar bodies call
 
     def __init__(
@@ -316,7 +317,7 @@ class ItemEmitter:
     def loop(self, loop: Loop) -> None:
         depth = len(self.loops)
         closing = [s for s in statements_of(loop) if s.complete == depth and carries(s.op)]
-        totals = [Accumulator(self, s) for s in closing]
+        totals = [self.accumulator(self, s) for s in closing]
         for a in totals:
             a.start()
         n = self.size(loop.dim)
@@ -447,7 +448,7 @@ class ItemEmitter:
         if carries(op):
             accumulator = self.accumulators.get(op.out)
             if accumulator is None:  # every reduced axis has size 1
-                accumulator = Accumulator(self, s)
+                accumulator = self.accumulator(self, s)
                 accumulator.start()
                 accumulator.update(at)
                 accumulator.close()
@@ -557,11 +558,15 @@ class Accumulator:
             return b.and_(total, value)
         largest = name == "reduce_max"
         if is_float:
-            suffix = "f64" if total.type == F64 else "f32"
-            intrinsic = f"llvm.{'maximum' if largest else 'minimum'}.{suffix}"  # nan wins, as in NumPy
-            return b.call(declare(b.module, intrinsic, total.type, total.type, total.type), [total, value])
+            return self.extreme(largest, total, value)
         s = Scalars(b, self.dtype, self.dtype)
         return s.select(s.cmp(">" if largest else "<", value, total), value, total)
+
+    def extreme(self, largest: bool, x: ir.Value, y: ir.Value) -> ir.Value:
+        """The larger or smaller of two floats; nan wins, as in NumPy."""
+        b, suffix = self.e.b, "f64" if x.type == F64 else "f32"
+        intrinsic = f"llvm.{'maximum' if largest else 'minimum'}.{suffix}"
+        return b.call(declare(b.module, intrinsic, x.type, x.type, x.type), [x, y])
 
     def update(self, at: Indices) -> None:
         e, op = self.e, self.op
@@ -616,22 +621,32 @@ class Accumulator:
 
     def close(self) -> None:
         """After the loop: the result is final."""
-        e, op = self.e, self.op
-        del e.accumulators[op.out]
-        if not self.in_register or op.prim.kind == RECURRENCE:
-            return
-        source = op.ins[0]
-        at = tuple(
+        del self.e.accumulators[self.op.out]
+        if self.in_register and self.op.prim.kind != RECURRENCE:
+            self.finish(self.total())
+
+    def total(self) -> ir.Value:
+        """What is in the register."""
+        if self.where is not None:
+            return self.e.b.load(self.where, typ=I64)
+        return self.e.b.load(self.slot, typ=register_type(self.dtype))
+
+    def finish(self, value: ir.Value) -> None:
+        """Store the result, which is at hand for what follows."""
+        at = self.result_indices()
+        self.e.store(self.op.out, at, value)
+        self.e.scopes[-1][(self.op.out, at, ())] = value
+
+    def result_indices(self) -> Indices:
+        source = self.op.ins[0]
+        return tuple(
             ZERO if d == ONE else loop_var(k)
             for a, (d, k) in enumerate(zip(source.dims, _places(source.dims), strict=True))
-            if a not in op.params["axes"]
+            if a not in self.op.params["axes"]
         )
-        if self.where is not None:
-            value = e.b.load(self.where, typ=I64)
-        else:
-            value = e.b.load(self.slot, typ=register_type(self.dtype))
-        e.store(op.out, at, value)
-        e.scopes[-1][(op.out, at, ())] = value
+
+
+ItemEmitter.accumulator = Accumulator
 
 
 def _places(dims: tuple[Dim, ...]) -> list[int]:

@@ -440,10 +440,11 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
 # ---- the whole ---------------------------------------------------------------------------------------------------
 
 
-def make_schedule(program: Canonical) -> Schedule:
+def settle(program: Canonical, place: type[Placer] = Placer) -> Placer:
+    """The loop tree by *place*, with all that is worth storing stored."""
     stored = _initially_stored(program)
     while True:
-        placer = Placer(program, stored)
+        placer = place(program, stored)
         placer.run()
         more = worth_storing(program, placer) - stored
         if not more:
@@ -453,6 +454,11 @@ def make_schedule(program: Canonical) -> Schedule:
         op = program.producers[sym]
         if op.prim.kind in (ELEMENTWISE, VIEW) and sym not in program.outputs:
             placer.notes.append(f"{sym} ({op.prim.name}) is stored: recomputing it would cost more")
+    return placer
+
+
+def make_schedule(program: Canonical) -> Schedule:
+    placer = settle(program)
     contracted = contractions(program, placer)
     tiled: set[Sym] = set()
     for item in placer.body:
@@ -462,7 +468,7 @@ def make_schedule(program: Canonical) -> Schedule:
             placer.notes.append(
                 f"loop over n{item.dim}: taken in tiles of {TILE} rows, so that the work per row is vectorised"
             )
-    return Schedule(placer.body, stored, placer.where, placer.reads, contracted, tiled, placer.notes)
+    return Schedule(placer.body, placer.stored, placer.where, placer.reads, contracted, tiled, placer.notes)
 
 
 # ---- tiles of rows -----------------------------------------------------------------------------------------------

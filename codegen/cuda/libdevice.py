@@ -2,7 +2,7 @@
 
 Everything else that a row's ``lower`` says is shared: ``DeviceScalars`` is ``Scalars`` but for the three methods that
 call functions.  ``__nv_exp`` is for float64, ``__nv_expf`` for float32.  CUDA's documented errors are at most 2 ulp for
-most functions, 8 for ``pow``; ``tests/cuda/test_cuda_libdevice.py`` has a table of what was found.
+most functions, 8 for ``pow``; ``tests/gpu/test_cuda_libdevice.py`` has a table of what was found.
 
 What libdevice does not have (the digamma function, the Hurwitz zeta function) has no device lowering, nor have powers
 of signed integers, where NumPy raises an error for negative exponents: ``has_device_lowering`` says so, and such rows
@@ -90,7 +90,7 @@ class DeviceScalars(Scalars):
         return product
 
     def erfinv(self, x: Any) -> Any:
-        """SciPy has 0 at -0."""
+        """SciPy has 0.0 at -0.0, where libdevice has -0.0."""
         return self.add(self._libdevice("erfinv", x), self.const(0))
 
     def gammaln(self, x: Any) -> Any:

@@ -317,7 +317,7 @@ _INSTRUCTIONS: list[tuple[re.Pattern[str], Callable[[_Body, re.Match[str]], str]
     (re.compile(rf"{_NAME} = alloca (?P<rest>.*)"), _Body.alloca),
     (re.compile(rf"(?P<head>{_NAME} = atomicrmw(?: volatile)? (?P<operation>\w+)) (?P<rest>.*)"), _Body.atomicrmw),
     (re.compile(rf"(?P<head>{_NAME} = cmpxchg(?: weak)?(?: volatile)?) (?P<rest>.*)"), _Body.cmpxchg),
-    (re.compile(rf"{_NAME} = fneg (?P<flags>(?:\w+ )*)(?P<kind>float|double) (?P<value>\S+)"), _Body.fneg),
+    (re.compile(rf"{_NAME} = fneg (?P<flags>(?:\w+ )*)(?P<kind>half|float|double) (?P<value>\S+)"), _Body.fneg),
 ]
 
 

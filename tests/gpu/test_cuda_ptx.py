@@ -230,6 +230,23 @@ def test_loop_metadata_is_kept_apart_from_that_of_kernels():
     assert ptx.compile_ptx(text, ["kernel"]).count("st.global") == 1
 
 
+def test_half_precision():
+    text = """
+    define void @kernel(ptr %p) {
+      %x = load half, ptr %p, align 2
+      %wide = fpext half %x to float
+      %minus = fneg half %x
+      %sum = fmul half %minus, %x
+      %place = getelementptr inbounds half, ptr %p, i64 3
+      store half %sum, ptr %place, align 2
+      store float %wide, ptr %p, align 4
+      ret void
+    }
+    """
+    found = ptx.compile_ptx(text, ["kernel"], (8, 0))
+    assert ptx.instruction_mix(found)["fp16"] == 2 and "cvt.f32.f16" in found and "st.global.b16" in found
+
+
 def test_errors():
     with pytest.raises(DeviceError, match="no kernel 'other'"):
         dialect.to_nvvm(everything(), ["other"])

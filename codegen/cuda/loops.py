@@ -1,22 +1,20 @@
 """Loops over a body as one kernel: the driver of ``codegen/loops.py``, run by threads.
 
-Three ways, of which ``way_of`` chooses one:
+Two questions decide how (``way_of``):
 
-- ``TRAJECTORIES``: the state is a batch of independent ones (``trajectories.py``), and a thread runs the whole loop
-  for one of them.  Nobody waits for anybody; what is small lives in registers.
-- ``TOGETHER``: one block runs the loop.  Its threads share each loop nest of the body (``BlockItem``), with barriers
-  between nests; small values are computed by every thread for itself.
-- ``ALONE``: one thread runs it.
+- Is the state a batch of trajectories that do not depend on each other (``trajectories.py``)?  Then each is run from
+  end to end by itself, and nobody waits for another one.
+- Who runs a loop: a thread, or a block?  A thread does it like the CPU, and what is small lives in its registers
+  (``ThreadFrame``).  The threads of a block share each nest of the body (``BlockItem``), with barriers between nests;
+  small values are computed by every thread for itself (``BlockFrame``).
 
-In the first and last a thread runs the body like the CPU, so its frame, ``ThreadFrame``, differs from the CPU's only in
-what it writes the items with.  ``BlockFrame`` keeps one rule: before anything reads or writes memory that others may
-have written, there is a barrier.
+``BlockFrame`` keeps one rule: before anything reads or writes memory that others may have written, there is a barrier.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,30 +35,31 @@ from .mapping import BLOCK, COLUMNS, THREAD, Extent, Mapping, mapping_of, prefix
 from .placing import device_schedule, thread_schedule
 from .trajectories import Batch, Shared, batch_of, in_batch, inner_batch, one_of, pairs
 
-TRAJECTORIES, TOGETHER, ALONE = "trajectories", "together", "alone"
 REPEATED = 64  # iterations of a nest that every thread of a block rather does itself than wait for the others
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How the loop of *plan* is run, and why not otherwise; *batch*: the axis that its threads share out."""
+    """The loop of *plan* is run by a thread or a block, for each index of *batch* (ONE: there is one loop to run).
+
+    *why* says why not otherwise; *inner* are the dims of what a block shares out.
+    """
 
     by: str
     plan: LoopPlan
     batch: Dim
     why: str
+    inner: tuple[Dim, ...]
 
     @property
     def extent(self) -> Extent:
-        if self.by == TRAJECTORIES:
-            return Extent(Mapping(THREAD, 1), (self.batch,), lonely=True)
-        return Extent(Mapping(BLOCK if self.by == TOGETHER else THREAD, 0), (), lonely=self.by == ALONE)
+        units = () if self.batch == ONE else (self.batch,)
+        return Extent(Mapping(self.by, len(units)), units, self.inner, lonely=self.by == THREAD)
 
     def temporaries(self, position: int) -> list[tuple[Sym, Temporary]]:
         """The buffers that the loop, item *position* of the program, needs for itself."""
-        axis = (self.batch,) if self.by == TRAJECTORIES else ()
         return [
-            (w.sym, Temporary(f"{w.sym!r} of a loop", (*axis, *w.dims), w.itemsize, position, position))
+            (w.sym, Temporary(f"{w.sym!r} of a loop", (self.batch, *w.dims), w.itemsize, position, position))
             for w in self.plan.work
         ]
 
@@ -81,26 +80,38 @@ def way_of(around: Canonical, op: Op) -> Way | str:
         return f"{foreign} in its body is the array module's"
     batch = batch_of(op)
     if isinstance(batch, int):
-        single = one_of(op, frozenset({batch}))
-        plan = plan_loop(single, around, rules=THREAD_RULES)
-        why = _too_wide(op, plan, frozenset({batch}))
+        axis = frozenset({batch})
+        way = _by_size(around, one_of(op, axis), batch, "")
+        why = _too_wide(op, way.plan, axis)
         if why is None:
-            return Way(TRAJECTORIES, plan, batch, "")
-        batch = Shared(why)
+            return way
+        batch = Shared(f"not for each index of n{batch}: {why}")
+    return _by_size(around, op, ONE, batch.reason)
+
+
+def _by_size(around: Canonical, op: Op, batch: Dim, why: str) -> Way:
+    """By a block where that is faster than by a thread."""
     if _worth_sharing(op) and not _asks_a_call(op):
-        return Way(TOGETHER, plan_loop(op, around, rules=BLOCK_RULES), ONE, batch.reason)
-    return Way(ALONE, plan_loop(op, around, rules=THREAD_RULES), ONE, batch.reason)
+        return Way(BLOCK, plan_loop(op, around, rules=BLOCK_RULES), batch, why, tuple(_shared_dims(op)))
+    return Way(THREAD, plan_loop(op, around, rules=THREAD_RULES), batch, why, ())
+
+
+def _shared_dims(op: Op, sizes_at: int = 0) -> Iterator[Dim]:
+    """The dims of the body of *op*, as the whole program numbers them."""
+    body = op.params["body"]
+    base = sizes_at + body.sizes_at
+    for part in body.program.ops:
+        yield from (base + d for d in dict.fromkeys(part.out.dims))
+        if part.prim.kind == LOOP:
+            yield from _shared_dims(part, base)
 
 
 def note(op: Op, way: Way | str) -> str:
     """What ``explain`` says of it."""
     if isinstance(way, str):
         return f"{op.out} (loop) is not a kernel: {way}"
-    by = {
-        TRAJECTORIES: f"a thread runs it for each index of n{way.batch}", TOGETHER: "the threads of one block run it",
-        ALONE: "one thread runs it",
-    }[way.by]  # fmt: skip
-    return f"{op.out} (loop) is one kernel: {by}" + (f" ({way.why})" if way.why else "")
+    who = f"one {way.by}" if way.batch == ONE else f"a {way.by} for each index of n{way.batch}"
+    return f"{op.out} (loop) is a kernel, run by {who}" + (f" ({way.why})" if way.why else "")
 
 
 def _foreign(op: Op) -> str:
@@ -147,11 +158,8 @@ def _worth_sharing(op: Op) -> bool:
 def _iterations(program: Canonical, op: Op) -> int:
     """The loops of *op* as a root; a size that is not static counts as large."""
     total = 1
-    for x in (*op.ins, *op.outs):
-        own = 1
-        for d in x.dims:
-            own *= program.static.get(d, REPEATED + 1)
-        total = max(total, own)
+    for d in {d for x in (*op.ins, *op.outs) for d in x.dims}:
+        total *= program.static.get(d, REPEATED + 1)
     return total
 
 
@@ -244,7 +252,7 @@ class Trajectory(LoopEmitter):
         kind = memory_type(row.dtype)
         with counting(self.b, self.b.sub(length, taken)) as r:
             base = self.row(result, row, self.b.add(taken, r))
-            with counting(self.b, self.count(row)) as i:
+            with self.frame.each(self.count(row)) as i:
                 self.b.store(ir.Constant(kind, 0), self.b.gep(base, [i], source_etype=kind))
 
 
@@ -346,16 +354,14 @@ def write_loop(kernel: KernelEmitter, way: Way) -> None:
         kernel.program, kernel.schedule, {way.plan.op: way.plan}, kernel.b, kernel.entry, kernel.pointer.__getitem__,
         sizes, consts, kernel.numbers, kernel,
     )  # fmt: skip
-    if way.by == TOGETHER:
-        BlockFrame(*common).loop(way.plan, name)
-        return
-    frame = ThreadFrame(*common)
-    if way.by == ALONE:
-        with kernel.alone():
+    frame: ThreadFrame = (BlockFrame if way.by == BLOCK else ThreadFrame)(*common)
+    if way.batch == ONE:
+        with kernel.alone() if way.by == THREAD else nullcontext():
             frame.loop(way.plan, name)
         return
     work = {w.sym: w for w in way.plan.work}
-    with kernel.spread(kernel.size(way.batch)) as index:
+    count = kernel.size(way.batch)
+    with Range(kernel.b, kernel.block, count, kernel.blocks) if way.by == BLOCK else kernel.spread(count) as index:
 
         def pointer(sym: Sym) -> ir.Value:
             base = kernel.pointer[sym]
@@ -366,7 +372,8 @@ def write_loop(kernel: KernelEmitter, way: Way) -> None:
             return kernel.b.gep(base, [offset], inbounds=True, source_etype=I8)
 
         frame.pointer = pointer
+        kernel.written = True  # by the trajectory before
         Trajectory(frame, way, name, index).emit()
 
 
-__all__ = ["ALONE", "TOGETHER", "TRAJECTORIES", "Way", "note", "way_of", "write_loop"]
+__all__ = ["Way", "note", "way_of", "write_loop"]

@@ -30,13 +30,13 @@ class Shared:
 
 def batch_of(op: Op) -> Dim | Shared:
     """The axis of the loop *op*, by the sizes around it, along which its trajectories are independent."""
-    found: Dim | Shared = Shared("its state has no axis of trajectories")
+    reasons = []
     for dim in _candidates(op):
         why = dependence(op, frozenset({dim}))
         if why is None:
             return dim
-        found = Shared(f"not a thread for each index of n{dim}: {why}")
-    return found
+        reasons.append(f"not for each index of n{dim}: {why}")
+    return Shared(reasons[0] if reasons else "its state has no axis of trajectories")
 
 
 def _candidates(op: Op) -> list[Dim]:

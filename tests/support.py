@@ -8,9 +8,12 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import fake_cupy
 import numpy as np
 
 from tracegrad.codegen.adjoint import jvp, vjp
+from tracegrad.codegen.cupy_backend import CupyBackend
+from tracegrad.codegen.cupy_rows import Modules
 from tracegrad.codegen.interpreter import evaluate
 from tracegrad.tracer import ops as _ops  # noqa: F401  (fills the registry)
 from tracegrad.tracer.aval import Aval
@@ -46,7 +49,22 @@ def _run_kernel(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
     return list(results)
 
 
-TIERS: dict[str, Callable[[Graph, Sequence[Any]], list[np.ndarray]]] = {"interpreter": evaluate, "kernel": _run_kernel}
+_cupy = CupyBackend(Modules(fake_cupy.cupy, fake_cupy.special.module))
+
+
+def _run_cupy(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
+    """What CuPy would do on a device, on the stand-in."""
+    pairs = zip(inputs, graph.inputs, strict=True)
+    failed, results = _cupy.execute(graph, [np.asarray(x, v.aval.dtype).reshape(v.aval.shape) for x, v in pairs])
+    assert failed < 0 or graph.guards
+    return [_cupy.download(x) for x in results]
+
+
+TIERS: dict[str, Callable[[Graph, Sequence[Any]], list[np.ndarray]]] = {
+    "interpreter": evaluate,
+    "kernel": _run_kernel,
+    "cupy": _run_cupy,
+}
 
 
 def why_unavailable(tier: str) -> str:

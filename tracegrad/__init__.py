@@ -86,6 +86,7 @@ from .tracer.control import fori_loop, map, scan
 from .tracer.creation import array, asarray
 from .tracer.errors import (
     BadIndexError,
+    DeviceError,
     DifferentiationError,
     MutationError,
     ShapeError,
@@ -116,6 +117,7 @@ __all__ = [
     "ByteTensor",
     "CompiledFunction",
     "CompiledStep",
+    "DeviceError",
     "DifferentiationError",
     "DoubleTensor",
     "FloatTensor",

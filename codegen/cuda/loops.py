@@ -33,6 +33,7 @@ from .calls import BlockCalls, ThreadCalls
 from .kernels import BlockTotal, KernelEmitter, Range
 from .mapping import BLOCK, COLUMNS, THREAD, Extent, Mapping, mapping_of, prefix
 from .placing import device_schedule, thread_schedule
+from .retarget import has_kernel
 from .trajectories import Batch, Shared, batch_of, in_batch, inner_batch, one_of, pairs
 
 REPEATED = 64  # iterations of a nest that every thread of a block rather does itself than wait for the others
@@ -120,7 +121,7 @@ def _foreign(op: Op) -> str:
         if part.prim.kind == LOOP:
             if found := _foreign(part):
                 return found
-        elif is_call(part) and not native(part):
+        elif not has_kernel(part) or (is_call(part) and not native(part)):
             return f"{part.out} ({part.prim.name})"
     return ""
 

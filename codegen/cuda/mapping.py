@@ -94,8 +94,13 @@ class Extent:
     cut: Dim = 0  # COLUMNS: the axis that is cut in parts
     lonely: bool = False  # a thread works long at its unit and needs no other: blocks are small, and so there are many
 
+    @property
+    def exact(self) -> bool:
+        """Must there be as many blocks as ``launch`` says?  Otherwise fewer do the same, bit for bit."""
+        return self.mapping.partial and self.mapping.by != COLUMNS
+
     def launch(self, sizes: Sizes, geometry: Geometry) -> tuple[int, int]:
-        """(blocks, threads of a block).  Without an upper bound where any number of blocks gives the same bits."""
+        """(blocks, threads of a block)"""
         units = product(self.units, sizes)
         if self.lonely:
             threads = geometry.warp

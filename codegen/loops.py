@@ -62,6 +62,7 @@ class LoopPlan:
     spares: dict[Sym, Sym]  # of each large carry as it comes in: its second buffer
     small: dict[Sym, int]  # temporaries in stack slots: how many elements
     carried: dict[Sym, int]  # likewise carries, as they come in
+    copied: dict[Sym, int]  # likewise what is the same in every step
     work: list[Work]
     cleared: list[int]  # the results whose rows that no step wrote are filled with zeros
     nested: dict[Op, LoopPlan] = field(default_factory=dict)
@@ -72,9 +73,12 @@ class Rules(NamedTuple):
 
     schedule: Callable[[Canonical], Schedule]
     slots: Callable[[Canonical, Schedule, Sym], int | None]  # of how many elements, where a value is kept in slots
+    copies: Callable[[Canonical, Sym], bool]  # is a small operand that is the same in every step copied to slots?
 
 
-CPU_RULES = Rules(make_schedule, lambda program, schedule, sym: elements(program, schedule.kept_axes(sym)))
+CPU_RULES = Rules(
+    make_schedule, lambda program, schedule, sym: elements(program, schedule.kept_axes(sym)), lambda program, sym: True
+)
 
 
 def results_of(program: Canonical) -> list[Sym]:
@@ -104,7 +108,7 @@ def plan_loop(op: Op, around: Canonical, sizes_at: int = 0, rules: Rules = CPU_R
     program = body.program
     base = sizes_at + body.sizes_at
     schedule = rules.schedule(program)
-    plan = LoopPlan(op, program, schedule, {}, {}, {}, [], [])
+    plan = LoopPlan(op, program, schedule, {}, {}, {}, {}, [], [])
     if op.params["counted"] or op.params["stops"]:
         ys = range(before_rows(op.params), len(op.outs))
         plan.cleared = [k for k in ys if shows_every_row(around, op, op.outs[k])]
@@ -113,6 +117,12 @@ def plan_loop(op: Op, around: Canonical, sizes_at: int = 0, rules: Rules = CPU_R
         return tuple(base + d for d in dims if d != ONE)
 
     first, count = op.params["consts"], op.params["carries"]
+    for k, sym in enumerate(program.inputs[:first]):
+        position = before_consts(op.params) + k
+        size = elements(program, sym.dims)
+        no_buffer = not isinstance(op.ins[position], Sym) or filled(around, op, position) is not None
+        if size is not None and (no_buffer or rules.copies(program, sym)):
+            plan.copied[sym] = size
     ends = program.outputs[op.params["stops"] :]
     for sym, end in zip(program.inputs[first : first + count], ends, strict=False):
         assert isinstance(end, Sym)
@@ -319,7 +329,7 @@ class LoopEmitter:
         """What is the same in every step: small things are copied to where LLVM sees that no step writes them."""
         inside, position = self.plan.program.inputs[k], before_consts(self.plan.op.params) + k
         x = self.plan.op.ins[position]
-        size = elements(self.plan.program, inside.dims)
+        size = self.plan.copied.get(inside)
         if size is None:
             assert isinstance(x, Sym)
             return self.outside(x)

@@ -43,12 +43,14 @@ REPEATED = 64  # iterations of a nest that every thread of a block rather does i
 class Way:
     """The loop of *plan* is run by a thread or a block, for each index of *batch* (ONE: there is one loop to run).
 
-    *why* says why not otherwise; *inner* are the dims of what a block shares out.
+    *axes* are all dims that stand for the batch.  *why* says why not otherwise; *inner* are the dims of what a block
+    shares out.
     """
 
     by: str
     plan: LoopPlan
     batch: Dim
+    axes: Batch
     why: str
     inner: tuple[Dim, ...]
 
@@ -80,21 +82,21 @@ def way_of(around: Canonical, op: Op) -> Way | str:
     if foreign:
         return f"{foreign} in its body is the array module's"
     batch = batch_of(op)
-    if isinstance(batch, int):
-        axis = frozenset({batch})
-        way = _by_size(around, one_of(op, axis), batch, "")
-        why = _too_wide(op, way.plan, axis)
+    if not isinstance(batch, Shared):
+        dim, axes = batch
+        way = _by_size(around, one_of(op, axes), dim, axes, "")
+        why = _too_wide(op, way.plan, axes)
         if why is None:
             return way
-        batch = Shared(f"not for each index of n{batch}: {why}")
-    return _by_size(around, op, ONE, batch.reason)
+        batch = Shared(f"not for each index of n{dim}: {why}")
+    return _by_size(around, op, ONE, frozenset(), batch.reason)
 
 
-def _by_size(around: Canonical, op: Op, batch: Dim, why: str) -> Way:
+def _by_size(around: Canonical, op: Op, batch: Dim, axes: Batch, why: str) -> Way:
     """By a block where that is faster than by a thread."""
     if _worth_sharing(op) and not _asks_a_call(op):
-        return Way(BLOCK, plan_loop(op, around, rules=BLOCK_RULES), batch, why, tuple(_shared_dims(op)))
-    return Way(THREAD, plan_loop(op, around, rules=THREAD_RULES), batch, why, ())
+        return Way(BLOCK, plan_loop(op, around, rules=BLOCK_RULES), batch, axes, why, tuple(_shared_dims(op)))
+    return Way(THREAD, plan_loop(op, around, rules=THREAD_RULES), batch, axes, why, ())
 
 
 def _shared_dims(op: Op, sizes_at: int = 0) -> Iterator[Dim]:
@@ -197,8 +199,16 @@ def _slots_of_a_block(program: Canonical, schedule: Schedule, sym: Sym) -> int |
     return elements(program, sym.dims) if total and mapping_of(program, nest).by != COLUMNS else None
 
 
-THREAD_RULES = Rules(thread_schedule, lambda program, schedule, sym: elements(program, schedule.kept_axes(sym)))
-BLOCK_RULES = Rules(device_schedule, _slots_of_a_block)
+def _indexed(program: Canonical, sym: Sym) -> bool:
+    """Is *sym* read at positions that are computed?  Registers have no addresses."""
+    return any(sym in op.ins[:1] for op in program.ops if op.prim.name == "gather")
+
+
+THREAD_RULES = Rules(
+    thread_schedule, lambda program, schedule, sym: elements(program, schedule.kept_axes(sym)),
+    lambda program, sym: not _indexed(program, sym),
+)  # fmt: skip
+BLOCK_RULES = Rules(device_schedule, _slots_of_a_block, lambda program, sym: elements(program, sym.dims) == 1)
 
 
 # ---- one thread ------------------------------------------------------------------------------------------------
@@ -223,19 +233,20 @@ class ThreadFrame(Frame):
 
 
 class Trajectory(LoopEmitter):
-    """The loop of one trajectory, number *index* of those along *batch*: its part of operands and results."""
+    """The loop of one trajectory, number *index* of its batch: its part of operands and results."""
 
     def __init__(self, frame: Frame, way: Way, name: str, index: ir.Value):
         super().__init__(frame, way.plan, name)
-        self.batch, self.index, self.trajectories = way.batch, index, frame.numbers.size(way.batch)
-        self.own = {sym for dims, sym in pairs(way.plan.op) if way.batch in dims}  # of what each has its own
+        self.axes, self.index, self.trajectories = way.axes, index, frame.numbers.size(way.batch)
+        self.own = {sym for dims, sym in pairs(way.plan.op) if in_batch(dims, way.axes)}  # of what each has its own
 
     def part(self, base: ir.Value, x: Sym) -> ir.Value:
         """Where the part of the operand or result *x* at *base* begins."""
-        if self.batch not in x.dims:
+        own = [a for a, d in enumerate(x.dims) if d in self.axes]
+        if not own:
             return base
         b, offset = self.b, self.index
-        for d in x.dims[x.dims.index(self.batch) + 1 :]:
+        for d in x.dims[own[0] + 1 :]:
             offset = b.mul(offset, self.frame.numbers.size(d), flags=("nsw",))
         return b.gep(base, [offset], inbounds=True, source_etype=memory_type(x.dtype))
 

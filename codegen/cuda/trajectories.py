@@ -28,13 +28,15 @@ class Shared:
     reason: str
 
 
-def batch_of(op: Op) -> Dim | Shared:
-    """The axis of the loop *op*, by the sizes around it, along which its trajectories are independent."""
+def batch_of(op: Op) -> tuple[Dim, Batch] | Shared:
+    """The axis of the loop *op* along which its trajectories are independent, by the sizes around it, and all dims
+    that stand for it."""
     reasons = []
     for dim in _candidates(op):
-        why = dependence(op, frozenset({dim}))
+        batch = closed(op, frozenset({dim}))[0]
+        why = dependence(op, batch)
         if why is None:
-            return dim
+            return dim, batch
         reasons.append(f"not for each index of n{dim}: {why}")
     return Shared(reasons[0] if reasons else "its state has no axis of trajectories")
 
@@ -64,11 +66,35 @@ def pairs(op: Op) -> list[tuple[tuple[Dim, ...], Sym]]:
     return found
 
 
+def closed(op: Op, batch: Batch) -> tuple[Batch, Batch]:
+    """*batch*, dims of the program around the loop *op*, with all that are as long; and the same in its body.
+
+    What goes into a step is as long as what it is outside, a carry begins a step as it ends it.
+    """
+    program, first = op.params["body"].program, op.params["consts"]
+    ends = zip(program.inputs[first:], program.outputs[op.params["stops"] :][: op.params["carries"]], strict=False)
+    same = [(x.dims, y.dims) for x, y in ends]
+    outer, inner = set(batch), set[Dim]()
+    while True:
+        before = len(outer) + len(inner)
+        for dims, sym in pairs(op):
+            for outside, inside in zip(dims, sym.dims, strict=True):
+                if outside in outer or inside in inner:
+                    outer.add(outside)
+                    inner.add(inside)
+        for begin, end in same:
+            for axes in zip(begin, end, strict=True):
+                inner.update(axes if inner.intersection(axes) else ())
+        for part in program.ops:
+            if part.prim.kind == LOOP:
+                inner |= closed(part, frozenset(inner))[0]
+        if len(outer) + len(inner) == before:
+            return frozenset(outer), frozenset(inner)
+
+
 def inner_batch(op: Op, batch: Batch) -> Batch:
     """The *batch* of the program around the loop *op*, by the sizes of its body."""
-    return frozenset(
-        inside for dims, sym in pairs(op) for outside, inside in zip(dims, sym.dims, strict=True) if outside in batch
-    )
+    return closed(op, batch)[1]
 
 
 def in_batch(dims: Iterable[Dim], batch: Batch) -> bool:

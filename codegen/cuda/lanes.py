@@ -24,7 +24,7 @@ from ..index import loop_var
 from ..scalar import I64, from_memory, memory_type, to_memory
 from ..schedule import Loop, Schedule, Statement
 from ..views import Condition, Indices
-from .kernels import KernelEmitter
+from .kernels import KernelEmitter, Range
 from .mapping import THREAD, Mapping, prefix
 
 VECTOR = 16  # bytes that a thread loads at once
@@ -82,7 +82,7 @@ class LaneEmitter(KernelEmitter):
         first, step = b.add(b.mul(self.block, self.threads), self.thread), b.mul(self.threads, self.blocks)
         count = self.count(self.dims)
         groups = b.select(self._aligned(loops[-1].body), b.udiv(count, I64(self.lanes)), I64(0))
-        with self._range(first, groups, step, ROLLED) as group:
+        with Range(b, first, groups, step, ROLLED) as group:
             self._group(loops, b.mul(group, I64(self.lanes), flags=("nsw",)))
         rest = b.add(b.mul(groups, I64(self.lanes), flags=("nsw",)), first)
         self.units(loops, rest, step, lambda: self.items(loops[-1].body), ROLLED)

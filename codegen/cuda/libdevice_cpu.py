@@ -22,7 +22,8 @@ from ...tracer.errors import DeviceError
 from .. import jit
 from . import libdevice, ptx
 
-# what __nvvm_reflect answers: the options of ptx.FLOAT_OPTIONS, and a Hopper
+# what __nvvm_reflect answers: the options of ptx.FLOAT_OPTIONS, and a Hopper (the functions that kernels call ask only
+# whether it is a Kepler or older: the code is the same for all that this target is for)
 _REFLECT = {"__CUDA_FTZ": 0, "__CUDA_PREC_SQRT": 1, "__CUDA_ARCH": 900}
 
 # intrinsics of NVVM that LLVM has for every target

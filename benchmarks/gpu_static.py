@@ -152,17 +152,12 @@ def tables(found: list[Figures]) -> str:
                     *[str(k.mix.get(kind, 0)) for kind in kinds],
                 ])  # fmt: skip
     detail_head = [
-        "kernel",
-        "unit done by",
-        "blocks × threads",
-        "registers",
-        "shared bytes",
-        "occupancy",
-        "MB",
-        "vector",
-    ]
-    text = "The kernels that move at least a tenth of the bytes, by instructions in their text (a loop's body counts once):"
-    return f"{report.table(head, rows)}\n\n{text}\n\n{report.table([*detail_head, *kinds], details)}"
+        "kernel", "unit done by", "blocks × threads", "registers", "shared bytes", "occupancy", "MB", "vector", *kinds,
+    ]  # fmt: skip
+    text = (
+        "Kernels that move at least a tenth of the bytes: instructions in their text, where a loop's body counts once."
+    )
+    return f"{report.table(head, rows)}\n\n{text}\n\n{report.table(detail_head, details)}"
 
 
 def run(options: argparse.Namespace) -> int:

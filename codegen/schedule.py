@@ -196,6 +196,8 @@ def reads(program: Canonical, op: Op, stored: set[Sym]) -> Reads:
 class Placer:
     """Builds the loop tree.  One instance per attempt."""
 
+    recompute_flops = RECOMPUTE_FLOPS
+
     def __init__(self, program: Canonical, stored: set[Sym]):
         self.program = program
         self.stored = stored
@@ -427,7 +429,7 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
         if op.prim.name == "broadcast" or not wide:
             continue
         if (
-            extra * cost > RECOMPUTE_FLOPS
+            extra * cost > placer.recompute_flops
             or (redundant.get(op.out) and cost > REDUNDANT_FLOPS)
             or (op.out in per_row and cost >= ROW_FLOPS)
         ):

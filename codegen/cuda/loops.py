@@ -317,7 +317,8 @@ class BlockFrame(ThreadFrame):
         carried = [end for begin, end in ends if begin in plan.carried]
         slots = frozenset([*plan.small, *carried, *results_of(program)[:asked]])
         self.kernel.written = True  # by the step before
-        return replace(super().inside(loop), slots=slots)  # type: ignore[type-var]
+        inner: Any = super().inside(loop)
+        return replace(inner, slots=slots)
 
     def settle(self) -> None:
         """Wait until all have written what they write."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import copy
+import gc
 import linecache
 import os
 import pickle
@@ -25,7 +26,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -243,16 +244,11 @@ def far(x: Any, y: Any, tolerance: float, scale: float = 0.0) -> bool:
 
 def judge_call(judged: Judged, variant: int, verdict: Verdict) -> str:
     """What is wrong with one call, or nothing."""
-    case, spaces = judged.case, judged.spaces
-    args, nums = arguments(case, variant), argnums(case)
-    rng = np.random.default_rng([case.seed, variant, 1])
-    directions = [like(args[i], lambda a: rng.normal(size=np.shape(a))) for i in nums]
-    nudged = [like(a, lambda v: v * (1.0 + 1e-13 * rng.normal())) if i in nums else a for i, a in enumerate(args)]
-    plain = plainly(spaces["plain"]["f"], args)
-    exact = by_duals(spaces["dual"]["f"], args, nums, directions)
-    again = by_duals(spaces["dual"]["f"], nudged, nums, directions)
+    expected = judged.expected(variant)
+    plain, exact, again, directions = expected.plain, expected.exact, expected.again, expected.directions
+    args = arguments(judged.case, variant)
     before = copy.deepcopy(args)
-    with configured(judged.configuration, case.seed):
+    with configured(judged.configuration, judged.case.seed):
         ours = compiled(judged.f, args)
     if not all(np.array_equal(a, b) for a, b in zip(leaves(before), leaves(args), strict=True)):
         return "an argument was changed"
@@ -279,8 +275,7 @@ def judge_call(judged: Judged, variant: int, verdict: Verdict) -> str:
     slope, scale = sum(np.sum(g * v) for g, v in pairs), sum(np.sum(np.abs(g * v)) for g, v in pairs)
     if far(slope, exact.slope, GRADIENT, scale):
         return f"gradient in a random direction {slope!r}, by dual numbers {exact.slope!r}"
-    with configured("unrolled", case.seed):
-        other = unrolled(judged.unrolled, args)
+    other = judged.without_loops(variant)
     if other.error is not None:
         return f"unrolled: {_text(other.error)}"
     # what the nudge has changed says how much rounding can change
@@ -298,14 +293,55 @@ def _text(error: BaseException | None) -> str:
 
 
 @dataclass(slots=True)
+class Expected:
+    """What the oracles say of one call: plain NumPy, and dual numbers in *directions*, also of nudged arguments."""
+
+    plain: Outcome
+    exact: Outcome
+    again: Outcome
+    directions: list[Any]
+
+
+@dataclass(slots=True)
 class Judged:
-    """A program, compiled twice."""
+    """A program, compiled twice.
+
+    Programs change nothing outside, so until ``disturb`` the oracles need to run only once for each set of arguments.
+    """
 
     case: Program
     configuration: str
     spaces: dict[str, dict[str, Any]]
     f: Any
     unrolled: Any
+    _expected: dict[int, Expected] = field(default_factory=dict)  # by variant
+    _without_loops: dict[int, Outcome] = field(default_factory=dict)
+
+    def expected(self, variant: int) -> Expected:
+        if variant not in self._expected:
+            args, nums = arguments(self.case, variant), argnums(self.case)
+            rng = np.random.default_rng([self.case.seed, variant, 1])
+            directions = [like(args[i], lambda a: rng.normal(size=np.shape(a))) for i in nums]
+            nudged = [
+                like(a, lambda v: v * (1.0 + 1e-13 * rng.normal())) if i in nums else a for i, a in enumerate(args)
+            ]
+            plain = plainly(self.spaces["plain"]["f"], args)
+            f = self.spaces["dual"]["f"]
+            exact, again = by_duals(f, args, nums, directions), by_duals(f, nudged, nums, directions)
+            self._expected[variant] = Expected(plain, exact, again, directions)
+        return self._expected[variant]
+
+    def without_loops(self, variant: int) -> Outcome:
+        if variant not in self._without_loops:
+            with configured("unrolled", self.case.seed):
+                self._without_loops[variant] = unrolled(self.unrolled, arguments(self.case, variant))
+        return self._without_loops[variant]
+
+    def disturb(self) -> None:
+        """LookupError: the program does not have what would be changed."""
+        self._expected.clear()
+        self._without_loops.clear()
+        disturb(list(self.spaces.values()), self.case.seed // 3)
 
 
 def judge(case: Program, compiler: Callable[..., Any] = compile_grad, configuration: str = "as_is") -> Verdict:
@@ -323,7 +359,7 @@ def judge(case: Program, compiler: Callable[..., Any] = compile_grad, configurat
         for step, variant in enumerate((*CALLS, *(AFTER_A_CHANGE if case.seed % 3 == 0 else ()))):
             if step == len(CALLS):
                 try:
-                    disturb(list(spaces.values()), case.seed // 3)
+                    judged.disturb()
                 except LookupError:  # while shrinking
                     break
             config.check = before or step == len(CALLS) - 1
@@ -397,7 +433,7 @@ def _statements(tree: ast.AST) -> list[tuple[list[ast.stmt], int, bool]]:
 # ---- hunting -----------------------------------------------------------------------------------------------------
 
 BLOCK = 25  # programs of one child process
-PATIENCE = 60  # seconds for one of them; more is a finding, as a crash is
+PATIENCE = 60  # seconds of processor time for one of them; more is a finding, as a crash is
 
 
 def run_block(seeds: range, configuration: str) -> Iterator[tuple[int, Verdict]]:
@@ -408,7 +444,7 @@ def run_block(seeds: range, configuration: str) -> Iterator[tuple[int, Verdict]]
         os.close(reader)
         with os.fdopen(writer, "wb") as stream:
             for seed in seeds:
-                signal.alarm(PATIENCE)
+                signal.setitimer(signal.ITIMER_PROF, PATIENCE)
                 pickle.dump((seed, judge(program(seed), configuration=configuration)), stream)
                 stream.flush()
         os._exit(0)
@@ -421,7 +457,7 @@ def run_block(seeds: range, configuration: str) -> Iterator[tuple[int, Verdict]]
             after = seed + 1
     _, status = os.waitpid(child, 0)
     if after < seeds.stop:
-        yield after, Verdict(found=f"call ?: crashed with status {status}" + " (too long)" * (status == signal.SIGALRM))
+        yield after, Verdict(found=f"call ?: crashed with status {status}" + " (too long)" * (status == signal.SIGPROF))
         yield from run_block(range(after + 1, seeds.stop), configuration)
 
 
@@ -429,7 +465,7 @@ def crashes(case: Program, configuration: str) -> bool:
     """Does judging it, in a child process, end the process?"""
     child = os.fork()
     if child == 0:
-        signal.alarm(PATIENCE)
+        signal.setitimer(signal.ITIMER_PROF, PATIENCE)
         judge(case, configuration=configuration)
         os._exit(0)
     return os.waitpid(child, 0)[1] != 0
@@ -455,12 +491,14 @@ def main() -> int:
     warnings.simplefilter("ignore")
     totals: Counter[str] = Counter()
     start = time.perf_counter()
+    gc.freeze()  # nor do the children look again and again at what was imported
     for at in range(first, first + count, BLOCK):
         for seed, verdict in run_block(range(at, min(at + BLOCK, first + count)), configuration):
             totals += Counter(compared=verdict.compared, delicate=verdict.delicate, raised=verdict.raised)
             totals += Counter(programs=1, live=bool(verdict.live), found=bool(verdict.found))
             if verdict.found:
-                print(f"{'=' * 100}\n{report(seed, verdict, configuration)}", flush=True)
+                found = report(seed, verdict, configuration) if count == 1 else f"seed {seed}: {verdict.found}"
+                print(f"{'=' * 100}\n{found}", flush=True)
         if totals["programs"] % (10 * BLOCK) == 0:
             each = (time.perf_counter() - start) / totals["programs"]
             print(f"up to seed {seed}: {dict(totals)}, {each:.2f} s each", flush=True)

@@ -134,3 +134,16 @@ def test_a_turn_of_an_inner_loop_is_read_in_the_outer_one():
         return fn
 
     follow(make)
+
+
+def test_slices_that_grow():
+    """Not even the first turn has the settings of the third."""
+
+    def make(np):
+        def fn(x):
+            rows = np.outer(np.cos(DATA[:, 0]), x)
+            return sum(np.sin(np.sum(rows[:i])) for i in range(1, 20))
+
+        return fn
+
+    follow(make)

@@ -3,6 +3,7 @@
     python tests/loop_programs.py 0 10000    # hunt: seeds 0 to 9999, in child processes, so that a crash is a finding
     python tests/loop_programs.py 4711 1     # one seed again, with its source and what it shrinks to
     python tests/loop_programs.py 0 10000 eager     # with short loops rolled, too (see CONFIGURATIONS)
+    python tests/loop_programs.py 0 10000 eager -O0 # kernels as LLVM gets them: a third faster
 
 A program runs in four namespaces: plain NumPy, compiled, compiled without rolled loops, and with dual numbers
 (``dual.py``).  Several calls hit recording, verification, replay, other branches and other trip counts, and what the
@@ -35,6 +36,7 @@ from loop_grammar import Program, program
 
 import tracegrad
 from tracegrad import compile_grad, config
+from tracegrad.codegen import jit
 from tracegrad.runtime.calls import flatten
 from tracegrad.runtime.paths import interpret
 from tracegrad.runtime.recording import VALUE_AND_GRAD, Mode, record
@@ -488,6 +490,8 @@ def report(seed: int, verdict: Verdict, configuration: str = "as_is") -> str:
 def main() -> int:
     first, count = int(sys.argv[1]), int(sys.argv[2])
     configuration = sys.argv[3] if len(sys.argv) > 3 else "as_is"
+    if "-O0" in sys.argv:
+        jit.SPEED_LEVEL = 0
     warnings.simplefilter("ignore")
     totals: Counter[str] = Counter()
     start = time.perf_counter()

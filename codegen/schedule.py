@@ -69,6 +69,10 @@ class Schedule:
     notes: list[str]
     checks: list[tuple[int, int]] = field(default_factory=list)  # (position in body, guards checked before it)
 
+    def kept_axes(self, sym: Sym) -> list[Dim]:
+        """The axes of *sym* that have storage, but for those of size 1."""
+        return [d for d in sym.dims if d != ONE][self.contracted.get(sym, 0) :]
+
 
 # ---- what a root is --------------------------------------------------------------------------------------------
 

@@ -169,11 +169,12 @@ def strict_evaluate(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
     env.update(graph.consts)
     with np.errstate(all="ignore"):
         for node in graph.nodes:
-            value = node.prim.impl(*[read(env, a) for a in node.inputs], **node.params)
-            assert np.shape(value) == node.out.aval.shape, f"{node} gives shape {np.shape(value)}"
-            found = np.asarray(value).dtype
-            assert found == node.out.aval.dtype, f"{node} gives {found}\n{print_graph(graph)}"
-            env[node.out] = np.asarray(value)
+            values = node.prim.impl(*[read(env, a) for a in node.inputs], **node.params)
+            for out, value in zip(node.outs, values if len(node.outs) > 1 else [values], strict=True):
+                assert np.shape(value) == out.aval.shape, f"{node} gives shape {np.shape(value)}"
+                found = np.asarray(value).dtype
+                assert found == out.aval.dtype, f"{node} gives {found}\n{print_graph(graph)}"
+                env[out] = np.asarray(value)
     return [np.asarray(read(env, out)) for out in graph.outputs]
 
 

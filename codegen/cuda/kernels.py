@@ -44,19 +44,24 @@ class KernelEmitter(ItemEmitter):
 
     def __init__(
         self, program: Canonical, schedule: Schedule, module: ir.Module, name: str, used: list[Sym],
-        geometry: Geometry, aliased: set[Sym] = frozenset(),  # type: ignore[assignment]
+        geometry: Geometry, aliased: set[Sym] = frozenset(), inline: bool = False,  # type: ignore[assignment]
     ):  # fmt: skip
-        super().__init__(program, schedule, module, name, used)
+        super().__init__(program, schedule, module, name, used, inline=inline)
         self.geometry = geometry
-        self.function.linkage = ""
-        self.function.attributes.discard("noinline")
-        for sym in aliased:  # written by one thread and read by another: no promise that only one of them touches it
+        if not inline:
+            self.function.linkage = ""
+            self.function.attributes.discard("noinline")
+        # No promise that only one thing touches a buffer where one thread writes and another reads, nor in a loop: LLVM
+        # 7 takes what is promised of one call there for a promise about all of them together.
+        for sym in used if inline else aliased:
             self.pointer[sym].attributes.discard("noalias")
         self.thread, self.threads, self.block, self.blocks = (
             self.entry.zext(self._call(f"tg_{name}", at=self.entry), I64)
             for name in ("thread", "threads", "block", "blocks")
         )
         self.cooperating = False  # all threads of the block are here, with the same values
+        self.slots: frozenset[Sym] = frozenset()  # values of which each thread has its own copy
+        self.written = False  # there may be what some thread has written since the last barrier
 
     # ---- a GPU's own -------------------------------------------------------------------------------------------
 
@@ -86,7 +91,7 @@ class KernelEmitter(ItemEmitter):
         return self.b.if_then(self.b.icmp_signed("==", self.thread, I64(0)))
 
     def store(self, x: Sym, at: Indices, value: ir.Value) -> None:
-        if not self.cooperating:
+        if not self.cooperating or x in self.slots:
             super().store(x, at, value)
             return
         with self.first_thread():
@@ -104,7 +109,7 @@ class KernelEmitter(ItemEmitter):
             total.start()
         loops = prefix(nest)[: mapping.loops]
         if mapping.by == BLOCK:
-            self.units(loops, self.block, self.blocks, lambda: self._cooperate(loops[-1].body))
+            self.units(loops, self.block, self.blocks, lambda: self.cooperate(loops[-1].body))
         elif loops:
             first = self.b.add(self.b.mul(self.block, self.threads), self.thread)
             self.units(loops, first, self.b.mul(self.threads, self.blocks), lambda: self.items(loops[-1].body))
@@ -151,7 +156,7 @@ class KernelEmitter(ItemEmitter):
         b.cbranch(b.icmp_signed("<", following, count), head, after)
         b.position_at_end(after)
 
-    def _cooperate(self, body: Sequence[Loop | Statement | Call]) -> None:
+    def cooperate(self, body: Sequence[Loop | Statement | Call]) -> None:
         """One unit, by all threads of the block."""
         depth = len(self.loops)
         self.cooperating = True
@@ -187,18 +192,12 @@ class KernelEmitter(ItemEmitter):
 
     def columns(self, statement: Statement, shares: Sequence[Sym]) -> None:
         """Each thread: one kept element, one part of the outermost axis that is summed over."""
-        b, op = self.b, statement.op
-        dims, reduced = domain(op), sorted(reduced_depths(op))
-        kept = [k for k in range(len(dims)) if k not in reduced]
-        units, parts = self.count([dims[k] for k in kept]), self.parts_of_columns(statement)
+        b, dims, reduced = self.b, domain(statement.op), sorted(reduced_depths(statement.op))
+        units, parts = self.count(_kept(statement)), self.parts_of_columns(statement)
         length = self.size(dims[reduced[0]])
         rows = b.udiv(b.add(length, b.sub(parts, I64(1))), parts)
-        with self._spread(b.mul(units, parts)) as unit:
-            part, rest = b.udiv(unit, units), b.urem(unit, units)
-            places: list[ir.Value] = [I64(0)] * len(dims)
-            for k in reversed(kept):
-                places[k] = b.urem(rest, self.size(dims[k]))
-                rest = b.udiv(rest, self.size(dims[k]))
+        with self.spread(b.mul(units, parts)) as unit:
+            part, places = b.udiv(unit, units), self._places(statement, b.urem(unit, units))
             total = ThreadTotal(self, statement)
             total.start()
             low = b.mul(part, rows)
@@ -207,6 +206,24 @@ class KernelEmitter(ItemEmitter):
             self._summed(total, places, reduced, low, high)
             for buffer, value in zip(shares, total.values(), strict=True):
                 self.put(buffer, unit, value)
+
+    def whole_columns(self, statement: Statement) -> None:
+        """Each thread of the block: kept elements, from end to end."""
+        dims, reduced = domain(statement.op), sorted(reduced_depths(statement.op))
+        with self.shared_out(self.count(_kept(statement))) as unit:
+            total = ThreadTotal(self, statement)
+            total.start()
+            self._summed(total, self._places(statement, unit), reduced, I64(0), self.size(dims[reduced[0]]))
+            self.put(statement.out, unit, total.values()[-1])
+
+    def _places(self, statement: Statement, unit: ir.Value) -> list[ir.Value]:
+        """Where kept element number *unit* is in the domain; the axes that are summed over are 0."""
+        b, dims, reduced = self.b, domain(statement.op), reduced_depths(statement.op)
+        places: list[ir.Value] = [I64(0)] * len(dims)
+        for k in reversed([k for k in range(len(dims)) if k not in reduced]):
+            places[k] = b.urem(unit, self.size(dims[k]))
+            unit = b.udiv(unit, self.size(dims[k]))
+        return places
 
     def _summed(
         self, total: Accumulator, places: list[ir.Value], axes: Sequence[int], low: ir.Value, high: ir.Value
@@ -220,7 +237,7 @@ class KernelEmitter(ItemEmitter):
             total.update(domain_indices(total.op))
             self.loops, self.homes, self.scopes = saved
             return
-        with self._range(low, high, I64(1)) as i:
+        with Range(self.b, low, high, I64(1)) as i:
             places[axes[0]] = i
             inner = self.size(domain(total.op)[axes[1]]) if len(axes) > 1 else I64(0)
             self._summed(total, places, axes[1:], I64(0), inner)
@@ -228,7 +245,7 @@ class KernelEmitter(ItemEmitter):
     def parts_of_columns(self, statement: Statement) -> ir.Value:
         """``mapping.parts_of_columns`` of this run's sizes."""
         b, dims, reduced = self.b, domain(statement.op), reduced_depths(statement.op)
-        units = self.count([d for k, d in enumerate(dims) if k not in reduced])
+        units = self.count(_kept(statement))
         spread = b.udiv(I64(SPREAD), self._at_least_one(units))
         length = self.size(dims[min(reduced)])
         most = b.udiv(b.add(length, I64(PART_ROWS - 1)), I64(PART_ROWS))
@@ -250,7 +267,7 @@ class KernelEmitter(ItemEmitter):
         """One block adds up the *shares* of a reduction, of which there are *count*."""
         total = BlockTotal(self, statement)
         total.start()
-        with self._range(self.thread, count, self.threads) as i:
+        with self.shared_out(count) as i:
             total.put(total.merged(total.values(), [self.get(buffer, i) for buffer in shares]))
         self.cooperating = True
         total.close()
@@ -258,13 +275,11 @@ class KernelEmitter(ItemEmitter):
 
     def combine_columns(self, statement: Statement, shares: Sequence[Sym]) -> None:
         """Each thread adds up the parts of one kept element."""
-        b, dims, reduced = self.b, domain(statement.op), reduced_depths(statement.op)
-        units = self.count([d for k, d in enumerate(dims) if k not in reduced])
-        parts = self.parts_of_columns(statement)
-        with self._spread(units) as unit:
+        b, units, parts = self.b, self.count(_kept(statement)), self.parts_of_columns(statement)
+        with self.spread(units) as unit:
             total = ThreadTotal(self, statement)
             total.start()
-            with self._range(I64(0), parts, I64(1)) as part:
+            with Range(b, I64(0), parts, I64(1)) as part:
                 place = b.add(b.mul(part, units, flags=("nsw",)), unit, flags=("nsw",))
                 total.put(total.merged(total.values(), [self.get(buffer, place) for buffer in shares]))
             self.put(statement.out, unit, total.values()[-1])
@@ -288,13 +303,15 @@ class KernelEmitter(ItemEmitter):
         where = self.b.gep(self.pointer[buffer], [place], inbounds=True, source_etype=kind)
         return from_memory(self.b, self.b.load(where, typ=kind), buffer.dtype)
 
-    def _spread(self, count: ir.Value) -> Any:
+    def spread(self, count: ir.Value) -> Range:
         """All threads of all blocks over 0 <= i < count."""
         b = self.b
-        return self._range(b.add(b.mul(self.block, self.threads), self.thread), count, b.mul(self.threads, self.blocks))
+        first = b.add(b.mul(self.block, self.threads), self.thread)
+        return Range(b, first, count, b.mul(self.threads, self.blocks))
 
-    def _range(self, first: ir.Value, end: ir.Value, step: ir.Value) -> Range:
-        return Range(self.b, first, end, step)
+    def shared_out(self, count: ir.Value) -> Range:
+        """The threads of the block over 0 <= i < count."""
+        return Range(self.b, self.thread, count, self.threads)
 
 
 class Range:
@@ -320,6 +337,12 @@ class Range:
         self.i.add_incoming(following, b.block)
         b.cbranch(b.icmp_signed("<", following, self.end), self.body, self.after)
         b.position_at_end(self.after)
+
+
+def _kept(statement: Statement) -> list[Dim]:
+    """The axes of its domain that a reduction keeps."""
+    reduced = reduced_depths(statement.op)
+    return [d for k, d in enumerate(domain(statement.op)) if k not in reduced]
 
 
 # ---- accumulators --------------------------------------------------------------------------------------------------

@@ -92,6 +92,7 @@ class Extent:
     units: tuple[Dim, ...]
     inner: tuple[Dim, ...] = ()  # BLOCK: the loops that a block's threads share, the longest of which counts
     cut: Dim = 0  # COLUMNS: the axis that is cut in parts
+    lonely: bool = False  # a thread works long at its unit and needs no other: blocks are small, and so there are many
 
     @property
     def exact(self) -> bool:
@@ -101,10 +102,15 @@ class Extent:
     def launch(self, sizes: Sizes, geometry: Geometry) -> tuple[int, int]:
         """(blocks, threads of a block)"""
         units = product(self.units, sizes)
+        if self.lonely:
+            threads = geometry.warp
+            while threads < geometry.threads and units > threads * PARTS:
+                threads *= 2
+            return max(-(-units // threads), 1), threads
         if self.mapping.by == COLUMNS:
             return _blocks(units * parts_of_columns(units, int(sizes[self.cut])), geometry), geometry.threads
         if self.mapping.by == BLOCK:
-            longest = max((int(sizes[d]) for d in self.inner), default=1)
+            longest = max((int(sizes[d]) for d in self.inner), default=geometry.threads)
             threads = geometry.warp
             while threads < min(longest, geometry.threads):
                 threads *= 2

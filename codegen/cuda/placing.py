@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...tracer.primitive import RECURRENCE, REDUCE
 from ..canonical import Canonical, Op
 from ..cpu import statements_of
-from ..schedule import Loop, Placer, Schedule, Statement, domain, reduced_depths, settle
+from ..schedule import Loop, Placer, Schedule, Statement, contractions, domain, reduced_depths, settle
 
 
 def keeps_inner(op: Op) -> bool:
@@ -40,3 +40,10 @@ class DevicePlacer(Placer):
 def device_schedule(program: Canonical) -> Schedule:
     placer = settle(program, DevicePlacer)
     return Schedule(placer.body, placer.stored, placer.where, placer.reads, {}, set(), placer.notes)
+
+
+def thread_schedule(program: Canonical) -> Schedule:
+    """For one thread: the CPU's, without tiles of rows, which are there for vectors."""
+    placer = settle(program)
+    contracted = contractions(program, placer)
+    return Schedule(placer.body, placer.stored, placer.where, placer.reads, contracted, set(), placer.notes)

@@ -13,12 +13,14 @@ from typing import Any, Protocol
 
 import llvmlite.ir as ir
 
-from ..canonical import ONE, Canonical, Dim, Sym
+from ...tracer.primitive import LOOP
+from ..canonical import ONE, Canonical, Dim, Op, Sym
 from ..cpu import carries, item_buffers, statements_of
 from ..guards import guards_of
 from ..memory import ALIGN, Sizes, Temporary, plan
 from ..schedule import Call, Loop, Schedule, Statement, buffer_of
 from .kernels import KernelEmitter, partial_dtypes
+from .loops import Way, note, way_of, write_loop
 from .mapping import COLUMNS, PARTS, Extent, Geometry, extent_of, parts_of_columns, product, scalar_extent
 from .placing import device_schedule
 from .retarget import for_device
@@ -32,6 +34,10 @@ class Kernel:
     buffers: tuple[Sym, ...]
     extent: Extent
     single: bool = False  # one block is enough: the second stage of a reduction
+
+    def grid(self, sizes: Sizes, geometry: Geometry) -> tuple[int, int]:
+        """(blocks, threads of a block)"""
+        return (1, geometry.threads) if self.single else self.extent.launch(sizes, geometry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +104,19 @@ class _Assembler:
         self.module = ir.Module("cuda")
         self.steps: list[Step] = []
         self.partials: dict[Sym, tuple[int, tuple[Dim, ...], Dim]] = {}  # made in which item, their dims and cut
+        self.work: dict[Sym, Temporary] = {}  # what loops need for themselves
 
     def program(self) -> CudaProgram:
         items = self._items()
         for position, item in enumerate(items):
             if isinstance(item, Call):
-                self.steps.append(Library(self.canonical.ops.index(item.op)))
+                self._call(item.op, position)
             elif isinstance(item, Loop):
                 self._nest(item, position)
             else:
                 self._scalars(item)
         temporaries = self._temporaries(items)
-        temps = [*self.guards, *self._plain_temporaries(), *self.partials]
+        temps = [*self.guards, *self._plain_temporaries(), *self.partials, *self.work]
         order = [*self.canonical.inputs[: self.arguments], *self.results, *self.canonical.inputs[self.arguments :]]
         index = {sym: k for k, sym in enumerate([*order, *temps])}
         return CudaProgram(
@@ -182,6 +189,19 @@ class _Assembler:
             second.combine(s, partials[s.out], count)
         self._finish(second, extent, single=True)
 
+    def _call(self, op: Op, position: int) -> None:
+        if op.prim.kind == LOOP:
+            way = way_of(self.canonical, op)
+            self.schedule.notes.append(note(op, way))
+            if isinstance(way, Way):
+                work = dict(way.temporaries(position))
+                self.work |= work
+                emitter = self._emitter(way.used(self.canonical, self.schedule), {*op.outs, *work})
+                write_loop(emitter, way)
+                self._finish(emitter, way.extent)
+                return
+        self.steps.append(Library(self.canonical.ops.index(op)))
+
     def _aliased(self, nest: Loop) -> set[Sym]:
         """What one statement of *nest* writes and another reads."""
         made = {s.out for s in statements_of(nest)}
@@ -215,7 +235,7 @@ class _Assembler:
             Partials(f"share {-s.number}", dims, s.dtype.itemsize, position, position, cut)
             for s, (position, dims, cut) in self.partials.items()
         ]
-        return [*guards, *temporaries, *partials]
+        return [*guards, *temporaries, *partials, *self.work.values()]
 
     def _plain_temporaries(self) -> list[Sym]:
         others = {*self.results, *self.guards}
@@ -246,7 +266,5 @@ def run(
         if isinstance(step, Library):
             machine.library(program, step, canonical, addresses)
             continue
-        grid = step.extent.launch(canonical.sizes, program.geometry)
-        if step.single:
-            grid = 1, program.geometry.threads
+        grid = step.grid(canonical.sizes, program.geometry)
         machine.launch(program, step, grid, [*[addresses[program.buffer_index[s]] for s in step.buffers], *numbers])

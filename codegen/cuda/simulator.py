@@ -96,11 +96,15 @@ def _quick_switching() -> Any:
 
 
 class Simulator:
-    """The ``Machine`` of one program."""
+    """The ``Machine`` of one program.
 
-    def __init__(self, program: CudaProgram):
+    *most_blocks*: of a launch whose blocks leave nothing that depends on how many they are; a thread then does several
+    units in turn.
+    """
+
+    def __init__(self, program: CudaProgram, most_blocks: int | None = None):
         libdevice_cpu.install()
-        self.program = program
+        self.program, self.most_blocks = program, most_blocks
         text = program.text
         names = {name: jit.unique_name(name) for name in program.kernels}
         for name, unique in names.items():
@@ -112,7 +116,10 @@ class Simulator:
         self.launches: list[tuple[str, int, int]] = []
 
     def launch(self, program: CudaProgram, kernel: Kernel, grid: tuple[int, int], arguments: list[int]) -> None:
-        self.launch_at(kernel.name, *grid, arguments)
+        blocks, threads = grid
+        if self.most_blocks and not kernel.extent.exact:
+            blocks = min(blocks, self.most_blocks)
+        self.launch_at(kernel.name, blocks, threads, arguments)
 
     def launch_at(self, name: str, blocks: int, threads: int, arguments: Sequence[int]) -> None:
         self.launches.append((name, blocks, threads))

@@ -11,7 +11,7 @@ captured arrays, temporaries; it returns -1, or the number of the first guard th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,7 +42,7 @@ from .schedule import TILE, Call, Loop, Schedule, Statement, splits
 from .views import Alternative, Condition, Indices, read
 
 LOOP_HINT = "tg.loop."  # marks metadata that `finish_hints` turns into LLVM's own
-SIMPLE, SCALAR, UNROLLED = "simple", "scalar", "unrolled"
+SIMPLE, SCALAR, UNROLLED, ROLLED = "simple", "scalar", "unrolled", "rolled"
 MAX_INTERLEAVED = 60  # instructions of a body that LLVM may interleave
 CHUNK = 1024  # elements of one partial sum: partial sums are added up in order, whatever the number of threads
 
@@ -432,9 +432,7 @@ class ItemEmitter:
             # are decided when it compiles
             hint = UNROLLED
         if hint and not any(isinstance(item, Loop) for item in loop.body):
-            back.set_metadata(
-                "llvm.loop", b.module.add_metadata([ir.MetaDataString(b.module, f"{LOOP_HINT}{hint}.{id(back)}")])
-            )
+            give_hint(back, hint)
         b.position_at_end(after)
 
     def _masked(self, loop: Loop) -> bool:
@@ -469,12 +467,24 @@ _HINTS = {
     SIMPLE: '!{!"llvm.loop.interleave.count", i32 1}, !{!"llvm.loop.unroll.disable"}',
     SCALAR: '!{!"llvm.loop.vectorize.enable", i1 false}, !{!"llvm.loop.unroll.disable"}',
     UNROLLED: '!{!"llvm.loop.vectorize.enable", i1 false}',  # forcing it would warn where LLVM has done it before
+    ROLLED: '!{!"llvm.loop.unroll.disable"}',
 }
 
 
-def finish_hints(text: str) -> str:
-    """Loop metadata must refer to itself, which llvmlite cannot spell: completes it in the printed module."""
-    return _HINT.sub(lambda m: f"!{m.group(1)} = distinct !{{ !{m.group(1)}, {_HINTS[m.group(2)]} }}", text)
+def give_hint(back: Any, hint: str) -> None:
+    """Mark the loop that the branch *back* closes."""
+    module = back.parent.module
+    back.set_metadata("llvm.loop", module.add_metadata([ir.MetaDataString(module, f"{LOOP_HINT}{hint}.{id(back)}")]))
+
+
+def finish_hints(text: str, wanted: Sequence[str] = tuple(_HINTS)) -> str:
+    """Loop metadata must refer to itself, which llvmlite cannot spell: completes it in the printed module.  Hints that
+    are not *wanted* stay without effect."""
+
+    def finished(m: re.Match[str]) -> str:
+        return f"!{m[1]} = distinct !{{ !{m[1]}, {_HINTS[m[2]]} }}" if m[2] in wanted else m[0]
+
+    return _HINT.sub(finished, text)
 
 
 def carries(op: Op) -> bool:

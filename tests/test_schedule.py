@@ -18,9 +18,10 @@ from tracegrad.codegen.interpreter import evaluate
 from tracegrad.codegen.program import CompiledGraph, compile_graph
 from tracegrad.codegen.schedule import Call, Loop, Statement
 from tracegrad.codegen.simplify import simplify
-from tracegrad.tracer.ir import Graph, literal, structural
+from tracegrad.tracer.ir import Graph, bind, literal, structural
 from tracegrad.tracer.ops import product, reduce, shape
 from tracegrad.tracer.ops.elementwise import F
+from tracegrad.tracer.primitive import PRIMITIVES
 from tracegrad.tracer.recorder import Recorder, recording
 
 RNG = np.random.default_rng(0)
@@ -102,6 +103,23 @@ def test_softmax_shares_the_row_loop():
     assert len([item for item in found.program.schedule.body if isinstance(item, Loop)]) == 1
     large = [t for t in found.program.temporaries if t.nbytes(found.canonical.sizes) >= 200 * 30 * 8]
     assert large == [], "rows are kept a tile at a time"
+
+
+def test_a_stencil_and_its_gradient_are_one_pass():
+    found = compiled(rosenbrock, RNG.random(5000))
+    assert [sorted(outline(item)) for item in found.program.schedule.body] == [["add", "reduce_sum"]]
+
+
+def test_stencils_with_edges_of_different_widths_do_not_share_a_key():
+    def key(n, width):
+        def padded(x):
+            outer = [bind(PRIMITIVES["pad"], x, start=(1,), step=(1,), shape=(n + k,)) for k in (2, width)]
+            return reduce.reduce("sum", F.square(outer[0]), (0,)) + reduce.reduce("sum", F.exp(outer[1]), (0,))
+
+        return canonicalise(program(padded, RNG.random(n), wrt=[])).key
+
+    assert key(40, 2) != key(40, 3)
+    assert key(40, 2) == key(50, 2)
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 1024, 1025, 5000])

@@ -92,6 +92,7 @@ class Extent:
     units: tuple[Dim, ...]
     inner: tuple[Dim, ...] = ()  # BLOCK: the loops that a block's threads share, the longest of which counts
     cut: Dim = 0  # COLUMNS: the axis that is cut in parts
+    lanes: int = 1  # THREAD: units that a thread takes at a time (lanes.py)
     lonely: bool = False  # a thread works long at its unit and needs no other: blocks are small, and so there are many
 
     @property
@@ -115,7 +116,7 @@ class Extent:
             while threads < min(longest, geometry.threads):
                 threads *= 2
             return max(min(units, PARTS) if self.mapping.partial else units, 1), threads
-        blocks = _blocks(units, geometry)
+        blocks = _blocks(-(-units // self.lanes), geometry)
         return min(blocks, PARTS) if self.mapping.partial else blocks, geometry.threads
 
 

@@ -8,7 +8,7 @@ A program is made once for a signature, like the CPU's (``codegen/program.py``),
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import llvmlite.ir as ir
@@ -20,6 +20,7 @@ from ..guards import guards_of
 from ..memory import ALIGN, Sizes, Temporary, plan
 from ..schedule import Call, Loop, Schedule, Statement, buffer_of
 from .kernels import KernelEmitter, partial_dtypes
+from .lanes import LaneEmitter, lanes_of
 from .loops import Way, note, way_of, write_loop
 from .mapping import COLUMNS, PARTS, Extent, Geometry, extent_of, parts_of_columns, product, scalar_extent
 from .placing import device_schedule
@@ -137,9 +138,9 @@ class _Assembler:
 
     # ---- kernels -------------------------------------------------------------------------------------------------
 
-    def _emitter(self, used: Sequence[Sym], aliased: set[Sym] = frozenset()) -> KernelEmitter:  # type: ignore[assignment]
+    def _emitter(self, used: Sequence[Sym], aliased: set[Sym] = frozenset()) -> LaneEmitter:  # type: ignore[assignment]
         name = f"tg_k{sum(isinstance(s, Kernel) for s in self.steps)}"
-        return KernelEmitter(self.canonical, self.schedule, self.module, name, list(used), self.geometry, aliased)
+        return LaneEmitter(self.canonical, self.schedule, self.module, name, list(used), self.geometry, aliased)
 
     def _finish(self, emitter: KernelEmitter, extent: Extent, single: bool = False) -> None:
         function = emitter.finish()
@@ -160,8 +161,9 @@ class _Assembler:
         used = item_buffers(self.canonical, self.schedule, self.schedule.reads, nest)
         if not extent.mapping.partial:
             emitter = self._emitter(used, self._aliased(nest))
+            emitter.lanes = lanes_of(self.canonical, self.schedule, nest, extent.mapping)
             emitter.nest(nest, extent.mapping, {})
-            self._finish(emitter, extent)
+            self._finish(emitter, replace(extent, lanes=emitter.lanes))
             return
         columns = extent.mapping.by == COLUMNS
         closing = [s for s in statements if carries(s.op) and (columns or s.complete == 0)]

@@ -29,10 +29,14 @@ SPREAD = 1 << 17  # threads that such a sum is spread over
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A device's numbers as far as kernels are made for them: *threads* of a block, in warps of *warp*."""
+    """A device's numbers as far as kernels are made for them: *threads* of a block, in warps of *warp*.
+
+    *deterministic*: the same bits in every run.  Without, sums of floats at computed positions take no sorting.
+    """
 
     threads: int = 256
     warp: int = 32
+    deterministic: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,30 @@ from typing import Any, Protocol
 
 import llvmlite.ir as ir
 
-from ...tracer.primitive import LOOP
+from ...tracer.primitive import LOOP, SCATTER
 from ..canonical import ONE, Canonical, Dim, Op, Sym
 from ..cpu import carries, item_buffers, statements_of
 from ..guards import guards_of
 from ..memory import ALIGN, Sizes, Temporary, plan
-from ..schedule import Call, Loop, Schedule, Statement, buffer_of
-from .kernels import KernelEmitter, partial_dtypes
+from ..schedule import Call, Loop, Schedule, Statement, buffer_of, produces
+from .kernels import INT, KernelEmitter, partial_dtypes
 from .loops import Way, note, way_of, write_loop
-from .mapping import COLUMNS, PARTS, Extent, Geometry, extent_of, parts_of_columns, product, scalar_extent
+from .mapping import (
+    COLUMNS,
+    PARTS,
+    THREAD,
+    Extent,
+    Geometry,
+    Mapping,
+    extent_of,
+    mapping_of,
+    parts_of_columns,
+    product,
+    scalar_extent,
+)
 from .placing import device_schedule
 from .retarget import for_device
+from .scatter import BY_ORDER, BY_WINNER, how_to_write, stages, write_stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +56,15 @@ class Library:
     position: int
 
 
-Step = Kernel | Library
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The stable order of the positions to which the indexed write number *position* writes, into *result*."""
+
+    position: int
+    result: Sym
+
+
+Step = Kernel | Library | Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +129,9 @@ class _Assembler:
             if isinstance(item, Call):
                 self._call(item.op, position)
             elif isinstance(item, Loop):
-                self._nest(item, position)
+                self._nest(item, position, [])
+            elif isinstance(item[0], Loop):
+                self._nest(item[0], position, item[1:])
             else:
                 self._scalars(item)
         temporaries = self._temporaries(items)
@@ -122,14 +145,31 @@ class _Assembler:
         )  # fmt: skip
 
     def _items(self) -> list[Any]:
-        """The items of the schedule, scalar statements in a row together."""
+        """The items of the schedule; scalar statements in a list, behind the reduction whose last block can do them.
+
+        They go as far to the front as what they read allows: fewer lists are fewer launches.
+        """
         result: list[Any] = []
         for item in self.schedule.body:
-            if isinstance(item, Statement) and result and isinstance(result[-1], list):
-                result[-1].append(item)
+            if not isinstance(item, Statement):
+                result.append(item)
+                continue
+            needed = {sym for sym, _ in self.schedule.reads[item.out].stored}
+            made = [k for k, other in enumerate(result) if needed & set().union(*map(produces, _parts(other)))]
+            for position in range(made[-1] if made else 0, len(result)):
+                if isinstance(result[position], list):
+                    result[position].append(item)
+                    break
+                if isinstance(result[position], Loop) and self._ends_in_one_block(result[position]):
+                    result[position] = [result[position], item]
+                    break
             else:
-                result.append([item] if isinstance(item, Statement) else item)
+                result.append([item])
         return result
+
+    def _ends_in_one_block(self, nest: Loop) -> bool:
+        mapping = mapping_of(self.canonical, nest)
+        return mapping.partial and mapping.by != COLUMNS
 
     # ---- kernels -------------------------------------------------------------------------------------------------
 
@@ -142,15 +182,17 @@ class _Assembler:
         self.steps.append(Kernel(function.name, tuple(emitter.used), extent, single))
 
     def _scalars(self, statements: list[Statement]) -> None:
-        used = dict.fromkeys(
-            s for part in statements for s in item_buffers(self.canonical, self.schedule, self.schedule.reads, part)
-        )
-        emitter = self._emitter(list(used))
+        emitter = self._emitter(self._used(statements))
         with emitter.alone():
             emitter.items(list(statements))
         self._finish(emitter, scalar_extent(statements))
 
-    def _nest(self, nest: Loop, position: int) -> None:
+    def _used(self, parts: Sequence[Loop | Statement]) -> list[Sym]:
+        reads = self.schedule.reads
+        return list(dict.fromkeys(s for p in parts for s in item_buffers(self.canonical, self.schedule, reads, p)))
+
+    def _nest(self, nest: Loop, position: int, scalars: list[Statement]) -> None:
+        """The kernels of *nest*, the last of which goes on with *scalars*."""
         extent = extent_of(self.canonical, nest)
         statements = statements_of(nest)
         used = item_buffers(self.canonical, self.schedule, self.schedule.reads, nest)
@@ -179,10 +221,13 @@ class _Assembler:
             return
         emitter.nest(nest, extent.mapping, partials)
         self._finish(emitter, extent)
-        second = self._emitter([*totals, *shares])
+        second = self._emitter(list(dict.fromkeys([*totals, *shares, *self._used(scalars)])))
         count = second.share_count(extent.units, extent.mapping.by)
         for s in closing:
             second.combine(s, partials[s.out], count)
+        if scalars:
+            with second.first_thread():
+                second.items(list(scalars))
         self._finish(second, extent, single=True)
 
     def _call(self, op: Op, position: int) -> None:
@@ -196,7 +241,26 @@ class _Assembler:
                 write_loop(emitter, way)
                 self._finish(emitter, way.extent)
                 return
+        elif op.prim.kind == SCATTER and (how := how_to_write(self.canonical, op, self.geometry)):
+            self._indexed_write(op, position, how)
+            return
         self.steps.append(Library(self.canonical.ops.index(op)))
+
+    def _indexed_write(self, op: Op, position: int, how: str) -> None:
+        """The kernels of a scatter."""
+        buffers = [buffer_of(self.canonical, self.schedule.stored, x) for x in op.ins if isinstance(x, Sym)]
+        used = [s for s in dict.fromkeys(buffers) if s in self.schedule.stored or s not in self.canonical.producers]
+        helper: list[Sym] = []
+        if how in (BY_ORDER, BY_WINNER):
+            dims = op.ins[1].dims if how == BY_ORDER else op.out.dims[:1]
+            helper = [Sym(-1 - len(self.partials) - len(self.work), INT, dims)]
+            self.work[helper[0]] = Temporary(f"order of {op.out!r}", dims, 8, position, position)
+        if how == BY_ORDER:
+            self.steps.append(Order(self.canonical.ops.index(op), helper[0]))
+        for stage, dims in stages(op, how):
+            emitter = self._emitter([*used, op.out, *helper], {op.out, *helper})
+            write_stage(emitter, op, stage, dims, helper)
+            self._finish(emitter, Extent(Mapping(THREAD, 0), dims))
 
     def _aliased(self, nest: Loop) -> set[Sym]:
         """What one statement of *nest* writes and another reads."""
@@ -219,7 +283,7 @@ class _Assembler:
                     if isinstance(x, Sym):
                         touch(buffer_of(self.canonical, self.schedule.stored, x), position)
             else:
-                for part in item if isinstance(item, list) else [item]:
+                for part in _parts(item):
                     for sym in item_buffers(self.canonical, self.schedule, self.schedule.reads, part):
                         touch(sym, position)
         guards = [Temporary(repr(s), (), 1, 0, len(items)) for s in self.guards]
@@ -238,6 +302,10 @@ class _Assembler:
         return [s for s in self.schedule.where if s not in others]
 
 
+def _parts(item: Any) -> list[Any]:
+    return item if isinstance(item, list) else [item]
+
+
 # ---- running -----------------------------------------------------------------------------------------------------
 
 
@@ -250,6 +318,9 @@ class Machine(Protocol):
     def library(self, program: CudaProgram, step: Library, canonical: Canonical, addresses: list[int]) -> None:
         """Do the operation *step* on the buffers at *addresses* (``CudaProgram.buffer_index``)."""
 
+    def order(self, program: CudaProgram, step: Order, canonical: Canonical, addresses: list[int]) -> None:
+        """A stable argsort over all positions."""
+
 
 def run(
     program: CudaProgram, canonical: Canonical, addresses: list[int], numbers: tuple[int, int], machine: Machine
@@ -261,6 +332,9 @@ def run(
     for step in program.steps:
         if isinstance(step, Library):
             machine.library(program, step, canonical, addresses)
+            continue
+        if isinstance(step, Order):
+            machine.order(program, step, canonical, addresses)
             continue
         grid = step.extent.launch(canonical.sizes, program.geometry)
         if step.single:

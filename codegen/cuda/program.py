@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import llvmlite.ir as ir
+import numpy as np
 
-from ...tracer.primitive import LOOP, SCATTER
+from ...tracer.primitive import LOOP, RECURRENCE, SCATTER
 from ..canonical import ONE, Canonical, Dim, Op, Sym
 from ..cpu import carries, item_buffers, statements_of
 from ..guards import guards_of
 from ..memory import ALIGN, Sizes, Temporary, plan
 from ..schedule import Call, Loop, Schedule, Statement, buffer_of, produces
-from .kernels import INT, KernelEmitter, partial_dtypes
+from .kernels import KernelEmitter
 from .loops import Way, note, way_of, write_loop
 from .mapping import (
     COLUMNS,
@@ -36,7 +37,9 @@ from .mapping import (
 )
 from .placing import device_schedule
 from .retarget import for_device
+from .scan import Scan, extents, shares_of, worth_cutting
 from .scatter import BY_ORDER, BY_WINNER, how_to_write, stages, write_stage
+from .totals import INT, partial_dtypes
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Kernel:
     buffers: tuple[Sym, ...]
     extent: Extent
     single: bool = False  # one block is enough: the second stage of a reduction
+    several: bool = False  # there is something to do only where units are cut in several parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +181,11 @@ class _Assembler:
         name = f"tg_k{sum(isinstance(s, Kernel) for s in self.steps)}"
         return KernelEmitter(self.canonical, self.schedule, self.module, name, list(used), self.geometry, aliased)
 
-    def _finish(self, emitter: KernelEmitter, extent: Extent, single: bool = False) -> None:
+    def _finish(
+        self, emitter: KernelEmitter, extent: Extent, single: bool = False, several: bool = False
+    ) -> None:  # fmt: skip
         function = emitter.finish()
-        self.steps.append(Kernel(function.name, tuple(emitter.used), extent, single))
+        self.steps.append(Kernel(function.name, tuple(emitter.used), extent, single, several))
 
     def _scalars(self, statements: list[Statement]) -> None:
         emitter = self._emitter(self._used(statements))
@@ -196,6 +202,9 @@ class _Assembler:
         extent = extent_of(self.canonical, nest)
         statements = statements_of(nest)
         used = item_buffers(self.canonical, self.schedule, self.schedule.reads, nest)
+        if statements[0].op.prim.kind == RECURRENCE and worth_cutting(self.canonical.static, nest):
+            self._scan(statements[0], position, used)
+            return
         if not extent.mapping.partial:
             emitter = self._emitter(used, self._aliased(nest))
             emitter.nest(nest, extent.mapping, {})
@@ -205,9 +214,7 @@ class _Assembler:
         closing = [s for s in statements if carries(s.op) and (columns or s.complete == 0)]
         partials: dict[Sym, list[Sym]] = {}
         for s in closing:
-            own = partials[s.out] = [Sym(-1 - len(self.partials), dtype, ()) for dtype in partial_dtypes(s)]
-            for sym in own:
-                self.partials[sym] = position, extent.units if columns else (), extent.cut
+            partials[s.out] = self._shares(partial_dtypes(s), position, extent.units if columns else (), extent.cut)
         shares = [sym for own in partials.values() for sym in own]
         totals = {s.out for s in closing}
         emitter = self._emitter([*[s for s in used if s not in totals], *shares], self._aliased(nest))
@@ -229,6 +236,29 @@ class _Assembler:
             with second.first_thread():
                 second.items(list(scalars))
         self._finish(second, extent, single=True)
+
+    def _scan(self, statement: Statement, position: int, used: list[Sym]) -> None:
+        """The kernels of a recurrence along an axis that may be long."""
+        by_part, by_row = extents(statement)
+        shares = self._shares(shares_of(statement), position, by_part.units, by_part.cut)
+        read = [s for s in used if s is not statement.out]
+        first = self._emitter([*read, *shares], set(shares))
+        Scan(first, statement, shares).compose()
+        self._finish(first, by_part, several=True)
+        second = self._emitter([*read, *shares], set(shares))
+        Scan(second, statement, shares).starts()
+        self._finish(second, by_row, several=True)
+        third = self._emitter([*read, statement.out, shares[0]])
+        Scan(third, statement, shares).run()
+        self._finish(third, by_part)
+
+    def _shares(self, dtypes: Sequence[np.dtype], position: int, units: tuple[Dim, ...], cut: Dim) -> list[Sym]:
+        """Buffers for what a first kernel leaves for a second one."""
+        found = []
+        for dtype in dtypes:
+            found.append(Sym(-1 - len(self.partials) - len(self.work), dtype, ()))
+            self.partials[found[-1]] = position, units, cut
+        return found
 
     def _call(self, op: Op, position: int) -> None:
         if op.prim.kind == LOOP:
@@ -335,6 +365,8 @@ def run(
             continue
         if isinstance(step, Order):
             machine.order(program, step, canonical, addresses)
+            continue
+        if step.several and step.extent.parts(canonical.sizes) == 1:
             continue
         grid = step.extent.launch(canonical.sizes, program.geometry)
         if step.single:

@@ -67,12 +67,12 @@ def with_at(value, places, numbers):
 
 HARD = {
     "a product that overflows": (with_at(1e200, [3, 70], 0.5), with_at(0.0, [], [])),
-    "a small number grows through it": (with_at(0.0, [65, 66], 1e200), with_at(0.0, [64], [1e-300])),
+    "a small number grows through it": (with_at(1.0, [65, 66], 1e200), with_at(0.0, [10], [1e-300])),
     "a product that gets lost and comes back": (
-        np.concatenate([np.ones(64), [1e-200] * 3, [1e200] * 3, np.ones(LONG - 70)]), with_at(0.0, [0], [1.0]),
+        with_at(1.0, range(60, 66), [1e-200] * 3 + [1e200] * 3), with_at(0.0, [10], [1e300]),
     ),
     "a decay": (np.full(LONG, 1e-8), with_at(1.0, [], [])),
-    "a decay of something large": (np.full(LONG, 1e-8), with_at(0.0, [60], [1e300])),
+    "a decay of something large": (with_at(1.0, range(50, 95), 1e-8), with_at(0.0, [10], [1e300])),
     "zeros": (with_at(1.5, [70, 71, 130], 0.0), rng.normal(size=LONG)),
     "nan": (np.ones(LONG) * 0.5, with_at(1.0, [80], [np.nan])),
     "inf": (np.ones(LONG) * 0.5, with_at(1.0, [80, 150], [np.inf, -np.inf])),

@@ -30,10 +30,11 @@ from ..memory import Temporary
 from ..scalar import I8, I64, counting, memory_type
 from ..schedule import Call, Loop, Schedule, Statement, buffer_of, domain, elements, is_call
 from .calls import BlockCalls, ThreadCalls
-from .kernels import BlockTotal, KernelEmitter, Range
+from .kernels import KernelEmitter, Range
 from .mapping import BLOCK, COLUMNS, THREAD, Extent, Mapping, mapping_of, prefix
 from .placing import device_schedule, thread_schedule
 from .retarget import has_kernel
+from .totals import BlockTotal
 from .trajectories import Batch, Shared, batch_of, in_batch, inner_batch, one_of, pairs
 
 REPEATED = 64  # iterations of a nest that every thread of a block rather does itself than wait for the others

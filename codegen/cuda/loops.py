@@ -27,8 +27,9 @@ from ..canonical import ONE, Canonical, Dim, Op, Operand, Sym
 from ..cpu import carries, statements_of
 from ..loops import Frame, LoopEmitter, LoopPlan, Rules, plan_loop, results_of
 from ..memory import Temporary
+from ..reads import domain, is_call
 from ..scalar import I8, I64, counting, memory_type
-from ..schedule import Call, Loop, Schedule, Statement, buffer_of, domain, elements, is_call
+from ..schedule import Call, Loop, Schedule, Statement, buffer_of, elements
 from .calls import BlockCalls, ThreadCalls
 from .kernels import KernelEmitter, Range
 from .mapping import BLOCK, COLUMNS, THREAD, Extent, Mapping, mapping_of, prefix

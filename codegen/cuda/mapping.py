@@ -18,7 +18,8 @@ from ...tracer.primitive import RECURRENCE
 from ..canonical import Canonical, Dim
 from ..cpu import carries, statements_of
 from ..memory import Sizes
-from ..schedule import Loop, Statement, domain, reduced_depths
+from ..reads import domain, reduced_depths
+from ..schedule import Loop, Statement
 from .placing import keeps_inner
 
 THREAD, BLOCK, COLUMNS = "thread", "block", "columns"

@@ -17,8 +17,9 @@ from ..tracer.primitive import LOOP
 from . import jit
 from .canonical import ONE, Canonical, Dim, Op, Sym
 from .cpu import Numbers
+from .reads import is_call
 from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type, to_memory
-from .schedule import buffer_of, filled, is_call
+from .schedule import buffer_of, filled
 
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -108,14 +109,17 @@ class CallEmitter:
             self._write(op, r, position, c)
 
     def _begin(self, op: Op, place: ir.Value) -> None:
-        """Element number *place* of the result of an indexed write, before anything is written."""
+        """Write element number *place* of an indexed write's target."""
+        kind = memory_type(op.out.dtype)
+        self.b.store(self._initial(op, place), self.b.gep(self.pointer(op.out), [place], source_etype=kind))
+
+    def _initial(self, op: Op, place: ir.Value) -> ir.Value:
+        """Element number *place* of the target before anything is written."""
         b, kind = self.b, memory_type(op.out.dtype)
         fill = filled(self.program, op, 0)
         if fill is not None:
-            value = to_memory(b, self.const(fill), fill.dtype)
-        else:
-            value = b.load(b.gep(self._buffer(op.ins[0]), [place], source_etype=kind), typ=kind)
-        b.store(value, b.gep(self.pointer(op.out), [place], source_etype=kind))
+            return to_memory(b, self.const(fill), fill.dtype)
+        return b.load(b.gep(self._buffer(op.ins[0]), [place], source_etype=kind), typ=kind)
 
     @contextmanager
     def _position(self, op: Op, r: ir.Value) -> Iterator[ir.Value]:

@@ -27,13 +27,15 @@ from ..canonical import ONE, Canonical, Dim, Op, Operand, Sym
 from ..cpu import carries, statements_of
 from ..loops import Frame, LoopEmitter, LoopPlan, Rules, plan_loop, results_of
 from ..memory import Temporary
+from ..reads import domain, is_call
 from ..scalar import I8, I64, counting, memory_type
-from ..schedule import Call, Loop, Schedule, Statement, buffer_of, domain, elements, is_call
+from ..schedule import Call, Loop, Schedule, Statement, buffer_of, elements
 from .calls import BlockCalls, ThreadCalls
-from .kernels import BlockTotal, KernelEmitter, Range
+from .kernels import KernelEmitter, Range
 from .mapping import BLOCK, COLUMNS, THREAD, Extent, Mapping, mapping_of, prefix
 from .placing import device_schedule, thread_schedule
 from .retarget import has_kernel
+from .totals import BlockTotal
 from .trajectories import Batch, Shared, batch_of, in_batch, inner_batch, one_of, pairs
 
 REPEATED = 64  # iterations of a nest that every thread of a block rather does itself than wait for the others
@@ -317,7 +319,8 @@ class BlockFrame(ThreadFrame):
         carried = [end for begin, end in ends if begin in plan.carried]
         slots = frozenset([*plan.small, *carried, *results_of(program)[:asked]])
         self.kernel.written = True  # by the step before
-        return replace(super().inside(loop), slots=slots)  # type: ignore[type-var]
+        inner: Any = super().inside(loop)
+        return replace(inner, slots=slots)
 
     def settle(self) -> None:
         """Wait until all have written what they write."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 from ...tracer.primitive import RECURRENCE, REDUCE
 from ..canonical import Canonical, Op
 from ..cpu import statements_of
-from ..schedule import Loop, Placer, Schedule, Statement, contractions, domain, reduced_depths, settle
+from ..reads import domain, reduced_depths
+from ..schedule import Loop, Placer, Schedule, Statement, contractions, settle
 
 
 def keeps_inner(op: Op) -> bool:

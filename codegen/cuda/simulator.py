@@ -22,10 +22,10 @@ from .. import jit
 from ..canonical import Canonical
 from ..cpu import finish_hints
 from ..memory import ALIGN
-from ..program import run_host
+from ..program import host_view, run_host
 from . import libdevice_cpu
 from .mapping import Geometry
-from .program import CudaProgram, Kernel, Library, run
+from .program import CudaProgram, Kernel, Library, Order, run
 
 SMALL = Geometry(threads=8, warp=4)  # few threads, several warps
 
@@ -130,6 +130,11 @@ class Simulator:
 
     def library(self, program: CudaProgram, step: Library, canonical: Canonical, addresses: list[int]) -> None:
         run_host(program, step.position, canonical, addresses)
+
+    def order(self, program: CudaProgram, step: Order, canonical: Canonical, addresses: list[int]) -> None:
+        view = host_view(program, canonical, addresses)
+        positions = view(program.canonical.ops[step.position].ins[1])  # type: ignore[arg-type]
+        view(step.result)[...] = np.argsort(positions, axis=None, kind="stable").reshape(positions.shape)
 
 
 def simulate(

@@ -81,6 +81,8 @@ class Schedule:
 class Placer:
     """Builds the loop tree.  One instance per attempt."""
 
+    recompute_flops = RECOMPUTE_FLOPS
+
     def __init__(self, program: Canonical, stored: set[Sym]):
         self.program = program
         self.stored = stored
@@ -326,7 +328,7 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
         if op.prim.name == "broadcast" or not wide:
             continue
         if (
-            extra * cost > RECOMPUTE_FLOPS
+            extra * cost > placer.recompute_flops
             or (redundant.get(op.out) and cost > REDUNDANT_FLOPS)
             or (op.out in per_row and cost >= ROW_FLOPS)
         ):

@@ -27,6 +27,8 @@ def stands_alone(op: Op) -> bool:
 
 
 class DevicePlacer(Placer):
+    recompute_flops = 160  # what a GPU does in the time in which it writes and reads eight bytes
+
     def _may_enter(self, loop: Loop, statement: Statement, depth: int) -> bool:
         for inside in statements_of(loop):
             if stands_alone(inside.op) or stands_alone(statement.op):

@@ -145,6 +145,12 @@ def test_softmax_with_its_gradient_is_one_kernel():
     assert len(program.kernels) == 1
 
 
+def test_softmax_with_its_gradient_stores_no_matrix_but_the_gradient():
+    x = rng.normal(size=(40, 90))
+    program, canonical = cuda_program(Traced(softmax, [x], [rng.normal(size=x.shape)]).graph)
+    assert program.plan(canonical.sizes)[1] < x.nbytes
+
+
 def test_parts_of_a_sum_over_outer_axes():
     assert parts_of_columns(units=1, length=64) == 1
     assert parts_of_columns(units=1, length=1_000_000) == 1024

@@ -191,6 +191,8 @@ class CompiledFunction:
         ):
             return self._call_tensors(endpoint, args, kwargs)
         call = flatten(args, kwargs, self._static, self._target)
+        if call.device is not None and call.device.linked and endpoint.mode.kind == VALUE and STATE.grad:
+            return self._fn(*args, **kwargs)  # operation by operation, each of which goes on the tape
         if TRACED in call.kinds or current_recorder() is not None:
             return inline_call(self._fn, endpoint.mode, call)
         if TENSOR in call.kinds or self._reads_tensors:
@@ -344,13 +346,15 @@ class CompiledFunction:
 
     def _bind(self, recording: Recording, call: Call) -> Path:
         if call.device is not None:
-            return bind_device_path(recording, call.device.stays)
-        program, hit = kernels.get(recording.canonical, recording.arguments)
+            path, hit = bind_device_path(recording, call.device.stays)
+        else:
+            program, hit = kernels.get(recording.canonical, recording.arguments)
+            path = bind_path(recording, program, call)
         if hit:
             self.stats.kernel_hits += 1
         else:
             self.stats.compiles += 1
-        return bind_path(recording, program, call)
+        return path
 
     # ---- functions that are never frozen -------------------------------------------------------------------------
 
@@ -405,8 +409,10 @@ class CompiledFunction:
     # ---- small parts ---------------------------------------------------------------------------------------------
 
     def _install(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> None:
-        """Make the family of *path* the first of the endpoint's slots, in place of those that it takes paths from."""
-        if config.check or any(path in family.members for family in endpoint.owners):
+        """Make the family of *path* the first of the endpoint's slots, in place of those that it takes paths from.
+
+        Only native launchers look at what they are given, as a slot needs: calls on a device come down the ladder."""
+        if config.check or call.device is not None or any(path in family.members for family in endpoint.owners):
             return
         family = make_family(variant, path, endpoint.owners)
         slot = make_slot(call, family, self.stats)

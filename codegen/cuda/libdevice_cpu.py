@@ -5,10 +5,10 @@ of PTX in inline assembly, gets definitions here.  ``install`` compiles the func
 (``libdevice.symbols()``) and makes them known to the linker of CPU kernels.
 
 The definitions give what the instructions give, with one exception: the hardware's approximations.  PTX bounds their
-errors and does not say their bits.  ``ex2``, ``lg2``, ``rcp`` and ``rsqrt`` of float32 are here the correctly rounded values
-(of the hardware: within 1 or 2 ulp); ``rcp`` and ``rsqrt`` of float64 give, as there, the upper 32 bits of the result,
-20 bits of significand, which libdevice refines.  So float64 results agree with a GPU's but for rare last bits, and
-float32 results within the 2 ulp or so by which CUDA's documented errors exceed those found here.
+errors and does not say their bits.  ``ex2``, ``lg2``, ``rcp`` and ``rsqrt`` of float32 are here the correctly rounded
+values (of the hardware: within 1 or 2 ulp); ``rcp`` and ``rsqrt`` of float64 give, as there, the upper 32 bits of the
+result, 20 bits of significand, which libdevice refines.  So float64 results agree with a GPU's but for rare last bits,
+and float32 results within 2 ulp or so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from ...tracer.errors import DeviceError
 from .. import jit
 from . import libdevice, ptx
 
-# what __nvvm_reflect answers: the options of ptx.FLOAT_OPTIONS, and a Hopper
+# what __nvvm_reflect answers: the options of ptx.FLOAT_OPTIONS, and a Hopper (the functions that kernels call ask only
+# whether it is a Kepler or older: the code is the same for all that this target is for)
 _REFLECT = {"__CUDA_FTZ": 0, "__CUDA_PREC_SQRT": 1, "__CUDA_ARCH": 900}
 
 # intrinsics of NVVM that LLVM has for every target
@@ -46,6 +47,10 @@ _ASSEMBLY = {
     "mul.lo.u32": "tg.mul128",
     "mad.lo.cc.u32   $0": "tg.mad64",
 }
+
+_SHIFT = r"= (shl|lshr|ashr) (?:nuw |nsw |exact )*(i32|i64) ([^,\s]+), (%[\w.]+)"
+
+_PURE = "nounwind willreturn memory(none)"
 
 _lock = threading.Lock()
 _installed: list[jit.Compiled] = []
@@ -90,13 +95,19 @@ def module_text() -> str:
 
 
 def _plain(text: str) -> str:
-    """The printed module without what is NVIDIA's: reflection answered, assembly as calls, one address space."""
+    """The printed module without what is NVIDIA's: reflection answered, assembly as calls, one address space.
+
+    Shifts by more than the width, which LLVM leaves undefined, are spelt out: libdevice counts on what its GPUs do.
+    """
     options = dict(re.findall(r'^@(\S+) = .* c"(\w+)\\00"', text, re.MULTILINE))
     text = re.sub(
         r"call i32 @__nvvm_reflect\(ptr @([^)]+)\)(?: #\d+)?", lambda m: f"add i32 {_REFLECT[options[m[1]]]}, 0", text
     )
     text = re.sub(r"^(?:target|source_filename) .*$", "", text, flags=re.MULTILINE)
     text = text.replace("llvm.nvvm.", "tg.nvvm.").replace(" addrspace(1)", "")
+    shifts = set(re.findall(_SHIFT, text))
+    text = re.sub(_SHIFT, r"= call \2 @tg.\1.\2(\2 \3, \2 \4)", text)
+    declared = [f"declare {kind} @tg.{name}.{kind}({kind}, {kind}) {_PURE}" for name, kind in {s[:2] for s in shifts}]
     for ours, llvms in _SAME.items():
         text = re.sub(rf"@tg\.nvvm\.{re.escape(ours)}\b(?!\.)", f"@llvm.{llvms}", text)
     found: dict[str, str] = {}
@@ -104,7 +115,7 @@ def _plain(text: str) -> str:
     def call(m: re.Match[str]) -> str:
         name = next((n for piece, n in _ASSEMBLY.items() if piece in m["template"]), "tg.unknown")
         arguments = ", ".join(a.split()[0] for a in m["arguments"].split(","))
-        found.setdefault(name, f"declare {m['result']} @{name}({arguments})")
+        found.setdefault(name, f"declare {m['result']} @{name}({arguments}) {_PURE}")
         return f"call {m['result']} @{name}({m['arguments']})"
 
     text = re.sub(
@@ -112,8 +123,8 @@ def _plain(text: str) -> str:
         call,
         text,
     )
-    declared = {n: d for n, d in found.items() if not re.search(rf"^declare .*@{re.escape(n)}\(", text, re.MULTILINE)}
-    return "\n".join([text, *declared.values()])
+    declared += [d for n, d in found.items() if not re.search(rf"^declare .*@{re.escape(n)}\(", text, re.MULTILINE)]
+    return "\n".join([text, *declared])
 
 
 def _optimised(text: str) -> llvm.ModuleRef:
@@ -285,6 +296,16 @@ _DEFINITIONS: dict[str, str] = dict(
             "%l = zext i32 %low to i64", "%h = zext i32 %high to i64", "%up = shl i64 %h, 32",
             "%bits = or i64 %up, %l", "%r = bitcast i64 %bits to double", "ret double %r",
         ),
+        *[
+            _define(
+                kind, f"tg.{name}.{kind}", f"{kind} %x, {kind} %n",
+                f"%far = icmp uge {kind} %n, {kind[1:]}", f"%near = and {kind} %n, {int(kind[1:]) - 1}",
+                f"%shifted = {name} {kind} %x, %near",
+                f"%r = select i1 %far, {kind} 0, {kind} %shifted", f"ret {kind} %r",
+            )
+            for name in ("shl", "lshr")
+            for kind in ("i32", "i64")
+        ],
         _define(
             "double", "tg.choose", "double %x, double %y, double %a, double %b",
             "%same = fcmp ueq double %x, %y", "%r = select i1 %same, double %a, double %b", "ret double %r",

@@ -96,10 +96,15 @@ def _quick_switching() -> Any:
 
 
 class Simulator:
-    """The ``Machine`` of one program."""
+    """The ``Machine`` of one program.
 
-    def __init__(self, program: CudaProgram):
+    *most_blocks*: of a launch whose blocks leave nothing that depends on how many they are; a thread then does several
+    units in turn.
+    """
+
+    def __init__(self, program: CudaProgram, most_blocks: int | None = None):
         libdevice_cpu.install()
+        self.program, self.most_blocks = program, most_blocks
         text = program.text
         names = {name: jit.unique_name(name) for name in program.kernels}
         for name, unique in names.items():
@@ -111,7 +116,10 @@ class Simulator:
         self.launches: list[tuple[str, int, int]] = []
 
     def launch(self, program: CudaProgram, kernel: Kernel, grid: tuple[int, int], arguments: list[int]) -> None:
-        self.launch_at(kernel.name, *grid, arguments)
+        blocks, threads = grid
+        if self.most_blocks and not kernel.extent.exact:
+            blocks = min(blocks, self.most_blocks)
+        self.launch_at(kernel.name, blocks, threads, arguments)
 
     def launch_at(self, name: str, blocks: int, threads: int, arguments: Sequence[int]) -> None:
         self.launches.append((name, blocks, threads))
@@ -130,10 +138,14 @@ class Simulator:
 
 
 def simulate(
-    program: CudaProgram, canonical: Canonical, arrays: Sequence[np.ndarray]
+    program: CudaProgram, canonical: Canonical, arrays: Sequence[np.ndarray], machine: Simulator | None = None
 ) -> tuple[int, list[np.ndarray], list[tuple[str, int, int]]]:
-    """(failed guard or -1, results, launches) of *program*; *arrays* are all of the graph's inputs, C-contiguous."""
-    machine, sizes = Simulator(program), canonical.sizes
+    """(failed guard or -1, results, launches) of *program*; *arrays* are all of the graph's inputs, C-contiguous.
+
+    *machine*: of an earlier run of the same program, whose kernels are compiled.
+    """
+    machine, sizes = machine or Simulator(program), canonical.sizes
+    machine.launches = []
     offsets, total = program.plan(sizes)
     workspace = np.full(total + ALIGN, 0xA5, np.uint8)  # nothing may count on what is there
     base = -(-workspace.ctypes.data // ALIGN) * ALIGN

@@ -99,13 +99,19 @@ class Compiled:
         lines = []
         for step in self.program.steps:
             if isinstance(step, Kernel):
-                blocks, threads = step.extent.launch(self.canonical.sizes, self.program.geometry)
-                lines.append(f"kernel {step.name}: {blocks} blocks of {threads} threads ({step.extent.mapping.by})")
+                if not step.launched(self.canonical.sizes):
+                    continue
+                blocks, threads = step.grid(self.canonical.sizes, self.program.geometry)
+                names = ", ".join(map(repr, step.buffers))
+                lines.append(f"kernel {step.name} on {names}: {blocks} blocks of {threads} threads")
             elif isinstance(step, Order):
-                lines.append("CuPy: argsort of positions")
+                lines.append("the order of positions (argsort): by CuPy")
             else:
-                lines.append(f"CuPy: {self.program.canonical.ops[step.position].prim.name}")
-        return "\n".join(lines)
+                op = self.program.canonical.ops[step.position]
+                host = ", which NumPy does on the host" if self.backend.lacks(op.prim) else ""
+                lines.append(f"{', '.join(map(repr, op.outs))} = {op.prim.name}: by CuPy{host}")
+        replayed = "one CUDA graph, where the memory of a call comes again" if self._replays else "launched one by one"
+        return "\n".join([*lines, f"{len(lines)} steps, {replayed}"])
 
 
 class Gpu:
@@ -116,7 +122,7 @@ class Gpu:
 
     def launch(self, program: CudaProgram, kernel: Kernel, grid: tuple[int, int], arguments: list[int]) -> None:
         blocks, threads = grid
-        if not kernel.extent.exact:
+        if not (kernel.single or kernel.extent.exact):
             blocks = min(blocks, self.loaded.most[kernel.name])
         self.loaded.launches[kernel.name]((blocks,), (threads,), tuple(arguments))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -146,6 +147,18 @@ def _array(x: Any) -> np.ndarray:
 @_public
 def broadcast_to(array: Any, shape: Any) -> ndarray:
     return array.over(np.broadcast_to(_array(array), shape))
+
+
+@_public
+def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
+    return a if a.flags.c_contiguous else ndarray.new(np.ascontiguousarray(_array(a)))
+
+
+def _as_strided(x: Any, shape: Any = None, strides: Any = None) -> ndarray:
+    return x.over(np.lib.stride_tricks.as_strided(_array(x), shape, strides))
+
+
+TABLE["lib"] = types.SimpleNamespace(stride_tricks=types.SimpleNamespace(as_strided=_as_strided))
 
 
 @_public

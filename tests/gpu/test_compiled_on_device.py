@@ -134,3 +134,13 @@ def test_out_of_memory_leaves_the_state_intact():
         f.grad(W, X, Y)
     pool.set_limit(size=0)
     np.testing.assert_array_equal(f.grad(W, X, Y), expected)
+
+
+def test_explain_shows_what_is_launched():
+    f = compile_grad(loss, target="cuda")
+    text = f.explain(W, X, Y)
+    assert "--- on the CUDA device" in text and "blocks of 8 threads" in text and "one CUDA graph" in text
+    f.value_and_grad(W, X, Y)
+    assert (f.stats.compiles, f.stats.kernel_hits) == (0, 1)  # explain() compiled it
+    special = pytest.importorskip("scipy.special")
+    assert ": by CuPy" in compile_grad(lambda x: np.sum(special.digamma(x)), target="cuda").explain(W)

@@ -165,7 +165,7 @@ def _close(a: Any, b: Any) -> bool:
 
 def interpret(recording: Recording, call: Call, captured: Sequence[np.ndarray]) -> Any:
     """The results of *recording* by NumPy, in the form in which a kernel gives them."""
-    values = [np.array(v)[()] for v in evaluate(recording.graph, _on_host([*call.data, *captured]))]
+    values: list[Any] = [np.array(v)[()] for v in evaluate(recording.graph, _on_host([*call.data, *captured]))]
     if call.device is not None and call.device.stays:
         values = [make(upload(np.asarray(v))) for v in values]
     return values[0] if recording.output.single else tuple(values)

@@ -3,14 +3,17 @@
 An ``Op`` is recorded there instead of run: the same function, on traced arrays, gives a small graph of primitives,
 which the device computes.  So every operation that has a derivative runs on the device, and its derivative too, by the
 same rows (``codegen/cupy_rows.py``).  A graph is kept for operands of its kind, unless the function looked at values.
-``Recorded`` is what is kept; start reading at ``compute``.  Views are no computations: CuPy makes them as NumPy does.
+``Recorded`` is what is kept; start reading at ``compute``.
+
+What is no ``Op`` needs nothing here: views, and questions without a derivative (``argmax``, ``isclose``), which CuPy's
+arrays answer by NumPy's protocols.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,6 +133,26 @@ def moved_beside(t: Tensor, beside: Any) -> Tensor:
     return t
 
 
+def calculated(function: Callable[..., Any], data: Any, *statics: Any) -> Any:
+    """``function(data, *statics)`` for a raw array wherever it lies; *function* stands in a module."""
+    if not on_cuda(data):
+        return function(data, *statics)
+    with _lock:
+        op = _functions.setdefault(function, Op(function.__name__, function))
+    return compute(op, [data], statics)
+
+
+_functions: dict[Callable[..., Any], Op] = {}
+
+
+def by_the_host(name: str, array: np.ndarray, beside: Any) -> Any:
+    """*array*, which NumPy has computed of what *beside* is part of: put beside it.  On a device that is counted."""
+    if not on_cuda(beside):
+        return array
+    require_cuda("a tensor on a CUDA device").host_steps[name] += 1
+    return upload(array)
+
+
 def check_positions(data: Any, size: int, dim: int) -> None:
     """IndexError where integers on a device are no positions in *size* elements; waits for the device.  (It would read
     whatever lies there.)"""
@@ -141,6 +164,8 @@ def repeats(data: Any) -> bool:
     """May several elements of a device array lie at one place, so that it must not be written?  (Expanded,
     or windows.)"""
     reach = 0
+    if not data.size:
+        return False
     for stride, n in sorted((abs(s), n) for s, n in zip(data.strides, data.shape, strict=True) if n > 1):
         if stride <= reach:
             return True
@@ -148,4 +173,13 @@ def repeats(data: Any) -> bool:
     return False
 
 
-__all__ = ["check_positions", "compute", "different_devices", "filled", "moved_beside", "repeats"]
+__all__ = [
+    "by_the_host",
+    "calculated",
+    "check_positions",
+    "compute",
+    "different_devices",
+    "filled",
+    "moved_beside",
+    "repeats",
+]

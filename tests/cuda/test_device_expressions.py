@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from eager_expressions import CONSTANTS, EXPRESSIONS, LEAVES
 
-import tracegrad as T
+import tracegrad
+
+T: Any = tracegrad
 
 pytestmark = [pytest.mark.usefixtures("cupy"), pytest.mark.filterwarnings("ignore")]
 

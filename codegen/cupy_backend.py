@@ -11,7 +11,7 @@ operations that CuPy does not have, which NumPy does in its place (``host_steps`
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -58,7 +58,7 @@ class CupyBackend:
 
     def run_nodes(self, nodes: Iterable[Node], env: Env) -> None:
         """Evaluate *nodes* in order into *env*."""
-        with self._memory_errors(), np.errstate(all="ignore"):
+        with self.memory_errors(), np.errstate(all="ignore"):
             for node in nodes:
                 results = self._run(node, [self.read(env, a) for a in node.inputs])
                 for out, value in zip(node.outs, results, strict=True):
@@ -76,7 +76,7 @@ class CupyBackend:
         env: Env = {var: self.asarray(x) for var, x in zip(graph.inputs, inputs, strict=True)}
         env.update(graph.consts)
         self.run_nodes(graph.nodes, env)
-        with self._memory_errors():
+        with self.memory_errors():
             failed = self._first_failed(graph.guards, env)
             if failed >= 0:
                 return failed, []
@@ -213,7 +213,8 @@ class CupyBackend:
         return [*state, *[np.int64(taken)] * stops, *ys]
 
     @contextmanager
-    def _memory_errors(self) -> Any:
+    def memory_errors(self) -> Iterator[None]:
+        """CuPy's error for too little memory as ours, which says what to do."""
         try:
             yield
         except self.modules.xp.cuda.memory.OutOfMemoryError as error:

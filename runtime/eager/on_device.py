@@ -24,7 +24,7 @@ from ...tracer.array import TracedArray, to_atom
 from ...tracer.ir import Atom, Graph
 from ...tracer.recorder import Recorder, recording
 from ..config import config
-from ..cuda.arrays import upload
+from ..cuda.arrays import full, upload
 from ..cuda.availability import require_cuda
 from .device import on_cuda
 from .op import LocalVjp, Op, aval_of
@@ -70,8 +70,6 @@ def compute(op: Op, raws: Sequence[Any], statics: tuple[Any, ...] = (), *, numbe
         return tuple(backend.execute(op.graph, raws)[1])
     found = _find(op, raws, statics, backend)
     _, results = backend.execute(found.graph, raws, numbers=numbers)
-    if op.in_rows:
-        results = [backend.modules.xp.ascontiguousarray(r) for r in results]
     given = tuple([None if k is None else results[k] for k in found.places])
     return given[0] if found.single else given
 
@@ -122,15 +120,19 @@ def _record(op: Op, raws: Sequence[Any], statics: tuple[Any, ...], backend: Cupy
 def filled(value: float, shape: Sequence[int], dtype: Any, beside: Any) -> Any:
     """An array full of *value* where the array *beside* lies."""
     if on_cuda(beside):
-        return require_cuda("a tensor on a CUDA device").modules.xp.full(tuple(shape), value, dtype)
+        return full(shape, value, dtype)
     return np.full(tuple(shape), value, dtype)
+
+
+def put_beside(array: Any, beside: Any) -> Any:
+    """What the host has made, where the array *beside* lies."""
+    return upload(array) if type(array) is np.ndarray and on_cuda(beside) else array
 
 
 def moved_beside(t: Tensor, beside: Any) -> Tensor:
     """An index tensor where the array *beside* lies: an index may be on the host."""
-    if on_cuda(beside) and type(t._data) is np.ndarray:
-        return make(upload(t._data))
-    return t
+    array = put_beside(t._data, beside)
+    return t if array is t._data else make(array)
 
 
 def calculated(function: Callable[..., Any], data: Any, *statics: Any) -> Any:
@@ -181,5 +183,6 @@ __all__ = [
     "different_devices",
     "filled",
     "moved_beside",
+    "put_beside",
     "repeats",
 ]

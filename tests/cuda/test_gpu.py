@@ -64,8 +64,12 @@ def test_arrays_of_other_libraries(backend):
 
 
 def test_running_out_of_memory(backend):
-    free, _ = backend.modules.xp.cuda.runtime.memGetInfo()
-    with pytest.raises(tracegrad.cuda.OutOfMemoryError):
-        x = tracegrad.zeros(free // 16, device="cuda")
-        [x + k for k in range(4)]
+    pool = backend.modules.xp.get_default_memory_pool()
+    x = tracegrad.zeros(1 << 20, device="cuda")
+    pool.set_limit(size=pool.total_bytes() + 1000)
+    try:
+        with pytest.raises(tracegrad.cuda.OutOfMemoryError):
+            [x + k for k in range(4)]
+    finally:
+        pool.set_limit(size=0)
     assert (tracegrad.ones(3, device="cuda") + 1).tolist() == [2.0, 2.0, 2.0]

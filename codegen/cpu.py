@@ -43,6 +43,7 @@ from .views import Alternative, Condition, Indices, read
 LOOP_HINT = "tg.loop."  # marks metadata that `finish_hints` turns into LLVM's own
 SIMPLE, SCALAR, UNROLLED = "simple", "scalar", "unrolled"
 MAX_INTERLEAVED = 60  # instructions of a body that LLVM may interleave
+MAX_PARTS = 16  # conditions of a loop whose pieces may each have a loop
 CHUNK = 1024  # elements of one partial sum: partial sums are added up in order, whatever the number of threads
 
 
@@ -108,6 +109,7 @@ class ItemEmitter:
         self.scopes: list[dict[Any, ir.Value]] = [{}]  # values at hand: whole function, then loop by loop
         self.tile_start: ir.Value | None = None  # first row of the tile, in a loop over tiles
         self.assumed: frozenset[Condition] = frozenset()  # conditions known to hold here
+        self.refuted: frozenset[Condition] = frozenset()  # conditions known not to
         self.accumulators: dict[Sym, Accumulator] = {}  # of the reductions whose loops are being written
         self.numbers = Numbers(program, self.entry, *self.function.args[-2:])
         self.size, self.const = self.numbers.size, self.numbers.const
@@ -223,6 +225,9 @@ class ItemEmitter:
         return self._choose(x, read(op, at), mask)
 
     def _choose(self, x: Sym, choices: list[Alternative], mask: tuple[Condition, ...]) -> ir.Value:
+        choices = [c for c in choices if self.refuted.isdisjoint(c.conditions)]
+        if not choices:
+            return constant(x.dtype, 0)
         last = choices[-1]
         for position, choice in enumerate(choices):
             if all(c in self.assumed for c in choice.conditions):  # decided here: what follows is out of the question
@@ -352,34 +357,69 @@ class ItemEmitter:
         b.position_at_end(after)
 
     def _split(self, loop: Loop, lo: ir.Value, hi: ir.Value) -> None:
-        """An innermost loop that reads through pads or shifts.
+        """An innermost loop that reads through pads or shifts, piece by piece.
 
-        Its interior, where every condition holds, runs without any; the edges run with them.
+        A piece goes on for as long as the same conditions hold.  Pieces in which all of them hold, one, or none, have a
+        loop of their own without any condition (the parts of an array that was put together from slices); all
+        others have one that looks at the conditions in every iteration.
         """
         b, depth = self.b, len(self.loops)
         conditions = self._splittable(loop, depth)
         if not conditions:
             self._counted(loop, lo, hi)
             return
-        first, last = lo, hi
-        for _, index, dim in conditions:
-            (coefficient,) = [c for t, c in index.terms if t == ("i", depth)]
-            rest = self.index(add(index, loop_var(depth), -coefficient))
-            if coefficient == 1:  # 0 <= i + rest < n
-                begin, end = b.neg(rest), b.sub(self.size(dim), rest)
-            else:  # 0 <= rest - i < n
-                begin, end = b.add(b.sub(rest, self.size(dim)), I64(1)), b.add(rest, I64(1))
-            first = b.select(b.icmp_signed(">", begin, first), begin, first)
-            last = b.select(b.icmp_signed("<", end, last), end, last)
-        first = b.select(b.icmp_signed("<", first, hi), first, hi)
-        last = b.select(b.icmp_signed(">", last, first), last, first)
-        edges = SCALAR if all(kind == "edge" for kind, _, _ in conditions) else SIMPLE
-        self._counted(loop, lo, first, edges)
-        outside = self.assumed
-        self.assumed = outside | frozenset(conditions)
-        self._counted(loop, first, last)
-        self.assumed = outside
-        self._counted(loop, last, hi, edges)
+        spans = [self._span(c, depth) for c in conditions]
+        before = b.block
+        head, join, after = [b.append_basic_block(name) for name in ("piece", "piece_done", "pieces_done")]
+        b.cbranch(b.icmp_signed("<", lo, hi), head, after)
+        b.position_at_end(head)
+        at = b.phi(I64)
+        at.add_incoming(lo, before)
+        stop, held = hi, ir.Constant(I64, 0)
+        for k, (begin, end) in enumerate(spans):
+            early, late = b.icmp_signed("<", at, begin), b.icmp_signed(">=", at, end)
+            change = b.select(early, begin, b.select(late, hi, end))
+            stop = b.select(b.icmp_signed("<", change, stop), change, stop)
+            inside = b.not_(b.or_(early, late))
+            held = b.or_(held, b.shl(b.zext(inside, I64), I64(k)))
+        mixed = b.append_basic_block("mixed")
+        switch = b.switch(held, mixed)
+        edges = all(kind == "edge" for kind, _, _ in conditions)
+        outside = self.assumed, self.refuted
+        for number, known in [*self._pieces(conditions, edges), (None, None)]:
+            block = mixed if number is None else b.append_basic_block("known")
+            if number is not None:
+                switch.add_case(I64(number), block)
+            b.position_at_end(block)
+            if known is not None:
+                self.assumed = outside[0] | known
+                self.refuted = outside[1] | (frozenset(conditions) - known)
+            few = edges and known != frozenset(conditions)
+            self._counted(loop, at, stop, SCALAR if few else SIMPLE if known is None else "")
+            self.assumed, self.refuted = outside
+            b.branch(join)
+        b.position_at_end(join)
+        at.add_incoming(stop, join)
+        b.cbranch(b.icmp_signed("<", stop, hi), head, after)
+        b.position_at_end(after)
+
+    def _pieces(self, conditions: list[Condition], edges: bool) -> list[tuple[int, frozenset[Condition]]]:
+        """The sets of conditions with a loop of their own, with their bits."""
+        pieces = {(1 << len(conditions)) - 1: frozenset(conditions)}
+        if len(conditions) == 1 or (not edges and len(conditions) <= MAX_PARTS):
+            pieces[0] = frozenset()
+            pieces.update((1 << k, frozenset([c])) for k, c in enumerate(conditions))
+        return list(pieces.items())
+
+    def _span(self, condition: Condition, depth: int) -> tuple[ir.Value, ir.Value]:
+        """From where to where, in the loop at *depth*, the *condition* holds."""
+        b = self.b
+        _, index, dim = condition
+        (coefficient,) = [c for t, c in index.terms if t == ("i", depth)]
+        rest = self.index(add(index, loop_var(depth), -coefficient))
+        if coefficient == 1:  # 0 <= i + rest < n
+            return b.neg(rest), b.sub(self.size(dim), rest)
+        return b.add(b.sub(rest, self.size(dim)), I64(1)), b.add(rest, I64(1))  # 0 <= rest - i < n
 
     def _splittable(self, loop: Loop, depth: int) -> list[Condition]:
         if any(isinstance(item, Loop) for item in loop.body) or loop.dim in self.program.static:

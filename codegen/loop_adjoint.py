@@ -23,7 +23,8 @@ from ..tracer.primitive import LOOP
 from ..tracer.site import Site
 from .activity import loop_activity, reached
 from .loop_checkpoints import may_split, stored_bytes, worth_splitting
-from .loop_storage import as_product, heavy_nodes, sum_of_products
+from .loop_cut import least_stored
+from .loop_storage import as_product, dear_values, sum_of_products
 
 # vjp_seeded and jvp_all of adjoint.py
 Reverse = Callable[..., tuple[list[Atom | None], list[bool]]]
@@ -106,18 +107,23 @@ def loop_vjp(
         totals = [F.add(v, materialise(shares[k], v)) for k, v in zip(summed, sums, strict=True)]
         ct_xs = [materialise(next(grads), inner.xs[k]) for k in xs]
 
-    heavy = heavy_nodes(forward)
-    dear = {out for n in heavy for out in n.outs}
-    given = {*body.inputs, *ct_rows, *dear}  # what has rows, or is the same in each step
+    storable = {out: max(out.aval.size * out.aval.dtype.itemsize, 1) for out in _storable(inner.carries, forward)}
     factors = dict.fromkeys(v for p in products.values() for v in (p.x, p.y))
-    made = [v for v in factors if v not in given]
+    made = [v for v in factors if not (v in storable or v in body.inputs or v in ct_rows)]
     outputs = [*new_cts, *totals, *ct_xs, *made]
-    nodes = live_nodes([n for n in builder.nodes if n.out not in dear], outputs)
+    for least in (False, True):
+        dear = {*inner.carries, *dear_values(forward, least=least)}
+        price = {v: 0 if v in factors else n for v, n in storable.items()}
+        chosen = least_stored(builder.nodes, outputs, dear, price)
+        stored = dict.fromkeys(v for v in storable if v in chosen or v in factors)
+        if not worth_splitting(node, [*stored, *made]):
+            break
+    else:
+        if may_split(node):
+            return TooMuch(stored_bytes(node, [*stored, *made]))
+    nodes = live_nodes([n for n in builder.nodes if not any(o in stored for o in n.outs)], outputs)
     read = {a for n in nodes for a in n.inputs} | {a for a in outputs if isinstance(a, Var)}
     kept = [k for k, v in enumerate(inner.consts) if v in read]
-    stored = [v for v in [*inner.carries, *[out for n in heavy for out in n.outs]] if v in read or v in factors]
-    if may_split(node) and worth_splitting(node, [*stored, *made]):
-        return TooMuch(stored_bytes(node, [*stored, *made]))
     trajectory = dict(zip(stored, add_results(node, stored), strict=True))
     saved = [v for v in stored if v in read]
     kept_xs = [k for k, v in enumerate(inner.xs) if v in read]
@@ -149,6 +155,11 @@ def loop_vjp(
     for v, flag in zip(sources, delicate, strict=True):
         flags[body.inputs.index(v)] |= flag
     return [None] * lead + contributions, [False] * lead + flags
+
+
+def _storable(carries: Sequence[Var], forward: Sequence[Node]) -> list[Var]:
+    """What a forward step can store: the carries as they came in, what is computed; loops are run again."""
+    return [*carries, *[out for n in forward if n.prim.kind != LOOP for out in n.outs]]
 
 
 def _derived(

@@ -1,7 +1,8 @@
 """What the adjoint of a loop stores, and what it adds up after the loop instead of in every step.
 
-A backward step runs the forward step again, except for what is *heavy*: results of products and of reductions over
-more than a few elements are stored by the forward loop, where the adjoint reads them.
+A backward step runs the forward step again, except for what is *dear*: the results of products, of reductions over more
+than a few elements, of transcendental functions.  What is stored, so that none of these is computed again, is the
+matter of ``loop_cut.py``.
 
 A constant's cotangent is a sum over all steps.  Where a step's share is a matrix product (the gradient of a weight),
 the operands of all steps are stacked, and one product after the loop replaces a small one and an addition in each step.
@@ -15,22 +16,27 @@ from typing import NamedTuple
 from ..tracer.ir import Atom, Node, Var
 from ..tracer.ops.product import matmul
 from ..tracer.ops.shape import reshape, transpose
-from ..tracer.primitive import HOST, LOOP, PRODUCT, REDUCE, SCATTER
+from ..tracer.primitive import ELEMENTWISE, HOST, PRODUCT, RECURRENCE, REDUCE, SCATTER
 
 SMALL = 16  # elements: what is no larger is summed in registers, and reduced again rather than stored
+TRANSCENDENTAL = 20  # rough flops from which on an elementwise operation is dearer than writing and reading its result
 
 
-def heavy_nodes(nodes: Sequence[Node]) -> list[Node]:
-    """The *nodes* whose results are dearer to compute again than to store.  Loops within the body are run again."""
-    values: set[Atom] = set()
-    found = []
-    for node in nodes:
-        kind = node.prim.kind
-        wide = kind == REDUCE and node.inputs[0].aval.size > SMALL
-        if kind != LOOP and (wide or kind in (PRODUCT, SCATTER, HOST) or any(a in values for a in node.inputs)):
-            values.update(node.outs)
-            found.append(node)
-    return found
+def dear_values(nodes: Sequence[Node], *, least: bool = False) -> set[Var]:
+    """The results of *nodes* that are dearer to compute again than to store; *least*: only where it is by far.
+
+    Loops within the body are run again.
+    """
+    return {out for node in nodes if _is_dear(node, least) for out in node.outs}
+
+
+def _is_dear(node: Node, least: bool) -> bool:
+    prim = node.prim
+    if prim.kind in (REDUCE, RECURRENCE):
+        return node.inputs[0].aval.size > SMALL
+    if prim.kind == ELEMENTWISE:
+        return not least and prim.cost >= TRANSCENDENTAL
+    return prim.kind in (PRODUCT, SCATTER, HOST)
 
 
 class Product(NamedTuple):
@@ -74,4 +80,4 @@ def _joined(x: Atom, first: bool) -> Atom:
     return reshape(x, (t * a, b)) if first else reshape(transpose(x, (1, 0, 2)), (a, t * b))
 
 
-__all__ = ["Product", "as_product", "heavy_nodes", "sum_of_products"]
+__all__ = ["Product", "as_product", "dear_values", "sum_of_products"]

@@ -382,13 +382,13 @@ class ItemEmitter:
             stop = b.select(b.icmp_signed("<", change, stop), change, stop)
             inside = b.not_(b.or_(early, late))
             held = b.or_(held, b.shl(b.zext(inside, I64), I64(k)))
-        mixed = b.append_basic_block("mixed")
-        switch = b.switch(held, mixed)
         edges = all(kind == "edge" for kind, _, _ in conditions)
+        pieces = self._pieces(conditions, edges)
+        blocks = [b.append_basic_block("held") for _ in pieces]
+        switch = b.switch(held, blocks[-1])
         outside = self.assumed, self.refuted
-        for number, known in [*self._pieces(conditions, edges), (None, None)]:
-            block = mixed if number is None else b.append_basic_block("known")
-            if number is not None:
+        for (number, known), block in zip(pieces, blocks, strict=True):
+            if block is not blocks[-1]:
                 switch.add_case(I64(number), block)
             b.position_at_end(block)
             if known is not None:
@@ -403,13 +403,15 @@ class ItemEmitter:
         b.cbranch(b.icmp_signed("<", stop, hi), head, after)
         b.position_at_end(after)
 
-    def _pieces(self, conditions: list[Condition], edges: bool) -> list[tuple[int, frozenset[Condition]]]:
-        """The sets of conditions with a loop of their own, with their bits."""
-        pieces = {(1 << len(conditions)) - 1: frozenset(conditions)}
-        if len(conditions) == 1 or (not edges and len(conditions) <= MAX_PARTS):
-            pieces[0] = frozenset()
+    def _pieces(self, conditions: list[Condition], edges: bool) -> list[tuple[int, frozenset[Condition] | None]]:
+        """The sets of conditions with a loop of their own, by the bits of their members; None: all other sets."""
+        pieces: dict[int, frozenset[Condition] | None] = {(1 << len(conditions)) - 1: frozenset(conditions)}
+        if len(conditions) == 1:
+            return [*pieces.items(), (0, frozenset())]
+        if not edges and len(conditions) <= MAX_PARTS:
             pieces.update((1 << k, frozenset([c])) for k, c in enumerate(conditions))
-        return list(pieces.items())
+            pieces[0] = frozenset()
+        return [*pieces.items(), (-1, None)]
 
     def _span(self, condition: Condition, depth: int) -> tuple[ir.Value, ir.Value]:
         """From where to where, in the loop at *depth*, the *condition* holds."""

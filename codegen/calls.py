@@ -3,8 +3,8 @@
 BLAS comes from SciPy's Cython bindings, as in numba.  A row-major product C = A B is the column-major C' = B' A'.
 
 A product A' B that sums over many rows, as for the gradient of a weight, is taken as a sum of products of few rows
-each: OpenBLAS has kernels for small products that read their operands where they lie, while it copies those of large ones,
-which takes a third of the time where the result is small.
+each: OpenBLAS has kernels for small products that read their operands where they lie, while it copies those of large
+ones.  Where the result is small, the copying takes a third of the time.
 """
 
 from __future__ import annotations

@@ -375,13 +375,14 @@ class ItemEmitter:
         b.position_at_end(head)
         at = b.phi(I64)
         at.add_incoming(lo, before)
-        stop, held = hi, ir.Constant(I64, 0)
+        bits = ir.IntType(len(conditions) + 1)
+        stop, held = hi, ir.Constant(bits, 0)
         for k, (begin, end) in enumerate(spans):
             early, late = b.icmp_signed("<", at, begin), b.icmp_signed(">=", at, end)
             change = b.select(early, begin, b.select(late, hi, end))
             stop = b.select(b.icmp_signed("<", change, stop), change, stop)
             inside = b.not_(b.or_(early, late))
-            held = b.or_(held, b.shl(b.zext(inside, I64), I64(k)))
+            held = b.or_(held, b.shl(b.zext(inside, bits), ir.Constant(bits, k)))
         edges = all(kind == "edge" for kind, _, _ in conditions)
         pieces = self._pieces(conditions, edges)
         blocks = [b.append_basic_block("held") for _ in pieces]
@@ -389,7 +390,7 @@ class ItemEmitter:
         outside = self.assumed, self.refuted
         for (number, known), block in zip(pieces, blocks, strict=True):
             if block is not blocks[-1]:
-                switch.add_case(I64(number), block)
+                switch.add_case(ir.Constant(bits, number), block)
             b.position_at_end(block)
             if known is not None:
                 self.assumed = outside[0] | known

@@ -24,8 +24,7 @@ from ..tracer.site import Site
 from .activity import loop_activity, reached
 from .care import EVERY, NONE, ZEROS, Doubt
 from .loop_checkpoints import may_split, stored_bytes, worth_splitting
-from .loop_cut import least_stored
-from .loop_storage import as_product, dear_values, sum_of_products
+from .loop_storage import as_product, sum_of_products, values_to_store
 
 # reverse and jvp_all of adjoint.py
 Reverse = Callable[..., tuple[list[Atom | None], list[Doubt]]]
@@ -104,21 +103,18 @@ def loop_vjp(
         totals = [F.add(v, materialise(shares[k], v)) for k, v in zip(summed, sums, strict=True)]
         ct_xs = [materialise(next(grads), inner.xs[k]) for k in xs]
 
-    storable = {out: max(out.aval.size * out.aval.dtype.itemsize, 1) for out in _storable(inner.carries, forward)}
     factors = dict.fromkeys(v for p in products.values() for v in (p.x, p.y))
-    made = [v for v in factors if not (v in storable or v in body.inputs or v in ct_rows)]
+    storable = [*inner.carries, *[out for n in forward if n.prim.kind != LOOP for out in n.outs]]
+    given = {*body.inputs, *ct_rows, *storable}  # what has rows, or is the same in each step
+    made = [v for v in factors if v not in given]
     outputs = [*new_cts, *totals, *ct_xs, *made]
-    for least in (False, True):
-        dear = {*inner.carries, *dear_values(forward, least=least)}
-        price = {v: 0 if v in factors else n for v, n in storable.items()}
-        chosen = least_stored(builder.nodes, outputs, dear, price)
-        stored = dict.fromkeys(v for v in storable if v in chosen or v in factors)
-        if not worth_splitting(node, [*stored, *made]):
-            break
-    else:
-        if may_split(node):
-            return TooMuch(stored_bytes(node, [*stored, *made]))
-    nodes = live_nodes([n for n in builder.nodes if not any(o in stored for o in n.outs)], outputs)
+    stored = values_to_store(
+        builder.nodes, outputs, {v: v in factors for v in storable}, inner.carries, forward,
+        lambda rows: worth_splitting(node, [*rows, *made]),
+    )  # fmt: skip
+    if may_split(node) and worth_splitting(node, [*stored, *made]):
+        return TooMuch(stored_bytes(node, [*stored, *made]))
+    nodes = live_nodes([n for n in builder.nodes if set(stored).isdisjoint(n.outs)], outputs)
     read = {a for n in nodes for a in n.inputs} | {a for a in outputs if isinstance(a, Var)}
     kept = [k for k, v in enumerate(inner.consts) if v in read]
     trajectory = dict(zip(stored, add_results(node, stored), strict=True))
@@ -156,11 +152,6 @@ def loop_vjp(
     return [None] * lead + contributions, [NONE] * lead + held
 
 
-def _storable(carries: Sequence[Var], forward: Sequence[Node]) -> list[Var]:
-    """What a forward step can store: the carries as they came in, what is computed; loops are run again."""
-    return [*carries, *[out for n in forward if n.prim.kind != LOOP for out in n.outs]]
-
-
 def _derived(
     body: Graph, ends: Sequence[tuple[Atom, Var]], rows: Sequence[tuple[Atom, Var, Doubt]], sources: Sequence[Var],
     doubts: Sequence[Doubt], reverse_mode: Reverse,
@@ -168,8 +159,8 @@ def _derived(
     """(a body under construction, its forward nodes, cotangents of *sources*, what they may hold)
 
     *ends* and *rows* are results of the body with their cotangents; *sources* begin with the carries that belong to
-    *ends*, and *doubts* is what the cotangents of these may hold when the loop begins.  What a step gives them is what the
-    next one gets: so the body is derived again until no step gives more than was expected.
+    *ends*, and *doubts* is what the cotangents of these may hold when the loop begins.  What a step gives them is what
+    the next one gets: so the body is derived again until no step gives more than was expected.
     """
     notes = current_builder().notes
     expected = list(doubts)

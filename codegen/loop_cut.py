@@ -1,10 +1,10 @@
 """Which values of a step the forward loop stores for its adjoint: a minimum cut.
 
-A value that the adjoint reads is either stored or computed again from others.  Some can only be stored: the carries, and
-what is dear to compute (*dear*).  The rest costs next to nothing to compute again, but what it is computed from has to be
-there in turn.  So the values to store are the cheapest set that every way from something dear to something
-read goes through: a minimum cut of the program's graph, with the bytes of a value as its capacity.  Of several cuts of the
-same size it is the one nearest to the adjoint, which leaves least to be computed again.
+A value that the adjoint reads is either stored or computed again from others.  Some can only be stored: the carries,
+and what is dear to compute.  The rest costs next to nothing to compute again, but what it is computed from has to be
+there in turn.  So the values to store are the cheapest set that every way from something dear to something read goes
+through: a minimum cut of the program's graph, with the bytes of a value as its capacity.  Of several cuts of one size
+it is the one nearest to the adjoint, which leaves least to be computed again.
 
 The network has two vertices for each value, (v, 0) to (v, 1), with the capacity of v between them; from a value to
 those that are computed from it there is no limit.  Start reading at ``least_stored``.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from math import inf
 from typing import Any
 
@@ -83,7 +84,7 @@ def _before_cut(network: Network) -> set[Vertex]:
         way = [SOURCE]
         while way[-1] is not SINK:
             way.append(towards[way[-1]])
-        edges = list(zip(way, way[1:], strict=False))
+        edges = list(pairwise(way))
         room = min(network[start][end] for start, end in edges)
         for start, end in edges:
             network[start][end] -= room

@@ -10,24 +10,36 @@ the operands of all steps are stacked, and one product after the loop replaces a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..tracer.ir import Atom, Node, Var
 from ..tracer.ops.product import matmul
 from ..tracer.ops.shape import reshape, transpose
 from ..tracer.primitive import ELEMENTWISE, HOST, PRODUCT, RECURRENCE, REDUCE, SCATTER
+from .loop_cut import least_stored
 
 SMALL = 16  # elements: what is no larger is summed in registers, and reduced again rather than stored
 TRANSCENDENTAL = 20  # rough flops from which on an elementwise operation is dearer than writing and reading its result
 
 
-def dear_values(nodes: Sequence[Node], *, least: bool = False) -> set[Var]:
-    """The results of *nodes* that are dearer to compute again than to store; *least*: only where it is by far.
+def values_to_store(
+    nodes: Sequence[Node], outputs: Sequence[Atom], storable: Mapping[Var, bool], carries: Sequence[Var],
+    forward: Sequence[Node], too_much: Callable[[list[Var]], bool],
+) -> list[Var]:  # fmt: skip
+    """The values that a step of the forward loop stores, so that *nodes* compute *outputs* and nothing dear again.
 
-    Loops within the body are run again.
+    *storable* says of each value that can be stored whether it is in any case.  Loops within the body are run again;
+    so are transcendental functions, where *too_much* says that their results are.
     """
-    return {out for node in nodes if _is_dear(node, least) for out in node.outs}
+    price = {v: 0 if anyway else max(v.aval.size * v.aval.dtype.itemsize, 1) for v, anyway in storable.items()}
+    for least in (False, True):
+        dear = {*carries, *[out for node in forward if _is_dear(node, least) for out in node.outs]}
+        chosen = least_stored(nodes, outputs, dear, price)
+        stored = [v for v, anyway in storable.items() if anyway or v in chosen]
+        if not too_much(stored):
+            break
+    return stored
 
 
 def _is_dear(node: Node, least: bool) -> bool:
@@ -80,4 +92,4 @@ def _joined(x: Atom, first: bool) -> Atom:
     return reshape(x, (t * a, b)) if first else reshape(transpose(x, (1, 0, 2)), (a, t * b))
 
 
-__all__ = ["Product", "as_product", "dear_values", "sum_of_products"]
+__all__ = ["Product", "as_product", "sum_of_products", "values_to_store"]

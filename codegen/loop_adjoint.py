@@ -108,10 +108,7 @@ def loop_vjp(
     given = {*body.inputs, *ct_rows, *storable}  # what has rows, or is the same in each step
     made = [v for v in factors if v not in given]
     outputs = [*new_cts, *totals, *ct_xs, *made]
-    stored = values_to_store(
-        builder.nodes, outputs, {v: v in factors for v in storable}, inner.carries, forward,
-        lambda rows: worth_splitting(node, [*rows, *made]),
-    )  # fmt: skip
+    stored = values_to_store(node, builder.nodes, outputs, {v: v in factors for v in storable}, forward)
     if may_split(node) and worth_splitting(node, [*stored, *made]):
         return TooMuch(stored_bytes(node, [*stored, *made]))
     nodes = live_nodes([n for n in builder.nodes if set(stored).isdisjoint(n.outs)], outputs)

@@ -1,19 +1,19 @@
 """Which values of a step the forward loop stores for its adjoint: a minimum cut.
 
-A value that the adjoint reads is either stored or computed again from others.  Some can only be stored: the carries,
-and what is dear to compute.  The rest costs next to nothing to compute again, but what it is computed from has to be
-there in turn.  So the values to store are the cheapest set that every way from something dear to something read goes
-through: a minimum cut of the program's graph, with the bytes of a value as its capacity.  Of several cuts of one size
-it is the one nearest to the adjoint, which leaves least to be computed again.
+A value that the adjoint reads is stored, or computed again from others, which have to be there in turn.  Storing
+has a price; computing again costs nothing, or something, or is out of the question.  The cheapest choice is a minimum
+cut of the program's graph: on the one side what the adjoint does without, on the other what it has.  To cut through a
+value is to store it; to cut between the source and a value is to compute it again.  Of several cuts of one size it is
+the one nearest to the adjoint, which leaves least to be computed again.
 
-The network has two vertices for each value, (v, 0) to (v, 1), with the capacity of v between them; from a value to
-those that are computed from it there is no limit.  Start reading at ``least_stored``.
+The network has two vertices for each value, (v, 0) to (v, 1), with its price between them; from a value to those that
+are computed from it there is no limit.  Start reading at ``least_stored``.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import inf
 from typing import Any
@@ -27,24 +27,25 @@ SOURCE, SINK = "source", "sink"
 
 
 def least_stored(
-    nodes: Sequence[Node], outputs: Sequence[Atom], dear: Collection[Var], price: Mapping[Var, int]
+    nodes: Sequence[Node], outputs: Sequence[Atom], again: Mapping[Var, float], price: Mapping[Var, float]
 ) -> set[Var]:
-    """The values to store, so that *outputs* can be computed by *nodes* without computing any value in *dear*.
+    """The values to store, so that *outputs* can be computed by *nodes* at the least cost.
 
-    *nodes* are those of a forward step and of its adjoint, in order.  *price* gives the bytes of the values that can be
-    stored, which are those of the forward step; everything in *dear* is among them.
+    *nodes* are those of a forward step and of its adjoint, in order.  *again* says what it costs to compute values
+    again: inf where that can't be done, nothing for those that are not in it.  *price* says what it costs to store
+    values, for those that can be, which are of the forward step; everything in *again* is among them.
     """
     read: set[Atom] = set(outputs)
     for node in reversed(nodes):  # by what cannot be stored, and so has to be computed
         if any(o in read for o in node.outs) and not any(o in price for o in node.outs):
             read.update(node.inputs)
-    stored = {v for v in dear if v in read}  # whatever else is: what follows is about the others
-    lacking = set(dear) - stored
+    stored = {v for v, cost in again.items() if cost == inf and v in read}  # what follows is about the others
     network: Network = {SOURCE: {}, SINK: {}}
+    lacking = {v for v in again if v not in stored}  # what is not to be had for nothing
     for v in lacking:
-        _connect(network, SOURCE, (v, 0), inf)
+        _connect(network, SOURCE, (v, 0), again[v])
     for node in nodes:
-        if any(o in dear or (o in read and o not in price) for o in node.outs):
+        if any(again.get(o) == inf or (o in read and o not in price) for o in node.outs):
             continue
         for a in node.inputs:
             if a in lacking:

@@ -44,6 +44,7 @@ from .views import Alternative, Condition, Indices, read
 LOOP_HINT = "tg.loop."  # marks metadata that `finish_hints` turns into LLVM's own
 SIMPLE, SCALAR, UNROLLED, ROLLED = "simple", "scalar", "unrolled", "rolled"
 MAX_INTERLEAVED = 60  # instructions of a body that LLVM may interleave
+MAX_PARTS = 16  # conditions of a loop whose pieces may each have a loop
 CHUNK = 1024  # elements of one partial sum: partial sums are added up in order, whatever the number of threads
 
 
@@ -359,38 +360,72 @@ class ItemEmitter:
         b.position_at_end(after)
 
     def _split(self, loop: Loop, lo: ir.Value, hi: ir.Value) -> None:
-        """An innermost loop that reads through pads or shifts.
+        """An innermost loop that reads through pads or shifts, piece by piece.
 
-        Its interior, where every condition holds, runs without any; the edges run with them, or if there is only one,
-        without what it is a condition of.
+        A piece goes on for as long as the same conditions hold.  Pieces in which all of them hold, one, or none, have a
+        loop of their own without any condition (the parts of an array that was put together from slices); all
+        others have one that looks at the conditions in every iteration.
         """
         b, depth = self.b, len(self.loops)
         conditions = self._splittable(loop, depth)
         if not conditions:
             self._counted(loop, lo, hi)
             return
-        first, last = lo, hi
-        for _, index, dim in conditions:
-            (coefficient,) = [c for t, c in index.terms if t == ("i", depth)]
-            rest = self.index(add(index, loop_var(depth), -coefficient))
-            if coefficient == 1:  # 0 <= i + rest < n
-                begin, end = b.neg(rest), b.sub(self.size(dim), rest)
-            else:  # 0 <= rest - i < n
-                begin, end = b.add(b.sub(rest, self.size(dim)), I64(1)), b.add(rest, I64(1))
-            first = b.select(b.icmp_signed(">", begin, first), begin, first)
-            last = b.select(b.icmp_signed("<", end, last), end, last)
-        first = b.select(b.icmp_signed("<", first, hi), first, hi)
-        last = b.select(b.icmp_signed(">", last, first), last, first)
-        edges = SCALAR if all(kind == "edge" for kind, _, _ in conditions) else SIMPLE
-        assumed, refused = self.assumed, self.refused
-        on_edges = refused | frozenset(conditions) if len(conditions) == 1 else refused
-        self.refused = on_edges
-        self._counted(loop, lo, first, edges)
-        self.assumed, self.refused = assumed | frozenset(conditions), refused
-        self._counted(loop, first, last)
-        self.assumed, self.refused = assumed, on_edges
-        self._counted(loop, last, hi, edges)
-        self.refused = refused
+        spans = [self._span(c, depth) for c in conditions]
+        before = b.block
+        head, join, after = [b.append_basic_block(name) for name in ("piece", "piece_done", "pieces_done")]
+        b.cbranch(b.icmp_signed("<", lo, hi), head, after)
+        b.position_at_end(head)
+        at = b.phi(I64)
+        at.add_incoming(lo, before)
+        bits = ir.IntType(len(conditions) + 1)
+        stop, held = hi, ir.Constant(bits, 0)
+        for k, (begin, end) in enumerate(spans):
+            early, late = b.icmp_signed("<", at, begin), b.icmp_signed(">=", at, end)
+            change = b.select(early, begin, b.select(late, hi, end))
+            stop = b.select(b.icmp_signed("<", change, stop), change, stop)
+            inside = b.not_(b.or_(early, late))
+            held = b.or_(held, b.shl(b.zext(inside, bits), ir.Constant(bits, k)))
+        edges = all(kind == "edge" for kind, _, _ in conditions)
+        pieces = self._pieces(conditions, edges)
+        blocks = [b.append_basic_block("held") for _ in pieces]
+        switch = b.switch(held, blocks[-1])
+        outside = self.assumed, self.refused
+        for (number, known), block in zip(pieces, blocks, strict=True):
+            if block is not blocks[-1]:
+                switch.add_case(ir.Constant(bits, number), block)
+            b.position_at_end(block)
+            if known is not None:
+                self.assumed = outside[0] | known
+                self.refused = outside[1] | (frozenset(conditions) - known)
+            few = edges and known != frozenset(conditions)
+            self._counted(loop, at, stop, SCALAR if few else SIMPLE if known is None else "")
+            self.assumed, self.refused = outside
+            b.branch(join)
+        b.position_at_end(join)
+        at.add_incoming(stop, join)
+        b.cbranch(b.icmp_signed("<", stop, hi), head, after)
+        b.position_at_end(after)
+
+    def _pieces(self, conditions: list[Condition], edges: bool) -> list[tuple[int, frozenset[Condition] | None]]:
+        """The sets of conditions with a loop of their own, by the bits of their members; None: all other sets."""
+        pieces: dict[int, frozenset[Condition] | None] = {(1 << len(conditions)) - 1: frozenset(conditions)}
+        if len(conditions) == 1:
+            return [*pieces.items(), (0, frozenset())]
+        if not edges and len(conditions) <= MAX_PARTS:
+            pieces.update((1 << k, frozenset([c])) for k, c in enumerate(conditions))
+            pieces[0] = frozenset()
+        return [*pieces.items(), (-1, None)]
+
+    def _span(self, condition: Condition, depth: int) -> tuple[ir.Value, ir.Value]:
+        """From where to where, in the loop at *depth*, the *condition* holds."""
+        b = self.b
+        _, index, dim = condition
+        (coefficient,) = [c for t, c in index.terms if t == ("i", depth)]
+        rest = self.index(add(index, loop_var(depth), -coefficient))
+        if coefficient == 1:  # 0 <= i + rest < n
+            return b.neg(rest), b.sub(self.size(dim), rest)
+        return b.add(b.sub(rest, self.size(dim)), I64(1)), b.add(rest, I64(1))  # 0 <= rest - i < n
 
     def _splittable(self, loop: Loop, depth: int) -> list[Condition]:
         found: dict[Condition, None] = {}

@@ -11,7 +11,7 @@ operations that CuPy does not have, which NumPy does in its place (``host_steps`
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -221,8 +221,8 @@ class CupyBackend:
         return [*state, *[np.int64(taken)] * stops, *ys]
 
     @contextmanager
-    def memory_errors(self) -> Any:
-        """Within it CuPy's error of memory is OutOfMemoryError."""
+    def memory_errors(self) -> Iterator[None]:
+        """CuPy's error for too little memory as ours, which says what to do."""
         try:
             yield
         except self.modules.xp.cuda.memory.OutOfMemoryError as error:

@@ -164,3 +164,22 @@ def test_code_that_llvm_breaks():
 
     args = (table[2], table, 0.3)
     assert compile_grad(f, argnums=(0, 1, 2)).value_and_grad(*args)[0] == pytest.approx(f(*args), rel=1e-12)
+
+
+def test_a_turn_that_is_broken_off_is_read_with_the_others():
+    """Backwards: the rows of the loop begin with one that the loop has not."""
+
+    def make(np):
+        def fn(x):
+            data = np.outer(np.cos(DATA[:20, 0]), x)
+            a, b = np.tanh(x), x * 0.5
+            kept, rows = [np.tanh(row * 0.5 + a) for row in data], []
+            for i in range(0, 20, 2):
+                a, b = np.tanh(b + data[i]), a
+                rows.append(np.tanh(x * data[i]))
+            return np.sum(np.stack(rows[::-1])[:3]) + np.sum(a * b) + np.sum(kept[2])
+
+        return fn
+
+    with configured("followed", 2):
+        follow(make)

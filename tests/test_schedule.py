@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import re
 import sys
 
 import numpy as np
@@ -12,10 +13,11 @@ import pytest
 from tracing import Traced
 
 from tracegrad import compile_grad
+from tracegrad.codegen import jit
 from tracegrad.codegen.adjoint import vjp
 from tracegrad.codegen.canonical import canonicalise
 from tracegrad.codegen.interpreter import evaluate
-from tracegrad.codegen.program import CompiledGraph, compile_graph
+from tracegrad.codegen.program import CompiledGraph, compile_graph, execute
 from tracegrad.codegen.schedule import Call, Loop, Statement
 from tracegrad.codegen.simplify import simplify
 from tracegrad.tracer.ir import Graph, bind, literal, structural
@@ -125,6 +127,88 @@ def test_stencils_with_edges_of_different_widths_do_not_share_a_key():
 @pytest.mark.parametrize("n", [2, 3, 10, 1024, 1025, 5000])
 def test_a_stencil_is_right_at_every_size(n):
     compiled(rosenbrock, RNG.random(n))
+
+
+FUNCTIONS = (F.exp, F.sin, F.tanh, F.square)
+
+
+def of_parts(*cuts):
+    """A function of slices along the last axis, given by (start, length): its gradient is put together from theirs."""
+
+    def fn(x):
+        total = literal(0.0)
+        for k, (start, length) in enumerate(cuts):
+            part = FUNCTIONS[k % 4](shape.slice_axis(x, x.aval.ndim - 1, start, length))
+            total = total + literal(k + 1.0) * reduce.reduce("sum", part, tuple(range(x.aval.ndim)))
+        return total
+
+    return fn
+
+
+PARTS = {
+    "a gap before and after": [(20, 40)],
+    "side by side": [(0, 20), (20, 25), (45, 15)],
+    "backwards, with gaps": [(70, 20), (25, 20), (0, 20)],
+    "overlapping": [(0, 40), (20, 50), (30, 9)],
+    "one inside the other": [(0, 90), (40, 20)],
+    "equal": [(30, 30), (30, 30)],
+    "single elements": [(0, 1), (44, 1), (89, 1)],
+    "empty": [(20, 0), (40, 20)],
+    "as many as have loops of their own": [(5 * k, 5) for k in range(16)],
+    "more": [(5 * k, 5) for k in range(18)],
+    "more than a word has bits": [(k, 1) for k in range(90)],
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_what_is_put_together_from_parts_is_right(name):
+    compiled(of_parts(*PARTS[name]), RNG.random(90))
+    compiled(of_parts(*PARTS[name]), RNG.random((3, 90)))
+
+
+def test_what_is_put_together_for_other_sizes_is_right():
+    """The same kernel, though the parts come in another order, overlap, or leave gaps."""
+    x = RNG.random(120)
+    kernel = compile_graph(program(of_parts((20, 30), (50, 30), (80, 30)), x))
+    for cuts in ([(80, 30), (50, 30), (20, 30)], [(40, 30), (25, 30), (22, 30)], [(22, 30), (70, 30), (24, 30)]):
+        graph = program(of_parts(*cuts), x)
+        other = canonicalise(simplify(graph))
+        failed, results = execute(kernel.program, other, [x])
+        assert other.key == kernel.canonical.key and failed < 0
+        for ours, theirs in zip(results, evaluate(graph, [x]), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_a_concatenation_is_right_at_every_boundary():
+    for sizes in ([30, 1, 40], [25, 25, 25, 25], [1, 50], [3] * 20):
+        arrays = [RNG.random((2, n)) for n in sizes]
+
+        def fn(*xs):
+            whole = F.exp(shape.concat(list(xs), 1))
+            return reduce.reduce("sum", whole * F.sin(whole), (0, 1))
+
+        compiled(fn, *arrays)
+
+
+def test_each_part_has_a_loop_of_its_own(monkeypatch):
+    """It computes that part only, in one basic block: no condition is looked at."""
+    texts = []
+    real = jit.compile_text
+    monkeypatch.setattr(jit, "compile_text", lambda text, name: texts.append(text) or real(text, name))
+
+    def fn(x):
+        parts = [F.exp(shape.slice_axis(x, 0, 0, 20)), F.tanh(shape.slice_axis(x, 0, 20, 30))]
+        parts.append(F.erf(shape.slice_axis(x, 0, 50, 40)))
+        return shape.concat(parts, 0)
+
+    x = RNG.random(90)
+    recorder = Recorder()
+    with recording(recorder):
+        compile_graph(recorder.finish([fn(recorder.add_input(x, "x"))]))
+    blocks = re.findall(r"^(\S+):\n((?:  .*\n)+)", texts[-1], re.MULTILINE)
+    loops = [body for label, body in blocks if f'label %"{label}"' in body]
+    called = {tuple(re.findall(r'call double @"(?:tg_vec_)?(\w+)"', body)) for body in loops}
+    assert called == {("exp",), ("tanh",), ("erf",)}
 
 
 @pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, 130])

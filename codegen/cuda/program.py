@@ -53,6 +53,9 @@ class Kernel:
     single: bool = False  # one block is enough: the second stage of a reduction
     several: bool = False  # there is something to do only where units are cut in several parts
 
+    def launched(self, sizes: Sizes) -> bool:
+        return not self.several or self.extent.parts(sizes) > 1
+
     def grid(self, sizes: Sizes, geometry: Geometry) -> tuple[int, int]:
         """(blocks, threads of a block)"""
         return (1, geometry.threads) if self.single else self.extent.launch(sizes, geometry)
@@ -372,7 +375,7 @@ def run(
         if isinstance(step, Order):
             machine.order(program, step, canonical, addresses)
             continue
-        if step.several and step.extent.parts(canonical.sizes) == 1:
+        if not step.launched(canonical.sizes):
             continue
         grid = step.grid(canonical.sizes, program.geometry)
         machine.launch(program, step, grid, [*[addresses[program.buffer_index[s]] for s in step.buffers], *numbers])

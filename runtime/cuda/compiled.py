@@ -99,6 +99,8 @@ class Compiled:
         lines = []
         for step in self.program.steps:
             if isinstance(step, Kernel):
+                if not step.launched(self.canonical.sizes):
+                    continue
                 blocks, threads = step.grid(self.canonical.sizes, self.program.geometry)
                 names = ", ".join(map(repr, step.buffers))
                 lines.append(f"kernel {step.name} on {names}: {blocks} blocks of {threads} threads")

@@ -6,7 +6,7 @@ import fake_cupy
 import numpy as np
 import pytest
 
-pytest.importorskip("numba.cuda.simulator", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
+pytest.importorskip("numba_cuda", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
 
 from fake_cupy import counts
 from simulated import simulated_load

@@ -32,6 +32,8 @@ def assembled(program, cc):
     """What each kernel of *program* takes."""
     text = ptx.compile_ptx(device_text(program), program.kernels, cc, program.geometry.threads)
     needs = ptx.resources(text, cc)
+    generic = [kind for kind in ptx.instruction_mix(text) if kind.endswith(".generic")]
+    assert not generic, "libNVVM has not seen which memory an address is in: each access has to find out"
     assert set(needs) == {step.name for step in program.steps if isinstance(step, Kernel)}
     return needs
 

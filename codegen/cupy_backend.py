@@ -145,8 +145,6 @@ class CupyBackend:
 
     def _run(self, node: Node, operands: list[Any]) -> Sequence[Any]:
         prim = node.prim
-        if prim.kind == LOOP:
-            return self._loop(operands, **node.params)
         if prim.kind == CUSTOM:
             return operands[: node.params["count"]]
         if prim.name == "broadcast" and isinstance(operands[0], (np.generic, Fill)):
@@ -154,18 +152,24 @@ class CupyBackend:
         if prim.kind == ELEMENTWISE and all(isinstance(x, (np.generic, Fill)) for x in operands):
             number = prim.impl(*[_number(x) for x in operands], **node.params)
             return [np.asarray(number).astype(node.out.aval.dtype)[()]]
+        return self.apply(prim, operands, node.params, len(node.outs))
+
+    def apply(self, prim: Primitive, operands: list[Any], params: dict[str, Any], results: int) -> Sequence[Any]:
+        """The *results* of one primitive, a loop among them, on arrays of the device, NumPy scalars and Fills."""
+        if prim.kind == LOOP:
+            return self._loop(operands, **params)
         function = self._function(prim)
         if function is None:
             self.host_steps[prim.name] += 1
-            found = prim.impl(*[self.download(x) for x in operands], **node.params)
-            return [self.modules.xp.array(np.asarray(x)) for x in (found if len(node.outs) > 1 else (found,))]
+            found = prim.impl(*[self.download(x) for x in operands], **params)
+            return [self.modules.xp.array(np.asarray(x)) for x in (found if results > 1 else (found,))]
         if prim.kind == ELEMENTWISE:
             operands = [_number(x) for x in operands]
         elif prim.kind == RECURRENCE:
             operands = [_number(operands[0]), self.array(operands[1])]
         else:
             operands = [self.array(x) for x in operands]
-        return [function(*operands, **node.params)]
+        return [function(*operands, **params)]
 
     def _function(self, prim: Primitive) -> Function | None:
         try:
@@ -174,13 +178,17 @@ class CupyBackend:
             found = self._functions[prim] = device_function(self.modules, prim)
             return found
 
+    def lacks(self, prim: Primitive) -> bool:
+        """Does NumPy do *prim*, since CuPy has nothing for it?"""
+        return prim.kind not in (LOOP, CUSTOM) and self._function(prim) is None
+
     def runs_on_host(self, graph: Graph) -> list[str]:
         """Names of the operations of *graph*, bodies of loops included, that NumPy does."""
         names: dict[str, None] = {}
         for node in graph.nodes:
             if node.prim.kind == LOOP:
                 names.update(dict.fromkeys(self.runs_on_host(node.params["body"])))
-            elif node.prim.kind != CUSTOM and self._function(node.prim) is None:
+            elif self.lacks(node.prim):
                 names[node.prim.name] = None
         return list(names)
 

@@ -352,13 +352,15 @@ class CompiledFunction:
 
     def _bind(self, recording: Recording, call: Call) -> Path:
         if call.device is not None:
-            return bind_device_path(recording, call.device.stays)
-        program, hit = kernels.get(recording.canonical, recording.arguments)
+            path, hit = bind_device_path(recording, call.device.stays)
+        else:
+            program, hit = kernels.get(recording.canonical, recording.arguments)
+            path = bind_path(recording, program, call)
         if hit:
             self.stats.kernel_hits += 1
         else:
             self.stats.compiles += 1
-        return bind_path(recording, program, call)
+        return path
 
     # ---- functions that are never frozen -------------------------------------------------------------------------
 

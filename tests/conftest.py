@@ -9,6 +9,7 @@ import pytest
 from support import TIERS, why_unavailable
 
 from tracegrad.runtime.cuda import availability
+from tracegrad.runtime.cuda import run as run_on_device
 from tracegrad.runtime.kernels import kernels
 
 
@@ -37,8 +38,9 @@ def fresh_kernels():
 
 
 @pytest.fixture
-def cupy():
-    """The stand-in for CuPy, in its place: with it there is a CUDA device."""
+def cupy(monkeypatch):
+    """The stand-in for CuPy, in its place: with it there is a CUDA device, on which nothing is compiled."""
+    monkeypatch.setattr(run_on_device, "compiler", lambda: "not in this test")
     with fake_cupy.installed() as module:
         yield module
 

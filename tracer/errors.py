@@ -51,7 +51,7 @@ class GraphError(TracegradError, ValueError):
 
 
 class DeviceError(TracegradError, RuntimeError):
-    """A device that is not there, or arrays that lie on the wrong one."""
+    """A device that is not there, something for it that is not installed, or arrays that lie on the wrong one."""
 
 
 class OutOfMemoryError(DeviceError, MemoryError):

@@ -27,6 +27,8 @@ class device:  # noqa: N801
     __slots__ = ("index", "type")
 
     def __init__(self, type: Any = "cpu", index: int | None = None) -> None:
+        self.type: str
+        self.index: int | None
         if isinstance(type, device):
             self.type, self.index = type.type, type.index
             return

@@ -14,11 +14,13 @@ device again.  It is meant to be no easier to please than CuPy 14:
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tracegrad.runtime import state_trust, state_watch
 from tracegrad.runtime.cuda import availability
 
 from . import functions, runtime, special
@@ -35,6 +37,21 @@ cupy.__dict__.update(
 _NAMES = {"cupy": cupy, "cupyx": None, "cupyx.scipy": None, "cupyx.scipy.special": special.module}
 
 
+_HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+
+
+@contextmanager
+def _trusted() -> Iterator[None]:
+    """As CuPy is where it is installed: library code, which is not looked at when a user's function calls it."""
+    paths, everywhere = state_trust._standard_paths, state_watch._EVERYWHERE
+    state_trust._standard_paths = lambda: [*paths(), _HERE]
+    state_watch._EVERYWHERE = state_trust.Trust()
+    try:
+        yield
+    finally:
+        state_trust._standard_paths, state_watch._EVERYWHERE = paths, everywhere
+
+
 @contextmanager
 def installed() -> Iterator[types.ModuleType]:
     """Within it, this is CuPy.  Counts start at zero, and memory has no limit."""
@@ -45,7 +62,8 @@ def installed() -> Iterator[types.ModuleType]:
     log.clear()
     pool.set_limit(size=0)
     try:
-        yield cupy
+        with _trusted():
+            yield cupy
     finally:
         pool.set_limit(size=0)
         availability.cuda_status.cache_clear()

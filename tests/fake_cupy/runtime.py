@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 import weakref
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 counts: Counter[str] = Counter()  # "upload", "download", "wait" (the host waits for the device), "copy", "kernel"
@@ -62,9 +63,48 @@ class Event:
         counts["wait"] += 1
 
 
+class Graph:
+    """What was submitted while a stream captured, to be done again by ``launch``."""
+
+    def __init__(self) -> None:
+        self.work: list[Callable[[], None]] = []
+
+    def launch(self, stream: Any = None) -> None:
+        counts["replay"] += 1
+        for work in self.work:
+            work()
+
+
 class Stream:
-    def __init__(self, ptr: int = 0) -> None:
+    def __init__(self, ptr: int = 0, non_blocking: bool = False) -> None:
         self.ptr = ptr
+        self.capturing: Graph | None = None
+        self._before: Stream | None = None
+
+    def __enter__(self) -> Stream:
+        global current
+        self._before, current = current, self
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        global current
+        current = self._before
+
+    def begin_capture(self, mode: Any = None) -> None:
+        self.capturing = Graph()
+
+    def end_capture(self) -> Graph:
+        counts["capture"] += 1
+        graph, self.capturing = self.capturing, None
+        assert graph is not None
+        return graph
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """What a launch does: *work* now, or when the graph that is being captured is launched."""
+        if self.capturing is not None:
+            self.capturing.work.append(work)
+        else:
+            work()
 
     def record(self, event: Any = None) -> Event:
         log.append(("record", self.ptr))
@@ -99,6 +139,13 @@ class UnownedMemory:
 class MemoryPointer:
     def __init__(self, mem: Any, offset: int) -> None:
         self.mem, self.offset, self.ptr = mem, offset, mem.ptr + offset
+
+
+class Pointer:
+    """The ``data`` of an array."""
+
+    def __init__(self, ptr: int) -> None:
+        self.ptr = ptr
 
 
 def from_dlpack(array: Any, *, device: Any = None, copy: Any = None) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.evaluate import read, run_nodes
+from ..tracer.evaluate import run_nodes, stored
 from ..tracer.ir import Graph, Var
 
 
@@ -24,13 +24,13 @@ def _run(graph: Graph, inputs: Sequence[Any]) -> dict[Var, Any]:
 def evaluate(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
     """The outputs of *graph* for *inputs* (arrays in the order of ``graph.inputs``)."""
     env = _run(graph, inputs)
-    return [np.asarray(read(env, out)) for out in graph.outputs]
+    return [stored(env, out) for out in graph.outputs]
 
 
 def guards_hold(graph: Graph, inputs: Sequence[Any]) -> int:
     """Index of the first guard of *graph* that *inputs* violate, or -1."""
     env = _run(graph, inputs)
     for index, guard in enumerate(graph.guards):
-        if np.asarray(read(env, guard.atom)).tobytes() != np.asarray(guard.expected).tobytes():
+        if stored(env, guard.atom).tobytes() != np.asarray(guard.expected).tobytes():
             return index
     return -1

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import optree
 
+from ..tracer.aval import FLOAT_KINDS
 from ..tracer.errors import DifferentiationError
 from ..tracer.site import at_site
 from .eager import backward as engine
@@ -60,7 +61,7 @@ def call_tensors(form: TensorFunction, mode: Mode, args: tuple[Any, ...], kwargs
     with enable_grad():
         out = form(*changed, **kwargs)
         loss, aux = split_aux(form, out) if mode.has_aux else (out, None)
-        if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.dtype.kind != "f":
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.dtype.kind not in FLOAT_KINDS:
             found = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
             raise DifferentiationError(at_site(f"a gradient needs a scalar loss, but {name_of(form)} returned {found}"))
         if loss._requires:
@@ -79,7 +80,7 @@ def call_tensors(form: TensorFunction, mode: Mode, args: tuple[Any, ...], kwargs
 def _differentiable(leaf: Any, form: Any, position: int) -> Tensor:
     """A tensor of the same contents, of which the gradient is taken."""
     data = leaf._data if isinstance(leaf, Tensor) else np.asarray(leaf)
-    if data.dtype.kind != "f":
+    if data.dtype.kind not in FLOAT_KINDS:
         raise DifferentiationError(
             at_site(
                 f"cannot differentiate {name_of(form)} with respect to argument {position}, which holds {data.dtype}: "

@@ -16,6 +16,7 @@ import numpy as np
 from ..codegen.interpreter import evaluate
 from ..codegen.loop_capacity import CAPACITY
 from ..codegen.program import Program
+from ..tracer.aval import FLOAT_KINDS
 from ..tracer.errors import TracegradError
 from ..tracer.ir import Guard
 from . import launch
@@ -159,7 +160,7 @@ def compare(path: Path, call: Call, captured: Sequence[np.ndarray], found: Any) 
 def compare_result(ours: Any, theirs: np.ndarray) -> None:
     """An error where a kernel's result is not the interpreter's, rounding aside."""
     tolerance = 1e-4 if theirs.dtype == np.float32 else 1e-9
-    scale = np.max(np.abs(theirs[np.isfinite(theirs)]), initial=1.0) if theirs.dtype.kind == "f" else 1.0
+    scale = np.max(np.abs(theirs[np.isfinite(theirs)]), initial=1.0) if theirs.dtype.kind in FLOAT_KINDS else 1.0
     if not np.allclose(ours, theirs, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
         worst = np.nanmax(np.abs(np.asarray(ours, float) - theirs))
         raise TracegradError(

@@ -49,7 +49,7 @@ from . import (
     npapi_statistics,
 )
 from .array import DIRECT, UFUNC_METHODS, UFUNCS, TracedArray, assign_all, to_atom
-from .aval import BOOL, FLOAT, SUPPORTED
+from .aval import BOOL, FLOAT, FLOAT_KINDS, HALF, SUPPORTED, finfo, promote_dtypes
 from .errors import UnsupportedError
 from .ir import Atom, Lit, elementwise_by_name, structural
 from .npapi_base import implements, reject
@@ -62,6 +62,8 @@ from .site import at_site
 
 def _loop_dtypes(ufunc: Any, atoms: tuple[Atom, ...]) -> list[np.dtype]:
     """The dtypes to which NumPy would cast the operands."""
+    if any(a.aval.dtype in HALF and not a.aval.weak for a in atoms):  # bfloat16 with integers: no rule of NumPy's
+        return [promote_dtypes(*[a.aval for a in atoms])[0]] * len(atoms)
     given = [_PYTHON_KIND.get(a.aval.dtype.kind, a.aval.dtype) if a.aval.weak else a.aval.dtype for a in atoms]
     try:
         found = ufunc.resolve_dtypes((*given, *[None] * ufunc.nout))
@@ -88,7 +90,7 @@ def _typed(ufunc: Any, name: str) -> Callable[..., Any]:
 
     def apply(*atoms: Atom) -> Atom:
         for atom in atoms:
-            if atom.aval.dtype.kind != "f":
+            if atom.aval.dtype.kind not in FLOAT_KINDS:
                 break
         else:
             return front(*atoms)
@@ -373,7 +375,7 @@ def _nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None,
     x = to_atom(x)
     if not x.aval.is_float:
         return call_ufunc(np.positive, (x,), {})
-    limits = np.finfo(x.aval.dtype)
+    limits = finfo(x.aval.dtype)
     high, low = (Lit(limits.max if v is None else v, x.aval.dtype) for v in (posinf, None))
     low = Lit(limits.min if neginf is None else neginf, x.aval.dtype)
     finite = F.select(F.eq(x, like(math.inf, x)), high, F.select(F.eq(x, like(-math.inf, x)), low, x))

@@ -25,6 +25,7 @@ from .array import (
     unsupported,
     wrap,
 )
+from .aval import FLOAT_KINDS
 from .errors import MutationError, TracegradError, UnsupportedError
 from .ir import Lit
 from .ops.elementwise import cast
@@ -44,7 +45,7 @@ def direct_call(ufunc: Any, inputs: tuple[Any, ...]) -> TracedArray | None:
         if type(x) is TracedArray:
             theirs = x._atom.aval
             if aval is None:
-                if theirs.dtype.kind != "f" or theirs.weak:
+                if theirs.dtype.kind not in FLOAT_KINDS or theirs.weak:
                     return None
                 aval, recorder = theirs, x._recorder
             elif (

@@ -16,7 +16,7 @@ import numpy as np
 from . import follow
 from .aval import Aval, check_dtype
 from .errors import TracegradError
-from .evaluate import Env, Producers, demand
+from .evaluate import Env, Producers, demand, stored
 from .frames import Asked
 from .ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, read_vars
 from .primitive import Primitive
@@ -195,7 +195,8 @@ class Recorder(Builder):
         self.unfollow()
         if self.turns:
             self._read_turns(atom)
-        return demand([atom], self.nodes, self.env, self._producers)[0]
+        demand([atom], self.nodes, self.env, self._producers)
+        return stored(self.env, atom)
 
     def guard(self, atom: Atom, kind: str) -> Any:
         """The value of a 0-d *atom*, which control flow is about to rely on."""

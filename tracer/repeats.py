@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from .aval import FLOAT_KINDS
 from .ir import Atom, Graph, Guard, Lit, Node, Var
 from .primitive import CUSTOM
 from .site import Site
@@ -336,7 +337,7 @@ class _Matcher:
         pattern: Guard = column[2]
         slot, valid = self._slot(j, [guard.atom for guard in column])
         expected = np.array([guard.expected for guard in column])
-        if pattern.atom.aval.dtype.kind == "f" and pattern.kind not in ("bool", "int", "index"):
+        if pattern.atom.aval.dtype.kind in FLOAT_KINDS and pattern.kind not in ("bool", "int", "index"):
             return Step(pattern, [slot]), 0, f"the number itself is looked at ({pattern.kind}) at {pattern.site}"
         step = Step(pattern, [slot], expected=expected)
         step.fixed = self._fixed([slot])

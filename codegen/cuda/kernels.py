@@ -16,6 +16,7 @@ from typing import Any
 import llvmlite.ir as ir
 import numpy as np
 
+from ...tracer.aval import FLOAT_KINDS
 from ..canonical import Canonical, Dim, Sym
 from ..cpu import Accumulator, ItemEmitter, carries, statements_of
 from ..scalar import I32, I64, PTR, Scalars, declare, from_memory, memory_type, register_type, to_memory
@@ -350,7 +351,7 @@ class ThreadTotal(Accumulator):
 
         def better(x: ir.Value, y: ir.Value) -> ir.Value:
             larger = s.cmp(">" if self.op.prim.name == "argmax" else "<", x, y)
-            if self.dtype.kind != "f":
+            if self.dtype.kind not in FLOAT_KINDS:
                 return larger
             return b.or_(larger, b.and_(s.isnan(x), b.not_(s.isnan(y))))
 

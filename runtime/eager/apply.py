@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.array import TracedArray
+from ...tracer.aval import FLOAT_KINDS
 from .modes import STATE
 from .node import Node, node_class
 from .op import Op, aval_of
@@ -49,7 +50,7 @@ def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> A
     if state.grad:
         for t in operands:
             if isinstance(t, Tensor) and (t._requires if t._base is None else t.requires_grad):
-                if out.dtype.kind == "f":
+                if out.dtype.kind in FLOAT_KINDS:
                     record(op, operands, statics, raws, (result,))
                 break
     elif state.inference:
@@ -127,7 +128,7 @@ def record(
         raws, kept = _what_is_read(op, statics, edges, raws, kept)
     node = cls(op, statics, tuple(edges), tuple(outs), raws, kept, tuple(versions))
     for k, r in enumerate(results):
-        if r._data.dtype.kind == "f":
+        if r._data.dtype.kind in FLOAT_KINDS:
             r._node = node
             r._out = k
             r._requires = True

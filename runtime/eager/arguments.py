@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.array import TracedArray
+from ...tracer.aval import FLOAT_KINDS
 from . import dtypes
 from .ops_basic import to_dtype
 from .tensor import Size, Tensor, make
@@ -32,7 +33,7 @@ def tensor_argument(name: str, value: Any, argument: str = "input", position: in
 
 def floating(t: Tensor) -> Tensor:
     """*t*, integers and bools as the default dtype."""
-    return t if t._data.dtype.kind == "f" else to_dtype(t, dtypes.get_default_dtype())
+    return t if t._data.dtype.kind in FLOAT_KINDS else to_dtype(t, dtypes.get_default_dtype())
 
 
 def plain_number(value: Any) -> Any:
@@ -73,7 +74,7 @@ def unify(*values: Any) -> tuple[Any, ...]:
         elif isinstance(value, Tensor):
             if dtype is None:
                 dtype = value._data.dtype
-                if dtype.kind != "f":
+                if dtype.kind not in FLOAT_KINDS:
                     break
             elif value._data.dtype is not dtype:
                 break
@@ -111,7 +112,7 @@ def as_operand(value: Any) -> Any:
 
 def scalar_of(value: Any, dtype: np.dtype) -> Any:
     """A Python number of the kind of *dtype*."""
-    return float(value) if dtype.kind == "f" else bool(value) if dtype.kind == "b" else int(value)
+    return float(value) if dtype.kind in FLOAT_KINDS else bool(value) if dtype.kind == "b" else int(value)
 
 
 # ---- dimensions ----------------------------------------------------------------------------------------------------

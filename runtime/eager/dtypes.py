@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.array import TracedArray
-from ...tracer.aval import SUPPORTED
+from ...tracer.aval import FLOAT_KINDS, SUPPORTED, promote_types
 
 float64 = double = np.dtype("float64")
 float32 = float_ = np.dtype("float32")
@@ -109,7 +109,7 @@ def set_default_dtype(d: Any) -> None:
     if d is float or not isinstance(d, np.dtype | str | type):
         raise TypeError("invalid dtype object: only floating-point types are supported as the default type")
     dtype = as_dtype(d)
-    if dtype.kind != "f":
+    if dtype.kind not in FLOAT_KINDS:
         raise TypeError("only floating-point types are supported as the default type")
     if dtype != default:
         default = dtype
@@ -142,8 +142,8 @@ def promote(a: np.dtype, a_ndim: int, b: np.dtype, b_ndim: int) -> np.dtype:
     priority_a, priority_b = min(a_ndim, 1), min(b_ndim, 1)
     if priority_a != priority_b:
         return a if priority_a > priority_b else b
-    both = np.promote_types(a, b)
-    if both.kind == "f" and a.kind != "f":
+    both = promote_types(a, b)
+    if both.kind in FLOAT_KINDS and a.kind not in FLOAT_KINDS:
         raise RuntimeError(
             f"Promotion for uint64 and signed integers is not supported, attempted to promote {scalar_name(a)} "
             f"and {scalar_name(b)}"

@@ -15,13 +15,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ...codegen.adjoint import vjp_seeded
 from ...tracer import npapi  # noqa: F401  (fills the tables of NumPy functions)
 from ...tracer.array import TracedArray, to_atom, wrap_array
 from ...tracer.aval import FLOAT, INT, Aval
-from ...tracer.evaluate import read, run_nodes
+from ...tracer.evaluate import run_nodes, stored
 from ...tracer.ir import Atom, Graph, Lit, Node, Var, current_builder, live_nodes, read_vars
 from ...tracer.ops.elementwise import broadcast_to
 from ...tracer.recorder import Recorder, recording
@@ -169,7 +167,7 @@ class LocalVjp(Op):
         env: dict[Var, Any] = dict(zip(graph.inputs, values, strict=True))
         env.update(graph.consts)
         run_nodes(graph.nodes, env)
-        return tuple([np.asarray(read(env, out)) for out in graph.outputs])
+        return tuple([stored(env, out) for out in graph.outputs])
 
 
 def _of_shape(grad: Atom, aval: Aval) -> Atom:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.aval import FLOAT_KINDS
 from . import create, dtypes
 from .arguments import FUNCTIONS, one_dim, shape_argument, tensor_argument
 from .inplace import detach, detach_
@@ -50,7 +51,7 @@ def element_size(input: Tensor) -> int:
 
 def is_floating_point(input: Tensor) -> bool:
     """Whether the elements are floats."""
-    return input.dtype.kind == "f"
+    return input.dtype.kind in FLOAT_KINDS
 
 
 def is_complex(input: Tensor) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...tracer import creation
 from ...tracer.array import TracedArray
+from ...tracer.aval import FLOAT_KINDS
 from ...tracer.recorder import current_recorder
 from . import dtypes
 from .create import _array_of, _count, _float_or_default, _made, _shape, _type_name, check_device
@@ -103,7 +104,7 @@ def drawn(draw: Callable[[np.random.Generator], np.ndarray], generator: Any = No
 
 def _floats(dtype: Any, kernel: str) -> np.dtype:
     kind = _float_or_default(dtype)
-    if kind.kind != "f":
+    if kind.kind not in FLOAT_KINDS:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{scalar_name(kind)}'")
     return kind
 
@@ -224,7 +225,7 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
 def multinomial(input: Any, num_samples: Any, replacement: bool = False, *, generator: Any = None) -> Any:
     """Indices drawn with the weights in each row of *input* (1-d or 2-d, no need to sum to 1), as int64."""
     array, count = _array_of("multinomial", input), _count("multinomial", "num_samples", num_samples)
-    if array.dtype.kind != "f":
+    if array.dtype.kind not in FLOAT_KINDS:
         raise RuntimeError(
             f"multinomial only supports floating-point dtypes for input, got: {scalar_name(array.dtype)}"
         )

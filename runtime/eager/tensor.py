@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...tracer.array import TracedArray
+from ...tracer.aval import FLOAT_KINDS
 from . import dtypes
 from .device import device
 from .modes import STATE
@@ -88,7 +89,7 @@ class Tensor:
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Ask for gradients of this leaf (or stop asking)."""
-        if requires_grad and self.dtype.kind != "f":
+        if requires_grad and self.dtype.kind not in FLOAT_KINDS:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if not self.is_leaf:
             if requires_grad:

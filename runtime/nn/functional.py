@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
+from ...tracer.aval import FLOAT_KINDS
 from ..eager import create, random
 from ..eager.apply import apply
 from ..eager.arguments import floating, one_dim, tensor_argument
@@ -195,7 +196,7 @@ def _normalised(name: str, op: Op, input: Tensor, dim: int | None, dtype: Any) -
     dim = one_dim(dim, len(x.shape))
     if dtype is not None:
         input = to_dtype(input, create.as_dtype(dtype))
-    if raw(input).dtype.kind != "f":
+    if raw(input).dtype.kind not in FLOAT_KINDS:
         raise NotImplementedError(f"\"{name}_lastdim_kernel_impl\" not implemented for '{scalar_name(input.dtype)}'")
     if not x.shape:
         return apply(op, (input.reshape(1),), (0,)).reshape(())  # type: ignore[attr-defined]
@@ -355,7 +356,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
                 f"({before}, {after}) at dimension {axis} of input {list(x.shape)}"
             )
     fill = 0.0 if value is None else float(value)
-    if x.dtype.kind != "f":
+    if x.dtype.kind not in FLOAT_KINDS:
         fill = x.dtype.type(fill).item()
     return apply(PADS[mode], (input,), (tuple(widths), mode, fill))
 

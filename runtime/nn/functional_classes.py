@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.aval import FLOAT_KINDS
 from ..eager.apply import apply
 from ..eager.dtypes import scalar_name
 from ..eager.op import Op
@@ -122,7 +123,7 @@ def cross_entropy(
     if not x.shape:
         raise RuntimeError("cross_entropy: the scores need an axis of classes")
     _check_weight(weight, x)
-    if x.shape == y.shape and y.dtype.kind == "f":
+    if x.shape == y.shape and y.dtype.kind in FLOAT_KINDS:
         operands = (input, target) if weight is None else (input, target, weight)
         return apply(CROSS_ENTROPY_OF_SHARES, operands, (smoothing, reduction))
     ignored = _check_targets(input, target, ignore_index)

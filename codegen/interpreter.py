@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..tracer.aval import FLOAT32, HALF, finfo
 from ..tracer.evaluate import run_nodes, stored
 from ..tracer.ir import Graph, Var
 
@@ -19,6 +20,14 @@ def _run(graph: Graph, inputs: Sequence[Any]) -> dict[Var, Any]:
     env.update(graph.consts)
     run_nodes(graph.nodes, env)
     return env
+
+
+def tolerance(dtype: np.dtype) -> float:
+    """How far a kernel's numbers of *dtype* may be from the interpreter's, relative to the largest, before one of them
+    is wrong: of half precision it is two units in the last place."""
+    if dtype in HALF:
+        return 2 * float(finfo(dtype).eps)
+    return 1e-4 if dtype == FLOAT32 else 1e-9
 
 
 def evaluate(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:

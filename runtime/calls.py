@@ -15,7 +15,7 @@ import numpy as np
 import optree
 
 from ..tracer.array import TracedArray
-from ..tracer.aval import SUPPORTED, check_dtype
+from ..tracer.aval import HALF, SUPPORTED, check_dtype
 from ..tracer.errors import UnsupportedError
 from ..tracer.site import at_site
 from .eager import dtypes
@@ -89,6 +89,9 @@ def flatten(args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[int
     return Call(leaves, tree, tuple(kinds), (tree, tuple(parts), dtypes.default.char))
 
 
+_HALF_SCALARS = {d.type for d in HALF}
+
+
 def classify(leaf: Any) -> tuple[str, Any]:
     """(kind, what of the leaf is part of the call key)."""
     kind = type(leaf)
@@ -115,6 +118,10 @@ def classify(leaf: Any) -> tuple[str, Any]:
                 )
             )
         return (VALUE, token(leaf.value)) if is_leaf(leaf.value) else (OBJECT, kind)
+    if kind in _HALF_SCALARS:
+        raise UnsupportedError(
+            at_site(f"a scalar argument of {np.dtype(kind)}: pass a number, float(x), or an array without axes")
+        )
     if issubclass(kind, np.floating):
         check_dtype(leaf.dtype, "a scalar argument")
         return SCALAR, leaf.dtype.char

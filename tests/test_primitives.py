@@ -38,7 +38,7 @@ from support import (
     vjp_graph,
 )
 
-from tracegrad.tracer.aval import SUPPORTED, Aval
+from tracegrad.tracer.aval import BFLOAT16, FLOAT_KINDS, HALF, SUPPORTED, Aval
 from tracegrad.tracer.errors import GraphError, UnsupportedError
 from tracegrad.tracer.ir import Builder, Graph, Lit, Var, bind, building, elementwise_by_name
 from tracegrad.tracer.primitive import ELEMENTWISE, PRIMITIVES, Primitive, differentiable
@@ -151,6 +151,16 @@ def test_rules_bring_only_structural_constants(prim):
 _DTYPES = sorted(SUPPORTED, key=lambda d: (d.kind, d.itemsize))
 
 
+def half_promotion(dtypes: tuple[np.dtype, ...], numpys: np.dtype | None) -> np.dtype | None:
+    """The dtype of an operation in which float16 or bfloat16 takes part."""
+    if numpys is None or numpys == BOOL:
+        return numpys
+    floats = {d for d in dtypes if d.kind in FLOAT_KINDS}
+    if BFLOAT16 in floats:
+        return {1: BFLOAT16}.get(len(floats)) or np.result_type(F32, *(floats - {BFLOAT16}))
+    return np.result_type(*dtypes)
+
+
 @matrix(lambda p: p.kind == ELEMENTWISE and isinstance(p.impl, np.ufunc))
 def test_promotion_is_numpys(prim):
     front = elementwise_by_name[prim.name]
@@ -165,13 +175,15 @@ def test_promotion_is_numpys(prim):
             except UnsupportedError:
                 found = None
         shown = f"{prim.name} of {', '.join(map(str, dtypes))}"
-        if prim.name == "reciprocal" and dtypes[0].kind != "f":
+        if prim.name == "reciprocal" and dtypes[0].kind not in FLOAT_KINDS:
             assert found is None, f"{shown}: an integer division in NumPy, refused here"
         elif prim.name in ("xlogy", "xlog1py") and F32 in dtypes:
             assert found is not None  # SciPy widens to float64 where an integer comes in; float32 stays float32 here
+        elif HALF & set(dtypes):
+            assert found == half_promotion(dtypes, expected), f"{shown}: {found}, NumPy {expected}"
         elif expected is None:
             assert found is None or found.kind == "f", f"{shown}: NumPy refuses, here {found}"
-        elif expected not in SUPPORTED or (expected == F32 and F32 not in dtypes):
+        elif expected in HALF or (expected == F32 and F32 not in dtypes):
             assert found in (F64, None), f"{shown}: float16 and float32 of small integers become float64, not {found}"
         else:
             assert found == expected, f"{shown}: {found}, NumPy {expected}"

@@ -62,7 +62,7 @@ from .site import at_site
 
 def _loop_dtypes(ufunc: Any, atoms: tuple[Atom, ...]) -> list[np.dtype]:
     """The dtypes to which NumPy would cast the operands."""
-    if any(a.aval.dtype in HALF and not a.aval.weak for a in atoms):  # bfloat16 with integers: no rule of NumPy's
+    if any(a.aval.dtype in HALF for a in atoms):  # bfloat16 with integers: NumPy has no rule
         return [promote_dtypes(*[a.aval for a in atoms])[0]] * len(atoms)
     given = [_PYTHON_KIND.get(a.aval.dtype.kind, a.aval.dtype) if a.aval.weak else a.aval.dtype for a in atoms]
     try:
@@ -70,7 +70,7 @@ def _loop_dtypes(ufunc: Any, atoms: tuple[Atom, ...]) -> list[np.dtype]:
     except TypeError as error:
         raise UnsupportedError(at_site(f"np.{ufunc.__name__}: {error}")) from None
     # bool and 8-bit operands of a float function give float16 in NumPy; here they give float64
-    return [d if d in SUPPORTED else FLOAT for d in found[: len(atoms)]]
+    return [d if d in SUPPORTED - HALF else FLOAT for d in found[: len(atoms)]]
 
 
 _PYTHON_KIND: dict[str, Any] = {"f": float, "i": int, "u": int}

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ...codegen.canonical import Canonical, canonicalise
+from ...codegen.interpreter import tolerance
 from ...codegen.program import Program
 from ...codegen.simplify import simplify
 from ...tracer.array import TracedArray, to_atom
@@ -178,8 +179,8 @@ def _expected(
 
 def _compare(expected: Sequence[np.ndarray], arrays: Sequence[np.ndarray]) -> None:
     for want, got in zip(expected, arrays, strict=True):
-        tolerance = 1e-4 if want.dtype == np.float32 else 1e-9
-        if not np.allclose(got, want, rtol=tolerance, atol=tolerance, equal_nan=True):
+        limit = tolerance(want.dtype)
+        if not np.allclose(got, want, rtol=limit, atol=limit, equal_nan=True):
             raise TracegradError(
                 f"TRACEGRAD_CHECK: an update by a kernel and by NumPy disagree in an array of shape {want.shape}; "
                 "please report this"

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from numpy import e, finfo, iinfo, inf, nan, pi
+from numpy import e, iinfo, inf, nan, pi
 
 from . import autograd, cuda, linalg, nn, optim, random
 from .runtime.compiled import CompiledFunction, compile_grad
@@ -36,8 +36,10 @@ from .runtime.eager.create import (
 )
 from .runtime.eager.device import device
 from .runtime.eager.dtypes import (
+    bfloat16,
     bool_,
     double,
+    float16,
     float32,
     float64,
     float_,
@@ -81,6 +83,7 @@ from .runtime.eager.random import (
 )
 from .runtime.eager.tensor import Size, Tensor
 from .runtime.step import CompiledStep, compile
+from .tracer.aval import finfo
 from .tracer.branches import cond, switch
 from .tracer.control import fori_loop, map, scan
 from .tracer.creation import array, asarray
@@ -148,6 +151,8 @@ __all__ = [
     "enable_grad",
     "eye",
     "float",
+    "bfloat16",
+    "float16",
     "float32",
     "float64",
     "fori_loop",

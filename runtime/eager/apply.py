@@ -27,7 +27,7 @@ def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> A
     if capture is None:
         raws = tuple([t._data if isinstance(t, Tensor) else t for t in operands])
         try:
-            out = op.fn(*raws, *statics)
+            out = op.run(raws, statics)
         except ValueError as error:
             raise misfit(error, raws) from None
     else:

@@ -15,7 +15,7 @@ from .op import Op
 from .tensor import METHODS, Tensor, make
 
 _NAMES = {"float64": "double", "float32": "float", "int64": "long", "int32": "int", "int16": "short", "int8": "char",
-          "uint8": "unsigned char", "bool": "bool"}  # fmt: skip
+          "uint8": "unsigned char", "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16"}  # fmt: skip
 
 MM, MV, DOT, BMM = (Op(name, np.matmul) for name in ("Mm", "Mv", "Dot", "Bmm"))
 VECMAT = Op("SqueezeBackward4", np.matmul)

@@ -83,7 +83,7 @@ def _of_floats(name: str, op: Op) -> Callable[..., Any]:
 def _keeping(name: str, op: Op) -> Callable[..., Any]:
     def function(input: Tensor) -> Tensor:
         kind = tensor_argument(name, input)._data.dtype.kind
-        if kind != "f":
+        if kind not in FLOAT_KINDS:
             if (kind == "b" and name != "sign") or name == "frac":
                 raise NotImplementedError(f"\"{name}\" not implemented for '{dtype_name(input)}'")
             if name in _ROUNDING or kind == "b":

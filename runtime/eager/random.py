@@ -14,7 +14,7 @@ import numpy as np
 
 from ...tracer import creation
 from ...tracer.array import TracedArray
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.aval import FLOAT_KINDS, HALF, finfo, held_dtype
 from ...tracer.recorder import current_recorder
 from . import dtypes
 from .create import _array_of, _count, _float_or_default, _made, _shape, _type_name, check_device
@@ -109,13 +109,22 @@ def _floats(dtype: Any, kernel: str) -> np.dtype:
     return kind
 
 
+def _uniform(stream: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
+    """Uniform on [0, 1): multiples of the *kind*'s resolution there, so that none is rounded to 1."""
+    numbers = stream.random(shape, held_dtype(kind))
+    if kind not in HALF:
+        return numbers
+    count = 2.0 ** (1 - np.log2(float(finfo(kind).eps)))
+    return (np.floor(numbers * np.float32(count)) / np.float32(count)).astype(kind)
+
+
 def rand(
     *sizes: Any, size: Any = None, generator: Any = None, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """Uniform numbers in [0, 1); sizes as numbers or as one tuple."""
     shape, kind = _shape("rand", sizes, size), _floats(dtype, "check_uniform_bounds")
-    return _made(drawn(lambda stream: stream.random(shape, kind), generator), requires_grad, device)
+    return _made(drawn(lambda stream: _uniform(stream, shape, kind), generator), requires_grad, device)
 
 
 def randn(
@@ -124,7 +133,11 @@ def randn(
 ) -> Any:  # fmt: skip
     """Standard normal numbers; sizes as numbers or as one tuple."""
     shape, kind = _shape("randn", sizes, size), _floats(dtype, "normal_kernel_cpu")
-    return _made(drawn(lambda stream: stream.standard_normal(shape, kind), generator), requires_grad, device)
+    return _made(
+        drawn(lambda stream: stream.standard_normal(shape, held_dtype(kind)).astype(kind, copy=False), generator),
+        requires_grad,
+        device,
+    )
 
 
 def rand_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:

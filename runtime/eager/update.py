@@ -25,6 +25,7 @@ from ...codegen.interpreter import tolerance
 from ...codegen.program import Program
 from ...codegen.simplify import simplify
 from ...tracer.array import TracedArray, to_atom
+from ...tracer.aval import held_dtype
 from ...tracer.errors import TracegradError
 from ...tracer.recorder import Recorder, recording
 from .. import launch
@@ -148,7 +149,7 @@ def _by_numpy(
     """The rule by NumPy, row after row; positions of what was written."""
     written: list[int] = []
     for first in range(0, len(arrays), width):
-        row = tuple(arrays[first : first + width])
+        row = tuple([a.astype(held_dtype(a.dtype), copy=False) for a in arrays[first : first + width]])
         with np.errstate(all="ignore"):
             results = rule(row, *numbers, *statics)
         changes = [(first + k, new) for k, new in enumerate(results) if new is not None]

@@ -105,7 +105,7 @@ def _activation(name: str, op: Op, input: Tensor, statics: tuple[Any, ...] = (),
     if not isinstance(input, Tensor):
         tensor_argument(name, input)
     kind = input.dtype.kind
-    if kind != "f" and op is not RELU:
+    if kind not in FLOAT_KINDS and op is not RELU:
         if op not in (TANH, SIGMOID, SOFTSIGN):
             raise NotImplementedError(f"\"{name}\" not implemented for '{scalar_name(input.dtype)}'")
         input = floating(input)

@@ -383,8 +383,12 @@ class Module:
         return self._convert(dtypes.float64)
 
     def half(self: Self) -> Self:
-        """Refused: there is no float16."""
-        return self._convert(dtypes.as_dtype("float16"))
+        """All floating-point tensors become float16."""
+        return self._convert(dtypes.float16)
+
+    def bfloat16(self: Self) -> Self:
+        """All floating-point tensors become bfloat16."""
+        return self._convert(dtypes.bfloat16)
 
     def type(self: Self, dst_type: Any) -> Self:
         """All floating-point tensors get this dtype."""

@@ -15,6 +15,7 @@ import numpy as np
 import optree
 
 from ..tracer.array import TracedArray
+from ..tracer.autocast import SETTING
 from ..tracer.aval import HALF, SUPPORTED, check_dtype
 from ..tracer.errors import UnsupportedError
 from ..tracer.site import at_site
@@ -86,7 +87,7 @@ def flatten(args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[int
         kind, part = classify(leaf)
         kinds.append(kind)
         parts.append(part)
-    return Call(leaves, tree, tuple(kinds), (tree, tuple(parts), dtypes.default.char))
+    return Call(leaves, tree, tuple(kinds), (tree, tuple(parts), dtypes.default.char, SETTING.dtype))
 
 
 _HALF_SCALARS = {d.type for d in HALF}

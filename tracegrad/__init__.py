@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from numpy import e, iinfo, inf, nan, pi
 
-from . import autograd, cuda, linalg, nn, optim, random
+from . import amp, autograd, cuda, linalg, nn, optim, random
 from .runtime.compiled import CompiledFunction, compile_grad
 from .runtime.config import config
+from .runtime.eager.autocast import autocast
 from .runtime.eager.create import (
     BoolTensor,
     ByteTensor,
@@ -108,6 +109,8 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "amp",
+    "autocast",
     "pi",
     "nan",
     "inf",

@@ -49,6 +49,7 @@ from . import (
     npapi_statistics,
 )
 from .array import DIRECT, UFUNC_METHODS, UFUNCS, TracedArray, assign_all, to_atom
+from .autocast import IN_FLOAT32, on_wide
 from .aval import BOOL, FLOAT, FLOAT_KINDS, HALF, SUPPORTED, finfo, promote_dtypes
 from .errors import UnsupportedError
 from .ir import Atom, Lit, elementwise_by_name, structural
@@ -395,6 +396,13 @@ def _isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
     if equal_nan:
         result = F.logical_or(result, F.logical_and(F.ne(x, x), F.ne(y, y)))
     return call_ufunc(np.positive, (result,), {})
+
+
+# ---- mixed precision -----------------------------------------------------------------------------------------------
+
+for _delicate in IN_FLOAT32:
+    if _delicate in UFUNCS:
+        UFUNCS[_delicate] = on_wide(UFUNCS[_delicate])
 
 
 npapi_entries.install()

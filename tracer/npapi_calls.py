@@ -25,6 +25,7 @@ from .array import (
     unsupported,
     wrap,
 )
+from .autocast import SETTING
 from .aval import FLOAT_KINDS
 from .errors import MutationError, TracegradError, UnsupportedError
 from .ir import Lit
@@ -38,7 +39,7 @@ def direct_call(ufunc: Any, inputs: tuple[Any, ...]) -> TracedArray | None:
     """The short way for float arrays of one shape and dtype, and Python numbers; None where the long way must be
     gone."""
     primitive = DIRECT.get(ufunc)
-    if primitive is None:
+    if primitive is None or SETTING.dtype is not None:
         return None
     aval = recorder = None
     for x in inputs:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.array import TracedArray
+from ...tracer.autocast import SETTING, off
 from ...tracer.aval import FLOAT_KINDS
 from .modes import STATE
 from .node import Node, node_class
@@ -22,6 +23,10 @@ LARGE = 1 << 13  # elements; smaller arrays are held without asking whether they
 
 def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> Any:
     """The result of *op*: a Tensor, or a tuple of Tensors.  Operands are Tensors or Python numbers."""
+    if SETTING.dtype is not None:
+        operands = _ENGINE["autocast"](op, operands)
+        with off():
+            return apply(op, operands, statics)
     state = STATE
     capture = state.capture
     if capture is None:

@@ -20,6 +20,7 @@ import numpy as np
 from ...codegen.adjoint import vjp_seeded
 from ...tracer import npapi  # noqa: F401  (fills the tables of NumPy functions)
 from ...tracer.array import TracedArray, to_atom, wrap_array
+from ...tracer.autocast import off
 from ...tracer.aval import FLOAT, FLOAT32, HALF, INT, Aval
 from ...tracer.evaluate import run_nodes, stored
 from ...tracer.ir import Atom, Graph, Lit, Node, Var, current_builder, live_nodes, read_vars
@@ -49,15 +50,18 @@ class Op:
     What the derivative *reads* decides what may be overwritten between forward and backward.  By default it reads what
     saves work; "operands": not the result, which is computed again (so that ``y = a / b; y += c`` is no error);
     "result": the result instead of the first operand, which must make no difference (``relu``).
+
+    *mixed* is what ``autocast`` does to it, where the name does not say it: "product" or "float32".
     """
 
-    __slots__ = ("__weakref__", "_derived", "_dtypes", "fn", "in_rows", "name", "node_class", "reads")
+    __slots__ = ("__weakref__", "_derived", "_dtypes", "fn", "in_rows", "mixed", "name", "node_class", "reads")
 
-    def __init__(self, name: str, fn: Callable[..., Any], *, reads: str = ""):
+    def __init__(self, name: str, fn: Callable[..., Any], *, reads: str = "", mixed: str = ""):
         self.name = name if "Backward" in name or name == "CopySlices" else f"{name}Backward0"
         self.fn = fn
         self.in_rows = self.name.partition("Backward")[0] in _IN_ROWS
         self.reads = reads
+        self.mixed = mixed
         self.node_class: Any = None  # made by node.py, which knows the base class
         self._derived: OrderedDict[Any, LocalVjp] = OrderedDict()
         self._dtypes: dict[Any, list[np.dtype]] = {}  # of results, where an operand has half precision
@@ -98,7 +102,7 @@ class Op:
         found = self._dtypes.get(key)
         if found is None:
             recorder = Recorder()
-            with recording(recorder):
+            with off(), recording(recorder):
                 made = self.fn(*[TracedArray(Var(a), recorder) for a in avals], *statics)
                 found = [to_atom(r).aval.dtype for r in (made if type(made) is tuple else (made,))]
             if len(self._dtypes) >= config.max_derivatives:
@@ -159,7 +163,7 @@ class LocalVjp(Op):
     def derive(cls, op: Op, avals: _Avals, statics: tuple[Any, ...], needs: tuple[bool, ...], careful: bool) -> Any:
         recorder = Recorder()
         operands = [Var(a) for a in avals]
-        with recording(recorder):
+        with off(), recording(recorder):
             made = op.fn(*[TracedArray(v, recorder) for v in operands], *statics)
             outs = [to_atom(r) for r in (made if type(made) is tuple else (made,))]
             forward = list(recorder.nodes)

@@ -24,7 +24,7 @@ from .op import Op
 from .printing import format_tensor
 
 METHODS: dict[str, Callable[..., Any]] = {}  # name -> function(self, ...): filled by the ops_*.py files
-_ENGINE: dict[str, Callable[..., Any]] = {}  # "backward": filled by backward.py; "refresh": by inplace.py
+_ENGINE: dict[str, Callable[..., Any]] = {}  # "backward": filled by backward.py; "refresh": by inplace.py; "autocast"
 
 
 class Tensor:

@@ -25,6 +25,7 @@ from ...codegen.interpreter import tolerance
 from ...codegen.program import Program
 from ...codegen.simplify import simplify
 from ...tracer.array import TracedArray, to_atom
+from ...tracer.autocast import off
 from ...tracer.aval import held_dtype
 from ...tracer.errors import TracegradError
 from ...tracer.recorder import Recorder, recording
@@ -214,7 +215,7 @@ def _compile(
     """The kernel for rows whose arrays are of *kinds* (dtype, is it 0-d); None where a kernel cannot do it."""
     recorder = Recorder()
     outputs, columns = [], []
-    with recording(recorder):
+    with off(), recording(recorder):
         stand_ins = [np.zeros(() if single else (_FLAT,), dtype) for dtype, single in kinds]
         arrays = tuple([TracedArray(recorder.add_input(a, f"array {k}"), recorder) for k, a in enumerate(stand_ins)])
         scalars = [TracedArray(recorder.add_input(1.0, f"number {k}", weak=True), recorder) for k in range(numbers)]

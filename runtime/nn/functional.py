@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
+from ...tracer.autocast import may_meet
 from ...tracer.aval import FLOAT_KINDS
 from ..eager import create, random
 from ..eager.apply import apply
@@ -44,7 +45,7 @@ def _linear(x: Any, w: Any, *bias: Any) -> Any:
 
 LINEAR = {  # by (has the input two axes, is there a bias)
     (True, True): Op("Addmm", _linear), (True, False): Op("Mm", _linear),
-    (False, True): Op("View", _linear), (False, False): Op("UnsafeView", _linear),
+    (False, True): Op("View", _linear, mixed="product"), (False, False): Op("UnsafeView", _linear, mixed="product"),
 }  # fmt: skip
 
 
@@ -63,7 +64,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             f"mat1 and mat2 shapes cannot be multiplied ({count}x{x.shape[-1] if x.shape else 1} and "
             f"{w.shape[-1]}x{w.shape[0]})"
         )
-    if x.dtype != w.dtype:
+    if not may_meet(x.dtype, w.dtype):
         raise RuntimeError(
             f"mat1 and mat2 must have the same dtype, but got {scalar_name(x.dtype)} and {scalar_name(w.dtype)}"
         )
@@ -303,7 +304,7 @@ def _vector_norms(x: Any, p: float, axes: Any) -> Any:
     return np.linalg.norm(x, p, axis=axes, keepdims=True)
 
 
-NORMALIZE = Op("Div", lambda x, p, axes, eps: x / np.maximum(_vector_norms(x, p, axes), eps))
+NORMALIZE = Op("Div", lambda x, p, axes, eps: x / np.maximum(_vector_norms(x, p, axes), eps), mixed="float32")
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.autocast import may_meet
 from ...tracer.aval import FLOAT_KINDS
 from ..eager.apply import apply
 from ..eager.dtypes import scalar_name
@@ -99,7 +100,7 @@ def _cross_entropy_of_shares(x: Any, target: Any, *rest: Any) -> Any:
 
 
 CROSS_ENTROPY = Op("NllLoss", _cross_entropy)
-CROSS_ENTROPY_OF_SHARES = Op("DivBackward1", _cross_entropy_of_shares)
+CROSS_ENTROPY_OF_SHARES = Op("DivBackward1", _cross_entropy_of_shares, mixed="float32")
 NLL = Op("NllLoss", _nll)
 
 
@@ -152,7 +153,7 @@ def _check_weight(weight: Tensor | None, x: Any) -> None:
             f"weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of "
             f"shape: {list(raw(weight).shape)}"
         )
-    if weight is not None and raw(weight).dtype != x.dtype:
+    if weight is not None and not may_meet(raw(weight).dtype, x.dtype):
         raise RuntimeError(f"expected scalar type {scalar_name(x.dtype)} but found {scalar_name(raw(weight).dtype)}")
 
 

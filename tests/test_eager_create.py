@@ -440,7 +440,7 @@ def test_from_numpy_refuses():
         create.from_numpy([1])
     with pytest.raises(ValueError, match="byte order different from the native byte order"):
         create.from_numpy(np.ones(2, ">f8"))
-    with pytest.raises(TypeError, match=r"^tensors of dtype object are not supported; there are bool"):
+    with pytest.raises(TypeError, match=r"^tensors of dtype object are not supported; there are bfloat16, bool"):
         create.from_numpy(np.array([None]))
     fixed = np.ones(2)
     fixed.flags.writeable = False

@@ -86,6 +86,7 @@ class ItemEmitter:
     """One function of the kernel: a loop nest, or straight-line scalar code."""
 
     accumulator: type[Accumulator]  # how reductions are kept: set below
+    scalars: type[Scalars] = Scalars  # whose functions scalar bodies call
 
     def __init__(
         self, program: Canonical, schedule: Schedule, module: ir.Module, name: str, used: list[Sym],
@@ -217,7 +218,7 @@ class ItemEmitter:
         if op.prim.kind == ELEMENTWISE:
             args = [self.value(y, at if y.dims else (), mask) for y in op.ins]
             wide = bool(x.dims)
-            return lower(self.b, op.prim, args, [y.dtype for y in op.ins], x.dtype, wide, op.params)
+            return lower(self.b, op.prim, args, [y.dtype for y in op.ins], x.dtype, wide, op.params, self.scalars)
         if op.prim.name == "iota":
             value = self.index(at[0], mask)
             if x.dtype.kind in FLOAT_KINDS:

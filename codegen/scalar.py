@@ -3,7 +3,7 @@
 A ``Scalars`` object is the ``s`` that a row's lowering is written against: arithmetic on values of one dtype.  bools
 are ``i1`` in registers and one byte in memory; float16 and bfloat16 ``float`` in registers and 16 bits in memory.
 Function calls go to libm by name (``vecmath.py`` says which have vector forms), or to the inner loop of a NumPy or
-SciPy ufunc.
+SciPy ufunc; ``cuda/libdevice.py`` sends them elsewhere.
 """
 
 from __future__ import annotations
@@ -79,11 +79,15 @@ def _to_odd(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     """
     nearest = b.fptrunc(x, F32)
     back = b.fpext(nearest, F64)
-    magnitude = declare(b.module, "llvm.fabs.f64", F64, F64)
-    beyond = b.fcmp_ordered(">", b.call(magnitude, [back]), b.call(magnitude, [x]))
+    beyond = b.fcmp_ordered(">", _magnitude(b, back), _magnitude(b, x))
     toward_zero = b.sub(b.bitcast(nearest, I32), b.zext(beyond, I32))
     inexact = b.zext(b.fcmp_ordered("!=", back, x), I32)
     return b.bitcast(b.or_(toward_zero, inexact), F32)
+
+
+def _magnitude(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """|x| of a double without a function, which the device has under another name."""
+    return b.bitcast(b.and_(b.bitcast(x, I64), I64(2**63 - 1)), F64)
 
 
 def constant(dtype: np.dtype, value: Any) -> ir.Constant:
@@ -341,11 +345,11 @@ def declare(module: ir.Module, name: str, result: ir.Type, *args: ir.Type) -> ir
 
 def lower(
     builder: ir.IRBuilder, prim: Any, args: list[Any], dtypes: list[np.dtype], out: np.dtype, wide: bool,
-    params: dict[str, Any],
+    params: dict[str, Any], scalars: type[Scalars] = Scalars,
 ) -> Any:  # fmt: skip
-    """The value of primitive *prim* on register values *args*."""
+    """The value of primitive *prim* on register values *args*; *scalars*: whose functions it calls."""
     dtype = dtypes[-1] if prim.name == "select" else dtypes[0]
-    s = Scalars(builder, dtype, out, wide)
+    s = scalars(builder, dtype, out, wide)
     rule: Callable[..., Any] | str = prim.lower
     if rule == "ufunc":
         return s.ufunc(prim.impl, *args)

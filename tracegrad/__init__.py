@@ -90,6 +90,7 @@ from .tracer.control import fori_loop, map, scan
 from .tracer.creation import array, asarray
 from .tracer.errors import (
     BadIndexError,
+    DeviceError,
     DifferentiationError,
     MutationError,
     ShapeError,
@@ -122,6 +123,7 @@ __all__ = [
     "ByteTensor",
     "CompiledFunction",
     "CompiledStep",
+    "DeviceError",
     "DifferentiationError",
     "DoubleTensor",
     "FloatTensor",

@@ -51,4 +51,8 @@ class GraphError(TracegradError, ValueError):
 
 
 class DeviceError(TracegradError, RuntimeError):
-    """The CUDA target cannot do what was asked: something is not installed, or code that it does not take."""
+    """A device that is not there, something for it that is not installed, or arrays that lie on the wrong one."""
+
+
+class OutOfMemoryError(DeviceError, MemoryError):
+    """A device has no memory left for a call, which has changed nothing."""

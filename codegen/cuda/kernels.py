@@ -22,6 +22,7 @@ from ..cpu import Accumulator, ItemEmitter, carries, statements_of
 from ..scalar import I32, I64, PTR, Scalars, declare, from_memory, memory_type, register_type, to_memory
 from ..schedule import Call, Loop, Schedule, Statement, domain, domain_indices, reduced_depths
 from ..views import Indices
+from .libdevice import DeviceScalars
 from .mapping import BLOCK, PART_ROWS, PARTS, SPREAD, Geometry, Mapping, prefix
 
 VOID = ir.VoidType()
@@ -39,6 +40,8 @@ INTRINSICS: dict[str, tuple[ir.Type, ...]] = {  # result, arguments
 
 class KernelEmitter(ItemEmitter):
     """One kernel; ``finish`` ends it."""
+
+    scalars = DeviceScalars
 
     def __init__(
         self, program: Canonical, schedule: Schedule, module: ir.Module, name: str, used: list[Sym],

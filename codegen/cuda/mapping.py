@@ -93,8 +93,13 @@ class Extent:
     inner: tuple[Dim, ...] = ()  # BLOCK: the loops that a block's threads share, the longest of which counts
     cut: Dim = 0  # COLUMNS: the axis that is cut in parts
 
+    @property
+    def exact(self) -> bool:
+        """Must there be as many blocks as ``launch`` says?  Otherwise fewer do the same, bit for bit."""
+        return self.mapping.partial and self.mapping.by != COLUMNS
+
     def launch(self, sizes: Sizes, geometry: Geometry) -> tuple[int, int]:
-        """(blocks, threads of a block).  Without an upper bound where any number of blocks gives the same bits."""
+        """(blocks, threads of a block)"""
         units = product(self.units, sizes)
         if self.mapping.by == COLUMNS:
             return _blocks(units * parts_of_columns(units, int(sizes[self.cut])), geometry), geometry.threads

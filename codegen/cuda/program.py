@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import llvmlite.ir as ir
-import numpy as np
 
 from ..canonical import ONE, Canonical, Dim, Sym
 from ..cpu import carries, item_buffers, statements_of
 from ..guards import guards_of
-from ..memory import Sizes, Temporary, plan
+from ..memory import ALIGN, Sizes, Temporary, plan
 from ..schedule import Call, Loop, Schedule, Statement, buffer_of
 from .kernels import KernelEmitter, partial_dtypes
 from .mapping import COLUMNS, PARTS, Extent, Geometry, extent_of, parts_of_columns, product, scalar_extent
 from .placing import device_schedule
+from .retarget import for_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Partials(Temporary):
     def nbytes(self, sizes: Sizes) -> int:
         units = product(self.dims, sizes)
         parts = parts_of_columns(units, int(sizes[self.cut])) if self.cut else PARTS
-        return -(-max(units * parts * self.itemsize, 1) // 64) * 64
+        return -(-max(units * parts * self.itemsize, 1) // ALIGN) * ALIGN
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +75,12 @@ class CudaProgram:
     kernels: list[str] = field(default_factory=list)
 
     def plan(self, sizes: Sizes) -> tuple[list[int], int]:
-        return plan(self.temporaries, sizes)
+        """(offset of each temporary, bytes of the workspace).  Its first bytes are the guards, in order: they are read
+        back together."""
+        front = len(self.guards)
+        offsets, total = plan(self.temporaries[front:], sizes)
+        begin = -(-front // ALIGN) * ALIGN
+        return [*range(front), *[begin + o for o in offsets]], begin + total
 
 
 def assemble(canonical: Canonical, arguments: int, geometry: Geometry | None = None) -> CudaProgram:
@@ -85,7 +90,8 @@ def assemble(canonical: Canonical, arguments: int, geometry: Geometry | None = N
 
 class _Assembler:
     def __init__(self, canonical: Canonical, arguments: int, geometry: Geometry):
-        self.canonical, self.arguments, self.geometry = canonical, arguments, geometry
+        self.canonical, self.arguments, self.geometry = for_device(canonical), arguments, geometry
+        canonical = self.canonical
         self.schedule = device_schedule(canonical)
         self.results = [x for x in canonical.outputs[: canonical.results] if isinstance(x, Sym)]
         self.guards = guards_of(canonical)
@@ -103,8 +109,7 @@ class _Assembler:
             else:
                 self._scalars(item)
         temporaries = self._temporaries(items)
-        results = set(self.results)
-        temps = [*[s for s in self.schedule.where if s not in results], *self.partials]
+        temps = [*self.guards, *self._plain_temporaries(), *self.partials]
         order = [*self.canonical.inputs[: self.arguments], *self.results, *self.canonical.inputs[self.arguments :]]
         index = {sym: k for k, sym in enumerate([*order, *temps])}
         return CudaProgram(
@@ -201,61 +206,47 @@ class _Assembler:
                 for part in item if isinstance(item, list) else [item]:
                     for sym in item_buffers(self.canonical, self.schedule, self.schedule.reads, part):
                         touch(sym, position)
-        for guard in self.guards:
-            last[guard] = len(items)
-        results = set(self.results)
+        guards = [Temporary(repr(s), (), 1, 0, len(items)) for s in self.guards]
         temporaries = [
             Temporary(repr(s), tuple(d for d in s.dims if d != ONE), s.dtype.itemsize, first[s], last[s])
-            for s in self.schedule.where
-            if s not in results
+            for s in self._plain_temporaries()
         ]
         partials = [
             Partials(f"share {-s.number}", dims, s.dtype.itemsize, position, position, cut)
             for s, (position, dims, cut) in self.partials.items()
         ]
-        return [*temporaries, *partials]
+        return [*guards, *temporaries, *partials]
+
+    def _plain_temporaries(self) -> list[Sym]:
+        others = {*self.results, *self.guards}
+        return [s for s in self.schedule.where if s not in others]
 
 
 # ---- running -----------------------------------------------------------------------------------------------------
 
 
 class Machine(Protocol):
-    """What runs a program's steps: a GPU, or the simulator."""
+    """What runs a program's steps: a GPU, or the simulator.  Addresses are of its memory."""
 
-    def workspace(self, nbytes: int) -> int:
-        """The address of *nbytes* bytes that are this run's."""
+    def launch(self, program: CudaProgram, kernel: Kernel, grid: tuple[int, int], arguments: list[int]) -> None:
+        """*grid*: how many blocks, of how many threads."""
 
-    def results(self, program: CudaProgram, sizes: np.ndarray) -> list[Any]: ...
-
-    def address(self, array: Any) -> int: ...
-
-    def numbers(self, canonical: Canonical) -> tuple[int, int]:
-        """Where on the device the sizes and the constants are."""
-
-    def launch(self, program: CudaProgram, kernel: Kernel, grid: tuple[int, int], arguments: list[int]) -> None: ...
-
-    def library(self, program: CudaProgram, step: Library, canonical: Canonical, addresses: list[int]) -> None: ...
-
-    def failed_guard(self, program: CudaProgram, addresses: list[int]) -> int:
-        """The number of the first guard that does not hold, or -1: one transfer."""
+    def library(self, program: CudaProgram, step: Library, canonical: Canonical, addresses: list[int]) -> None:
+        """Do the operation *step* on the buffers at *addresses* (``CudaProgram.buffer_index``)."""
 
 
-def run(program: CudaProgram, canonical: Canonical, arrays: Sequence[Any], machine: Machine) -> tuple[int, list[Any]]:
-    """(failed guard or -1, results) of *program* for the numbers of *canonical*; *arrays* are all inputs."""
-    sizes = canonical.sizes
-    offsets, total = program.plan(sizes)
-    base = machine.workspace(total)
-    results = machine.results(program, sizes)
-    n = program.arguments
-    addresses = [machine.address(a) for a in (*arrays[:n], *results, *arrays[n:])] + [base + o for o in offsets]
-    numbers = machine.numbers(canonical)
+def run(
+    program: CudaProgram, canonical: Canonical, addresses: list[int], numbers: tuple[int, int], machine: Machine
+) -> None:
+    """All steps of *program* for the sizes and constants of *canonical*, which the machine has at *numbers*.
+
+    *addresses* are those of ``CudaProgram.buffer_index``; the temporaries' lie as ``CudaProgram.plan`` says.
+    """
     for step in program.steps:
         if isinstance(step, Library):
             machine.library(program, step, canonical, addresses)
             continue
-        grid = step.extent.launch(sizes, program.geometry)
+        grid = step.extent.launch(canonical.sizes, program.geometry)
         if step.single:
             grid = 1, program.geometry.threads
-        arguments = [*[addresses[program.buffer_index[s]] for s in step.buffers], *numbers]
-        machine.launch(program, step, grid, arguments)
-    return machine.failed_guard(program, addresses) if program.guards else -1, results
+        machine.launch(program, step, grid, [*[addresses[program.buffer_index[s]] for s in step.buffers], *numbers])

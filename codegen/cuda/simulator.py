@@ -18,10 +18,12 @@ import numba.cuda
 import numpy as np
 from numba.cuda.simulator.kernel import FakeCUDAKernel
 
-from .. import jit, vecmath
+from .. import jit
 from ..canonical import Canonical
 from ..cpu import finish_hints
+from ..memory import ALIGN
 from ..program import run_host
+from . import libdevice_cpu
 from .mapping import Geometry
 from .program import CudaProgram, Kernel, Library, run
 
@@ -97,35 +99,24 @@ class Simulator:
     """The ``Machine`` of one program."""
 
     def __init__(self, program: CudaProgram):
+        libdevice_cpu.install()
+        self.program = program
         text = program.text
         names = {name: jit.unique_name(name) for name in program.kernels}
         for name, unique in names.items():
             text = text.replace(f'@"{name}"', f'@"{unique}"')
         text = text.replace('target triple = "unknown-unknown-unknown"', f'target triple = "{jit.target_triple()}"')
         text = text.replace('target datalayout = ""', f'target datalayout = "{jit.data_layout()}"')
-        self.compiled = jit.compile_text(vecmath.complete(finish_hints(text)), jit.unique_name("tg_simulated"))
+        self.compiled = jit.compile_text(finish_hints(text), jit.unique_name("tg_simulated"))
         self.addresses = {name: self.compiled.address(unique) for name, unique in names.items()}
         self.launches: list[tuple[str, int, int]] = []
-        self._held: list[Any] = []
-
-    def workspace(self, nbytes: int) -> int:
-        raw = np.full(nbytes + 64, 0xA5, np.uint8)  # nothing may count on what is there
-        self._held.append(raw)
-        return -(-raw.ctypes.data // 64) * 64
-
-    def results(self, program: CudaProgram, sizes: np.ndarray) -> list[np.ndarray]:
-        return [np.empty(tuple(int(sizes[d]) for d in s.dims), s.dtype) for s in program.results]
-
-    def address(self, array: np.ndarray) -> int:
-        return array.ctypes.data
-
-    def numbers(self, canonical: Canonical) -> tuple[int, int]:
-        return canonical.sizes.ctypes.data, canonical.consts.ctypes.data
 
     def launch(self, program: CudaProgram, kernel: Kernel, grid: tuple[int, int], arguments: list[int]) -> None:
-        blocks, threads = grid
-        self.launches.append((kernel.name, blocks, threads))
-        entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arguments))(self.addresses[kernel.name])
+        self.launch_at(kernel.name, *grid, arguments)
+
+    def launch_at(self, name: str, blocks: int, threads: int, arguments: Sequence[int]) -> None:
+        self.launches.append((name, blocks, threads))
+        entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arguments))(self.addresses[name])
         shared = [(np.zeros(64, np.int64), [0] * threads) for _ in range(blocks)]
         with _quick_switching():
             FakeCUDAKernel(_shell, False)[blocks, threads](lambda: entry(*arguments), shared)
@@ -133,17 +124,23 @@ class Simulator:
     def library(self, program: CudaProgram, step: Library, canonical: Canonical, addresses: list[int]) -> None:
         run_host(program, step.position, canonical, addresses)
 
-    def failed_guard(self, program: CudaProgram, addresses: list[int]) -> int:
-        for number, guard in enumerate(program.guards):
-            if not ctypes.c_uint8.from_address(addresses[program.buffer_index[guard]]).value:
-                return number
-        return -1
-
 
 def simulate(
-    program: CudaProgram, canonical: Canonical, arrays: Sequence[np.ndarray]
+    program: CudaProgram, canonical: Canonical, arrays: Sequence[np.ndarray], machine: Simulator | None = None
 ) -> tuple[int, list[np.ndarray], list[tuple[str, int, int]]]:
-    """(failed guard or -1, results, launches) of *program*; *arrays* are all of the graph's inputs, C-contiguous."""
-    machine = Simulator(program)
-    failed, results = run(program, canonical, arrays, machine)
+    """(failed guard or -1, results, launches) of *program*; *arrays* are all of the graph's inputs, C-contiguous.
+
+    *machine*: of an earlier run of the same program, whose kernels are compiled.
+    """
+    machine, sizes = machine or Simulator(program), canonical.sizes
+    machine.launches = []
+    offsets, total = program.plan(sizes)
+    workspace = np.full(total + ALIGN, 0xA5, np.uint8)  # nothing may count on what is there
+    base = -(-workspace.ctypes.data // ALIGN) * ALIGN
+    results = [np.empty(tuple(int(sizes[d]) for d in s.dims), s.dtype) for s in program.results]
+    n = program.arguments
+    addresses = [a.ctypes.data for a in (*arrays[:n], *results, *arrays[n:])] + [base + o for o in offsets]
+    run(program, canonical, addresses, (sizes.ctypes.data, canonical.consts.ctypes.data), machine)
+    held = workspace[base - workspace.ctypes.data :][: len(program.guards)]
+    failed = int(np.argmin(held)) if len(held) and not held.all() else -1
     return failed, results, machine.launches

@@ -17,7 +17,7 @@ import numpy as np
 from ...tracer.array import TracedArray
 from ...tracer.aval import FLOAT_KINDS
 from . import dtypes
-from .device import device
+from .device import device, device_of
 from .modes import STATE
 from .node import Node, RemovableHandle, _registered
 from .op import Op
@@ -172,11 +172,11 @@ class Tensor:
 
     @property
     def device(self) -> device:
-        return _CPU
+        return device_of(self._data)
 
     @property
     def is_cuda(self) -> bool:
-        return False
+        return device_of(self._data).type == "cuda"
 
     def is_inference(self) -> bool:
         return self._inference
@@ -370,7 +370,6 @@ class Size(tuple):
         return Size(tuple.__add__(self, tuple(other)))
 
 
-_CPU = device()
 _new = object.__new__
 _ndarray = np.ndarray
 

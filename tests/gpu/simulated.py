@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from fake_cupy import runtime
 
 from tracegrad.codegen.canonical import Canonical, canonicalise
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import CudaProgram, assemble
-from tracegrad.codegen.cuda.simulator import SMALL, simulate
+from tracegrad.codegen.cuda.simulator import SMALL, Simulator, simulate
 from tracegrad.codegen.simplify import simplify
+from tracegrad.runtime.cuda.loading import Loaded
 from tracegrad.tracer.ir import Graph
 
 Launches = list[tuple[str, int, int]]
@@ -32,3 +34,33 @@ def simulated(
         np.ascontiguousarray(x, v.aval.dtype).reshape(v.aval.shape) for x, v in zip(inputs, graph.inputs, strict=True)
     ]
     return simulate(program, canonical, [*arrays, *(a for _, a in graph.consts)])
+
+
+def simulated_load(canonical: Canonical, arguments: int, xp: Any) -> Loaded:
+    """What ``runtime.cuda.loading.make`` gives, over the simulator."""
+    program = assemble(canonical, arguments, SMALL)
+    machine = Simulator(program)
+
+    def launcher(name: str) -> Any:
+        def launch(grid: tuple[int], block: tuple[int], arguments: tuple[int, ...]) -> None:
+            runtime.current.submit(lambda: machine.launch_at(name, grid[0], block[0], arguments))
+
+        return launch
+
+    return Loaded(program, {name: launcher(name) for name in program.kernels}, dict.fromkeys(program.kernels, 3))
+
+
+_simulators: dict[Any, Simulator] = {}
+
+
+def cuda_tier(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
+    """The outputs of *graph*, as ``support.TIERS`` have it: graphs with one signature share one compiled program."""
+    canonical = canonicalise(simplify(graph))
+    key = canonical.key, len(graph.inputs)
+    if key not in _simulators:
+        _simulators[key] = Simulator(assemble(canonical, len(graph.inputs), SMALL))
+    machine = _simulators[key]
+    arrays = [
+        np.ascontiguousarray(x, v.aval.dtype).reshape(v.aval.shape) for x, v in zip(inputs, graph.inputs, strict=True)
+    ]
+    return simulate(machine.program, canonical, [*arrays, *(a for _, a in graph.consts)], machine)[1]

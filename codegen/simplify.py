@@ -6,7 +6,9 @@ rewritten graph is what gets the signature.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
+
+import numpy as np
 
 from ..tracer.aval import FLOAT_KINDS, Aval
 from ..tracer.ir import Atom, Builder, Graph, Guard, Lit, Node, Var, bind, building
@@ -116,11 +118,11 @@ def widen_sums(graph: Graph) -> Graph:
     return Graph(graph.inputs, nodes, graph.outputs, graph.guards, graph.consts)
 
 
-def simplify(graph: Graph, half_products: bool = False) -> Graph:
+def simplify(graph: Graph, half_products: Container[np.dtype] = ()) -> Graph:
     """*graph* with loops reduced to what is read, sums widened, the rules applied, and arithmetic on float16 and
     bfloat16 in float32.
 
-    *half_products*: the device has matrix products of these dtypes.
+    *half_products*: the target has matrix products of these dtypes.
     """
     return in_float32(_reduced(graph), half_products)
 

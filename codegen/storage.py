@@ -13,7 +13,7 @@ where the device has products of them (``half_products``), operands and results 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,10 @@ from ..tracer.primitive import LOOP, PRODUCT, VIEW
 from ..tracer.site import Site
 
 
-def in_float32(graph: Graph, half_products: bool = False) -> Graph:
+def in_float32(graph: Graph, half_products: Container[np.dtype] = ()) -> Graph:
     """*graph* with the arithmetic on half-precision values in float32, or itself where there are none.
 
-    *half_products*: matrix products take operands of half precision as they are, add up in float32, and give half
-    precision.
+    *half_products*: matrix products of these dtypes take operands as they are, add up in float32, and round.
     """
     if not _has_halves(graph):
         return graph
@@ -57,7 +56,7 @@ def _has_halves(graph: Graph) -> bool:
 
 
 class _Rewriting:
-    def __init__(self, half_products: bool):
+    def __init__(self, half_products: Container[np.dtype]):
         self.half_products = half_products
         self.nodes: list[Node] = []
         self._held: dict[Var, Atom] = {}
@@ -106,7 +105,7 @@ class _Rewriting:
             self._conversion(node)
         elif halves and (
             (prim.kind == VIEW and all(a in self._stored for a in halves))
-            or (prim.kind == PRODUCT and self.half_products)
+            or (prim.kind == PRODUCT and node.out.aval.dtype in self.half_products)
         ):
             inputs = tuple([self.stored(a) if a in halves else self.held(a) for a in node.inputs])
             self.nodes.append(Node(prim, inputs, node.params, node.outs, node.site))

@@ -18,12 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.aval import FLOAT32, HALF, Aval, held_dtype
+from ..tracer.aval import FLOAT16, FLOAT32, HALF, Aval, held_dtype
 from ..tracer.ir import Atom, Graph, Guard, Lit, Node, Var
 from ..tracer.ops.control import before_consts, before_rows, loop_view
 from ..tracer.ops.elementwise import CAST
 from ..tracer.primitive import LOOP, PRODUCT, VIEW
 from ..tracer.site import Site
+
+# What cuBLAS multiplies as it is, adding up in float32.  Of bfloat16 CuPy calls its support experimental, and it has not
+# been tried here on a GPU: such products are float32.
+CUDA_PRODUCTS = frozenset((FLOAT16,))
 
 
 def in_float32(graph: Graph, half_products: Container[np.dtype] = ()) -> Graph:
@@ -162,4 +166,4 @@ class _Rewriting:
         self.nodes.append(Node(node.prim, (*leading, *operands), {**node.params, "body": body}, outs, node.site))
 
 
-__all__ = ["in_float32"]
+__all__ = ["CUDA_PRODUCTS", "in_float32"]

@@ -21,11 +21,12 @@ from ..codegen.adjoint import vjp
 from ..codegen.canonical import Canonical, canonicalise
 from ..codegen.loop_capacity import CAPACITY
 from ..codegen.simplify import simplify
+from ..codegen.storage import CUDA_PRODUCTS
 from ..tracer import npapi  # noqa: F401  (fills the tables of NumPy functions)
 from ..tracer.array import TracedArray, to_atom
 from ..tracer.aval import FLOAT_KINDS, Aval, is_number
 from ..tracer.errors import DifferentiationError, TracegradError, refusals
-from ..tracer.evaluate import Env
+from ..tracer.evaluate import HOST, Env
 from ..tracer.ir import Atom, Graph, Guard, Lit, Node, Var, structural
 from ..tracer.ops.elementwise import F
 from ..tracer.primitive import CUSTOM
@@ -226,7 +227,7 @@ def _record(
             captured.append(recorder.stream_state)
         _finish_output(output, len(atoms), len(numbers))
         atoms += [guard.atom for guard in numbers]
-    graph = simplify(recorder.finish(atoms))
+    graph = simplify(recorder.finish(atoms), () if recorder.backend is HOST else CUDA_PRODUCTS)
     derived = time.perf_counter()
     canonical = canonicalise(graph)
     done = time.perf_counter()

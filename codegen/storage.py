@@ -1,7 +1,8 @@
 """float16 and bfloat16 are dtypes of storage: a graph in which all arithmetic on them is float32.
 
 What comes in is converted where it is loaded, what goes out is rounded once where it is stored, and between the two
-nothing is rounded: sums, loop carries and the operands of library calls are float32.  Only an explicit cast rounds.
+nothing is rounded: sums, loop carries, Python numbers and the operands of library calls are float32.  Only a cast of
+an array rounds.
 The interpreter keeps to the same rules, node by node (``tracer/evaluate.py``), so a graph means the same with and
 without this rewriting.
 
@@ -25,8 +26,8 @@ from ..tracer.ops.elementwise import CAST
 from ..tracer.primitive import LOOP, PRODUCT, VIEW
 from ..tracer.site import Site
 
-# What cuBLAS multiplies as it is, adding up in float32.  Of bfloat16 CuPy calls its support experimental, and it has not
-# been tried here on a GPU: such products are float32.
+# What cuBLAS multiplies as it is, adding up in float32.  CuPy calls its support of bfloat16 experimental, and it has
+# not been tried here on a GPU: such products are float32.
 CUDA_PRODUCTS = frozenset((FLOAT16,))
 
 
@@ -128,7 +129,9 @@ class _Rewriting:
 
     def _conversion(self, node: Node) -> None:
         x, out = self.held(node.inputs[0]), node.out
-        if out.aval.dtype in HALF:
+        if out.aval.dtype in HALF and x.aval.weak:  # a Python number, which is not rounded
+            self._held[out] = self._cast(x, FLOAT32, node.site)
+        elif out.aval.dtype in HALF:
             self.nodes.append(Node(CAST, (x,), node.params, (out,), node.site))
             self._stored[out] = out
         elif x.aval.dtype == out.aval.dtype and isinstance(x, Var):

@@ -150,6 +150,20 @@ def test_a_literal_is_not_rounded():
         assert print_graph(parse_graph(print_graph(traced.graph))) == print_graph(traced.graph)
 
 
+@DTYPES
+def test_a_number_is_not_rounded(dtype):
+    """As an argument, where it is data of the kernel, and beside a tensor."""
+    x = np.full(3, 2.0**10, dtype)
+    f = compile_grad(lambda x, t: np.sum(x * t), argnums=(0, 1))
+    for t in (1e-9, 2e-9, 3e-9):
+        value, (_, dt) = f.value_and_grad(x, t)
+        assert_agree(np.asarray(value), np.asarray(3 * 2**10 * t).astype(dtype), ulps=1, atol=6e-8)
+        assert dt == pytest.approx(3072.0, rel=1e-6)
+    made = tracegrad.tensor(x, requires_grad=True)
+    ((made * 1e-8).float().sum() * 2.0**14).backward()
+    assert_agree(made.grad.numpy(), np.full(3, 1e-8 * 2.0**14).astype(dtype), ulps=1)
+
+
 # ---- accumulation ------------------------------------------------------------------------------------------------
 
 

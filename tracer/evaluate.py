@@ -45,8 +45,9 @@ def as_held(value: Any, atom: Atom) -> Any:
 
 
 def params_of(node: Node) -> dict[str, Any]:
-    """What makes half-precision numbers, as ``iota`` does, makes float32; only a cast rounds to half."""
-    if node.params.get("dtype") not in HALF or node.prim.name == "cast":
+    """What makes half-precision numbers, as ``iota`` does, makes float32; only a cast rounds to half, and not one of a
+    Python number."""
+    if node.params.get("dtype") not in HALF or (node.prim.name == "cast" and not node.inputs[0].aval.weak):
         return node.params
     return {**node.params, "dtype": FLOAT32}
 

@@ -24,7 +24,7 @@ LARGE = 1 << 13  # elements; smaller arrays are held without asking whether they
 def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> Any:
     """The result of *op*: a Tensor, or a tuple of Tensors.  Operands are Tensors or Python numbers."""
     if SETTING.dtype is not None:
-        operands = _ENGINE["autocast"](op, operands)
+        operands = _ENGINE["autocast"](op, operands, SETTING.dtype)
         with off():
             return apply(op, operands, statics)
     state = STATE

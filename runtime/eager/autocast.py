@@ -76,13 +76,13 @@ def _changes() -> None:
         recorder.unfollow()
 
 
-def operands_of(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """*operands* of *op* in the dtypes that the setting asks for."""
+def operands_of(op: Op, operands: tuple[Any, ...], dtype: np.dtype) -> tuple[Any, ...]:
+    """*operands* of *op* in the dtypes that the setting *dtype* asks for."""
     name = op.name.partition("Backward")[0]
     if op.mixed == "product" or op.fn is np.matmul or name in PRODUCTS:
         tensors = [t.dtype for t in operands if isinstance(t, Tensor)]
         if all(d in HALF or d == FLOAT32 for d in tensors):
-            return tuple([to_dtype(t, SETTING.dtype) if isinstance(t, Tensor) else t for t in operands])
+            return tuple([to_dtype(t, dtype) if isinstance(t, Tensor) else t for t in operands])
     elif op.mixed == "float32" or name in IN_FLOAT32:
         return tuple([
             to_dtype(t, FLOAT32) if isinstance(t, Tensor) and t.dtype in HALF else t for t in operands

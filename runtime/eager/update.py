@@ -26,7 +26,7 @@ from ...codegen.program import Program
 from ...codegen.simplify import simplify
 from ...tracer.array import TracedArray, to_atom
 from ...tracer.autocast import off
-from ...tracer.aval import held_dtype
+from ...tracer.aval import FLOAT32, HALF
 from ...tracer.errors import TracegradError
 from ...tracer.recorder import Recorder, recording
 from .. import launch
@@ -80,10 +80,15 @@ def _capture(capture: Any, rule: Rule, rows: Sequence[Any], hyper: Sequence[Plac
     numbers = [capture.number(place) for place in hyper]
     for row in rows:
         arrays = tuple([capture.raw(t) for t in row])
-        for t, array, new in zip(row, arrays, rule(arrays, *numbers, *statics), strict=True):
+        for t, array, new in zip(row, arrays, rule(_held(arrays), *numbers, *statics), strict=True):
             if new is not None:
                 array[...] = new
                 t._counter[0] += 1
+
+
+def _held(arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """What a rule gets: float32 in place of half precision."""
+    return tuple([a.astype(FLOAT32) if a.dtype in HALF else a for a in arrays])
 
 
 # ---- what is bound -------------------------------------------------------------------------------------------------
@@ -150,7 +155,7 @@ def _by_numpy(
     """The rule by NumPy, row after row; positions of what was written."""
     written: list[int] = []
     for first in range(0, len(arrays), width):
-        row = tuple([a.astype(held_dtype(a.dtype), copy=False) for a in arrays[first : first + width]])
+        row = _held(arrays[first : first + width])
         with np.errstate(all="ignore"):
             results = rule(row, *numbers, *statics)
         changes = [(first + k, new) for k, new in enumerate(results) if new is not None]
@@ -219,7 +224,7 @@ def _compile(
         stand_ins = [np.zeros(() if single else (_FLAT,), dtype) for dtype, single in kinds]
         arrays = tuple([TracedArray(recorder.add_input(a, f"array {k}"), recorder) for k, a in enumerate(stand_ins)])
         scalars = [TracedArray(recorder.add_input(1.0, f"number {k}", weak=True), recorder) for k in range(numbers)]
-        for k, (array, new) in enumerate(zip(arrays, rule(arrays, *scalars, *statics), strict=True)):
+        for k, (array, new) in enumerate(zip(arrays, rule(_held(arrays), *scalars, *statics), strict=True)):
             if new is None:
                 continue
             if not isinstance(new, TracedArray) or new.shape != array.shape:

@@ -294,3 +294,40 @@ def test_state_in_half_precision_is_read_anew():
     for scale in (1.0, 2.0, 3.0):
         weights[:] = scale
         assert f.grad(np.ones(3, BFLOAT16)).tolist() == [scale] * 3
+
+
+@DTYPES
+def test_a_long_loop_with_numbers_of_its_own(dtype):
+    """An array of such numbers would be rounded: they stay numbers of the program."""
+
+    def f(x):
+        total = np.sum(x) * 0.0
+        for t in range(40):
+            total = total + np.sum(x * (1e-9 * (t + 1))) * 2.0**20
+            x = x * 1.0
+        return total
+
+    x = np.full(4, 2.0, dtype)
+    exact = sum(8e-9 * (t + 1) * 2.0**20 for t in range(40))
+    g = compile_grad(f)
+    for _ in range(3):
+        assert_agree(np.asarray(g(x)), np.asarray(exact).astype(dtype), ulps=1)
+
+
+@DTYPES
+def test_a_loop_that_is_rolled(dtype):
+    def f(h, x):
+        for t in range(50):
+            h = h * 0.9 + np.sin(h) * x[t]
+        return np.sum(h)
+
+    h, x = rng.normal(size=4).astype(dtype), rng.normal(size=50).astype(dtype)
+    g = compile_grad(f, argnums=(0, 1))
+    value, slopes = g.value_and_grad(*widened([h, x]))
+    for _ in range(3):
+        found, mine = g.value_and_grad(h, x)
+        assert abs(float(found) - value) <= 2 * spacing(np.asarray(value).astype(dtype))
+        for a, b in zip(mine, slopes, strict=True):
+            limit = 2 * float(finfo(dtype).eps) * np.max(abs(b)) + float(finfo(dtype).smallest_subnormal)
+            assert np.max(abs(a.astype(F32) - b)) <= limit
+    assert "loop" in g.explain(h, x)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .aval import BOOL, FLOAT_KINDS, INT, Aval
+from .aval import BOOL, FLOAT_KINDS, HALF, INT, Aval
 from .fold_frames import Array, Key, without_arrays
 from .fold_rows import Window, dynamic_rows, moved_back, rows_of, updated
 from .ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, by_value, live_nodes, strong, structural
@@ -419,7 +419,7 @@ class Block:
 
 def affine(values: np.ndarray) -> tuple[Any, Any] | None:
     """(a, b) where *values* are a * k + b exactly, for whole numbers a and b."""
-    if values.dtype.kind not in ("i", *FLOAT_KINDS) or len(values) < 2 or not np.isfinite(values).all():
+    if values.dtype.kind not in "if" or values.dtype in HALF or len(values) < 2 or not np.isfinite(values).all():
         return None
     slope, offset = values[1] - values[0], values[0]
     most = 2**24 if values.dtype.itemsize < 8 else 2**31

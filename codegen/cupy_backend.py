@@ -11,7 +11,7 @@ operations that CuPy does not have, which NumPy does in its place (``host_steps`
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -67,11 +67,12 @@ class CupyBackend:
 
     # ---- graphs ----------------------------------------------------------------------------------------------------
 
-    def execute(self, graph: Graph, inputs: Sequence[Any]) -> tuple[int, list[Any]]:
+    def execute(self, graph: Graph, inputs: Sequence[Any], *, numbers: bool = False) -> tuple[int, list[Any]]:
         """(index of the first guard that does not hold or -1, the outputs of *graph* as arrays of the device).
 
         *inputs* are arrays of the device, of NumPy, or numbers, in the order of ``graph.inputs``.  Outputs are
-        C-contiguous and share memory with nothing.  OutOfMemoryError: nothing has been changed.
+        C-contiguous and share memory with nothing; with *numbers*, those that depend on numbers alone are NumPy
+        scalars.  OutOfMemoryError: nothing has been changed.
         """
         env: Env = {var: self.asarray(x) for var, x in zip(graph.inputs, inputs, strict=True)}
         env.update(graph.consts)
@@ -80,8 +81,8 @@ class CupyBackend:
             failed = self._first_failed(graph.guards, env)
             if failed >= 0:
                 return failed, []
-            outputs = [self._stored(self.read(env, out), out.aval.dtype) for out in graph.outputs]
-            return -1, self._own(outputs, [env[v] for v in graph.inputs])
+            found = [self._stored(self.read(env, out), out.aval.dtype) for out in graph.outputs]
+            return -1, self._own(found, [env[v] for v in graph.inputs], numbers)
 
     def _first_failed(self, guards: Sequence[Guard], env: Env) -> int:
         """What the device has to answer is read back together, once."""
@@ -96,11 +97,14 @@ class CupyBackend:
                 return index
         return -1
 
-    def _own(self, values: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    def _own(self, values: Sequence[Any], inputs: Sequence[Any], numbers: bool) -> list[Any]:
         """The values as arrays of their own: not views, not inputs, no array twice."""
         xp, result = self.modules.xp, []
         seen = {id(x) for x in inputs}
         for value in values:
+            if numbers and isinstance(value, np.generic):
+                result.append(value)
+                continue
             array = self.array(value)
             if id(array) in seen or array.base is not None or not array.flags.c_contiguous:
                 array = xp.array(array, copy=True, order="C")
@@ -184,13 +188,17 @@ class CupyBackend:
             found = self._functions[prim] = device_function(self.modules, prim)
             return found
 
+    def lacks(self, prim: Primitive) -> bool:
+        """Does NumPy do *prim*, since CuPy has nothing for it?"""
+        return prim.kind not in (LOOP, CUSTOM) and self._function(prim) is None
+
     def runs_on_host(self, graph: Graph) -> list[str]:
         """Names of the operations of *graph*, bodies of loops included, that NumPy does."""
         names: dict[str, None] = {}
         for node in graph.nodes:
             if node.prim.kind == LOOP:
                 names.update(dict.fromkeys(self.runs_on_host(node.params["body"])))
-            elif node.prim.kind != CUSTOM and self._function(node.prim) is None:
+            elif self.lacks(node.prim):
                 names[node.prim.name] = None
         return list(names)
 
@@ -223,8 +231,8 @@ class CupyBackend:
         return [*state, *[np.int64(taken)] * stops, *ys]
 
     @contextmanager
-    def memory_errors(self) -> Any:
-        """Within it CuPy's error of memory is OutOfMemoryError."""
+    def memory_errors(self) -> Iterator[None]:
+        """CuPy's error for too little memory as ours, which says what to do."""
         try:
             yield
         except self.modules.xp.cuda.memory.OutOfMemoryError as error:

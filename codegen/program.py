@@ -267,8 +267,8 @@ def execute(program: Program, canonical: Canonical, arrays: Sequence[np.ndarray]
     return failed, results
 
 
-def run_host(program: Any, position: int, canonical: Canonical, addresses: list[int]) -> None:
-    """One operation by its NumPy implementation, on the program's buffers."""
+def host_view(program: Any, canonical: Canonical, addresses: list[int]) -> Callable[[Sym], np.ndarray]:
+    """The function that gives a stored value of *program*, whose buffers are at *addresses*, as an array."""
 
     def view(x: Sym) -> Any:
         shape = tuple(int(canonical.sizes[d]) for d in x.dims)
@@ -279,7 +279,12 @@ def run_host(program: Any, position: int, canonical: Canonical, addresses: list[
         raw = (ctypes.c_char * (count * x.dtype.itemsize)).from_address(addresses[program.buffer_index[buffer]])
         return np.frombuffer(memoryview(raw), x.dtype).reshape(shape)
 
-    op = program.canonical.ops[position]
+    return view
+
+
+def run_host(program: Any, position: int, canonical: Canonical, addresses: list[int]) -> None:
+    """One operation by its NumPy implementation, on the program's buffers."""
+    op, view = program.canonical.ops[position], host_view(program, canonical, addresses)
     with np.errstate(all="ignore"):
         operands, params = step_operands(program, position, canonical, view, np)
         found = op.prim.impl(*operands, **params)

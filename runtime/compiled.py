@@ -30,13 +30,14 @@ import numpy as np
 from ..tracer.autocast import USE
 from ..tracer.recorder import current_recorder
 from ..tracer.stream import DEFAULT
-from .bridge import TensorFunction, call_tensors
+from .bridge import TensorFunction, call_tensors, check_all_on_device, on_the_host
 from .calls import TENSOR, TRACED, Call, flatten
 from .config import config
 from .declare import check_function, positions, shifted_positions, static_positions
 from .eager import dtypes
+from .eager.device import on_cuda
 from .eager.modes import STATE
-from .eager.tensor import Tensor
+from .eager.tensor import Tensor, make
 from .explain import explain_call
 from .family import Family, make_family
 from .inline import inline_call
@@ -188,10 +189,13 @@ class CompiledFunction:
 
     def _descend(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if STATE.capture is not None or (
-            self._tensor_form is not None and (self._reads_tensors or any(isinstance(a, Tensor) for a in args))
+            self._tensor_form is not None
+            and (self._reads_tensors or any(isinstance(a, Tensor) and not on_cuda(a._data) for a in args))
         ):
             return self._call_tensors(endpoint, args, kwargs)
         call = flatten(args, kwargs, self._static, self._target)
+        if call.device is not None and call.device.linked and endpoint.mode.kind == VALUE and STATE.grad:
+            return self._fn(*args, **kwargs)  # operation by operation, each of which goes on the tape
         if TRACED in call.kinds or current_recorder() is not None:
             return inline_call(self._fn, endpoint.mode, call)
         if TENSOR in call.kinds or self._reads_tensors:
@@ -278,6 +282,8 @@ class CompiledFunction:
 
     def _call_tensors(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer where Tensors are among the arguments or in the outside state."""
+        if self._target == "cuda" and STATE.capture is None:
+            check_all_on_device((args, kwargs))
         form = self._tensor_form
         if form is None:
             form = self._tensor_form = TensorFunction(self._fn, self._static, self.stats)
@@ -287,8 +293,10 @@ class CompiledFunction:
         plan = self._plans.get(call)
         snapshot = plan.snapshot(call.objects)
         if snapshot.tensors:
+            if self._target == "cuda" and len(snapshot.on_device) < len(snapshot.tensors):
+                raise on_the_host(next(n for n in snapshot.tensors.values() if n not in snapshot.on_device))
             self._reads_tensors = True
-            args, kwargs = call.rebuild(call.leaves)
+            args, kwargs = call.rebuild([make(x) if on_cuda(x) else x for x in call.leaves])
             return self._call_tensors(endpoint, args, kwargs)
         recording = self._record(endpoint, call, plan, snapshot, reason)
         if recording.changes or not plan.provable:
@@ -345,13 +353,15 @@ class CompiledFunction:
 
     def _bind(self, recording: Recording, call: Call) -> Path:
         if call.device is not None:
-            return bind_device_path(recording, call.device.stays)
-        program, hit = kernels.get(recording.canonical, recording.arguments)
+            path, hit = bind_device_path(recording, call.device.stays)
+        else:
+            program, hit = kernels.get(recording.canonical, recording.arguments)
+            path = bind_path(recording, program, call)
         if hit:
             self.stats.kernel_hits += 1
         else:
             self.stats.compiles += 1
-        return bind_path(recording, program, call)
+        return path
 
     # ---- functions that are never frozen -------------------------------------------------------------------------
 
@@ -406,8 +416,10 @@ class CompiledFunction:
     # ---- small parts ---------------------------------------------------------------------------------------------
 
     def _install(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> None:
-        """Make the family of *path* the first of the endpoint's slots, in place of those that it takes paths from."""
-        if config.check or any(path in family.members for family in endpoint.owners):
+        """Make the family of *path* the first of the endpoint's slots, in place of those that it takes paths from.
+
+        Only native launchers look at what they are given, as a slot needs: calls on a device come down the ladder."""
+        if config.check or call.device is not None or any(path in family.members for family in endpoint.owners):
             return
         family = make_family(variant, path, endpoint.owners)
         mixed = USE.begun

@@ -103,15 +103,15 @@ def bind_path(recording: Recording, program: Program, call: Call) -> Path:
     return _path(recording, program, bound, counts)
 
 
-def bind_device_path(recording: Recording, stays: bool) -> Path:
-    """The path of *recording* on the CUDA device; *stays*: its results stay there."""
+def bind_device_path(recording: Recording, stays: bool) -> tuple[Path, bool]:
+    """(the path of *recording* on the CUDA device, were its kernels there already); *stays*: its results stay there."""
     counts, graph = _new_counts(recording), recording.graph
     program = program_of(graph, recording.canonical, recording.arguments)
     bound = launcher(
         program, len(graph.inputs), single=recording.output.single, stays=stays,
         numbers=len(recording.numbers), counts=counts,
     )  # fmt: skip
-    return _path(recording, None, bound, counts)
+    return _path(recording, None, bound, counts), program.cached
 
 
 def _new_counts(recording: Recording) -> np.ndarray:

@@ -56,7 +56,8 @@ def build(fn: Any, objects: tuple[Any, ...], labels: tuple[str, ...], trust: Tru
         _check_array(walker, node)
     reasons = list(walker.reasons)
     return Graph(
-        roots, walker.nodes, reasons, walker.codes, walker.main, names, walker.tensors, walker.optimizers
+        roots, walker.nodes, reasons, walker.codes, walker.main, names, walker.tensors, walker.optimizers,
+        walker.on_device,
     )  # fmt: skip
 
 
@@ -84,6 +85,7 @@ class Walker:
         self.names = names
         self.nodes: list[Node] = []
         self.tensors: dict[int, str] = {}  # id of each eager tensor that was met -> its name
+        self.on_device: list[str] = []  # names of those on a CUDA device
         self.optimizers: list[Any] = []
         self.memo: dict[int, Node] = {}
         self.reasons: dict[str, None] = {}

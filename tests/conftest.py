@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import fake_cupy
 import pytest
 from support import TIERS, why_unavailable
 
+from tracegrad.runtime.cuda import availability
 from tracegrad.runtime.cuda import run as run_on_device
 from tracegrad.runtime.kernels import kernels
 
@@ -40,3 +43,12 @@ def cupy(monkeypatch):
     monkeypatch.setattr(run_on_device, "compiler", lambda: "not in this test")
     with fake_cupy.installed() as module:
         yield module
+
+
+@pytest.fixture
+def no_cuda(monkeypatch):
+    """Without CuPy, whether it is installed or not."""
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    availability.cuda_status.cache_clear()
+    yield
+    availability.cuda_status.cache_clear()

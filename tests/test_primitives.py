@@ -607,3 +607,21 @@ def test_matmul_of_all_kinds(run, dtype, batch):
     for case, a, b in zip(every, found, wanted, strict=True):
         atol = 64 * eps * max(case[0][1], 1) * 4
         assert_agree(a, b, atol=atol, signed_zeros=False, what=f"matmul of {case} in batches {batch}")
+
+
+@FLOATS
+@pytest.mark.parametrize("batch", [(), (2,)], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [(100, 111, 90), (100, 112, 90), (100, 222, 90), (8, 15_700, 8), (300, 30, 200), (1, 2000, 700)], ids=str
+)
+def test_products_over_many_rows(run, dtype, batch, sizes):
+    """The sum over k rows is taken in pieces, where it is large and the result small."""
+    m, k, n = sizes
+    rng = rng_for("matmul")
+    x, y = (rng.standard_normal((*batch, k, columns)).astype(dtype) for columns in (m, n))
+    graph = make_graph(
+        [Aval(dtype, x.shape), Aval(dtype, y.shape)], lambda *v: [bind(PRIMITIVES["matmul"], *v, ta=True, tb=False)]
+    )
+    (found,) = run(graph, [x, y])
+    wanted = np.matmul(np.swapaxes(x, -1, -2), y)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=8 * float(np.finfo(dtype).eps) * k)

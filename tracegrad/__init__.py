@@ -35,7 +35,7 @@ from .runtime.eager.create import (
     zeros,
     zeros_like,
 )
-from .runtime.eager.device import device
+from .runtime.eager.device import device, get_default_device, set_default_device
 from .runtime.eager.dtypes import (
     bfloat16,
     bool_,
@@ -164,6 +164,7 @@ __all__ = [
     "from_numpy",
     "full",
     "full_like",
+    "get_default_device",
     "get_default_dtype",
     "half",
     "inference_mode",
@@ -201,6 +202,7 @@ __all__ = [
     "while_loop",
     "cond",
     "seed",
+    "set_default_device",
     "set_default_dtype",
     "set_grad_enabled",
     "set_printoptions",

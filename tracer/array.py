@@ -404,6 +404,10 @@ def to_atom(value: Any) -> Atom:
         raise UnsupportedError(
             at_site("complex numbers are not supported; carry real and imaginary parts as two arrays")
         )
+    if hasattr(kind, "__cuda_array_interface__"):
+        raise UnsupportedError(
+            at_site(f"a {kind.__name__} on a CUDA device, from outside the function: pass it as an argument")
+        )
     raise UnsupportedError(
         at_site(
             f"a {type(value).__name__} cannot be used with traced arrays; convert it to a number or an array of numbers"

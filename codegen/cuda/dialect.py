@@ -26,7 +26,7 @@ DATA_LAYOUT = (
     "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-"
     "v16:16:16-v32:32:32-v64:64:64-v128:128:128-n16:32:64"
 )
-_HEAD = f'target datalayout = "{DATA_LAYOUT}"\ntarget triple = "{TRIPLE}"\n'
+HEAD = f'target datalayout = "{DATA_LAYOUT}"\ntarget triple = "{TRIPLE}"\n'
 _TARGET = re.compile(r"^target (?:datalayout|triple) = .*$", re.MULTILINE)
 IR_VERSION = "!{i32 2, i32 0}"  # of NVVM IR
 
@@ -51,7 +51,7 @@ def to_nvvm(text: str, kernels: Sequence[str], max_threads: int | None = None) -
     registers.  Raises DeviceError for text that LLVM does not parse, and where a kernel is missing.
     """
     try:
-        module = llvm.parse_assembly(_HEAD + _TARGET.sub("", text).replace(_NVVM, _HIDDEN))
+        module = llvm.parse_assembly(HEAD + _TARGET.sub("", text).replace(_NVVM, _HIDDEN))
     except RuntimeError as error:
         raise DeviceError(f"this is no LLVM IR: {error}") from None
     for name in kernels:
@@ -125,7 +125,7 @@ class _Translation:
                 pointer = f"i8 {space[0].strip()}*" if space else "i8*"
                 kind = _typed(match[3][: _type_end(match[3])])
                 self.globals[match[1]] = f"bitcast ({_pointer_to(kind, pointer)} {match[1]} to {pointer})"
-        result = [_HEAD]
+        result = [HEAD]
         inside = False
         for line in self.lines:
             if line.startswith(("target ", "attributes ", "source_filename")):
@@ -317,7 +317,7 @@ _INSTRUCTIONS: list[tuple[re.Pattern[str], Callable[[_Body, re.Match[str]], str]
     (re.compile(rf"{_NAME} = alloca (?P<rest>.*)"), _Body.alloca),
     (re.compile(rf"(?P<head>{_NAME} = atomicrmw(?: volatile)? (?P<operation>\w+)) (?P<rest>.*)"), _Body.atomicrmw),
     (re.compile(rf"(?P<head>{_NAME} = cmpxchg(?: weak)?(?: volatile)?) (?P<rest>.*)"), _Body.cmpxchg),
-    (re.compile(rf"{_NAME} = fneg (?P<flags>(?:\w+ )*)(?P<kind>float|double) (?P<value>\S+)"), _Body.fneg),
+    (re.compile(rf"{_NAME} = fneg (?P<flags>(?:\w+ )*)(?P<kind>half|float|double) (?P<value>\S+)"), _Body.fneg),
 ]
 
 

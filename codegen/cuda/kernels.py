@@ -9,24 +9,24 @@ Kernel ABI: ``void kernel(ptr buffer, ..., ptr sizes, ptr consts)``; buffers are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import llvmlite.ir as ir
-import numpy as np
 
-from ...tracer.aval import FLOAT_KINDS
 from ..canonical import Canonical, Dim, Sym
-from ..cpu import Accumulator, ItemEmitter, carries, statements_of
-from ..scalar import I32, I64, PTR, Scalars, declare, from_memory, memory_type, register_type, to_memory
-from ..schedule import Call, Loop, Schedule, Statement, domain, domain_indices, reduced_depths
+from ..cpu import Accumulator, ItemEmitter, carries, give_hint, statements_of
+from ..reads import domain, domain_indices, reduced_depths
+from ..scalar import I32, I64, PTR, declare, from_memory, memory_type, to_memory
+from ..schedule import Call, Loop, Schedule, Statement
 from ..views import Indices
 from .libdevice import DeviceScalars
 from .mapping import BLOCK, PART_ROWS, PARTS, SPREAD, Geometry, Mapping, prefix
+from .totals import BlockShare, BlockTotal, ThreadTotal
 
 VOID = ir.VoidType()
-INT = np.dtype("int64")
 INTRINSICS: dict[str, tuple[ir.Type, ...]] = {  # result, arguments
     "tg_thread": (I32,),  # my number in my block
     "tg_threads": (I32,),  # threads of a block
@@ -45,19 +45,24 @@ class KernelEmitter(ItemEmitter):
 
     def __init__(
         self, program: Canonical, schedule: Schedule, module: ir.Module, name: str, used: list[Sym],
-        geometry: Geometry, aliased: set[Sym] = frozenset(),  # type: ignore[assignment]
+        geometry: Geometry, aliased: set[Sym] = frozenset(), inline: bool = False,  # type: ignore[assignment]
     ):  # fmt: skip
-        super().__init__(program, schedule, module, name, used)
+        super().__init__(program, schedule, module, name, used, inline=inline)
         self.geometry = geometry
-        self.function.linkage = ""
-        self.function.attributes.discard("noinline")
-        for sym in aliased:  # written by one thread and read by another: no promise that only one of them touches it
+        if not inline:
+            self.function.linkage = ""
+            self.function.attributes.discard("noinline")
+        # No promise that only one thing touches a buffer where one thread writes and another reads, nor in a loop: LLVM
+        # 7 takes what is promised of one call there for a promise about all of them together.
+        for sym in used if inline else aliased:
             self.pointer[sym].attributes.discard("noalias")
         self.thread, self.threads, self.block, self.blocks = (
             self.entry.zext(self._call(f"tg_{name}", at=self.entry), I64)
             for name in ("thread", "threads", "block", "blocks")
         )
         self.cooperating = False  # all threads of the block are here, with the same values
+        self.slots: frozenset[Sym] = frozenset()  # values of which each thread has its own copy
+        self.written = False  # there may be what some thread has written since the last barrier
 
     # ---- a GPU's own -------------------------------------------------------------------------------------------
 
@@ -87,7 +92,7 @@ class KernelEmitter(ItemEmitter):
         return self.b.if_then(self.b.icmp_signed("==", self.thread, I64(0)))
 
     def store(self, x: Sym, at: Indices, value: ir.Value) -> None:
-        if not self.cooperating:
+        if not self.cooperating or x in self.slots:
             super().store(x, at, value)
             return
         with self.first_thread():
@@ -105,22 +110,26 @@ class KernelEmitter(ItemEmitter):
             total.start()
         loops = prefix(nest)[: mapping.loops]
         if mapping.by == BLOCK:
-            self.units(loops, self.block, self.blocks, lambda: self._cooperate(loops[-1].body))
+            self.units(loops, self.block, self.blocks, lambda: self.cooperate(loops[-1].body))
         elif loops:
-            first = self.b.add(self.b.mul(self.block, self.threads), self.thread)
-            self.units(loops, first, self.b.mul(self.threads, self.blocks), lambda: self.items(loops[-1].body))
+            self.over_threads(loops)
         else:
             with self.alone():
                 self.items([nest])
         for total in totals:
             total.close()
 
+    def over_threads(self, loops: Sequence[Loop]) -> None:
+        """The units of *loops*, one at a time for each thread."""
+        first = self.b.add(self.b.mul(self.block, self.threads), self.thread)
+        self.units(loops, first, self.b.mul(self.threads, self.blocks), lambda: self.items(loops[-1].body))
+
     def alone(self) -> Any:
         """A context in which only the first thread of all is."""
         return self.b.if_then(self.b.icmp_signed("==", self.b.or_(self.block, self.thread), I64(0)))
 
     def units(
-        self, loops: Sequence[Loop], first: ir.Value, step: ir.Value, body: Callable[[], None]
+        self, loops: Sequence[Loop], first: ir.Value, step: ir.Value, body: Callable[[], None], hint: str = ""
     ) -> None:  # fmt: skip
         """A loop over the iterations of *loops* as one range, from *first* on in steps of *step*."""
         b = self.b
@@ -149,10 +158,12 @@ class KernelEmitter(ItemEmitter):
         unit.add_incoming(first, outside.block)
         following = b.add(unit, step, flags=("nsw",))
         unit.add_incoming(following, b.block)
-        b.cbranch(b.icmp_signed("<", following, count), head, after)
+        back = b.cbranch(b.icmp_signed("<", following, count), head, after)
+        if hint:
+            give_hint(back, hint)
         b.position_at_end(after)
 
-    def _cooperate(self, body: Sequence[Loop | Statement | Call]) -> None:
+    def cooperate(self, body: Sequence[Loop | Statement | Call]) -> None:
         """One unit, by all threads of the block."""
         depth = len(self.loops)
         self.cooperating = True
@@ -188,50 +199,72 @@ class KernelEmitter(ItemEmitter):
 
     def columns(self, statement: Statement, shares: Sequence[Sym]) -> None:
         """Each thread: one kept element, one part of the outermost axis that is summed over."""
-        b, op = self.b, statement.op
-        dims, reduced = domain(op), sorted(reduced_depths(op))
-        kept = [k for k in range(len(dims)) if k not in reduced]
-        units, parts = self.count([dims[k] for k in kept]), self.parts_of_columns(statement)
+        b, dims, reduced = self.b, domain(statement.op), sorted(reduced_depths(statement.op))
+        units, parts = self.count(_kept(statement)), self.parts_of_columns(statement)
         length = self.size(dims[reduced[0]])
-        rows = b.udiv(b.add(length, b.sub(parts, I64(1))), parts)
-        with self._spread(b.mul(units, parts)) as unit:
-            part, rest = b.udiv(unit, units), b.urem(unit, units)
-            places: list[ir.Value] = [I64(0)] * len(dims)
-            for k in reversed(kept):
-                places[k] = b.urem(rest, self.size(dims[k]))
-                rest = b.udiv(rest, self.size(dims[k]))
+        with self.spread(b.mul(units, parts)) as unit:
+            part, places = b.udiv(unit, units), self._places(statement, b.urem(unit, units))
             total = ThreadTotal(self, statement)
             total.start()
-            low = b.mul(part, rows)
-            high = b.add(low, rows)
-            high = b.select(b.icmp_signed("<", high, length), high, length)
-            self._summed(total, places, reduced, low, high)
+            self._summed(total, places, reduced, *self.stretch(length, parts, part))
             for buffer, value in zip(shares, total.values(), strict=True):
                 self.put(buffer, unit, value)
+
+    def stretch(self, length: ir.Value, parts: ir.Value, part: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Where number *part* of the *parts* of an axis begins and ends."""
+        b = self.b
+        each = b.udiv(b.add(length, b.sub(parts, I64(1))), parts)
+        low, high = (b.mul(k, each) for k in (part, b.add(part, I64(1))))
+        return low, b.select(b.icmp_signed("<", high, length), high, length)
+
+    def whole_columns(self, statement: Statement) -> None:
+        """Each thread of the block: kept elements, from end to end."""
+        dims, reduced = domain(statement.op), sorted(reduced_depths(statement.op))
+        with self.shared_out(self.count(_kept(statement))) as unit:
+            total = ThreadTotal(self, statement)
+            total.start()
+            self._summed(total, self._places(statement, unit), reduced, I64(0), self.size(dims[reduced[0]]))
+            self.put(statement.out, unit, total.values()[-1])
+
+    def _places(self, statement: Statement, unit: ir.Value) -> list[ir.Value]:
+        """Where kept element number *unit* is in the domain; the axes that are summed over are 0."""
+        b, dims, reduced = self.b, domain(statement.op), reduced_depths(statement.op)
+        places: list[ir.Value] = [I64(0)] * len(dims)
+        for k in reversed([k for k in range(len(dims)) if k not in reduced]):
+            places[k] = b.urem(unit, self.size(dims[k]))
+            unit = b.udiv(unit, self.size(dims[k]))
+        return places
 
     def _summed(
         self, total: Accumulator, places: list[ir.Value], axes: Sequence[int], low: ir.Value, high: ir.Value
     ) -> None:
         """The loops over *axes*, the first of which runs from *low* to *high*, around the update of *total*."""
         if not axes:
-            saved = self.loops, self.homes, self.scopes
-            # the loops are in another order than their numbers: nothing is taken out of them here
-            self.loops, self.homes = places, [self.b] * len(places)
-            self.scopes = [{} for _ in range(2 * len(places) + 1)]
-            total.update(domain_indices(total.op))
-            self.loops, self.homes, self.scopes = saved
+            with self.at(places):
+                total.update(domain_indices(total.op))
             return
-        with self._range(low, high, I64(1)) as i:
+        with Range(self.b, low, high, I64(1)) as i:
             places[axes[0]] = i
             inner = self.size(domain(total.op)[axes[1]]) if len(axes) > 1 else I64(0)
             self._summed(total, places, axes[1:], I64(0), inner)
 
+    @contextmanager
+    def at(self, places: list[ir.Value]) -> Iterator[None]:
+        """At these values of the loop variables, whatever loops are around: nothing is taken out of them."""
+        saved = self.loops, self.homes, self.scopes
+        self.loops, self.homes = places, [self.b] * len(places)
+        self.scopes = [{} for _ in range(2 * len(places) + 1)]
+        yield
+        self.loops, self.homes, self.scopes = saved
+
     def parts_of_columns(self, statement: Statement) -> ir.Value:
+        dims, reduced = domain(statement.op), reduced_depths(statement.op)
+        return self.parts(self.count(_kept(statement)), self.size(dims[min(reduced)]))
+
+    def parts(self, units: ir.Value, length: ir.Value) -> ir.Value:
         """``mapping.parts_of_columns`` of this run's sizes."""
-        b, dims, reduced = self.b, domain(statement.op), reduced_depths(statement.op)
-        units = self.count([d for k, d in enumerate(dims) if k not in reduced])
+        b = self.b
         spread = b.udiv(I64(SPREAD), self._at_least_one(units))
-        length = self.size(dims[min(reduced)])
         most = b.udiv(b.add(length, I64(PART_ROWS - 1)), I64(PART_ROWS))
         parts = b.select(b.icmp_signed("<", spread, most), spread, most)
         return self._at_least_one(b.select(b.icmp_signed("<", parts, I64(PARTS)), parts, I64(PARTS)))
@@ -251,7 +284,7 @@ class KernelEmitter(ItemEmitter):
         """One block adds up the *shares* of a reduction, of which there are *count*."""
         total = BlockTotal(self, statement)
         total.start()
-        with self._range(self.thread, count, self.threads) as i:
+        with self.shared_out(count) as i:
             total.put(total.merged(total.values(), [self.get(buffer, i) for buffer in shares]))
         self.cooperating = True
         total.close()
@@ -259,13 +292,11 @@ class KernelEmitter(ItemEmitter):
 
     def combine_columns(self, statement: Statement, shares: Sequence[Sym]) -> None:
         """Each thread adds up the parts of one kept element."""
-        b, dims, reduced = self.b, domain(statement.op), reduced_depths(statement.op)
-        units = self.count([d for k, d in enumerate(dims) if k not in reduced])
-        parts = self.parts_of_columns(statement)
-        with self._spread(units) as unit:
+        b, units, parts = self.b, self.count(_kept(statement)), self.parts_of_columns(statement)
+        with self.spread(units) as unit:
             total = ThreadTotal(self, statement)
             total.start()
-            with self._range(I64(0), parts, I64(1)) as part:
+            with Range(b, I64(0), parts, I64(1)) as part:
                 place = b.add(b.mul(part, units, flags=("nsw",)), unit, flags=("nsw",))
                 total.put(total.merged(total.values(), [self.get(buffer, place) for buffer in shares]))
             self.put(statement.out, unit, total.values()[-1])
@@ -289,20 +320,22 @@ class KernelEmitter(ItemEmitter):
         where = self.b.gep(self.pointer[buffer], [place], inbounds=True, source_etype=kind)
         return from_memory(self.b, self.b.load(where, typ=kind), buffer.dtype)
 
-    def _spread(self, count: ir.Value) -> Any:
+    def spread(self, count: ir.Value) -> Range:
         """All threads of all blocks over 0 <= i < count."""
         b = self.b
-        return self._range(b.add(b.mul(self.block, self.threads), self.thread), count, b.mul(self.threads, self.blocks))
+        first = b.add(b.mul(self.block, self.threads), self.thread)
+        return Range(b, first, count, b.mul(self.threads, self.blocks))
 
-    def _range(self, first: ir.Value, end: ir.Value, step: ir.Value) -> Range:
-        return Range(self.b, first, end, step)
+    def shared_out(self, count: ir.Value) -> Range:
+        """The threads of the block over 0 <= i < count."""
+        return Range(self.b, self.thread, count, self.threads)
 
 
 class Range:
     """A loop as a context: *first*, *first* + *step*, ... below *end*."""
 
-    def __init__(self, b: ir.IRBuilder, first: ir.Value, end: ir.Value, step: ir.Value):
-        self.b, self.first, self.end, self.step = b, first, end, step
+    def __init__(self, b: ir.IRBuilder, first: ir.Value, end: ir.Value, step: ir.Value, hint: str = ""):
+        self.b, self.first, self.end, self.step, self.hint = b, first, end, step, hint
 
     def __enter__(self) -> ir.Value:
         b = self.b
@@ -319,136 +352,18 @@ class Range:
         b = self.b
         following = b.add(self.i, self.step, flags=("nsw",))
         self.i.add_incoming(following, b.block)
-        b.cbranch(b.icmp_signed("<", following, self.end), self.body, self.after)
+        back = b.cbranch(b.icmp_signed("<", following, self.end), self.body, self.after)
+        if self.hint:
+            give_hint(back, self.hint)
         b.position_at_end(self.after)
 
 
-# ---- accumulators --------------------------------------------------------------------------------------------------
-
-
-class ThreadTotal(Accumulator):
-    """A reduction in one thread's registers: a value, and for argmax and argmin where it was."""
-
-    e: KernelEmitter
-
-    def __init__(self, emitter: KernelEmitter, statement: Statement):
-        super().__init__(emitter, statement)
-        self.in_register = True
-
-    def values(self) -> list[ir.Value]:
-        b = self.e.b
-        held = [b.load(self.slot, typ=register_type(self.dtype))]
-        return held if self.where is None else [*held, b.load(self.where, typ=I64)]
-
-    def put(self, values: Sequence[ir.Value]) -> None:
-        self.e.b.store(values[0], self.slot)
-        if self.where is not None:
-            self.e.b.store(values[1], self.where)
-
-    def merged(self, one: Sequence[ir.Value], other: Sequence[ir.Value]) -> list[ir.Value]:
-        """Both together; which is which does not matter."""
-        b = self.e.b
-        if self.where is None:
-            return [self.combine(one[0], other[0])]
-        s = Scalars(b, self.dtype, self.dtype)
-
-        def better(x: ir.Value, y: ir.Value) -> ir.Value:
-            larger = s.cmp(">" if self.op.prim.name == "argmax" else "<", x, y)
-            if self.dtype.kind not in FLOAT_KINDS:
-                return larger
-            return b.or_(larger, b.and_(s.isnan(x), b.not_(s.isnan(y))))
-
-        earlier = b.icmp_signed("<", other[1], one[1])
-        chosen = b.or_(better(other[0], one[0]), b.and_(earlier, b.not_(better(one[0], other[0]))))
-        return [b.select(chosen, y, x) for x, y in zip(one, other, strict=True)]
-
-    def extreme(self, largest: bool, x: ir.Value, y: ir.Value) -> ir.Value:
-        b = self.e.b
-        s = Scalars(b, self.dtype, self.dtype)
-        chosen = b.or_(s.cmp(">" if largest else "<", x, y), s.isnan(x))
-        return b.select(chosen, x, y)
-
-
-class BlockTotal(ThreadTotal):
-    """A reduction that the threads of a block share: all have the result."""
-
-    def close(self) -> None:
-        del self.e.accumulators[self.op.out]
-        self.finish(self.over_block()[-1])
-
-    def over_block(self) -> list[ir.Value]:
-        """The values of all threads together, by warps and then over them."""
-        e, warp = self.e, self.e.geometry.warp
-        values = self._over_warp(self.values())
-        b = e.b
-        before = b.block
-        several, after = b.append_basic_block("warps"), b.append_basic_block("block_total")
-        b.cbranch(b.icmp_signed(">", e.threads, I64(warp)), several, after)
-        b.position_at_end(several)
-        mine, lane = b.udiv(e.thread, I64(warp)), b.urem(e.thread, I64(warp))
-        place = e._call("tg_shared")
-        dtypes = [self.dtype, INT][: len(values)]
-
-        def cell(k: int, number: ir.Value) -> ir.Value:
-            return b.gep(place, [b.add(b.mul(number, I64(2)), I64(k))], source_etype=I64)
-
-        e.barrier()  # what was there is done with
-        with b.if_then(b.icmp_signed("==", lane, I64(0))):
-            for k, value in enumerate(values):
-                b.store(to_memory(b, value, dtypes[k]), cell(k, mine))
-        e.barrier()
-        there = b.icmp_signed("<", lane, b.udiv(e.threads, I64(warp)))
-        inside = b.select(there, lane, I64(0))
-        none = [self.identity(), I64(0)]
-        found = []
-        for k, dtype in enumerate(dtypes):
-            loaded = from_memory(b, b.load(cell(k, inside), typ=memory_type(dtype)), dtype)
-            found.append(b.select(there, loaded, none[k]))
-        over = self._over_warp(found)
-        ended = b.block
-        b.branch(after)
-        b.position_at_end(after)
-        result = []
-        for one, whole in zip(values, over, strict=True):
-            phi = b.phi(one.type)
-            phi.add_incoming(one, before)
-            phi.add_incoming(whole, ended)
-            result.append(phi)
-        return result
-
-    def _over_warp(self, values: list[ir.Value]) -> list[ir.Value]:
-        mask = self.e.geometry.warp // 2
-        while mask:
-            values = self.merged(values, [self.e.shuffle(v, mask) for v in values])
-            mask //= 2
-        return values
-
-
-class BlockShare(BlockTotal):
-    """A block's share of a reduction over all units."""
-
-    def __init__(self, emitter: KernelEmitter, statement: Statement, mapping: Mapping, shares: Sequence[Sym]):
-        super().__init__(emitter, statement)
-        self.shares = shares
-        # at the level of units all threads of a block have added up the same
-        self.spread = mapping.by != BLOCK or len(statement.path) > mapping.loops
-
-    def close(self) -> None:
-        e = self.e
-        del e.accumulators[self.op.out]
-        values = self.over_block() if self.spread else self.values()
-        with e.first_thread():
-            for buffer, value in zip(self.shares, values, strict=True):
-                e.put(buffer, e.block, value)
+def _kept(statement: Statement) -> list[Dim]:
+    """The axes of its domain that a reduction keeps."""
+    reduced = reduced_depths(statement.op)
+    return [d for k, d in enumerate(domain(statement.op)) if k not in reduced]
 
 
 KernelEmitter.accumulator = ThreadTotal
 
-
-def partial_dtypes(statement: Statement) -> list[np.dtype]:
-    """The dtypes of what a reduction leaves for its second stage."""
-    dtype = statement.op.ins[0].dtype
-    return [dtype, INT] if statement.op.prim.name in ("argmax", "argmin") else [dtype]
-
-
-__all__ = ["INTRINSICS", "KernelEmitter", "partial_dtypes"]
+__all__ = ["INTRINSICS", "KernelEmitter", "Range"]

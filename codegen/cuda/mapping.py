@@ -18,7 +18,8 @@ from ...tracer.primitive import RECURRENCE
 from ..canonical import Canonical, Dim
 from ..cpu import carries, statements_of
 from ..memory import Sizes
-from ..schedule import Loop, Statement, domain, reduced_depths
+from ..reads import domain, reduced_depths
+from ..schedule import Loop, Statement
 from .placing import keeps_inner
 
 THREAD, BLOCK, COLUMNS = "thread", "block", "columns"
@@ -29,10 +30,14 @@ SPREAD = 1 << 17  # threads that such a sum is spread over
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A device's numbers as far as kernels are made for them: *threads* of a block, in warps of *warp*."""
+    """A device's numbers as far as kernels are made for them: *threads* of a block, in warps of *warp*.
+
+    *deterministic*: the same bits in every run.  Without, sums of floats at computed positions take no sorting.
+    """
 
     threads: int = 256
     warp: int = 32
+    deterministic: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,25 +96,37 @@ class Extent:
     mapping: Mapping
     units: tuple[Dim, ...]
     inner: tuple[Dim, ...] = ()  # BLOCK: the loops that a block's threads share, the longest of which counts
-    cut: Dim = 0  # COLUMNS: the axis that is cut in parts
+    cut: Dim = 0  # the axis that is cut in parts
+    lanes: int = 1  # THREAD: units that a thread takes at a time (lanes.py)
+    lonely: bool = False  # a thread works long at its unit and needs no other: blocks are small, and so there are many
+    whole: bool = False  # a thread for each unit, for all of its parts
 
     @property
     def exact(self) -> bool:
         """Must there be as many blocks as ``launch`` says?  Otherwise fewer do the same, bit for bit."""
         return self.mapping.partial and self.mapping.by != COLUMNS
 
+    def parts(self, sizes: Sizes) -> int:
+        """In how many parts each unit is done."""
+        return parts_of_columns(product(self.units, sizes), int(sizes[self.cut])) if self.cut else 1
+
     def launch(self, sizes: Sizes, geometry: Geometry) -> tuple[int, int]:
         """(blocks, threads of a block)"""
-        units = product(self.units, sizes)
+        units = product(self.units, sizes) * (1 if self.whole else self.parts(sizes))
+        if self.lonely:
+            threads = geometry.warp
+            while threads < geometry.threads and units > threads * PARTS:
+                threads *= 2
+            return max(-(-units // threads), 1), threads
         if self.mapping.by == COLUMNS:
-            return _blocks(units * parts_of_columns(units, int(sizes[self.cut])), geometry), geometry.threads
+            return _blocks(units, geometry), geometry.threads
         if self.mapping.by == BLOCK:
-            longest = max((int(sizes[d]) for d in self.inner), default=1)
+            longest = max((int(sizes[d]) for d in self.inner), default=geometry.threads)
             threads = geometry.warp
             while threads < min(longest, geometry.threads):
                 threads *= 2
             return max(min(units, PARTS) if self.mapping.partial else units, 1), threads
-        blocks = _blocks(units, geometry)
+        blocks = _blocks(-(-units // self.lanes), geometry)
         return min(blocks, PARTS) if self.mapping.partial else blocks, geometry.threads
 
 

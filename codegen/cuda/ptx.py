@@ -153,7 +153,7 @@ def instruction_mix(ptx: str) -> dict[str, int]:
     """How many instructions of each class *ptx* has, as they stand in the text (a loop's body counts once).
 
     Classes: loads and stores of each memory (``load.global``, ``store.shared``, ``load.param``...), ``fp64``,
-    ``fp32``, ``int``, ``compare``, ``convert``, ``branch``, ``special`` (division, roots, the hardware's
+    ``fp32``, ``fp16``, ``int``, ``compare``, ``convert``, ``branch``, ``special`` (division, roots, the hardware's
     approximations), ``sync`` (barriers, shuffles, atomics), ``move``, ``other``.
     """
     bodies = "\n".join(re.findall(r"^\{$(.*?)^\}$", ptx, re.MULTILINE | re.DOTALL))
@@ -175,6 +175,6 @@ def _class(name: str) -> str:
     form = modifiers[-1] if modifiers else ""
     if operation in _SPECIAL and form[:1] == "f":
         return "special"
-    if form in ("f64", "f32"):
-        return "fp64" if form == "f64" else "fp32"
+    if width := re.fullmatch(r"b?f(16|32|64)(?:x2)?", form):
+        return f"fp{width[1]}"
     return "int" if re.fullmatch(r"[subx]\d+|b\d+|pred", form) else "other"

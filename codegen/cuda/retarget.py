@@ -22,11 +22,11 @@ class Aside:
 
 def for_device(canonical: Canonical) -> Canonical:
     """*canonical*, operation by operation, with those set apart that libdevice has no function for."""
-    ops = [op if _has_kernel(op) else dataclasses.replace(op, prim=Aside(op.prim)) for op in canonical.ops]
+    ops = [op if has_kernel(op) else dataclasses.replace(op, prim=Aside(op.prim)) for op in canonical.ops]
     return dataclasses.replace(canonical, ops=ops, producers={out: op for op in ops for out in op.outs})
 
 
-def _has_kernel(op: Op) -> bool:
+def has_kernel(op: Op) -> bool:
     if op.prim.kind != ELEMENTWISE or op.prim in (COPY, SAME_BITS):
         return True
     return has_device_lowering(op.prim, [x.dtype for x in op.ins], op.params)

@@ -22,10 +22,10 @@ from .. import jit
 from ..canonical import Canonical
 from ..cpu import finish_hints
 from ..memory import ALIGN
-from ..program import run_host
+from ..program import host_view, run_host
 from . import libdevice_cpu
 from .mapping import Geometry
-from .program import CudaProgram, Kernel, Library, run
+from .program import CudaProgram, Kernel, Library, Order, run
 
 SMALL = Geometry(threads=8, warp=4)  # few threads, several warps
 
@@ -96,11 +96,15 @@ def _quick_switching() -> Any:
 
 
 class Simulator:
-    """The ``Machine`` of one program."""
+    """The ``Machine`` of one program.
 
-    def __init__(self, program: CudaProgram):
+    *most_blocks*: of a launch whose blocks leave nothing that depends on how many they are; a thread then does several
+    units in turn.
+    """
+
+    def __init__(self, program: CudaProgram, most_blocks: int | None = None):
         libdevice_cpu.install()
-        self.program = program
+        self.program, self.most_blocks = program, most_blocks
         text = program.text
         names = {name: jit.unique_name(name) for name in program.kernels}
         for name, unique in names.items():
@@ -112,7 +116,10 @@ class Simulator:
         self.launches: list[tuple[str, int, int]] = []
 
     def launch(self, program: CudaProgram, kernel: Kernel, grid: tuple[int, int], arguments: list[int]) -> None:
-        self.launch_at(kernel.name, *grid, arguments)
+        blocks, threads = grid
+        if self.most_blocks and not kernel.extent.exact:
+            blocks = min(blocks, self.most_blocks)
+        self.launch_at(kernel.name, blocks, threads, arguments)
 
     def launch_at(self, name: str, blocks: int, threads: int, arguments: Sequence[int]) -> None:
         self.launches.append((name, blocks, threads))
@@ -123,6 +130,11 @@ class Simulator:
 
     def library(self, program: CudaProgram, step: Library, canonical: Canonical, addresses: list[int]) -> None:
         run_host(program, step.position, canonical, addresses)
+
+    def order(self, program: CudaProgram, step: Order, canonical: Canonical, addresses: list[int]) -> None:
+        view = host_view(program, canonical, addresses)
+        positions = view(program.canonical.ops[step.position].ins[1])  # type: ignore[arg-type]
+        view(step.result)[...] = np.argsort(positions, axis=None, kind="stable").reshape(positions.shape)
 
 
 def simulate(

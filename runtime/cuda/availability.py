@@ -17,6 +17,7 @@ from ...codegen.cupy_rows import Modules
 from ...tracer.errors import DeviceError
 from ...tracer.site import at_site
 
+IN_USE = [False]  # has a device been found?  Before that no array can be on one, and nobody needs to look
 LEAST_CAPABILITY = (7, 5)  # of the device: CUDA 13 compiles for none that is older
 INSTALL = "pip install 'tracegrad[cuda]'"
 
@@ -40,7 +41,10 @@ def cuda_status() -> Status:
             return Status(f"CuPy is not installed: {INSTALL}")
         return Status(f"CuPy cannot be imported ({error}): reinstall it with {INSTALL}")
     missing = _missing_hardware(xp)
-    return Status(missing) if missing else Status("", CupyBackend(Modules(xp, special)))
+    if missing:
+        return Status(missing)
+    IN_USE[0] = True
+    return Status("", CupyBackend(Modules(xp, special)))
 
 
 def _missing_hardware(xp: Any) -> str:
@@ -117,10 +121,12 @@ def empty_cache() -> None:
 def memory_allocated(device: Any = None) -> int:
     """Bytes of device memory that arrays occupy; 0 where there is no device."""
     backend = cuda_status().backend
-    return 0 if backend is None else int(backend.modules.xp.get_default_memory_pool().used_bytes())
+    if backend is None:
+        return 0
+    return int(backend.modules.xp.get_default_memory_pool().used_bytes())
 
 
 __all__ = [
-    "Status", "cuda_status", "current_device", "device_count", "empty_cache", "get_device_name", "is_available",
-    "memory_allocated", "require_cuda", "synchronize",
+    "IN_USE", "Status", "cuda_status", "current_device", "device_count", "empty_cache", "get_device_name",
+    "is_available", "memory_allocated", "require_cuda", "synchronize",
 ]  # fmt: skip

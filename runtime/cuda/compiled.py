@@ -8,13 +8,13 @@ several kernels that meets the same memory again (a training loop does) is repla
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...codegen.canonical import Canonical, Sym
-from ...codegen.cuda.program import CudaProgram, Kernel, Library, run
+from ...codegen.cuda.program import CudaProgram, Kernel, Library, Order, run
 from ...codegen.cupy_backend import CupyBackend
 from ...codegen.program import step_operands
 from ...codegen.schedule import buffer_of
@@ -99,11 +99,19 @@ class Compiled:
         lines = []
         for step in self.program.steps:
             if isinstance(step, Kernel):
-                blocks, threads = step.extent.launch(self.canonical.sizes, self.program.geometry)
-                lines.append(f"kernel {step.name}: {blocks} blocks of {threads} threads ({step.extent.mapping.by})")
+                if not step.launched(self.canonical.sizes):
+                    continue
+                blocks, threads = step.grid(self.canonical.sizes, self.program.geometry)
+                names = ", ".join(map(repr, step.buffers))
+                lines.append(f"kernel {step.name} on {names}: {blocks} blocks of {threads} threads")
+            elif isinstance(step, Order):
+                lines.append("the order of positions (argsort): by CuPy")
             else:
-                lines.append(f"CuPy: {self.program.canonical.ops[step.position].prim.name}")
-        return "\n".join(lines)
+                op = self.program.canonical.ops[step.position]
+                host = ", which NumPy does on the host" if self.backend.lacks(op.prim) else ""
+                lines.append(f"{', '.join(map(repr, op.outs))} = {op.prim.name}: by CuPy{host}")
+        replayed = "one CUDA graph, where the memory of a call comes again" if self._replays else "launched one by one"
+        return "\n".join([*lines, f"{len(lines)} steps, {replayed}"])
 
 
 class Gpu:
@@ -114,11 +122,26 @@ class Gpu:
 
     def launch(self, program: CudaProgram, kernel: Kernel, grid: tuple[int, int], arguments: list[int]) -> None:
         blocks, threads = grid
-        if not kernel.extent.exact:
+        if not (kernel.single or kernel.extent.exact):
             blocks = min(blocks, self.loaded.most[kernel.name])
         self.loaded.launches[kernel.name]((blocks,), (threads,), tuple(arguments))
 
     def library(self, program: CudaProgram, step: Library, canonical: Canonical, addresses: list[int]) -> None:
+        xp, view = self.backend.modules.xp, self._view(program, canonical, addresses)
+        op = program.canonical.ops[step.position]
+        operands, params = step_operands(program, step.position, canonical, view, xp)
+        found = self.backend.apply(canonical.ops[step.position].prim, operands, params, len(op.outs))
+        for out, value in zip(op.outs, found, strict=True):
+            view(out)[...] = value
+
+    def order(self, program: CudaProgram, step: Order, canonical: Canonical, addresses: list[int]) -> None:
+        view = self._view(program, canonical, addresses)
+        positions = view(program.canonical.ops[step.position].ins[1])
+        found = self.backend.modules.xp.argsort(positions.ravel())  # CuPy's is stable
+        view(step.result)[...] = found.reshape(positions.shape)
+
+    def _view(self, program: CudaProgram, canonical: Canonical, addresses: list[int]) -> Callable[[Any], Any]:
+        """The function that gives a stored value as an array."""
         xp = self.backend.modules.xp
 
         def view(x: Sym) -> Any:
@@ -127,11 +150,7 @@ class Gpu:
             memory = xp.cuda.UnownedMemory(address, x.dtype.itemsize * int(np.prod(shape, dtype=np.int64)), None)
             return xp.ndarray(shape, x.dtype, xp.cuda.MemoryPointer(memory, 0))
 
-        op = program.canonical.ops[step.position]
-        operands, params = step_operands(program, step.position, canonical, view, xp)
-        found = self.backend.apply(canonical.ops[step.position].prim, operands, params, len(op.outs))
-        for out, value in zip(op.outs, found, strict=True):
-            view(out)[...] = value
+        return view
 
 
 def _shape(x: Sym, canonical: Canonical) -> tuple[int, ...]:

@@ -38,8 +38,9 @@ def load(program: CudaProgram, xp: Any) -> Loaded:
     most: dict[str, int] = {}
     if program.kernels:
         module = xp.cuda.function.Module()
-        module.load(ptx.cubin(ptx.compile_ptx(device_text(program), program.kernels, capability), capability))
         threads = program.geometry.threads
+        text = ptx.compile_ptx(device_text(program), program.kernels, capability, threads)
+        module.load(ptx.cubin(text, capability))
         for name in program.kernels:
             function = launches[name] = module.get_function(name)
             resident = xp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, 0)

@@ -27,7 +27,11 @@ from .availability import require_cuda
 
 
 class DeviceProgram(Protocol):
-    """Something that computes the outputs of a graph on the current device."""
+    """Something that computes the outputs of a graph on the current device; *program*: its kernels, if there are any;
+    *cached*: they were there already."""
+
+    program: Any
+    cached: bool
 
     def execute(self, values: Sequence[Any]) -> tuple[int, list[Any]]:
         """(index of the first guard that does not hold or -1, the outputs as arrays of the device).
@@ -41,6 +45,9 @@ class DeviceProgram(Protocol):
 
 class Interpreted:
     """A graph run by CuPy, operation by operation."""
+
+    program = None
+    cached = True
 
     def __init__(self, graph: Graph, backend: CupyBackend, why: str) -> None:
         self.graph, self._backend, self._why = graph, backend, why

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.array import TracedArray
+from ...tracer.aval import Aval
 from ..cuda.availability import current_device, device_count, require_cuda
 
 
@@ -21,15 +22,19 @@ class device:  # noqa: N801
     :raises RuntimeError: for any other kind of device.
     """
 
+    type: str
+    index: int | None
     __slots__ = ("index", "type")
 
     def __init__(self, type: Any = "cpu", index: int | None = None) -> None:
+        self.type: str
+        self.index: int | None
         if isinstance(type, device):
             self.type, self.index = type.type, type.index
             return
         if isinstance(type, int) and not isinstance(type, bool):
             type, index = "cuda", type
-        name = str(type)
+        name = str(getattr(type, "type", type))
         kind, colon, number = name.partition(":")
         if kind not in ("cpu", "cuda"):
             raise RuntimeError(f"Expected one of cpu, cuda device type at start of device string: {name}")
@@ -64,8 +69,11 @@ def device_of(data: Any) -> device:
 
 
 def on_cuda(data: Any) -> bool:
-    """Is a tensor's array on a CUDA device?"""
-    return type(data) is not np.ndarray and type(data) is not TracedArray and hasattr(data, "__cuda_array_interface__")
+    """Is a tensor's array, or a number in its place, on a CUDA device?"""
+    return type(data) not in _ON_HOST and hasattr(type(data), "__cuda_array_interface__")
+
+
+_ON_HOST = frozenset((np.ndarray, TracedArray, float, int, bool, Aval))
 
 
 def wanted(given: Any) -> device:

@@ -13,8 +13,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ...tracer.aval import FLOAT_KINDS, Aval
 from . import function_traced
 from . import tensor as core
@@ -31,6 +29,7 @@ from .function_context import (
 )
 from .modes import STATE, no_grad
 from .node import Node
+from .on_device import filled
 from .op import aval_of
 from .tensor import Tensor, changed, make, raw
 
@@ -85,7 +84,8 @@ class FunctionNode(Node):
         given: list[Tensor | None] = []
         for ct, aval in zip(cts, self.outputs, strict=True):
             if ct is None and aval is not None and ctx._materialize:
-                ct = make(np.zeros(aval.shape, aval.dtype))
+                beside = next((raw(c) for c in cts if c is not None), None)
+                ct = make(filled(0, aval.shape, aval.dtype, beside))
             given.append(ct)
         result = backward_of(self.function)(ctx, *given)
         found = gradients(self.label, result, self.statics)

@@ -16,6 +16,7 @@ from . import dtypes
 from .apply import apply
 from .arguments import dtype_name, floating, kind_of, tensor_argument, unify
 from .inplace import inplace
+from .on_device import filled
 from .op import Op
 from .ops_basic import NEG, to_dtype
 from .ops_choose import between
@@ -150,7 +151,7 @@ def _question(name: str, fn: Callable[..., Any], of_integers: bool) -> Callable[
     def function(input: Tensor) -> Tensor:
         data = raw(tensor_argument(name, input))
         if data.dtype.kind not in FLOAT_KINDS:
-            return make(np.full(data.shape, of_integers))
+            return make(filled(of_integers, data.shape, bool, data))
         return make(np.asarray(fn(data)) if type(data) is _ndarray else fn(data))
 
     return _named(function, name, f"``{name}`` of each element, as bools.")

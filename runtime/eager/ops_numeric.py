@@ -10,6 +10,7 @@ import numpy as np
 from ...tracer.aval import FLOAT_KINDS
 from .apply import apply
 from .arguments import FUNCTIONS, common_dtype, dtype_name, floating, one_dim, tensor_argument
+from .on_device import by_the_host
 from .op import Op
 from .ops_basic import to_dtype
 from .ops_join import cat
@@ -113,7 +114,8 @@ def unique(
     output, inverse, counts = np.unique(data, return_inverse=True, return_counts=True, axis=at)
     inverse = inverse.reshape(data.shape if at is None else -1)
     wanted = [output, *([inverse] if return_inverse else []), *([counts] if return_counts else [])]
-    return make(output) if len(wanted) == 1 else tuple([make(array) for array in wanted])
+    given = [make(by_the_host("unique", array, input._data)) for array in wanted]
+    return given[0] if len(given) == 1 else tuple(given)
 
 
 def result_type(tensor1: Any, tensor2: Any) -> np.dtype:
@@ -129,7 +131,8 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     low, high = (min, max) if min != max else (float(data.min()), float(data.max())) if data.size else (0.0, 1.0)
     if low == high:
         low, high = low - 1, high + 1
-    return to_dtype(make(np.histogram(data, bins, (low, high))[0]), input.dtype)
+    counted = by_the_host("histc", np.histogram(data, bins, (low, high))[0], input._data)
+    return to_dtype(make(counted), input.dtype)
 
 
 def install() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from ...tracer.aval import FLOAT_KINDS
 from . import dtypes
 from .inplace import inplace
+from .on_device import put_beside
 from .op import Op
 from .random import drawn
 from .tensor import METHODS, Tensor, make, raw
@@ -22,7 +23,8 @@ _OPS = {name: Op(label, lambda old, new: np.where(np.ones(old.shape, bool), new,
 
 def _fill(name: str, self: Tensor, draw: Callable[[np.random.Generator], Any], generator: Any) -> Tensor:
     dtype = self.dtype
-    return inplace(_OPS[name], self, (make(drawn(lambda stream: np.asarray(draw(stream), dtype), generator)),))
+    drawn_here = drawn(lambda stream: np.asarray(draw(stream), dtype), generator)
+    return inplace(_OPS[name], self, (make(put_beside(drawn_here, self._data)),))
 
 
 def _floats(t: Tensor, kernel: str) -> None:

@@ -20,7 +20,9 @@ from ...tracer.ops.elementwise import F
 from . import dtypes
 from .apply import apply
 from .arguments import FUNCTIONS, floating, many_dims, one_dim, spelled, tensor_argument
+from .device import on_cuda
 from .indexing import picked
+from .on_device import filled
 from .op import Op
 from .ops_basic import to_dtype
 from .tensor import METHODS, Tensor, make, raw
@@ -152,7 +154,7 @@ def _truth(name: str, reduce: Callable[..., Any]) -> Callable[..., Any]:
 
 def plain(found: Any) -> Tensor:
     """A tensor over the result of a NumPy function, which may be a scalar."""
-    return make(found if isinstance(found, (_ndarray, TracedArray)) else np.asarray(found))
+    return make(found if isinstance(found, (_ndarray, TracedArray)) or on_cuda(found) else np.asarray(found))
 
 
 def count_nonzero(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
@@ -208,7 +210,7 @@ def _extremes(name: str, reduce: Any, position: Any) -> Callable[..., Any]:
             return apply(whole, (input,))
         dim = one_dim(dim, data.ndim)
         if not data.ndim:
-            return result(METHODS["clone"](input), make(np.zeros((), np.int64)))
+            return result(METHODS["clone"](input), make(filled(0, (), np.int64, data)))
         not_empty(name, data.shape, (dim,))
         return result(*apply(along, (input,), (dim, bool(keepdim or keepdims))))
 
@@ -253,7 +255,7 @@ def _position(name: str, find: Callable[..., Any]) -> Callable[..., Any]:
                                  "the reduction dim with the 'dim' argument.")  # fmt: skip
             return plain(find(data, axis=None, keepdims=keepdim or keepdims))
         at = one_dim(dim, data.ndim)
-        return plain(find(data, axis=at, keepdims=keepdim or keepdims) if data.ndim else np.zeros((), np.int64))
+        return plain(find(data, axis=at, keepdims=keepdim or keepdims) if data.ndim else filled(0, (), np.int64, data))
 
     function.__name__ = name
     function.__doc__ = f"Where the {name[3:]}imum is: in the flattened tensor, or along *dim*."

@@ -14,6 +14,7 @@ from .apply import apply
 from .arguments import FUNCTIONS, dtype_name, one_dim, scalar_of, tensor_argument
 from .indexing import coordinates, elements_along, read_at, written_at
 from .inplace import inplace
+from .on_device import filled
 from .op import Op
 from .ops_index import INDEX_SELECT, read_op
 from .tensor import METHODS, Tensor, make, raw
@@ -55,7 +56,7 @@ def _positions(
     if type(data) is TracedArray:
         return make(wrap_array(positions(data, size, dim)))
     if data.size and (data.min() < lowest or data.max() >= size):
-        bad = data[(data < lowest) | (data >= size)].flat[0]
+        bad = data[(data < lowest) | (data >= size)].reshape(-1)[0]
         raise kind(f"index {bad} is out of bounds for dimension {dim} with size {size}")
     return index
 
@@ -251,7 +252,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     found = np.nonzero(data if data.shape else data.reshape(1))
     if as_tuple:
         return tuple([make(a) for a in found])
-    return make(np.stack(found, axis=1) if data.shape else np.zeros((len(found[0]), 0), np.int64))
+    return make(np.stack(found, axis=1) if data.shape else filled(0, (len(found[0]), 0), np.int64, data))
 
 
 def argwhere(input: Tensor) -> Tensor:

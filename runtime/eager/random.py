@@ -16,8 +16,11 @@ from ...tracer import creation
 from ...tracer.array import TracedArray
 from ...tracer.aval import FLOAT_KINDS, HALF, finfo, held_dtype
 from ...tracer.recorder import current_recorder
+from ..cuda.arrays import download
+from ..cuda.availability import require_cuda
 from . import dtypes
-from .create import _array_of, _count, _float_or_default, _made, _shape, _type_name, check_device
+from .create import _array_of, _count, _float_or_default, _made, _shape, _type_name, beside
+from .device import on_cuda, wanted
 from .dtypes import as_dtype, scalar_name
 from .modes import STATE
 from .tensor import Tensor, raw
@@ -27,7 +30,7 @@ class Generator:
     """A source of random numbers: NumPy's PCG64. One generator may be used by several threads."""
 
     def __init__(self, device: Any = None) -> None:
-        check_device(device)
+        wanted(device)
         self.manual_seed(67280421310721)
 
     @property
@@ -143,12 +146,14 @@ def randn(
 def rand_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Uniform numbers in [0, 1) in the shape (and dtype, unless given) of *input*."""
     like = _array_of("rand_like", input)
+    device = beside(like, device)
     return rand(like.shape, dtype=like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
 
 
 def randn_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Standard normal numbers in the shape (and dtype, unless given) of *input*."""
     like = _array_of("randn_like", input)
+    device = beside(like, device)
     return randn(like.shape, dtype=like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
 
 
@@ -192,13 +197,22 @@ def randperm(
     return _made(drawn(lambda stream: stream.permutation(count).astype(kind), generator), requires_grad, device)
 
 
+def _on_host(array: Any) -> Any:
+    """*array* where numbers are drawn, which is on the host: a copy, counted, of what lies on a device."""
+    if not on_cuda(array):
+        return array
+    require_cuda("a tensor on a CUDA device").host_steps["random numbers"] += 1
+    return download(array)
+
+
 def normal(
     mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """Normal numbers of the given mean and standard deviation: of two numbers and a size, or element by element of
     tensors. No gradient flows to the tensors."""
-    arrays = [raw(x) if isinstance(x, Tensor) else x for x in (mean, std)]
+    device = next((x.device for x in (mean, std) if isinstance(x, Tensor) and x.is_cuda), device)
+    arrays = [_on_host(raw(x)) if isinstance(x, Tensor) else x for x in (mean, std)]
     shaped = [x for x in arrays if isinstance(x, np.ndarray | TracedArray)]
     if not shaped and size is None:
         raise TypeError("normal() of two numbers needs a size: normal(0.0, 1.0, (2, 3))")
@@ -224,7 +238,8 @@ def normal(
 
 def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
     """0 and 1 in the shape and dtype of *input*: 1 with the probabilities in *input*, or with *p* if given."""
-    array = _array_of("bernoulli", input)
+    given = _array_of("bernoulli", input)
+    array = _on_host(given)
     if p is None:
         _floats(array.dtype, "bernoulli_tensor_cpu_p_")
         if not isinstance(array, TracedArray) and not np.all((array >= 0) & (array <= 1)):
@@ -232,12 +247,13 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
     elif not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
     uniform = drawn(lambda stream: stream.random(array.shape), generator)
-    return _made((uniform < (array if p is None else p)).astype(array.dtype), False, None)
+    return _made((uniform < (array if p is None else p)).astype(array.dtype), False, beside(given, None))
 
 
 def multinomial(input: Any, num_samples: Any, replacement: bool = False, *, generator: Any = None) -> Any:
     """Indices drawn with the weights in each row of *input* (1-d or 2-d, no need to sum to 1), as int64."""
-    array, count = _array_of("multinomial", input), _count("multinomial", "num_samples", num_samples)
+    given, count = _array_of("multinomial", input), _count("multinomial", "num_samples", num_samples)
+    array = _on_host(given)
     if array.dtype.kind not in FLOAT_KINDS:
         raise RuntimeError(
             f"multinomial only supports floating-point dtypes for input, got: {scalar_name(array.dtype)}"
@@ -262,4 +278,4 @@ def multinomial(input: Any, num_samples: Any, replacement: bool = False, *, gene
         times = drawn(lambda stream: stream.standard_exponential(weights.shape), generator)
         with np.errstate(divide="ignore"):
             chosen = np.argsort(times / weights, -1)[..., :count]
-    return _made(chosen.astype(np.int64), False, None)
+    return _made(chosen.astype(np.int64), False, beside(given, None))

@@ -21,6 +21,7 @@ from ..eager.apply import apply
 from ..eager.arguments import floating, one_dim, tensor_argument
 from ..eager.dtypes import scalar_name
 from ..eager.inplace import inplace as write
+from ..eager.on_device import put_beside
 from ..eager.op import Op
 from ..eager.ops_basic import MUL, to_dtype
 from ..eager.ops_math import FLOATING, KEEPING
@@ -228,7 +229,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         return input * 1.0  # nothing is drawn
     shape, dtype = x.shape, x.dtype
     scale = dtype.type(1.0 / (1.0 - p) if p < 1.0 else 0.0)
-    factor = make(random.drawn(lambda stream: (stream.random(shape) >= p) * scale))
+    factor = make(put_beside(random.drawn(lambda stream: (stream.random(shape) >= p) * scale), x))
     return write(MUL, input, (factor,)) if inplace else apply(MUL, (input, factor))
 
 
@@ -291,7 +292,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(index.max()) + 1
     elif index.size and not all_within(tensor, num_classes):
         raise RuntimeError("Class values must be smaller than num_classes.")
-    hot = index[..., None] == np.arange(num_classes)
+    hot = index[..., None] == put_beside(np.arange(num_classes), index)
     return make(hot.astype(np.int64))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 from typing import Any
 
 import numpy as np
@@ -69,9 +68,11 @@ class ndarray:  # noqa: N801
     nbytes = property(lambda self: self._a.nbytes)
     itemsize = property(lambda self: self._a.itemsize)
     strides = property(lambda self: self._a.strides)
-    flags = property(lambda self: self._a.flags)
+    flags = property(lambda self: Flags(self._a.flags))
+    data = property(
+        lambda self: runtime.MemoryPointer(runtime.UnownedMemory(self._a.ctypes.data, self.nbytes, self), 0)
+    )
     device = property(lambda self: runtime.Device(0))
-    data = property(lambda self: runtime.Pointer(self._a.ctypes.data))
     T = property(lambda self: self._derived(self._a.T))
 
     def __len__(self) -> int:
@@ -129,7 +130,10 @@ class ndarray:  # noqa: N801
         return ndarray.new(ufunc(*map(unwrap, inputs)))
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return NotImplemented
+        function = functions.TABLE.get(func.__name__)
+        if function is None:
+            return NotImplemented
+        return function(*args, **kwargs)
 
     # ---- views and copies ------------------------------------------------------------------------------------------
 
@@ -141,6 +145,21 @@ class ndarray:  # noqa: N801
 
     def swapaxes(self, axis1: int, axis2: int) -> ndarray:
         return self._derived(self._a.swapaxes(axis1, axis2))
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> ndarray:
+        found = self._a.diagonal(offset, axis1, axis2)
+        found.flags.writeable = True
+        return self._derived(found)
+
+    def squeeze(self, axis: Any = None) -> ndarray:
+        return self._derived(self._a.squeeze(axis))
+
+    def nonzero(self) -> tuple[ndarray, ...]:
+        counts["wait"] += 1
+        return tuple([ndarray.new(found) for found in self._a.nonzero()])
+
+    def tolist(self) -> Any:
+        return self.get().tolist()
 
     def ravel(self, order: str = "C") -> ndarray:
         return self._derived(self._a.ravel(order))
@@ -209,6 +228,24 @@ def _index(index: Any) -> Any:
     return plain if isinstance(index, tuple) else plain[0]
 
 
+class Flags:
+    """What CuPy's arrays say of how they lie: nothing about being writeable."""
+
+    def __init__(self, flags: Any) -> None:
+        self.c_contiguous, self.f_contiguous, self.owndata = flags.c_contiguous, flags.f_contiguous, flags.owndata
+
+
+def _reduction(name: str) -> Any:
+    def apply(self: ndarray, axis: Any = None, **options: Any) -> ndarray:
+        return ndarray.new(getattr(self._a, name)(axis=axis, **options))
+
+    return apply
+
+
+for _name in "min max any all sum".split():
+    setattr(ndarray, _name, _reduction(_name))
+
+
 def _operator(name: str) -> Any:
     def apply(self: ndarray, *others: Any) -> Any:
         plain = [unwrap(x) if isinstance(x, (ndarray, *SCALARS)) else None for x in others]
@@ -239,6 +276,4 @@ for _name in "add sub mul truediv pow and or xor lshift rshift".split():
 for _name in "neg invert abs eq ne lt le gt ge".split():
     setattr(ndarray, f"__{_name}__", _operator(f"__{_name}__"))
 
-
-def count(shape: Any) -> int:
-    return math.prod(shape if isinstance(shape, tuple) else (shape,))
+from . import functions  # noqa: E402  (which needs the array)

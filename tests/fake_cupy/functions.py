@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -149,6 +150,18 @@ def broadcast_to(array: Any, shape: Any) -> ndarray:
 
 
 @_public
+def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
+    return a if a.flags.c_contiguous else ndarray.new(np.ascontiguousarray(_array(a)))
+
+
+def _as_strided(x: Any, shape: Any = None, strides: Any = None) -> ndarray:
+    return x.over(np.lib.stride_tricks.as_strided(_array(x), shape, strides))
+
+
+TABLE["lib"] = types.SimpleNamespace(stride_tricks=types.SimpleNamespace(as_strided=_as_strided))
+
+
+@_public
 def concatenate(tup: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
     return ndarray.new(np.concatenate([_array(x) for x in tup], axis))
 
@@ -230,6 +243,33 @@ def argmin(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdim
 @_public
 def argsort(a: Any, axis: Any = -1, kind: Any = None) -> ndarray:
     return ndarray.new(np.argsort(_array(a), axis, kind="stable"))
+
+
+@_public
+def nonzero(a: Any) -> tuple[ndarray, ...]:
+    return a.nonzero()
+
+
+@_public
+def count_nonzero(a: Any, axis: Any = None) -> ndarray:
+    return ndarray.new(np.count_nonzero(_array(a), axis))
+
+
+@_public
+def atleast_1d(*arys: Any) -> ndarray:
+    (a,) = arys
+    return a if a.ndim else a.reshape(1)
+
+
+@_public
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> ndarray:
+    return ndarray.new(np.isclose(_array(a), _array(b), rtol, atol, equal_nan))
+
+
+@_public
+def bincount(x: Any, weights: Any = None, minlength: Any = None) -> ndarray:
+    counts["wait"] += 1
+    return ndarray.new(np.bincount(_array(x), None if weights is None else _array(weights), minlength or 0))
 
 
 @_public

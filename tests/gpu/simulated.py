@@ -53,14 +53,19 @@ def simulated_load(canonical: Canonical, arguments: int, xp: Any) -> Loaded:
 _simulators: dict[Any, Simulator] = {}
 
 
-def cuda_tier(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
-    """The outputs of *graph*, as ``support.TIERS`` have it: graphs with one signature share one compiled program."""
-    canonical = canonicalise(simplify(graph))
-    key = canonical.key, len(graph.inputs)
+def simulated_canonical(canonical: Canonical, arguments: int, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The outputs of *canonical*; programs with one signature are compiled once."""
+    key = canonical.key, arguments
     if key not in _simulators:
-        _simulators[key] = Simulator(assemble(canonical, len(graph.inputs), SMALL))
+        _simulators[key] = Simulator(assemble(canonical, arguments, SMALL), most_blocks=3)
     machine = _simulators[key]
+    return simulate(machine.program, canonical, arrays, machine)[1]
+
+
+def cuda_tier(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
+    """The outputs of *graph*, as ``support.TIERS`` have it."""
     arrays = [
         np.ascontiguousarray(x, v.aval.dtype).reshape(v.aval.shape) for x, v in zip(inputs, graph.inputs, strict=True)
     ]
-    return simulate(machine.program, canonical, [*arrays, *(a for _, a in graph.consts)], machine)[1]
+    arguments, graph = len(graph.inputs), simplify(graph)
+    return simulated_canonical(canonicalise(graph), arguments, [*arrays, *(a for _, a in graph.consts)])

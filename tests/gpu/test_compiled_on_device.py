@@ -6,7 +6,7 @@ import fake_cupy
 import numpy as np
 import pytest
 
-pytest.importorskip("numba.cuda.simulator", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
+pytest.importorskip("numba_cuda", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
 
 from fake_cupy import counts
 from simulated import simulated_load
@@ -168,3 +168,13 @@ def test_autocast_has_programs_of_its_own():
         assert again[0] == exact[0] and np.array_equal(again[1], exact[1])
     assert all(m[0] == mixed[0][0] != exact[0] and m[1].dtype == np.float32 for m in mixed)
     np.testing.assert_allclose(mixed[0][1], exact[1], rtol=5e-3, atol=5e-3)
+
+
+def test_explain_shows_what_is_launched():
+    f = compile_grad(loss, target="cuda")
+    text = f.explain(W, X, Y)
+    assert "--- on the CUDA device" in text and "blocks of 8 threads" in text and "one CUDA graph" in text
+    f.value_and_grad(W, X, Y)
+    assert (f.stats.compiles, f.stats.kernel_hits) == (0, 1)  # explain() compiled it
+    special = pytest.importorskip("scipy.special")
+    assert ": by CuPy" in compile_grad(lambda x: np.sum(special.digamma(x)), target="cuda").explain(W)

@@ -1,7 +1,7 @@
 """Every elementwise row on the device: it becomes PTX that keeps to registers, and it gives NumPy's results.
 
-For the second the same IR runs on the CPU, with libdevice's own code.  One element per thread; ``ROWS`` are the rows
-and operand dtypes, ``BOUNDS`` the errors.
+For the second the same IR, in libNVVM's dialect, runs on the CPU with libdevice's own code.  One element per thread;
+``ROWS`` are the rows and operand dtypes, ``BOUNDS`` the errors.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from tracegrad.tracer.errors import DeviceError
 from tracegrad.tracer.primitive import ELEMENTWISE, PRIMITIVES, Primitive
 
 pytest.importorskip("cuda.bindings.nvvm", reason="numba-cuda is not installed")
-from tracegrad.codegen.cuda import libdevice, libdevice_cpu, ptx
+from tracegrad.codegen.cuda import dialect, libdevice, libdevice_cpu, ptx
 
 VOID = ir.VoidType()
 # The largest error found in ulp, float64 and float32, of rows that are one function of libdevice.  None is above the
@@ -184,7 +184,9 @@ def on_the_cpu() -> dict[str, Callable[..., None]]:
     """Row id -> a function of addresses and a count."""
     libdevice_cpu.install()
     names = [jit.unique_name("row") for _ in ROWS]
-    compiled = jit.compile_text(rows_module(names, one_after_another), jit.unique_name("rows"))
+    text = dialect.to_nvvm(rows_module(names, one_after_another), [])
+    text = text.replace(dialect.HEAD, "")  # LLVM 22 reads the older dialect, too: only the target is the CPU's
+    compiled = jit.compile_text(text, jit.unique_name("rows"))
     found = {}
     for row, name in zip(ROWS, names, strict=True):
         found[row.id] = compiled.function(name, None, *[ctypes.c_void_p] * (len(row.dtypes) + 1), ctypes.c_int64)

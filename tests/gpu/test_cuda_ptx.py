@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 
 import llvmlite.ir as ir
+import numpy as np
 import pytest
 
-from tracegrad.codegen.scalar import F64, I32, I64, PTR
+from tracegrad.codegen import jit
+from tracegrad.codegen.scalar import F64, I8, I32, I64, PTR
 from tracegrad.tracer.errors import DeviceError
 
 pytest.importorskip("cuda.bindings.nvvm", reason="numba-cuda is not installed")
@@ -72,6 +75,73 @@ def everything() -> str:
     b.store(total, b.gep(row, [t], source_etype=F64))
     b.ret_void()
     return str(module)
+
+
+def sequential(name: str) -> str:
+    """A function with loads, stores, atomics, arrays on the stack and pointers in variables, for one thread."""
+    module = ir.Module("sequential")
+    kernel = function(module, name, VOID, PTR, PTR, PTR)
+    b = ir.IRBuilder(kernel.append_basic_block("entry"))
+    source, out, counts = kernel.args
+    table = ir.GlobalVariable(module, ir.ArrayType(I64, 3), f"{name}_table")
+    table.linkage, table.initializer = "internal", ir.Constant(ir.ArrayType(I64, 3), [I64(k) for k in (5, 6, 7)])
+    matrix = ir.ArrayType(ir.ArrayType(F64, 4), 4)
+    slots, pointers, flags = b.alloca(matrix), b.alloca(PTR, 2), b.alloca(I8, 4)
+    for k, pointer in enumerate((source, out)):
+        b.store(pointer, b.gep(pointers, [I64(k)], source_etype=PTR))
+    body, then, after, done = (b.append_basic_block(n) for n in ("body", "then", "after", "done"))
+    entry = b.block
+    b.branch(body)
+    b.position_at_end(body)
+    i, place = b.phi(I64), b.phi(PTR)
+    x = b.load(place, typ=F64)
+    row, column = b.udiv(i, I64(4)), b.urem(i, I64(4))
+    cell = b.gep(slots, [I64(0), row, column])
+    b.store(b.fneg(x), cell)
+    b.store(b.zext(b.fcmp_unordered("uno", x, x), I8), b.gep(flags, [column]))
+    following = b.gep(place, [I64(1)], source_etype=F64, inbounds=True)
+    y = b.load(following, typ=F64)
+    largest = b.call(function(module, "llvm.maximum.f64", F64, F64, F64), [x, y])
+    smallest = b.call(function(module, "llvm.minimum.f64", F64, F64, F64), [x, y])
+    target = b.load(b.gep(pointers, [I64(1)], source_etype=PTR), typ=PTR)
+    for k, value in enumerate((largest, smallest, b.load(cell, typ=F64))):
+        b.store(value, b.gep(target, [b.add(b.mul(i, I64(3)), I64(k))], source_etype=F64))
+    b.cbranch(b.fcmp_ordered("<", x, y), then, after)
+    b.position_at_end(then)
+    b.atomic_rmw("add", counts, b.load(b.gep(table, [I64(0), b.urem(i, I64(3))]), typ=I64), "monotonic")
+    b.atomic_rmw("fadd", b.gep(counts, [I64(1)], source_etype=F64), y, "monotonic")
+    b.cmpxchg(b.gep(counts, [I64(2)], source_etype=I64), I64(0), i, "monotonic", "monotonic")
+    b.branch(after)
+    b.position_at_end(after)
+    set_flag = b.load(b.gep(flags, [column]), typ=I8)
+    b.atomic_rmw("add", b.gep(counts, [I64(3)], source_etype=I64), b.zext(set_flag, I64), "monotonic")
+    next_place = b.select(b.icmp_unsigned("==", place, ir.Constant(PTR, None)), place, following)
+    again = b.add(i, I64(1))
+    i.add_incoming(I64(0), entry)
+    i.add_incoming(again, b.block)
+    place.add_incoming(source, entry)
+    place.add_incoming(next_place, b.block)
+    b.cbranch(b.icmp_signed("<", again, I64(len(NUMBERS) - 1)), body, done)
+    b.position_at_end(done)
+    b.ret_void()
+    return str(module)
+
+
+NUMBERS = np.array([1.0, 2.5, 2.5, -0.0, 0.0, -0.0, np.nan, 3.0, np.nan, np.inf, -np.inf, 5e-324, -7.0])
+
+
+def test_the_translation_computes_the_same():
+    results = []
+    for translate in (lambda text: text, lambda text: dialect.to_nvvm(text, []).replace(dialect.HEAD, "")):
+        name = jit.unique_name("sequential")  # LLVM 22 reads the older dialect, too
+        compiled = jit.compile_text(translate(sequential(name)), name)
+        out, counts = np.zeros(3 * (NUMBERS.size - 1)), np.zeros(4, np.int64)
+        run = compiled.function(name, None, *[ctypes.c_void_p] * 3)
+        run(NUMBERS.ctypes.data, out.ctypes.data, counts.ctypes.data)
+        results.append((np.isnan(out), np.nan_to_num(out).view(np.int64), counts))
+    for plain, translated in zip(*results, strict=True):
+        np.testing.assert_array_equal(plain, translated)
+    assert results[0][2][0] > 0 and results[0][2][3] == 2
 
 
 def called(name: str) -> str:
@@ -158,6 +228,23 @@ def test_loop_metadata_is_kept_apart_from_that_of_kernels():
     !1 = !{!"llvm.loop.unroll.disable"}
     """
     assert ptx.compile_ptx(text, ["kernel"]).count("st.global") == 1
+
+
+def test_half_precision():
+    text = """
+    define void @kernel(ptr %p) {
+      %x = load half, ptr %p, align 2
+      %wide = fpext half %x to float
+      %minus = fneg half %x
+      %sum = fmul half %minus, %x
+      %place = getelementptr inbounds half, ptr %p, i64 3
+      store half %sum, ptr %place, align 2
+      store float %wide, ptr %p, align 4
+      ret void
+    }
+    """
+    found = ptx.compile_ptx(text, ["kernel"], (8, 0))
+    assert ptx.instruction_mix(found)["fp16"] == 2 and "cvt.f32.f16" in found and "st.global.b16" in found
 
 
 def test_errors():

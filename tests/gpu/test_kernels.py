@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("numba.cuda.simulator", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
+pytest.importorskip("numba_cuda", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
 
 from simulated import cuda_program, simulated
 from support import assert_agree, evaluate
@@ -145,8 +145,45 @@ def test_softmax_with_its_gradient_is_one_kernel():
     assert len(program.kernels) == 1
 
 
+def test_softmax_with_its_gradient_stores_no_matrix_but_the_gradient():
+    x = rng.normal(size=(40, 90))
+    program, canonical = cuda_program(Traced(softmax, [x], [rng.normal(size=x.shape)]).graph)
+    assert program.plan(canonical.sizes)[1] < x.nbytes
+
+
 def test_parts_of_a_sum_over_outer_axes():
     assert parts_of_columns(units=1, length=64) == 1
     assert parts_of_columns(units=1, length=1_000_000) == 1024
     assert parts_of_columns(units=SPREAD, length=1_000_000) == 1
     assert parts_of_columns(units=0, length=0) == 1
+
+
+def normalised(x):
+    """Numbers that follow from a sum, and the sum's own loop."""
+    mean = np.sum(x) / x.size
+    return mean, np.sqrt(mean * mean + 1.0), x - mean
+
+
+def launched(f, args, gradient=False):
+    outputs = Traced(f, args).outputs
+    weights = [rng.normal(size=o.aval.shape) for o in outputs] if gradient else None
+    graph = Traced(f, args, weights).graph
+    _, found, launches = simulated(graph, args)
+    for actual, expected in zip(found, evaluate(graph, args), strict=True):
+        assert_agree(actual, expected, ulps=64, atol=1e-12)
+    return len(launches)
+
+
+def test_what_follows_from_a_sum_is_done_where_the_sum_ends():
+    assert launched(lambda x: np.sqrt(np.sum(x * x) / x.size), [VECTOR]) == 2
+    assert launched(lambda x: np.sqrt(np.sum(x * x) / x.size), [VECTOR], gradient=True) == 3
+    assert launched(normalised, [VECTOR]) == 3
+    assert launched(lambda x, p: (np.sum(x) * np.exp(p), np.max(x) + p), [VECTOR, np.array(0.3)]) == 2
+
+
+def test_numbers_that_are_ready_before_a_loop_do_not_wait_for_it():
+    def f(x, y):
+        total = np.sum(x)
+        return np.sum(np.sin(y) * 3.0, axis=0), np.log(total * total + 1.0)
+
+    assert launched(f, [VECTOR, MATRIX]) == 4

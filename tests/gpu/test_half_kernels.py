@@ -94,12 +94,14 @@ def test_products(dtype, multiplied):
 
 @pytest.mark.parametrize("cc", [(8, 0), (9, 0)], ids=str)
 @DTYPES
-def test_memory_is_16_bits_wide(dtype, cc):
+def test_elements_are_16_bits_wide_and_move_four_at_once(dtype, cc):
     x = rng.normal(size=(9, 21)).astype(dtype)
     graph = Traced(lambda x: x * x - x, [x]).graph
     program = assemble(canonicalise(simplify(graph)), 1, Geometry())
     text = ptx.compile_ptx(device_text(program), program.kernels, cc)
-    widths = {m[1] for m in re.finditer(r"(?:ld|st)\.global(?:\.nc)?\.[a-z](\d+)", text)}
-    assert widths == {"16", "64"}  # elements, and sizes and constants
+    accesses = re.findall(r"(ld|st)\.global(?:\.nc)?\.((?:v4\.)?[a-z]\d+)", text)
+    elements = {form for _, form in accesses} - {"u64"}  # sizes and constants
+    assert elements <= {"b16", "u16", "v4.b16", "v4.u16", "b32"}  # b32: two at once
+    assert any(form.startswith("v4") for kind, form in accesses if kind == "st")
     assert "mul.rn.f32" in text and not re.search(r"\b(?:add|sub|mul|fma|neg)\.\S*f16", text)
     assert ptx.assemble(text, cc).cubin[:4] == b"\x7fELF"

@@ -324,7 +324,7 @@ class BlockFrame(ThreadFrame):
         plan = loop.plan
         program, asked = plan.program, plan.op.params["stops"]
         ends = zip(plan.program.inputs[plan.op.params["consts"] :], program.outputs[asked:], strict=False)
-        carried = [end for begin, end in ends if begin in plan.carried]
+        carried = [end for begin, end in ends if begin in plan.carried and isinstance(end, Sym)]
         slots = frozenset([*plan.small, *carried, *results_of(program)[:asked]])
         self.kernel.written = True  # by the step before
         inner = super().inside(loop)

@@ -17,6 +17,7 @@ from typing import Any
 import llvmlite.ir as ir
 import scipy.linalg.cython_blas as cython_blas
 
+from ..tracer.aval import FLOAT_KINDS
 from ..tracer.primitive import LOOP
 from . import jit
 from .canonical import ONE, Canonical, Dim, Op, Sym
@@ -47,10 +48,10 @@ _register_blas()
 def native(op: Op) -> bool:
     """Can the call run inside the kernel?  (Otherwise NumPy does it between kernels.)"""
     if op.prim.name == "matmul":
-        return op.out.dtype.kind == "f"
+        return op.out.dtype.kind in FLOAT_KINDS
     if op.prim.kind == LOOP:
         return all(native(inner) for inner in op.params["body"].program.ops if is_call(inner))
-    return op.prim.name in ("scatter", "scatter_add") and op.out.dtype.kind in "fiu"
+    return op.prim.name in ("scatter", "scatter_add") and op.out.dtype.kind in ("i", "u", *FLOAT_KINDS)
 
 
 class CallEmitter:
@@ -170,5 +171,5 @@ class CallEmitter:
         new = b.load(b.gep(self._buffer(op.ins[2]), [b.add(b.mul(r, width), c)], source_etype=kind), typ=kind)
         if op.prim.name == "scatter_add":
             old = b.load(target, typ=kind)
-            new = b.fadd(old, new) if op.out.dtype.kind == "f" else b.add(old, new)
+            new = b.fadd(old, new) if op.out.dtype.kind in FLOAT_KINDS else b.add(old, new)
         b.store(new, target)

@@ -18,6 +18,7 @@ from typing import Any
 import llvmlite.ir as ir
 import numpy as np
 
+from ..tracer.aval import FLOAT_KINDS
 from ..tracer.primitive import ELEMENTWISE, RECURRENCE, REDUCE
 from .canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
 from .index import ZERO, Index, add, depends_on, loop_var
@@ -226,7 +227,7 @@ class ItemEmitter:
             return lower(self.b, op.prim, args, [y.dtype for y in op.ins], x.dtype, wide, op.params, self.scalars)
         if op.prim.name == "iota":
             value = self.index(at[0], mask)
-            if x.dtype.kind == "f":
+            if x.dtype.kind in FLOAT_KINDS:
                 return self.b.sitofp(value, register_type(x.dtype))
             return value if x.dtype.itemsize == 8 else self.b.trunc(value, register_type(x.dtype))
         return self._choose(x, read(op, at), mask)
@@ -301,7 +302,7 @@ class ItemEmitter:
         self.b.position_at_end(after)
         phi = self.b.phi(kind)
         phi.add_incoming(loaded, inside)
-        phi.add_incoming(ir.Constant(kind, 0.0 if x.dtype.kind == "f" else 0), before)
+        phi.add_incoming(ir.Constant(kind, 0 if isinstance(kind, ir.IntType) else 0.0), before)
         return from_memory(self.b, phi, x.dtype)
 
     def store(self, x: Sym, at: Indices, value: ir.Value) -> None:
@@ -550,15 +551,15 @@ class Accumulator:
 
     @property
     def chunkable(self) -> bool:
-        return self.in_register and self.op.prim.name == "reduce_sum" and self.dtype.kind == "f"
+        return self.in_register and self.op.prim.name == "reduce_sum" and self.dtype.kind in FLOAT_KINDS
 
     def identity(self) -> ir.Constant:
         name, dtype = self.op.prim.name, self.dtype
         if name in ("reduce_max", "argmax"):
-            low: Any = -np.inf if dtype.kind == "f" else (0 if dtype.kind in "bu" else np.iinfo(dtype).min)
+            low: Any = -np.inf if dtype.kind in FLOAT_KINDS else (0 if dtype.kind in "bu" else np.iinfo(dtype).min)
             return constant(dtype, low)
         if name in ("reduce_min", "argmin"):
-            high: Any = np.inf if dtype.kind == "f" else (1 if dtype.kind == "b" else np.iinfo(dtype).max)
+            high: Any = np.inf if dtype.kind in FLOAT_KINDS else (1 if dtype.kind == "b" else np.iinfo(dtype).max)
             return constant(dtype, high)
         return constant(dtype, 1 if name in ("reduce_prod", "reduce_and") else 0)
 
@@ -594,7 +595,7 @@ class Accumulator:
 
     def combine(self, total: ir.Value, value: ir.Value) -> ir.Value:
         b, name = self.e.b, self.op.prim.name
-        is_float = self.dtype.kind == "f"
+        is_float = self.dtype.kind in FLOAT_KINDS
         if name == "reduce_sum":
             return b.fadd(total, value, flags=("reassoc",)) if is_float else b.add(total, value)
         if name == "reduce_prod":
@@ -623,8 +624,8 @@ class Accumulator:
             assert self.slot is not None
             carried = b.load(self.slot, typ=register_type(self.dtype))
             one = isinstance(factor, ir.Constant) and factor.constant == 1
-            product = carried if one else (b.fmul if self.dtype.kind == "f" else b.mul)(factor, carried)
-            value = b.fadd(product, drive) if self.dtype.kind == "f" else b.add(product, drive)
+            product = carried if one else (b.fmul if self.dtype.kind in FLOAT_KINDS else b.mul)(factor, carried)
+            value = b.fadd(product, drive) if self.dtype.kind in FLOAT_KINDS else b.add(product, drive)
             b.store(value, self.slot)
             e.store(op.out, at, value)
             return
@@ -647,7 +648,7 @@ class Accumulator:
         s = Scalars(b, self.dtype, self.dtype)
         best = b.load(self.slot, typ=register_type(self.dtype))
         better = s.cmp(">" if self.op.prim.name == "argmax" else "<", value, best)
-        if self.dtype.kind == "f":
+        if self.dtype.kind in FLOAT_KINDS:
             better = b.or_(better, b.and_(s.isnan(value), b.not_(s.isnan(best))))
         position = self.e.index(at[self.op.params["axes"][0]])
         b.store(b.select(better, value, best), self.slot)

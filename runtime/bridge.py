@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import optree
 
+from ..tracer.aval import FLOAT_KINDS
 from ..tracer.errors import DeviceError, DifferentiationError
 from ..tracer.site import at_site
 from .cuda.arrays import as_device, on_device
@@ -62,7 +63,7 @@ def call_tensors(form: TensorFunction, mode: Mode, args: tuple[Any, ...], kwargs
     with enable_grad():
         out = form(*changed, **kwargs)
         loss, aux = split_aux(form, out) if mode.has_aux else (out, None)
-        if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.dtype.kind != "f":
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.dtype.kind not in FLOAT_KINDS:
             found = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
             raise DifferentiationError(at_site(f"a gradient needs a scalar loss, but {name_of(form)} returned {found}"))
         if loss._requires:
@@ -96,7 +97,7 @@ def _differentiable(leaf: Any, form: Any, position: int) -> Tensor:
         data = leaf._data
     else:
         data = as_device(leaf) if on_device(leaf) else np.asarray(leaf)
-    if data.dtype.kind != "f":
+    if data.dtype.kind not in FLOAT_KINDS:
         raise DifferentiationError(
             at_site(
                 f"cannot differentiate {name_of(form)} with respect to argument {position}, which holds {data.dtype}: "

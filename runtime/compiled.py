@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from ..tracer.autocast import USE
 from ..tracer.recorder import current_recorder
 from ..tracer.stream import DEFAULT
 from .bridge import TensorFunction, call_tensors, check_all_on_device, on_the_host
@@ -421,8 +422,11 @@ class CompiledFunction:
         if config.check or call.device is not None or any(path in family.members for family in endpoint.owners):
             return
         family = make_family(variant, path, endpoint.owners)
+        mixed = USE.begun
         slot = make_slot(call, family, self.stats)
         with self._lock:
+            if USE.begun is not mixed:  # since when a slot has to look at the setting
+                return
             _drop_families(endpoint, set(family.members))
             endpoint.owners = (family, *endpoint.owners)[:MAX_SLOTS]
             endpoint.slots = (slot, *endpoint.slots)[:MAX_SLOTS]
@@ -449,6 +453,7 @@ def _drop_all_slots() -> None:
 
 
 config.on_check(_drop_all_slots)
+USE.on_begin(_drop_all_slots)
 dtypes.on_default_change(_drop_all_slots)  # it is in the call key, which slots do not look at
 
 

@@ -45,12 +45,32 @@ from .scatter import BY_ORDER, BY_WINNER, how_to_write, stages, write_stage
 from .totals import INT, partial_dtypes
 
 
+class Gate(Protocol):
+    """Which of two forms of a step is launched, by the sizes."""
+
+    def open(self, sizes: Sizes) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
-class Gate:
-    """What is launched only where the units of *extent* are cut in *several* parts, or only where they are not."""
+class Parts:
+    """Open where the units of *extent* are cut in *several* parts, or where they are not."""
 
     extent: Extent
     several: bool
+
+    def open(self, sizes: Sizes) -> bool:
+        return (self.extent.parts(sizes) > 1) == self.several
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Open where one of the arrays that a loop makes in each step is too *large* for one block, or where none is."""
+
+    way: Way
+    large: bool
+
+    def open(self, sizes: Sizes) -> bool:
+        return self.way.too_large(sizes) == self.large
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +84,7 @@ class Kernel:
     gate: Gate | None = None
 
     def launched(self, sizes: Sizes) -> bool:
-        return self.gate is None or (self.gate.extent.parts(sizes) > 1) == self.gate.several
+        return self.gate is None or self.gate.open(sizes)
 
     def grid(self, sizes: Sizes, geometry: Geometry) -> tuple[int, int]:
         """(blocks, threads of a block)"""
@@ -76,6 +96,10 @@ class Library:
     """Operation *position* of the program, by the array module."""
 
     position: int
+    gate: Gate | None = None
+
+    def launched(self, sizes: Sizes) -> bool:
+        return self.gate is None or self.gate.open(sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +108,9 @@ class Order:
 
     position: int
     result: Sym
+
+    def launched(self, sizes: Sizes) -> bool:
+        return True
 
 
 Step = Kernel | Library | Order
@@ -204,9 +231,9 @@ class _Assembler:
         self.steps.append(Kernel(function.name, tuple(emitter.used), extent, single, self.gate))
 
     @contextmanager
-    def _only(self, extent: Extent, several: bool) -> Iterator[None]:
+    def _only(self, gate: Gate) -> Iterator[None]:
         """A context whose kernels have a gate."""
-        self.gate = Gate(extent, several)
+        self.gate = gate
         yield
         self.gate = None
 
@@ -231,9 +258,9 @@ class _Assembler:
         if not extent.mapping.partial:
             if extent.mapping.by == BLOCK:
                 whole = whole_rows(extent, nest)
-                with self._only(whole, several=False):
+                with self._only(Parts(whole, several=False)):
                     self._plain(nest, extent)
-                with self._only(whole, several=True):
+                with self._only(Parts(whole, several=True)):
                     self._few_rows(nest, extent, position)
             else:
                 self._plain(nest, extent)
@@ -295,7 +322,7 @@ class _Assembler:
         by_part, by_row = extents(statement)
         shares = self._shares(shares_of(statement), position, by_part)
         read = [s for s in used if s is not statement.out]
-        with self._only(by_part, several=True):
+        with self._only(Parts(by_part, several=True)):
             first = self._emitter([*read, *shares], set(shares))
             Scan(first, statement, shares).compose()
             self._finish(first, by_part)
@@ -324,7 +351,10 @@ class _Assembler:
                 self.work |= work
                 emitter = self._emitter(way.used(self.canonical, self.schedule), {*op.outs, *work})
                 write_loop(emitter, way)
-                self._finish(emitter, way.extent)
+                with self._only(Reach(way, large=False)):
+                    self._finish(emitter, way.extent)
+                if way.arrays:
+                    self.steps.append(Library(self.canonical.ops.index(op), Reach(way, large=True)))
                 return
         elif op.prim.kind == SCATTER and (how := how_to_write(self.canonical, op, self.geometry)):
             self._indexed_write(op, position, how)
@@ -411,13 +441,13 @@ def run(
     *addresses* are those of ``CudaProgram.buffer_index``; the temporaries' lie as ``CudaProgram.plan`` says.
     """
     for step in program.steps:
+        if not step.launched(canonical.sizes):
+            continue
         if isinstance(step, Library):
             machine.library(program, step, canonical, addresses)
             continue
         if isinstance(step, Order):
             machine.order(program, step, canonical, addresses)
-            continue
-        if not step.launched(canonical.sizes):
             continue
         grid = step.grid(canonical.sizes, program.geometry)
         machine.launch(program, step, grid, [*[addresses[program.buffer_index[s]] for s in step.buffers], *numbers])

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...tracer import creation
 from ...tracer.array import TracedArray
+from ...tracer.aval import FLOAT_KINDS
 from ...tracer.recorder import current_recorder
 from ..cuda.arrays import as_device, download, on_device, upload
 from ..cuda.arrays import full as device_full
@@ -220,13 +221,13 @@ def arange(
         raise NotImplementedError("\"arange_cpu\" not implemented for 'Bool'")
     if not (math.isfinite(first) and math.isfinite(last)):
         raise RuntimeError(f"unsupported range: {first} -> {last}")
-    if kind.kind != "f":
+    if kind.kind not in FLOAT_KINDS:
         first, last, by = int(first), int(last), int(by)
     if by == 0:
         raise RuntimeError("step must be nonzero")
     if (last - first) * (1 if by > 0 else -1) < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    if kind.kind != "f":
+    if kind.kind not in FLOAT_KINDS:
         return _made(creation.arange(first, last, by, dtype=kind), requires_grad, device)
     points = first + by * np.arange(math.ceil((last - first) / by), dtype=np.float64)  # rounded once, also in float32
     return _made(points.astype(kind), requires_grad, device)

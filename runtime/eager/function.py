@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...tracer.aval import Aval
+from ...tracer.aval import FLOAT_KINDS, Aval
 from . import function_traced
 from . import tensor as core
 from .function_context import (
@@ -146,7 +146,7 @@ def _apply(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             node.site = core._ENGINE["site"]()
         linked: dict[int, int] = {}
         for k, (r, t) in enumerate(zip(results, given, strict=True)):
-            if isinstance(t, Tensor) and raw(t).dtype.kind == "f" and not _among(t, ctx._non_differentiable):
+            if isinstance(t, Tensor) and raw(t).dtype.kind in FLOAT_KINDS and not _among(t, ctx._non_differentiable):
                 r._node, r._out, r._requires = node, k, True
                 linked[id(t)] = k
         ctx._keep(node, tensors, linked)

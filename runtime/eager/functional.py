@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.aval import FLOAT_KINDS
 from .apply import apply
 from .backward import grad
 from .function_context import alias
@@ -57,7 +58,7 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
         many, xs = _prepared(inputs, "jvp", create_graph)
         vector = _input_vector(v, xs, many, "jvp", create_graph, "the input to the user-provided function")
         many_out, outs = _called(func, xs, "jvp", strict)
-        cotangents = tuple([from_data(filled(0, o.shape, o.dtype, o._data), o.dtype.kind == "f") for o in outs])
+        cotangents = tuple([from_data(filled(0, o.shape, o.dtype, o._data), o.dtype.kind in FLOAT_KINDS) for o in outs])
         backward = _grad(outs, xs, cotangents, True)
         if strict:
             for k, g in enumerate(backward):

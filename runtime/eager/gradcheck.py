@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.aval import FLOAT_KINDS
 from .backward import grad
 from .on_device import filled, put_beside
 from .tensor import Tensor, from_data, make, raw, seen
@@ -113,7 +114,7 @@ def _check(
     result = func(*args)
     outputs = _differentiable(result)
     if not outputs:
-        values = [raw(o) for o in _as_tuple(result) if isinstance(o, Tensor) and o.dtype.kind == "f"]
+        values = [raw(o) for o in _as_tuple(result) if isinstance(o, Tensor) and o.dtype.kind in FLOAT_KINDS]
         for row in _numerical(func, args, xs, eps, len(values), every=True):
             if any((part != 0).any() for part in row):
                 raise GradcheckError("Numerical gradient for function expected to be zero")
@@ -141,7 +142,9 @@ def _numerical(
 
     def values() -> list[np.ndarray]:
         result = func(*args)
-        kept = [o for o in _as_tuple(result) if isinstance(o, Tensor) and o.dtype.kind == "f"] if every else None
+        kept = (
+            [o for o in _as_tuple(result) if isinstance(o, Tensor) and o.dtype.kind in FLOAT_KINDS] if every else None
+        )
         return [
             np.array(seen(raw(o), "looks at a result")) for o in (_differentiable(result) if kept is None else kept)
         ]

@@ -21,6 +21,7 @@ import numpy as np
 
 from ...codegen.cupy_backend import CupyBackend
 from ...tracer.array import TracedArray, to_atom
+from ...tracer.autocast import off
 from ...tracer.ir import Atom, Graph
 from ...tracer.recorder import Recorder, recording
 from ..config import config
@@ -102,7 +103,7 @@ def _record(op: Op, raws: Sequence[Any], statics: tuple[Any, ...], backend: Cupy
     recorder.backend = backend
     atoms: list[Atom] = []
     places: list[int | None] = []
-    with recording(recorder):
+    with off(), recording(recorder):
         operands = [recorder.add_input(x, "an operand", weak=type(x) in (int, float)) for x in raws]
         out = op.fn(*[TracedArray(v, recorder) for v in operands], *statics)
         for result in out if type(out) is tuple else (out,):

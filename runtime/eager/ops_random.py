@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.aval import FLOAT_KINDS
 from . import dtypes
 from .inplace import inplace
 from .on_device import put_beside
@@ -27,7 +28,7 @@ def _fill(name: str, self: Tensor, draw: Callable[[np.random.Generator], Any], g
 
 
 def _floats(t: Tensor, kernel: str) -> None:
-    if t.dtype.kind != "f":
+    if t.dtype.kind not in FLOAT_KINDS:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.scalar_name(t.dtype)}'")
 
 
@@ -65,7 +66,7 @@ def random_(self: Tensor, from_: Any = 0, to: Any = None, *, generator: Any = No
     """Integers from ``from`` to ``to`` - 1, or below the only bound given."""
     low, high = bounds.pop("from", from_), bounds.pop("to", to)
     if high is None:
-        low, high = (0, low) if low else (0, 2**24 if self.dtype.kind == "f" else np.iinfo(self.dtype).max)
+        low, high = (0, low) if low else (0, 2**24 if self.dtype.kind in FLOAT_KINDS else np.iinfo(self.dtype).max)
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     shape = self.shape

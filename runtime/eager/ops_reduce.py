@@ -15,6 +15,7 @@ import numpy as np
 
 from ...tracer import npapi_special
 from ...tracer.array import TracedArray, to_atom, wrap_array
+from ...tracer.aval import FLOAT_KINDS
 from ...tracer.ops.elementwise import F
 from . import dtypes
 from .apply import apply
@@ -53,7 +54,7 @@ NANSUM = Op("Nansum", lambda x, dims, keepdim: _add(np.where(np.isnan(x), 0.0, x
 def _summable(t: Tensor, dtype: Any) -> Tensor:
     if dtype is not None:
         return to_dtype(t, dtypes.as_dtype(dtype))
-    return t if t._data.dtype.kind == "f" else to_dtype(t, dtypes.int64)
+    return t if t._data.dtype.kind in FLOAT_KINDS else to_dtype(t, dtypes.int64)
 
 
 def all_if_empty(dim: Any) -> Any:
@@ -67,7 +68,7 @@ def sum(
     """The sum of all elements, or along *dim* (an int or several)."""
     if not isinstance(input, Tensor):
         tensor_argument("sum", input)
-    if dtype is not None or input._data.dtype.kind != "f":
+    if dtype is not None or input._data.dtype.kind not in FLOAT_KINDS:
         input = _summable(input, dtype)
     if axis is not None:
         dim = spelled(dim, axis)
@@ -84,7 +85,7 @@ def nansum(
     """``sum`` that takes NaN for 0."""
     input = _summable(tensor_argument("nansum", input), dtype)
     dim, keepdim = spelled(dim, axis), keepdim or keepdims
-    if input._data.dtype.kind != "f":
+    if input._data.dtype.kind not in FLOAT_KINDS:
         return sum(input, dim, keepdim)
     return apply(NANSUM, (input,), (many_dims(all_if_empty(dim), input.ndim), keepdim))
 
@@ -98,7 +99,7 @@ def mean(
         tensor_argument("mean", input)
     if dtype is not None:
         input = to_dtype(input, dtypes.as_dtype(dtype))
-    if input._data.dtype.kind != "f":
+    if input._data.dtype.kind not in FLOAT_KINDS:
         raise RuntimeError(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: "
             f"{dtypes.scalar_name(input.dtype)}"
@@ -292,7 +293,7 @@ def _spread(name: str, op: Op, result: Callable[..., Any]) -> Callable[..., Any]
         input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None,
         axis: Any = None, keepdims: bool = False,
     ) -> Any:  # fmt: skip
-        if tensor_argument(name, input)._data.dtype.kind != "f":
+        if tensor_argument(name, input)._data.dtype.kind not in FLOAT_KINDS:
             raise RuntimeError(f"{name} only support floating point and complex dtypes")
         if isinstance(dim, bool):  # std(unbiased)
             dim, unbiased = None, dim
@@ -361,7 +362,7 @@ def _normalised(name: str, op: Op) -> Callable[..., Any]:
         tensor_argument(name, input)
         if dtype is not None:
             input = to_dtype(input, dtypes.as_dtype(dtype))
-        if input._data.dtype.kind != "f":
+        if input._data.dtype.kind not in FLOAT_KINDS:
             raise NotImplementedError(f"\"{name}_lastdim_kernel_impl\" not implemented for "
                                       f"'{dtypes.scalar_name(input.dtype)}'")  # fmt: skip
         at = one_dim(dim, len(input._data.shape))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.array import TracedArray, wrap_array
+from ...tracer.aval import FLOAT_KINDS
 from ...tracer.npapi_index import positions
 from .apply import apply
 from .arguments import FUNCTIONS, dtype_name, one_dim, scalar_of, tensor_argument
@@ -265,7 +266,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if data.ndim != 1 or data.dtype.kind not in "iu" or (data.size and data.min() < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     counted = np.bincount(data, None if weights is None else raw(weights), minlength)
-    return make(counted if weights is None or weights.dtype.kind != "f" else counted.astype(weights.dtype))
+    return make(counted if weights is None or weights.dtype.kind not in FLOAT_KINDS else counted.astype(weights.dtype))
 
 
 def install() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.aval import FLOAT_KINDS
 from .apply import apply
 from .arguments import one_dim, spelled, tensor_argument
 from .indexing import argsorted, elements_along, picked
@@ -44,7 +45,7 @@ def _median(x: Any, dim: int, keepdim: bool) -> Any:
     size = x.shape[dim]
     lead = (*[slice(None)] * dim,)
     at = order[(*lead, (size - 1) // 2)]
-    if x.dtype.kind == "f":
+    if x.dtype.kind in FLOAT_KINDS:
         last = order[(*lead, size - 1)]
         at = np.where(np.isnan(elements_along(x, np.expand_dims(last, dim), dim).squeeze(dim)), last, at)
     return picked(x, at, dim, keepdim)

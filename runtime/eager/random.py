@@ -14,6 +14,7 @@ import numpy as np
 
 from ...tracer import creation
 from ...tracer.array import TracedArray
+from ...tracer.aval import FLOAT_KINDS, HALF, finfo, held_dtype
 from ...tracer.recorder import current_recorder
 from ..cuda.arrays import download
 from ..cuda.availability import require_cuda
@@ -106,9 +107,18 @@ def drawn(draw: Callable[[np.random.Generator], np.ndarray], generator: Any = No
 
 def _floats(dtype: Any, kernel: str) -> np.dtype:
     kind = _float_or_default(dtype)
-    if kind.kind != "f":
+    if kind.kind not in FLOAT_KINDS:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{scalar_name(kind)}'")
     return kind
+
+
+def _uniform(stream: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
+    """Uniform on [0, 1): multiples of the *kind*'s resolution there, so that none is rounded to 1."""
+    numbers = stream.random(shape, held_dtype(kind))
+    if kind not in HALF:
+        return numbers
+    count = 2.0 ** (1 - np.log2(float(finfo(kind).eps)))
+    return (np.floor(numbers * np.float32(count)) / np.float32(count)).astype(kind)
 
 
 def rand(
@@ -117,7 +127,7 @@ def rand(
 ) -> Any:  # fmt: skip
     """Uniform numbers in [0, 1); sizes as numbers or as one tuple."""
     shape, kind = _shape("rand", sizes, size), _floats(dtype, "check_uniform_bounds")
-    return _made(drawn(lambda stream: stream.random(shape, kind), generator), requires_grad, device)
+    return _made(drawn(lambda stream: _uniform(stream, shape, kind), generator), requires_grad, device)
 
 
 def randn(
@@ -126,7 +136,11 @@ def randn(
 ) -> Any:  # fmt: skip
     """Standard normal numbers; sizes as numbers or as one tuple."""
     shape, kind = _shape("randn", sizes, size), _floats(dtype, "normal_kernel_cpu")
-    return _made(drawn(lambda stream: stream.standard_normal(shape, kind), generator), requires_grad, device)
+    return _made(
+        drawn(lambda stream: stream.standard_normal(shape, held_dtype(kind)).astype(kind, copy=False), generator),
+        requires_grad,
+        device,
+    )
 
 
 def rand_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
@@ -240,7 +254,7 @@ def multinomial(input: Any, num_samples: Any, replacement: bool = False, *, gene
     """Indices drawn with the weights in each row of *input* (1-d or 2-d, no need to sum to 1), as int64."""
     given, count = _array_of("multinomial", input), _count("multinomial", "num_samples", num_samples)
     array = _on_host(given)
-    if array.dtype.kind != "f":
+    if array.dtype.kind not in FLOAT_KINDS:
         raise RuntimeError(
             f"multinomial only supports floating-point dtypes for input, got: {scalar_name(array.dtype)}"
         )

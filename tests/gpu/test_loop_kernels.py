@@ -12,7 +12,7 @@ from support import assert_agree, evaluate
 from tracing import Traced
 
 import tracegrad as tg
-from tracegrad.codegen.cuda import ptx
+from tracegrad.codegen.cuda import loops, ptx
 from tracegrad.codegen.cuda.device import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import Library
@@ -34,8 +34,9 @@ def agree(f, args, dtype, expected_ways, gradient=True):
     outputs = Traced(f, args).outputs
     weights = [rng.normal(size=o.aval.shape).astype(dtype) for o in outputs] if gradient else None
     graph = Traced(f, args, weights).graph
-    program, _ = cuda_program(graph)
-    library = [program.canonical.ops[step.position] for step in program.steps if isinstance(step, Library)]
+    program, canonical = cuda_program(graph)
+    steps = [step for step in program.steps if step.launched(canonical.sizes)]
+    library = [program.canonical.ops[step.position] for step in steps if isinstance(step, Library)]
     assert not any(op.prim.kind == LOOP for op in library)
     found = ways(program)
     assert found and {e for e in expected_ways for way in found if e in way} == set(expected_ways), found
@@ -227,3 +228,14 @@ def test_machine_code_keeps_what_is_small_in_registers(f, args, _, cc):
     for needs in ptx.resources(text, cc).values():
         assert not needs.spill_loads and not needs.spill_stores
         assert indexed or not needs.local
+
+
+def test_what_is_too_much_for_a_block_is_left_to_the_array_module():
+    def launches(n):
+        x = np.full(n, 0.01)
+        graph = Traced(lambda x: tg.scan(lambda c, _: (c[::-1] * 0.5, None), x, None, length=3)[0], [x]).graph
+        _, found, launched = simulated(graph, [x])
+        assert_agree(found[0], evaluate(graph, [x])[0])
+        return len(launched)
+
+    assert launches(40) == launches(loops.REACH + 1) + 1

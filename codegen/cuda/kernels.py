@@ -208,18 +208,21 @@ class KernelEmitter(ItemEmitter):
 
     # ---- sums over outer axes ------------------------------------------------------------------------------------
 
-    def columns(self, statement: Statement, shares: Sequence[Sym]) -> None:
-        """Each thread: one kept element, one part of the outermost axis that is summed over."""
+    def columns(self, statements: Sequence[Statement], shares: dict[Sym, list[Sym]]) -> None:
+        """Each thread: one kept element of each of *statements*, one part of the outermost axis that is summed over."""
+        statement = statements[0]
         b, dims, reduced = self.b, domain(statement.op), sorted(reduced_depths(statement.op))
         units, parts = self.count(_kept(statement)), self.parts_of_columns(statement)
         length = self.size(dims[reduced[0]])
         with self.spread(b.mul(units, parts)) as unit:
             part, places = b.udiv(unit, units), self._places(statement, b.urem(unit, units))
-            total = ThreadTotal(self, statement)
-            total.start()
-            self._summed(total, places, reduced, *self.stretch(length, parts, part))
-            for buffer, value in zip(shares, total.values(), strict=True):
-                self.put(buffer, unit, value)
+            totals = [ThreadTotal(self, s) for s in statements]
+            for total in totals:
+                total.start()
+            self._summed(totals, places, reduced, *self.stretch(length, parts, part))
+            for total in totals:
+                for buffer, value in zip(shares[total.op.out], total.values(), strict=True):
+                    self.put(buffer, unit, value)
 
     def stretch(self, length: ir.Value, parts: ir.Value, part: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Where number *part* of the *parts* of an axis begins and ends."""
@@ -234,7 +237,7 @@ class KernelEmitter(ItemEmitter):
         with self.shared_out(self.count(_kept(statement))) as unit:
             total = ThreadTotal(self, statement)
             total.start()
-            self._summed(total, self._places(statement, unit), reduced, I64(0), self.size(dims[reduced[0]]))
+            self._summed([total], self._places(statement, unit), reduced, I64(0), self.size(dims[reduced[0]]))
             self.put(statement.out, unit, total.values()[-1])
 
     def _places(self, statement: Statement, unit: ir.Value) -> list[ir.Value]:
@@ -247,17 +250,18 @@ class KernelEmitter(ItemEmitter):
         return places
 
     def _summed(
-        self, total: Accumulator, places: list[ir.Value], axes: Sequence[int], low: ir.Value, high: ir.Value
+        self, totals: Sequence[Accumulator], places: list[ir.Value], axes: Sequence[int], low: ir.Value, high: ir.Value
     ) -> None:
-        """The loops over *axes*, the first of which runs from *low* to *high*, around the update of *total*."""
+        """The loops over *axes*, the first of which runs from *low* to *high*, around the updates of *totals*."""
         if not axes:
             with self.at(places):
-                total.update(domain_indices(total.op))
+                for total in totals:
+                    total.update(domain_indices(total.op))
             return
         with Range(self.b, low, high, I64(1)) as i:
             places[axes[0]] = i
-            inner = self.size(domain(total.op)[axes[1]]) if len(axes) > 1 else I64(0)
-            self._summed(total, places, axes[1:], I64(0), inner)
+            inner = self.size(domain(totals[0].op)[axes[1]]) if len(axes) > 1 else I64(0)
+            self._summed(totals, places, axes[1:], I64(0), inner)
 
     @contextmanager
     def at(self, places: list[ir.Value]) -> Iterator[None]:

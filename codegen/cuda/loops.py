@@ -293,8 +293,8 @@ class BlockItem(KernelEmitter):
         """A nest whose outermost loops the threads share out."""
         mapping = mapping_of(self.program, nest)
         if mapping.by == COLUMNS:
-            (statement,) = statements_of(nest)
-            self.whole_columns(statement)
+            for statement in statements_of(nest):
+                self.whole_columns(statement)
             return
         closing = [s for s in statements_of(nest) if carries(s.op) and s.complete == 0 and mapping.partial]
         totals = [BlockTotal(self, s) for s in closing]

@@ -156,7 +156,7 @@ def parts_of_rows(units: int, length: int) -> int:
 def extent_of(program: Canonical, nest: Loop) -> Extent:
     mapping = mapping_of(program, nest)
     if mapping.by == COLUMNS:
-        (statement,) = statements_of(nest)
+        statement = statements_of(nest)[0]
         dims, reduced = domain(statement.op), reduced_depths(statement.op)
         kept = tuple(d for k, d in enumerate(dims) if k not in reduced)
         return Extent(mapping, kept, cut=dims[min(reduced)])

@@ -26,11 +26,21 @@ def stands_alone(op: Op) -> bool:
     return op.prim.kind == RECURRENCE or keeps_inner(op)
 
 
+def summed_alike(one: Op, other: Op) -> bool:
+    """Two reductions over the same outer axes of equal domains: a thread can do both at once."""
+    if not (keeps_inner(one) and keeps_inner(other)):
+        return False
+    return domain(one) == domain(other) and reduced_depths(one) == reduced_depths(other)
+
+
 class DevicePlacer(Placer):
     recompute_flops = 160  # what a GPU does in the time in which it writes and reads eight bytes
 
     def _may_enter(self, loop: Loop, statement: Statement, depth: int) -> bool:
+        needed = {sym for sym, _ in self.reads[statement.out].stored}
         for inside in statements_of(loop):
+            if summed_alike(inside.op, statement.op) and inside.out not in needed:
+                continue
             if stands_alone(inside.op) or stands_alone(statement.op):
                 self.notes.append(
                     f"{statement.out} ({statement.op.prim.name}) not fused with {inside.out} ({inside.op.prim.name}): "

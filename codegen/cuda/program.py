@@ -274,11 +274,11 @@ class _Assembler:
         totals = {s.out for s in closing}
         emitter = self._emitter([*[s for s in used if s not in totals], *shares], self._aliased(nest))
         if columns:
-            (statement,) = closing
-            emitter.columns(statement, partials[statement.out])
+            emitter.columns(closing, partials)
             self._finish(emitter, extent)
-            second = self._emitter([statement.out, *shares])
-            second.combine_columns(statement, partials[statement.out])
+            second = self._emitter([*partials, *shares])
+            for s in closing:
+                second.combine_columns(s, partials[s.out])
             self._finish(second, Extent(extent.mapping, extent.units))
             return
         emitter.nest(nest, extent.mapping, partials)

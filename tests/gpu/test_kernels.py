@@ -151,6 +151,20 @@ def test_softmax_with_its_gradient_stores_no_matrix_but_the_gradient():
     assert program.plan(canonical.sizes)[1] < x.nbytes
 
 
+def several_over_rows(x):
+    first = np.sum(x * x, axis=0)
+    return first, np.max(np.sin(x), axis=0), np.sum(x - first, axis=0)
+
+
+def test_sums_over_the_same_rows_share_a_kernel():
+    x = rng.normal(size=(150, 21))
+    graph = Traced(several_over_rows, [x]).graph
+    program, _ = cuda_program(graph)
+    assert len(program.kernels) == 4, "the last needs the first, finished"
+    for found, expected in zip(simulated(graph, [x])[1], evaluate(graph, [x]), strict=True):
+        assert_agree(found, expected, ulps=64, atol=1e-12)
+
+
 def test_parts_of_a_sum_over_outer_axes():
     assert parts_of_columns(units=1, length=64) == 1
     assert parts_of_columns(units=1, length=1_000_000) == 1024

@@ -30,7 +30,6 @@ from .device import on_cuda
 from .op import LocalVjp, Op, aval_of
 from .tensor import Tensor, make
 
-
 PER_OP = 16  # what is kept here is for all operations, where config.max_derivatives is meant for one
 
 

@@ -10,6 +10,8 @@ ones.  Where the result is small, the copying takes a third of the time.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import llvmlite.ir as ir
@@ -19,8 +21,9 @@ from ..tracer.primitive import LOOP
 from . import jit
 from .canonical import ONE, Canonical, Dim, Op, Sym
 from .cpu import Numbers
+from .reads import is_call
 from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type, to_memory
-from .schedule import buffer_of, filled, is_call
+from .schedule import buffer_of, filled
 
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -131,30 +134,41 @@ class CallEmitter:
         return self.b.select(self.b.icmp_signed("<", x, y), x, y)
 
     def _scatter(self, op: Op) -> None:
-        b = self.b
-        x, index, v = op.ins
-        assert isinstance(x, Sym)
+        b, (x, index, _) = self.b, op.ins
+        with counting(b, self._count(x.dims)) as i:
+            self._begin(op, i)
+        width = self._count(x.dims[1:])
+        with counting(b, self._count(index.dims)) as r, self._position(op, r) as position, counting(b, width) as c:
+            self._write(op, r, position, c)
+
+    def _begin(self, op: Op, place: ir.Value) -> None:
+        """Write element number *place* of an indexed write's target."""
         kind = memory_type(op.out.dtype)
-        out, positions, values = self.pointer(op.out), self._buffer(index), self._buffer(v)
-        total = self._count(x.dims)
-        value = filled(self.program, op, 0)
-        if value is not None:
-            filling = to_memory(b, self.const(value), value.dtype)
-            with counting(b, total) as i:
-                b.store(filling, b.gep(out, [i], source_etype=kind))
-        else:
-            source = self._buffer(x)
-            with counting(b, total) as i:
-                b.store(b.load(b.gep(source, [i], source_etype=kind), typ=kind), b.gep(out, [i], source_etype=kind))
-        rows, width = self.size(x.dims[0]), self._count(x.dims[1:])
-        with counting(b, self._count(index.dims)) as r:
-            position = b.load(b.gep(positions, [r], source_etype=I64), typ=I64)
-            # out of bounds only where the guard on it fails: the results are dropped then
-            inside = b.icmp_unsigned("<", position, rows)
-            with b.if_then(inside), counting(b, width) as c:
-                target = b.gep(out, [b.add(b.mul(position, width), c)], source_etype=kind)
-                new = b.load(b.gep(values, [b.add(b.mul(r, width), c)], source_etype=kind), typ=kind)
-                if op.prim.name == "scatter_add":
-                    old = b.load(target, typ=kind)
-                    new = b.fadd(old, new) if op.out.dtype.kind == "f" else b.add(old, new)
-                b.store(new, target)
+        self.b.store(self._initial(op, place), self.b.gep(self.pointer(op.out), [place], source_etype=kind))
+
+    def _initial(self, op: Op, place: ir.Value) -> ir.Value:
+        """Element number *place* of the target before anything is written."""
+        b, kind = self.b, memory_type(op.out.dtype)
+        fill = filled(self.program, op, 0)
+        if fill is not None:
+            return to_memory(b, self.const(fill), fill.dtype)
+        return b.load(b.gep(self._buffer(op.ins[0]), [place], source_etype=kind), typ=kind)
+
+    @contextmanager
+    def _position(self, op: Op, r: ir.Value) -> Iterator[ir.Value]:
+        """Where row number *r* is written to: out of bounds only where the guard on it fails; the results are dropped
+        then."""
+        b = self.b
+        position = b.load(b.gep(self._buffer(op.ins[1]), [r], source_etype=I64), typ=I64)
+        with b.if_then(b.icmp_unsigned("<", position, self.size(op.ins[0].dims[0]))):
+            yield position
+
+    def _write(self, op: Op, r: ir.Value, position: ir.Value, c: ir.Value) -> None:
+        """Column *c* of row *r*, to row *position*."""
+        b, kind, width = self.b, memory_type(op.out.dtype), self._count(op.out.dims[1:])
+        target = b.gep(self.pointer(op.out), [b.add(b.mul(position, width), c)], source_etype=kind)
+        new = b.load(b.gep(self._buffer(op.ins[2]), [b.add(b.mul(r, width), c)], source_etype=kind), typ=kind)
+        if op.prim.name == "scatter_add":
+            old = b.load(target, typ=kind)
+            new = b.fadd(old, new) if op.out.dtype.kind == "f" else b.add(old, new)
+        b.store(new, target)

@@ -11,7 +11,7 @@ captured arrays, temporaries; it returns -1, or the number of the first guard th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy as np
 from ..tracer.primitive import ELEMENTWISE, RECURRENCE, REDUCE
 from .canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
 from .index import ZERO, Index, add, depends_on, loop_var
+from .reads import domain_indices, reduced_depths
 from .scalar import (
     F64,
     I1,
@@ -37,11 +38,11 @@ from .scalar import (
     register_type,
     to_memory,
 )
-from .schedule import TILE, Call, Loop, Schedule, Statement, domain_indices, reduced_depths
+from .schedule import TILE, Call, Loop, Schedule, Statement, splits
 from .views import Alternative, Condition, Indices, read
 
 LOOP_HINT = "tg.loop."  # marks metadata that `finish_hints` turns into LLVM's own
-SIMPLE, SCALAR, UNROLLED = "simple", "scalar", "unrolled"
+SIMPLE, SCALAR, UNROLLED, ROLLED = "simple", "scalar", "unrolled", "rolled"
 MAX_INTERLEAVED = 60  # instructions of a body that LLVM may interleave
 MAX_PARTS = 16  # conditions of a loop whose pieces may each have a loop
 CHUNK = 1024  # elements of one partial sum: partial sums are added up in order, whatever the number of threads
@@ -85,6 +86,9 @@ class Numbers:
 class ItemEmitter:
     """One function of the kernel: a loop nest, or straight-line scalar code."""
 
+    accumulator: type[Accumulator]  # how reductions are kept: set below
+    scalars: type[Scalars] = Scalars  # whose functions scalar bodies call
+
     def __init__(
         self, program: Canonical, schedule: Schedule, module: ir.Module, name: str, used: list[Sym],
         inline: bool = False,
@@ -109,7 +113,7 @@ class ItemEmitter:
         self.scopes: list[dict[Any, ir.Value]] = [{}]  # values at hand: whole function, then loop by loop
         self.tile_start: ir.Value | None = None  # first row of the tile, in a loop over tiles
         self.assumed: frozenset[Condition] = frozenset()  # conditions known to hold here
-        self.refuted: frozenset[Condition] = frozenset()  # conditions known not to
+        self.refused: frozenset[Condition] = frozenset()  # conditions known not to hold here
         self.accumulators: dict[Sym, Accumulator] = {}  # of the reductions whose loops are being written
         self.numbers = Numbers(program, self.entry, *self.function.args[-2:])
         self.size, self.const = self.numbers.size, self.numbers.const
@@ -160,10 +164,11 @@ class ItemEmitter:
             return self.b.icmp_unsigned("<", value, self.size(bound))
         return self.b.icmp_signed("==", self.b.srem(value, I64(bound)), I64(0))
 
-    def all_conditions(self, conditions: tuple[Condition, ...]) -> ir.Value:
+    def all_conditions(self, conditions: tuple[Condition, ...], mask: tuple[Condition, ...] = ()) -> ir.Value:
+        """Do they hold?  Any answer will do where *mask* does not."""
         value: ir.Value | None = None
         for position, condition in enumerate(conditions):
-            this = self.condition(condition, conditions[:position])
+            this = self.condition(condition, (*mask, *conditions[:position]))
             value = this if value is None else self.b.and_(value, this)
         return I1(1) if value is None else value
 
@@ -173,6 +178,8 @@ class ItemEmitter:
         """The element of *x* at position *at*; where *mask* does not hold, any value that does no harm."""
         if isinstance(x, Const):
             return self.const(x)
+        if not at:
+            mask = ()  # what has no axes can be evaluated anywhere
         key = (x, at, mask)
         # what was computed under fewer conditions will do: else each of n updates of one array would double the work
         weaker = [(x, at, mask[:k]) for k in range(len(mask), -1, -1)]
@@ -216,7 +223,7 @@ class ItemEmitter:
         if op.prim.kind == ELEMENTWISE:
             args = [self.value(y, at if y.dims else (), mask) for y in op.ins]
             wide = bool(x.dims)
-            return lower(self.b, op.prim, args, [y.dtype for y in op.ins], x.dtype, wide, op.params)
+            return lower(self.b, op.prim, args, [y.dtype for y in op.ins], x.dtype, wide, op.params, self.scalars)
         if op.prim.name == "iota":
             value = self.index(at[0], mask)
             if x.dtype.kind == "f":
@@ -225,26 +232,22 @@ class ItemEmitter:
         return self._choose(x, read(op, at), mask)
 
     def _choose(self, x: Sym, choices: list[Alternative], mask: tuple[Condition, ...]) -> ir.Value:
-        choices = [c for c in choices if self.refuted.isdisjoint(c.conditions)]
-        if not choices:
-            return constant(x.dtype, 0)
-        last = choices[-1]
-        for position, choice in enumerate(choices):
-            if all(c in self.assumed for c in choice.conditions):  # decided here: what follows is out of the question
-                choices, last = choices[: position + 1], choice._replace(conditions=())
-                break
-        if last.conditions:
-            result: ir.Value = constant(x.dtype, 0)
-        else:
-            result = self._alternative(last, mask)
-            choices = choices[:-1]
-        for choice in reversed(choices):
-            open_ones = tuple(c for c in choice.conditions if c not in self.assumed)
-            if not open_ones:
-                result = self._alternative(choice, mask)
+        possible: list[Alternative] = []
+        for choice in choices:
+            if any(c in self.refused for c in choice.conditions):
                 continue
-            value = self._alternative(choice, (*mask, *[c for c in open_ones if c not in mask]))
-            result = self.b.select(self.all_conditions(open_ones), value, result)
+            unknown = tuple(c for c in choice.conditions if c not in self.assumed and c not in mask)
+            certain = not unknown or (choice.remains and not possible)
+            possible.append(choice._replace(conditions=() if certain else unknown))
+            if certain:  # what follows is out of the question
+                break
+        result: ir.Value = constant(x.dtype, 0)
+        if possible and (possible[-1].remains or not possible[-1].conditions):
+            last = possible.pop()
+            result = self._alternative(last, (*mask, *last.conditions))
+        for choice in reversed(possible):
+            value = self._alternative(choice, (*mask, *choice.conditions))
+            result = self.b.select(self.all_conditions(choice.conditions, mask), value, result)
         return result
 
     def _alternative(self, choice: Alternative, mask: tuple[Condition, ...]) -> ir.Value:
@@ -319,7 +322,7 @@ class ItemEmitter:
     def loop(self, loop: Loop) -> None:
         depth = len(self.loops)
         closing = [s for s in statements_of(loop) if s.complete == depth and carries(s.op)]
-        totals = [Accumulator(self, s) for s in closing]
+        totals = [self.accumulator(self, s) for s in closing]
         for a in totals:
             a.start()
         n = self.size(loop.dim)
@@ -387,17 +390,17 @@ class ItemEmitter:
         pieces = self._pieces(conditions, edges)
         blocks = [b.append_basic_block("held") for _ in pieces]
         switch = b.switch(held, blocks[-1])
-        outside = self.assumed, self.refuted
+        outside = self.assumed, self.refused
         for (number, known), block in zip(pieces, blocks, strict=True):
             if block is not blocks[-1]:
                 switch.add_case(ir.Constant(bits, number), block)
             b.position_at_end(block)
             if known is not None:
                 self.assumed = outside[0] | known
-                self.refuted = outside[1] | (frozenset(conditions) - known)
+                self.refused = outside[1] | (frozenset(conditions) - known)
             few = edges and known != frozenset(conditions)
             self._counted(loop, at, stop, SCALAR if few else SIMPLE if known is None else "")
-            self.assumed, self.refuted = outside
+            self.assumed, self.refused = outside
             b.branch(join)
         b.position_at_end(join)
         at.add_incoming(stop, join)
@@ -425,17 +428,11 @@ class ItemEmitter:
         return b.add(b.sub(rest, self.size(dim)), I64(1)), b.add(rest, I64(1))  # 0 <= rest - i < n
 
     def _splittable(self, loop: Loop, depth: int) -> list[Condition]:
-        if any(isinstance(item, Loop) for item in loop.body) or loop.dim in self.program.static:
-            return []
         found: dict[Condition, None] = {}
         for item in loop.body:
-            assert isinstance(item, Statement)
-            for condition in self.schedule.reads[item.out].conditions:
-                kind, index, _ = condition
-                mine = [c for t, c in index.terms if t == ("i", depth)]
-                others = all(t[0] in "is" for t, _ in index.terms)
-                if kind != "mod" and mine in ([1], [-1]) and others:
-                    found[condition] = None
+            if isinstance(item, Statement):
+                conditions = self.schedule.reads[item.out].conditions
+                found.update(dict.fromkeys(c for c in conditions if splits(self.program, loop, depth, c)))
         return list(found)
 
     def _counted(self, loop: Loop, lo: ir.Value, hi: ir.Value, hint: str = "") -> None:
@@ -470,9 +467,7 @@ class ItemEmitter:
             # are decided when it compiles
             hint = UNROLLED
         if hint and not any(isinstance(item, Loop) for item in loop.body):
-            back.set_metadata(
-                "llvm.loop", b.module.add_metadata([ir.MetaDataString(b.module, f"{LOOP_HINT}{hint}.{id(back)}")])
-            )
+            give_hint(back, hint)
         b.position_at_end(after)
 
     def _masked(self, loop: Loop) -> bool:
@@ -488,7 +483,7 @@ class ItemEmitter:
         if carries(op):
             accumulator = self.accumulators.get(op.out)
             if accumulator is None:  # every reduced axis has size 1
-                accumulator = Accumulator(self, s)
+                accumulator = self.accumulator(self, s)
                 accumulator.start()
                 accumulator.update(at)
                 accumulator.close()
@@ -507,12 +502,24 @@ _HINTS = {
     SIMPLE: '!{!"llvm.loop.interleave.count", i32 1}, !{!"llvm.loop.unroll.disable"}',
     SCALAR: '!{!"llvm.loop.vectorize.enable", i1 false}, !{!"llvm.loop.unroll.disable"}',
     UNROLLED: '!{!"llvm.loop.vectorize.enable", i1 false}',  # forcing it would warn where LLVM has done it before
+    ROLLED: '!{!"llvm.loop.unroll.disable"}',
 }
 
 
-def finish_hints(text: str) -> str:
-    """Loop metadata must refer to itself, which llvmlite cannot spell: completes it in the printed module."""
-    return _HINT.sub(lambda m: f"!{m.group(1)} = distinct !{{ !{m.group(1)}, {_HINTS[m.group(2)]} }}", text)
+def give_hint(back: Any, hint: str) -> None:
+    """Mark the loop that the branch *back* closes."""
+    module = back.parent.module
+    back.set_metadata("llvm.loop", module.add_metadata([ir.MetaDataString(module, f"{LOOP_HINT}{hint}.{id(back)}")]))
+
+
+def finish_hints(text: str, wanted: Sequence[str] = tuple(_HINTS)) -> str:
+    """Loop metadata must refer to itself, which llvmlite cannot spell: completes it in the printed module.  Hints that
+    are not *wanted* stay without effect."""
+
+    def finished(m: re.Match[str]) -> str:
+        return f"!{m[1]} = distinct !{{ !{m[1]}, {_HINTS[m[2]]} }}" if m[2] in wanted else m[0]
+
+    return _HINT.sub(finished, text)
 
 
 def carries(op: Op) -> bool:
@@ -598,11 +605,15 @@ class Accumulator:
             return b.and_(total, value)
         largest = name == "reduce_max"
         if is_float:
-            suffix = "f64" if total.type == F64 else "f32"
-            intrinsic = f"llvm.{'maximum' if largest else 'minimum'}.{suffix}"  # nan wins, as in NumPy
-            return b.call(declare(b.module, intrinsic, total.type, total.type, total.type), [total, value])
+            return self.extreme(largest, total, value)
         s = Scalars(b, self.dtype, self.dtype)
         return s.select(s.cmp(">" if largest else "<", value, total), value, total)
+
+    def extreme(self, largest: bool, x: ir.Value, y: ir.Value) -> ir.Value:
+        """The larger or smaller of two floats; nan wins, as in NumPy."""
+        b, suffix = self.e.b, "f64" if x.type == F64 else "f32"
+        intrinsic = f"llvm.{'maximum' if largest else 'minimum'}.{suffix}"
+        return b.call(declare(b.module, intrinsic, x.type, x.type, x.type), [x, y])
 
     def update(self, at: Indices) -> None:
         e, op = self.e, self.op
@@ -657,22 +668,32 @@ class Accumulator:
 
     def close(self) -> None:
         """After the loop: the result is final."""
-        e, op = self.e, self.op
-        del e.accumulators[op.out]
-        if not self.in_register or op.prim.kind == RECURRENCE:
-            return
-        source = op.ins[0]
-        at = tuple(
+        del self.e.accumulators[self.op.out]
+        if self.in_register and self.op.prim.kind != RECURRENCE:
+            self.finish(self.total())
+
+    def total(self) -> ir.Value:
+        """What is in the register."""
+        if self.where is not None:
+            return self.e.b.load(self.where, typ=I64)
+        return self.e.b.load(self.slot, typ=register_type(self.dtype))
+
+    def finish(self, value: ir.Value) -> None:
+        """Store the result, which is at hand for what follows."""
+        at = self.result_indices()
+        self.e.store(self.op.out, at, value)
+        self.e.scopes[-1][(self.op.out, at, ())] = value
+
+    def result_indices(self) -> Indices:
+        source = self.op.ins[0]
+        return tuple(
             ZERO if d == ONE else loop_var(k)
             for a, (d, k) in enumerate(zip(source.dims, _places(source.dims), strict=True))
-            if a not in op.params["axes"]
+            if a not in self.op.params["axes"]
         )
-        if self.where is not None:
-            value = e.b.load(self.where, typ=I64)
-        else:
-            value = e.b.load(self.slot, typ=register_type(self.dtype))
-        e.store(op.out, at, value)
-        e.scopes[-1][(op.out, at, ())] = value
+
+
+ItemEmitter.accumulator = Accumulator
 
 
 def _places(dims: tuple[Dim, ...]) -> list[int]:

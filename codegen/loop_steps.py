@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import llvmlite.ir as ir
 
 from ..tracer.ops.control import before_consts
-from .scalar import I64, PTR, counting, memory_type, to_memory
-from .schedule import elements, filled
+from .scalar import I64, PTR, memory_type, to_memory
+from .schedule import filled
 
 if TYPE_CHECKING:
-    from .loops import _LoopEmitter
+    from .loops import LoopEmitter
 
 
 class Stepping:
@@ -58,7 +58,7 @@ class Stepping:
 class Carry:
     """One carry: in slots, or in two buffers."""
 
-    def __init__(self, loop: _LoopEmitter, k: int, n: ir.Value):
+    def __init__(self, loop: LoopEmitter, k: int, n: ir.Value):
         op, program = loop.plan.op, loop.plan.program
         inside = op.params["consts"] + k
         position = before_consts(op.params) + inside
@@ -66,8 +66,8 @@ class Carry:
         self.before, self.after = program.inputs[inside], program.outputs[self.stops + k]
         self.given = op.ins[position]
         self.fill = filled(loop.frame.program, op, position)
-        self.result = loop.frame.pointer(op.outs[k])
-        self.size = elements(program, self.before.dims)
+        self.result = loop.result(k)
+        self.size = loop.plan.carried.get(self.before)
 
     def start(self) -> None:
         """Before the first step."""
@@ -128,7 +128,7 @@ class Carry:
     def _each(self, value: ir.Value | None, target: ir.Value, source: ir.Value | None = None) -> None:
         """Write *value*, or what *source* holds, into every element of *target*."""
         b, kind = self.loop.b, memory_type(self.before.dtype)
-        with counting(b, self.loop.count(self.before)) as i:
+        with self.loop.frame.each(self.loop.count(self.before)) as i:
             new = value if source is None else b.load(b.gep(source, [i], source_etype=kind), typ=kind)
             b.store(new, b.gep(target, [i], source_etype=kind))
 

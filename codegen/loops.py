@@ -9,13 +9,14 @@ A loop that stops writes what it asks first, and leaves from there.  Rows of ys 
 zeros where anything can see them.
 
 ``plan_loop`` says what a loop needs besides its operands and results; ``emit_items`` writes the items of a schedule,
-loops among them.
+loops among them.  Another target writes them in its own way: by other ``Rules``, in a ``Frame`` of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
@@ -60,9 +61,24 @@ class LoopPlan:
     schedule: Schedule
     spares: dict[Sym, Sym]  # of each large carry as it comes in: its second buffer
     small: dict[Sym, int]  # temporaries in stack slots: how many elements
+    carried: dict[Sym, int]  # likewise carries, as they come in
+    copied: dict[Sym, int]  # likewise what is the same in every step
     work: list[Work]
     cleared: list[int]  # the results whose rows that no step wrote are filled with zeros
     nested: dict[Op, LoopPlan] = field(default_factory=dict)
+
+
+class Rules(NamedTuple):
+    """What a target decides of a body: its schedule, and what lives in stack slots."""
+
+    schedule: Callable[[Canonical], Schedule]
+    slots: Callable[[Canonical, Schedule, Sym], int | None]  # of how many elements, where a value is kept in slots
+    copies: Callable[[Canonical, Sym], bool]  # is a small operand that is the same in every step copied to slots?
+
+
+CPU_RULES = Rules(
+    make_schedule, lambda program, schedule, sym: elements(program, schedule.kept_axes(sym)), lambda program, sym: True
+)
 
 
 def results_of(program: Canonical) -> list[Sym]:
@@ -86,13 +102,13 @@ def shows_every_row(around: Canonical, op: Op, out: Sym) -> bool:
     return False
 
 
-def plan_loop(op: Op, around: Canonical, sizes_at: int = 0) -> LoopPlan:
+def plan_loop(op: Op, around: Canonical, sizes_at: int = 0, rules: Rules = CPU_RULES) -> LoopPlan:
     """*around*: the program that *op* is in; *sizes_at*: where its sizes begin in the table of the whole."""
     body: Body = op.params["body"]
     program = body.program
     base = sizes_at + body.sizes_at
-    schedule = make_schedule(program)
-    plan = LoopPlan(op, program, schedule, {}, {}, [], [])
+    schedule = rules.schedule(program)
+    plan = LoopPlan(op, program, schedule, {}, {}, {}, {}, [], [])
     if op.params["counted"] or op.params["stops"]:
         ys = range(before_rows(op.params), len(op.outs))
         plan.cleared = [k for k in ys if shows_every_row(around, op, op.outs[k])]
@@ -101,41 +117,36 @@ def plan_loop(op: Op, around: Canonical, sizes_at: int = 0) -> LoopPlan:
         return tuple(base + d for d in dims if d != ONE)
 
     first, count = op.params["consts"], op.params["carries"]
-    for sym in program.inputs[first : first + count]:
-        if elements(program, sym.dims) is None:
+    for k, sym in enumerate(program.inputs[:first]):
+        position = before_consts(op.params) + k
+        size = elements(program, sym.dims)
+        no_buffer = not isinstance(op.ins[position], Sym) or filled(around, op, position) is not None
+        if size is not None and (no_buffer or rules.copies(program, sym)):
+            plan.copied[sym] = size
+    ends = program.outputs[op.params["stops"] :]
+    for sym, end in zip(program.inputs[first : first + count], ends, strict=False):
+        assert isinstance(end, Sym)
+        size = rules.slots(program, schedule, end)
+        if size is not None:
+            plan.carried[sym] = size
+        else:
             spare = plan.spares[sym] = Sym(sym.number, sym.dtype, sym.dims)
             plan.work.append(Work(spare, absolute(sym.dims), sym.dtype.itemsize))
     results = set(results_of(program))
     for sym in schedule.where:
         if sym in results:
             continue
-        wide = [d for d in sym.dims if d != ONE][schedule.contracted.get(sym, 0) :]
         rows = TILE if sym in schedule.tiled else 1
-        size = elements(program, wide)
+        size = rules.slots(program, schedule, sym)
         if size is not None and rows == 1:
             plan.small[sym] = size
         else:
-            plan.work.append(Work(sym, absolute(wide), sym.dtype.itemsize * rows))
+            plan.work.append(Work(sym, absolute(schedule.kept_axes(sym)), sym.dtype.itemsize * rows))
     for item in schedule.body:
         if isinstance(item, Call) and "body" in item.op.params:
-            inner = plan.nested[item.op] = plan_loop(item.op, program, base)
+            inner = plan.nested[item.op] = plan_loop(item.op, program, base, rules)
             plan.work += inner.work
     return plan
-
-
-@dataclass(slots=True, eq=False)
-class Frame:
-    """Where items are written: a builder, the entry block, and how a value's buffer is found."""
-
-    program: Canonical
-    schedule: Schedule
-    plans: dict[Op, LoopPlan]
-    b: ir.IRBuilder
-    entry: ir.IRBuilder
-    pointer: Callable[[Sym], ir.Value]
-    sizes: ir.Value
-    consts: ir.Value
-    numbers: Numbers
 
 
 def grouped(body: Sequence[Item]) -> list[Any]:
@@ -149,22 +160,60 @@ def grouped(body: Sequence[Item]) -> list[Any]:
     return result
 
 
+@dataclass(eq=False)
+class Frame:
+    """Where items are written and how: a builder, the entry block, and how a value's buffer is found."""
+
+    program: Canonical
+    schedule: Schedule
+    plans: dict[Op, LoopPlan]
+    b: ir.IRBuilder
+    entry: ir.IRBuilder
+    pointer: Callable[[Sym], ir.Value]
+    sizes: ir.Value
+    consts: ir.Value
+    numbers: Numbers
+
+    def inside(self, loop: LoopEmitter) -> Frame:
+        """The frame of the body of *loop*."""
+        plan = loop.plan
+        return replace(
+            self, program=plan.program, schedule=plan.schedule, plans=plan.nested, pointer=loop.pointer,
+            sizes=loop.sizes, consts=loop.consts, numbers=loop.numbers,
+        )  # fmt: skip
+
+    def used(self, body: Sequence[Loop | Statement]) -> list[Sym]:
+        """The stored values that *body* reads or writes."""
+        reads = self.schedule.reads
+        return list(dict.fromkeys(s for part in body for s in item_buffers(self.program, self.schedule, reads, part)))
+
+    def nest(self, body: Sequence[Loop | Statement], name: str, inline: bool) -> None:
+        """A loop nest, or scalar statements, as a function that is called here."""
+        used = self.used(body)
+        emitter = ItemEmitter(self.program, self.schedule, self.b.module, jit.unique_name(name), used, inline=inline)
+        emitter.items(list(body))
+        self.b.call(emitter.finish(), [*[self.pointer(s) for s in used], self.sizes, self.consts])
+
+    def call(self, op: Op) -> None:
+        CallEmitter(self.program, self.schedule.stored, self.b, self.pointer, self.numbers).emit(op)
+
+    def loop(self, plan: LoopPlan, name: str) -> None:
+        LoopEmitter(self, plan, name).emit()
+
+    def each(self, count: ir.Value) -> AbstractContextManager[ir.Value]:
+        """A loop over 0 <= i < count, in any order."""
+        return counting(self.b, count)
+
+
 def emit_items(frame: Frame, items: Sequence[Any], name: str, *, inline: bool = False) -> None:
     """Write *items* (as ``grouped`` gives them) at the builder's position: calls of functions, of libraries, loops."""
-    program, schedule = frame.program, frame.schedule
-    calls = CallEmitter(program, schedule.stored, frame.b, frame.pointer, frame.numbers)
     for item in items:
-        if isinstance(item, Call):
-            if item.op in frame.plans:
-                _LoopEmitter(frame, frame.plans[item.op], name).emit()
-            else:
-                calls.emit(item.op)
-            continue
-        body = item if isinstance(item, list) else [item]
-        used = list(dict.fromkeys(s for part in body for s in item_buffers(program, schedule, schedule.reads, part)))
-        emitter = ItemEmitter(program, schedule, frame.b.module, jit.unique_name(name), used, inline=inline)
-        emitter.items(body)
-        frame.b.call(emitter.finish(), [*[frame.pointer(s) for s in used], frame.sizes, frame.consts])
+        if not isinstance(item, Call):
+            frame.nest(item if isinstance(item, list) else [item], name, inline)
+        elif item.op in frame.plans:
+            frame.loop(frame.plans[item.op], name)
+        else:
+            frame.call(item.op)
 
 
 def _position(schedule: Schedule, sym: Sym) -> int:
@@ -173,7 +222,7 @@ def _position(schedule: Schedule, sym: Sym) -> int:
     return schedule.body.index(made.path[0] if isinstance(made, Statement) and made.path else made)
 
 
-class _LoopEmitter:
+class LoopEmitter:
     """Writes one loop node into the entry function."""
 
     def __init__(self, frame: Frame, plan: LoopPlan, name: str):
@@ -209,11 +258,8 @@ class _LoopEmitter:
         for k in range(first + count, len(ins)):
             self._row_in(k, row)
         for k in range(ys, len(outs)):
-            self.pointers[outs[k]] = self._row(self.frame.pointer(op.outs[k]), outs[k], row)
-        inner = Frame(
-            program, self.plan.schedule, self.plan.nested, b, self.entry, self.pointer, self.sizes, self.consts,
-            self.numbers,
-        )  # fmt: skip
+            self.pointers[outs[k]] = self.row(self.result(k), outs[k], row)
+        inner = self.frame.inside(self)
         items = self.plan.schedule.body
         if params["stops"]:
             asked = _position(self.plan.schedule, outs[0]) + 1
@@ -230,9 +276,9 @@ class _LoopEmitter:
         for carry in carries:
             carry.finish()
         if params["stops"]:
-            b.store(taken, self.frame.pointer(op.outs[count]))
+            b.store(taken, self.result(count))
         for k in self.plan.cleared:
-            self._clear(op.outs[k], outs[k], taken, length)
+            self.clear(self.result(k), outs[k], taken, length)
 
     def _bound(self, length: ir.Value) -> ir.Value:
         """The rows that there are to run."""
@@ -244,12 +290,12 @@ class _LoopEmitter:
         steps = b.select(b.icmp_signed("<", steps, I64(0)), I64(0), steps)
         return b.select(b.icmp_signed("<", steps, length), steps, length)
 
-    def _clear(self, result: Sym, row: Sym, taken: ir.Value, length: ir.Value) -> None:
+    def clear(self, result: ir.Value, row: Sym, taken: ir.Value, length: ir.Value) -> None:
         """Zeros in the rows of *result* from *taken* on."""
         b, kind = self.b, memory_type(row.dtype)
         count = self.count(row)
-        base = b.gep(self.frame.pointer(result), [b.mul(taken, count)], source_etype=kind)
-        with counting(b, b.mul(b.sub(length, taken), count)) as i:
+        base = b.gep(result, [b.mul(taken, count)], source_etype=kind)
+        with self.frame.each(b.mul(b.sub(length, taken), count)) as i:
             b.store(ir.Constant(kind, 0), b.gep(base, [i], source_etype=kind))
 
     def pointer(self, sym: Sym) -> ir.Value:
@@ -258,6 +304,10 @@ class _LoopEmitter:
 
     def outside(self, x: Sym) -> ir.Value:
         return self.frame.pointer(buffer_of(self.frame.program, self.frame.schedule.stored, x))
+
+    def result(self, k: int) -> ir.Value:
+        """Where result *k* is written."""
+        return self.frame.pointer(self.plan.op.outs[k])
 
     def slots(self, sym: Sym, size: int) -> ir.Value:
         slots = self.entry.alloca(ir.ArrayType(memory_type(sym.dtype), size))
@@ -271,11 +321,15 @@ class _LoopEmitter:
                 total = self.b.mul(total, self.numbers.size(d))
         return total
 
+    def stride(self, sym: Operand) -> ir.Value:
+        """How many elements it is from one row of xs or ys, of which *sym* is one, to the next."""
+        return self.count(sym)
+
     def _const(self, k: int) -> ir.Value:
         """What is the same in every step: small things are copied to where LLVM sees that no step writes them."""
         inside, position = self.plan.program.inputs[k], before_consts(self.plan.op.params) + k
         x = self.plan.op.ins[position]
-        size = elements(self.plan.program, inside.dims)
+        size = self.plan.copied.get(inside)
         if size is None:
             assert isinstance(x, Sym)
             return self.outside(x)
@@ -312,8 +366,8 @@ class _LoopEmitter:
         for e, value in enumerate(values):
             b.store(value, b.gep(target, [I64(e)], inbounds=True, source_etype=kind))
 
-    def _row(self, base: ir.Value, sym: Operand, row: ir.Value) -> ir.Value:
-        offset = self.b.mul(row, self.count(sym), flags=("nsw",))
+    def row(self, base: ir.Value, sym: Operand, row: ir.Value) -> ir.Value:
+        offset = self.b.mul(row, self.stride(sym), flags=("nsw",))
         return self.b.gep(base, [offset], inbounds=True, source_etype=memory_type(sym.dtype))
 
     def _row_in(self, k: int, row: ir.Value) -> None:
@@ -324,7 +378,7 @@ class _LoopEmitter:
         if counted(self.frame.program, op, position) is None:
             x = op.ins[position]
             assert isinstance(x, Sym)
-            self.pointers[inside] = self._row(self.outside(x), inside, row)
+            self.pointers[inside] = self.row(self.outside(x), inside, row)
             return
         cell = self.pointers[inside] = self.slots(inside, 1)
         kind = memory_type(inside.dtype)

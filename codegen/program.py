@@ -11,7 +11,7 @@ import ctypes
 import itertools
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -255,7 +255,7 @@ def execute(program: Program, canonical: Canonical, arrays: Sequence[np.ndarray]
     failed = -1
     for segment in program.segments:
         if segment.host is not None:
-            _run_host(program, program.canonical.ops.index(segment.host), canonical, addresses)
+            run_host(program, program.canonical.ops.index(segment.host), canonical, addresses)
         else:
             function = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
                 segment.address
@@ -267,32 +267,53 @@ def execute(program: Program, canonical: Canonical, arrays: Sequence[np.ndarray]
     return failed, results
 
 
-def _run_host(program: Program, position: int, canonical: Canonical, addresses: list[int]) -> None:
-    """One operation by its NumPy implementation, on the program's buffers."""
-    sizes, op, mine = canonical.sizes, program.canonical.ops[position], canonical.ops[position]
-    stored = program.schedule.stored
+def host_view(program: Any, canonical: Canonical, addresses: list[int]) -> Callable[[Sym], np.ndarray]:
+    """The function that gives a stored value of *program*, whose buffers are at *addresses*, as an array."""
 
-    def view(x: Any) -> Any:
-        if isinstance(x, Const):
-            if x.slot is None:
-                return x.value
-            return np.frombuffer(canonical.consts[x.slot :].tobytes()[: x.dtype.itemsize], x.dtype)[0]
-        buffer = buffer_of(program.canonical, stored, x)
-        shape = tuple(int(sizes[d]) for d in x.dims)
+    def view(x: Sym) -> Any:
+        shape = tuple(int(canonical.sizes[d]) for d in x.dims)
         count = int(np.prod(shape, dtype=np.int64))
         if not count:
             return np.empty(shape, x.dtype)
+        buffer = buffer_of(program.canonical, program.schedule.stored, x)
         raw = (ctypes.c_char * (count * x.dtype.itemsize)).from_address(addresses[program.buffer_index[buffer]])
-        return np.frombuffer(raw, x.dtype).reshape(shape)
+        return np.frombuffer(memoryview(raw), x.dtype).reshape(shape)
+
+    return view
+
+
+def run_host(program: Any, position: int, canonical: Canonical, addresses: list[int]) -> None:
+    """One operation by its NumPy implementation, on the program's buffers."""
+    op, view = program.canonical.ops[position], host_view(program, canonical, addresses)
+    with np.errstate(all="ignore"):
+        operands, params = step_operands(program, position, canonical, view, np)
+        found = op.prim.impl(*operands, **params)
+        for out, value in zip(op.outs, found if op.more else (found,), strict=True):
+            np.copyto(view(out), value, casting="unsafe")
+
+
+def step_operands(
+    program: Any, position: int, canonical: Canonical, view: Callable[[Sym], Any], xp: Any
+) -> tuple[list[Any], dict[str, Any]]:
+    """The operands and params with which the implementation of operation *position* is called, for the numbers of
+    *canonical*.  *view* gives a stored value as an array of the module *xp*."""
+    sizes, op, mine = canonical.sizes, program.canonical.ops[position], canonical.ops[position]
+
+    def number(x: Const) -> Any:
+        if x.slot is None:
+            return x.value
+        return np.frombuffer(canonical.consts[x.slot :].tobytes()[: x.dtype.itemsize], x.dtype)[0]
 
     def operand(k: int) -> Any:
         """Operand *k*, also where it has no buffer."""
         x = op.ins[k]
+        if isinstance(x, Const):
+            return number(x)
         fill, rows = filled(program.canonical, op, k), counted(program.canonical, op, k)
         if fill is not None:
-            return np.full(tuple(int(sizes[d]) for d in x.dims), view(fill), x.dtype)
+            return xp.full(tuple(int(sizes[d]) for d in x.dims), number(fill), x.dtype)
         if rows is not None:
-            return np.arange(int(sizes[x.dims[0]]), dtype=x.dtype)
+            return xp.arange(int(sizes[x.dims[0]]), dtype=x.dtype)
         return view(x)
 
     params = dict(mine.params)
@@ -300,10 +321,7 @@ def _run_host(program: Program, position: int, canonical: Canonical, addresses: 
         params["count"] = int(sizes[op.out.dims[0]])
     if op.prim.kind == LOOP:
         params.update(body=mine.params["body"].graph, length=int(sizes[op.params["length"]]))
-    with np.errstate(all="ignore"):
-        found = op.prim.impl(*[operand(k) for k in range(len(op.ins))], **params)
-        for out, value in zip(op.outs, found if op.more else (found,), strict=True):
-            np.copyto(view(out), value, casting="unsafe")
+    return [operand(k) for k in range(len(op.ins))], params
 
 
 class CompiledGraph:

@@ -2,7 +2,7 @@
 
 A ``Scalars`` object is the ``s`` that a row's lowering is written against: arithmetic on values of one dtype.  bools
 are ``i1`` in registers and one byte in memory.  Function calls go to libm by name (``vecmath.py`` says which have
-vector forms), or to the inner loop of a NumPy or SciPy ufunc.
+vector forms), or to the inner loop of a NumPy or SciPy ufunc; ``cuda/libdevice.py`` sends them elsewhere.
 """
 
 from __future__ import annotations
@@ -294,11 +294,11 @@ def declare(module: ir.Module, name: str, result: ir.Type, *args: ir.Type) -> ir
 
 def lower(
     builder: ir.IRBuilder, prim: Any, args: list[Any], dtypes: list[np.dtype], out: np.dtype, wide: bool,
-    params: dict[str, Any],
+    params: dict[str, Any], scalars: type[Scalars] = Scalars,
 ) -> Any:  # fmt: skip
-    """The value of primitive *prim* on register values *args*."""
+    """The value of primitive *prim* on register values *args*; *scalars*: whose functions it calls."""
     dtype = dtypes[-1] if prim.name == "select" else dtypes[0]
-    s = Scalars(builder, dtype, out, wide)
+    s = scalars(builder, dtype, out, wide)
     rule: Callable[..., Any] | str = prim.lower
     if rule == "ufunc":
         return s.ufunc(prim.impl, *args)

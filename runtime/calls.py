@@ -3,6 +3,8 @@
 An argument tree is flattened with optree (dicts, lists, tuples, namedtuples, registered dataclasses).  A leaf is data
 (a float array, a Python float: traced), a value (int, bool, str: part of the key), or an object (``self``, settings,
 a function: outside state, guarded by value).
+
+Data on a CUDA device is unwrapped here to CuPy arrays over the same memory; ``Call.device`` tells of it.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ import optree
 
 from ..tracer.array import TracedArray
 from ..tracer.aval import SUPPORTED, check_dtype
-from ..tracer.errors import UnsupportedError
+from ..tracer.errors import DeviceError, UnsupportedError
 from ..tracer.site import at_site
+from .cuda.arrays import as_device, on_device
+from .cuda.availability import require_cuda
 from .eager import dtypes
 from .eager.tensor import Tensor
 from .state_values import is_leaf, same, token
@@ -25,7 +29,17 @@ from .trees import flatten_tree, unflatten_tree
 
 ARRAY, FLOAT, SCALAR, VALUE, OBJECT, TRACED = "array", "float", "scalar", "value", "object", "traced"
 TENSOR = "tensor"
+DEVICE = "device"  # data on a CUDA device; an array once it is unwrapped
 DATA = frozenset((ARRAY, FLOAT, SCALAR))
+
+
+@dataclass(frozen=True, slots=True)
+class OnDevice:
+    """How a call runs on a CUDA device: *stays*, its results stay there, since some argument lies there; *linked*, some
+    argument is a tensor that requires gradients."""
+
+    stays: bool
+    linked: bool
 
 
 @dataclass(slots=True)
@@ -36,6 +50,7 @@ class Call:
     tree: Any
     kinds: tuple[str, ...]
     key: tuple[Any, ...]
+    device: OnDevice | None = None
 
     @property
     def objects(self) -> tuple[Any, ...]:
@@ -75,8 +90,11 @@ def unwrap(x: Any) -> Any:
     return x.value if type(x) is Static else x
 
 
-def flatten(args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[int | str] = frozenset()) -> Call:
-    """Flatten and classify the arguments of a call."""
+def flatten(
+    args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[int | str] = frozenset(), target: str = "cpu"
+) -> Call:
+    """Flatten and classify the arguments of a call that is to run on *target*: "cpu", "cuda", or "auto", where the
+    arguments are."""
     if static:
         args = tuple([Static(a) if i in static else a for i, a in enumerate(args)])
         kwargs = {k: Static(v) if k in static else v for k, v in kwargs.items()}
@@ -86,7 +104,35 @@ def flatten(args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[int
         kind, part = classify(leaf)
         kinds.append(kind)
         parts.append(part)
-    return Call(leaves, tree, tuple(kinds), (tree, tuple(parts), dtypes.default.char))
+    device = None
+    if target == "cuda" or DEVICE in kinds:
+        device = _unwrap_device(leaves, kinds, parts, target)
+    return Call(leaves, tree, tuple(kinds), (tree, tuple(parts), dtypes.default.char, device), device)
+
+
+def _unwrap_device(leaves: list[Any], kinds: list[str], parts: list[Any], target: str) -> OnDevice | None:
+    """Put CuPy arrays in place of data on a device."""
+    places = [k for k, kind in enumerate(kinds) if kind == DEVICE]
+    if target == "cpu":
+        name = type(leaves[places[0]]).__name__
+        raise DeviceError(
+            at_site(
+                f'an argument of type {name} is on a CUDA device, but the function was compiled with target="cpu": '
+                'use target="auto" or target="cuda", or copy it to the host'
+            )
+        )
+    if TRACED in kinds:  # becomes part of the recording around it
+        return None
+    if target == "cuda":
+        require_cuda('target="cuda"')
+    linked = False
+    for k in places:
+        leaf = leaves[k]
+        linked |= isinstance(leaf, Tensor) and leaf.requires_grad
+        array = as_device(leaf._data if isinstance(leaf, Tensor) else leaf)
+        leaves[k], kinds[k] = array, ARRAY
+        parts[k] = (DEVICE, array.dtype.char, array.shape, array.ndim <= 1 or array.flags.c_contiguous)
+    return OnDevice(bool(places), linked)
 
 
 def classify(leaf: Any) -> tuple[str, Any]:
@@ -105,6 +151,8 @@ def classify(leaf: Any) -> tuple[str, Any]:
         data = leaf._data
         if type(data) is TracedArray:
             return TENSOR, None
+        if type(data) is not np.ndarray:
+            return DEVICE, None
         return TENSOR, (data.dtype.char, data.shape, leaf._requires, data.flags.c_contiguous)
     if kind is Static:
         if isinstance(leaf.value, np.ndarray | TracedArray):
@@ -126,6 +174,8 @@ def classify(leaf: Any) -> tuple[str, Any]:
         raise UnsupportedError(
             at_site(f"a {kind.__name__} argument is not supported; pass a plain array: np.asarray(x)")
         )
+    if on_device(leaf):
+        return DEVICE, None
     if not isinstance(leaf, type) and (hasattr(kind, "__array__") or hasattr(kind, "__dlpack__")):
         raise UnsupportedError(
             at_site(f"an argument of type {kind.__module__}.{kind.__name__} is not a NumPy array; pass np.asarray(x)")
@@ -136,6 +186,7 @@ def classify(leaf: Any) -> tuple[str, Any]:
 __all__ = [
     "ARRAY",
     "DATA",
+    "DEVICE",
     "FLOAT",
     "OBJECT",
     "SCALAR",
@@ -143,6 +194,7 @@ __all__ = [
     "TRACED",
     "VALUE",
     "Call",
+    "OnDevice",
     "Static",
     "classify",
     "flatten",

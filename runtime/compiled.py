@@ -16,7 +16,6 @@ is held while Python or a kernel runs.
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 import threading
 import types
@@ -28,13 +27,12 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.errors import TracegradError, UnsupportedError
 from ..tracer.recorder import current_recorder
-from ..tracer.site import at_site
 from ..tracer.stream import DEFAULT
 from .bridge import TensorFunction, call_tensors
 from .calls import TENSOR, TRACED, Call, flatten
 from .config import config
+from .declare import check_function, positions, shifted_positions, static_positions
 from .eager import dtypes
 from .eager.modes import STATE
 from .eager.tensor import Tensor
@@ -43,7 +41,18 @@ from .family import Family, make_family
 from .inline import inline_call
 from .kernels import kernels
 from .live import Live, branch_outcomes, tell, too_long, too_many_programs
-from .paths import Missed, Path, Variant, bind_path, compare, describe_guard, interpret, outgrown, run_path
+from .paths import (
+    Missed,
+    Path,
+    Variant,
+    bind_device_path,
+    bind_path,
+    compare,
+    describe_guard,
+    interpret,
+    outgrown,
+    run_path,
+)
 from .plan_cache import PlanCache
 from .recording import GRAD, VALUE, VALUE_AND_GRAD, Mode, Recording, record, record_pieces
 from .segments import Segments
@@ -74,15 +83,15 @@ class CompiledFunction:
         self, fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False,
         static_argnames: str | Iterable[str] = (), target: str = "cpu",
     ):  # fmt: skip
-        _check_function(fn, target)
+        check_function(fn, target)
         functools.update_wrapper(self, fn, updated=())
         self.__wrapped__ = fn
         self._fn = fn
-        self._argnums = _positions(argnums)
+        self._argnums = positions(argnums)
         self._has_aux = has_aux
         self._target = target
         self._names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-        self._static = _static_positions(fn, self._names)
+        self._static = static_positions(fn, self._names)
         self._lock = threading.Lock()
         self._plans = PlanCache(fn, may_print=True)
         self._endpoints: dict[Mode, Endpoint] = {}
@@ -91,7 +100,7 @@ class CompiledFunction:
         self._told = False  # that Python has to run in each call
         self.stats = Stats(getattr(fn, "__qualname__", None) or repr(fn))
         self._value, self._grad, self._both = (self._endpoint(Mode(k, self._argnums, has_aux)) for k in _KINDS)
-        shifted = _shift(self._argnums)  # of a method, argnums count the arguments after self
+        shifted = shifted_positions(self._argnums)  # of a method, argnums count the arguments after self
         self._bound = tuple([self._endpoint(Mode(k, shifted, has_aux)) for k in _KINDS])
         self.stats.count_paths = functools.partial(_path_stats, self._endpoints)
         _functions.add(self)
@@ -181,7 +190,9 @@ class CompiledFunction:
             self._tensor_form is not None and (self._reads_tensors or any(isinstance(a, Tensor) for a in args))
         ):
             return self._call_tensors(endpoint, args, kwargs)
-        call = flatten(args, kwargs, self._static)
+        call = flatten(args, kwargs, self._static, self._target)
+        if call.device is not None and call.device.linked and endpoint.mode.kind == VALUE and STATE.grad:
+            return self._fn(*args, **kwargs)  # operation by operation, each of which goes on the tape
         if TRACED in call.kinds or current_recorder() is not None:
             return inline_call(self._fn, endpoint.mode, call)
         if TENSOR in call.kinds or self._reads_tensors:
@@ -313,10 +324,9 @@ class CompiledFunction:
         if not why and too_many_programs(len(variant.paths) + 1):
             why = branch_outcomes(next((g.site for g in reversed(recording.graph.guards)), None))
         if why:
-            segments = Segments()
-            for known in (*[p.recording for p in variant.paths], recording):
-                segments.answers.learn([*known.graph.guards, *known.numbers])
-            live = Live(why, why, segments=segments)
+            live = Live(why)
+            if call.device is None:
+                live = Live(why, why, segments=Segments([*[p.recording for p in variant.paths], recording]))
             self._set_live(endpoint, call, live)
             return self._run_live(endpoint, call, live)  # nothing of this run can be kept: the next one is the first
         path = self._bind(recording, call)
@@ -335,12 +345,16 @@ class CompiledFunction:
         return self._finish(path, call, arrays, found)
 
     def _bind(self, recording: Recording, call: Call) -> Path:
-        program, hit = kernels.get(recording.canonical, recording.arguments)
+        if call.device is not None:
+            path, hit = bind_device_path(recording, call.device.stays)
+        else:
+            program, hit = kernels.get(recording.canonical, recording.arguments)
+            path = bind_path(recording, program, call)
         if hit:
             self.stats.kernel_hits += 1
         else:
             self.stats.compiles += 1
-        return bind_path(recording, program, call)
+        return path
 
     # ---- functions that are never frozen -------------------------------------------------------------------------
 
@@ -395,8 +409,10 @@ class CompiledFunction:
     # ---- small parts ---------------------------------------------------------------------------------------------
 
     def _install(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> None:
-        """Make the family of *path* the first of the endpoint's slots, in place of those that it takes paths from."""
-        if config.check or any(path in family.members for family in endpoint.owners):
+        """Make the family of *path* the first of the endpoint's slots, in place of those that it takes paths from.
+
+        Only native launchers look at what they are given, as a slot needs: calls on a device come down the ladder."""
+        if config.check or call.device is not None or any(path in family.members for family in endpoint.owners):
             return
         family = make_family(variant, path, endpoint.owners)
         slot = make_slot(call, family, self.stats)
@@ -519,61 +535,6 @@ class BoundFunction:
         return BoundFunction(self.__func__._tracegrad_rebuild(method.__func__), method.__self__)
 
 
-# ---- checks when a function is decorated -------------------------------------------------------------------------
-
-
-def _check_function(fn: Any, target: str) -> None:
-    if not callable(fn):
-        raise TypeError(f"compile_grad needs a function, not {type(fn).__name__}")
-    if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
-        raise UnsupportedError(
-            at_site(
-                f"{fn.__qualname__} is a generator or coroutine, which has no value to compile; "
-                "return a list, a tuple or an array"
-            )
-        )
-    if target != "cpu":
-        raise TracegradError(at_site(f'target={target!r} is not available in this version; use target="cpu"'))
-
-
-def _positions(argnums: int | Sequence[int]) -> int | tuple[int, ...]:
-    wanted = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    if any(not isinstance(a, int) or isinstance(a, bool) for a in wanted):
-        raise TypeError(
-            at_site(
-                f"argnums is a position or a tuple of positions, not {argnums!r}; "
-                "for arguments by name pass their positions"
-            )
-        )
-    return int(argnums) if isinstance(argnums, int) else wanted
-
-
-def _shift(argnums: int | tuple[int, ...], by: int = 1) -> int | tuple[int, ...]:
-    if isinstance(argnums, int):
-        return argnums + by if argnums >= 0 else argnums
-    return tuple([a + by if a >= 0 else a for a in argnums])
-
-
-def _static_positions(fn: Callable[..., Any], wanted: tuple[str, ...]) -> frozenset[int | str]:
-    """The static arguments, by name and by position."""
-    if not wanted:
-        return frozenset()
-    try:
-        parameters = inspect.signature(fn).parameters
-    except (TypeError, ValueError):
-        return frozenset(wanted)
-    kinds = {p.kind for p in parameters.values()}
-    unknown = [n for n in wanted if n not in parameters]
-    if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
-        raise TypeError(
-            at_site(
-                f"static_argnames={unknown[0]!r}: the function has no such argument; it has {', '.join(parameters)}"
-            )
-        )
-    positional = [n for n, p in parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return frozenset(wanted) | {positional.index(n) for n in wanted if n in positional}
-
-
 def compile_grad(
     fn: Callable[..., Any] | None = None, *, argnums: int | Sequence[int] = 0, has_aux: bool = False,
     static_argnames: str | Iterable[str] = (), target: str = "cpu",
@@ -586,7 +547,7 @@ def compile_grad(
     count.
     :param has_aux: the function returns ``(loss, aux)``; aux is handed through.
     :param static_argnames: arguments that are settings: compared by value, never traced.
-    :param target: where it runs; ``"cpu"``.
+    :param target: where it runs: ``"cpu"``, ``"cuda"``, or ``"auto"``: on the device if an argument lies there.
     :returns: a :class:`CompiledFunction` with ``grad``, ``value_and_grad``, ``explain`` and ``stats``.
     """
     if fn is None:

@@ -16,6 +16,7 @@ from ..tracer.ir import Graph
 from ..tracer.irtext import print_graph
 from ..tracer.primitive import HOST, LOOP
 from .calls import Call, flatten
+from .cuda.run import program_of
 from .family import describe_families
 from .kernels import kernels
 from .paths import describe_guard
@@ -30,7 +31,7 @@ _SHOWN = 24  # names listed before the rest is counted
 
 def explain_call(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Records the call (its Python runs once more) and describes the program, its kernel and the function's history."""
-    call = flatten(args, kwargs, function._static)
+    call = flatten(args, kwargs, function._static, function._target)
     plan = function._plans.get(call)
     snapshot = plan.snapshot(call.objects)
     note = ""
@@ -40,23 +41,44 @@ def explain_call(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], 
         note = f"\nno gradient, so this is its value alone: {str(error).splitlines()[0]}"
         mode = Mode(VALUE, mode.argnums, mode.has_aux)
         recording = record(function._fn, call, mode, plan, snapshot if plan.provable else None)
-    known_before = kernels.compiles
-    program, _ = kernels.get(recording.canonical, recording.arguments)
     reasons = [*plan.reasons, *recording.changes]
+    compiled, timings = _on_device(recording) if call.device is not None else _on_host(recording)
     parts = [
         f"{name_of(function._fn)}: {mode.kind}\n{describe_status(function, mode, call)}{note}",
         _section("inputs", describe_inputs(recording)),
         _section("recorded program, with your lines", print_graph(recording.graph)),
-        _section("loops", describe_schedule(program)),
-        _section("decisions", describe_decisions(program, recording.notes)),
-        _section("memory", describe_memory(program, recording.canonical)),
+        *compiled,
         _section("guards", describe_guards(recording)),
         *_segments(function, mode, call),
         _section("outside state", describe_state(plan, snapshot, reasons)),
-        _section("timings", describe_timings(recording, program, kernels.compiles > known_before)),
+        _section("timings", timings),
         _section("history", str(function.stats)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _on_host(recording: Recording) -> tuple[list[str], str]:
+    """What runs on the CPU, and how long it took to make."""
+    known_before = kernels.compiles
+    program, _ = kernels.get(recording.canonical, recording.arguments)
+    sections = [
+        _section("loops", describe_schedule(program)),
+        _section("decisions", describe_decisions(program, recording.notes)),
+        _section("memory", describe_memory(program, recording.canonical)),
+    ]
+    return sections, describe_timings({**recording.seconds, **program.seconds}, kernels.compiles > known_before)
+
+
+def _on_device(recording: Recording) -> tuple[list[str], str]:
+    """What runs on the CUDA device, and how long it took to make."""
+    bound = program_of(recording.graph, recording.canonical, recording.arguments)
+    sections, program = [_section("on the CUDA device", bound.describe())], bound.program
+    if program is not None:
+        sections += [
+            _section("decisions", describe_decisions(program, recording.notes)),
+            _section("memory", describe_memory(program, recording.canonical)),
+        ]
+    return sections, describe_timings(recording.seconds, not bound.cached)
 
 
 def explain_step(step: Any) -> str:
@@ -207,7 +229,7 @@ def _steps(op: Op, plan: LoopPlan) -> str:
     return f"for {text}{' from the last to the first' if params['reverse'] else ''}"
 
 
-def describe_decisions(program: Program, notes: Iterable[str] = ()) -> str:
+def describe_decisions(program: Any, notes: Iterable[str] = ()) -> str:
     """Why values were stored and loops kept apart."""
     return "\n".join(dict.fromkeys([*notes, *program.schedule.notes])) or "everything that could be fused was"
 
@@ -236,7 +258,7 @@ def _operands(op: Any) -> str:
     return " ".join(repr(x) for x in op.ins if isinstance(x, (Sym, Const)))
 
 
-def describe_memory(program: Program, canonical: Canonical) -> str:
+def describe_memory(program: Any, canonical: Canonical) -> str:
     sizes = canonical.sizes
     lines = []
     total = 0
@@ -265,7 +287,6 @@ def _guards(graph: Graph) -> str:
     return "\n".join(lines) or "none: no value decided the control flow"
 
 
-def describe_timings(recording: Recording, program: Program, compiled_now: bool) -> str:
-    steps = {**recording.seconds, **program.seconds}
+def describe_timings(steps: dict[str, float], compiled_now: bool) -> str:
     text = ", ".join(f"{name} {1e3 * seconds:.2f} ms" for name, seconds in steps.items())
     return text + ("" if compiled_now else "  (the kernel was compiled before)")

@@ -7,7 +7,8 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .compiled import BoundFunction, CompiledFunction, _positions, _shift
+from .compiled import BoundFunction, CompiledFunction
+from .declare import positions, shifted_positions
 from .eager.backward import grad as tensor_grad
 from .eager.tensor import Tensor
 from .explain import explain_call
@@ -33,13 +34,15 @@ class Derivative:
 
     def __init__(self, fn: Callable[..., Any], kind: str, argnums: int | Sequence[int], has_aux: bool):
         inner = fn
-        self._kind, self._argnums, self._has_aux = kind, _positions(argnums), has_aux
+        self._kind, self._argnums, self._has_aux = kind, positions(argnums), has_aux
         self._first: tuple[Any, ...] = ()
         if isinstance(fn, BoundFunction | types.MethodType):
             self._first = (fn.__self__,)
             inner = fn.__func__
         self._function = _compiled_form(inner)
-        self._endpoint = self._function._endpoint(Mode(kind, _shift(self._argnums, len(self._first)), has_aux))
+        self._endpoint = self._function._endpoint(
+            Mode(kind, shifted_positions(self._argnums, len(self._first)), has_aux)
+        )
         functools.update_wrapper(self, self._function._fn, updated=())
         self.__wrapped__ = fn if self._first else self._function
 

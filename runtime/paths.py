@@ -21,6 +21,9 @@ from ..tracer.ir import Guard
 from . import launch
 from .binding import bind_graph, launched
 from .calls import ARRAY, DATA, Call
+from .cuda.arrays import download, on_device, upload
+from .cuda.run import launcher, program_of
+from .eager.tensor import Tensor, make
 from .recording import Recording
 from .state import Snapshot
 from .stats import PathStats
@@ -36,7 +39,7 @@ class Path:
     """
 
     recording: Recording
-    program: Program
+    program: Program | None  # None: on a CUDA device, where `launch` has its own
     launch: Callable[..., Any]
     assemble: Callable[[Sequence[Any]], Any] | None
     numbers: list[bytes]
@@ -94,9 +97,28 @@ def bind_path(recording: Recording, program: Program, call: Call) -> Path:
         elif kind in DATA:
             args.append(launch.ScalarArg(next(inputs).aval.dtype, (type(leaf),)))
     args += [launch.ArrayArg(var.aval.dtype, var.aval.shape) for var in inputs]
-    guards = [*recording.graph.guards, *recording.numbers]
-    counts = np.zeros(1 + len(guards), np.int64)
+    counts = _new_counts(recording)
     bound = bind_graph(recording.graph, canonical, program, recording.output.single, args, counts)
+    return _path(recording, program, bound, counts)
+
+
+def bind_device_path(recording: Recording, stays: bool) -> tuple[Path, bool]:
+    """(the path of *recording* on the CUDA device, were its kernels there already); *stays*: its results stay there."""
+    counts, graph = _new_counts(recording), recording.graph
+    program = program_of(graph, recording.canonical, recording.arguments)
+    bound = launcher(
+        program, len(graph.inputs), single=recording.output.single, stays=stays,
+        numbers=len(recording.numbers), counts=counts,
+    )  # fmt: skip
+    return _path(recording, None, bound, counts), program.cached
+
+
+def _new_counts(recording: Recording) -> np.ndarray:
+    return np.zeros(1 + len(recording.graph.guards) + len(recording.numbers), np.int64)
+
+
+def _path(recording: Recording, program: Program | None, bound: Callable[..., Any], counts: np.ndarray) -> Path:
+    guards = [*recording.graph.guards, *recording.numbers]
     assemble = None if recording.output.text is None else recording.output.function()
     order = sorted(enumerate(guards), key=lambda item: item[1].position)
     questions = [((g.kind, g.site), np.asarray(g.expected).tobytes(), index) for index, g in order]
@@ -144,16 +166,22 @@ def _close(a: Any, b: Any) -> bool:
 
 def interpret(recording: Recording, call: Call, captured: Sequence[np.ndarray]) -> Any:
     """The results of *recording* by NumPy, in the form in which a kernel gives them."""
-    values = [np.array(v)[()] for v in evaluate(recording.graph, [*call.data, *captured])]
+    values: list[Any] = [np.array(v)[()] for v in evaluate(recording.graph, _on_host([*call.data, *captured]))]
+    if call.device is not None and call.device.stays:
+        values = [make(upload(np.asarray(v))) for v in values]
     return values[0] if recording.output.single else tuple(values)
 
 
 def compare(path: Path, call: Call, captured: Sequence[np.ndarray], found: Any) -> None:
     """TRACEGRAD_CHECK=1: the interpreter's results against the kernel's."""
-    expected = evaluate(path.recording.graph, [*call.data, *captured])
+    expected = evaluate(path.recording.graph, _on_host([*call.data, *captured]))
     results = found if isinstance(found, tuple) else (found,)
     for ours, theirs in zip(results, expected, strict=True):
-        compare_result(ours, theirs)
+        compare_result(download(ours._data) if isinstance(ours, Tensor) else ours, theirs)
+
+
+def _on_host(values: Sequence[Any]) -> list[Any]:
+    return [download(x) if on_device(x) else x for x in values]
 
 
 def compare_result(ours: Any, theirs: np.ndarray) -> None:

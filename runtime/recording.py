@@ -34,6 +34,8 @@ from ..tracer.roll import roll
 from ..tracer.site import at_site
 from .calls import ARRAY, DATA, FLOAT, OBJECT, SCALAR, TRACED, Call
 from .collector import fewer_collections
+from .cuda.availability import require_cuda
+from .cuda.unwatched import Unwatched
 from .settle import settle
 from .state import Snapshot, StatePlan
 from .trees import NAMESPACE, Source, make_function, packing
@@ -181,6 +183,8 @@ def _record(
 ) -> Recording | Pieces:
     clock = time.perf_counter()
     recorder = Recorder()
+    if call.device is not None:
+        recorder.backend = Unwatched(require_cuda("a call on the device"))
     if not in_pieces:
         recorder.follow_loops()
     recorder.known_capacities = capacities

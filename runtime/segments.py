@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +37,7 @@ from .binding import argument_records, bind_graph, launched
 from .config import config
 from .kernels import kernels
 from .paths import compare_result
-from .recording import Pieces
+from .recording import Pieces, Recording
 
 NEVER_VARIED = "never-varied"
 
@@ -126,10 +126,14 @@ class Bound:
 
 
 class Segments:
-    """How one kind of call runs in segments.  ``run`` is safe to call from several threads."""
+    """How one kind of call runs in segments.  ``run`` is safe to call from several threads.
 
-    def __init__(self) -> None:
+    *recordings*: runs that have shown what the control flow is asked."""
+
+    def __init__(self, recordings: Iterable[Recording] = ()) -> None:
         self.answers = Answers()
+        for known in recordings:
+            self.answers.learn([*known.graph.guards, *known.numbers])
         self._bound: OrderedDict[Hashable, Bound] = OrderedDict()
         self._lock = threading.Lock()
 

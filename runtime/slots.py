@@ -111,7 +111,7 @@ def _results(source: Source, family: Family, launch: str) -> None:
         source.lines.append("return r")
         return
     source.give_up_if("r is None")
-    first = len(path.program.results) - len(path.numbers)
+    first = len(path.recording.graph.outputs) - len(path.numbers)
     for k, expected in enumerate(path.numbers):
         bits = f"r[{first + k}].tobytes()"
         source.lines.append(f"if {bits} != {source.constant(expected)}: return number_missed(stats.calls, {k})")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
+import fake_cupy
 import pytest
 from support import TIERS, why_unavailable
 
+from tracegrad.runtime.cuda import availability
+from tracegrad.runtime.cuda import run as run_on_device
 from tracegrad.runtime.kernels import kernels
 
 
@@ -30,3 +35,20 @@ def kernel():
 def fresh_kernels():
     """An empty kernel cache: for tests that count compiles, whatever ran before in this process."""
     kernels.clear()
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    """The stand-in for CuPy, in its place: with it there is a CUDA device, on which nothing is compiled."""
+    monkeypatch.setattr(run_on_device, "compiler", lambda: "not in this test")
+    with fake_cupy.installed() as module:
+        yield module
+
+
+@pytest.fixture
+def no_cuda(monkeypatch):
+    """Without CuPy, whether it is installed or not."""
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    availability.cuda_status.cache_clear()
+    yield
+    availability.cuda_status.cache_clear()

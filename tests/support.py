@@ -8,9 +8,12 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import fake_cupy
 import numpy as np
 
 from tracegrad.codegen.adjoint import jvp, vjp
+from tracegrad.codegen.cupy_backend import CupyBackend
+from tracegrad.codegen.cupy_rows import Modules
 from tracegrad.codegen.interpreter import evaluate
 from tracegrad.tracer import ops as _ops  # noqa: F401  (fills the registry)
 from tracegrad.tracer.aval import Aval
@@ -46,7 +49,22 @@ def _run_kernel(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
     return list(results)
 
 
-TIERS: dict[str, Callable[[Graph, Sequence[Any]], list[np.ndarray]]] = {"interpreter": evaluate, "kernel": _run_kernel}
+_cupy = CupyBackend(Modules(fake_cupy.cupy, fake_cupy.special.module))
+
+
+def _run_cupy(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
+    """What CuPy would do on a device, on the stand-in."""
+    pairs = zip(inputs, graph.inputs, strict=True)
+    failed, results = _cupy.execute(graph, [np.asarray(x, v.aval.dtype).reshape(v.aval.shape) for x, v in pairs])
+    assert failed < 0 or graph.guards
+    return [_cupy.download(x) for x in results]
+
+
+TIERS: dict[str, Callable[[Graph, Sequence[Any]], list[np.ndarray]]] = {
+    "interpreter": evaluate,
+    "kernel": _run_kernel,
+    "cupy": _run_cupy,
+}
 
 
 def why_unavailable(tier: str) -> str:
@@ -88,7 +106,7 @@ def float_inputs(graph: Graph) -> list[int]:
     return [i for i, v in enumerate(graph.inputs) if v.aval.is_float]
 
 
-def _differentiated(graph: Graph, transform: Callable[..., Any], extra: Sequence[Aval]) -> Graph:
+def differentiated(graph: Graph, transform: Callable[..., Any], extra: Sequence[Aval]) -> Graph:
     inputs = [Var(v.aval) for v in graph.inputs]
     more = [Var(a) for a in extra]
     with building(Builder()) as builder:
@@ -104,7 +122,7 @@ def vjp_graph(graph: Graph, output: int = 0) -> Graph:
     def transform(builder: Builder, inputs: list[Var], outs: list[Atom], more: list[Var]) -> list[Atom]:
         return vjp(list(builder.nodes), outs[output], more[0], [inputs[i] for i in float_inputs(graph)])
 
-    return _differentiated(graph, transform, [graph.outputs[output].aval])
+    return differentiated(graph, transform, [graph.outputs[output].aval])
 
 
 def jvp_graph(graph: Graph, output: int = 0) -> Graph:
@@ -115,7 +133,7 @@ def jvp_graph(graph: Graph, output: int = 0) -> Graph:
         tangents: dict[Var, Atom] = {inputs[i]: t for i, t in zip(which, more, strict=True)}
         return [jvp(list(builder.nodes), tangents, outs[output])]
 
-    return _differentiated(graph, transform, [graph.inputs[i].aval for i in which])
+    return differentiated(graph, transform, [graph.inputs[i].aval for i in which])
 
 
 def grad_graph(graph: Graph, *, with_value: bool = False) -> Graph:
@@ -126,7 +144,7 @@ def grad_graph(graph: Graph, *, with_value: bool = False) -> Graph:
         grads = vjp(list(builder.nodes), outs[0], seed, [inputs[i] for i in float_inputs(graph)])
         return [*outs, *grads] if with_value else grads
 
-    return _differentiated(graph, transform, [])
+    return differentiated(graph, transform, [])
 
 
 def dot_graph(graph: Graph, weights: Sequence[int] | None = None) -> Graph:
@@ -142,7 +160,7 @@ def dot_graph(graph: Graph, weights: Sequence[int] | None = None) -> Graph:
         assert total is not None
         return [total]
 
-    return _differentiated(graph, transform, [graph.outputs[i].aval for i in which])
+    return differentiated(graph, transform, [graph.outputs[i].aval for i in which])
 
 
 def strict_evaluate(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
@@ -151,11 +169,12 @@ def strict_evaluate(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
     env.update(graph.consts)
     with np.errstate(all="ignore"):
         for node in graph.nodes:
-            value = node.prim.impl(*[read(env, a) for a in node.inputs], **node.params)
-            assert np.shape(value) == node.out.aval.shape, f"{node} gives shape {np.shape(value)}"
-            found = np.asarray(value).dtype
-            assert found == node.out.aval.dtype, f"{node} gives {found}\n{print_graph(graph)}"
-            env[node.out] = np.asarray(value)
+            values = node.prim.impl(*[read(env, a) for a in node.inputs], **node.params)
+            for out, value in zip(node.outs, values if len(node.outs) > 1 else [values], strict=True):
+                assert np.shape(value) == out.aval.shape, f"{node} gives shape {np.shape(value)}"
+                found = np.asarray(value).dtype
+                assert found == out.aval.dtype, f"{node} gives {found}\n{print_graph(graph)}"
+                env[out] = np.asarray(value)
     return [np.asarray(read(env, out)) for out in graph.outputs]
 
 
@@ -268,7 +287,9 @@ def assert_agree(
         complain(zero & (np.signbit(expected) != np.signbit(actual)), "the sign of a zero differs")
     with np.errstate(all="ignore"):
         error = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
-        allowed = np.maximum(ulps * np.spacing(np.abs(expected)).astype(np.float64), atol)
+        # the spacing beside the largest number is that below it, and not infinite
+        size = np.minimum(np.abs(expected), np.nextafter(np.finfo(expected.dtype).max, expected.dtype.type(0)))
+        allowed = np.maximum(ulps * np.spacing(size).astype(np.float64), atol)
     complain(finite & ~(error <= allowed), f"more than {ulps} ulp (or {atol}) off")
 
 

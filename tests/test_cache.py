@@ -9,7 +9,6 @@ import optree
 import pytest
 
 from tracegrad import compile_grad, config
-from tracegrad.runtime import kernels as kernels_module
 from tracegrad.runtime.calls import ARRAY, FLOAT, OBJECT, SCALAR, VALUE, Static, classify, flatten
 from tracegrad.runtime.kernels import KernelCache
 from tracegrad.runtime.trees import Source, flatten_tree, make_function, packing, unpacking
@@ -27,14 +26,16 @@ class FakeCanonical:
 
 
 @pytest.fixture
-def cache(monkeypatch):
+def cache():
     compiled = []
-    monkeypatch.setattr(
-        kernels_module, "compile_canonical", lambda c, n: compiled.append((c.key, n)) or f"program {c.key}"
-    )
+
+    def compile(canonical, arguments):
+        compiled.append((canonical.key, arguments))
+        return f"program {canonical.key}"
+
     before = config.max_kernels
     config.max_kernels = 3
-    yield KernelCache(), compiled
+    yield KernelCache(compile), compiled
     config.max_kernels = before
 
 

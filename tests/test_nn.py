@@ -779,7 +779,7 @@ def test_train_eval_and_apply():
     assert len(seen) == 6
 
 
-def test_conversions():
+def test_conversions(no_cuda):
     net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     weight = net[0].weight
     net(tracegrad.ones(3, 2) * tracegrad.tensor([[1.0], [2.0], [4.0]])).sum().backward()

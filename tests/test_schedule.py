@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import os
 import re
+import sys
 
 import numpy as np
 import pytest
+from tracing import Traced
 
+from tracegrad import compile_grad
 from tracegrad.codegen import jit
 from tracegrad.codegen.adjoint import vjp
 from tracegrad.codegen.canonical import canonicalise
@@ -14,9 +20,10 @@ from tracegrad.codegen.interpreter import evaluate
 from tracegrad.codegen.program import CompiledGraph, compile_graph, execute
 from tracegrad.codegen.schedule import Call, Loop, Statement
 from tracegrad.codegen.simplify import simplify
-from tracegrad.tracer.ir import Graph, literal, structural
+from tracegrad.tracer.ir import Graph, bind, literal, structural
 from tracegrad.tracer.ops import product, reduce, shape
 from tracegrad.tracer.ops.elementwise import F
+from tracegrad.tracer.primitive import PRIMITIVES
 from tracegrad.tracer.recorder import Recorder, recording
 
 RNG = np.random.default_rng(0)
@@ -98,6 +105,23 @@ def test_softmax_shares_the_row_loop():
     assert len([item for item in found.program.schedule.body if isinstance(item, Loop)]) == 1
     large = [t for t in found.program.temporaries if t.nbytes(found.canonical.sizes) >= 200 * 30 * 8]
     assert large == [], "rows are kept a tile at a time"
+
+
+def test_a_stencil_and_its_gradient_are_one_pass():
+    found = compiled(rosenbrock, RNG.random(5000))
+    assert [sorted(outline(item)) for item in found.program.schedule.body] == [["add", "reduce_sum"]]
+
+
+def test_stencils_with_edges_of_different_widths_do_not_share_a_key():
+    def key(n, width):
+        def padded(x):
+            outer = [bind(PRIMITIVES["pad"], x, start=(1,), step=(1,), shape=(n + k,)) for k in (2, width)]
+            return reduce.reduce("sum", F.square(outer[0]), (0,)) + reduce.reduce("sum", F.exp(outer[1]), (0,))
+
+        return canonicalise(program(padded, RNG.random(n), wrt=[])).key
+
+    assert key(40, 2) != key(40, 3)
+    assert key(40, 2) == key(50, 2)
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 1024, 1025, 5000])
@@ -267,3 +291,87 @@ def test_an_element_has_one_value_wherever_it_lies(name):
         np.testing.assert_array_equal(run(x[:length].copy()), whole[:length])
         np.testing.assert_array_equal(run(x[-length:].copy()), whole[-length:])
     np.testing.assert_array_equal(run(x.reshape(10, 10).T.copy()), whole.reshape(10, 10).T)
+
+
+# ---- values under conditions ----------------------------------------------------------------------------------------
+
+
+def fenced(values):
+    """A copy of *values* right behind a page that must not be read."""
+    values = np.asarray(values)
+    memory = mmap.mmap(-1, mmap.PAGESIZE + values.nbytes)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), mmap.PAGESIZE, 0) == 0
+    copy = np.frombuffer(memory, values.dtype, values.size, mmap.PAGESIZE)
+    copy[:] = values
+    return copy
+
+
+def ends_well(run):
+    """Does *run* return in a child process?"""
+    child = os.fork()
+    if child == 0:
+        try:
+            run()
+        finally:
+            os._exit(1 if sys.exc_info()[0] else 0)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def joined(a, b, c, order):
+    return np.sum(np.sin(np.concatenate([a, b * 2.0, c])))
+
+
+def written_and_gathered(a, b, c, order):
+    rows = b.copy()
+    rows[3:6] = c[:3]
+    return np.sum(np.concatenate([a, rows[order], a]) ** 2)
+
+
+@pytest.mark.parametrize("function", [joined, written_and_gathered])
+def test_nothing_is_read_where_a_condition_does_not_hold(function):
+    a, b, c = (fenced(RNG.normal(size=50)) for _ in range(3))
+    order = fenced(RNG.integers(0, 50, size=50))
+    compiled = compile_grad(function, argnums=(0, 1, 2))
+
+    def run():
+        for _ in range(3):
+            np.testing.assert_allclose(compiled(a, b, c, order), function(a, b, c, order))
+            np.testing.assert_allclose(compiled.value_and_grad(a, b, c, order)[0], function(a, b, c, order))
+
+    assert ends_well(run)
+
+
+def shifted(b):
+    return np.concatenate([b[1:], np.sin(b[:1])])
+
+
+def rotated(b):
+    return np.concatenate([b[1:], b[:1]]) * 0.5 + b
+
+
+def windowed(b):
+    return np.concatenate([b[:1], b[2:] - b[:-2], b[-1:]]) if len(b) > 1 else b
+
+
+@pytest.mark.parametrize("step", [shifted, rotated, windowed])
+@pytest.mark.parametrize("size", [1, 4, 30])
+def test_code_grows_with_the_number_of_steps(step, size):
+    """Each step asks for the one before at several positions and under several conditions: 2 ** steps paths."""
+
+    def kernel(steps):
+        def chain(b):
+            for _ in range(steps):
+                b = step(b)
+            return np.sum(b * b)
+
+        x = RNG.normal(size=size)
+        traced = Traced(chain, [x], [np.array(1.0)])
+        graph = compile_graph(traced.graph)
+        np.testing.assert_allclose(graph.run([x])[1], traced.grads[0], rtol=1e-12, atol=1e-12)
+        looked_at = sum(len(r.inlined) for r in graph.program.schedule.reads.values())
+        return len(graph.program.compiled.assembly().splitlines()), looked_at
+
+    (few_lines, few), (many_lines, many) = kernel(6), kernel(12)
+    assert many < 5 * few
+    assert many_lines < 5 * few_lines

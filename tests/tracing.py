@@ -42,7 +42,8 @@ class Traced:
                         term = np.sum(TracedArray(atom, recorder) * weight)
                         loss = term if loss is None else loss + term
                 wrt = [v for v in self.vars if v.aval.is_float]
-                grads = vjp(list(recorder.nodes), to_atom(0.0 if loss is None else loss), structural(1), wrt)
+                root = to_atom(0.0 if loss is None else loss)
+                grads = vjp(list(recorder.nodes), root, structural(1, root.aval.dtype), wrt)
             self.graph: Graph = recorder.finish([*self.outputs, *grads])
         check_graph(self.graph)
         found = strict_evaluate(self.graph, args)

@@ -34,7 +34,7 @@ from .runtime.eager.create import (
     zeros,
     zeros_like,
 )
-from .runtime.eager.device import device
+from .runtime.eager.device import device, get_default_device, set_default_device
 from .runtime.eager.dtypes import (
     bool_,
     double,
@@ -86,6 +86,7 @@ from .tracer.control import fori_loop, map, scan
 from .tracer.creation import array, asarray
 from .tracer.errors import (
     BadIndexError,
+    DeviceError,
     DifferentiationError,
     MutationError,
     ShapeError,
@@ -116,6 +117,7 @@ __all__ = [
     "ByteTensor",
     "CompiledFunction",
     "CompiledStep",
+    "DeviceError",
     "DifferentiationError",
     "DoubleTensor",
     "FloatTensor",
@@ -154,6 +156,7 @@ __all__ = [
     "from_numpy",
     "full",
     "full_like",
+    "get_default_device",
     "get_default_dtype",
     "half",
     "inference_mode",
@@ -191,6 +194,7 @@ __all__ = [
     "while_loop",
     "cond",
     "seed",
+    "set_default_device",
     "set_default_dtype",
     "set_grad_enabled",
     "set_printoptions",

@@ -1,5 +1,23 @@
-"""What scripts ask about CUDA."""
+"""What scripts ask about CUDA devices.  Everything here can be imported and ``is_available`` asked without one."""
 
-from .runtime.eager.device import cuda_is_available as is_available
+from .runtime.cuda.availability import (
+    current_device,
+    device_count,
+    empty_cache,
+    get_device_name,
+    is_available,
+    memory_allocated,
+    synchronize,
+)
+from .tracer.errors import OutOfMemoryError
 
-__all__ = ["is_available"]
+__all__ = [
+    "OutOfMemoryError",
+    "current_device",
+    "device_count",
+    "empty_cache",
+    "get_device_name",
+    "is_available",
+    "memory_allocated",
+    "synchronize",
+]

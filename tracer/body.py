@@ -42,6 +42,7 @@ class BodyRecorder(Recorder):
         self.parent, self.length, self.what = parent, length, what
         self.span = length  # rows that positions are followed over
         self.env, self.captured, self.watch = parent.env, parent.captured, parent.watch
+        self.backend = parent.backend
         self.row = Var(Aval(INT, (), weak=True))  # the number of the step's row
         self.own: set[Var] = {self.row}
         self.affine: dict[Var, tuple[int, int]] = {self.row: (1, 0)}  # Var: (a, b) where it is a * row + b

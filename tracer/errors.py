@@ -48,3 +48,11 @@ class BadIndexError(TracegradError, IndexError):
 
 class GraphError(TracegradError, ValueError):
     """A malformed graph: a defect of tracegrad or of hand-written IR text."""
+
+
+class DeviceError(TracegradError, RuntimeError):
+    """A device that is not there, something for it that is not installed, or arrays that lie on the wrong one."""
+
+
+class OutOfMemoryError(DeviceError, MemoryError):
+    """A device has no memory left for a call, which has changed nothing."""

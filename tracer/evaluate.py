@@ -1,9 +1,13 @@
-"""Running nodes with NumPy: what the recorder asks when control flow needs a value, and the core of the interpreter."""
+"""Running nodes: what the recorder asks when control flow needs a value, and the core of the interpreter.
+
+Where the arrays lie and what computes on them is a ``Backend``.  ``HOST`` is NumPy; the one for CUDA is
+``codegen/cupy_backend.py``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, MutableMapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -38,6 +42,35 @@ def _as_declared(value: Any, var: Var) -> np.ndarray:
     return array
 
 
+class Backend(Protocol):
+    """Where arrays lie, and what runs nodes on them."""
+
+    def asarray(self, value: Any) -> Any:
+        """*value*, an array of this backend or of NumPy or a number, as an array that ``run_nodes`` takes."""
+
+    def run_nodes(self, nodes: Iterable[Node], env: Env) -> None:
+        """Evaluate *nodes* in order into *env*."""
+
+    def download(self, value: Any) -> np.ndarray:
+        """The NumPy array of a value from an ``Env``.  On a device this waits for the value to be computed."""
+
+
+class _Host:
+    """NumPy, in this process."""
+
+    def asarray(self, value: Any) -> np.ndarray:
+        return np.asarray(value)
+
+    def run_nodes(self, nodes: Iterable[Node], env: Env) -> None:
+        run_nodes(nodes, env)
+
+    def download(self, value: Any) -> np.ndarray:
+        return np.asarray(value)
+
+
+HOST: Backend = _Host()
+
+
 class Producers:
     """Where in a growing list of nodes each value is made, so that a value can be asked for without a search."""
 
@@ -69,7 +102,9 @@ class Producers:
         return None
 
 
-def demand(roots: Sequence[Atom], nodes: Sequence[Node], env: Env, producers: Producers) -> list[Any]:
+def demand(
+    roots: Sequence[Atom], nodes: Sequence[Node], env: Env, producers: Producers, backend: Backend = HOST
+) -> list[Any]:
     """Values of *roots*, evaluating only what they need and *env* does not hold yet.
 
     The work is in proportion to what is evaluated, however many *nodes* there are.
@@ -86,5 +121,5 @@ def demand(roots: Sequence[Atom], nodes: Sequence[Node], env: Env, producers: Pr
             if at is not None and at not in todo:  # what nobody makes is an error of its own, when it is read
                 todo.add(at)
                 missing += [a for a in nodes[at].inputs if isinstance(a, Var) and a not in env]
-        run_nodes([nodes[at] for at in sorted(todo)], env)
+        backend.run_nodes([nodes[at] for at in sorted(todo)], env)
     return [read(env, r) for r in roots]

@@ -16,7 +16,7 @@ import numpy as np
 from . import follow
 from .aval import Aval, check_dtype
 from .errors import TracegradError
-from .evaluate import Env, Producers, demand
+from .evaluate import HOST, Backend, Env, Producers, demand
 from .frames import Asked
 from .ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, read_vars
 from .primitive import Primitive
@@ -24,7 +24,7 @@ from .site import Site, at_site, user_site
 
 
 class Recorder(Builder):
-    """One recording.  ``env`` holds the inputs' values and whatever was computed on demand."""
+    """One recording.  ``env`` holds the inputs' values and whatever was computed on demand, where *backend* has it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,6 +42,7 @@ class Recorder(Builder):
         self.unrolled: list[str] = []  # why what looked like a loop is none
         self.inputs: list[Var] = []
         self.input_names: list[str] = []
+        self.backend: Backend = HOST  # where the values in `env` lie
         self.env: Env = {}
         self.guards: list[Guard] = []
         self.consts: list[tuple[Var, np.ndarray]] = []
@@ -134,12 +135,12 @@ class Recorder(Builder):
                 if written is not None:
                     with building(self):
                         x = written[0].after(written[1], place[0])
-                    self.env[a] = np.asarray(demand([x], self.nodes, self.env, self._producers)[0])
+                    self.env[a] = self._demand(x)
                 else:
                     fixed = turns.fixed.get(place[1])
                     stack = turns.stacks[place[1], 0] if fixed is None else fixed
-                    value = demand([stack], self.nodes, self.env, self._producers)[0]
-                    self.env[a] = np.asarray(value[place[0]] if fixed is None else value)
+                    value = self.backend.asarray(self._demand(stack))
+                    self.env[a] = value[place[0]] if fixed is None else value
 
     def drop_guards(self) -> None:
         """Forget what control flow relied on."""
@@ -168,7 +169,7 @@ class Recorder(Builder):
 
     def add_input(self, value: Any, name: str, *, weak: bool = False) -> Var:
         """A new graph input that stands for *value* (an array, or a float)."""
-        array = np.asarray(value)
+        array = self.backend.asarray(value)
         dtype = check_dtype(array.dtype, name)
         var = Var(Aval(dtype, array.shape, weak))
         self.inputs.append(var)
@@ -191,11 +192,14 @@ class Recorder(Builder):
         return found
 
     def value(self, atom: Atom) -> Any:
-        """The value of *atom* in this run, computed now if need be."""
+        """The value of *atom* in this run as a NumPy array, computed now if need be."""
         self.unfollow()
         if self.turns:
             self._read_turns(atom)
-        return demand([atom], self.nodes, self.env, self._producers)[0]
+        return self.backend.download(self._demand(atom))
+
+    def _demand(self, atom: Atom) -> Any:
+        return demand([atom], self.nodes, self.env, self._producers, self.backend)[0]
 
     def guard(self, atom: Atom, kind: str) -> Any:
         """The value of a 0-d *atom*, which control flow is about to rely on."""

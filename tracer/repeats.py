@@ -426,7 +426,7 @@ def _params(pattern: Node, column: Sequence[Node]) -> tuple[np.ndarray | None, i
         return None, held
     rest = {k: v for k, v in params.items() if k != "start"}
     held = _agreeing(({k: v for k, v in node.params.items() if k != "start"} == rest for node in column), len(column))
-    starts = np.array([node.params["start"] for node in column[:held]])
+    starts = np.array([node.params["start"] for node in column[:held]], np.int64).reshape(held, len(params["start"]))
     other = np.logical_or.accumulate(starts != starts[:1], axis=0)
     held = int(np.count_nonzero(np.count_nonzero(other, axis=1) <= 1))  # up to where they move along two axes at once
     return starts[:held], held

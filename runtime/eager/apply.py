@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from ...tracer.array import TracedArray
+from ..cuda.availability import IN_USE
+from .device import on_cuda
 from .modes import STATE
 from .node import Node, node_class
+from .on_device import compute
 from .op import Op, aval_of
 from .tensor import _ENGINE, Tensor, _ndarray, _new, make, refresh
 from .wording import misfit
@@ -26,7 +29,10 @@ def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> A
     if capture is None:
         raws = tuple([t._data if isinstance(t, Tensor) else t for t in operands])
         try:
-            out = op.fn(*raws, *statics)
+            if IN_USE[0] and any(map(on_cuda, raws)):
+                out = compute(op, raws, statics)
+            else:
+                out = op.fn(*raws, *statics)
         except ValueError as error:
             raise misfit(error, raws) from None
     else:
@@ -37,7 +43,7 @@ def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> A
         if state.grad and any(isinstance(t, Tensor) and t.requires_grad for t in operands):
             record(op, operands, statics, raws, results)
         return results
-    if type(out) is not _ndarray and type(out) is not TracedArray:
+    if type(out) is not _ndarray and type(out) is not TracedArray and not on_cuda(out):
         out = np.asarray(out)
     if op.in_rows:
         out = _laid_out(out, True)
@@ -59,7 +65,7 @@ def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> A
 
 def _laid_out(data: Any, in_rows: bool) -> Any:
     """*data* as an array; one of NumPy's lies in rows if *in_rows*."""
-    if type(data) is TracedArray:
+    if type(data) is TracedArray or on_cuda(data):
         return data
     array = np.asarray(data)
     return np.ascontiguousarray(array) if in_rows and not array.flags.c_contiguous else array

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ...tracer.site import user_site
 from . import plans
 from . import tensor as core
 from .modes import STATE
+from .on_device import filled
 from .tensor import Tensor, make, raw
 from .walk import collect, finish_leaf, retain, run
 
@@ -72,7 +71,8 @@ def grad(
     for k, g in enumerate(found):
         if g is None:
             if materialize_grads:
-                found[k] = make(np.zeros_like(raw(wanted[k])))
+                like = raw(wanted[k])
+                found[k] = make(filled(0, like.shape, like.dtype, like))
             elif not allow_unused:
                 raise RuntimeError(
                     f"The differentiated Tensor at index {k} appears to not have been used in the graph. Set "

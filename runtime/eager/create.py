@@ -15,11 +15,13 @@ import numpy as np
 
 from ...tracer import creation
 from ...tracer.array import TracedArray
+from ..cuda.arrays import as_device, download, on_device, upload
 from . import dtypes
+from .device import device_of, on_cuda, wanted
 from .dtypes import as_dtype
 from .modes import STATE
 from .ops_basic import to_dtype
-from .tensor import Size, Tensor, raw, wrap
+from .tensor import METHODS, Size, Tensor, from_data, raw, wrap
 
 Shape = tuple[int, ...]
 
@@ -27,14 +29,18 @@ Shape = tuple[int, ...]
 # ---- reading arguments --------------------------------------------------------------------------------------------
 
 
-def check_device(device: Any) -> None:
-    """Accept None and the CPU; RuntimeError for every other device."""
-    kind = str(getattr(device, "type", device)).partition(":")[0]
-    if device is None or kind == "cpu":
-        return
-    if kind == "cuda" or isinstance(device, int):
-        raise RuntimeError("this build of tracegrad has no CUDA target yet; write device='cpu', or leave device= out")
-    raise RuntimeError(f"Expected one of cpu, cuda device type at start of device string: {device}")
+def placed(array: Any, device: Any) -> Any:
+    """*array* on the device that a ``device=`` argument means (default: the default device); the array itself where it
+    lies there already.  A traced array stays what it is."""
+    where = wanted(device)
+    if isinstance(array, TracedArray) or on_cuda(array) == (where.type == "cuda"):
+        return array
+    return upload(array) if where.type == "cuda" else download(array)
+
+
+def beside(like: Any, device: Any) -> Any:
+    """The ``device=`` of a tensor that is made like another one, whose array is *like*."""
+    return device_of(like) if device is None else device
 
 
 def _float_or_default(dtype: Any) -> np.dtype:
@@ -101,8 +107,9 @@ def _array_of(name: str, value: Any) -> Any:
 
 
 def _made(array: Any, requires_grad: bool, device: Any) -> Any:
-    check_device(device)
-    return wrap(creation.asarray(array), requires_grad)
+    if not on_cuda(array):
+        array = creation.asarray(array)
+    return wrap(placed(array, device), requires_grad)
 
 
 # ---- filled by one value ------------------------------------------------------------------------------------------
@@ -129,6 +136,8 @@ def empty(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, 
 def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Any:
     """A tensor full of one number, whose dtype is that of ``tensor(fill_value)``."""
     value = raw(fill_value) if isinstance(fill_value, Tensor) and not fill_value.ndim else fill_value
+    if not isinstance(value, Tensor) and on_cuda(value):
+        value = download(value)
     if not isinstance(value, TracedArray | np.ndarray):
         value = _number("full", "fill_value", value)
     kind = dtypes.infer(value) if dtype is None else as_dtype(dtype)
@@ -139,18 +148,21 @@ def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, r
 def zeros_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Zeros in the shape (and dtype, unless given) of *input*."""
     like = _array_of("zeros_like", input)
+    device = beside(like, device)
     return zeros(like.shape, dtype=like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
 
 
 def ones_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Ones in the shape (and dtype, unless given) of *input*."""
     like = _array_of("ones_like", input)
+    device = beside(like, device)
     return ones(like.shape, dtype=like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
 
 
 def empty_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Arbitrary contents in the shape (and dtype, unless given) of *input*."""
     like = _array_of("empty_like", input)
+    device = beside(like, device)
     return empty(like.shape, dtype=like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
 
 
@@ -159,6 +171,7 @@ def full_like(
 ) -> Any:
     """One number in the shape (and dtype, unless given) of *input*."""
     like = _array_of("full_like", input)
+    device = beside(like, device)
     return full(
         like.shape, fill_value, like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad
     )
@@ -277,7 +290,13 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
 
 
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """A new leaf with a copy of *data*: a number, an array, a tensor, or nested sequences of them."""
+    """A new leaf with a copy of *data*: a number, an array, a tensor, or nested sequences of them.
+
+    What lies on a CUDA device stays there unless *device* says otherwise."""
+    if on_cuda(raw(data)) if isinstance(data, Tensor) else on_device(data):
+        array = as_device(raw(data) if isinstance(data, Tensor) else data)
+        array = array.astype(array.dtype if dtype is None else as_dtype(dtype))
+        return _made(array, requires_grad, beside(array, device))
     if not dtypes.is_sequence(data):
         found = dtypes.infer(data)
         kind = found if dtype is None else as_dtype(dtype)
@@ -290,11 +309,17 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
-    """*data* as a tensor, without a copy where it is a tensor or a NumPy array of that dtype already."""
-    check_device(device)
+    """*data* as a tensor, without a copy where it is a tensor, a NumPy array or an array on a CUDA device,
+    of that dtype and in that place already."""
     kind = None if dtype is None else as_dtype(dtype)
     if isinstance(data, Tensor):
-        return data if kind is None else to_dtype(data, kind)
+        found = data if kind is None else to_dtype(data, kind)
+        return found if device is None else METHODS["to"](found, device)
+    if on_device(data):
+        found = from_data(as_device(data))
+        return as_tensor(found, kind, device)
+    if wanted(device).type == "cuda":
+        return tensor(data, kind, device)
     if isinstance(data, np.ndarray) and data.flags.writeable and (kind is None or kind == data.dtype):
         return from_numpy(data)
     return tensor(data, kind)

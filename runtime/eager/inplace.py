@@ -15,9 +15,11 @@ import numpy as np
 from ...tracer.array import TracedArray
 from . import tensor as core
 from .apply import apply, record
+from .device import on_cuda
 from .dtypes import scalar_name
 from .modes import STATE
 from .node import Node, node_class
+from .on_device import repeats
 from .op import Op, aval_of
 from .tensor import Tensor, changed, make, raw
 from .wording import READ_ONLY
@@ -142,6 +144,8 @@ def _keep_old(new: Tensor, t: Tensor) -> None:
 def assign(t: Tensor, new: Tensor) -> Tensor:
     """Copy *new* into the memory of *t*, count the version, move the history."""
     data, value = raw(t), raw(new)
+    if on_cuda(data) and repeats(data):
+        raise RuntimeError(READ_ONLY)
     try:
         data[...] = value
     except ValueError:

@@ -15,6 +15,7 @@ from ...tracer.array import TracedArray
 from .apply import apply
 from .modes import STATE
 from .node import Node
+from .on_device import filled
 from .op import aval_of
 from .tensor import Tensor, make, raw
 
@@ -54,13 +55,14 @@ def _plain_vjp(
     assert node.op is not None
     local = node.op.vjp(tuple([aval_of(x) for x in node.inputs]), node.statics, wants, careful)
     check_versions(node, local)
+    given = next((raw(ct) for ct in cts if ct is not None), None)
     values = [_saved(node, k, create_graph) for k in local.saved_in]
     values += [_saved_result(node, k, create_graph) for k in local.saved_out]
     for k in local.seeded:
         ct = cts[k]
         if ct is None:
             aval = local.outs[k]
-            ct = make(np.zeros(aval.shape, aval.dtype))
+            ct = make(filled(0, aval.shape, aval.dtype, given))
         values.append(ct)
     grads: list[Tensor | None] = [None] * len(wants)
     marks = [False] * len(wants)
@@ -70,7 +72,7 @@ def _plain_vjp(
     for k, wanted in enumerate(wants):
         if wanted and grads[k] is None:  # the operation is constant in this operand
             aval = aval_of(node.inputs[k])
-            grads[k] = make(np.zeros(aval.shape, aval.dtype))
+            grads[k] = make(filled(0, aval.shape, aval.dtype, given))
     return grads, marks
 
 

@@ -15,9 +15,11 @@ from ...tracer.array import TracedArray
 from . import dtypes
 from . import tensor as core
 from .apply import apply
+from .device import device_of
 from .inplace import assign, check_writable, inplace
 from .op import Op
 from .tensor import METHODS, Tensor, make, raw
+from .transfer import to_device
 
 
 def _fill(old: Any, value: Any) -> Any:
@@ -275,6 +277,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     if not isinstance(src, Tensor):
         src = make(np.asarray(src))
     check_writable(self)
+    src = to_device(src, device_of(self._data))
     if src.dtype != self.dtype:
         src = to_dtype(src, self.dtype)
     return inplace(COPY, self, (src,))

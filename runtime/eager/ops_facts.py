@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ..cuda.arrays import download
 from . import create, dtypes
 from .arguments import FUNCTIONS, one_dim, shape_argument, tensor_argument
+from .device import on_cuda
 from .inplace import detach, detach_
 from .ops_basic import to_dtype
-from .tensor import METHODS, Size, Tensor, raw, seen
+from .tensor import METHODS, Size, Tensor, raw, seen, seen_here
+from .transfer import to_device
 
 # ---- sizes ---------------------------------------------------------------------------------------------------------
 
@@ -38,7 +41,7 @@ def dim(input: Tensor) -> int:
 
 def stride(input: Tensor, dim: int | None = None) -> Any:
     """The distance in elements between neighbours along each dimension."""
-    data = seen(raw(input), "asks how a tensor lies in memory")
+    data = seen_here(input, "asks how a tensor lies in memory")
     found = tuple([s // data.itemsize for s in data.strides])
     return found if dim is None else found[one_dim(dim, len(found))]
 
@@ -70,17 +73,23 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 def data_ptr(input: Tensor) -> int:
     """The address of the first element."""
-    return seen(raw(input), "asks where a tensor lies in memory").ctypes.data
+    data = seen_here(input, "asks where a tensor lies in memory")
+    return data.data.ptr if on_cuda(data) else data.ctypes.data
 
 
 # ---- values --------------------------------------------------------------------------------------------------------
 
 
 def numpy(input: Tensor, *, force: bool = False) -> Any:
-    """The array behind the tensor, which shares its memory."""
+    """The array behind the tensor, which shares its memory; with *force*, a copy where that is on a CUDA device."""
+    if on_cuda(input._data) and not force:
+        raise TypeError(
+            f"can't convert {input.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+            "memory first."
+        )
     if input.requires_grad and not force:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-    return raw(input)
+    return download(input._data) if on_cuda(input._data) else raw(input)
 
 
 def tolist(input: Tensor) -> Any:
@@ -90,13 +99,10 @@ def tolist(input: Tensor) -> Any:
 
 # ---- dtypes and devices --------------------------------------------------------------------------------------------
 
-_CUDA = "there is no CUDA target in this build; tensors live on the CPU"
-
 
 def to(input: Tensor, *args: Any, **options: Any) -> Tensor:
-    """In another dtype: ``to(dtype)``, ``to(device, dtype)``, ``to(other)``; the tensor itself where nothing changes.
-
-    The only device is "cpu".  *copy* makes a copy in any case.
+    """In another dtype or on another device: ``to(dtype)``, ``to(device, dtype)``, ``to(other)``; the tensor itself
+    where nothing changes.  *copy* makes a copy in any case.
     """
     dtype, device = options.pop("dtype", None), options.pop("device", None)
     copy = options.pop("copy", False)
@@ -108,7 +114,7 @@ def to(input: Tensor, *args: Any, **options: Any) -> Tensor:
     flags = []
     for value in args:
         if isinstance(value, Tensor):
-            dtype = value.dtype
+            dtype, device = value.dtype, value.device
         elif isinstance(value, bool):
             flags.append(value)
         elif value is not None and _is_dtype(value):
@@ -116,8 +122,9 @@ def to(input: Tensor, *args: Any, **options: Any) -> Tensor:
         elif value is not None:
             device = value
     copy = copy or (len(flags) > 1 and flags[1])
-    create.check_device(device)
     result = input if dtype is None else to_dtype(input, dtypes.as_dtype(dtype))
+    if device is not None:
+        result = to_device(result, device)
     return METHODS["clone"](input) if copy and result is input else result
 
 
@@ -155,13 +162,14 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
-    """The tensor itself."""
-    return self
+    """On the CPU: the tensor itself, or a copy, which waits for the device."""
+    return to_device(self, "cpu")
 
 
-def cuda(self: Tensor, *args: Any, **options: Any) -> Tensor:
-    """Refused: tensors live on the CPU."""
-    raise RuntimeError(_CUDA)
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+    """On a CUDA device: the tensor itself if it is there, else a copy.  DeviceError, saying what is missing, where
+    there is none."""
+    return to_device(self, "cuda" if device is None else device)
 
 
 # ---- new tensors like this one -------------------------------------------------------------------------------------
@@ -173,6 +181,7 @@ def _new(name: str, make: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Tensor:
         shape = shape_argument(sizes if size is None else (size,))
         dtype = self.dtype if dtype is None else dtype
+        device = create.beside(self._data, device)
         return make(shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
     method.__name__ = name
@@ -185,6 +194,7 @@ def new_full(
 ) -> Tensor:
     """``full`` in the dtype of this tensor."""
     dtype = self.dtype if dtype is None else dtype
+    device = create.beside(self._data, device)
     return create.full(size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
@@ -192,6 +202,7 @@ def new_tensor(
     self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """``tensor(data)`` in the dtype of this tensor."""
+    device = create.beside(self._data, device)
     return create.tensor(data, self.dtype if dtype is None else dtype, device, requires_grad)
 
 

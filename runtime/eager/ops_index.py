@@ -18,9 +18,11 @@ from . import dtypes
 from .apply import apply
 from .arguments import dtype_name, expand_error, scalar_of
 from .create import tensor as new_tensor
+from .device import on_cuda
 from .indexing import read_at, write_at, written_at
 from .inplace import apply_view, check_writable, inplace
 from .modes import STATE
+from .on_device import check_positions, compute, different_devices, moved_beside, repeats
 from .op import Op
 from .ops_basic import copy_, fill_, to_dtype
 from .tensor import METHODS, Tensor, make, raw
@@ -46,9 +48,10 @@ ALIAS = Op("Alias", _basic)
 class _Index:
     """An index taken apart: the code of its basic part, and the arrays over dimensions of that view."""
 
-    __slots__ = ("arrays", "code", "dims", "op")
+    __slots__ = ("arrays", "beside", "code", "dims", "op")
 
-    def __init__(self, shape: Ints, index: Any):
+    def __init__(self, data: Any, index: Any):
+        shape, self.beside = data.shape, data
         items = list(index) if type(index) is tuple or _like_a_tuple(index) else [index]
         items = [_classified(item) for item in items]
         used = 0
@@ -100,6 +103,8 @@ class _Index:
         if data.dtype.kind != "b":
             if type(data) is TracedArray:
                 data = wrap_array(positions(data, shape[axis], axis))
+            elif on_cuda(self.beside):
+                check_positions(data, shape[axis], axis)
             self._add(data, place, item)
             self.code.append((None,))
             return 1
@@ -110,13 +115,13 @@ class _Index:
                 f"The shape of the mask {list(have)} at index {wrong} does not match the shape of the indexed tensor "
                 f"{list(shape)} at index {axis + wrong}"
             )
-        for k, found in enumerate(np.nonzero(data)):
+        for k, found in enumerate(data.nonzero()):
             self._add(found, place + k)
             self.code.append((None,))
         return ndim
 
     def _add(self, array: Any, place: int, item: Tensor | None = None) -> None:
-        self.arrays.append(item if item is not None and item._data is array else make(array))
+        self.arrays.append(moved_beside(item if item is not None and item._data is array else make(array), self.beside))
         self.dims.append(place)
 
 
@@ -188,11 +193,11 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             )
     elif kind is slice and self._data.shape:
         return apply_view(SLICE, self, ((_slice_code(index),),))
-    elif STATE.capture is None:
+    elif STATE.capture is None and type(self._data) is _ndarray:
         arrays = [index] if kind is not tuple else index
         if all(_is_positions(v) for v in arrays) and 0 < len(arrays) <= len(self._data.shape):
             return _read(INDEX, self, arrays, tuple(range(len(arrays))))
-    found = _Index(self._data.shape, index)
+    found = _Index(self._data, index)
     if not found.arrays:
         return apply_view(found.op, self, (tuple(found.code),))
     return _read(INDEX, _viewed(self, found), found.arrays, tuple(found.dims))
@@ -248,7 +253,7 @@ def unrecorded(t: Tensor, *others: Any) -> bool:
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """``t[index] = value``, through a view for basic indices."""
-    found = _Index(self._data.shape, index)
+    found = _Index(self._data, index)
     value = _value(self, value)
     try:
         if unrecorded(self, value):
@@ -282,17 +287,31 @@ def _set_plain(t: Tensor, found: _Index, value: Any) -> None:
     target = _basic(data, tuple(found.code)) if found.code else data
     value = value._data if isinstance(value, Tensor) else value
     try:
-        if found.arrays:
+        if on_cuda(data):
+            _set_on_device(data, target, found, value)
+        elif found.arrays:
             write_at(target, value, tuple([a._data for a in found.arrays]), tuple(found.dims), False)
         else:
             target[...] = value
     except ValueError:
-        if not target.flags.writeable:
+        if type(target) is _ndarray and not target.flags.writeable:
             raise RuntimeError(READ_ONLY) from None
         if found.arrays:
             raise
         raise expand_error(value.shape, target.shape) from None
     t._counter[0] += 1
+
+
+def _set_on_device(data: Any, target: Any, found: _Index, value: Any) -> None:
+    """Of several writes to one position the last one counts, as on the host: a row of the device's sees to that."""
+    if repeats(data):
+        raise RuntimeError(READ_ONLY)
+    if type(value) is _ndarray and value.ndim:
+        raise different_devices(data)
+    if found.arrays:
+        operands = (target, value, *[a._data for a in found.arrays])
+        value = compute(INDEX_PUT, operands, (tuple(found.dims), False))
+    target[...] = value
 
 
 def _set_view(view: Tensor, value: Any) -> None:
@@ -317,7 +336,7 @@ def _put(t: Tensor, arrays: list[Any], dims: Ints, value: Any, accumulate: bool)
 
 
 def _put_arguments(t: Tensor, indices: Any, values: Any) -> tuple[list[Any], Ints, Any]:
-    found = _Index(t._data.shape, tuple(indices))
+    found = _Index(t._data, tuple(indices))
     if found.code:
         raise NotImplementedError("index_put takes tensors of integers or bools only")
     if isinstance(values, Tensor) and values.dtype != t.dtype:

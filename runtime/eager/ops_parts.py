@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...tracer import creation
+from ...tracer.array import TracedArray
+from ..cuda.availability import require_cuda
 from .apply import apply
 from .arguments import one_dim, tensor_argument
 from .indexing import written_at
@@ -133,9 +135,9 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
 
 def _on_diagonal(x: Any, offset: int, dim1: int, dim2: int) -> Any:
     """A view of the diagonal that can be written through."""
-    if type(x) is _ndarray:
+    if type(x) is not TracedArray:
         found = x.diagonal(offset, dim1, dim2)
-        if x.flags.writeable:
+        if type(x) is _ndarray and x.flags.writeable:
             found.flags.writeable = True
         return found
     rows, columns = x.shape[dim1], x.shape[dim2]
@@ -149,10 +151,12 @@ def _on_diagonal(x: Any, offset: int, dim1: int, dim2: int) -> Any:
 
 def _windows(x: Any, dim: int, size: int, step: int) -> Any:
     count = (x.shape[dim] - size) // step + 1
-    if type(x) is _ndarray:
+    if type(x) is not TracedArray:
         shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
         strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :], x.strides[dim])
-        return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
+        if type(x) is _ndarray:
+            return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
+        return require_cuda("a tensor on a CUDA device").modules.xp.lib.stride_tricks.as_strided(x, shape, strides)
     at = np.arange(count)[:, None] * step + np.arange(size)
     return np.moveaxis(np.take(x, at, axis=dim), dim + 1, -1)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.array import TracedArray
 from .apply import apply
 from .arguments import (
     FUNCTIONS,
@@ -35,7 +36,7 @@ Ints = tuple[int, ...]
 
 
 def _reshaped(x: Any, shape: Ints) -> Any:
-    return x.reshape(shape) if type(x) is _ndarray else x.view_reshape(shape, certain=True)
+    return x.view_reshape(shape, certain=True) if type(x) is TracedArray else x.reshape(shape)
 
 
 VIEW = Op("View", _reshaped)

@@ -28,6 +28,7 @@ from ...tracer.recorder import Recorder, recording
 from ..binding import bind_graph, launched
 from ..config import config
 from ..kernels import kernels
+from .device import on_cuda
 from .node import Node
 from .op import LocalVjp, aval_of, splice
 from .tensor import Tensor
@@ -91,6 +92,9 @@ def backward(
     nodes: Sequence[Node], roots: Sequence[Tensor], seeds: Sequence[Tensor | None], retain: bool
 ) -> list[tuple[Tensor, Any]] | None:
     """(leaf, its gradient as an array) for each leaf; None where the tape has to be walked node by node."""
+    if any(map(on_cuda, [root._data for root in roots])):
+        walked("the tensors are on a CUDA device")
+        return None
     found = signature(nodes, roots, seeds)
     if isinstance(found, str):
         walked(found)

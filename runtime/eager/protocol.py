@@ -18,6 +18,7 @@ from ...tracer.array import UFUNC_METHODS, UFUNCS, TracedArray, public_name, uns
 from . import ops_basic, ops_linear, ops_math
 from .apply import apply
 from .arguments import plain_number
+from .device import on_cuda
 from .modes import STATE
 from .op import Op
 from .tensor import METHODS, Tensor, make, raw
@@ -106,6 +107,8 @@ def run_numpy(
     op = _op(function, method)
     operands: list[Any] = []
     code = (encoded(tuple(args), operands), encoded(dict(kwargs), operands))
+    if any(on_cuda(t._data) for t in operands):
+        return apply(op, tuple(operands), code)
     if not STATE.grad or not any(t.requires_grad for t in operands):
         return _wrapped(op.fn(*[raw(t) for t in operands], *code))
     if not known:

@@ -16,7 +16,8 @@ from ...tracer import creation
 from ...tracer.array import TracedArray
 from ...tracer.recorder import current_recorder
 from . import dtypes
-from .create import _array_of, _count, _float_or_default, _made, _shape, _type_name, check_device
+from .create import _array_of, _count, _float_or_default, _made, _shape, _type_name, beside
+from .device import wanted
 from .dtypes import as_dtype, scalar_name
 from .modes import STATE
 from .tensor import Tensor, raw
@@ -26,7 +27,7 @@ class Generator:
     """A source of random numbers: NumPy's PCG64. One generator may be used by several threads."""
 
     def __init__(self, device: Any = None) -> None:
-        check_device(device)
+        wanted(device)
         self.manual_seed(67280421310721)
 
     @property
@@ -129,12 +130,14 @@ def randn(
 def rand_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Uniform numbers in [0, 1) in the shape (and dtype, unless given) of *input*."""
     like = _array_of("rand_like", input)
+    device = beside(like, device)
     return rand(like.shape, dtype=like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
 
 
 def randn_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Standard normal numbers in the shape (and dtype, unless given) of *input*."""
     like = _array_of("randn_like", input)
+    device = beside(like, device)
     return randn(like.shape, dtype=like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
 
 

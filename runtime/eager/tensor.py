@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...tracer.array import TracedArray
+from ..cuda.arrays import download
 from . import dtypes
-from .device import device
+from .device import device, device_of, on_cuda
 from .modes import STATE
 from .node import Node, RemovableHandle, _registered
 from .op import Op
@@ -171,11 +172,11 @@ class Tensor:
 
     @property
     def device(self) -> device:
-        return _CPU
+        return device_of(self._data)
 
     @property
     def is_cuda(self) -> bool:
-        return False
+        return device_of(self._data).type == "cuda"
 
     def is_inference(self) -> bool:
         return self._inference
@@ -247,6 +248,8 @@ class Tensor:
             if STATE.capture is None:
                 return f"{prefix}tensor({data!r})"
             data = seen(data, "turns a tensor into text")
+        if on_cuda(data):
+            data = download(data)
         node = self._node
         return format_tensor(
             data, requires_grad=self._requires and node is None, grad_fn_name=None if node is None else node.label,
@@ -327,6 +330,30 @@ class Tensor:
         data = METHODS["numpy"](self)
         return np.array(data, dtype=dtype, copy=copy) if copy else np.asarray(data, dtype=dtype)
 
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The memory of a tensor on a CUDA device, for others to use.  AttributeError for one on the CPU."""
+        data = raw(self)
+        if not on_cuda(data):
+            raise AttributeError(
+                "Can't get __cuda_array_interface__ on non-CUDA tensor type: torch.FloatTensor. Use tensor.cuda() to "
+                "copy the tensor to a CUDA device first."
+            )
+        self._check_shared("__cuda_array_interface__")
+        return data.__cuda_array_interface__
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The memory of this tensor as a DLPack capsule, for others to use."""
+        self._check_shared("__dlpack__")
+        return seen_here(self, "hands out its memory").__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return tuple(seen_here(self, "hands out its memory").__dlpack_device__())  # type: ignore[return-value]
+
+    def _check_shared(self, what: str) -> None:
+        if self.requires_grad:
+            raise BufferError(f"Can't export tensors that require gradient by {what}, use tensor.detach()")
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if not self.is_leaf:
             raise RuntimeError(
@@ -369,7 +396,6 @@ class Size(tuple):
         return Size(tuple.__add__(self, tuple(other)))
 
 
-_CPU = device()
 _new = object.__new__
 _ndarray = np.ndarray
 
@@ -434,11 +460,19 @@ def raw(t: Tensor) -> Any:
 def seen(data: Any, what: str) -> np.ndarray:
     """*data* as a plain array, for code that has to see all of it (it does *what*): a capture that comes here is not
     replayed."""
+    if on_cuda(data):
+        return download(data)
     if not isinstance(data, TracedArray):
         return data
     if STATE.capture is not None:
         STATE.capture.refuse(what)
     return np.asarray(data._recorder.value(data.atom))
+
+
+def seen_here(t: Tensor, what: str) -> Any:
+    """The array of *t* where it lies, for code that does *what* with it, which no recording can replay."""
+    data = raw(t)
+    return seen(data, what) if isinstance(data, TracedArray) else data
 
 
 def refresh(view: Tensor) -> None:
@@ -470,4 +504,4 @@ def set_grad(t: Tensor, value: Tensor | None) -> None:
         capture.write_grad(t, value)
 
 
-__all__ = ["METHODS", "Size", "Tensor", "changed", "epoch", "from_data", "make", "raw", "wrap"]
+__all__ = ["METHODS", "Size", "Tensor", "changed", "epoch", "from_data", "make", "raw", "seen_here", "wrap"]

@@ -29,8 +29,12 @@ from ...tracer.recorder import Recorder, recording
 from .. import launch
 from .._tape import Tape
 from ..config import config
+from ..cuda.availability import IN_USE
 from ..kernels import kernels
+from .device import on_cuda
 from .modes import STATE
+from .on_device import compute
+from .op import Op
 from .tensor import Tensor
 
 Rule = Callable[..., tuple[Any, ...]]
@@ -59,6 +63,10 @@ def fused_update(
         return
     tensors = list(chain.from_iterable(rows))
     values: list[Any] = [t._data for t in tensors]
+    if IN_USE[0] and any(map(on_cuda, values)):
+        numbers = [float(p[0][p[1]]) if len(p) == 2 else float(p[0][p[1]][p[2]]) for p in hyper]
+        _on_device(rule, rows, numbers, statics)
+        return
     values += [float(p[0][p[1]]) if len(p) == 2 else float(p[0][p[1]][p[2]]) for p in hyper]
     family = _families.get((rule, statics, len(rows)))
     if family is not None and not config.check:
@@ -81,6 +89,27 @@ def _capture(capture: Any, rule: Rule, rows: Sequence[Any], hyper: Sequence[Plac
             if new is not None:
                 array[...] = new
                 t._counter[0] += 1
+
+
+def _on_device(rule: Rule, rows: Sequence[tuple[Tensor, ...]], numbers: list[float], statics: tuple[Any, ...]) -> None:
+    """The same where tensors lie on a CUDA device.  Every row is computed before any is written, so that running out of
+    memory changes nothing; but rows that share tensors are done one after the other."""
+    width = len(rows[0])
+    op = _device_ops.get((rule, width, statics))
+    if op is None:
+        op = Op("Update", lambda *values: rule(values[:width], *values[width:], *statics))
+        op = _device_ops.setdefault((rule, width, statics), op)
+    shared = len({id(t._data) for row in rows for t in row}) < width * len(rows)
+    for part in [[row] for row in rows] if shared else [rows]:
+        found = [compute(op, [*[t._data for t in row], *numbers], numbers=True) for row in part]
+        for row, results in zip(part, found, strict=True):
+            for t, new in zip(row, results, strict=True):
+                if new is not None:
+                    t._data[...] = new
+                    t._counter[0] += 1
+
+
+_device_ops: dict[tuple[Rule, int, tuple[Any, ...]], Op] = {}
 
 
 # ---- what is bound -------------------------------------------------------------------------------------------------

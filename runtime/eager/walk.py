@@ -18,13 +18,14 @@ from .apply import apply
 from .modes import STATE
 from .node import Node
 from .node_vjp import free, node_vjp
+from .on_device import filled
 from .ops_basic import ADD
 from .tensor import Tensor, make, raw, set_grad
 
 
 def _ones(root: Tensor) -> Tensor:
     data, capture = raw(root), STATE.capture
-    ones = np.ones(data.shape, data.dtype) if capture is None else capture.ones(data.shape, data.dtype)
+    ones = filled(1, data.shape, data.dtype, data) if capture is None else capture.ones(data.shape, data.dtype)
     return make(ones)
 
 

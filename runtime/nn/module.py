@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..eager import create, dtypes
+from ..eager.device import wanted
 from ..eager.ops_basic import zero_
 from ..eager.tensor import Tensor, changed, make, raw
 from . import hooks, loading
@@ -345,16 +346,37 @@ class Module:
         return self
 
     def to(self: Self, *args: Any, dtype: Any = None, device: Any = None, **options: Any) -> Self:
-        """``to(dtype)``, ``to("cpu")`` or ``to(tensor)``: convert all floating-point tensors, in place."""
+        """``to(dtype)``, ``to(device)`` or ``to(tensor)``: convert all floating-point tensors, or copy all tensors, in
+        place."""
         for arg in args:
             if isinstance(arg, Tensor):
-                dtype = arg.dtype
+                dtype, device = arg.dtype, arg.device
             elif isinstance(arg, np.dtype | type) or (isinstance(arg, str) and not arg.startswith(("cpu", "cuda"))):
                 dtype = arg
             elif not isinstance(arg, bool):  # which would be non_blocking
                 device = arg
-        create.check_device(device)
+        if device is not None:
+            self._place(device)
         return self if dtype is None else self._convert(dtypes.as_dtype(dtype))
+
+    def _place(self, device: Any) -> None:
+        """All tensors on *device*.  All copies are made before any takes effect."""
+        where = wanted(device)
+        parameters = [p for module in self.modules() for p in module._parameters.values() if p is not None]
+        buffers = [(m, n, b) for m in self.modules() for n, b in m._buffers.items() if b is not None]
+        copies = [
+            (p, create.placed(raw(p), where), None if p.grad is None else create.placed(raw(p.grad), where))
+            for p in dict.fromkeys(parameters)
+        ]
+        kept = {id(b): create.placed(raw(b), where) for _, _, b in buffers}
+        for p, data, grad in copies:
+            if data is not raw(p):
+                p.data = make(data)
+            if p.grad is not None and grad is not raw(p.grad):
+                p.grad = make(grad)
+        for module, name, b in buffers:
+            if kept[id(b)] is not raw(b):
+                module._register("_buffers", name, make(kept[id(b)]))
 
     def _convert(self: Self, dtype: Any) -> Self:
         if dtype.kind != "f":
@@ -390,13 +412,12 @@ class Module:
         return self._convert(dtypes.as_dtype(dst_type))
 
     def cpu(self: Self) -> Self:
-        """The module itself, which is on the CPU."""
-        return self
+        """All parameters and buffers on the CPU."""
+        return self.to("cpu")
 
     def cuda(self: Self, device: Any = None) -> Self:
-        """RuntimeError: there is no such device yet."""
-        create.check_device("cuda")
-        return self
+        """All parameters and buffers on a CUDA device.  DeviceError, saying what is missing, where there is none."""
+        return self.to("cuda" if device is None else device)
 
     # ---- printing ------------------------------------------------------------------------------------------------
 

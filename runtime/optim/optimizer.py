@@ -23,6 +23,7 @@ import numpy as np
 from ..eager import dtypes
 from ..eager.modes import STATE, enable_grad
 from ..eager.node import RemovableHandle, _registered
+from ..eager.on_device import filled
 from ..eager.tensor import Tensor, changed, make, raw
 
 Params = Iterable[Any]
@@ -272,7 +273,7 @@ def _cast(param: Tensor, value: Any, key: Any) -> Any:
 def zeros_like(p: Tensor) -> Tensor:
     """State of the shape of a parameter."""
     data = raw(p)
-    return make(np.zeros_like(data) if type(data) is np.ndarray else np.zeros(data.shape, data.dtype))
+    return make(np.zeros_like(data) if type(data) is np.ndarray else filled(0, data.shape, data.dtype, data))
 
 
 def new_count() -> Tensor:

@@ -1,0 +1,369 @@
+"""A loop nest as a kernel, in LLVM IR.
+
+``KernelEmitter`` is the CPU's ``ItemEmitter`` with its outermost loops run by threads and blocks (``mapping.py``):
+start reading at ``nest``.  What it needs of a GPU are seven functions (``INTRINSICS``): who am I, wait for my block,
+what has my neighbour, where is my block's memory.  ``ptx.py`` defines them for a GPU, ``simulator.py`` on the CPU.
+
+Kernel ABI: ``void kernel(ptr buffer, ..., ptr sizes, ptr consts)``; buffers are those of ``Kernel.buffers``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import llvmlite.ir as ir
+
+from ..canonical import Canonical, Dim, Sym
+from ..cpu import Accumulator, ItemEmitter, carries, give_hint, statements_of
+from ..reads import domain, domain_indices, reduced_depths
+from ..scalar import I32, I64, PTR, declare, from_memory, memory_type, to_memory
+from ..schedule import Call, Loop, Schedule, Statement
+from ..views import Indices
+from .libdevice import DeviceScalars
+from .mapping import BLOCK, PART_ROWS, PARTS, SPREAD, Geometry, Mapping, prefix
+from .totals import BlockShare, BlockTotal, ThreadTotal
+
+VOID = ir.VoidType()
+INTRINSICS: dict[str, tuple[ir.Type, ...]] = {  # result, arguments
+    "tg_thread": (I32,),  # my number in my block
+    "tg_threads": (I32,),  # threads of a block
+    "tg_block": (I32,),  # my block's number
+    "tg_blocks": (I32,),
+    "tg_barrier": (VOID,),  # all threads of the block have come here, and see what they have written
+    "tg_shuffle": (I32, I32, I32),  # (value, mask): the value of the thread in my warp whose number differs by mask
+    "tg_shared": (PTR,),  # memory of my block: two 8-byte places for each warp
+}
+
+
+class KernelEmitter(ItemEmitter):
+    """One kernel; ``finish`` ends it."""
+
+    scalars = DeviceScalars
+
+    def __init__(
+        self, program: Canonical, schedule: Schedule, module: ir.Module, name: str, used: list[Sym],
+        geometry: Geometry, aliased: set[Sym] = frozenset(), inline: bool = False,  # type: ignore[assignment]
+    ):  # fmt: skip
+        super().__init__(program, schedule, module, name, used, inline=inline)
+        self.geometry = geometry
+        if not inline:
+            self.function.linkage = ""
+            self.function.attributes.discard("noinline")
+        # No promise that only one thing touches a buffer where one thread writes and another reads, nor in a loop: LLVM
+        # 7 takes what is promised of one call there for a promise about all of them together.
+        for sym in used if inline else aliased:
+            self.pointer[sym].attributes.discard("noalias")
+        self.thread, self.threads, self.block, self.blocks = (
+            self.entry.zext(self._call(f"tg_{name}", at=self.entry), I64)
+            for name in ("thread", "threads", "block", "blocks")
+        )
+        self.cooperating = False  # all threads of the block are here, with the same values
+        self.slots: frozenset[Sym] = frozenset()  # values of which each thread has its own copy
+        self.written = False  # there may be what some thread has written since the last barrier
+
+    # ---- a GPU's own -------------------------------------------------------------------------------------------
+
+    def _call(self, name: str, *args: ir.Value, at: ir.IRBuilder | None = None) -> Any:
+        b = at or self.b
+        return b.call(declare(b.module, name, *INTRINSICS[name]), args)
+
+    def barrier(self) -> None:
+        self._call("tg_barrier")
+
+    def shuffle(self, value: ir.Value, mask: int) -> ir.Value:
+        """The *value* of the thread in this warp whose number differs by *mask*."""
+        b, kind = self.b, value.type
+        if isinstance(kind, (ir.FloatType, ir.DoubleType)):
+            whole = ir.IntType(32 if isinstance(kind, ir.FloatType) else 64)
+            return b.bitcast(self.shuffle(b.bitcast(value, whole), mask), kind)
+        if kind.width == 64:
+            low, high = b.trunc(value, I32), b.trunc(b.lshr(value, I64(32)), I32)
+            low, high = (self._call("tg_shuffle", part, I32(mask)) for part in (low, high))
+            return b.or_(b.shl(b.zext(high, I64), I64(32)), b.zext(low, I64))
+        wide = value if kind.width == 32 else b.zext(value, I32)
+        moved = self._call("tg_shuffle", wide, I32(mask))
+        return moved if kind.width == 32 else b.trunc(moved, kind)
+
+    def first_thread(self) -> Any:
+        """A context in which only the block's first thread is."""
+        return self.b.if_then(self.b.icmp_signed("==", self.thread, I64(0)))
+
+    def store(self, x: Sym, at: Indices, value: ir.Value) -> None:
+        if not self.cooperating or x in self.slots:
+            super().store(x, at, value)
+            return
+        with self.first_thread():
+            super().store(x, at, value)
+
+    # ---- nests ---------------------------------------------------------------------------------------------------
+
+    def nest(self, nest: Loop, mapping: Mapping, shares: dict[Sym, list[Sym]]) -> None:
+        """*shares*: where accumulators that close outside of the units leave what each block has."""
+        totals = []
+        if mapping.partial:
+            closing = [s for s in statements_of(nest) if carries(s.op) and s.complete == 0]
+            totals = [BlockShare(self, s, mapping, shares[s.out]) for s in closing]
+        for total in totals:
+            total.start()
+        loops = prefix(nest)[: mapping.loops]
+        if mapping.by == BLOCK:
+            self.units(loops, self.block, self.blocks, lambda: self.cooperate(loops[-1].body))
+        elif loops:
+            self.over_threads(loops)
+        else:
+            with self.alone():
+                self.items([nest])
+        for total in totals:
+            total.close()
+
+    def over_threads(self, loops: Sequence[Loop]) -> None:
+        """The units of *loops*, one at a time for each thread."""
+        first = self.b.add(self.b.mul(self.block, self.threads), self.thread)
+        self.units(loops, first, self.b.mul(self.threads, self.blocks), lambda: self.items(loops[-1].body))
+
+    def alone(self) -> Any:
+        """A context in which only the first thread of all is."""
+        return self.b.if_then(self.b.icmp_signed("==", self.b.or_(self.block, self.thread), I64(0)))
+
+    def units(
+        self, loops: Sequence[Loop], first: ir.Value, step: ir.Value, body: Callable[[], None], hint: str = ""
+    ) -> None:  # fmt: skip
+        """A loop over the iterations of *loops* as one range, from *first* on in steps of *step*."""
+        b = self.b
+        count: ir.Value = I64(1)
+        sizes = [self.size(loop.dim) for loop in loops]
+        for size in sizes:
+            count = b.mul(count, size, flags=("nsw",))
+        home, head = b.append_basic_block("units"), b.append_basic_block("unit")
+        inside, after = b.append_basic_block("inside"), b.append_basic_block("units_done")
+        b.cbranch(b.icmp_signed("<", first, count), home, after)
+        outside, prologue = ir.IRBuilder(home), ir.IRBuilder(head)
+        unit = prologue.phi(I64)
+        indices: list[ir.Value] = []
+        rest: ir.Value = unit
+        for size in reversed(sizes[1:]):
+            indices.insert(0, prologue.urem(rest, size))
+            rest = prologue.udiv(rest, size)
+        b.position_at_end(inside)
+        self.loops += [rest, *indices]
+        self.homes += [outside, *[prologue] * len(indices)]
+        self.scopes += [{} for _ in range(2 * len(loops))]
+        body()
+        del self.loops[-len(loops) :], self.homes[-len(loops) :], self.scopes[-2 * len(loops) :]
+        prologue.branch(inside)
+        outside.branch(head)
+        unit.add_incoming(first, outside.block)
+        following = b.add(unit, step, flags=("nsw",))
+        unit.add_incoming(following, b.block)
+        back = b.cbranch(b.icmp_signed("<", following, count), head, after)
+        if hint:
+            give_hint(back, hint)
+        b.position_at_end(after)
+
+    def cooperate(self, body: Sequence[Loop | Statement | Call]) -> None:
+        """One unit, by all threads of the block."""
+        depth = len(self.loops)
+        self.cooperating = True
+        for position, item in enumerate(body):
+            if position:
+                self.barrier()
+            if not isinstance(item, Loop):
+                assert isinstance(item, Statement)
+                self.statement(item)
+                continue
+            closing = [s for s in statements_of(item) if s.complete == depth and carries(s.op)]
+            totals = [BlockTotal(self, s) for s in closing]
+            for total in totals:
+                total.start()
+            self.cooperating = False
+            self.units([item], self.thread, self.threads, partial(self.items, item.body))
+            self.cooperating = True
+            for total in totals:
+                total.close()
+        self.cooperating = False
+
+    def loop(self, loop: Loop) -> None:
+        """A loop that one thread runs."""
+        depth = len(self.loops)
+        totals = [Accumulator(self, s) for s in statements_of(loop) if s.complete == depth and carries(s.op)]
+        for total in totals:
+            total.start()
+        self._split(loop, I64(0), self.size(loop.dim))
+        for total in totals:
+            total.close()
+
+    # ---- sums over outer axes ------------------------------------------------------------------------------------
+
+    def columns(self, statement: Statement, shares: Sequence[Sym]) -> None:
+        """Each thread: one kept element, one part of the outermost axis that is summed over."""
+        b, dims, reduced = self.b, domain(statement.op), sorted(reduced_depths(statement.op))
+        units, parts = self.count(_kept(statement)), self.parts_of_columns(statement)
+        length = self.size(dims[reduced[0]])
+        with self.spread(b.mul(units, parts)) as unit:
+            part, places = b.udiv(unit, units), self._places(statement, b.urem(unit, units))
+            total = ThreadTotal(self, statement)
+            total.start()
+            self._summed(total, places, reduced, *self.stretch(length, parts, part))
+            for buffer, value in zip(shares, total.values(), strict=True):
+                self.put(buffer, unit, value)
+
+    def stretch(self, length: ir.Value, parts: ir.Value, part: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Where number *part* of the *parts* of an axis begins and ends."""
+        b = self.b
+        each = b.udiv(b.add(length, b.sub(parts, I64(1))), parts)
+        low, high = (b.mul(k, each) for k in (part, b.add(part, I64(1))))
+        return low, b.select(b.icmp_signed("<", high, length), high, length)
+
+    def whole_columns(self, statement: Statement) -> None:
+        """Each thread of the block: kept elements, from end to end."""
+        dims, reduced = domain(statement.op), sorted(reduced_depths(statement.op))
+        with self.shared_out(self.count(_kept(statement))) as unit:
+            total = ThreadTotal(self, statement)
+            total.start()
+            self._summed(total, self._places(statement, unit), reduced, I64(0), self.size(dims[reduced[0]]))
+            self.put(statement.out, unit, total.values()[-1])
+
+    def _places(self, statement: Statement, unit: ir.Value) -> list[ir.Value]:
+        """Where kept element number *unit* is in the domain; the axes that are summed over are 0."""
+        b, dims, reduced = self.b, domain(statement.op), reduced_depths(statement.op)
+        places: list[ir.Value] = [I64(0)] * len(dims)
+        for k in reversed([k for k in range(len(dims)) if k not in reduced]):
+            places[k] = b.urem(unit, self.size(dims[k]))
+            unit = b.udiv(unit, self.size(dims[k]))
+        return places
+
+    def _summed(
+        self, total: Accumulator, places: list[ir.Value], axes: Sequence[int], low: ir.Value, high: ir.Value
+    ) -> None:
+        """The loops over *axes*, the first of which runs from *low* to *high*, around the update of *total*."""
+        if not axes:
+            with self.at(places):
+                total.update(domain_indices(total.op))
+            return
+        with Range(self.b, low, high, I64(1)) as i:
+            places[axes[0]] = i
+            inner = self.size(domain(total.op)[axes[1]]) if len(axes) > 1 else I64(0)
+            self._summed(total, places, axes[1:], I64(0), inner)
+
+    @contextmanager
+    def at(self, places: list[ir.Value]) -> Iterator[None]:
+        """At these values of the loop variables, whatever loops are around: nothing is taken out of them."""
+        saved = self.loops, self.homes, self.scopes
+        self.loops, self.homes = places, [self.b] * len(places)
+        self.scopes = [{} for _ in range(2 * len(places) + 1)]
+        yield
+        self.loops, self.homes, self.scopes = saved
+
+    def parts_of_columns(self, statement: Statement) -> ir.Value:
+        dims, reduced = domain(statement.op), reduced_depths(statement.op)
+        return self.parts(self.count(_kept(statement)), self.size(dims[min(reduced)]))
+
+    def parts(self, units: ir.Value, length: ir.Value) -> ir.Value:
+        """``mapping.parts_of_columns`` of this run's sizes."""
+        b = self.b
+        spread = b.udiv(I64(SPREAD), self._at_least_one(units))
+        most = b.udiv(b.add(length, I64(PART_ROWS - 1)), I64(PART_ROWS))
+        parts = b.select(b.icmp_signed("<", spread, most), spread, most)
+        return self._at_least_one(b.select(b.icmp_signed("<", parts, I64(PARTS)), parts, I64(PARTS)))
+
+    def _at_least_one(self, x: ir.Value) -> ir.Value:
+        return self.b.select(self.b.icmp_signed("<", x, I64(1)), I64(1), x)
+
+    def count(self, dims: Sequence[Dim]) -> ir.Value:
+        total: ir.Value = I64(1)
+        for d in dims:
+            total = self.b.mul(total, self.size(d), flags=("nsw",))
+        return total
+
+    # ---- the second stage ------------------------------------------------------------------------------------------
+
+    def combine(self, statement: Statement, shares: Sequence[Sym], count: ir.Value) -> None:
+        """One block adds up the *shares* of a reduction, of which there are *count*."""
+        total = BlockTotal(self, statement)
+        total.start()
+        with self.shared_out(count) as i:
+            total.put(total.merged(total.values(), [self.get(buffer, i) for buffer in shares]))
+        self.cooperating = True
+        total.close()
+        self.cooperating = False
+
+    def combine_columns(self, statement: Statement, shares: Sequence[Sym]) -> None:
+        """Each thread adds up the parts of one kept element."""
+        b, units, parts = self.b, self.count(_kept(statement)), self.parts_of_columns(statement)
+        with self.spread(units) as unit:
+            total = ThreadTotal(self, statement)
+            total.start()
+            with Range(b, I64(0), parts, I64(1)) as part:
+                place = b.add(b.mul(part, units, flags=("nsw",)), unit, flags=("nsw",))
+                total.put(total.merged(total.values(), [self.get(buffer, place) for buffer in shares]))
+            self.put(statement.out, unit, total.values()[-1])
+
+    def share_count(self, units: Sequence[Dim], by: str) -> ir.Value:
+        """How many blocks left a share: what ``Extent.launch`` says."""
+        b, count = self.b, self.count(units)
+        if by != BLOCK:
+            count = b.udiv(b.add(count, I64(self.geometry.threads - 1)), I64(self.geometry.threads))
+        return self._at_least_one(b.select(b.icmp_signed("<", count, I64(PARTS)), count, I64(PARTS)))
+
+    # ---- memory and ranges -----------------------------------------------------------------------------------------
+
+    def put(self, buffer: Sym, place: ir.Value, value: ir.Value) -> None:
+        kind = memory_type(buffer.dtype)
+        where = self.b.gep(self.pointer[buffer], [place], inbounds=True, source_etype=kind)
+        self.b.store(to_memory(self.b, value, buffer.dtype), where)
+
+    def get(self, buffer: Sym, place: ir.Value) -> ir.Value:
+        kind = memory_type(buffer.dtype)
+        where = self.b.gep(self.pointer[buffer], [place], inbounds=True, source_etype=kind)
+        return from_memory(self.b, self.b.load(where, typ=kind), buffer.dtype)
+
+    def spread(self, count: ir.Value) -> Range:
+        """All threads of all blocks over 0 <= i < count."""
+        b = self.b
+        first = b.add(b.mul(self.block, self.threads), self.thread)
+        return Range(b, first, count, b.mul(self.threads, self.blocks))
+
+    def shared_out(self, count: ir.Value) -> Range:
+        """The threads of the block over 0 <= i < count."""
+        return Range(self.b, self.thread, count, self.threads)
+
+
+class Range:
+    """A loop as a context: *first*, *first* + *step*, ... below *end*."""
+
+    def __init__(self, b: ir.IRBuilder, first: ir.Value, end: ir.Value, step: ir.Value, hint: str = ""):
+        self.b, self.first, self.end, self.step, self.hint = b, first, end, step, hint
+
+    def __enter__(self) -> ir.Value:
+        b = self.b
+        before, self.body, self.after = b.block, b.append_basic_block("each"), b.append_basic_block("end")
+        b.cbranch(b.icmp_signed("<", self.first, self.end), self.body, self.after)
+        b.position_at_end(self.body)
+        self.i = b.phi(I64)
+        self.i.add_incoming(self.first, before)
+        return self.i
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is not None:
+            return
+        b = self.b
+        following = b.add(self.i, self.step, flags=("nsw",))
+        self.i.add_incoming(following, b.block)
+        back = b.cbranch(b.icmp_signed("<", following, self.end), self.body, self.after)
+        if self.hint:
+            give_hint(back, self.hint)
+        b.position_at_end(self.after)
+
+
+def _kept(statement: Statement) -> list[Dim]:
+    """The axes of its domain that a reduction keeps."""
+    reduced = reduced_depths(statement.op)
+    return [d for k, d in enumerate(domain(statement.op)) if k not in reduced]
+
+
+KernelEmitter.accumulator = ThreadTotal
+
+__all__ = ["INTRINSICS", "KernelEmitter", "Range"]

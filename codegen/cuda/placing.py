@@ -1,0 +1,50 @@
+"""The schedule of a program for a GPU: ``schedule.py``'s, under a GPU's conditions.
+
+Iterations of the outermost loops run at the same time.  So temporaries keep all their axes, there are no tiles of
+rows, and what would force a nest into an order of its own has a nest to itself: a sum over outer axes that keeps inner
+ones, and a recurrence.
+"""
+
+from __future__ import annotations
+
+from ...tracer.primitive import RECURRENCE, REDUCE
+from ..canonical import Canonical, Op
+from ..cpu import statements_of
+from ..reads import domain, reduced_depths
+from ..schedule import Loop, Placer, Schedule, Statement, contractions, settle
+
+
+def keeps_inner(op: Op) -> bool:
+    """Does the reduction keep an axis inside one that it sums over?"""
+    if op.prim.kind != REDUCE:
+        return False
+    depths, loops = sorted(reduced_depths(op)), len(domain(op))
+    return depths != list(range(loops - len(depths), loops))
+
+
+def stands_alone(op: Op) -> bool:
+    return op.prim.kind == RECURRENCE or keeps_inner(op)
+
+
+class DevicePlacer(Placer):
+    def _may_enter(self, loop: Loop, statement: Statement, depth: int) -> bool:
+        for inside in statements_of(loop):
+            if stands_alone(inside.op) or stands_alone(statement.op):
+                self.notes.append(
+                    f"{statement.out} ({statement.op.prim.name}) not fused with {inside.out} ({inside.op.prim.name}): "
+                    "one of them has an order of its own"
+                )
+                return False
+        return super()._may_enter(loop, statement, depth)
+
+
+def device_schedule(program: Canonical) -> Schedule:
+    placer = settle(program, DevicePlacer)
+    return Schedule(placer.body, placer.stored, placer.where, placer.reads, {}, set(), placer.notes)
+
+
+def thread_schedule(program: Canonical) -> Schedule:
+    """For one thread: the CPU's, without tiles of rows, which are there for vectors."""
+    placer = settle(program)
+    contracted = contractions(program, placer)
+    return Schedule(placer.body, placer.stored, placer.where, placer.reads, contracted, set(), placer.notes)

@@ -1,0 +1,378 @@
+"""A canonical program -> kernels and library calls for a GPU.
+
+Three data structures: a ``Kernel`` is one launch, a ``Library`` an operation that the array module of the device does
+(CuPy), and a ``CudaProgram`` is these steps in order with their buffers.  A ``Machine`` runs steps; ``run`` walks them.
+A program is made once for a signature, like the CPU's (``codegen/program.py``), and knows nothing of sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import llvmlite.ir as ir
+import numpy as np
+
+from ...tracer.primitive import LOOP, RECURRENCE, SCATTER
+from ..canonical import ONE, Canonical, Dim, Op, Sym
+from ..cpu import carries, item_buffers, statements_of
+from ..guards import guards_of
+from ..memory import ALIGN, Sizes, Temporary, plan
+from ..schedule import Call, Loop, Schedule, Statement, buffer_of, produces
+from .kernels import KernelEmitter
+from .lanes import LaneEmitter, lanes_of
+from .loops import Way, note, way_of, write_loop
+from .mapping import (
+    COLUMNS,
+    PARTS,
+    THREAD,
+    Extent,
+    Geometry,
+    Mapping,
+    extent_of,
+    mapping_of,
+    parts_of_columns,
+    product,
+    scalar_extent,
+)
+from .placing import device_schedule
+from .retarget import for_device
+from .scan import Scan, extents, shares_of, worth_cutting
+from .scatter import BY_ORDER, BY_WINNER, how_to_write, stages, write_stage
+from .totals import INT, partial_dtypes
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One launch of the function *name* on *buffers*."""
+
+    name: str
+    buffers: tuple[Sym, ...]
+    extent: Extent
+    single: bool = False  # one block is enough: the second stage of a reduction
+    several: bool = False  # there is something to do only where units are cut in several parts
+
+    def grid(self, sizes: Sizes, geometry: Geometry) -> tuple[int, int]:
+        """(blocks, threads of a block)"""
+        return (1, geometry.threads) if self.single else self.extent.launch(sizes, geometry)
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Operation *position* of the program, by the array module."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The stable order of the positions to which the indexed write number *position* writes, into *result*."""
+
+    position: int
+    result: Sym
+
+
+Step = Kernel | Library | Order
+
+
+@dataclass(frozen=True, slots=True)
+class Partials(Temporary):
+    """What the first stage of a reduction leaves: *cut* is the axis that a sum over outer axes cuts in parts."""
+
+    cut: Dim = 0
+
+    def nbytes(self, sizes: Sizes) -> int:
+        units = product(self.dims, sizes)
+        parts = parts_of_columns(units, int(sizes[self.cut])) if self.cut else PARTS
+        return -(-max(units * parts * self.itemsize, 1) // ALIGN) * ALIGN
+
+
+@dataclass(slots=True, eq=False)
+class CudaProgram:
+    """What runs for one signature.  ``text`` is LLVM IR in which the functions of ``kernels.INTRINSICS`` are open."""
+
+    key: tuple
+    arguments: int
+    inputs: list[Sym]
+    results: list[Sym]
+    guards: list[Sym]
+    temporaries: list[Temporary]
+    steps: list[Step]
+    buffer_index: dict[Sym, int]  # arguments, results, captured arrays, temporaries
+    canonical: Canonical
+    schedule: Schedule
+    geometry: Geometry
+    text: str
+    kernels: list[str] = field(default_factory=list)
+
+    def plan(self, sizes: Sizes) -> tuple[list[int], int]:
+        """(offset of each temporary, bytes of the workspace).  Its first bytes are the guards, in order: they are read
+        back together."""
+        front = len(self.guards)
+        offsets, total = plan(self.temporaries[front:], sizes)
+        begin = -(-front // ALIGN) * ALIGN
+        return [*range(front), *[begin + o for o in offsets]], begin + total
+
+
+def assemble(canonical: Canonical, arguments: int, geometry: Geometry | None = None) -> CudaProgram:
+    """The kernels of *canonical*, the first *arguments* of whose inputs are the caller's."""
+    return _Assembler(canonical, arguments, geometry or Geometry()).program()
+
+
+class _Assembler:
+    def __init__(self, canonical: Canonical, arguments: int, geometry: Geometry):
+        self.canonical, self.arguments, self.geometry = for_device(canonical), arguments, geometry
+        canonical = self.canonical
+        self.schedule = device_schedule(canonical)
+        self.results = [x for x in canonical.outputs[: canonical.results] if isinstance(x, Sym)]
+        self.guards = guards_of(canonical)
+        self.module = ir.Module("cuda")
+        self.steps: list[Step] = []
+        self.partials: dict[Sym, tuple[int, tuple[Dim, ...], Dim]] = {}  # made in which item, their dims and cut
+        self.work: dict[Sym, Temporary] = {}  # what loops need for themselves
+
+    def program(self) -> CudaProgram:
+        items = self._items()
+        for position, item in enumerate(items):
+            if isinstance(item, Call):
+                self._call(item.op, position)
+            elif isinstance(item, Loop):
+                self._nest(item, position, [])
+            elif isinstance(item[0], Loop):
+                self._nest(item[0], position, item[1:])
+            else:
+                self._scalars(item)
+        temporaries = self._temporaries(items)
+        temps = [*self.guards, *self._plain_temporaries(), *self.partials, *self.work]
+        order = [*self.canonical.inputs[: self.arguments], *self.results, *self.canonical.inputs[self.arguments :]]
+        index = {sym: k for k, sym in enumerate([*order, *temps])}
+        return CudaProgram(
+            self.canonical.key, self.arguments, self.canonical.inputs, self.results, self.guards, temporaries,
+            self.steps, index, self.canonical, self.schedule, self.geometry, str(self.module),
+            [s.name for s in self.steps if isinstance(s, Kernel)],
+        )  # fmt: skip
+
+    def _items(self) -> list[Any]:
+        """The items of the schedule; scalar statements in a list, behind the reduction whose last block can do them.
+
+        They go as far to the front as what they read allows: fewer lists are fewer launches.
+        """
+        result: list[Any] = []
+        for item in self.schedule.body:
+            if not isinstance(item, Statement):
+                result.append(item)
+                continue
+            needed = {sym for sym, _ in self.schedule.reads[item.out].stored}
+            made = [k for k, other in enumerate(result) if needed & set().union(*map(produces, _parts(other)))]
+            for position in range(made[-1] if made else 0, len(result)):
+                if isinstance(result[position], list):
+                    result[position].append(item)
+                    break
+                if isinstance(result[position], Loop) and self._ends_in_one_block(result[position]):
+                    result[position] = [result[position], item]
+                    break
+            else:
+                result.append([item])
+        return result
+
+    def _ends_in_one_block(self, nest: Loop) -> bool:
+        mapping = mapping_of(self.canonical, nest)
+        return mapping.partial and mapping.by != COLUMNS
+
+    # ---- kernels -------------------------------------------------------------------------------------------------
+
+    def _emitter(self, used: Sequence[Sym], aliased: set[Sym] = frozenset()) -> LaneEmitter:  # type: ignore[assignment]
+        name = f"tg_k{sum(isinstance(s, Kernel) for s in self.steps)}"
+        return LaneEmitter(self.canonical, self.schedule, self.module, name, list(used), self.geometry, aliased)
+
+    def _finish(
+        self, emitter: KernelEmitter, extent: Extent, single: bool = False, several: bool = False
+    ) -> None:  # fmt: skip
+        function = emitter.finish()
+        self.steps.append(Kernel(function.name, tuple(emitter.used), extent, single, several))
+
+    def _scalars(self, statements: list[Statement]) -> None:
+        emitter = self._emitter(self._used(statements))
+        with emitter.alone():
+            emitter.items(list(statements))
+        self._finish(emitter, scalar_extent(statements))
+
+    def _used(self, parts: Sequence[Loop | Statement]) -> list[Sym]:
+        reads = self.schedule.reads
+        return list(dict.fromkeys(s for p in parts for s in item_buffers(self.canonical, self.schedule, reads, p)))
+
+    def _nest(self, nest: Loop, position: int, scalars: list[Statement]) -> None:
+        """The kernels of *nest*, the last of which goes on with *scalars*."""
+        extent = extent_of(self.canonical, nest)
+        statements = statements_of(nest)
+        used = item_buffers(self.canonical, self.schedule, self.schedule.reads, nest)
+        if statements[0].op.prim.kind == RECURRENCE and worth_cutting(self.canonical.static, nest):
+            self._scan(statements[0], position, used)
+            return
+        if not extent.mapping.partial:
+            emitter = self._emitter(used, self._aliased(nest))
+            emitter.lanes = lanes_of(self.canonical, self.schedule, nest, extent.mapping)
+            emitter.nest(nest, extent.mapping, {})
+            self._finish(emitter, replace(extent, lanes=emitter.lanes))
+            return
+        columns = extent.mapping.by == COLUMNS
+        closing = [s for s in statements if carries(s.op) and (columns or s.complete == 0)]
+        partials: dict[Sym, list[Sym]] = {}
+        for s in closing:
+            partials[s.out] = self._shares(partial_dtypes(s), position, extent.units if columns else (), extent.cut)
+        shares = [sym for own in partials.values() for sym in own]
+        totals = {s.out for s in closing}
+        emitter = self._emitter([*[s for s in used if s not in totals], *shares], self._aliased(nest))
+        if columns:
+            (statement,) = closing
+            emitter.columns(statement, partials[statement.out])
+            self._finish(emitter, extent)
+            second = self._emitter([statement.out, *shares])
+            second.combine_columns(statement, partials[statement.out])
+            self._finish(second, Extent(extent.mapping, extent.units))
+            return
+        emitter.nest(nest, extent.mapping, partials)
+        self._finish(emitter, extent)
+        second = self._emitter(list(dict.fromkeys([*totals, *shares, *self._used(scalars)])))
+        count = second.share_count(extent.units, extent.mapping.by)
+        for s in closing:
+            second.combine(s, partials[s.out], count)
+        if scalars:
+            with second.first_thread():
+                second.items(list(scalars))
+        self._finish(second, extent, single=True)
+
+    def _scan(self, statement: Statement, position: int, used: list[Sym]) -> None:
+        """The kernels of a recurrence along an axis that may be long."""
+        by_part, by_row = extents(statement)
+        shares = self._shares(shares_of(statement), position, by_part.units, by_part.cut)
+        read = [s for s in used if s is not statement.out]
+        first = self._emitter([*read, *shares], set(shares))
+        Scan(first, statement, shares).compose()
+        self._finish(first, by_part, several=True)
+        second = self._emitter([*read, *shares], set(shares))
+        Scan(second, statement, shares).starts()
+        self._finish(second, by_row, several=True)
+        third = self._emitter([*read, statement.out, shares[0]])
+        Scan(third, statement, shares).run()
+        self._finish(third, by_part)
+
+    def _shares(self, dtypes: Sequence[np.dtype], position: int, units: tuple[Dim, ...], cut: Dim) -> list[Sym]:
+        """Buffers for what a first kernel leaves for a second one."""
+        found = []
+        for dtype in dtypes:
+            found.append(Sym(-1 - len(self.partials) - len(self.work), dtype, ()))
+            self.partials[found[-1]] = position, units, cut
+        return found
+
+    def _call(self, op: Op, position: int) -> None:
+        if op.prim.kind == LOOP:
+            way = way_of(self.canonical, op)
+            self.schedule.notes.append(note(op, way))
+            if isinstance(way, Way):
+                work = dict(way.temporaries(position))
+                self.work |= work
+                emitter = self._emitter(way.used(self.canonical, self.schedule), {*op.outs, *work})
+                write_loop(emitter, way)
+                self._finish(emitter, way.extent)
+                return
+        elif op.prim.kind == SCATTER and (how := how_to_write(self.canonical, op, self.geometry)):
+            self._indexed_write(op, position, how)
+            return
+        self.steps.append(Library(self.canonical.ops.index(op)))
+
+    def _indexed_write(self, op: Op, position: int, how: str) -> None:
+        """The kernels of a scatter."""
+        buffers = [buffer_of(self.canonical, self.schedule.stored, x) for x in op.ins if isinstance(x, Sym)]
+        used = [s for s in dict.fromkeys(buffers) if s in self.schedule.stored or s not in self.canonical.producers]
+        helper: list[Sym] = []
+        if how in (BY_ORDER, BY_WINNER):
+            dims = op.ins[1].dims if how == BY_ORDER else op.out.dims[:1]
+            helper = [Sym(-1 - len(self.partials) - len(self.work), INT, dims)]
+            self.work[helper[0]] = Temporary(f"order of {op.out!r}", dims, 8, position, position)
+        if how == BY_ORDER:
+            self.steps.append(Order(self.canonical.ops.index(op), helper[0]))
+        for stage, dims in stages(op, how):
+            emitter = self._emitter([*used, op.out, *helper], {op.out, *helper})
+            write_stage(emitter, op, stage, dims, helper)
+            self._finish(emitter, Extent(Mapping(THREAD, 0), dims))
+
+    def _aliased(self, nest: Loop) -> set[Sym]:
+        """What one statement of *nest* writes and another reads."""
+        made = {s.out for s in statements_of(nest)}
+        return {sym for s in statements_of(nest) for sym, _ in self.schedule.reads[s.out].stored} & made
+
+    # ---- buffers -------------------------------------------------------------------------------------------------
+
+    def _temporaries(self, items: Sequence[Any]) -> list[Temporary]:
+        first: dict[Sym, int] = {}
+        last: dict[Sym, int] = {}
+
+        def touch(sym: Sym, position: int) -> None:
+            first.setdefault(sym, position)
+            last[sym] = position
+
+        for position, item in enumerate(items):
+            if isinstance(item, Call):
+                for x in (*item.op.ins, *item.op.outs):
+                    if isinstance(x, Sym):
+                        touch(buffer_of(self.canonical, self.schedule.stored, x), position)
+            else:
+                for part in _parts(item):
+                    for sym in item_buffers(self.canonical, self.schedule, self.schedule.reads, part):
+                        touch(sym, position)
+        guards = [Temporary(repr(s), (), 1, 0, len(items)) for s in self.guards]
+        temporaries = [
+            Temporary(repr(s), tuple(d for d in s.dims if d != ONE), s.dtype.itemsize, first[s], last[s])
+            for s in self._plain_temporaries()
+        ]
+        partials = [
+            Partials(f"share {-s.number}", dims, s.dtype.itemsize, position, position, cut)
+            for s, (position, dims, cut) in self.partials.items()
+        ]
+        return [*guards, *temporaries, *partials, *self.work.values()]
+
+    def _plain_temporaries(self) -> list[Sym]:
+        others = {*self.results, *self.guards}
+        return [s for s in self.schedule.where if s not in others]
+
+
+def _parts(item: Any) -> list[Any]:
+    return item if isinstance(item, list) else [item]
+
+
+# ---- running -----------------------------------------------------------------------------------------------------
+
+
+class Machine(Protocol):
+    """What runs a program's steps: a GPU, or the simulator.  Addresses are of its memory."""
+
+    def launch(self, program: CudaProgram, kernel: Kernel, grid: tuple[int, int], arguments: list[int]) -> None:
+        """*grid*: how many blocks, of how many threads."""
+
+    def library(self, program: CudaProgram, step: Library, canonical: Canonical, addresses: list[int]) -> None:
+        """Do the operation *step* on the buffers at *addresses* (``CudaProgram.buffer_index``)."""
+
+    def order(self, program: CudaProgram, step: Order, canonical: Canonical, addresses: list[int]) -> None:
+        """A stable argsort over all positions."""
+
+
+def run(
+    program: CudaProgram, canonical: Canonical, addresses: list[int], numbers: tuple[int, int], machine: Machine
+) -> None:
+    """All steps of *program* for the sizes and constants of *canonical*, which the machine has at *numbers*.
+
+    *addresses* are those of ``CudaProgram.buffer_index``; the temporaries' lie as ``CudaProgram.plan`` says.
+    """
+    for step in program.steps:
+        if isinstance(step, Library):
+            machine.library(program, step, canonical, addresses)
+            continue
+        if isinstance(step, Order):
+            machine.order(program, step, canonical, addresses)
+            continue
+        if step.several and step.extent.parts(canonical.sizes) == 1:
+            continue
+        grid = step.grid(canonical.sizes, program.geometry)
+        machine.launch(program, step, grid, [*[addresses[program.buffer_index[s]] for s in step.buffers], *numbers])

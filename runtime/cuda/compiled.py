@@ -1,0 +1,155 @@
+"""A compiled program with the numbers of one graph, ready to be run on the device.
+
+``Compiled.execute`` takes arrays and gives arrays: buffers are allocated from CuPy's pool, kernels are launched on the
+current stream, and nothing waits for the device but the guards, whose answers come back in one transfer.  A program of
+several kernels that meets the same memory again (a training loop does) is replayed as one CUDA graph (``replay.py``).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...codegen.canonical import Canonical, Sym
+from ...codegen.cuda.program import CudaProgram, Kernel, Library, Order, run
+from ...codegen.cupy_backend import CupyBackend
+from ...codegen.program import step_operands
+from ...codegen.schedule import buffer_of
+from .loading import Loaded, programs
+from .replay import Replays
+
+
+class Compiled:
+    """*canonical* on the current device; *consts* are its constant arrays, its last inputs."""
+
+    def __init__(
+        self, canonical: Canonical, arguments: int, consts: Sequence[np.ndarray], backend: CupyBackend
+    ) -> None:  # fmt: skip
+        self.canonical, self.backend = canonical, backend
+        xp = self.xp = backend.modules.xp
+        loaded, self.cached = programs.get(canonical, arguments, xp)
+        self.program, sizes = loaded.program, canonical.sizes
+        self._machine = Gpu(loaded, backend)
+        self._inputs = [(s.dtype, _shape(s, canonical)) for s in self.program.inputs]
+        self._results = [(s.dtype, _shape(s, canonical)) for s in self.program.results]
+        self._offsets, self._bytes = self.program.plan(sizes)
+        with backend.memory_errors():
+            self._consts = [xp.array(c, order="C") for c in consts]
+            held = self._numbers = xp.array(np.concatenate([sizes, canonical.consts]))
+        self._at = (held.data.ptr, held.data.ptr + 8 * len(sizes))
+        self._lock = threading.Lock()  # a graph's workspace is shared by the calls that replay it
+        self._replays = Replays(xp) if self._graphable() else None
+
+    def _graphable(self) -> bool:
+        """Several kernels and nothing else: what CuPy does takes memory of its own."""
+        steps = self.program.steps
+        return len(steps) > 1 and all(isinstance(s, Kernel) for s in steps)
+
+    def execute(self, values: Sequence[Any]) -> tuple[int, list[Any]]:
+        """(index of the first guard that does not hold or -1, the results as arrays of the device).
+
+        *values*: arrays of the device or of NumPy, or numbers, one for each input but the constants.  OutOfMemoryError:
+        nothing has been changed.
+        """
+        with self.backend.memory_errors(), self._lock:
+            return self._execute(values)
+
+    def _execute(self, values: Sequence[Any]) -> tuple[int, list[Any]]:
+        xp = self.xp
+        given = [self._given(v, *self._inputs[k]) for k, v in enumerate(values)] + self._consts
+        results = [xp.empty(shape, dtype) for dtype, shape in self._results]
+        n = self.program.arguments
+        outside = [a.data.ptr for a in (*given[:n], *results, *given[n:])]
+
+        def launch(workspace: Any) -> None:
+            base = workspace.data.ptr
+            addresses = [*outside, *[base + o for o in self._offsets]]
+            run(self.program, self.canonical, addresses, self._at, self._machine)
+
+        if self._replays is not None:
+            workspace = self._replays.run(outside, self._workspace, launch)
+        else:
+            workspace = self._workspace()
+            launch(workspace)
+        return self._failed(workspace), results
+
+    def _workspace(self) -> Any:
+        return self.xp.empty(max(self._bytes, 1), np.uint8)
+
+    def _given(self, value: Any, dtype: np.dtype, shape: tuple[int, ...]) -> Any:
+        """*value* as a C-contiguous array of the device."""
+        xp = self.xp
+        if isinstance(value, xp.ndarray):
+            return value if value.flags.c_contiguous else xp.array(value, order="C")
+        return xp.array(np.asarray(value, dtype).reshape(shape), order="C")
+
+    def _failed(self, workspace: Any) -> int:
+        """The guards are the first bytes of the workspace."""
+        count = len(self.program.guards)
+        if not count:
+            return -1
+        held = workspace[:count].get()
+        return -1 if held.all() else int(np.argmin(held))
+
+    def describe(self) -> str:
+        """For ``explain()``: what is launched."""
+        lines = []
+        for step in self.program.steps:
+            if isinstance(step, Kernel):
+                blocks, threads = step.grid(self.canonical.sizes, self.program.geometry)
+                names = ", ".join(map(repr, step.buffers))
+                lines.append(f"kernel {step.name} on {names}: {blocks} blocks of {threads} threads")
+            elif isinstance(step, Order):
+                lines.append("the order of positions (argsort): by CuPy")
+            else:
+                op = self.program.canonical.ops[step.position]
+                host = ", which NumPy does on the host" if self.backend.lacks(op.prim) else ""
+                lines.append(f"{', '.join(map(repr, op.outs))} = {op.prim.name}: by CuPy{host}")
+        replayed = "one CUDA graph, where the memory of a call comes again" if self._replays else "launched one by one"
+        return "\n".join([*lines, f"{len(lines)} steps, {replayed}"])
+
+
+class Gpu:
+    """Runs the steps of one program on the current stream (``codegen.cuda.program.Machine``)."""
+
+    def __init__(self, loaded: Loaded, backend: CupyBackend) -> None:
+        self.loaded, self.backend = loaded, backend
+
+    def launch(self, program: CudaProgram, kernel: Kernel, grid: tuple[int, int], arguments: list[int]) -> None:
+        blocks, threads = grid
+        if not (kernel.single or kernel.extent.exact):
+            blocks = min(blocks, self.loaded.most[kernel.name])
+        self.loaded.launches[kernel.name]((blocks,), (threads,), tuple(arguments))
+
+    def library(self, program: CudaProgram, step: Library, canonical: Canonical, addresses: list[int]) -> None:
+        xp, view = self.backend.modules.xp, self._view(program, canonical, addresses)
+        op = program.canonical.ops[step.position]
+        operands, params = step_operands(program, step.position, canonical, view, xp)
+        found = self.backend.apply(canonical.ops[step.position].prim, operands, params, len(op.outs))
+        for out, value in zip(op.outs, found, strict=True):
+            view(out)[...] = value
+
+    def order(self, program: CudaProgram, step: Order, canonical: Canonical, addresses: list[int]) -> None:
+        view = self._view(program, canonical, addresses)
+        positions = view(program.canonical.ops[step.position].ins[1])
+        found = self.backend.modules.xp.argsort(positions.ravel())  # CuPy's is stable
+        view(step.result)[...] = found.reshape(positions.shape)
+
+    def _view(self, program: CudaProgram, canonical: Canonical, addresses: list[int]) -> Callable[[Any], Any]:
+        """The function that gives a stored value as an array."""
+        xp = self.backend.modules.xp
+
+        def view(x: Sym) -> Any:
+            address = addresses[program.buffer_index[buffer_of(program.canonical, program.schedule.stored, x)]]
+            shape = _shape(x, canonical)
+            memory = xp.cuda.UnownedMemory(address, x.dtype.itemsize * int(np.prod(shape, dtype=np.int64)), None)
+            return xp.ndarray(shape, x.dtype, xp.cuda.MemoryPointer(memory, 0))
+
+        return view
+
+
+def _shape(x: Sym, canonical: Canonical) -> tuple[int, ...]:
+    return tuple(int(canonical.sizes[d]) for d in x.dims)

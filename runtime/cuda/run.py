@@ -1,0 +1,109 @@
+"""Programs on a CUDA device: recordings bound to a launch there, in the place of the native launcher.
+
+A *program* here is whatever has ``execute(values) -> (failed guard or -1, results)`` over arrays of the device
+(``DeviceProgram``): kernels (``compiled.py``), or CuPy, operation by operation (``Interpreted``), where numba-cuda is
+not installed.  ``program_of`` is the one place that chooses.
+
+``launcher`` puts such a program behind the protocol of ``launch.bind``: a callable of arguments and captured arrays
+that gives the results, or the number of a failed guard.  Results of arguments on the device stay there, as Tensors, and
+nothing waits for them; where all arguments are NumPy arrays, results are NumPy's.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...codegen.canonical import Canonical
+from ...codegen.cupy_backend import CupyBackend
+from ...tracer.errors import DeviceError
+from ...tracer.ir import Graph
+from ..eager.tensor import make
+from .availability import require_cuda
+
+
+class DeviceProgram(Protocol):
+    """Something that computes the outputs of a graph on the current device; *program*: its kernels, if there are any;
+    *cached*: they were there already."""
+
+    program: Any
+    cached: bool
+
+    def execute(self, values: Sequence[Any]) -> tuple[int, list[Any]]:
+        """(index of the first guard that does not hold or -1, the outputs as arrays of the device).
+
+        *values*: arrays of the device or of NumPy, or numbers, as the graph's inputs have it.
+        """
+
+    def describe(self) -> str:
+        """For ``explain()``: how it runs."""
+
+
+class Interpreted:
+    """A graph run by CuPy, operation by operation."""
+
+    program = None
+    cached = True
+
+    def __init__(self, graph: Graph, backend: CupyBackend, why: str) -> None:
+        self.graph, self._backend, self._why = graph, backend, why
+
+    def execute(self, values: Sequence[Any]) -> tuple[int, list[Any]]:
+        return self._backend.execute(self.graph, values)
+
+    def describe(self) -> str:
+        """For ``explain()``: how it runs."""
+        lines = [f"CuPy, operation by operation ({self._why}): {len(self.graph.nodes)} operations"]
+        lines += [
+            f"runs on the host: {name}, which CuPy does not have" for name in self._backend.runs_on_host(self.graph)
+        ]
+        return "\n".join(lines)
+
+
+@functools.cache
+def compiler() -> Any:
+    """The module that compiles, or a string: why there is none."""
+    try:
+        return importlib.import_module(f"{__package__}.compiled")
+    except (DeviceError, ImportError) as error:  # numba-cuda, or a part of it
+        return str(error)
+
+
+def program_of(graph: Graph, canonical: Canonical, arguments: int) -> DeviceProgram:
+    """What runs *graph*, whose canonical form is *canonical*, on the device.  *arguments*: inputs but for constants."""
+    backend, found = require_cuda("a recorded program"), compiler()
+    if isinstance(found, str):
+        return Interpreted(graph, backend, found)
+    return found.Compiled(canonical, arguments, [array for _, array in graph.consts], backend)
+
+
+def launcher(
+    program: DeviceProgram, inputs: int, *, single: bool, stays: bool, numbers: int, counts: np.ndarray
+) -> Callable[..., Any]:
+    """*program*, which takes so many *inputs*, as a callable of them.
+
+    *single*: it has one result, handed over bare.  *stays*: results are Tensors on the device, else NumPy arrays.  The
+    last *numbers* results are what Python looked at to the last bit: NumPy scalars, read back.  Runs are counted in
+    ``counts[0]``, failures of guard k in ``counts[1 + k]``.
+    """
+
+    def launch(*values: Any) -> Any:
+        if len(values) != inputs:
+            return None
+        failed, results = program.execute(values)
+        counts[1 + failed] += 1
+        if failed >= 0:
+            return failed
+        first = len(results) - numbers
+        given = [make(r) for r in results[:first]] if stays else [r.get()[()] for r in results[:first]]
+        given += [r.get()[()] for r in results[first:]]
+        return given[0] if single else tuple(given)
+
+    return launch
+
+
+__all__ = ["DeviceProgram", "Interpreted", "compiler", "launcher", "program_of"]

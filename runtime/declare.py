@@ -1,0 +1,73 @@
+"""What is said when a function is decorated: the checks of ``compile_grad``'s own arguments."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..tracer.errors import TracegradError, UnsupportedError
+from ..tracer.site import at_site
+
+TARGETS = ("cpu", "cuda", "auto")
+
+
+def check_function(fn: Any, target: str) -> None:
+    """Raise for what has no value to compile, and for a target that there is not.  Whether there is a device is asked
+    when the function is called: one that is only defined needs none."""
+    if not callable(fn):
+        raise TypeError(f"compile_grad needs a function, not {type(fn).__name__}")
+    if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+        raise UnsupportedError(
+            at_site(
+                f"{fn.__qualname__} is a generator or coroutine, which has no value to compile; "
+                "return a list, a tuple or an array"
+            )
+        )
+    if target not in TARGETS:
+        raise TracegradError(
+            at_site(f'there is no target={target!r}; use target="cpu", target="cuda" or target="auto"')
+        )
+
+
+def positions(argnums: int | Sequence[int]) -> int | tuple[int, ...]:
+    """*argnums* as given: a position, or several as a tuple."""
+    wanted = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if any(not isinstance(a, int) or isinstance(a, bool) for a in wanted):
+        raise TypeError(
+            at_site(
+                f"argnums is a position or a tuple of positions, not {argnums!r}; "
+                "for arguments by name pass their positions"
+            )
+        )
+    return int(argnums) if isinstance(argnums, int) else wanted
+
+
+def shifted_positions(argnums: int | tuple[int, ...], by: int = 1) -> int | tuple[int, ...]:
+    """The same arguments where *by* others stand before them."""
+    if isinstance(argnums, int):
+        return argnums + by if argnums >= 0 else argnums
+    return tuple([a + by if a >= 0 else a for a in argnums])
+
+
+def static_positions(fn: Callable[..., Any], wanted: tuple[str, ...]) -> frozenset[int | str]:
+    """The static arguments, by name and by position."""
+    if not wanted:
+        return frozenset()
+    try:
+        parameters = inspect.signature(fn).parameters
+    except (TypeError, ValueError):
+        return frozenset(wanted)
+    kinds = {p.kind for p in parameters.values()}
+    unknown = [n for n in wanted if n not in parameters]
+    if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
+        raise TypeError(
+            at_site(
+                f"static_argnames={unknown[0]!r}: the function has no such argument; it has {', '.join(parameters)}"
+            )
+        )
+    positional = [n for n, p in parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return frozenset(wanted) | {positional.index(n) for n in wanted if n in positional}
+
+
+__all__ = ["check_function", "positions", "shifted_positions", "static_positions"]

@@ -1,0 +1,151 @@
+"""Operations on tensors that lie on a CUDA device.
+
+An ``Op`` is recorded there instead of run: the same function, on traced arrays, gives a small graph of primitives,
+which the device computes.  So every operation that has a derivative runs on the device, and its derivative too, by the
+same rows (``codegen/cupy_rows.py``).  A graph is kept for operands of its kind, unless the function looked at values.
+``Recorded`` is what is kept; start reading at ``compute``.  Views are no computations: CuPy makes them as NumPy does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...codegen.cupy_backend import CupyBackend
+from ...tracer.array import TracedArray, to_atom
+from ...tracer.ir import Atom, Graph
+from ...tracer.recorder import Recorder, recording
+from ..config import config
+from ..cuda.arrays import upload
+from ..cuda.availability import require_cuda
+from .device import on_cuda
+from .op import LocalVjp, Op, aval_of
+from .tensor import Tensor, make
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An operation for operands of one kind.  *places*: for each result its position among the graph's outputs, None
+    where the function gave None; *single*: it gave no tuple."""
+
+    graph: Graph
+    places: tuple[int | None, ...]
+    single: bool
+
+
+class _Recorder(Recorder):
+    """Notes whether the function looked at values: then its graph is good for these operands only."""
+
+    looked = False
+
+    def value(self, atom: Atom) -> Any:
+        self.looked = True
+        return super().value(atom)
+
+
+_recorded: OrderedDict[Any, Recorded] = OrderedDict()
+_lock = threading.Lock()
+
+
+def compute(op: Op, raws: Sequence[Any], statics: tuple[Any, ...] = (), *, numbers: bool = False) -> Any:
+    """The result of *op*, at least one of whose operands is on the device: an array there, or a tuple of such.  With
+    *numbers*, what depends on numbers alone is a NumPy scalar.
+
+    :raises RuntimeError: in PyTorch's words, where another operand is an array on the host with dimensions.
+    :raises OutOfMemoryError: nothing has been changed.
+    """
+    backend = require_cuda("a tensor on a CUDA device")
+    for x in raws:
+        if type(x) is np.ndarray and x.ndim:
+            raise different_devices(next(r for r in raws if on_cuda(r)))
+    if isinstance(op, LocalVjp):
+        return tuple(backend.execute(op.graph, raws)[1])
+    found = _find(op, raws, statics, backend)
+    _, results = backend.execute(found.graph, raws, numbers=numbers)
+    if op.in_rows:
+        results = [backend.modules.xp.ascontiguousarray(r) for r in results]
+    given = tuple([None if k is None else results[k] for k in found.places])
+    return given[0] if found.single else given
+
+
+def different_devices(data: Any) -> RuntimeError:
+    """The error for operands on the host and on the device of *data*."""
+    return RuntimeError(
+        f"Expected all tensors to be on the same device, but found at least two devices, cuda:{data.device.id} and cpu!"
+    )
+
+
+def _find(op: Op, raws: Sequence[Any], statics: tuple[Any, ...], backend: CupyBackend) -> Recorded:
+    key = (op, tuple([type(x) if isinstance(x, bool) else aval_of(x) for x in raws]), statics)
+    with _lock:
+        known = _recorded.get(key)
+        if known is not None:
+            _recorded.move_to_end(key)
+            return known
+    made, looked = _record(op, raws, statics, backend)
+    if not looked:
+        with _lock:
+            _recorded[key] = made
+            while len(_recorded) > config.max_derivatives:
+                _recorded.popitem(last=False)
+    return made
+
+
+def _record(op: Op, raws: Sequence[Any], statics: tuple[Any, ...], backend: CupyBackend) -> tuple[Recorded, bool]:
+    recorder = _Recorder()
+    recorder.backend = backend
+    atoms: list[Atom] = []
+    places: list[int | None] = []
+    with recording(recorder):
+        operands = [recorder.add_input(x, "an operand", weak=type(x) in (int, float)) for x in raws]
+        out = op.fn(*[TracedArray(v, recorder) for v in operands], *statics)
+        for result in out if type(out) is tuple else (out,):
+            places.append(None if result is None else len(atoms))
+            if result is not None:
+                atoms.append(to_atom(result))
+        recorder.guards.clear()  # what was looked at is so in this run, and the graph is for no other
+        graph = recorder.finish(atoms)
+    return Recorded(graph, tuple(places), type(out) is not tuple), recorder.looked
+
+
+# ---- what else the eager layer needs of raw arrays, wherever they lie ------------------------------------------------
+
+
+def filled(value: float, shape: Sequence[int], dtype: Any, beside: Any) -> Any:
+    """An array full of *value* where the array *beside* lies."""
+    if on_cuda(beside):
+        return require_cuda("a tensor on a CUDA device").modules.xp.full(tuple(shape), value, dtype)
+    return np.full(tuple(shape), value, dtype)
+
+
+def moved_beside(t: Tensor, beside: Any) -> Tensor:
+    """An index tensor where the array *beside* lies: an index may be on the host."""
+    if on_cuda(beside) and type(t._data) is np.ndarray:
+        return make(upload(t._data))
+    return t
+
+
+def check_positions(data: Any, size: int, dim: int) -> None:
+    """IndexError where integers on a device are no positions in *size* elements; waits for the device.  (It would read
+    whatever lies there.)"""
+    if data.size and bool(((data < -size) | (data >= size)).any()):
+        raise IndexError(f"index out of bounds for dimension {dim} with size {size}")
+
+
+def repeats(data: Any) -> bool:
+    """May several elements of a device array lie at one place, so that it must not be written?  (Expanded,
+    or windows.)"""
+    reach = 0
+    for stride, n in sorted((abs(s), n) for s, n in zip(data.strides, data.shape, strict=True) if n > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (n - 1)
+    return False
+
+
+__all__ = ["check_positions", "compute", "different_devices", "filled", "moved_beside", "repeats"]

@@ -1,0 +1,146 @@
+"""``compile_grad(target="cuda")`` with kernels: CuPy's stand-in for memory, the simulator for kernels."""
+
+from __future__ import annotations
+
+import fake_cupy
+import numpy as np
+import pytest
+
+pytest.importorskip("numba.cuda.simulator", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
+
+from fake_cupy import counts
+from simulated import simulated_load
+
+from tracegrad import compile_grad
+from tracegrad.runtime.cuda.loading import programs
+from tracegrad.tracer.errors import OutOfMemoryError
+
+rng = np.random.default_rng(3)
+X, Y, W = rng.normal(size=(20, 3)), np.sign(rng.normal(size=20)), rng.normal(size=3)
+
+
+@pytest.fixture(autouse=True)
+def device(monkeypatch):
+    monkeypatch.setattr(programs, "make", simulated_load)
+    programs.clear()
+    with fake_cupy.installed() as module:
+        yield module
+    programs.clear()
+
+
+def loss(w, X, y):
+    return np.mean(np.log1p(np.exp(-y * (X @ w)))) + 1e-3 * np.sum(w * w)
+
+
+def on_device(*arrays):
+    return tuple(fake_cupy.cupy.array(a) for a in arrays)
+
+
+def host(x):
+    assert x.is_cuda
+    return x._data.get()
+
+
+def test_values_and_gradients_of_numpy_arrays():
+    f = compile_grad(loss, target="cuda")
+    expected = compile_grad(loss).value_and_grad(W, X, Y)
+    for _ in range(3):
+        value, gradient = f.value_and_grad(W, X, Y)
+        assert type(gradient) is np.ndarray
+        np.testing.assert_allclose(value, expected[0], rtol=1e-12)
+        np.testing.assert_allclose(gradient, expected[1], rtol=1e-12)
+
+
+def test_a_call_on_device_arrays_neither_copies_them_nor_waits():
+    f = compile_grad(loss, target="auto")
+    expected = compile_grad(loss).value_and_grad(W, X, Y)
+    arguments = on_device(W, X, Y)
+    f.value_and_grad(*arguments)
+    counts.clear()
+    for _ in range(5):
+        value, gradient = f.value_and_grad(*arguments)
+    assert counts["wait"] == counts["download"] == counts["upload"] == 0
+    np.testing.assert_allclose(host(value), expected[0], rtol=1e-12)
+    np.testing.assert_allclose(host(gradient), expected[1], rtol=1e-12)
+
+
+def test_several_kernels_on_the_same_memory_are_replayed_as_a_graph():
+    f = compile_grad(loss, target="auto")
+    arguments = on_device(W, X, Y)
+    expected = f.value_and_grad(*arguments)
+    counts.clear()
+    for _ in range(30):  # results are dropped, so their memory comes again
+        _, gradient = f.value_and_grad(*arguments)
+    assert counts["capture"] >= 1 and counts["replay"] >= 10
+    np.testing.assert_array_equal(host(gradient), host(expected[1]))
+    arguments[0]._a[...] = 2 * W
+    np.testing.assert_allclose(host(f.grad(*arguments)), compile_grad(loss).grad(2 * W, X, Y), rtol=1e-12)
+
+
+def test_guards_come_back_in_one_transfer():
+    @compile_grad(target="auto")
+    def f(x):
+        if x.sum() > 0:
+            x = x * 2
+        if x.max() > 3:
+            return np.sum(x**2)
+        return np.sum(np.sin(x))
+
+    reference = compile_grad(f.__wrapped__)
+    points = [np.array(p) for p in ([1.0, 2.0], [-1.0, -2.0], [0.5, 0.1], [-9.0, 5.0])]
+    for _ in range(2):
+        for x in (*points, points[3]):
+            np.testing.assert_allclose(host(f.grad(*on_device(x))), reference.grad(x), rtol=1e-12)
+    (x,) = on_device(points[3])
+    counts.clear()
+    f.grad(x)  # the path that answered last, with all its guards
+    assert counts["download"] == 1
+
+
+def test_a_new_size_and_a_new_constant_find_the_same_kernels():
+    def make(rate):
+        return compile_grad(lambda x: np.sum(np.sin(x) ** 2) * rate, target="cuda")
+
+    for n, rate in ((5, 1.0), (50, 1.0), (7, 0.3)):
+        x = rng.normal(size=n)
+        np.testing.assert_allclose(make(rate).grad(x), rate * np.sin(2 * x), rtol=1e-9, atol=1e-12)
+    (cache,) = programs._caches.values()
+    assert cache.compiles == 1
+
+
+def test_what_libdevice_does_not_have_is_done_by_cupy():
+    special = pytest.importorskip("scipy.special")
+    f = compile_grad(lambda x: np.sum(np.exp(special.digamma(x)) * x), target="cuda")
+    x = rng.uniform(1, 2, size=9)
+    np.testing.assert_allclose(f(x), np.sum(np.exp(special.digamma(x)) * x), rtol=1e-12)
+
+
+def test_a_rolled_loop():
+    def f(x):
+        for _ in range(40):
+            x = x + 0.1 * np.sin(x)
+        return np.sum(x)
+
+    x = rng.normal(size=4)
+    np.testing.assert_allclose(compile_grad(f, target="cuda").grad(x), compile_grad(f).grad(x), rtol=1e-10)
+
+
+def test_out_of_memory_leaves_the_state_intact():
+    f = compile_grad(loss, target="cuda")
+    expected = f.grad(W, X, Y)
+    pool = fake_cupy.cupy.get_default_memory_pool()
+    pool.set_limit(size=pool.used_bytes() + 512)
+    with pytest.raises(OutOfMemoryError, match="nothing has been changed"):
+        f.grad(W, X, Y)
+    pool.set_limit(size=0)
+    np.testing.assert_array_equal(f.grad(W, X, Y), expected)
+
+
+def test_explain_shows_what_is_launched():
+    f = compile_grad(loss, target="cuda")
+    text = f.explain(W, X, Y)
+    assert "--- on the CUDA device" in text and "blocks of 8 threads" in text and "one CUDA graph" in text
+    f.value_and_grad(W, X, Y)
+    assert (f.stats.compiles, f.stats.kernel_hits) == (0, 1)  # explain() compiled it
+    special = pytest.importorskip("scipy.special")
+    assert ": by CuPy" in compile_grad(lambda x: np.sum(special.digamma(x)), target="cuda").explain(W)

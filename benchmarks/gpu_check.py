@@ -28,6 +28,7 @@ import numpy as np
 from . import report
 from .gpu_peers import PEERS, Call, GpuPeer, Ours, available
 from .gpu_workloads import FULL, WORKLOADS, small
+from .peer import NotSpelledError
 from .workload import Workload, leaves
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -91,18 +92,24 @@ def seconds_of(call: Call, wait: Callable[[], None], count: int, clock: Clock = 
 
 def steady(
     ready: dict[str, tuple[Call, Callable[[], None]]], rounds: int, batch: float, clock: Clock = time.perf_counter
-) -> dict[str, float]:
-    """Median seconds a call; the rounds go around the peers, in batches of about *batch* seconds."""
-    counts = {}
-    for name, (call, wait) in ready.items():
-        seconds_of(call, wait, 2, clock)
-        counts[name] = max(1, round(batch / max(seconds_of(call, wait, 3, clock), 1e-7)))
+) -> dict[str, Any]:
+    """Median seconds a call, or what went wrong; rounds go around the peers, in batches of about *batch* seconds."""
+    counts: dict[str, int] = {}
     samples: dict[str, list[float]] = {name: [] for name in ready}
+    failed: dict[str, str] = {}
     names = list(ready)
     for turn in range(rounds):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            samples[name].append(seconds_of(*ready[name], counts[name], clock))
-    return {name: statistics.median(found) for name, found in samples.items()}
+            if name in failed:
+                continue
+            try:
+                if name not in counts:
+                    seconds_of(*ready[name], 2, clock)
+                    counts[name] = max(1, round(batch / max(seconds_of(*ready[name], 3, clock), 1e-7)))
+                samples[name].append(seconds_of(*ready[name], counts[name], clock))
+            except Exception as problem:  # no memory, most likely: others go on
+                failed[name] = f"failed: {type(problem).__name__}"
+    return {name: failed.get(name) or statistics.median(samples[name]) for name in names}
 
 
 def deviation(found: list[np.ndarray], expected: list[np.ndarray]) -> float:
@@ -115,29 +122,36 @@ def deviation(found: list[np.ndarray], expected: list[np.ndarray]) -> float:
     return worst if worst == worst else float("inf")
 
 
+def reference(workload: Workload, args: tuple[Any, ...]) -> list[np.ndarray]:
+    """The value and the gradients' leaves, by the CPU's kernels."""
+    from tracegrad import compile_grad
+
+    value, gradients = compile_grad(workload.fn, argnums=workload.argnums).value_and_grad(*args)
+    return [np.asarray(x) for x in (value, *leaves(gradients))]
+
+
 def measure(
     workload: Workload, peers: dict[str, GpuPeer], rounds: int, batch: float, clock: Clock = time.perf_counter
 ) -> dict[str, Any]:
-    """Seconds a call by peer, or why there is none.  What deviates from tracegrad's result is not timed."""
+    """Seconds a call by peer, or why there is none.  What is not as on the CPU is not timed."""
     args = workload.make_args()
+    expected = reference(workload, args)
     ready: dict[str, tuple[Call, Callable[[], None]]] = {}
     cells: dict[str, Any] = {}
-    expected: list[np.ndarray] = []
     for name, peer in peers.items():
         try:
             call = peer.prepare(workload, args)
             for _ in range(3):  # record, verify, cached
                 result = call()
-            found = peer.to_numpy(result)
+            error = deviation(peer.to_numpy(result), expected)
             del result
-        except KeyError:
+        except NotSpelledError:
             cells[name] = "–"
             continue
         except Exception as problem:
             cells[name] = f"failed: {type(problem).__name__}"
             continue
-        expected = expected or found
-        if (error := deviation(found, expected)) > workload.tolerance:
+        if error > workload.tolerance:
             cells[name] = f"wrong: {error:.1e}"
         else:
             ready[name] = call, peer.wait
@@ -190,16 +204,20 @@ def held_memory(cupy: Any, calls: int) -> tuple[int, int]:
     return early, pool.total_bytes()
 
 
-def host_cost(peer: GpuPeer, count: int) -> float:
-    """Seconds that the host spends in one cached call of a small function, not waiting for the device."""
-    call = peer.prepare(WORKLOADS["small_f64"](100), WORKLOADS["small_f64"](100).make_args())
-    seconds_of(call, peer.wait, 20)
-    begin = time.perf_counter()
-    for _ in range(count):
-        call()
-    cost = (time.perf_counter() - begin) / count
-    peer.wait()
-    return cost
+def host_cost(peer: GpuPeer, count: int) -> str:
+    """What the host spends on one cached call of a small function, not waiting for the device."""
+    workload = WORKLOADS["small_f64"](100)
+    try:
+        call = peer.prepare(workload, workload.make_args())
+        seconds_of(call, peer.wait, 20)
+        begin = time.perf_counter()
+        for _ in range(count):
+            call()
+        cost = (time.perf_counter() - begin) / count
+        peer.wait()
+    except Exception as problem:
+        return f"failed: {type(problem).__name__}"
+    return report.duration(cost)
 
 
 # ---- the report ----------------------------------------------------------------------------------------------------
@@ -264,12 +282,11 @@ def run(options: argparse.Namespace) -> int:
     early, late = held_memory(cupy, 10_000)
     facts = [
         ["memory held after 1,000 and after 10,000 calls of 50 sizes", f"{early / 1e6:.2f} MB, {late / 1e6:.2f} MB"],
-        *[[f"host time of a cached call, {name}", report.duration(host_cost(p, 2000))] for name, p in peers.items()],
+        *[[f"host time of a cached call, {name}", host_cost(p, 2000)] for name, p in peers.items()],
     ]
     distributions = list(dict.fromkeys(d for peer in peers.values() for d in peer.distributions))
     installed = [d for d in distributions if _installed(d)]
-    device = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
-    section = text(device, checks, limits, rows, least, facts, report.versions(*installed))
+    section = text(ours.device(), checks, limits, rows, least, facts, report.versions(*installed))
     print(f"\n{section}")
     if not options.no_save and (options.save or not (options.quick or wanted)):
         store = report.Store.load()

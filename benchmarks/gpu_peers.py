@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from .peer import NotSpelledError
 from .workload import Workload, leaves, map_leaves, rebind
 
 Call = Callable[[], Any]
@@ -19,7 +21,7 @@ class GpuPeer:
     distributions: tuple[str, ...] = ()
 
     def prepare(self, workload: Workload, args: tuple[Any, ...]) -> Call:
-        """Value and gradient of *workload*, whose arguments are copied to the device; KeyError: no spelling of it."""
+        """Value and gradient of *workload*, whose arguments are copied to the device.  NotSpelledError: not here."""
         raise NotImplementedError
 
     def wait(self) -> None:
@@ -44,6 +46,7 @@ class Ours(GpuPeer):
         import tracegrad
 
         self.cupy, self.compile_grad = cupy, tracegrad.compile_grad
+        self.device = tracegrad.cuda.get_device_name
 
     def prepare(self, workload: Workload, args: tuple[Any, ...]) -> Call:
         f = self.compile_grad(workload.fn, argnums=workload.argnums, target="cuda")
@@ -64,14 +67,11 @@ class CuPy(GpuPeer):
     distributions = ("cupy-cuda13x",)
 
     def __init__(self) -> None:
-        import cupy
-        import cupyx.scipy.special
-
-        self.cupy, self.special = cupy, cupyx.scipy.special
+        self.cupy, self.special = (importlib.import_module(name) for name in ("cupy", "cupyx.scipy.special"))
 
     def prepare(self, workload: Workload, args: tuple[Any, ...]) -> Call:
         if workload.hand_gradient is None:
-            raise KeyError("no gradient by hand")
+            raise NotSpelledError("no gradient by hand")
         f = rebind(workload.hand_gradient, np=self.cupy, special=self.special)
         here = map_leaves(self.cupy.asarray, args)
         return lambda: f(*here)
@@ -80,7 +80,7 @@ class CuPy(GpuPeer):
         self.cupy.cuda.get_current_stream().synchronize()
 
     def host(self, x: Any) -> Any:
-        return self.cupy.asnumpy(x)
+        return x.get()
 
 
 class Torch(GpuPeer):

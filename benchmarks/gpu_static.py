@@ -97,8 +97,8 @@ def figures(workload: Workload) -> Figures:
             moved += sum(map(nbytes, mine))
             calls.append(op.prim.name)
             continue
-        if step.several and step.extent.parts(sizes) == 1:
-            continue  # there is nothing to do in it
+        if not step.launched(sizes):
+            continue
         blocks, threads = step.grid(sizes, program.geometry)
         if step.extent.mapping.partial:
             units = product(step.extent.units, sizes) * step.extent.parts(sizes)

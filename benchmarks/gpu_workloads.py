@@ -24,6 +24,13 @@ def softmax(x, y):
     return np.sum(e / np.sum(e, 1, keepdims=True) * y)
 
 
+def softmax_by_hand(x, y):
+    e = np.exp(x - np.amax(x, 1, keepdims=True))
+    p = e / np.sum(e, 1, keepdims=True)
+    each = np.sum(p * y, 1, keepdims=True)
+    return np.sum(each), p * (y - each)
+
+
 def layer_norm(x, gain, bias, y):
     centred = x - np.mean(x, 1, keepdims=True)
     scale = np.sqrt(np.mean(centred * centred, 1, keepdims=True) + 1e-5)
@@ -32,6 +39,11 @@ def layer_norm(x, gain, bias, y):
 
 def small(x):
     return np.sum(np.sin(x) * x)
+
+
+def small_by_hand(x):
+    s = np.sin(x)
+    return np.sum(s * x), s + np.cos(x) * x
 
 
 def torch_layer_norm() -> Callable[..., Any]:
@@ -101,13 +113,13 @@ def _rows() -> list[Callable[[int], Workload]]:
         _row("black_scholes_f32", make=options("float32"), tolerance=1e-3, **priced),
         _row("rosenbrock_f64", make=numbers("float64"), **valley),
         _row("rosenbrock_f32", make=numbers("float32"), tolerance=1e-3, **valley),
-        _row("softmax_f32", softmax, plain, 0, 1e-3, spellings={"torch": torch_softmax}),
+        _row("softmax_f32", softmax, plain, 0, 1e-3, hand_gradient=softmax_by_hand, spellings={"torch": torch_softmax}),
         _row("layer_norm_f32", layer_norm, scaled, (0, 1, 2), 1e-3, spellings={"torch": torch_layer_norm}),
         _row("logistic_f64", logistic.loss, _samples, 0, hand_gradient=logistic.by_hand),
         _row(
             "mlp_f32", mlp.loss, _network, 0, 1e-3, hand_gradient=mlp.by_hand, spellings={"torch": mlp.torch_spelling}
         ),
-        _row("small_f64", small, numbers("float64"), 0),
+        _row("small_f64", small, numbers("float64"), 0, hand_gradient=small_by_hand),
     ]
 
 

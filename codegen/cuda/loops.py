@@ -20,12 +20,12 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from ...tracer.primitive import LOOP, RECURRENCE
+from ...tracer.primitive import LOOP, PRODUCT, RECURRENCE, REDUCE
 from .. import jit
 from ..calls import native
 from ..canonical import ONE, Canonical, Dim, Op, Operand, Sym
 from ..cpu import carries, statements_of
-from ..loops import Frame, LoopEmitter, LoopPlan, Rules, plan_loop, results_of
+from ..loops import CPU_RULES, Frame, LoopEmitter, LoopPlan, Rules, plan_loop, results_of
 from ..memory import Sizes, Temporary
 from ..reads import domain, is_call
 from ..scalar import I8, I64, counting, memory_type
@@ -169,9 +169,10 @@ def _worth_sharing(op: Op) -> bool:
 
 
 def _iterations(program: Canonical, op: Op) -> int:
-    """The loops of *op* as a root; a size that is not static counts as large."""
+    """How often the scalar body of *op* runs; a size that is not static counts as large."""
     total = 1
-    for d in {d for x in (*op.ins, *op.outs) for d in x.dims}:
+    whole = op.ins if op.prim.kind in (REDUCE, PRODUCT) else ()
+    for d in {d for x in (*whole, op.out) for d in x.dims}:
         total *= program.static.get(d, REPEATED + 1)
     return total
 
@@ -215,8 +216,7 @@ def _indexed(program: Canonical, sym: Sym) -> bool:
 
 
 THREAD_RULES = Rules(
-    thread_schedule, lambda program, schedule, sym: elements(program, schedule.kept_axes(sym)),
-    lambda program, sym: not _indexed(program, sym),
+    thread_schedule, CPU_RULES.slots, lambda program, sym: not _indexed(program, sym),
 )  # fmt: skip
 BLOCK_RULES = Rules(device_schedule, _slots_of_a_block, lambda program, sym: elements(program, sym.dims) == 1)
 

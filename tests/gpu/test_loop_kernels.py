@@ -144,6 +144,15 @@ def shared_parameter(x, p):
     return tg.scan(lambda c, _: (c + 0.1 * np.sin(p * c), None), x[:, 0], None, length=4)[0]
 
 
+def looking_up(x, table):
+    """Each trajectory reads where its own state says; that all of them stay within the table is asked in each step."""
+
+    def step(c, _):
+        return 0.5 * c + table[np.floor(np.abs(c)).astype(np.int64) % 33], None
+
+    return tg.scan(step, x[:, 0], None, length=3)[0]
+
+
 def recurrent(x, weights, inputs):
     """A recurrent network: sequences do not depend on each other, but are too much for a thread."""
     return tg.scan(lambda h, u: (np.tanh(h @ weights + u), None), x, inputs)[0]
@@ -173,6 +182,7 @@ CASES = [
     (nested_together, [SMALL, MATRIX[:3, :3]], [THREAD]), (few_rows, [rng.normal(size=(3, 21))], [BLOCKS]),
     (running, [WIDE], [BLOCK]), (writing, [WIDE, np.array([3, 0, 20])], [BLOCK]),
     (recurrent, [rng.normal(size=(5, 18)), MATRIX, rng.normal(size=(3, 5, 18))], [BLOCKS]),
+    (van_der_pol, [BATCH[:5]], [THREADS]), (looking_up, [BATCH, rng.normal(size=33)], [BLOCK]),
     (count_of_steps, [BATCH], [THREADS]), (branches, [BATCH, np.array([1, 0, 1, 1])], [THREADS]),
     (until, [SMALL], [THREAD]), (until, [WIDE * 0.1], [BLOCK]), (shared_parameter, [BATCH, np.array(0.7)], [THREADS]),
 ]  # fmt: skip

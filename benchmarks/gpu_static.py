@@ -69,6 +69,7 @@ def figures(workload: Workload) -> Figures:
     """What the kernels for value and gradient of *workload* are like.  Raises DeviceError without numba-cuda."""
     from tracegrad.codegen.cuda import ptx
     from tracegrad.codegen.cuda.device import device_text
+    from tracegrad.codegen.cuda.mapping import product
     from tracegrad.codegen.cuda.program import Kernel, assemble
 
     recording, _ = recorded(workload.fn, workload.make_args(), workload.argnums)
@@ -78,8 +79,10 @@ def figures(workload: Workload) -> Figures:
     needs, bodies = ptx.resources(text, CC), _entries(text)
     sizes = canonical.sizes
 
+    known: dict[Any, int] = {}  # bytes of a partial result: one number for each block, or for each part of a unit
+
     def nbytes(sym: Any) -> int:
-        return sym.dtype.itemsize * math.prod(int(sizes[d]) for d in sym.dims)
+        return known.get(sym) or sym.dtype.itemsize * math.prod(int(sizes[d]) for d in sym.dims)
 
     outside = {*program.inputs, *program.results}
     used: set[Any] = set()
@@ -94,11 +97,15 @@ def figures(workload: Workload) -> Figures:
             moved += sum(map(nbytes, mine))
             calls.append(op.prim.name)
             continue
-        blocks, threads = step.extent.launch(sizes, program.geometry)
-        shares = blocks  # of a partial result: one from each block, which the second stage reads
-        if step.single:
-            blocks, threads = 1, program.geometry.threads
-        traffic = sum(nbytes(s) if s.number >= 0 else s.dtype.itemsize * shares for s in step.buffers)
+        if not step.launched(sizes):
+            continue
+        blocks, threads = step.grid(sizes, program.geometry)
+        if step.extent.mapping.partial:
+            units = product(step.extent.units, sizes) * step.extent.parts(sizes)
+            for s in step.buffers:
+                if s.number < 0:
+                    known.setdefault(s, s.dtype.itemsize * (units if step.extent.cut else blocks))
+        traffic = sum(map(nbytes, step.buffers))
         used |= set(step.buffers)
         moved += traffic
         need, body = needs[step.name], bodies[step.name]

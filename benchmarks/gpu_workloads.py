@@ -14,11 +14,7 @@ from typing import Any
 import numpy as np
 
 from .workload import Workload
-from .workloads.black_scholes import black_scholes
-from .workloads.logistic import loss as logistic_loss
-from .workloads.mlp import LAYERS, torch_spelling
-from .workloads.mlp import loss as mlp_loss
-from .workloads.rosenbrock import rosenbrock
+from .workloads import black_scholes, logistic, mlp, rosenbrock
 
 COLUMNS = 4096  # of the matrices whose rows are normalised
 
@@ -26,6 +22,13 @@ COLUMNS = 4096  # of the matrices whose rows are normalised
 def softmax(x, y):
     e = np.exp(x - np.amax(x, 1, keepdims=True))
     return np.sum(e / np.sum(e, 1, keepdims=True) * y)
+
+
+def softmax_by_hand(x, y):
+    e = np.exp(x - np.amax(x, 1, keepdims=True))
+    p = e / np.sum(e, 1, keepdims=True)
+    each = np.sum(p * y, 1, keepdims=True)
+    return np.sum(each), p * (y - each)
 
 
 def layer_norm(x, gain, bias, y):
@@ -36,6 +39,11 @@ def layer_norm(x, gain, bias, y):
 
 def small(x):
     return np.sum(np.sin(x) * x)
+
+
+def small_by_hand(x):
+    s = np.sin(x)
+    return np.sum(s * x), s + np.cos(x) * x
 
 
 def torch_layer_norm() -> Callable[..., Any]:
@@ -76,9 +84,9 @@ def _network(batch: int) -> tuple[Any, ...]:
     rng = np.random.default_rng(0)
     layers = [
         ((rng.standard_normal(shape) * math.sqrt(2.0 / shape[0])).astype(np.float32), np.zeros(shape[1], np.float32))
-        for shape in pairwise(LAYERS)
+        for shape in pairwise(mlp.LAYERS)
     ]
-    return layers, rng.random((batch, LAYERS[0]), np.float32), rng.integers(0, LAYERS[-1], batch)
+    return layers, rng.random((batch, mlp.LAYERS[0]), np.float32), rng.integers(0, mlp.LAYERS[-1], batch)
 
 
 def _sized(
@@ -89,25 +97,33 @@ def _sized(
 
 def _row(
     name: str, fn: Callable[..., Any], make: Callable[..., tuple[Any, ...]], argnums: Any, tolerance: float = 1e-6,
-    torch: Callable[[], Callable[..., Any]] | None = None,
+    **more: Any,
 ) -> Callable[[int], Workload]:  # fmt: skip
-    spellings = {"spellings": {"torch": torch, "torch-compile": torch}} if torch else {}
-    return partial(_sized, name, fn, make, argnums, {"tolerance": tolerance, **spellings})
+    """*more*: further fields of the ``Workload``."""
+    return partial(_sized, name, fn, make, argnums, {"tolerance": tolerance, **more})
 
 
-WORKLOADS: dict[str, Callable[[int], Workload]] = {
-    "black_scholes_f64": _row("black_scholes_f64", black_scholes, partial(_options, dtype="float64"), (0, 2, 3)),
-    "black_scholes_f32": _row("black_scholes_f32", black_scholes, partial(_options, dtype="float32"), (0, 2, 3), 1e-3),
-    "rosenbrock_f64": _row("rosenbrock_f64", rosenbrock, partial(_numbers, dtype="float64"), 0),
-    "rosenbrock_f32": _row("rosenbrock_f32", rosenbrock, partial(_numbers, dtype="float32"), 0, 1e-3),
-    "softmax_f32": _row("softmax_f32", softmax, partial(_matrices, with_scales=False), 0, 1e-3, torch_softmax),
-    "layer_norm_f32": _row(
-        "layer_norm_f32", layer_norm, partial(_matrices, with_scales=True), (0, 1, 2), 1e-3, torch_layer_norm
-    ),
-    "logistic_f64": _row("logistic_f64", logistic_loss, _samples, 0),
-    "mlp_f32": _row("mlp_f32", mlp_loss, _network, 0, 1e-3, torch_spelling),
-    "small_f64": _row("small_f64", small, partial(_numbers, dtype="float64"), 0),
-}
+def _rows() -> list[Callable[[int], Workload]]:
+    priced = {"fn": black_scholes.black_scholes, "argnums": (0, 2, 3), "hand_gradient": black_scholes.by_hand}
+    valley = {"fn": rosenbrock.rosenbrock, "argnums": 0, "hand_gradient": rosenbrock.by_hand}
+    options, numbers = (lambda dtype, make=make: partial(make, dtype=dtype) for make in (_options, _numbers))
+    plain, scaled = (partial(_matrices, with_scales=flag) for flag in (False, True))
+    return [
+        _row("black_scholes_f64", make=options("float64"), **priced),
+        _row("black_scholes_f32", make=options("float32"), tolerance=1e-3, **priced),
+        _row("rosenbrock_f64", make=numbers("float64"), **valley),
+        _row("rosenbrock_f32", make=numbers("float32"), tolerance=1e-3, **valley),
+        _row("softmax_f32", softmax, plain, 0, 1e-3, hand_gradient=softmax_by_hand, spellings={"torch": torch_softmax}),
+        _row("layer_norm_f32", layer_norm, scaled, (0, 1, 2), 1e-3, spellings={"torch": torch_layer_norm}),
+        _row("logistic_f64", logistic.loss, _samples, 0, hand_gradient=logistic.by_hand),
+        _row(
+            "mlp_f32", mlp.loss, _network, 0, 1e-3, hand_gradient=mlp.by_hand, spellings={"torch": mlp.torch_spelling}
+        ),
+        _row("small_f64", small, numbers("float64"), 0, hand_gradient=small_by_hand),
+    ]
+
+
+WORKLOADS: dict[str, Callable[[int], Workload]] = {make.args[0]: make for make in _rows()}  # type: ignore[attr-defined]
 FULL = {
     "black_scholes_f64": 10**8, "black_scholes_f32": 10**8, "rosenbrock_f64": 10**8, "rosenbrock_f32": 10**8,
     "softmax_f32": 2**27, "layer_norm_f32": 2**27, "logistic_f64": 10**6, "mlp_f32": 4096, "small_f64": 1000,

@@ -43,6 +43,17 @@ class CupyBackend:
         self.host_steps: Counter[str] = Counter()  # operations that NumPy did, since CuPy has none
         self._functions: dict[Primitive, Function | None] = {}
 
+    def upload(self, array: np.ndarray) -> Any:
+        """A copy of *array* on the device, in C order.  It may be written to when this returns.
+
+        CuPy puts pageable memory aside before it returns, and does not wait for the copy; pinned memory the device
+        reads later, by itself, so there the host has to wait.
+        """
+        xp = self.modules.xp
+        address = array.__array_interface__["data"][0]
+        pinned = xp.cuda.runtime.pointerGetAttributes(address).type == xp.cuda.runtime.memoryTypeHost
+        return xp.array(array, order="C", blocking=pinned)
+
     # ---- the Backend protocol --------------------------------------------------------------------------------------
 
     def asarray(self, value: Any) -> Any:
@@ -120,7 +131,7 @@ class CupyBackend:
             return atom.value
         value = env[atom]
         if isinstance(value, np.ndarray):
-            value = env[atom] = value[()] if value.ndim == 0 else self.modules.xp.array(value)
+            value = env[atom] = value[()] if value.ndim == 0 else self.upload(value)
         return value
 
     def _stored(self, value: Any, dtype: np.dtype) -> Any:

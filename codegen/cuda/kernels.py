@@ -105,7 +105,9 @@ class KernelEmitter(ItemEmitter):
         totals = []
         if mapping.partial:
             closing = [s for s in statements_of(nest) if carries(s.op) and s.complete == 0]
-            totals = [BlockShare(self, s, mapping, shares[s.out]) for s in closing]
+            # at the level of units all threads of a block have added up the same
+            spread = [mapping.by != BLOCK or len(s.path) > mapping.loops for s in closing]
+            totals = [BlockShare(self, s, shares[s.out], self.block, k) for s, k in zip(closing, spread, strict=True)]
         for total in totals:
             total.start()
         loops = prefix(nest)[: mapping.loops]
@@ -129,14 +131,21 @@ class KernelEmitter(ItemEmitter):
         return self.b.if_then(self.b.icmp_signed("==", self.b.or_(self.block, self.thread), I64(0)))
 
     def units(
-        self, loops: Sequence[Loop], first: ir.Value, step: ir.Value, body: Callable[[], None], hint: str = ""
+        self, loops: Sequence[Loop], first: ir.Value, step: ir.Value, body: Callable[[], None], hint: str = "", *,
+        parts: ir.Value | None = None, end: ir.Value | None = None,
     ) -> None:  # fmt: skip
-        """A loop over the iterations of *loops* as one range, from *first* on in steps of *step*."""
+        """A loop over the iterations of *loops* as one range, from *first* on in steps of *step*, up to *end* of them.
+
+        With *parts*, over the parts of each; ``unit`` and ``part`` are then their numbers.
+        """
         b = self.b
         count: ir.Value = I64(1)
         sizes = [self.size(loop.dim) for loop in loops]
         for size in sizes:
             count = b.mul(count, size, flags=("nsw",))
+        if parts is not None:
+            count = b.mul(count, parts, flags=("nsw",))
+        count = count if end is None else end
         home, head = b.append_basic_block("units"), b.append_basic_block("unit")
         inside, after = b.append_basic_block("inside"), b.append_basic_block("units_done")
         b.cbranch(b.icmp_signed("<", first, count), home, after)
@@ -144,6 +153,8 @@ class KernelEmitter(ItemEmitter):
         unit = prologue.phi(I64)
         indices: list[ir.Value] = []
         rest: ir.Value = unit
+        if parts is not None:
+            self.unit, self.part, rest = unit, prologue.urem(unit, parts), prologue.udiv(unit, parts)
         for size in reversed(sizes[1:]):
             indices.insert(0, prologue.urem(rest, size))
             rest = prologue.udiv(rest, size)
@@ -261,11 +272,11 @@ class KernelEmitter(ItemEmitter):
         dims, reduced = domain(statement.op), reduced_depths(statement.op)
         return self.parts(self.count(_kept(statement)), self.size(dims[min(reduced)]))
 
-    def parts(self, units: ir.Value, length: ir.Value) -> ir.Value:
-        """``mapping.parts_of_columns`` of this run's sizes."""
+    def parts(self, units: ir.Value, length: ir.Value, total: int = SPREAD, least: int = PART_ROWS) -> ir.Value:
+        """``mapping.parts_of_columns`` of this run's sizes; ``parts_of_rows`` by its own limits."""
         b = self.b
-        spread = b.udiv(I64(SPREAD), self._at_least_one(units))
-        most = b.udiv(b.add(length, I64(PART_ROWS - 1)), I64(PART_ROWS))
+        spread = b.udiv(I64(total), self._at_least_one(units))
+        most = b.udiv(b.add(length, I64(least - 1)), I64(least))
         parts = b.select(b.icmp_signed("<", spread, most), spread, most)
         return self._at_least_one(b.select(b.icmp_signed("<", parts, I64(PARTS)), parts, I64(PARTS)))
 

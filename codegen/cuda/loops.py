@@ -15,29 +15,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import llvmlite.ir as ir
 
-from ...tracer.primitive import LOOP, RECURRENCE
+from ...tracer.primitive import LOOP, PRODUCT, RECURRENCE, REDUCE
 from .. import jit
 from ..calls import native
 from ..canonical import ONE, Canonical, Dim, Op, Operand, Sym
 from ..cpu import carries, statements_of
-from ..loops import Frame, LoopEmitter, LoopPlan, Rules, plan_loop, results_of
-from ..memory import Temporary
+from ..loops import CPU_RULES, Frame, LoopEmitter, LoopPlan, Rules, plan_loop, results_of
+from ..memory import Sizes, Temporary
 from ..reads import domain, is_call
 from ..scalar import I8, I64, counting, memory_type
 from ..schedule import Call, Loop, Schedule, Statement, buffer_of, elements
 from .calls import BlockCalls, ThreadCalls
 from .kernels import KernelEmitter, Range
-from .mapping import BLOCK, COLUMNS, THREAD, Extent, Mapping, mapping_of, prefix
+from .mapping import BLOCK, COLUMNS, THREAD, Extent, Mapping, mapping_of, prefix, product
 from .placing import device_schedule, thread_schedule
 from .retarget import has_kernel
 from .totals import BlockTotal
 from .trajectories import Batch, Shared, batch_of, in_batch, inner_batch, one_of, pairs
 
+REACH = 1 << 16  # elements that a block makes in a step at most
 REPEATED = 64  # iterations of a nest that every thread of a block rather does itself than wait for the others
 
 
@@ -45,8 +46,8 @@ REPEATED = 64  # iterations of a nest that every thread of a block rather does i
 class Way:
     """The loop of *plan* is run by a thread or a block, for each index of *batch* (ONE: there is one loop to run).
 
-    *axes* are all dims that stand for the batch.  *why* says why not otherwise; *inner* are the dims of what a block
-    shares out.
+    *axes* are all dims that stand for the batch.  *why* says why not otherwise; *arrays* are the dims of what a block
+    makes in a step.
     """
 
     by: str
@@ -54,12 +55,17 @@ class Way:
     batch: Dim
     axes: Batch
     why: str
-    inner: tuple[Dim, ...]
+    arrays: tuple[tuple[Dim, ...], ...]
 
     @property
     def extent(self) -> Extent:
         units = () if self.batch == ONE else (self.batch,)
-        return Extent(Mapping(self.by, len(units)), units, self.inner, lonely=self.by == THREAD)
+        inner = tuple(dict.fromkeys(d for dims in self.arrays for d in dims))
+        return Extent(Mapping(self.by, len(units)), units, inner, lonely=self.by == THREAD)
+
+    def too_large(self, sizes: Sizes) -> bool:
+        """Is there so much to do in a step that all blocks of the device, started anew for each, are faster?"""
+        return any(product(dims, sizes) > REACH for dims in self.arrays)
 
     def temporaries(self, position: int) -> list[tuple[Sym, Temporary]]:
         """The buffers that the loop, item *position* of the program, needs for itself."""
@@ -97,26 +103,28 @@ def way_of(around: Canonical, op: Op) -> Way | str:
 def _by_size(around: Canonical, op: Op, batch: Dim, axes: Batch, why: str) -> Way:
     """By a block where that is faster than by a thread."""
     if _worth_sharing(op) and not _asks_a_call(op):
-        return Way(BLOCK, plan_loop(op, around, rules=BLOCK_RULES), batch, axes, why, tuple(_shared_dims(op)))
+        arrays = tuple(dict.fromkeys(_made(op)))
+        return Way(BLOCK, plan_loop(op, around, rules=BLOCK_RULES), batch, axes, why, arrays)
     return Way(THREAD, plan_loop(op, around, rules=THREAD_RULES), batch, axes, why, ())
 
 
-def _shared_dims(op: Op, sizes_at: int = 0) -> Iterator[Dim]:
-    """The dims of the body of *op*, as the whole program numbers them."""
+def _made(op: Op, sizes_at: int = 0) -> Iterator[tuple[Dim, ...]]:
+    """The dims of the values of the body of *op*, as the whole program numbers them."""
     body = op.params["body"]
     base = sizes_at + body.sizes_at
     for part in body.program.ops:
-        yield from (base + d for d in dict.fromkeys(part.out.dims))
+        yield tuple(base + d for d in part.out.dims if d != ONE)
         if part.prim.kind == LOOP:
-            yield from _shared_dims(part, base)
+            yield from _made(part, base)
 
 
 def note(op: Op, way: Way | str) -> str:
     """What ``explain`` says of it."""
     if isinstance(way, str):
         return f"{op.out} (loop) is not a kernel: {way}"
+    large = f", or by the array module where it makes more than {REACH} elements in a step" if way.arrays else ""
     who = f"one {way.by}" if way.batch == ONE else f"a {way.by} for each index of n{way.batch}"
-    return f"{op.out} (loop) is a kernel, run by {who}" + (f" ({way.why})" if way.why else "")
+    return f"{op.out} (loop) is a kernel, run by {who}{large}" + (f" ({way.why})" if way.why else "")
 
 
 def _foreign(op: Op) -> str:
@@ -161,9 +169,10 @@ def _worth_sharing(op: Op) -> bool:
 
 
 def _iterations(program: Canonical, op: Op) -> int:
-    """The loops of *op* as a root; a size that is not static counts as large."""
+    """How often the scalar body of *op* runs; a size that is not static counts as large."""
     total = 1
-    for d in {d for x in (*op.ins, *op.outs) for d in x.dims}:
+    whole = op.ins if op.prim.kind in (REDUCE, PRODUCT) else ()
+    for d in {d for x in (*whole, op.out) for d in x.dims}:
         total *= program.static.get(d, REPEATED + 1)
     return total
 
@@ -207,8 +216,7 @@ def _indexed(program: Canonical, sym: Sym) -> bool:
 
 
 THREAD_RULES = Rules(
-    thread_schedule, lambda program, schedule, sym: elements(program, schedule.kept_axes(sym)),
-    lambda program, sym: not _indexed(program, sym),
+    thread_schedule, CPU_RULES.slots, lambda program, sym: not _indexed(program, sym),
 )  # fmt: skip
 BLOCK_RULES = Rules(device_schedule, _slots_of_a_block, lambda program, sym: elements(program, sym.dims) == 1)
 
@@ -316,11 +324,13 @@ class BlockFrame(ThreadFrame):
         plan = loop.plan
         program, asked = plan.program, plan.op.params["stops"]
         ends = zip(plan.program.inputs[plan.op.params["consts"] :], program.outputs[asked:], strict=False)
-        carried = [end for begin, end in ends if begin in plan.carried]
+        carried = [end for begin, end in ends if begin in plan.carried and isinstance(end, Sym)]
         slots = frozenset([*plan.small, *carried, *results_of(program)[:asked]])
         self.kernel.written = True  # by the step before
-        inner: Any = super().inside(loop)
-        return replace(inner, slots=slots)
+        inner = super().inside(loop)
+        assert isinstance(inner, BlockFrame)
+        inner.slots = slots
+        return inner
 
     def settle(self) -> None:
         """Wait until all have written what they write."""

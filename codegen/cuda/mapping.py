@@ -6,6 +6,9 @@ units themselves (``partial``), each block leaves a partial result, and a second
 over outer axes that keeps inner ones (``columns``) has its kept elements as units, and the outermost axis that it sums
 over is cut in parts.
 
+Where few rows are long, a block for each is too little: then the items of a unit are kernels of their own, and each row
+is cut in parts.  Which of the two is launched follows from the sizes.
+
 How many blocks there are where that decides in which order numbers are added follows from sizes alone, so results do
 not depend on the device.  ``mapping_of`` is about what is correct; ``Geometry`` says how many threads.
 """
@@ -26,6 +29,8 @@ THREAD, BLOCK, COLUMNS = "thread", "block", "columns"
 PARTS = 1024  # partial results of a reduction at most
 PART_ROWS = 64  # elements that one part of a sum over outer axes has at least
 SPREAD = 1 << 17  # threads that such a sum is spread over
+PART_COLUMNS = 4096  # elements that one part of a row has at least
+ROW_BLOCKS = 512  # blocks that few rows are spread over
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,7 @@ class Extent:
     lanes: int = 1  # THREAD: units that a thread takes at a time (lanes.py)
     lonely: bool = False  # a thread works long at its unit and needs no other: blocks are small, and so there are many
     whole: bool = False  # a thread for each unit, for all of its parts
+    rows: bool = False  # BLOCK: the inner loops are cut in parts, a block for each
 
     @property
     def exact(self) -> bool:
@@ -108,7 +114,10 @@ class Extent:
 
     def parts(self, sizes: Sizes) -> int:
         """In how many parts each unit is done."""
-        return parts_of_columns(product(self.units, sizes), int(sizes[self.cut])) if self.cut else 1
+        units = product(self.units, sizes)
+        if self.rows:
+            return max(parts_of_rows(units, int(sizes[d])) for d in self.inner)
+        return parts_of_columns(units, int(sizes[self.cut])) if self.cut else 1
 
     def launch(self, sizes: Sizes, geometry: Geometry) -> tuple[int, int]:
         """(blocks, threads of a block)"""
@@ -137,6 +146,11 @@ def _blocks(units: int, geometry: Geometry) -> int:
 def parts_of_columns(units: int, length: int) -> int:
     """In how many parts an axis of *length* is cut for *units* sums; the kernels compute the same."""
     return max(min(SPREAD // max(units, 1), -(-length // PART_ROWS), PARTS), 1)
+
+
+def parts_of_rows(units: int, length: int) -> int:
+    """In how many parts each of *units* rows of *length* is cut; the kernels compute the same."""
+    return max(min(ROW_BLOCKS // max(units, 1), -(-length // PART_COLUMNS), PARTS), 1)
 
 
 def extent_of(program: Canonical, nest: Loop) -> Extent:

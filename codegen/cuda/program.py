@@ -7,7 +7,8 @@ A program is made once for a signature, like the CPU's (``codegen/program.py``),
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ import llvmlite.ir as ir
 import numpy as np
 
 from ...tracer.primitive import LOOP, RECURRENCE, SCATTER
-from ..canonical import ONE, Canonical, Dim, Op, Sym
+from ..canonical import ONE, Canonical, Op, Sym
 from ..cpu import carries, item_buffers, statements_of
 from ..guards import guards_of
 from ..memory import ALIGN, Sizes, Temporary, plan
@@ -24,6 +25,7 @@ from .kernels import KernelEmitter
 from .lanes import LaneEmitter, lanes_of
 from .loops import Way, note, way_of, write_loop
 from .mapping import (
+    BLOCK,
     COLUMNS,
     PARTS,
     THREAD,
@@ -32,15 +34,43 @@ from .mapping import (
     Mapping,
     extent_of,
     mapping_of,
-    parts_of_columns,
     product,
     scalar_extent,
 )
 from .placing import device_schedule
 from .retarget import for_device
+from .rows import closing_rows, combine_parts, reduce_parts, row_items, whole_rows
 from .scan import Scan, extents, shares_of, worth_cutting
 from .scatter import BY_ORDER, BY_WINNER, how_to_write, stages, write_stage
 from .totals import INT, partial_dtypes
+
+
+class Gate(Protocol):
+    """Which of two forms of a step is launched, by the sizes."""
+
+    def open(self, sizes: Sizes) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Open where the units of *extent* are cut in *several* parts, or where they are not."""
+
+    extent: Extent
+    several: bool
+
+    def open(self, sizes: Sizes) -> bool:
+        return (self.extent.parts(sizes) > 1) == self.several
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Open where one of the arrays that a loop makes in each step is too *large* for one block, or where none is."""
+
+    way: Way
+    large: bool
+
+    def open(self, sizes: Sizes) -> bool:
+        return self.way.too_large(sizes) == self.large
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +81,10 @@ class Kernel:
     buffers: tuple[Sym, ...]
     extent: Extent
     single: bool = False  # one block is enough: the second stage of a reduction
-    several: bool = False  # there is something to do only where units are cut in several parts
+    gate: Gate | None = None
 
     def launched(self, sizes: Sizes) -> bool:
-        return not self.several or self.extent.parts(sizes) > 1
+        return self.gate is None or self.gate.open(sizes)
 
     def grid(self, sizes: Sizes, geometry: Geometry) -> tuple[int, int]:
         """(blocks, threads of a block)"""
@@ -66,6 +96,10 @@ class Library:
     """Operation *position* of the program, by the array module."""
 
     position: int
+    gate: Gate | None = None
+
+    def launched(self, sizes: Sizes) -> bool:
+        return self.gate is None or self.gate.open(sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +109,22 @@ class Order:
     position: int
     result: Sym
 
+    def launched(self, sizes: Sizes) -> bool:
+        return True
+
 
 Step = Kernel | Library | Order
 
 
 @dataclass(frozen=True, slots=True)
 class Partials(Temporary):
-    """What the first stage of a reduction leaves: *cut* is the axis that a sum over outer axes cuts in parts."""
+    """What a first kernel leaves for a second one: for each part of each unit of *extent*, or for each block."""
 
-    cut: Dim = 0
+    extent: Extent | None
 
     def nbytes(self, sizes: Sizes) -> int:
-        units = product(self.dims, sizes)
-        parts = parts_of_columns(units, int(sizes[self.cut])) if self.cut else PARTS
-        return -(-max(units * parts * self.itemsize, 1) // ALIGN) * ALIGN
+        count = PARTS if self.extent is None else product(self.extent.units, sizes) * self.extent.parts(sizes)
+        return -(-max(count * self.itemsize, 1) // ALIGN) * ALIGN
 
 
 @dataclass(slots=True, eq=False)
@@ -132,7 +168,8 @@ class _Assembler:
         self.guards = guards_of(canonical)
         self.module = ir.Module("cuda")
         self.steps: list[Step] = []
-        self.partials: dict[Sym, tuple[int, tuple[Dim, ...], Dim]] = {}  # made in which item, their dims and cut
+        self.partials: dict[Sym, Partials] = {}
+        self.gate: Gate | None = None  # of the kernels that are being written
         self.work: dict[Sym, Temporary] = {}  # what loops need for themselves
 
     def program(self) -> CudaProgram:
@@ -189,11 +226,16 @@ class _Assembler:
         name = f"tg_k{sum(isinstance(s, Kernel) for s in self.steps)}"
         return LaneEmitter(self.canonical, self.schedule, self.module, name, list(used), self.geometry, aliased)
 
-    def _finish(
-        self, emitter: KernelEmitter, extent: Extent, single: bool = False, several: bool = False
-    ) -> None:  # fmt: skip
+    def _finish(self, emitter: KernelEmitter, extent: Extent, single: bool = False) -> None:
         function = emitter.finish()
-        self.steps.append(Kernel(function.name, tuple(emitter.used), extent, single, several))
+        self.steps.append(Kernel(function.name, tuple(emitter.used), extent, single, self.gate))
+
+    @contextmanager
+    def _only(self, gate: Gate) -> Iterator[None]:
+        """A context whose kernels have a gate."""
+        self.gate = gate
+        yield
+        self.gate = None
 
     def _scalars(self, statements: list[Statement]) -> None:
         emitter = self._emitter(self._used(statements))
@@ -214,16 +256,20 @@ class _Assembler:
             self._scan(statements[0], position, used)
             return
         if not extent.mapping.partial:
-            emitter = self._emitter(used, self._aliased(nest))
-            emitter.lanes = lanes_of(self.canonical, self.schedule, nest, extent.mapping)
-            emitter.nest(nest, extent.mapping, {})
-            self._finish(emitter, replace(extent, lanes=emitter.lanes))
+            if extent.mapping.by == BLOCK:
+                whole = whole_rows(extent, nest)
+                with self._only(Parts(whole, several=False)):
+                    self._plain(nest, extent)
+                with self._only(Parts(whole, several=True)):
+                    self._few_rows(nest, extent, position)
+            else:
+                self._plain(nest, extent)
             return
         columns = extent.mapping.by == COLUMNS
         closing = [s for s in statements if carries(s.op) and (columns or s.complete == 0)]
         partials: dict[Sym, list[Sym]] = {}
         for s in closing:
-            partials[s.out] = self._shares(partial_dtypes(s), position, extent.units if columns else (), extent.cut)
+            partials[s.out] = self._shares(partial_dtypes(s), position, extent if columns else None)
         shares = [sym for own in partials.values() for sym in own]
         totals = {s.out for s in closing}
         emitter = self._emitter([*[s for s in used if s not in totals], *shares], self._aliased(nest))
@@ -246,27 +292,54 @@ class _Assembler:
                 second.items(list(scalars))
         self._finish(second, extent, single=True)
 
+    def _plain(self, nest: Loop, extent: Extent) -> None:
+        emitter = self._emitter(self._used([nest]), self._aliased(nest))
+        emitter.lanes = lanes_of(self.canonical, self.schedule, nest, extent.mapping)
+        emitter.nest(nest, extent.mapping, {})
+        self._finish(emitter, replace(extent, lanes=emitter.lanes))
+
+    def _few_rows(self, nest: Loop, extent: Extent, position: int) -> None:
+        """The same item by item, reductions within rows in parts."""
+        for item in row_items(nest, extent.mapping.loops):
+            own = extent_of(self.canonical, item)
+            closing = closing_rows(item, own.mapping)
+            if not closing:
+                self._plain(item, own)
+                continue
+            parts = whole_rows(own, item)
+            partials = {s.out: self._shares(partial_dtypes(s), position, parts) for s in closing}
+            shares = [sym for part in partials.values() for sym in part]
+            used = [s for s in self._used([item]) if s not in partials]
+            first = self._emitter([*used, *shares], self._aliased(item))
+            reduce_parts(first, item, own.mapping, partials)
+            self._finish(first, parts)
+            second = self._emitter([*partials, *shares])
+            combine_parts(second, item, own.mapping, partials)
+            self._finish(second, own)
+
     def _scan(self, statement: Statement, position: int, used: list[Sym]) -> None:
         """The kernels of a recurrence along an axis that may be long."""
         by_part, by_row = extents(statement)
-        shares = self._shares(shares_of(statement), position, by_part.units, by_part.cut)
+        shares = self._shares(shares_of(statement), position, by_part)
         read = [s for s in used if s is not statement.out]
-        first = self._emitter([*read, *shares], set(shares))
-        Scan(first, statement, shares).compose()
-        self._finish(first, by_part, several=True)
-        second = self._emitter([*read, *shares], set(shares))
-        Scan(second, statement, shares).starts()
-        self._finish(second, by_row, several=True)
+        with self._only(Parts(by_part, several=True)):
+            first = self._emitter([*read, *shares], set(shares))
+            Scan(first, statement, shares).compose()
+            self._finish(first, by_part)
+            second = self._emitter([*read, *shares], set(shares))
+            Scan(second, statement, shares).starts()
+            self._finish(second, by_row)
         third = self._emitter([*read, statement.out, shares[0]])
         Scan(third, statement, shares).run()
         self._finish(third, by_part)
 
-    def _shares(self, dtypes: Sequence[np.dtype], position: int, units: tuple[Dim, ...], cut: Dim) -> list[Sym]:
-        """Buffers for what a first kernel leaves for a second one."""
+    def _shares(self, dtypes: Sequence[np.dtype], position: int, extent: Extent | None) -> list[Sym]:
+        """Buffers for what a first kernel of item *position* leaves for a second one."""
         found = []
         for dtype in dtypes:
-            found.append(Sym(-1 - len(self.partials) - len(self.work), dtype, ()))
-            self.partials[found[-1]] = position, units, cut
+            number = -1 - len(self.partials) - len(self.work)
+            found.append(Sym(number, dtype, ()))
+            self.partials[found[-1]] = Partials(f"share {-number}", (), dtype.itemsize, position, position, extent)
         return found
 
     def _call(self, op: Op, position: int) -> None:
@@ -278,7 +351,10 @@ class _Assembler:
                 self.work |= work
                 emitter = self._emitter(way.used(self.canonical, self.schedule), {*op.outs, *work})
                 write_loop(emitter, way)
-                self._finish(emitter, way.extent)
+                with self._only(Reach(way, large=False)):
+                    self._finish(emitter, way.extent)
+                if way.arrays:
+                    self.steps.append(Library(self.canonical.ops.index(op), Reach(way, large=True)))
                 return
         elif op.prim.kind == SCATTER and (how := how_to_write(self.canonical, op, self.geometry)):
             self._indexed_write(op, position, how)
@@ -330,11 +406,7 @@ class _Assembler:
             Temporary(repr(s), tuple(d for d in s.dims if d != ONE), s.dtype.itemsize, first[s], last[s])
             for s in self._plain_temporaries()
         ]
-        partials = [
-            Partials(f"share {-s.number}", dims, s.dtype.itemsize, position, position, cut)
-            for s, (position, dims, cut) in self.partials.items()
-        ]
-        return [*guards, *temporaries, *partials, *self.work.values()]
+        return [*guards, *temporaries, *self.partials.values(), *self.work.values()]
 
     def _plain_temporaries(self) -> list[Sym]:
         others = {*self.results, *self.guards}
@@ -369,13 +441,13 @@ def run(
     *addresses* are those of ``CudaProgram.buffer_index``; the temporaries' lie as ``CudaProgram.plan`` says.
     """
     for step in program.steps:
+        if not step.launched(canonical.sizes):
+            continue
         if isinstance(step, Library):
             machine.library(program, step, canonical, addresses)
             continue
         if isinstance(step, Order):
             machine.order(program, step, canonical, addresses)
-            continue
-        if not step.launched(canonical.sizes):
             continue
         grid = step.grid(canonical.sizes, program.geometry)
         machine.launch(program, step, grid, [*[addresses[program.buffer_index[s]] for s in step.buffers], *numbers])

@@ -17,7 +17,6 @@ from ..canonical import Sym
 from ..cpu import Accumulator
 from ..scalar import I64, Scalars, from_memory, memory_type, register_type, to_memory
 from ..schedule import Statement
-from .mapping import BLOCK, Mapping
 
 if TYPE_CHECKING:
     from .kernels import KernelEmitter
@@ -124,13 +123,16 @@ class BlockTotal(ThreadTotal):
 
 
 class BlockShare(BlockTotal):
-    """A block's share of a reduction over all units."""
+    """A block's share of a reduction that goes on over other blocks, which it leaves at *place* of *shares*.
 
-    def __init__(self, emitter: KernelEmitter, statement: Statement, mapping: Mapping, shares: Sequence[Sym]):
+    *spread*: the threads have added up different things; else all the same.
+    """
+
+    def __init__(
+        self, emitter: KernelEmitter, statement: Statement, shares: Sequence[Sym], place: ir.Value, spread: bool = True
+    ):  # fmt: skip
         super().__init__(emitter, statement)
-        self.shares = shares
-        # at the level of units all threads of a block have added up the same
-        self.spread = mapping.by != BLOCK or len(statement.path) > mapping.loops
+        self.shares, self.place, self.spread = shares, place, spread
 
     def close(self) -> None:
         e = self.e
@@ -138,7 +140,7 @@ class BlockShare(BlockTotal):
         values = self.over_block() if self.spread else self.values()
         with e.first_thread():
             for buffer, value in zip(self.shares, values, strict=True):
-                e.put(buffer, e.block, value)
+                e.put(buffer, self.place, value)
 
 
 def partial_dtypes(statement: Statement) -> list[np.dtype]:

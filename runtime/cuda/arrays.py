@@ -106,10 +106,10 @@ def _wait_for(stream: int | None, xp: Any) -> None:
 
 
 def upload(array: np.ndarray) -> Any:
-    """A copy of *array* on the device.  The host goes on as soon as *array* may be written to again."""
+    """A copy of *array* on the device.  The host goes on as soon as *array* may be written to."""
     backend = require_cuda("a copy to the device")
     with backend.memory_errors():
-        return backend.modules.xp.array(array, order="C")
+        return backend.upload(array)
 
 
 def full(shape: Sequence[int], value: Any, dtype: Any) -> Any:

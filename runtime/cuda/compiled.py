@@ -45,7 +45,7 @@ class Compiled:
 
     def _graphable(self) -> bool:
         """Several kernels and nothing else: what CuPy does takes memory of its own."""
-        steps = self.program.steps
+        steps = [s for s in self.program.steps if s.launched(self.canonical.sizes)]
         return len(steps) > 1 and all(isinstance(s, Kernel) for s in steps)
 
     def execute(self, values: Sequence[Any]) -> tuple[int, list[Any]]:
@@ -84,7 +84,7 @@ class Compiled:
         xp = self.xp
         if isinstance(value, xp.ndarray):
             return value if value.flags.c_contiguous else xp.array(value, order="C")
-        return xp.array(np.asarray(value, dtype).reshape(shape), order="C")
+        return self.backend.upload(np.asarray(value, dtype).reshape(shape))
 
     def _failed(self, workspace: Any) -> int:
         """The guards are the first bytes of the workspace."""
@@ -98,9 +98,9 @@ class Compiled:
         """For ``explain()``: what is launched."""
         lines = []
         for step in self.program.steps:
+            if not step.launched(self.canonical.sizes):
+                continue
             if isinstance(step, Kernel):
-                if not step.launched(self.canonical.sizes):
-                    continue
                 blocks, threads = step.grid(self.canonical.sizes, self.program.geometry)
                 names = ", ".join(map(repr, step.buffers))
                 lines.append(f"kernel {step.name} on {names}: {blocks} blocks of {threads} threads")

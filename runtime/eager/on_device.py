@@ -31,6 +31,8 @@ from .device import on_cuda
 from .op import LocalVjp, Op, aval_of
 from .tensor import Tensor, make
 
+PER_OP = 16  # what is kept here is for all operations, where config.max_derivatives is meant for one
+
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
@@ -93,7 +95,7 @@ def _find(op: Op, raws: Sequence[Any], statics: tuple[Any, ...], backend: CupyBa
     if not looked:
         with _lock:
             _recorded[key] = made
-            while len(_recorded) > config.max_derivatives:
+            while len(_recorded) > PER_OP * config.max_derivatives:
                 _recorded.popitem(last=False)
     return made
 

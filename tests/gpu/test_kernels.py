@@ -11,6 +11,7 @@ from simulated import cuda_program, simulated
 from support import assert_agree, evaluate
 from tracing import Traced
 
+from tracegrad.codegen.cuda import mapping, rows
 from tracegrad.codegen.cuda.mapping import BLOCK, COLUMNS, SPREAD, THREAD, Geometry, mapping_of, parts_of_columns
 from tracegrad.codegen.schedule import Loop
 
@@ -141,8 +142,7 @@ def test_mappings():
 
 def test_softmax_with_its_gradient_is_one_kernel():
     x = rng.normal(size=(9, 40))
-    program, _ = cuda_program(Traced(softmax, [x], [rng.normal(size=x.shape)]).graph)
-    assert len(program.kernels) == 1
+    assert launched(softmax, [x], gradient=True) == 1
 
 
 def test_softmax_with_its_gradient_stores_no_matrix_but_the_gradient():
@@ -187,3 +187,17 @@ def test_numbers_that_are_ready_before_a_loop_do_not_wait_for_it():
         return np.sum(np.sin(y) * 3.0, axis=0), np.log(total * total + 1.0)
 
     assert launched(f, [VECTOR, MATRIX]) == 4
+
+
+def test_few_long_rows_are_cut_in_parts(monkeypatch):
+    for module in (mapping, rows):
+        monkeypatch.setattr(module, "PART_COLUMNS", 16)
+    long = rng.normal(size=(3, 40))
+    assert launched(lambda x: np.sum(x * x, axis=1), [long]) == 2
+    assert launched(lambda x: np.sum(x * x, axis=1), [MATRIX[:, :15]]) == 1
+    assert launched(softmax, [long]) == 5
+    assert launched(layer_norm, [long], gradient=True) > 5
+    assert launched(lambda x: (np.argmax(x, axis=1), np.max(x, axis=1)), [long]) == 2
+    assert launched(lambda x: np.sum(x, axis=(1, 2)), [rng.normal(size=(2, 40, 3))]) == 2
+    many = rng.normal(size=(mapping.ROW_BLOCKS, 20))
+    assert launched(lambda x: np.sum(x * x, axis=1), [many]) == 1

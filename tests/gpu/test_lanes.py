@@ -75,8 +75,8 @@ def test_which_nests_have_lanes():
     assert lanes(polynomial, x.astype(np.int8)) == [4]
     assert lanes(lambda x, y: x * y, x, x.astype(np.float32)) == [2], "the widest array decides"
     assert lanes(lambda x: np.exp(np.sin(x)) * np.log(x) + np.tanh(x), x) == [1], "a long body"
-    assert lanes(lambda x: np.sum(x, axis=1), x) == [1]
-    assert lanes(lambda x: x.sum(), x) == [1, 1]
+    assert set(lanes(lambda x: np.sum(x, axis=1), x)) == {1}
+    assert set(lanes(lambda x: x.sum(), x)) == {1}
 
 
 @pytest.mark.parametrize("dtype, vector", [("float32", "v4.f32"), ("float64", "v2.f64")])

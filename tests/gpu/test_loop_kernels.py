@@ -12,7 +12,7 @@ from support import assert_agree, evaluate
 from tracing import Traced
 
 import tracegrad as tg
-from tracegrad.codegen.cuda import ptx
+from tracegrad.codegen.cuda import loops, ptx
 from tracegrad.codegen.cuda.device import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import Library
@@ -34,8 +34,9 @@ def agree(f, args, dtype, expected_ways, gradient=True):
     outputs = Traced(f, args).outputs
     weights = [rng.normal(size=o.aval.shape).astype(dtype) for o in outputs] if gradient else None
     graph = Traced(f, args, weights).graph
-    program, _ = cuda_program(graph)
-    library = [program.canonical.ops[step.position] for step in program.steps if isinstance(step, Library)]
+    program, canonical = cuda_program(graph)
+    steps = [step for step in program.steps if step.launched(canonical.sizes)]
+    library = [program.canonical.ops[step.position] for step in steps if isinstance(step, Library)]
     assert not any(op.prim.kind == LOOP for op in library)
     found = ways(program)
     assert found and {e for e in expected_ways for way in found if e in way} == set(expected_ways), found
@@ -143,6 +144,15 @@ def shared_parameter(x, p):
     return tg.scan(lambda c, _: (c + 0.1 * np.sin(p * c), None), x[:, 0], None, length=4)[0]
 
 
+def looking_up(x, table):
+    """Each trajectory reads where its own state says; that all of them stay within the table is asked in each step."""
+
+    def step(c, _):
+        return 0.5 * c + table[np.floor(np.abs(c)).astype(np.int64) % 33], None
+
+    return tg.scan(step, x[:, 0], None, length=3)[0]
+
+
 def recurrent(x, weights, inputs):
     """A recurrent network: sequences do not depend on each other, but are too much for a thread."""
     return tg.scan(lambda h, u: (np.tanh(h @ weights + u), None), x, inputs)[0]
@@ -172,6 +182,7 @@ CASES = [
     (nested_together, [SMALL, MATRIX[:3, :3]], [THREAD]), (few_rows, [rng.normal(size=(3, 21))], [BLOCKS]),
     (running, [WIDE], [BLOCK]), (writing, [WIDE, np.array([3, 0, 20])], [BLOCK]),
     (recurrent, [rng.normal(size=(5, 18)), MATRIX, rng.normal(size=(3, 5, 18))], [BLOCKS]),
+    (van_der_pol, [BATCH[:5]], [THREADS]), (looking_up, [BATCH, rng.normal(size=33)], [BLOCK]),
     (count_of_steps, [BATCH], [THREADS]), (branches, [BATCH, np.array([1, 0, 1, 1])], [THREADS]),
     (until, [SMALL], [THREAD]), (until, [WIDE * 0.1], [BLOCK]), (shared_parameter, [BATCH, np.array(0.7)], [THREADS]),
 ]  # fmt: skip
@@ -227,3 +238,14 @@ def test_machine_code_keeps_what_is_small_in_registers(f, args, _, cc):
     for needs in ptx.resources(text, cc).values():
         assert not needs.spill_loads and not needs.spill_stores
         assert indexed or not needs.local
+
+
+def test_what_is_too_much_for_a_block_is_left_to_the_array_module():
+    def launches(n):
+        x = np.full(n, 0.01)
+        graph = Traced(lambda x: tg.scan(lambda c, _: (c[::-1] * 0.5, None), x, None, length=3)[0], [x]).graph
+        _, found, launched = simulated(graph, [x])
+        assert_agree(found[0], evaluate(graph, [x])[0])
+        return len(launched)
+
+    assert launches(40) == launches(loops.REACH + 1) + 1

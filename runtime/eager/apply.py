@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...tracer.array import TracedArray
-from ...tracer.autocast import SETTING, off
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.autocast import SETTING, USE, off
+from ...tracer.aval import FLOAT_KINDS, HALF
 from ..cuda.availability import IN_USE
 from .device import on_cuda
 from .modes import STATE
@@ -26,7 +26,7 @@ LARGE = 1 << 13  # elements; smaller arrays are held without asking whether they
 
 def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> Any:
     """The result of *op*: a Tensor, or a tuple of Tensors.  Operands are Tensors or Python numbers."""
-    if SETTING.dtype is not None:
+    if USE.begun and SETTING.dtype is not None:
         operands = _ENGINE["autocast"](op, operands, SETTING.dtype)
         with off():
             return apply(op, operands, statics)
@@ -38,7 +38,12 @@ def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> A
             if IN_USE[0] and any(map(on_cuda, raws)):
                 out = compute(op, raws, statics)
             else:
-                out = op.run(raws, statics)
+                for x in raws:
+                    if type(x) is _ndarray and x.itemsize == 2 and x.dtype in HALF:
+                        out = op.in_float32(raws, statics)
+                        break
+                else:
+                    out = op.fn(*raws, *statics)
         except ValueError as error:
             raise misfit(error, raws) from None
     else:

@@ -82,12 +82,13 @@ class Op:
         return found
 
     def run(self, operands: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
-        """``fn`` of raw operands.  What is of half precision is computed with in float32, and the results rounded."""
-        for x in operands:
-            if type(x) is _ndarray and x.itemsize == 2 and x.dtype in HALF:
-                break
-        else:
-            return self.fn(*operands, *statics)
+        """``fn`` of raw operands; what is of half precision is computed with in float32."""
+        if any(type(x) is _ndarray and x.dtype in HALF for x in operands):
+            return self.in_float32(operands, statics)
+        return self.fn(*operands, *statics)
+
+    def in_float32(self, operands: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
+        """``fn`` of raw operands, float32 in place of those of half precision, its results rounded."""
         wide = [x.astype(FLOAT32) if type(x) is _ndarray and x.dtype in HALF else x for x in operands]
         with np.errstate(all="ignore"):
             found = self.fn(*wide, *statics)

@@ -1,4 +1,4 @@
-# demo, test, oracle, lint, bench, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
+# demo, test, oracle, lint, bench, gpu-check, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
 #
 #   make demo                                  logistic regression on real data, with a summary
 #   make test PYTEST_ARGS="tests/test_ir.py"   a part of the tests
@@ -15,7 +15,7 @@ BIN := $(abspath $(VENV))/bin
 PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
 
-.PHONY: demo test oracle bench lint clean
+.PHONY: demo test oracle bench gpu-check lint clean
 .NOTPARALLEL:
 
 # Small problems run slower with BLAS threads than without, in SciPy's optimisers most of all; tests have workers instead.
@@ -32,6 +32,12 @@ oracle: $(VENV)/.ready-oracle
 
 bench: $(VENV)/.ready-bench
 	$(PY) -m benchmarks $(BENCH_ARGS)
+
+# Everything that needs a GPU: its tests, compute-sanitizer, benchmarks.  Without one nothing is touched.
+gpu-check:
+	@nvidia-smi -L 2>/dev/null | grep -q . || { echo 'gpu-check: no GPU (nvidia-smi lists none), nothing done'; exit 2; }
+	$(MAKE) --no-print-directory '$(VENV)/.ready-test,cuda'
+	$(PY) -m benchmarks --gpu $(BENCH_ARGS)
 
 # mypy cannot follow the folder mapping of an editable install, so it checks a real installation in build/typed.
 lint: $(VENV)/.ready-test

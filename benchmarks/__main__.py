@@ -25,6 +25,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--memory", action="store_true", help="measure the memory of one cached call, nothing else")
     parser.add_argument("--loops", action="store_true", help="control flow only: loops, while, if")
     parser.add_argument("--training", action="store_true", help="time whole training steps, nothing else")
+    parser.add_argument("--gpu", action="store_true", help="tests and benchmarks on a GPU, nothing else")
+    parser.add_argument("--gpu-static", action="store_true", help="what the CUDA kernels are like; needs no GPU")
     parser.add_argument("--report", action="store_true", help="write RESULTS.md and the plot anew from the stored rows")
     parser.add_argument("--list", action="store_true", help="list the workloads")
     parser.add_argument("--child", nargs=2, metavar=("WORKLOAD", "PEER"), help=argparse.SUPPRESS)
@@ -34,6 +36,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Pin the process, then load what needs the pinning."""
     options = parse()
+    if options.gpu:
+        from .gpu_check import run as run_gpu
+
+        return run_gpu(options)
     cores = pin(options.threads)
     if options.child:
         from .first_call import child
@@ -49,6 +55,10 @@ def main() -> int:
         from .training import run as run_training
 
         return run_training(options)
+    if options.gpu_static:
+        from .gpu_static import run as run_static
+
+        return run_static(options)
     from .run import run
 
     return run(options, cores)

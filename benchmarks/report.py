@@ -28,6 +28,9 @@ TITLES |= {"drjit": "Dr.Jit", "numpy": "NumPy by hand", "numba": "numba by hand"
 #: outcomes that stand in the tables in place of a time
 UNTIMED = ("wrong", "failed", "too long")
 
+#: parts of a ``Store`` that are texts
+TEXTS = ("memory", "training", "gpu", "gpu_static")
+
 Row = dict[str, dict[str, Any]]
 Facts = dict[str, Any]
 
@@ -42,6 +45,9 @@ class Store:
     memory: str = ""
     #: the text of the last ``--training``
     training: str = ""
+    #: the text of the last ``--gpu-static``, and of the last ``--gpu``
+    gpu_static: str = ""
+    gpu: str = ""
 
     @classmethod
     def load(cls) -> Store:
@@ -49,7 +55,8 @@ class Store:
         if not STORE.exists():
             return cls({}, {})
         data = json.loads(STORE.read_text())
-        return cls(data["runs"], data["rows"], data.get("memory", ""), data.get("training", ""))
+        texts = {name: data.get(name, "") for name in TEXTS}
+        return cls(data["runs"], data["rows"], **texts)
 
     def add(self, facts: Facts, rows: dict[str, Row]) -> None:
         """Put in the rows of a run. A row is one run's, side by side: it replaces the old one as a whole."""
@@ -70,7 +77,7 @@ class Store:
         STORE.write_text(json.dumps(self._contents(), indent=1) + "\n")
 
     def _contents(self) -> dict[str, Any]:
-        return {"memory": self.memory, "training": self.training, "runs": self.runs, "rows": self.rows}
+        return {**{name: getattr(self, name) for name in TEXTS}, "runs": self.runs, "rows": self.rows}
 
 
 def facts(peers: dict[str, Peer], threads: int, cores: list[int], quick: bool) -> Facts:
@@ -196,6 +203,10 @@ def tables(store: Store) -> str:
         parts.append("## New memory of one cached call\n\n" + store.memory)
     if store.training:
         parts.append("## A training step\n\n" + store.training)
+    if store.gpu:
+        parts.append("## On a GPU\n\n" + store.gpu)
+    if store.gpu_static:
+        parts.append("## CUDA kernels, looked at without a GPU\n\n" + store.gpu_static)
     rows = {name: row["cells"] for name, row in store.rows.items()}
     verdicts = targets.straight({name: cells for name, cells in rows.items() if not is_loop(name)})
     verdicts += targets.loops({name: cells for name, cells in rows.items() if is_loop(name)})

@@ -16,7 +16,7 @@ from ..tracer.ops.elementwise import MINUS, ONE, F, broadcast_to
 from ..tracer.primitive import CUSTOM, ELEMENTWISE, LOOP
 from ..tracer.site import adjoint_site
 from .activity import depends_on
-from .care import Care
+from .care import EVERY, NONE, Care, Doubt
 from .loop_adjoint import TooMuch, loop_jvp, loop_vjp, materialise
 from .loop_capacity import give_capacity
 from .loop_checkpoints import split
@@ -36,14 +36,23 @@ def vjp_seeded(
     *careful*: the cotangents given may hold exact zeros or infinities.  The second result says the same of those
     returned.
     """
+    doubt = EVERY if careful else NONE
+    found, doubts = reverse(nodes, [(output, cotangent, doubt) for output, cotangent in seeds], wrt)
+    return found, [bool(d) for d in doubts]
+
+
+def reverse(
+    nodes: Sequence[Node], seeds: Sequence[tuple[Atom, Atom, Doubt]], wrt: Sequence[Var]
+) -> tuple[list[Atom | None], list[Doubt]]:
+    """Cotangents of *wrt* (None where nothing flows), and what each may hold; of each seed it is given."""
     active = depends_on(nodes, wrt)
     cotangents: dict[Var, Atom] = {}
     care = Care()
-    for output, cotangent in seeds:
+    for output, cotangent, doubt in seeds:
         if isinstance(output, Var) and output in active:
             known = cotangents.get(output)
             cotangents[output] = cotangent if known is None else F.add(known, cotangent)
-            care.add(output, zeros=careful, infinite=careful)
+            care.add(output, doubt)
     builder = current_builder()
     outer = builder.site_override
     todo = list(nodes)
@@ -54,32 +63,31 @@ def vjp_seeded(
         builder.site_override = adjoint_site(node.site)
         if node.prim.kind == LOOP:
             give_capacity(node)
-        guarded = care.needed(node.outs)
         wants = [isinstance(a, Var) and a in active for a in node.inputs]
         cts = [cotangents.get(o) for o in node.outs]
         contributions: Sequence[Atom | None]
-        delicate: list[bool] | None = None
+        doubts: list[Doubt] | None = None
         if node.prim.kind == LOOP:
-            found = loop_vjp(node, cts, wants, guarded, vjp_seeded)
+            found = loop_vjp(node, cts, wants, [care.of([o]) for o in node.outs], reverse)
             if isinstance(found, TooMuch):
                 parts = split(node, found.nbytes)
                 active |= depends_on(parts, active)
                 todo += parts
                 continue
-            contributions, delicate = found
+            contributions, doubts = found
         else:
-            contributions = _node_vjp(node, cts, wants, guarded)
+            contributions = _node_vjp(node, cts, wants, bool(care.of(node.outs)))
         for k, (atom, contribution) in enumerate(zip(node.inputs, contributions, strict=True)):
             if contribution is None or not isinstance(atom, Var) or atom not in active:
                 continue
             previous = cotangents.get(atom)
             cotangents[atom] = contribution if previous is None else F.add(previous, contribution)
-            if delicate is None:
+            if doubts is None:
                 care.pass_on(node, atom)
             else:
-                care.add(atom, zeros=delicate[k], infinite=delicate[k])
+                care.add(atom, doubts[k])
     builder.site_override = outer
-    return [cotangents.get(var) for var in wrt], [care.needed([var]) for var in wrt]
+    return [cotangents.get(var) for var in wrt], [care.of([var]) for var in wrt]
 
 
 def _node_vjp(node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], careful: bool) -> Sequence[Atom | None]:

@@ -212,6 +212,20 @@ def _tie_node(node: Node, pos: dict[Var, list[tuple[Var, int]]], union: _Union) 
             union.join(pos[ins[0]][inner % ranks[0]], pos[ins[1]][inner2 % ranks[1]])
 
 
+def _tie_edges(graph: Graph, pos: dict[Var, list[tuple[Var, int]]], union: _Union) -> None:
+    """Join axes that are equal ones with equally many elements of padding at their edges: a stencil's value and its
+    gradient then share a loop (``simplify.widen_sums``)."""
+    known: dict[Any, tuple[Var, int]] = {}
+    for node in graph.nodes:
+        x = node.inputs[0] if node.prim.name == "pad" else None
+        if not isinstance(x, Var) or not is_edge_pad(x.aval.shape, node.out.aval.shape):
+            continue
+        for a, (n, m) in enumerate(zip(x.aval.shape, node.out.aval.shape, strict=True)):
+            if n != m and n != 1:
+                place = pos[node.out][a]
+                union.join(place, known.setdefault((union.find(pos[x][a]), m - n), place))
+
+
 def _reshape_pairs(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[int, int]]:
     """Axes that a reshape leaves alone: equal sizes met from the front, then from the back, sizes of 1 skipped."""
     front, back = _walk(before, after), []
@@ -264,6 +278,7 @@ def canonicalise(graph: Graph, *, body: bool = False, first: bool = False) -> Ca
             _tie_loop(node, bodies[node], length, pos, union)
         else:
             _tie_node(node, pos, union)
+    _tie_edges(graph, pos, union)
 
     inner: set[Any] = set()
     for var, places in pos.items():

@@ -11,16 +11,18 @@ captured arrays, temporaries; it returns -1, or the number of the first guard th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import llvmlite.ir as ir
 import numpy as np
 
+from ..tracer.aval import FLOAT_KINDS
 from ..tracer.primitive import ELEMENTWISE, RECURRENCE, REDUCE
 from .canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
 from .index import ZERO, Index, add, depends_on, loop_var
+from .reads import domain_indices, reduced_depths
 from .scalar import (
     F64,
     I1,
@@ -37,12 +39,13 @@ from .scalar import (
     register_type,
     to_memory,
 )
-from .schedule import TILE, Call, Loop, Schedule, Statement, domain_indices, reduced_depths
+from .schedule import TILE, Call, Loop, Schedule, Statement, splits
 from .views import Alternative, Condition, Indices, read
 
 LOOP_HINT = "tg.loop."  # marks metadata that `finish_hints` turns into LLVM's own
-SIMPLE, SCALAR, UNROLLED = "simple", "scalar", "unrolled"
+SIMPLE, SCALAR, UNROLLED, ROLLED = "simple", "scalar", "unrolled", "rolled"
 MAX_INTERLEAVED = 60  # instructions of a body that LLVM may interleave
+MAX_PARTS = 16  # conditions of a loop whose pieces may each have a loop
 CHUNK = 1024  # elements of one partial sum: partial sums are added up in order, whatever the number of threads
 
 
@@ -111,6 +114,7 @@ class ItemEmitter:
         self.scopes: list[dict[Any, ir.Value]] = [{}]  # values at hand: whole function, then loop by loop
         self.tile_start: ir.Value | None = None  # first row of the tile, in a loop over tiles
         self.assumed: frozenset[Condition] = frozenset()  # conditions known to hold here
+        self.refused: frozenset[Condition] = frozenset()  # conditions known not to hold here
         self.accumulators: dict[Sym, Accumulator] = {}  # of the reductions whose loops are being written
         self.numbers = Numbers(program, self.entry, *self.function.args[-2:])
         self.size, self.const = self.numbers.size, self.numbers.const
@@ -161,10 +165,11 @@ class ItemEmitter:
             return self.b.icmp_unsigned("<", value, self.size(bound))
         return self.b.icmp_signed("==", self.b.srem(value, I64(bound)), I64(0))
 
-    def all_conditions(self, conditions: tuple[Condition, ...]) -> ir.Value:
+    def all_conditions(self, conditions: tuple[Condition, ...], mask: tuple[Condition, ...] = ()) -> ir.Value:
+        """Do they hold?  Any answer will do where *mask* does not."""
         value: ir.Value | None = None
         for position, condition in enumerate(conditions):
-            this = self.condition(condition, conditions[:position])
+            this = self.condition(condition, (*mask, *conditions[:position]))
             value = this if value is None else self.b.and_(value, this)
         return I1(1) if value is None else value
 
@@ -174,6 +179,8 @@ class ItemEmitter:
         """The element of *x* at position *at*; where *mask* does not hold, any value that does no harm."""
         if isinstance(x, Const):
             return self.const(x)
+        if not at:
+            mask = ()  # what has no axes can be evaluated anywhere
         key = (x, at, mask)
         # what was computed under fewer conditions will do: else each of n updates of one array would double the work
         weaker = [(x, at, mask[:k]) for k in range(len(mask), -1, -1)]
@@ -220,29 +227,28 @@ class ItemEmitter:
             return lower(self.b, op.prim, args, [y.dtype for y in op.ins], x.dtype, wide, op.params, self.scalars)
         if op.prim.name == "iota":
             value = self.index(at[0], mask)
-            if x.dtype.kind == "f":
+            if x.dtype.kind in FLOAT_KINDS:
                 return self.b.sitofp(value, register_type(x.dtype))
             return value if x.dtype.itemsize == 8 else self.b.trunc(value, register_type(x.dtype))
         return self._choose(x, read(op, at), mask)
 
     def _choose(self, x: Sym, choices: list[Alternative], mask: tuple[Condition, ...]) -> ir.Value:
-        last = choices[-1]
-        for position, choice in enumerate(choices):
-            if all(c in self.assumed for c in choice.conditions):  # decided here: what follows is out of the question
-                choices, last = choices[: position + 1], choice._replace(conditions=())
-                break
-        if last.conditions:
-            result: ir.Value = constant(x.dtype, 0)
-        else:
-            result = self._alternative(last, mask)
-            choices = choices[:-1]
-        for choice in reversed(choices):
-            open_ones = tuple(c for c in choice.conditions if c not in self.assumed)
-            if not open_ones:
-                result = self._alternative(choice, mask)
+        possible: list[Alternative] = []
+        for choice in choices:
+            if any(c in self.refused for c in choice.conditions):
                 continue
-            value = self._alternative(choice, (*mask, *[c for c in open_ones if c not in mask]))
-            result = self.b.select(self.all_conditions(open_ones), value, result)
+            unknown = tuple(c for c in choice.conditions if c not in self.assumed and c not in mask)
+            certain = not unknown or (choice.remains and not possible)
+            possible.append(choice._replace(conditions=() if certain else unknown))
+            if certain:  # what follows is out of the question
+                break
+        result: ir.Value = constant(x.dtype, 0)
+        if possible and (possible[-1].remains or not possible[-1].conditions):
+            last = possible.pop()
+            result = self._alternative(last, (*mask, *last.conditions))
+        for choice in reversed(possible):
+            value = self._alternative(choice, (*mask, *choice.conditions))
+            result = self.b.select(self.all_conditions(choice.conditions, mask), value, result)
         return result
 
     def _alternative(self, choice: Alternative, mask: tuple[Condition, ...]) -> ir.Value:
@@ -296,7 +302,7 @@ class ItemEmitter:
         self.b.position_at_end(after)
         phi = self.b.phi(kind)
         phi.add_incoming(loaded, inside)
-        phi.add_incoming(ir.Constant(kind, 0.0 if x.dtype.kind == "f" else 0), before)
+        phi.add_incoming(ir.Constant(kind, 0 if isinstance(kind, ir.IntType) else 0.0), before)
         return from_memory(self.b, phi, x.dtype)
 
     def store(self, x: Sym, at: Indices, value: ir.Value) -> None:
@@ -355,47 +361,79 @@ class ItemEmitter:
         b.position_at_end(after)
 
     def _split(self, loop: Loop, lo: ir.Value, hi: ir.Value) -> None:
-        """An innermost loop that reads through pads or shifts.
+        """An innermost loop that reads through pads or shifts, piece by piece.
 
-        Its interior, where every condition holds, runs without any; the edges run with them.
+        A piece goes on for as long as the same conditions hold.  Pieces in which all of them hold, one, or none, have a
+        loop of their own without any condition (the parts of an array that was put together from slices); all
+        others have one that looks at the conditions in every iteration.
         """
         b, depth = self.b, len(self.loops)
         conditions = self._splittable(loop, depth)
         if not conditions:
             self._counted(loop, lo, hi)
             return
-        first, last = lo, hi
-        for _, index, dim in conditions:
-            (coefficient,) = [c for t, c in index.terms if t == ("i", depth)]
-            rest = self.index(add(index, loop_var(depth), -coefficient))
-            if coefficient == 1:  # 0 <= i + rest < n
-                begin, end = b.neg(rest), b.sub(self.size(dim), rest)
-            else:  # 0 <= rest - i < n
-                begin, end = b.add(b.sub(rest, self.size(dim)), I64(1)), b.add(rest, I64(1))
-            first = b.select(b.icmp_signed(">", begin, first), begin, first)
-            last = b.select(b.icmp_signed("<", end, last), end, last)
-        first = b.select(b.icmp_signed("<", first, hi), first, hi)
-        last = b.select(b.icmp_signed(">", last, first), last, first)
-        edges = SCALAR if all(kind == "edge" for kind, _, _ in conditions) else SIMPLE
-        self._counted(loop, lo, first, edges)
-        outside = self.assumed
-        self.assumed = outside | frozenset(conditions)
-        self._counted(loop, first, last)
-        self.assumed = outside
-        self._counted(loop, last, hi, edges)
+        spans = [self._span(c, depth) for c in conditions]
+        before = b.block
+        head, join, after = [b.append_basic_block(name) for name in ("piece", "piece_done", "pieces_done")]
+        b.cbranch(b.icmp_signed("<", lo, hi), head, after)
+        b.position_at_end(head)
+        at = b.phi(I64)
+        at.add_incoming(lo, before)
+        bits = ir.IntType(len(conditions) + 1)
+        stop, held = hi, ir.Constant(bits, 0)
+        for k, (begin, end) in enumerate(spans):
+            early, late = b.icmp_signed("<", at, begin), b.icmp_signed(">=", at, end)
+            change = b.select(early, begin, b.select(late, hi, end))
+            stop = b.select(b.icmp_signed("<", change, stop), change, stop)
+            inside = b.not_(b.or_(early, late))
+            held = b.or_(held, b.shl(b.zext(inside, bits), ir.Constant(bits, k)))
+        edges = all(kind == "edge" for kind, _, _ in conditions)
+        pieces = self._pieces(conditions, edges)
+        blocks = [b.append_basic_block("held") for _ in pieces]
+        switch = b.switch(held, blocks[-1])
+        outside = self.assumed, self.refused
+        for (number, known), block in zip(pieces, blocks, strict=True):
+            if block is not blocks[-1]:
+                switch.add_case(ir.Constant(bits, number), block)
+            b.position_at_end(block)
+            if known is not None:
+                self.assumed = outside[0] | known
+                self.refused = outside[1] | (frozenset(conditions) - known)
+            few = edges and known != frozenset(conditions)
+            self._counted(loop, at, stop, SCALAR if few else SIMPLE if known is None else "")
+            self.assumed, self.refused = outside
+            b.branch(join)
+        b.position_at_end(join)
+        at.add_incoming(stop, join)
+        b.cbranch(b.icmp_signed("<", stop, hi), head, after)
+        b.position_at_end(after)
+
+    def _pieces(self, conditions: list[Condition], edges: bool) -> list[tuple[int, frozenset[Condition] | None]]:
+        """The sets of conditions with a loop of their own, by the bits of their members; None: all other sets."""
+        pieces: dict[int, frozenset[Condition] | None] = {(1 << len(conditions)) - 1: frozenset(conditions)}
+        if len(conditions) == 1:
+            return [*pieces.items(), (0, frozenset())]
+        if not edges and len(conditions) <= MAX_PARTS:
+            pieces.update((1 << k, frozenset([c])) for k, c in enumerate(conditions))
+            pieces[0] = frozenset()
+        return [*pieces.items(), (-1, None)]
+
+    def _span(self, condition: Condition, depth: int) -> tuple[ir.Value, ir.Value]:
+        """From where to where, in the loop at *depth*, the *condition* holds."""
+        b = self.b
+        _, index, dim = condition
+        (coefficient,) = [c for t, c in index.terms if t == ("i", depth)]
+        rest = self.index(add(index, loop_var(depth), -coefficient))
+        if coefficient == 1:  # 0 <= i + rest < n
+            return b.neg(rest), b.sub(self.size(dim), rest)
+        return b.add(b.sub(rest, self.size(dim)), I64(1)), b.add(rest, I64(1))  # 0 <= rest - i < n
 
     def _splittable(self, loop: Loop, depth: int) -> list[Condition]:
-        if any(isinstance(item, Loop) for item in loop.body) or loop.dim in self.program.static:
-            return []
         found: dict[Condition, None] = {}
         for item in loop.body:
-            assert isinstance(item, Statement)
-            for condition in self.schedule.reads[item.out].conditions:
-                kind, index, _ = condition
-                mine = [c for t, c in index.terms if t == ("i", depth)]
-                others = all(t[0] in "is" for t, _ in index.terms)
-                if kind != "mod" and mine in ([1], [-1]) and others:
-                    found[condition] = None
+            if isinstance(item, Statement):
+                conditions = self.schedule.reads[item.out].conditions
+                found.update(dict.fromkeys(c for c in conditions if splits(self.program, loop, depth, c)))
         return list(found)
 
     def _counted(self, loop: Loop, lo: ir.Value, hi: ir.Value, hint: str = "") -> None:
@@ -430,9 +468,7 @@ class ItemEmitter:
             # are decided when it compiles
             hint = UNROLLED
         if hint and not any(isinstance(item, Loop) for item in loop.body):
-            back.set_metadata(
-                "llvm.loop", b.module.add_metadata([ir.MetaDataString(b.module, f"{LOOP_HINT}{hint}.{id(back)}")])
-            )
+            give_hint(back, hint)
         b.position_at_end(after)
 
     def _masked(self, loop: Loop) -> bool:
@@ -467,12 +503,24 @@ _HINTS = {
     SIMPLE: '!{!"llvm.loop.interleave.count", i32 1}, !{!"llvm.loop.unroll.disable"}',
     SCALAR: '!{!"llvm.loop.vectorize.enable", i1 false}, !{!"llvm.loop.unroll.disable"}',
     UNROLLED: '!{!"llvm.loop.vectorize.enable", i1 false}',  # forcing it would warn where LLVM has done it before
+    ROLLED: '!{!"llvm.loop.unroll.disable"}',
 }
 
 
-def finish_hints(text: str) -> str:
-    """Loop metadata must refer to itself, which llvmlite cannot spell: completes it in the printed module."""
-    return _HINT.sub(lambda m: f"!{m.group(1)} = distinct !{{ !{m.group(1)}, {_HINTS[m.group(2)]} }}", text)
+def give_hint(back: Any, hint: str) -> None:
+    """Mark the loop that the branch *back* closes."""
+    module = back.parent.module
+    back.set_metadata("llvm.loop", module.add_metadata([ir.MetaDataString(module, f"{LOOP_HINT}{hint}.{id(back)}")]))
+
+
+def finish_hints(text: str, wanted: Sequence[str] = tuple(_HINTS)) -> str:
+    """Loop metadata must refer to itself, which llvmlite cannot spell: completes it in the printed module.  Hints that
+    are not *wanted* stay without effect."""
+
+    def finished(m: re.Match[str]) -> str:
+        return f"!{m[1]} = distinct !{{ !{m[1]}, {_HINTS[m[2]]} }}" if m[2] in wanted else m[0]
+
+    return _HINT.sub(finished, text)
 
 
 def carries(op: Op) -> bool:
@@ -503,15 +551,15 @@ class Accumulator:
 
     @property
     def chunkable(self) -> bool:
-        return self.in_register and self.op.prim.name == "reduce_sum" and self.dtype.kind == "f"
+        return self.in_register and self.op.prim.name == "reduce_sum" and self.dtype.kind in FLOAT_KINDS
 
     def identity(self) -> ir.Constant:
         name, dtype = self.op.prim.name, self.dtype
         if name in ("reduce_max", "argmax"):
-            low: Any = -np.inf if dtype.kind == "f" else (0 if dtype.kind in "bu" else np.iinfo(dtype).min)
+            low: Any = -np.inf if dtype.kind in FLOAT_KINDS else (0 if dtype.kind in "bu" else np.iinfo(dtype).min)
             return constant(dtype, low)
         if name in ("reduce_min", "argmin"):
-            high: Any = np.inf if dtype.kind == "f" else (1 if dtype.kind == "b" else np.iinfo(dtype).max)
+            high: Any = np.inf if dtype.kind in FLOAT_KINDS else (1 if dtype.kind == "b" else np.iinfo(dtype).max)
             return constant(dtype, high)
         return constant(dtype, 1 if name in ("reduce_prod", "reduce_and") else 0)
 
@@ -547,7 +595,7 @@ class Accumulator:
 
     def combine(self, total: ir.Value, value: ir.Value) -> ir.Value:
         b, name = self.e.b, self.op.prim.name
-        is_float = self.dtype.kind == "f"
+        is_float = self.dtype.kind in FLOAT_KINDS
         if name == "reduce_sum":
             return b.fadd(total, value, flags=("reassoc",)) if is_float else b.add(total, value)
         if name == "reduce_prod":
@@ -576,8 +624,8 @@ class Accumulator:
             assert self.slot is not None
             carried = b.load(self.slot, typ=register_type(self.dtype))
             one = isinstance(factor, ir.Constant) and factor.constant == 1
-            product = carried if one else (b.fmul if self.dtype.kind == "f" else b.mul)(factor, carried)
-            value = b.fadd(product, drive) if self.dtype.kind == "f" else b.add(product, drive)
+            product = carried if one else (b.fmul if self.dtype.kind in FLOAT_KINDS else b.mul)(factor, carried)
+            value = b.fadd(product, drive) if self.dtype.kind in FLOAT_KINDS else b.add(product, drive)
             b.store(value, self.slot)
             e.store(op.out, at, value)
             return
@@ -600,7 +648,7 @@ class Accumulator:
         s = Scalars(b, self.dtype, self.dtype)
         best = b.load(self.slot, typ=register_type(self.dtype))
         better = s.cmp(">" if self.op.prim.name == "argmax" else "<", value, best)
-        if self.dtype.kind == "f":
+        if self.dtype.kind in FLOAT_KINDS:
             better = b.or_(better, b.and_(s.isnan(value), b.not_(s.isnan(best))))
         position = self.e.index(at[self.op.params["axes"][0]])
         b.store(b.select(better, value, best), self.slot)

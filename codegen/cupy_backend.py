@@ -11,15 +11,16 @@ operations that CuPy does not have, which NumPy does in its place (``host_steps`
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..tracer.aval import FLOAT_KINDS, HALF, held_dtype
 from ..tracer.errors import OutOfMemoryError
-from ..tracer.evaluate import Env
+from ..tracer.evaluate import Env, params_of
 from ..tracer.ir import Atom, Graph, Guard, Lit, Node, Var
 from ..tracer.ops.control import parts, split_body
 from ..tracer.primitive import CUSTOM, ELEMENTWISE, LOOP, RECURRENCE, Primitive
@@ -42,6 +43,17 @@ class CupyBackend:
         self.host_steps: Counter[str] = Counter()  # operations that NumPy did, since CuPy has none
         self._functions: dict[Primitive, Function | None] = {}
 
+    def upload(self, array: np.ndarray) -> Any:
+        """A copy of *array* on the device, in C order.  It may be written to when this returns.
+
+        CuPy puts pageable memory aside before it returns, and does not wait for the copy; pinned memory the device
+        reads later, by itself, so there the host has to wait.
+        """
+        xp = self.modules.xp
+        address = array.__array_interface__["data"][0]
+        pinned = xp.cuda.runtime.pointerGetAttributes(address).type == xp.cuda.runtime.memoryTypeHost
+        return xp.array(array, order="C", blocking=pinned)
+
     # ---- the Backend protocol --------------------------------------------------------------------------------------
 
     def asarray(self, value: Any) -> Any:
@@ -60,7 +72,7 @@ class CupyBackend:
         """Evaluate *nodes* in order into *env*."""
         with self.memory_errors(), np.errstate(all="ignore"):
             for node in nodes:
-                results = self._run(node, [self.read(env, a) for a in node.inputs])
+                results = self._run(node, [self.read(env, a) for a in node.inputs], params_of(node))
                 for out, value in zip(node.outs, results, strict=True):
                     env[out] = self._as_declared(value, out)
 
@@ -80,13 +92,13 @@ class CupyBackend:
             failed = self._first_failed(graph.guards, env)
             if failed >= 0:
                 return failed, []
-            found = [self.read(env, out) for out in graph.outputs]
+            found = [self._stored(self.read(env, out), out.aval.dtype) for out in graph.outputs]
             return -1, self._own(found, [env[v] for v in graph.inputs], numbers)
 
     def _first_failed(self, guards: Sequence[Guard], env: Env) -> int:
         """What the device has to answer is read back together, once."""
         xp = self.modules.xp
-        values = [self.read(env, guard.atom) for guard in guards]
+        values = [self._stored(self.read(env, guard.atom), guard.atom.aval.dtype) for guard in guards]
         known = [isinstance(value, (np.generic, Fill)) for value in values]
         answers = [_holds(np if k else xp, v, g.expected) for k, v, g in zip(known, values, guards, strict=True)]
         asked = [a for k, a in zip(known, answers, strict=True) if not k]
@@ -119,8 +131,17 @@ class CupyBackend:
             return atom.value
         value = env[atom]
         if isinstance(value, np.ndarray):
-            value = env[atom] = value[()] if value.ndim == 0 else self.modules.xp.array(value)
+            value = env[atom] = value[()] if value.ndim == 0 else self.upload(value)
         return value
+
+    def _stored(self, value: Any, dtype: np.dtype) -> Any:
+        """A value of half precision, which is held in float32, in its own dtype."""
+        return self._converted(value, dtype) if dtype in HALF else value
+
+    def _converted(self, value: Any, dtype: np.dtype) -> Any:
+        if isinstance(value, Fill):
+            return value if value.value.dtype == dtype else Fill(value.value.astype(dtype), value.shape)
+        return value if value.dtype == dtype else value.astype(dtype)
 
     def array(self, value: Any) -> Any:
         """A value as an array of the device."""
@@ -130,10 +151,9 @@ class CupyBackend:
 
     def _as_declared(self, value: Any, out: Var) -> Any:
         aval = out.aval
+        value = self._converted(value, held_dtype(aval.dtype))
         if isinstance(value, Fill):
-            return value if value.value.dtype == aval.dtype else Fill(value.value.astype(aval.dtype), value.shape)
-        if value.dtype != aval.dtype:
-            value = value.astype(aval.dtype)
+            return value
         if value.shape != aval.shape:
             return Fill(value, aval.shape) if isinstance(value, np.generic) else self._stretched(value, aval.shape)
         return value
@@ -143,16 +163,17 @@ class CupyBackend:
 
     # ---- nodes -----------------------------------------------------------------------------------------------------
 
-    def _run(self, node: Node, operands: list[Any]) -> Sequence[Any]:
+    def _run(self, node: Node, operands: list[Any], params: dict[str, Any]) -> Sequence[Any]:
         prim = node.prim
+        operands = [self._converted(x, held_dtype(a.aval.dtype)) for x, a in zip(operands, node.inputs, strict=True)]
         if prim.kind == CUSTOM:
-            return operands[: node.params["count"]]
+            return operands[: params["count"]]
         if prim.name == "broadcast" and isinstance(operands[0], (np.generic, Fill)):
-            return [Fill(_number(operands[0]), node.params["shape"])]
+            return [Fill(_number(operands[0]), params["shape"])]
         if prim.kind == ELEMENTWISE and all(isinstance(x, (np.generic, Fill)) for x in operands):
-            number = prim.impl(*[_number(x) for x in operands], **node.params)
-            return [np.asarray(number).astype(node.out.aval.dtype)[()]]
-        return self.apply(prim, operands, node.params, len(node.outs))
+            number = prim.impl(*[_number(x) for x in operands], **params)
+            return [np.asarray(number).astype(held_dtype(node.out.aval.dtype))[()]]
+        return self.apply(prim, operands, params, len(node.outs))
 
     def apply(self, prim: Primitive, operands: list[Any], params: dict[str, Any], results: int) -> Sequence[Any]:
         """The *results* of one primitive, a loop among them, on arrays of the device, NumPy scalars and Fills."""
@@ -221,8 +242,8 @@ class CupyBackend:
         return [*state, *[np.int64(taken)] * stops, *ys]
 
     @contextmanager
-    def memory_errors(self) -> Any:
-        """Within it CuPy's error of memory is OutOfMemoryError."""
+    def memory_errors(self) -> Iterator[None]:
+        """CuPy's error for too little memory as ours, which says what to do."""
         try:
             yield
         except self.modules.xp.cuda.memory.OutOfMemoryError as error:
@@ -240,7 +261,7 @@ def _number(value: Any) -> Any:
 def _holds(xp: Any, value: Any, expected: Any) -> Any:
     """Is a guard's value, to the bit, what Python saw?  (NaN is itself, and -0.0 is not 0.0.)"""
     value = _number(value)
-    if expected.dtype.kind != "f":
+    if expected.dtype.kind not in FLOAT_KINDS:
         return value == expected
     if np.isnan(expected):
         return xp.isnan(value)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.evaluate import read, run_nodes
+from ..tracer.aval import FLOAT32, HALF, finfo
+from ..tracer.evaluate import run_nodes, stored
 from ..tracer.ir import Graph, Var
 
 
@@ -21,16 +22,24 @@ def _run(graph: Graph, inputs: Sequence[Any]) -> dict[Var, Any]:
     return env
 
 
+def tolerance(dtype: np.dtype) -> float:
+    """How far a kernel's numbers of *dtype* may be from the interpreter's, relative to the largest, before one of them
+    is wrong: of half precision it is two units in the last place."""
+    if dtype in HALF:
+        return 2 * float(finfo(dtype).eps)
+    return 1e-4 if dtype == FLOAT32 else 1e-9
+
+
 def evaluate(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
     """The outputs of *graph* for *inputs* (arrays in the order of ``graph.inputs``)."""
     env = _run(graph, inputs)
-    return [np.asarray(read(env, out)) for out in graph.outputs]
+    return [stored(env, out) for out in graph.outputs]
 
 
 def guards_hold(graph: Graph, inputs: Sequence[Any]) -> int:
     """Index of the first guard of *graph* that *inputs* violate, or -1."""
     env = _run(graph, inputs)
     for index, guard in enumerate(graph.guards):
-        if np.asarray(read(env, guard.atom)).tobytes() != np.asarray(guard.expected).tobytes():
+        if stored(env, guard.atom).tobytes() != np.asarray(guard.expected).tobytes():
             return index
     return -1

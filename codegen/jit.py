@@ -19,6 +19,8 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
+SPEED_LEVEL = 2  # LLVM's -O2
+
 _lock = threading.RLock()
 _serial = itertools.count()
 _keep_alive: list[object] = []
@@ -63,13 +65,13 @@ class KernelLibrary(JITCodeLibrary):
     def _optimize_functions(self, ll_module: object) -> None:
         pass
 
+    slp_vectorization = True  # of straight-line code
+
     def _optimize_final_module(self) -> None:
         codegen = self._codegen
-        options = llvm.create_pipeline_tuning_options(speed_level=2)
-        options.loop_vectorization = True
-        options.loop_interleaving = True
-        options.loop_unrolling = True
-        options.slp_vectorization = True
+        options = llvm.create_pipeline_tuning_options(speed_level=SPEED_LEVEL)
+        options.loop_vectorization = options.loop_interleaving = options.loop_unrolling = SPEED_LEVEL > 0
+        options.slp_vectorization = self.slp_vectorization and SPEED_LEVEL > 0
         builder = llvm.create_pass_builder(codegen._tm, options)
         builder.getModulePassManager().run(self._final_module, builder)
 
@@ -105,9 +107,18 @@ def unique_name(stem: str) -> str:
 def compile_text(text: str, name: str) -> Compiled:
     """Compile one module of LLVM IR; its external functions must have names from :func:`unique_name`."""
     with _lock, global_compiler_lock:
-        library = KernelLibrary(cpu_target.target_context.codegen(), name)
-        module = llvm.parse_assembly(text)
-        module.name = name
-        library.add_llvm_module(module)
-        library.finalize()
+        try:
+            library = _library(text, name, slp_vectorization=True)
+        except RuntimeError:  # LLVM 22's pass may put a load behind its use; the verifier finds that
+            library = _library(text, name, slp_vectorization=False)
     return Compiled(library, name)
+
+
+def _library(text: str, name: str, slp_vectorization: bool) -> KernelLibrary:
+    library = KernelLibrary(cpu_target.target_context.codegen(), name)
+    library.slp_vectorization = slp_vectorization
+    module = llvm.parse_assembly(text)
+    module.name = name
+    library.add_llvm_module(module)
+    library.finalize()
+    return library

@@ -22,11 +22,12 @@ from ..tracer.ops.shape import zeros
 from ..tracer.primitive import LOOP
 from ..tracer.site import Site
 from .activity import loop_activity, reached
+from .care import EVERY, NONE, ZEROS, Doubt
 from .loop_checkpoints import may_split, stored_bytes, worth_splitting
-from .loop_storage import as_product, heavy_nodes, sum_of_products
+from .loop_storage import as_product, sum_of_products, values_to_store
 
-# vjp_seeded and jvp_all of adjoint.py
-Reverse = Callable[..., tuple[list[Atom | None], list[bool]]]
+# reverse and jvp_all of adjoint.py
+Reverse = Callable[..., tuple[list[Atom | None], list[Doubt]]]
 Forward = Callable[[Sequence[Node], dict[Var, Atom]], dict[Var, Atom]]
 
 
@@ -58,9 +59,9 @@ def _fresh(nodes: Sequence[Node]) -> list[Node]:
 
 
 def loop_vjp(
-    node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], careful: bool, reverse_mode: Reverse
-) -> tuple[list[Atom | None], list[bool]] | TooMuch:
-    """(cotangents of the operands, whether each may hold exact zeros or infinities); *cts* as in ``vjp_seeded``.
+    node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], doubts: Sequence[Doubt], reverse_mode: Reverse
+) -> tuple[list[Atom | None], list[Doubt]] | TooMuch:
+    """Cotangents of the operands, and what they may hold; *cts* are those of the results, which may hold *doubts*.
 
     ``TooMuch``, with nothing done, where the loop had better be split first.
     """
@@ -82,18 +83,14 @@ def loop_vjp(
     wanted = dict(zip(body.inputs, wants[lead:], strict=True))
     consts = [k for k, v in enumerate(inner.consts) if wanted[v] and v in needed]
     xs = [k for k, v in enumerate(inner.xs) if wanted[v] and v in needed]
-    known = {rows[k] for k in known_rows}
-    careful = careful or any(cts[k] is None and ends[k] not in known for k in carries)
-
     ct_carries = [Var(inner.carries[k].aval) for k in carries]
     ct_rows = [Var(rows[k].aval) for k in known_rows]
-    seeds = [*zip([ends[k] for k in carries], ct_carries, strict=True)]
-    seeds += zip([rows[k] for k in known_rows], ct_rows, strict=True)
     sources = [*[inner.carries[k] for k in carries], *[inner.consts[k] for k in consts], *[inner.xs[k] for k in xs]]
-    builder, forward, found, delicate = _derived(body, seeds, sources, careful, reverse_mode)
-    # what a step gives the carries is what the next one gets
-    if not careful and any(d or ct is None for d, ct in zip(delicate[: len(carries)], found, strict=False)):
-        builder, forward, found, delicate = _derived(body, seeds, sources, True, reverse_mode)
+    builder, forward, found, delicate = _derived(
+        body, [*zip([ends[k] for k in carries], ct_carries, strict=True)],
+        [(rows[k], ct, doubts[first + k]) for k, ct in zip(known_rows, ct_rows, strict=True)],
+        sources, [ZEROS if cts[k] is None else doubts[k] for k in carries], reverse_mode,
+    )  # fmt: skip
     with building(builder):
         grads = iter(found)
         new_cts = [materialise(next(grads), inner.carries[k]) for k in carries]
@@ -106,18 +103,17 @@ def loop_vjp(
         totals = [F.add(v, materialise(shares[k], v)) for k, v in zip(summed, sums, strict=True)]
         ct_xs = [materialise(next(grads), inner.xs[k]) for k in xs]
 
-    heavy = heavy_nodes(forward)
-    dear = {out for n in heavy for out in n.outs}
-    given = {*body.inputs, *ct_rows, *dear}  # what has rows, or is the same in each step
     factors = dict.fromkeys(v for p in products.values() for v in (p.x, p.y))
+    storable = [*inner.carries, *[out for n in forward if n.prim.kind != LOOP for out in n.outs]]
+    given = {*body.inputs, *ct_rows, *storable}  # what has rows, or is the same in each step
     made = [v for v in factors if v not in given]
     outputs = [*new_cts, *totals, *ct_xs, *made]
-    nodes = live_nodes([n for n in builder.nodes if n.out not in dear], outputs)
-    read = {a for n in nodes for a in n.inputs} | {a for a in outputs if isinstance(a, Var)}
-    kept = [k for k, v in enumerate(inner.consts) if v in read]
-    stored = [v for v in [*inner.carries, *[out for n in heavy for out in n.outs]] if v in read or v in factors]
+    stored = values_to_store(node, builder.nodes, outputs, {v: v in factors for v in storable}, forward)
     if may_split(node) and worth_splitting(node, [*stored, *made]):
         return TooMuch(stored_bytes(node, [*stored, *made]))
+    nodes = live_nodes([n for n in builder.nodes if set(stored).isdisjoint(n.outs)], outputs)
+    read = {a for n in nodes for a in n.inputs} | {a for a in outputs if isinstance(a, Var)}
+    kept = [k for k, v in enumerate(inner.consts) if v in read]
     trajectory = dict(zip(stored, add_results(node, stored), strict=True))
     saved = [v for v in stored if v in read]
     kept_xs = [k for k, v in enumerate(inner.xs) if v in read]
@@ -145,23 +141,38 @@ def loop_vjp(
     for k, p in products.items():
         contributions[k] = sum_of_products(stacked[p.x], stacked[p.y], p.ta, p.tb)
     # where no row is run, and for the rows that are not, all is exactly zero
-    flags = [careful or view.ran is not None] * len(body.inputs)
-    for v, flag in zip(sources, delicate, strict=True):
-        flags[body.inputs.index(v)] |= flag
-    return [None] * lead + contributions, [False] * lead + flags
+    sure = view.ran is None and length > 0
+    held = [NONE if sure else Doubt(zeros=True, infinite=any(d.infinite for d in doubts))] * len(body.inputs)
+    for v, doubt in zip(sources, delicate, strict=True):
+        place = body.inputs.index(v)
+        held[place] = held[place].also(doubt)
+    return [None] * lead + contributions, [NONE] * lead + held
 
 
 def _derived(
-    body: Graph, seeds: Any, sources: Sequence[Var], careful: bool, reverse_mode: Reverse
-) -> tuple[_Body, list[Node], list[Atom | None], list[bool]]:
-    """(a body under construction, its forward nodes, cotangents of *sources*, whether they are delicate)"""
+    body: Graph, ends: Sequence[tuple[Atom, Var]], rows: Sequence[tuple[Atom, Var, Doubt]], sources: Sequence[Var],
+    doubts: Sequence[Doubt], reverse_mode: Reverse,
+) -> tuple[_Body, list[Node], list[Atom | None], list[Doubt]]:  # fmt: skip
+    """(a body under construction, its forward nodes, cotangents of *sources*, what they may hold)
+
+    *ends* and *rows* are results of the body with their cotangents; *sources* begin with the carries that belong to
+    *ends*, and *doubts* is what the cotangents of these may hold when the loop begins.  What a step gives them is what
+    the next one gets: so the body is derived again until no step gives more than was expected.
+    """
     notes = current_builder().notes
-    with building(_Body()) as builder:
-        builder.notes = notes
-        builder.adopt(_fresh(body.nodes))
-        forward = list(builder.nodes)
-        found, delicate = reverse_mode(forward, seeds, sources, careful=careful)
-    return builder, forward, found, delicate  # type: ignore[return-value]
+    expected = list(doubts)
+    while True:
+        with building(_Body()) as builder:
+            builder.notes = notes
+            builder.adopt(_fresh(body.nodes))
+            forward = list(builder.nodes)
+            seeds = [(end, ct, doubt) for (end, ct), doubt in zip(ends, expected, strict=True)]
+            found, held = reverse_mode(forward, [*seeds, *rows], sources)
+        given = [ZEROS if ct is None else doubt for ct, doubt in zip(found, held, strict=True)]
+        wider = [a.also(b) for a, b in zip(expected, given, strict=False)]
+        if wider == expected:
+            return builder, forward, found, held  # type: ignore[return-value]
+        expected = wider if expected == list(doubts) else [EVERY] * len(expected)
 
 
 def loop_jvp(node: Node, tangents: Sequence[Atom | None], forward_mode: Forward) -> list[Atom | None]:

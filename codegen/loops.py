@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
 
+from ..tracer.aval import FLOAT_KINDS
 from ..tracer.ops.control import before_consts, before_rows
 from ..tracer.primitive import LOOP
 from . import jit
@@ -382,7 +383,7 @@ class LoopEmitter:
             return
         cell = self.pointers[inside] = self.slots(inside, 1)
         kind = memory_type(inside.dtype)
-        if inside.dtype.kind == "f":
+        if inside.dtype.kind in FLOAT_KINDS:
             number = self.b.sitofp(row, kind)
         else:
             number = row if kind == I64 else self.b.trunc(row, kind)

@@ -1,8 +1,9 @@
 """Scalar bodies: what the ``lower`` column of the primitive table means as LLVM IR.
 
 A ``Scalars`` object is the ``s`` that a row's lowering is written against: arithmetic on values of one dtype.  bools
-are ``i1`` in registers and one byte in memory.  Function calls go to libm by name (``vecmath.py`` says which have
-vector forms), or to the inner loop of a NumPy or SciPy ufunc; ``cuda/libdevice.py`` sends them elsewhere.
+are ``i1`` in registers and one byte in memory; float16 and bfloat16 ``float`` in registers and 16 bits in memory.
+Function calls go to libm by name (``vecmath.py`` says which have vector forms), or to the inner loop of a NumPy or
+SciPy ufunc; ``cuda/libdevice.py`` sends them elsewhere.
 """
 
 from __future__ import annotations
@@ -15,36 +16,83 @@ from typing import Any
 import llvmlite.ir as ir
 import numpy as np
 
+from ..tracer.aval import BFLOAT16, FLOAT16, FLOAT_KINDS, HALF
 from . import jit, vecmath
 
-I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
-F32, F64 = ir.FloatType(), ir.DoubleType()
+I1, I8, I16, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
+F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 PTR = ir.PointerType()
 _UINT64 = np.dtype("uint64")
 
 
 def register_type(dtype: np.dtype) -> ir.Type:
     """The type of a value of *dtype* in a register."""
-    if dtype.kind == "f":
+    if dtype.kind in FLOAT_KINDS:
         return F64 if dtype.itemsize == 8 else F32
     return I1 if dtype.kind == "b" else ir.IntType(8 * dtype.itemsize)
 
 
 def memory_type(dtype: np.dtype) -> ir.Type:
-    return I8 if dtype.kind == "b" else register_type(dtype)
+    """The type of an element of *dtype* in memory.  bfloat16 is an integer: LLVM 7, by which PTX is made, lacks it."""
+    if dtype.kind == "b":
+        return I8
+    return {FLOAT16: F16, BFLOAT16: I16}.get(dtype) or register_type(dtype)
 
 
 def to_memory(builder: ir.IRBuilder, value: ir.Value, dtype: np.dtype) -> ir.Value:
-    return builder.zext(value, I8) if dtype.kind == "b" else value
+    """*value* as it is stored; of half precision it is rounded to the nearest, ties to even."""
+    if dtype.kind == "b":
+        return builder.zext(value, I8)
+    if dtype == FLOAT16:
+        return builder.fptrunc(value, F16)
+    return _to_bfloat16(builder, value) if dtype == BFLOAT16 else value
 
 
 def from_memory(builder: ir.IRBuilder, value: ir.Value, dtype: np.dtype) -> ir.Value:
-    return builder.icmp_unsigned("!=", value, I8(0)) if dtype.kind == "b" else value
+    if dtype.kind == "b":
+        return builder.icmp_unsigned("!=", value, I8(0))
+    if dtype == FLOAT16:
+        return builder.fpext(value, F32)
+    if dtype == BFLOAT16:  # the upper half of a float32
+        return builder.bitcast(builder.shl(builder.zext(value, I32), I32(16)), F32)
+    return value
+
+
+def _to_bfloat16(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    bits = b.bitcast(value, I32)
+    odd = b.and_(b.lshr(bits, I32(16)), I32(1))
+    nearest = b.lshr(b.add(bits, b.add(odd, I32(0x7FFF))), I32(16))  # a carry goes into the exponent, as it should
+    quiet = b.or_(b.lshr(bits, I32(16)), I32(0x40))  # a NaN stays one, whatever the lower half was
+    return b.trunc(b.select(b.fcmp_unordered("uno", value, value), quiet, nearest), I16)
+
+
+def rounded(b: ir.IRBuilder, x: ir.Value, dtype: np.dtype) -> ir.Value:
+    """The float *x* (float32 or float64) as a register of half precision has it: one that *dtype* can hold."""
+    return from_memory(b, to_memory(b, x if x.type == F32 else _to_odd(b, x), dtype), dtype)
+
+
+def _to_odd(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """The double *x* as a float that rounds to half precision as *x* itself does.
+
+    It is rounded toward zero, and what is lost makes it odd: so it is never halfway between two numbers where *x* is
+    not.
+    """
+    nearest = b.fptrunc(x, F32)
+    back = b.fpext(nearest, F64)
+    beyond = b.fcmp_ordered(">", _magnitude(b, back), _magnitude(b, x))
+    toward_zero = b.sub(b.bitcast(nearest, I32), b.zext(beyond, I32))
+    inexact = b.zext(b.fcmp_ordered("!=", back, x), I32)
+    return b.bitcast(b.or_(toward_zero, inexact), F32)
+
+
+def _magnitude(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """|x| of a double without a function, which the device has under another name."""
+    return b.bitcast(b.and_(b.bitcast(x, I64), I64(2**63 - 1)), F64)
 
 
 def constant(dtype: np.dtype, value: Any) -> ir.Constant:
     kind = register_type(dtype)
-    if dtype.kind == "f":
+    if dtype.kind in FLOAT_KINDS:
         return ir.Constant(kind, float(dtype.type(value)))
     return ir.Constant(kind, int(value))
 
@@ -57,7 +105,7 @@ class Scalars:
         self.wide = wide
         self.dtype = dtype
         self.out = out
-        self.is_float = dtype.kind == "f"
+        self.is_float = dtype.kind in FLOAT_KINDS
         self.is_bool = dtype.kind == "b"
         self.signed = dtype.kind == "i"
 
@@ -245,15 +293,17 @@ def convert(b: ir.IRBuilder, x: Any, source: np.dtype, target: np.dtype) -> Any:
     if target.kind == "b":
         return (
             b.fcmp_unordered("!=", x, ir.Constant(x.type, 0.0))
-            if source.kind == "f"
+            if source.kind in FLOAT_KINDS
             else b.icmp_unsigned("!=", x, ir.Constant(x.type, 0))
         )
-    if source.kind == "f":
-        if target.kind == "f":
-            return b.fpext(x, kind) if target.itemsize > source.itemsize else b.fptrunc(x, kind)
+    if source.kind in FLOAT_KINDS:
+        if target in HALF:
+            return rounded(b, x, target)
+        if target.kind in FLOAT_KINDS:
+            return x if x.type == kind else b.fpext(x, kind) if kind == F64 else b.fptrunc(x, kind)
         # through int64, as NumPy does on this hardware: nan and out of range give the minimum
         minimum = I64(-(2**63))
-        wide = b.fpext(x, F64) if source.itemsize == 4 else x
+        wide = b.fpext(x, F64) if x.type == F32 else x
         if target == _UINT64:  # its upper half is out of int64's range
             upper = b.and_(b.fcmp_ordered(">=", wide, F64(2.0**63)), b.fcmp_ordered("<", wide, F64(2.0**64)))
             wide = b.select(upper, b.fsub(wide, F64(2.0**63)), wide)
@@ -262,8 +312,9 @@ def convert(b: ir.IRBuilder, x: Any, source: np.dtype, target: np.dtype) -> Any:
         if target == _UINT64:
             return b.select(upper, b.xor(whole, minimum), whole)
         return whole if target.itemsize == 8 else b.trunc(whole, kind)
-    if target.kind == "f":
-        return b.sitofp(x, kind) if source.kind == "i" else b.uitofp(x, kind)
+    if target.kind in FLOAT_KINDS:
+        number = b.sitofp(x, kind) if source.kind == "i" else b.uitofp(x, kind)
+        return rounded(b, number, target) if target in HALF else number
     width, wanted = x.type.width, kind.width
     if wanted < width:
         return b.trunc(x, kind)

@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..tracer.ops.control import before_consts
-from ..tracer.primitive import ELEMENTWISE, HOST, LOOP, PRODUCT, RECURRENCE, REDUCE, SCATTER, VIEW
-from .canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
-from .index import ZERO, Index, add, constant, depends_on, loop_var, term
-from .views import Condition, Indices, read
+from ..tracer.primitive import ELEMENTWISE, LOOP, SCATTER, VIEW
+from .canonical import ONE, Canonical, Const, Dim, Op, Sym
+from .index import depends_on, loop_var
+from .reads import Mask, Reads, completion, domain, is_call, is_loop_root, reads
+from .views import Condition, Indices
 
 MAX_ARRAYS = 24  # arrays streamed by one innermost loop
 RECOMPUTE_FLOPS = 40  # an inlined value costing more than this in all its extra evaluations is stored
@@ -74,127 +75,13 @@ class Schedule:
         return [d for d in sym.dims if d != ONE][self.contracted.get(sym, 0) :]
 
 
-# ---- what a root is --------------------------------------------------------------------------------------------
-
-
-def is_loop_root(op: Op) -> bool:
-    return op.prim.kind in (REDUCE, RECURRENCE)
-
-
-def is_call(op: Op) -> bool:
-    return op.prim.kind in (PRODUCT, SCATTER, HOST, LOOP)
-
-
-def domain(op: Op) -> tuple[Dim, ...]:
-    """The loops of a root, outermost first: a reduction's operand's axes, else its own.  Sizes of 1 need none."""
-    source = op.ins[0] if op.prim.kind == REDUCE else op.out
-    return tuple(d for d in source.dims if d != ONE)
-
-
-def domain_indices(op: Op) -> Indices:
-    """The position in the domain's array at an iteration of its loops; a reverse recurrence runs downward."""
-    source = op.ins[0] if op.prim.kind == REDUCE else op.out
-    result: list[Index] = []
-    depth = 0
-    for d in source.dims:
-        if d == ONE:
-            result.append(ZERO)
-        else:
-            result.append(loop_var(depth))
-            depth += 1
-    if op.prim.kind == RECURRENCE and op.params["reverse"] and source.dims[-1] != ONE:
-        result[-1] = add(add(term(("s", source.dims[-1])), constant(-1)), loop_var(depth - 1), -1)
-    return tuple(result)
-
-
-def reduced_depths(op: Op) -> set[int]:
-    """The loop depths that a reduction sums over."""
-    depth, result = 0, set()
-    for axis, d in enumerate(op.ins[0].dims):
-        if d != ONE:
-            if axis in op.params["axes"]:
-                result.add(depth)
-            depth += 1
-    return result
-
-
-def completion(op: Op) -> int:
-    """The loop depth at which a root's element is final."""
-    loops = len(domain(op))
-    if op.prim.kind == REDUCE:
-        return min(reduced_depths(op), default=loops)
-    if op.prim.kind == RECURRENCE:
-        return loops - 1 if op.out.dims[-1] != ONE else loops
-    return loops
-
-
-# ---- what a root reads -----------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Reads:
-    """What one root touches: stored values with their positions (None: read flat), inlined ones likewise."""
-
-    stored: list[tuple[Sym, Indices | None]] = field(default_factory=list)
-    inlined: list[tuple[Sym, Indices]] = field(default_factory=list)
-    conditions: dict[Condition, None] = field(default_factory=dict)  # of the pads and updates among them
-    flat_views: list[Sym] = field(
-        default_factory=list
-    )  # inlined values that would have to be read flat: must be stored
-
-
-def root_operands(op: Op, at: Indices) -> list[tuple[Operand, Indices]]:
-    """The operands that a root's loop body evaluates, and where."""
-    if op.prim.kind == REDUCE or op.prim.kind == RECURRENCE:
-        return [(x, at) for x in op.ins]
-    return [(op.out, at)]
-
-
-def reads(program: Canonical, op: Op, stored: set[Sym]) -> Reads:
-    result = Reads()
-    seen: set[tuple[Sym, Indices | None]] = set()
-
-    def visit(x: Operand, at: Indices, top: bool = False) -> None:
-        if isinstance(x, Const) or (x, at) in seen:
-            return
-        producer = program.producers.get(x)
-        if producer is None or (x in stored and not top):
-            seen.add((x, at))
-            result.stored.append((x, at))
-            return
-        seen.add((x, at))
-        result.inlined.append((x, at))
-        kind = producer.prim.kind
-        if kind == ELEMENTWISE:
-            for y in producer.ins:
-                if isinstance(y, Sym):
-                    visit(y, at if y.dims else ())
-        elif kind == VIEW and producer.prim.name != "iota":
-            for choice in read(producer, at):
-                y = choice.operand
-                result.conditions.update(dict.fromkeys(choice.conditions))
-                if choice.indices is None:
-                    assert isinstance(y, Sym)
-                    if y in stored or y not in program.producers:
-                        result.stored.append((y, None))
-                    else:
-                        result.flat_views.append(y)
-                else:
-                    visit(y, choice.indices)
-            if producer.prim.name == "gather":
-                index = producer.ins[1]
-                visit(index, at[: len(index.dims)])
-
-    for x, at in root_operands(op, domain_indices(op)):
-        visit(x, at, top=x is op.out)
-    return result
-
-
 # ---- placing ---------------------------------------------------------------------------------------------------
 
 
 class Placer:
     """Builds the loop tree.  One instance per attempt."""
+
+    recompute_flops = RECOMPUTE_FLOPS
 
     def __init__(self, program: Canonical, stored: set[Sym]):
         self.program = program
@@ -390,9 +277,24 @@ def is_first_rows(program: Canonical, op: Op) -> bool:
     return plain and kept and op.out.dims[1:] == op.ins[0].dims[1:]
 
 
+def splits(program: Canonical, loop: Loop, depth: int, condition: Condition) -> bool:
+    """Is *loop* split by *condition*, into an interior that runs without it and edges?"""
+    if loop.dim in program.static or any(isinstance(item, Loop) for item in loop.body):
+        return False
+    kind, index, _ = condition
+    mine = [c for t, c in index.terms if t == ("i", depth)]
+    return kind != "mod" and mine in ([1], [-1]) and all(t[0] in "is" for t, _ in index.terms)
+
+
+def _in_interior(program: Canonical, statement: Statement, mask: Mask) -> Mask:
+    """What is left of *mask* where the conditions that split the statement's loop hold."""
+    depth = len(statement.path) - 1
+    return tuple(c for c in mask if depth < 0 or not splits(program, statement.path[-1], depth, c))
+
+
 def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
     """Inlined values whose recomputation would cost more than a buffer."""
-    uses: dict[Sym, set[tuple[int, Indices]]] = {}
+    uses: dict[Sym, set[tuple[int, Indices, Mask]]] = {}  # loop, position, mask in its interior
     redundant: dict[Sym, bool] = {}
     forced: set[Sym] = set()
     per_row: set[Sym] = set()  # evaluated once a row, between inner loops
@@ -400,19 +302,18 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
         statement = placer.where[sym]
         assert isinstance(statement, Statement)
         home = id(statement.path[-1]) if statement.path else 0
-        forced |= set(found.flat_views)
-        for value, at in found.inlined:
+        forced |= set(found.forced)
+        for (value, at), masks in found.inlined.items():
             if value in placer.stored:
                 continue
-            uses.setdefault(value, set()).add((home, at))
+            for mask in masks:
+                uses.setdefault(value, set()).add((home, at, _in_interior(program, statement, mask)))
             depth = max((depends_on(i) for i in at), default=0)
             rank = sum(d != ONE for d in value.dims)
             if depth > rank:
                 redundant[value] = True
             if depth == rank == 1 and len(statement.path) > 1 and statement.path[0].dim not in program.static:
                 per_row.add(value)
-    if forced:
-        return forced
     costs: dict[Sym, int] = {}
     flagged: set[Sym] = set()
     for op in program.ops:
@@ -427,7 +328,7 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
         if op.prim.name == "broadcast" or not wide:
             continue
         if (
-            extra * cost > RECOMPUTE_FLOPS
+            extra * cost > placer.recompute_flops
             or (redundant.get(op.out) and cost > REDUNDANT_FLOPS)
             or (op.out in per_row and cost >= ROW_FLOPS)
         ):
@@ -438,7 +339,7 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
             if isinstance(x, Sym):
                 consumers.setdefault(x, []).append(op.out)
     # a value whose only reader is stored too would be evaluated once: leave it inlined
-    return {s for s in flagged if not (len(set(consumers[s])) == 1 and consumers[s][0] in flagged)}
+    return forced | {s for s in flagged if not (len(set(consumers[s])) == 1 and consumers[s][0] in flagged)}
 
 
 # ---- the whole ---------------------------------------------------------------------------------------------------

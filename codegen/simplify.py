@@ -6,15 +6,18 @@ rewritten graph is what gets the signature.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
-from ..tracer.aval import Aval
+import numpy as np
+
+from ..tracer.aval import FLOAT_KINDS, Aval
 from ..tracer.ir import Atom, Builder, Graph, Guard, Lit, Node, Var, bind, building
 from ..tracer.loop_pruning import prune_loops
 from ..tracer.ops.shape import transpose
 from ..tracer.primitive import CUSTOM
 from ..tracer.site import Site
 from .canonical import is_edge_pad
+from .storage import in_float32
 
 Producers = dict[Var, Node]
 Rule = Callable[[Node, Producers], Atom | None]
@@ -107,7 +110,7 @@ def widen_sums(graph: Graph) -> Graph:
         x = node.inputs[0] if node.inputs else None
         if node.prim.name == "reduce_sum" and isinstance(x, Var) and len(node.params["axes"]) == x.ndim:
             pad = wholes.get(x.shape)
-            if pad is not None and x.dtype.kind == "f":
+            if pad is not None and x.dtype.kind in FLOAT_KINDS:
                 wide = Var(Aval(x.dtype, pad.params["shape"]))
                 nodes.append(Node(pad.prim, (x,), pad.params, (wide,), node.site))
                 node = Node(node.prim, (wide,), node.params, node.outs, node.site)
@@ -115,9 +118,17 @@ def widen_sums(graph: Graph) -> Graph:
     return Graph(graph.inputs, nodes, graph.outputs, graph.guards, graph.consts)
 
 
-def simplify(graph: Graph) -> Graph:
-    """*graph* with loops reduced to what is read, sums widened and the rules applied."""
-    return apply_rules(widen_sums(prune_loops(graph, simplify)))
+def simplify(graph: Graph, half_products: Container[np.dtype] = ()) -> Graph:
+    """*graph* with loops reduced to what is read, sums widened, the rules applied, and arithmetic on float16 and
+    bfloat16 in float32.
+
+    *half_products*: the target has matrix products of these dtypes.
+    """
+    return in_float32(_reduced(graph), half_products)
+
+
+def _reduced(graph: Graph) -> Graph:
+    return apply_rules(widen_sums(prune_loops(graph, _reduced)))
 
 
 def apply_rules(graph: Graph) -> Graph:

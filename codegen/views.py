@@ -1,8 +1,8 @@
 """How each index map reads its operands: the one place that knows what slice, pad, concat and their kin mean in a loop.
 
 ``read(op, indices)`` gives the alternatives of a value at *indices*: the first alternative whose condition holds is
-the value; where none holds it is zero.  The scheduler walks them to see what a loop touches, the emitter to write
-code.
+the value; where none holds it is zero.  An alternative's position lies in its operand only where its condition holds,
+also where it is what remains.  The scheduler walks them to see what a loop touches, the emitter to write code.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ class Alternative(NamedTuple):
     operand: Operand
     indices: Indices | None  # None: read the operand's buffer flat, at the position that `flat` gives
     flat: tuple[tuple[Dim, ...], Indices] | None = None  # (dims of the reshaped array, position in it)
+    remains: bool = False  # its conditions hold wherever those of the alternatives before it do not
 
 
 def read(op: Op, at: Indices) -> list[Alternative]:
@@ -103,8 +104,8 @@ def _concat(op: Op, at: Indices) -> list[Alternative]:
     result = []
     for number, x in enumerate(op.ins):
         last = number == len(op.ins) - 1
-        conditions = () if last else (("in", position, x.dims[axis]),)
-        result.append(Alternative(conditions, x, (*at[:axis], position, *at[axis + 1 :])))
+        conditions = (("in", position, x.dims[axis]),) if len(op.ins) > 1 else ()
+        result.append(Alternative(conditions, x, (*at[:axis], position, *at[axis + 1 :]), remains=last))
         position = add(position, term(("s", x.dims[axis])), -1)
     return result
 

@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 import optree
 
-from ..tracer.errors import DifferentiationError
+from ..tracer.aval import FLOAT_KINDS
+from ..tracer.errors import DeviceError, DifferentiationError
 from ..tracer.site import at_site
+from .cuda.arrays import as_device, on_device
 from .eager import backward as engine
 from .eager.modes import enable_grad
+from .eager.on_device import filled
 from .eager.tensor import Tensor, make
 from .nn.module import Module
 from .recording import GRAD, VALUE, Mode, name_of, split_aux
@@ -56,17 +59,17 @@ def call_tensors(form: TensorFunction, mode: Mode, args: tuple[Any, ...], kwargs
         aliases = [_differentiable(leaf, form, position) for leaf in leaves]
         wanted += aliases
         changed[position] = optree.tree_unflatten(spec, aliases)
-        places.append(_rebuild(spec, [isinstance(leaf, Tensor) for leaf in leaves]))
+        places.append(_rebuild(spec, [isinstance(leaf, Tensor) or on_device(leaf) for leaf in leaves]))
     with enable_grad():
         out = form(*changed, **kwargs)
         loss, aux = split_aux(form, out) if mode.has_aux else (out, None)
-        if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.dtype.kind != "f":
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.dtype.kind not in FLOAT_KINDS:
             found = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
             raise DifferentiationError(at_site(f"a gradient needs a scalar loss, but {name_of(form)} returned {found}"))
         if loss._requires:
             grads = engine.grad(loss, wanted, allow_unused=True, materialize_grads=True)
         else:
-            grads = tuple([make(np.zeros_like(t._data)) for t in wanted])
+            grads = tuple([make(filled(0, t.shape, t.dtype, t._data)) for t in wanted])
     iterator = iter(grads)
     parts = [place(iterator) for place in places]
     tree = parts[0] if isinstance(mode.argnums, int) else tuple(parts)
@@ -76,10 +79,25 @@ def call_tensors(form: TensorFunction, mode: Mode, args: tuple[Any, ...], kwargs
     return ((value, aux), tree) if mode.has_aux else (value, tree)
 
 
+def check_all_on_device(arguments: Any) -> None:
+    """DeviceError where a Tensor among *arguments* is on the host: a target does not copy tensors."""
+    for leaf in optree.tree_leaves(arguments, namespace=NAMESPACE):
+        if isinstance(leaf, Tensor) and not leaf.is_cuda:
+            raise on_the_host("an argument")
+
+
+def on_the_host(name: str) -> DeviceError:
+    """The error for a tensor of a call that is to run on a device."""
+    return DeviceError(at_site(f'{name} is a tensor on the CPU, but target="cuda": move it there with .cuda()'))
+
+
 def _differentiable(leaf: Any, form: Any, position: int) -> Tensor:
     """A tensor of the same contents, of which the gradient is taken."""
-    data = leaf._data if isinstance(leaf, Tensor) else np.asarray(leaf)
-    if data.dtype.kind != "f":
+    if isinstance(leaf, Tensor):
+        data = leaf._data
+    else:
+        data = as_device(leaf) if on_device(leaf) else np.asarray(leaf)
+    if data.dtype.kind not in FLOAT_KINDS:
         raise DifferentiationError(
             at_site(
                 f"cannot differentiate {name_of(form)} with respect to argument {position}, which holds {data.dtype}: "

@@ -17,7 +17,8 @@ import numpy as np
 import optree
 
 from ..tracer.array import TracedArray
-from ..tracer.aval import SUPPORTED, check_dtype
+from ..tracer.autocast import SETTING
+from ..tracer.aval import HALF, SUPPORTED, check_dtype
 from ..tracer.errors import DeviceError, UnsupportedError
 from ..tracer.site import at_site
 from .cuda.arrays import as_device, on_device
@@ -107,7 +108,7 @@ def flatten(
     device = None
     if target == "cuda" or DEVICE in kinds:
         device = _unwrap_device(leaves, kinds, parts, target)
-    return Call(leaves, tree, tuple(kinds), (tree, tuple(parts), dtypes.default.char, device), device)
+    return Call(leaves, tree, tuple(kinds), (tree, tuple(parts), dtypes.default.char, device, SETTING.dtype), device)
 
 
 def _unwrap_device(leaves: list[Any], kinds: list[str], parts: list[Any], target: str) -> OnDevice | None:
@@ -133,6 +134,9 @@ def _unwrap_device(leaves: list[Any], kinds: list[str], parts: list[Any], target
         leaves[k], kinds[k] = array, ARRAY
         parts[k] = (DEVICE, array.dtype.char, array.shape, array.ndim <= 1 or array.flags.c_contiguous)
     return OnDevice(bool(places), linked)
+
+
+_HALF_SCALARS = {d.type for d in HALF}
 
 
 def classify(leaf: Any) -> tuple[str, Any]:
@@ -163,6 +167,10 @@ def classify(leaf: Any) -> tuple[str, Any]:
                 )
             )
         return (VALUE, token(leaf.value)) if is_leaf(leaf.value) else (OBJECT, kind)
+    if kind in _HALF_SCALARS:
+        raise UnsupportedError(
+            at_site(f"a scalar argument of {np.dtype(kind)}: pass a number, float(x), or an array without axes")
+        )
     if issubclass(kind, np.floating):
         check_dtype(leaf.dtype, "a scalar argument")
         return SCALAR, leaf.dtype.char

@@ -27,15 +27,17 @@ from typing import Any
 
 import numpy as np
 
+from ..tracer.autocast import USE
 from ..tracer.recorder import current_recorder
 from ..tracer.stream import DEFAULT
-from .bridge import TensorFunction, call_tensors
+from .bridge import TensorFunction, call_tensors, check_all_on_device, on_the_host
 from .calls import TENSOR, TRACED, Call, flatten
 from .config import config
 from .declare import check_function, positions, shifted_positions, static_positions
 from .eager import dtypes
+from .eager.device import on_cuda
 from .eager.modes import STATE
-from .eager.tensor import Tensor
+from .eager.tensor import Tensor, make
 from .explain import explain_call
 from .family import Family, make_family
 from .inline import inline_call
@@ -187,7 +189,8 @@ class CompiledFunction:
 
     def _descend(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if STATE.capture is not None or (
-            self._tensor_form is not None and (self._reads_tensors or any(isinstance(a, Tensor) for a in args))
+            self._tensor_form is not None
+            and (self._reads_tensors or any(isinstance(a, Tensor) and not on_cuda(a._data) for a in args))
         ):
             return self._call_tensors(endpoint, args, kwargs)
         call = flatten(args, kwargs, self._static, self._target)
@@ -279,6 +282,8 @@ class CompiledFunction:
 
     def _call_tensors(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer where Tensors are among the arguments or in the outside state."""
+        if self._target == "cuda" and STATE.capture is None:
+            check_all_on_device((args, kwargs))
         form = self._tensor_form
         if form is None:
             form = self._tensor_form = TensorFunction(self._fn, self._static, self.stats)
@@ -288,8 +293,10 @@ class CompiledFunction:
         plan = self._plans.get(call)
         snapshot = plan.snapshot(call.objects)
         if snapshot.tensors:
+            if self._target == "cuda" and len(snapshot.on_device) < len(snapshot.tensors):
+                raise on_the_host(next(n for n in snapshot.tensors.values() if n not in snapshot.on_device))
             self._reads_tensors = True
-            args, kwargs = call.rebuild(call.leaves)
+            args, kwargs = call.rebuild([make(x) if on_cuda(x) else x for x in call.leaves])
             return self._call_tensors(endpoint, args, kwargs)
         recording = self._record(endpoint, call, plan, snapshot, reason)
         if recording.changes or not plan.provable:
@@ -415,8 +422,11 @@ class CompiledFunction:
         if config.check or call.device is not None or any(path in family.members for family in endpoint.owners):
             return
         family = make_family(variant, path, endpoint.owners)
+        mixed = USE.begun
         slot = make_slot(call, family, self.stats)
         with self._lock:
+            if USE.begun is not mixed:  # since when a slot has to look at the setting
+                return
             _drop_families(endpoint, set(family.members))
             endpoint.owners = (family, *endpoint.owners)[:MAX_SLOTS]
             endpoint.slots = (slot, *endpoint.slots)[:MAX_SLOTS]
@@ -443,6 +453,7 @@ def _drop_all_slots() -> None:
 
 
 config.on_check(_drop_all_slots)
+USE.on_begin(_drop_all_slots)
 dtypes.on_default_change(_drop_all_slots)  # it is in the call key, which slots do not look at
 
 

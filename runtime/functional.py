@@ -21,11 +21,11 @@ def _compiled_form(fn: Callable[..., Any]) -> CompiledFunction:
     if isinstance(fn, CompiledFunction):
         return fn
     if not isinstance(fn, types.FunctionType | functools.partial | Derivative):
-        return CompiledFunction(fn)
+        return CompiledFunction(fn, target="auto")
     # kept on the function itself: it lives exactly as long
     found = fn.__dict__.get("__tracegrad__")
     if found is None or found.__wrapped__ is not fn:
-        found = fn.__dict__["__tracegrad__"] = CompiledFunction(fn)
+        found = fn.__dict__["__tracegrad__"] = CompiledFunction(fn, target="auto")
     return found
 
 

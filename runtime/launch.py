@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..tracer.aval import is_number
 from . import _launch_ir as ir
 from . import _launch_layout as layout
 from ._native import builtins_of
@@ -241,7 +242,7 @@ def _check(plan: Plan, arena_bytes: int) -> None:
         if isinstance(arg, ScalarArg) and (arg.dtype not in _FLOAT_KIND or not _ACCEPT.keys() >= set(arg.accept)):
             raise TypeError(f"a scalar argument is float64 or float32 and accepts {list(_ACCEPT)}, not {arg}")
     for out in plan.outs:
-        if out.dtype.kind not in "biufc":
+        if not (is_number(out.dtype) or out.dtype.kind == "c"):
             raise TypeError(f"an output of dtype {out.dtype} is not supported")
     if plan.counts is not None and (plan.counts.dtype != np.int64 or not plan.counts.flags.c_contiguous):
         raise TypeError("counts must be a contiguous array of int64")

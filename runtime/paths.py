@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.interpreter import evaluate
+from ..codegen.interpreter import evaluate, tolerance
 from ..codegen.loop_capacity import CAPACITY
 from ..codegen.program import Program
+from ..tracer.aval import FLOAT_KINDS, held_dtype
 from ..tracer.errors import TracegradError
 from ..tracer.ir import Guard
 from . import launch
@@ -160,8 +161,8 @@ def _check_numbers(path: Path, found: tuple[Any, ...]) -> Any:
 
 def _close(a: Any, b: Any) -> bool:
     """Does a kernel's number agree with NumPy's, rounding aside?"""
-    tolerance = 1e-4 if a.dtype == np.float32 else 1e-9
-    return bool(np.isclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True))
+    limit = tolerance(a.dtype)
+    return bool(np.isclose(a, b, rtol=limit, atol=limit, equal_nan=True))
 
 
 def interpret(recording: Recording, call: Call, captured: Sequence[np.ndarray]) -> Any:
@@ -186,9 +187,10 @@ def _on_host(values: Sequence[Any]) -> list[Any]:
 
 def compare_result(ours: Any, theirs: np.ndarray) -> None:
     """An error where a kernel's result is not the interpreter's, rounding aside."""
-    tolerance = 1e-4 if theirs.dtype == np.float32 else 1e-9
-    scale = np.max(np.abs(theirs[np.isfinite(theirs)]), initial=1.0) if theirs.dtype.kind == "f" else 1.0
-    if not np.allclose(ours, theirs, rtol=tolerance, atol=tolerance * scale, equal_nan=True):
+    limit = tolerance(theirs.dtype)
+    ours, theirs = (np.asarray(x).astype(held_dtype(theirs.dtype), copy=False) for x in (ours, theirs))
+    scale = np.max(np.abs(theirs[np.isfinite(theirs)]), initial=1.0) if theirs.dtype.kind in FLOAT_KINDS else 1.0
+    if not np.allclose(ours, theirs, rtol=limit, atol=limit * scale, equal_nan=True):
         worst = np.nanmax(np.abs(np.asarray(ours, float) - theirs))
         raise TracegradError(
             f"TRACEGRAD_CHECK: kernel and interpreter disagree by {worst} in a result of shape {theirs.shape}; "

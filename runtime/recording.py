@@ -21,11 +21,12 @@ from ..codegen.adjoint import vjp
 from ..codegen.canonical import Canonical, canonicalise
 from ..codegen.loop_capacity import CAPACITY
 from ..codegen.simplify import simplify
+from ..codegen.storage import CUDA_PRODUCTS
 from ..tracer import npapi  # noqa: F401  (fills the tables of NumPy functions)
 from ..tracer.array import TracedArray, to_atom
-from ..tracer.aval import Aval
+from ..tracer.aval import FLOAT_KINDS, Aval, is_number
 from ..tracer.errors import DifferentiationError, TracegradError, refusals
-from ..tracer.evaluate import Env
+from ..tracer.evaluate import HOST, Env
 from ..tracer.ir import Atom, Graph, Guard, Lit, Node, Var, structural
 from ..tracer.ops.elementwise import F
 from ..tracer.primitive import CUSTOM
@@ -227,7 +228,7 @@ def _record(
             captured.append(recorder.stream_state)
         _finish_output(output, len(atoms), len(numbers))
         atoms += [guard.atom for guard in numbers]
-    graph = simplify(recorder.finish(atoms))
+    graph = simplify(recorder.finish(atoms), () if recorder.backend is HOST else CUDA_PRODUCTS)
     derived = time.perf_counter()
     canonical = canonicalise(graph)
     done = time.perf_counter()
@@ -326,10 +327,10 @@ def sort_guards(recorder: Recorder) -> list[Guard]:
         if guard.kind == "bool" and dtype.kind != "b":
             asked = F.ne(guard.atom, structural(0, dtype))
             kept.append(Guard(asked, np.bool_(guard.expected != 0), guard.kind, guard.site, guard.position))
-        elif guard.kind in ("int", "index") and dtype.kind == "f":
+        elif guard.kind in ("int", "index") and dtype.kind in FLOAT_KINDS:
             whole = np.trunc(guard.expected)
             kept.append(Guard(F.trunc(guard.atom), whole, guard.kind, guard.site, guard.position))
-        elif dtype.kind == "f":
+        elif dtype.kind in FLOAT_KINDS:
             numbers.append(guard)
         else:
             kept.append(guard)
@@ -357,7 +358,7 @@ def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
         mine = [k for k, o in enumerate(owners) if o == actual]
         for k in mine:
             leaf, kind = call.leaves[k], call.kinds[k]
-            if kind in (FLOAT, SCALAR) or (kind in (ARRAY, TRACED) and leaf.dtype.kind == "f"):
+            if kind in (FLOAT, SCALAR) or (kind in (ARRAY, TRACED) and leaf.dtype.kind in FLOAT_KINDS):
                 continue
             what, remedy = _not_a_float(leaf, kind)
             raise DifferentiationError(
@@ -386,7 +387,7 @@ def scalar_loss(fn: Any, out: Any) -> Atom:
     """*out* as the scalar that is differentiated, or a clear error."""
     if isinstance(out, (TracedArray, float, int, np.generic, np.ndarray)) and not isinstance(out, bool):
         atom = to_atom(out)
-        if atom.aval.shape == () and atom.aval.dtype.kind == "f":
+        if atom.aval.shape == () and atom.aval.dtype.kind in FLOAT_KINDS:
             return atom
         if atom.aval.shape == () and isinstance(atom, Lit) and not isinstance(out, np.bool_):
             return Lit(atom.value, np.dtype("float64"))
@@ -493,7 +494,7 @@ def _pack(out: Any, source: Source, atoms: list[Atom]) -> tuple[str, tuple[Any, 
         if isinstance(leaf, TracedArray):
             texts.append(f"r[{len(atoms)}]")
             atoms.append(leaf.atom)
-        elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fiub":
+        elif isinstance(leaf, np.ndarray) and is_number(leaf.dtype):
             texts.append(f"r[{len(atoms)}]")
             atoms.append(to_atom(leaf))
         else:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..codegen.program import Program
+from ..tracer.autocast import SETTING
 from .calls import OBJECT, TENSOR, VALUE, Call, unwrap
 from .eager.capture import Root, number_at
 from .eager.modes import STATE
@@ -53,11 +54,12 @@ def make_replay(fn: Callable[..., Any], call: Call, variant: StepVariant, path: 
     recording = path.recording
     source = Source(otherwise="MISS")
     source.names.update(
-        read=variant.snapshot.read, launch=path.launch, STATE=STATE, epoch=epoch, known=path.known, Tensor=Tensor,
-        MISS=MISS, make=make, asarray=np.asarray, float=float,
+        read=variant.snapshot.read, launch=path.launch, STATE=STATE, SETTING=SETTING, epoch=epoch, known=path.known,
+        Tensor=Tensor, MISS=MISS, make=make, asarray=np.asarray, float=float,
     )  # fmt: skip
     source.lines.append(
-        f"if epoch() != known[0] or STATE.grad is not {STATE.grad} or STATE.anomaly or STATE.inference: return MISS"
+        f"if epoch() != known[0] or STATE.grad is not {STATE.grad} or STATE.anomaly or STATE.inference "
+        f"or SETTING.dtype is not {source.constant(SETTING.dtype)}: return MISS"
     )
     texts: dict[int, str] = {}
     objects: list[str] = []

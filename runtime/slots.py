@@ -13,6 +13,7 @@ from typing import Any
 
 import optree
 
+from ..tracer.autocast import SETTING, USE
 from ..tracer.stream import DEFAULT
 from .calls import OBJECT, VALUE, Call, same, unwrap
 from .family import Family
@@ -28,6 +29,9 @@ def make_slot(call: Call, family: Family, stats: Stats) -> Slot:
     variant, path = family.variant, family.members[0]
     source.names.update(missed=family.miss, number_missed=family.number_miss, stats=stats)
     source.names.update(read=variant.snapshot.read, launch=family.launch)
+    if USE.begun:
+        source.names.update(SETTING=SETTING)
+        source.give_up_if(f"SETTING.dtype is not {source.constant(SETTING.dtype)}")
     data, objects = _arguments(source, call)
     state = f"read({', '.join(objects)})"
     if variant.snapshot.array_names:

@@ -80,6 +80,11 @@ class Snapshot:
         return {} if self._graph is None else self._graph.tensors
 
     @property
+    def on_device(self) -> list[str]:
+        """The names of the eager tensors in the state that lie on a CUDA device (until released)."""
+        return [] if self._graph is None else self._graph.on_device
+
+    @property
     def optimizers(self) -> list[Any]:
         """The optimizers in the state (until released)."""
         return [] if self._graph is None else self._graph.optimizers

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import state_objects
+from .eager.device import on_cuda
 from .eager.tensor import Tensor
 from .nn.module import Module
 from .optim.optimizer import Optimizer
@@ -46,6 +47,8 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | Node:
 def _named(walker: Walker, t: Tensor, label: str) -> None:
     """Remember the shortest of the names under which a tensor was met."""
     label = label.removeprefix("global ").removeprefix("closure ")
+    if on_cuda(t._data):
+        walker.on_device.append(label)
     known = walker.tensors.get(id(t))
     if known is None or len(label) < len(known):
         walker.tensors[id(t)] = label
@@ -54,7 +57,8 @@ def _named(walker: Walker, t: Tensor, label: str) -> None:
 def tensor_facts(t: Tensor) -> tuple[Any, ...]:
     """What a recording relies on about a tensor from outside, contents aside."""
     data = t._data
-    return (id(t), t._requires, t._node is None, bool(t._hooks), bool(t._after), data.shape, data.dtype.char)
+    flags = (t._requires, t._node is None, bool(t._hooks), bool(t._after), on_cuda(data))
+    return (id(t), *flags, data.shape, data.dtype.char)
 
 
 def optimizer_numbers(optimizers: Iterable[Optimizer]) -> list[tuple[dict[str, Any], str, Any]]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..tracer.aval import is_number
 from . import state_eager, state_modules, state_objects
 from .eager.op import Op
 from .optim.lr_scheduler import LRScheduler
@@ -27,7 +28,6 @@ from .state_values import is_leaf, leaf_size
 
 MAX_LEAVES = 10_000
 MAX_DEPTH = 100
-_NUMERIC = "biufc"
 _COPIERS = {"asdict", "astuple", "deepcopy", "copy", "getmembers", "replace"}  # read attributes by themselves
 
 
@@ -56,7 +56,8 @@ def build(fn: Any, objects: tuple[Any, ...], labels: tuple[str, ...], trust: Tru
         _check_array(walker, node)
     reasons = list(walker.reasons)
     return Graph(
-        roots, walker.nodes, reasons, walker.codes, walker.main, names, walker.tensors, walker.optimizers
+        roots, walker.nodes, reasons, walker.codes, walker.main, names, walker.tensors, walker.optimizers,
+        walker.on_device,
     )  # fmt: skip
 
 
@@ -64,7 +65,9 @@ def _check_array(walker: Walker, node: Node) -> None:
     if node.kind != "array":
         return
     array = node.obj
-    if array.dtype.kind not in _NUMERIC:  # text, dates, records: no number to trace, so the contents are the guard
+    if not (
+        is_number(array.dtype) or array.dtype.kind == "c"
+    ):  # text, dates, records: no number to trace, so the contents are the guard
         node.fixed, node.sub = True, False
     if node.fixed and array.nbytes > MAX_CONTENT:
         size = f"{array.nbytes / 2**20:.0f} MiB"
@@ -82,6 +85,7 @@ class Walker:
         self.names = names
         self.nodes: list[Node] = []
         self.tensors: dict[int, str] = {}  # id of each eager tensor that was met -> its name
+        self.on_device: list[str] = []  # names of those on a CUDA device
         self.optimizers: list[Any] = []
         self.memo: dict[int, Node] = {}
         self.reasons: dict[str, None] = {}

@@ -48,6 +48,8 @@ from .stats import Stats
 from .tensor_recording import TensorRecording, record_tensors, scalar_type
 from .trees import Source, make_function
 
+_ON_DEVICE = "tensors on a CUDA device: the step runs operation by operation"
+
 
 class CompiledStep:
     """A function of tensors whose effects and results are replayed by one kernel.  Made by :func:`compile`."""
@@ -104,7 +106,10 @@ class CompiledStep:
     def _descend(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if STATE.inference or STATE.anomaly:
             return self._fn(*args, **kwargs)
-        call = flatten(args, kwargs, self._static)
+        call = flatten(args, kwargs, self._static, "auto")
+        if call.device is not None:
+            self.stats.live = _ON_DEVICE
+            return self._fn(*args, **kwargs)
         key = (call.key, _aliases(call), STATE.grad)
         if key in self._live:
             return self._fn(*args, **kwargs)
@@ -117,6 +122,9 @@ class CompiledStep:
             return self._fn(*args, **kwargs)
         plan = self._plans.get(call)
         snapshot = plan.snapshot(call.objects)
+        if snapshot.on_device:
+            self.stats.live = _ON_DEVICE
+            return self._fn(*args, **kwargs)
         state_key = (key, snapshot.key)
         variant = self._variants.get(state_key)
         if variant is None:

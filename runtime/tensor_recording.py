@@ -18,6 +18,7 @@ import optree
 from ..codegen.canonical import Canonical, canonicalise
 from ..codegen.simplify import simplify
 from ..tracer.array import TracedArray, to_atom
+from ..tracer.aval import is_number
 from ..tracer.errors import refusals
 from ..tracer.ir import Atom, Graph, Lit, Var
 from ..tracer.ops.elementwise import broadcast_to, cast
@@ -245,7 +246,7 @@ def _finish(
         elif isinstance(leaf, TracedArray):
             texts.append(f"r[{len(atoms) - len(writes)}]")
             atoms.append(leaf.atom)
-        elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fiub":
+        elif isinstance(leaf, np.ndarray) and is_number(leaf.dtype):
             texts.append(f"r[{len(atoms) - len(writes)}]")
             atoms.append(to_atom(leaf))
         else:

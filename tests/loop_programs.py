@@ -3,6 +3,7 @@
     python tests/loop_programs.py 0 10000    # hunt: seeds 0 to 9999, in child processes, so that a crash is a finding
     python tests/loop_programs.py 4711 1     # one seed again, with its source and what it shrinks to
     python tests/loop_programs.py 0 10000 eager     # with short loops rolled, too (see CONFIGURATIONS)
+    python tests/loop_programs.py 0 10000 eager -O0 # kernels as LLVM gets them: a third faster
 
 A program runs in four namespaces: plain NumPy, compiled, compiled without rolled loops, and with dual numbers
 (``dual.py``).  Several calls hit recording, verification, replay, other branches and other trip counts, and what the
@@ -15,6 +16,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import copy
+import gc
 import linecache
 import os
 import pickle
@@ -25,7 +27,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,7 @@ from loop_grammar import Program, program
 
 import tracegrad
 from tracegrad import compile_grad, config
+from tracegrad.codegen import jit
 from tracegrad.runtime.calls import flatten
 from tracegrad.runtime.paths import interpret
 from tracegrad.runtime.recording import VALUE_AND_GRAD, Mode, record
@@ -243,16 +246,11 @@ def far(x: Any, y: Any, tolerance: float, scale: float = 0.0) -> bool:
 
 def judge_call(judged: Judged, variant: int, verdict: Verdict) -> str:
     """What is wrong with one call, or nothing."""
-    case, spaces = judged.case, judged.spaces
-    args, nums = arguments(case, variant), argnums(case)
-    rng = np.random.default_rng([case.seed, variant, 1])
-    directions = [like(args[i], lambda a: rng.normal(size=np.shape(a))) for i in nums]
-    nudged = [like(a, lambda v: v * (1.0 + 1e-13 * rng.normal())) if i in nums else a for i, a in enumerate(args)]
-    plain = plainly(spaces["plain"]["f"], args)
-    exact = by_duals(spaces["dual"]["f"], args, nums, directions)
-    again = by_duals(spaces["dual"]["f"], nudged, nums, directions)
+    expected = judged.expected(variant)
+    plain, exact, again, directions = expected.plain, expected.exact, expected.again, expected.directions
+    args = arguments(judged.case, variant)
     before = copy.deepcopy(args)
-    with configured(judged.configuration, case.seed):
+    with configured(judged.configuration, judged.case.seed):
         ours = compiled(judged.f, args)
     if not all(np.array_equal(a, b) for a, b in zip(leaves(before), leaves(args), strict=True)):
         return "an argument was changed"
@@ -279,8 +277,7 @@ def judge_call(judged: Judged, variant: int, verdict: Verdict) -> str:
     slope, scale = sum(np.sum(g * v) for g, v in pairs), sum(np.sum(np.abs(g * v)) for g, v in pairs)
     if far(slope, exact.slope, GRADIENT, scale):
         return f"gradient in a random direction {slope!r}, by dual numbers {exact.slope!r}"
-    with configured("unrolled", case.seed):
-        other = unrolled(judged.unrolled, args)
+    other = judged.without_loops(variant)
     if other.error is not None:
         return f"unrolled: {_text(other.error)}"
     # what the nudge has changed says how much rounding can change
@@ -298,14 +295,55 @@ def _text(error: BaseException | None) -> str:
 
 
 @dataclass(slots=True)
+class Expected:
+    """What the oracles say of one call: plain NumPy, and dual numbers in *directions*, also of nudged arguments."""
+
+    plain: Outcome
+    exact: Outcome
+    again: Outcome
+    directions: list[Any]
+
+
+@dataclass(slots=True)
 class Judged:
-    """A program, compiled twice."""
+    """A program, compiled twice.
+
+    Programs change nothing outside, so until ``disturb`` the oracles need to run only once for each set of arguments.
+    """
 
     case: Program
     configuration: str
     spaces: dict[str, dict[str, Any]]
     f: Any
     unrolled: Any
+    _expected: dict[int, Expected] = field(default_factory=dict)  # by variant
+    _without_loops: dict[int, Outcome] = field(default_factory=dict)
+
+    def expected(self, variant: int) -> Expected:
+        if variant not in self._expected:
+            args, nums = arguments(self.case, variant), argnums(self.case)
+            rng = np.random.default_rng([self.case.seed, variant, 1])
+            directions = [like(args[i], lambda a: rng.normal(size=np.shape(a))) for i in nums]
+            nudged = [
+                like(a, lambda v: v * (1.0 + 1e-13 * rng.normal())) if i in nums else a for i, a in enumerate(args)
+            ]
+            plain = plainly(self.spaces["plain"]["f"], args)
+            f = self.spaces["dual"]["f"]
+            exact, again = by_duals(f, args, nums, directions), by_duals(f, nudged, nums, directions)
+            self._expected[variant] = Expected(plain, exact, again, directions)
+        return self._expected[variant]
+
+    def without_loops(self, variant: int) -> Outcome:
+        if variant not in self._without_loops:
+            with configured("unrolled", self.case.seed):
+                self._without_loops[variant] = unrolled(self.unrolled, arguments(self.case, variant))
+        return self._without_loops[variant]
+
+    def disturb(self) -> None:
+        """LookupError: the program does not have what would be changed."""
+        self._expected.clear()
+        self._without_loops.clear()
+        disturb(list(self.spaces.values()), self.case.seed // 3)
 
 
 def judge(case: Program, compiler: Callable[..., Any] = compile_grad, configuration: str = "as_is") -> Verdict:
@@ -323,7 +361,7 @@ def judge(case: Program, compiler: Callable[..., Any] = compile_grad, configurat
         for step, variant in enumerate((*CALLS, *(AFTER_A_CHANGE if case.seed % 3 == 0 else ()))):
             if step == len(CALLS):
                 try:
-                    disturb(list(spaces.values()), case.seed // 3)
+                    judged.disturb()
                 except LookupError:  # while shrinking
                     break
             config.check = before or step == len(CALLS) - 1
@@ -397,7 +435,7 @@ def _statements(tree: ast.AST) -> list[tuple[list[ast.stmt], int, bool]]:
 # ---- hunting -----------------------------------------------------------------------------------------------------
 
 BLOCK = 25  # programs of one child process
-PATIENCE = 60  # seconds for one of them; more is a finding, as a crash is
+PATIENCE = 60  # seconds of processor time for one of them; more is a finding, as a crash is
 
 
 def run_block(seeds: range, configuration: str) -> Iterator[tuple[int, Verdict]]:
@@ -408,7 +446,7 @@ def run_block(seeds: range, configuration: str) -> Iterator[tuple[int, Verdict]]
         os.close(reader)
         with os.fdopen(writer, "wb") as stream:
             for seed in seeds:
-                signal.alarm(PATIENCE)
+                signal.setitimer(signal.ITIMER_PROF, PATIENCE)
                 pickle.dump((seed, judge(program(seed), configuration=configuration)), stream)
                 stream.flush()
         os._exit(0)
@@ -421,7 +459,7 @@ def run_block(seeds: range, configuration: str) -> Iterator[tuple[int, Verdict]]
             after = seed + 1
     _, status = os.waitpid(child, 0)
     if after < seeds.stop:
-        yield after, Verdict(found=f"call ?: crashed with status {status}" + " (too long)" * (status == signal.SIGALRM))
+        yield after, Verdict(found=f"call ?: crashed with status {status}" + " (too long)" * (status == signal.SIGPROF))
         yield from run_block(range(after + 1, seeds.stop), configuration)
 
 
@@ -429,7 +467,7 @@ def crashes(case: Program, configuration: str) -> bool:
     """Does judging it, in a child process, end the process?"""
     child = os.fork()
     if child == 0:
-        signal.alarm(PATIENCE)
+        signal.setitimer(signal.ITIMER_PROF, PATIENCE)
         judge(case, configuration=configuration)
         os._exit(0)
     return os.waitpid(child, 0)[1] != 0
@@ -452,15 +490,19 @@ def report(seed: int, verdict: Verdict, configuration: str = "as_is") -> str:
 def main() -> int:
     first, count = int(sys.argv[1]), int(sys.argv[2])
     configuration = sys.argv[3] if len(sys.argv) > 3 else "as_is"
+    if "-O0" in sys.argv:
+        jit.SPEED_LEVEL = 0
     warnings.simplefilter("ignore")
     totals: Counter[str] = Counter()
     start = time.perf_counter()
+    gc.freeze()  # nor do the children look again and again at what was imported
     for at in range(first, first + count, BLOCK):
         for seed, verdict in run_block(range(at, min(at + BLOCK, first + count)), configuration):
             totals += Counter(compared=verdict.compared, delicate=verdict.delicate, raised=verdict.raised)
             totals += Counter(programs=1, live=bool(verdict.live), found=bool(verdict.found))
             if verdict.found:
-                print(f"{'=' * 100}\n{report(seed, verdict, configuration)}", flush=True)
+                found = report(seed, verdict, configuration) if count == 1 else f"seed {seed}: {verdict.found}"
+                print(f"{'=' * 100}\n{found}", flush=True)
         if totals["programs"] % (10 * BLOCK) == 0:
             each = (time.perf_counter() - start) / totals["programs"]
             print(f"up to seed {seed}: {dict(totals)}, {each:.2f} s each", flush=True)

@@ -16,8 +16,8 @@ from tracegrad.codegen.cupy_backend import CupyBackend
 from tracegrad.codegen.cupy_rows import Modules
 from tracegrad.codegen.interpreter import evaluate
 from tracegrad.tracer import ops as _ops  # noqa: F401  (fills the registry)
-from tracegrad.tracer.aval import Aval
-from tracegrad.tracer.evaluate import read
+from tracegrad.tracer.aval import FLOAT_KINDS, HALF, Aval, finfo, held_dtype
+from tracegrad.tracer.evaluate import operand, params_of, stored
 from tracegrad.tracer.ir import Atom, Builder, Graph, Var, bind, building, structural
 from tracegrad.tracer.irtext import check_graph, print_graph
 from tracegrad.tracer.ops.elementwise import F
@@ -164,18 +164,21 @@ def dot_graph(graph: Graph, weights: Sequence[int] | None = None) -> Graph:
 
 
 def strict_evaluate(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
-    """As ``evaluate``, but every implementation must give the very dtype and shape that was inferred."""
+    """As ``evaluate``, but every implementation must give the very shape that was inferred, and the dtype: of half
+    precision only a cast gives that, and all else float32."""
     env: dict[Var, Any] = {v: np.asarray(x, dtype=v.aval.dtype) for v, x in zip(graph.inputs, inputs, strict=True)}
     env.update(graph.consts)
     with np.errstate(all="ignore"):
         for node in graph.nodes:
-            values = node.prim.impl(*[read(env, a) for a in node.inputs], **node.params)
+            values = node.prim.impl(*[operand(env, a) for a in node.inputs], **params_of(node))
+            rounds = params_of(node).get("dtype") in HALF
             for out, value in zip(node.outs, values if len(node.outs) > 1 else [values], strict=True):
                 assert np.shape(value) == out.aval.shape, f"{node} gives shape {np.shape(value)}"
-                found = np.asarray(value).dtype
-                assert found == out.aval.dtype, f"{node} gives {found}\n{print_graph(graph)}"
-                env[out] = np.asarray(value)
-    return [np.asarray(read(env, out)) for out in graph.outputs]
+                found, declared = np.asarray(value).dtype, out.aval.dtype
+                expected = declared if rounds else held_dtype(declared)
+                assert found == expected or node.prim.kind == LOOP, f"{node} gives {found}\n{print_graph(graph)}"
+                env[out] = np.asarray(value, held_dtype(declared))
+    return [stored(env, out) for out in graph.outputs]
 
 
 # ---- test inputs of a primitive --------------------------------------------------------------------------------
@@ -201,7 +204,7 @@ def operand_values(prim: Primitive, avals: Sequence[Aval], rng: np.random.Genera
     for position, aval in enumerate(avals):
         if aval.dtype == BOOL:
             value: Any = rng.random(aval.shape) < 0.5
-        elif aval.dtype.kind != "f":
+        elif aval.dtype.kind not in FLOAT_KINDS:
             value = rng.integers(0, prim.test.get("index", 9), aval.shape)
         else:
             spans = prim.domain or ((-3.0, 3.0),)
@@ -266,7 +269,7 @@ def assert_agree(
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert actual.dtype == expected.dtype, f"{what}: dtype {actual.dtype}, expected {expected.dtype}"
     assert actual.shape == expected.shape, f"{what}: shape {actual.shape}, expected {expected.shape}"
-    if expected.dtype.kind != "f":
+    if expected.dtype.kind not in FLOAT_KINDS:
         np.testing.assert_array_equal(actual, expected, err_msg=what)
         return
 
@@ -287,10 +290,17 @@ def assert_agree(
         complain(zero & (np.signbit(expected) != np.signbit(actual)), "the sign of a zero differs")
     with np.errstate(all="ignore"):
         error = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
-        # the spacing beside the largest number is that below it, and not infinite
-        size = np.minimum(np.abs(expected), np.nextafter(np.finfo(expected.dtype).max, expected.dtype.type(0)))
-        allowed = np.maximum(ulps * np.spacing(size).astype(np.float64), atol)
+        allowed = np.maximum(ulps * spacing(expected), atol)
     complain(finite & ~(error <= allowed), f"more than {ulps} ulp (or {atol}) off")
+
+
+def spacing(x: np.ndarray) -> np.ndarray:
+    """The distance from |x| to the next number of its dtype, as float64: to the next larger one but for the largest."""
+    if x.dtype not in HALF:
+        return np.spacing(np.minimum(np.abs(x), np.nextafter(np.finfo(x.dtype).max, x.dtype.type(0)))).astype(F64)
+    limits = finfo(x.dtype)
+    size = np.clip(np.abs(x.astype(F64)), float(limits.tiny), float(limits.max))
+    return 2.0 ** np.floor(np.log2(size)) * float(limits.eps)
 
 
 def assert_same_bits(actual: Any, expected: Any, what: str = "") -> None:
@@ -316,7 +326,7 @@ def layouts(x: np.ndarray) -> dict[str, np.ndarray]:
 
 def condition(*arrays: Any) -> float:
     """The largest finite magnitude in *arrays*, at least 1: the scale of an absolute tolerance."""
-    finite = [np.abs(a[np.isfinite(a)]) for a in map(np.asarray, arrays) if a.dtype.kind == "f" and a.size]
+    finite = [np.abs(a[np.isfinite(a)]) for a in map(np.asarray, arrays) if a.dtype.kind in FLOAT_KINDS and a.size]
     return max([1.0, *[float(np.max(a)) for a in finite if a.size]])
 
 

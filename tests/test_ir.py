@@ -162,7 +162,7 @@ BAD_TEXT = {
     "twice": ("graph(a:f64[]) {\n a:f64[] = sin a\n return a\n}", "a is defined twice"),
     "twice at once": ("graph(a:f64[]) {\n b:f64[], b:f64[] = sin a\n return b\n}", "b is defined twice"),
     "primitive": ("graph(a:f64[]) {\n b:f64[] = sine a\n return b\n}", "sine is no primitive"),
-    "dtype": ("graph(a:f16[]) {\n return a\n}", "'f16' is no dtype"),
+    "dtype": ("graph(a:f8[]) {\n return a\n}", "'f8' is no dtype"),
     "output": ("graph(a:f64[]) {\n return b\n}", "b is not defined"),
     "wrong shape": ("graph(a:f64[3]) {\n b:f64[2] = sin a\n return b\n}", r"f64\[2\], but its operands give f64\[3\]"),
     "wrong dtype": ("graph(a:f64[3]) {\n b:f32[3] = sin a\n return b\n}", "declared f32"),

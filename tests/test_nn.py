@@ -792,8 +792,8 @@ def test_conversions(no_cuda):
     assert net.to("cpu", tracegrad.float32)[0].weight.dtype == np.float32
     assert net.to(tracegrad.ones(1, dtype="float64")).cpu().double()[0].weight.dtype == np.float64
     assert net.type(tracegrad.float32)[1].running_mean.dtype == np.float32
-    with pytest.raises(TypeError, match="float16 is not supported"):
-        net.half()
+    assert net.half()[0].weight.dtype == np.float16 and net.bfloat16()[1].running_mean.dtype == tracegrad.bfloat16
+    assert net.float() is net
     for wrong in (net.cuda, lambda: net.to("cuda"), lambda: net.to(device="cuda:0")):
         with pytest.raises(RuntimeError, match=r"CUDA|cuda"):
             wrong()

@@ -768,7 +768,7 @@ REFUSED = {
     "plain[traced]": (lambda x: np.arange(3.0)[np.argsort(x[0])], "np.take"),
     "plain.dot": (lambda x: np.eye(2).dot(x), "np.dot"),
     "reduceat": (lambda x: np.add.reduceat(x, [0]), "reduceat"),
-    "einsum path of float16": (lambda x: x.astype(np.float16), "float16"),
+    "astype of longdouble": (lambda x: x.astype(np.longdouble), str(np.dtype(np.longdouble))),
     "percent": (lambda x: np.pad(x, 1, mode="linear_ramp"), "np.concatenate"),
 }
 

@@ -56,7 +56,7 @@ def test_metadata() -> None:
 
 def test_runtime_requirements_are_the_agreed_ones() -> None:
     names = {re.split(r"[<>=!~ ]", r)[0] for r in PROJECT["project"]["dependencies"]}
-    assert names == {"numpy", "scipy", "numba", "llvmlite", "optree", "platformdirs"}
+    assert names == {"numpy", "scipy", "numba", "llvmlite", "optree", "ml_dtypes", "platformdirs"}
 
 
 @pytest.mark.parametrize("module", ["tracegrad", "tracegrad.autograd"])

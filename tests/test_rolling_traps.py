@@ -7,6 +7,8 @@ import pytest
 from loop_programs import configured
 from test_loop_traps import DATA, follow
 
+from tracegrad import compile_grad
+
 CONFIGURATIONS = ("as_is", "eager", "followed")
 
 
@@ -134,3 +136,50 @@ def test_a_turn_of_an_inner_loop_is_read_in_the_outer_one():
         return fn
 
     follow(make)
+
+
+def test_slices_that_grow():
+    """Not even the first turn has the settings of the third."""
+
+    def make(np):
+        def fn(x):
+            rows = np.outer(np.cos(DATA[:, 0]), x)
+            return sum(np.sin(np.sum(rows[:i])) for i in range(1, 20))
+
+        return fn
+
+    follow(make)
+
+
+def test_code_that_llvm_breaks():
+    """Its vectoriser of straight-line code puts a load behind its use."""
+    table = np.cos(np.arange(32.0).reshape(8, 4) * 1.7 + 0.3)
+
+    def f(h, xs, c):
+        a, t = np.tanh(h), 0.0
+        for i in range(18):
+            t = np.sin(t + np.sum(xs[:4] * c) + np.sum((table[1] * i)[:2] * c))
+            a = np.tanh(a - table[1] * i)
+        return np.sum(a) + t
+
+    args = (table[2], table, 0.3)
+    assert compile_grad(f, argnums=(0, 1, 2)).value_and_grad(*args)[0] == pytest.approx(f(*args), rel=1e-12)
+
+
+def test_a_turn_that_is_broken_off_is_read_with_the_others():
+    """Backwards: the rows of the loop begin with one that the loop has not."""
+
+    def make(np):
+        def fn(x):
+            data = np.outer(np.cos(DATA[:20, 0]), x)
+            a, b = np.tanh(x), x * 0.5
+            kept, rows = [np.tanh(row * 0.5 + a) for row in data], []
+            for i in range(0, 20, 2):
+                a, b = np.tanh(b + data[i]), a
+                rows.append(np.tanh(x * data[i]))
+            return np.sum(np.stack(rows[::-1])[:3]) + np.sum(a * b) + np.sum(kept[2])
+
+        return fn
+
+    with configured("followed", 2):
+        follow(make)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import os
+import re
+import sys
+
 import numpy as np
 import pytest
+from tracing import Traced
 
+from tracegrad import compile_grad
+from tracegrad.codegen import jit
 from tracegrad.codegen.adjoint import vjp
 from tracegrad.codegen.canonical import canonicalise
 from tracegrad.codegen.interpreter import evaluate
-from tracegrad.codegen.program import CompiledGraph, compile_graph
+from tracegrad.codegen.program import CompiledGraph, compile_graph, execute
 from tracegrad.codegen.schedule import Call, Loop, Statement
 from tracegrad.codegen.simplify import simplify
-from tracegrad.tracer.ir import Graph, literal, structural
+from tracegrad.tracer.ir import Graph, bind, literal, structural
 from tracegrad.tracer.ops import product, reduce, shape
 from tracegrad.tracer.ops.elementwise import F
+from tracegrad.tracer.primitive import PRIMITIVES
 from tracegrad.tracer.recorder import Recorder, recording
 
 RNG = np.random.default_rng(0)
@@ -97,9 +107,108 @@ def test_softmax_shares_the_row_loop():
     assert large == [], "rows are kept a tile at a time"
 
 
+def test_a_stencil_and_its_gradient_are_one_pass():
+    found = compiled(rosenbrock, RNG.random(5000))
+    assert [sorted(outline(item)) for item in found.program.schedule.body] == [["add", "reduce_sum"]]
+
+
+def test_stencils_with_edges_of_different_widths_do_not_share_a_key():
+    def key(n, width):
+        def padded(x):
+            outer = [bind(PRIMITIVES["pad"], x, start=(1,), step=(1,), shape=(n + k,)) for k in (2, width)]
+            return reduce.reduce("sum", F.square(outer[0]), (0,)) + reduce.reduce("sum", F.exp(outer[1]), (0,))
+
+        return canonicalise(program(padded, RNG.random(n), wrt=[])).key
+
+    assert key(40, 2) != key(40, 3)
+    assert key(40, 2) == key(50, 2)
+
+
 @pytest.mark.parametrize("n", [2, 3, 10, 1024, 1025, 5000])
 def test_a_stencil_is_right_at_every_size(n):
     compiled(rosenbrock, RNG.random(n))
+
+
+FUNCTIONS = (F.exp, F.sin, F.tanh, F.square)
+
+
+def of_parts(*cuts):
+    """A function of slices along the last axis, given by (start, length): its gradient is put together from theirs."""
+
+    def fn(x):
+        total = literal(0.0)
+        for k, (start, length) in enumerate(cuts):
+            part = FUNCTIONS[k % 4](shape.slice_axis(x, x.aval.ndim - 1, start, length))
+            total = total + literal(k + 1.0) * reduce.reduce("sum", part, tuple(range(x.aval.ndim)))
+        return total
+
+    return fn
+
+
+PARTS = {
+    "a gap before and after": [(20, 40)],
+    "side by side": [(0, 20), (20, 25), (45, 15)],
+    "backwards, with gaps": [(70, 20), (25, 20), (0, 20)],
+    "overlapping": [(0, 40), (20, 50), (30, 9)],
+    "one inside the other": [(0, 90), (40, 20)],
+    "equal": [(30, 30), (30, 30)],
+    "single elements": [(0, 1), (44, 1), (89, 1)],
+    "empty": [(20, 0), (40, 20)],
+    "as many as have loops of their own": [(5 * k, 5) for k in range(16)],
+    "more": [(5 * k, 5) for k in range(18)],
+    "more than a word has bits": [(k, 1) for k in range(90)],
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_what_is_put_together_from_parts_is_right(name):
+    compiled(of_parts(*PARTS[name]), RNG.random(90))
+    compiled(of_parts(*PARTS[name]), RNG.random((3, 90)))
+
+
+def test_what_is_put_together_for_other_sizes_is_right():
+    """The same kernel, though the parts come in another order, overlap, or leave gaps."""
+    x = RNG.random(120)
+    kernel = compile_graph(program(of_parts((20, 30), (50, 30), (80, 30)), x))
+    for cuts in ([(80, 30), (50, 30), (20, 30)], [(40, 30), (25, 30), (22, 30)], [(22, 30), (70, 30), (24, 30)]):
+        graph = program(of_parts(*cuts), x)
+        other = canonicalise(simplify(graph))
+        failed, results = execute(kernel.program, other, [x])
+        assert other.key == kernel.canonical.key and failed < 0
+        for ours, theirs in zip(results, evaluate(graph, [x]), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_a_concatenation_is_right_at_every_boundary():
+    for sizes in ([30, 1, 40], [25, 25, 25, 25], [1, 50], [3] * 20):
+        arrays = [RNG.random((2, n)) for n in sizes]
+
+        def fn(*xs):
+            whole = F.exp(shape.concat(list(xs), 1))
+            return reduce.reduce("sum", whole * F.sin(whole), (0, 1))
+
+        compiled(fn, *arrays)
+
+
+def test_each_part_has_a_loop_of_its_own(monkeypatch):
+    """It computes that part only, in one basic block: no condition is looked at."""
+    texts = []
+    real = jit.compile_text
+    monkeypatch.setattr(jit, "compile_text", lambda text, name: texts.append(text) or real(text, name))
+
+    def fn(x):
+        parts = [F.exp(shape.slice_axis(x, 0, 0, 20)), F.tanh(shape.slice_axis(x, 0, 20, 30))]
+        parts.append(F.erf(shape.slice_axis(x, 0, 50, 40)))
+        return shape.concat(parts, 0)
+
+    x = RNG.random(90)
+    recorder = Recorder()
+    with recording(recorder):
+        compile_graph(recorder.finish([fn(recorder.add_input(x, "x"))]))
+    blocks = re.findall(r"^(\S+):\n((?:  .*\n)+)", texts[-1], re.MULTILINE)
+    loops = [body for label, body in blocks if f'label %"{label}"' in body]
+    called = {tuple(re.findall(r'call double @"(?:tg_vec_)?(\w+)"', body)) for body in loops}
+    assert called == {("exp",), ("tanh",), ("erf",)}
 
 
 @pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, 130])
@@ -182,3 +291,87 @@ def test_an_element_has_one_value_wherever_it_lies(name):
         np.testing.assert_array_equal(run(x[:length].copy()), whole[:length])
         np.testing.assert_array_equal(run(x[-length:].copy()), whole[-length:])
     np.testing.assert_array_equal(run(x.reshape(10, 10).T.copy()), whole.reshape(10, 10).T)
+
+
+# ---- values under conditions ----------------------------------------------------------------------------------------
+
+
+def fenced(values):
+    """A copy of *values* right behind a page that must not be read."""
+    values = np.asarray(values)
+    memory = mmap.mmap(-1, mmap.PAGESIZE + values.nbytes)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), mmap.PAGESIZE, 0) == 0
+    copy = np.frombuffer(memory, values.dtype, values.size, mmap.PAGESIZE)
+    copy[:] = values
+    return copy
+
+
+def ends_well(run):
+    """Does *run* return in a child process?"""
+    child = os.fork()
+    if child == 0:
+        try:
+            run()
+        finally:
+            os._exit(1 if sys.exc_info()[0] else 0)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def joined(a, b, c, order):
+    return np.sum(np.sin(np.concatenate([a, b * 2.0, c])))
+
+
+def written_and_gathered(a, b, c, order):
+    rows = b.copy()
+    rows[3:6] = c[:3]
+    return np.sum(np.concatenate([a, rows[order], a]) ** 2)
+
+
+@pytest.mark.parametrize("function", [joined, written_and_gathered])
+def test_nothing_is_read_where_a_condition_does_not_hold(function):
+    a, b, c = (fenced(RNG.normal(size=50)) for _ in range(3))
+    order = fenced(RNG.integers(0, 50, size=50))
+    compiled = compile_grad(function, argnums=(0, 1, 2))
+
+    def run():
+        for _ in range(3):
+            np.testing.assert_allclose(compiled(a, b, c, order), function(a, b, c, order))
+            np.testing.assert_allclose(compiled.value_and_grad(a, b, c, order)[0], function(a, b, c, order))
+
+    assert ends_well(run)
+
+
+def shifted(b):
+    return np.concatenate([b[1:], np.sin(b[:1])])
+
+
+def rotated(b):
+    return np.concatenate([b[1:], b[:1]]) * 0.5 + b
+
+
+def windowed(b):
+    return np.concatenate([b[:1], b[2:] - b[:-2], b[-1:]]) if len(b) > 1 else b
+
+
+@pytest.mark.parametrize("step", [shifted, rotated, windowed])
+@pytest.mark.parametrize("size", [1, 4, 30])
+def test_code_grows_with_the_number_of_steps(step, size):
+    """Each step asks for the one before at several positions and under several conditions: 2 ** steps paths."""
+
+    def kernel(steps):
+        def chain(b):
+            for _ in range(steps):
+                b = step(b)
+            return np.sum(b * b)
+
+        x = RNG.normal(size=size)
+        traced = Traced(chain, [x], [np.array(1.0)])
+        graph = compile_graph(traced.graph)
+        np.testing.assert_allclose(graph.run([x])[1], traced.grads[0], rtol=1e-12, atol=1e-12)
+        looked_at = sum(len(r.inlined) for r in graph.program.schedule.reads.values())
+        return len(graph.program.compiled.assembly().splitlines()), looked_at
+
+    (few_lines, few), (many_lines, many) = kernel(6), kernel(12)
+    assert many < 5 * few
+    assert many_lines < 5 * few_lines

@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from numpy import e, finfo, iinfo, inf, nan, pi
+from numpy import e, iinfo, inf, nan, pi
 
-from . import autograd, cuda, linalg, nn, optim, random
+from . import amp, autograd, cuda, linalg, nn, optim, random
 from .runtime.compiled import CompiledFunction, compile_grad
 from .runtime.config import config
+from .runtime.eager.autocast import autocast
 from .runtime.eager.create import (
     BoolTensor,
     ByteTensor,
@@ -36,8 +37,10 @@ from .runtime.eager.create import (
 )
 from .runtime.eager.device import device, get_default_device, set_default_device
 from .runtime.eager.dtypes import (
+    bfloat16,
     bool_,
     double,
+    float16,
     float32,
     float64,
     float_,
@@ -81,6 +84,7 @@ from .runtime.eager.random import (
 )
 from .runtime.eager.tensor import Size, Tensor
 from .runtime.step import CompiledStep, compile
+from .tracer.aval import finfo
 from .tracer.branches import cond, switch
 from .tracer.control import fori_loop, map, scan
 from .tracer.creation import array, asarray
@@ -106,6 +110,8 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "amp",
+    "autocast",
     "pi",
     "nan",
     "inf",
@@ -150,6 +156,8 @@ __all__ = [
     "enable_grad",
     "eye",
     "float",
+    "bfloat16",
+    "float16",
     "float32",
     "float64",
     "fori_loop",

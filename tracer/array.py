@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .aval import Aval, check_dtype
+from .aval import FLOAT_KINDS, Aval, can_cast, check_dtype
 from .caller import array_refusal, check_float_allowed
 from .errors import MutationError, TracegradError, UnsupportedError
 from .frames import look
 from .ir import Atom, Lit, Var, literal
-from .ops.elementwise import broadcast_to, cast
+from .ops.elementwise import broadcast_to, cast, rounded
 from .ops.shape import reshape
 from .recorder import Recorder, current_recorder
 from .site import at_site, is_internal
@@ -246,7 +246,7 @@ class TracedArray:
                     )
                 )
             raise TypeError(at_site("only length-1 arrays can be converted to Python scalars"))
-        atom = reshape(self.atom, ())
+        atom = rounded(reshape(self.atom, ()))
         value = self._recorder.guard(atom, kind)
         if kind == "bool" and self._recorder.rolls:
             self._recorder.note_asked(atom, look(TracedArray))
@@ -259,7 +259,7 @@ class TracedArray:
         return int(self._concrete("int"))
 
     def __float__(self) -> float:
-        if self.dtype.kind == "f":
+        if self.dtype.kind in FLOAT_KINDS:
             check_float_allowed()
         return float(self._concrete("float"))
 
@@ -285,7 +285,7 @@ class TracedArray:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         if (
-            self.dtype.kind != "f" and not self.shape
+            self.dtype.kind not in FLOAT_KINDS and not self.shape
         ):  # np.arange(count): an integer has no gradient to lose, and is guarded
             return np.asarray(self._concrete("item"), dtype)
         raise array_refusal()
@@ -404,6 +404,10 @@ def to_atom(value: Any) -> Atom:
         raise UnsupportedError(
             at_site("complex numbers are not supported; carry real and imaginary parts as two arrays")
         )
+    if hasattr(kind, "__cuda_array_interface__"):
+        raise UnsupportedError(
+            at_site(f"a {kind.__name__} on a CUDA device, from outside the function: pass it as an argument")
+        )
     raise UnsupportedError(
         at_site(
             f"a {type(value).__name__} cannot be used with traced arrays; convert it to a number or an array of numbers"
@@ -428,7 +432,9 @@ def constant(array: np.ndarray) -> Atom:
 
 
 def _same_bytes(kept: np.ndarray, array: np.ndarray) -> bool:
-    return bool(np.array_equal(kept, array)) if array.dtype.kind != "f" else kept.tobytes() == array.tobytes()
+    return (
+        bool(np.array_equal(kept, array)) if array.dtype.kind not in FLOAT_KINDS else kept.tobytes() == array.tobytes()
+    )
 
 
 def outranks(kind: type) -> bool:
@@ -451,7 +457,7 @@ def assign_all(target: Any, value: Any) -> Any:
             at_site("out= must be a traced array here; make it with np.zeros_like(x) or tracegrad.zeros(n)")
         )
     atom = to_atom(value)
-    if not np.can_cast(atom.aval.dtype, target.dtype, "same_kind") and not atom.aval.weak:
+    if not can_cast(atom.aval.dtype, target.dtype, "same_kind") and not atom.aval.weak:
         raise UnsupportedError(
             at_site(f"cannot cast {atom.aval.dtype} to {target.dtype} in place; write x = x + ... to change the dtype")
         )

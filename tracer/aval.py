@@ -2,24 +2,53 @@
 
 Sizes are plain integers here: a recording has real shapes.  They turn into symbols only when a finished graph is
 given its signature (``codegen/canonical.py``), so everything up to there may look at numbers freely.
+
+float16 and bfloat16 (``HALF``) are dtypes of arrays, not of arithmetic: what is between a load and a store is float32
+(``held_dtype``), and the number is rounded where it is stored or explicitly cast.  ``codegen/storage.py`` says how.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from .errors import ShapeError, UnsupportedError
 from .site import at_site
 
 FLOATS = (np.dtype("float64"), np.dtype("float32"))
+FLOAT16, BFLOAT16 = np.dtype("float16"), np.dtype(ml_dtypes.bfloat16)
+HALF = frozenset((FLOAT16, BFLOAT16))
 _SUPPORTED_NAMES = "float64 float32 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool"
-SUPPORTED = frozenset(np.dtype(name) for name in _SUPPORTED_NAMES.split())
+SUPPORTED = HALF | {np.dtype(name) for name in _SUPPORTED_NAMES.split()}
 BOOL = np.dtype(bool)
 INT = np.dtype("int64")
 FLOAT = np.dtype("float64")
+FLOAT32 = np.dtype("float32")
+FLOAT_KINDS = "fV"  # of the dtypes here: bfloat16, which is not one of NumPy's own, has kind V
+
+
+def is_float(dtype: np.dtype) -> bool:
+    """Is *dtype*, any of NumPy's, a floating one?"""
+    return dtype.kind == "f" or dtype == BFLOAT16
+
+
+def is_number(dtype: np.dtype) -> bool:
+    """Is *dtype*, any of NumPy's, one of real numbers or bools?"""
+    return dtype.kind in "biuf" or dtype == BFLOAT16
+
+
+def held_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype in which numbers of *dtype* are computed with."""
+    return FLOAT32 if dtype in HALF else dtype
+
+
+def finfo(dtype: np.dtype) -> Any:
+    """``np.finfo`` of a floating dtype, bfloat16 too."""
+    return ml_dtypes.finfo(dtype) if dtype == BFLOAT16 else np.finfo(dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +76,7 @@ class Aval:
 
     @property
     def is_float(self) -> bool:
-        return self.dtype.kind == "f"
+        return self.dtype.kind in FLOAT_KINDS
 
     def __str__(self) -> str:
         return f"{short_name(self.dtype)}{'*' if self.weak else ''}[{','.join(map(str, self.shape))}]"
@@ -64,7 +93,7 @@ def scalar_aval(dtype: np.dtype, weak: bool) -> Aval:
     return found
 
 
-_SHORT = {"float64": "f64", "float32": "f32", "bool": "bool"} | {
+_SHORT = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "bool": "bool"} | {
     f"{kind}{bits}": f"{kind[0]}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)
 }
 _LONG = {short: np.dtype(name) for name, short in _SHORT.items()}
@@ -85,7 +114,7 @@ def check_dtype(dtype: np.dtype, what: str) -> np.dtype:
     hint = {
         "O": "an object array holds Python objects; build it from numbers, e.g. np.array(..., dtype=float)",
         "c": "complex numbers are not supported; carry real and imaginary parts as two arrays",
-        "f": "use float32 or float64: x.astype(np.float64)",
+        "f": "use float64, float32, float16 or bfloat16: x.astype(np.float64)",
     }.get(dtype.kind, "use a float, integer or bool array")
     raise UnsupportedError(at_site(f"{what} has dtype {dtype}: {hint}"))
 
@@ -116,12 +145,33 @@ def promote_dtypes(*avals: Aval) -> tuple[np.dtype, bool]:
     """NumPy 2 promotion of *avals*: (dtype, weak), where Python scalars yield to arrays."""
     strong = [a.dtype for a in avals if not a.weak]
     weak = [_WEAK_SCALAR[a.dtype.kind] for a in avals if a.weak]
-    if len(set(strong)) == 1 and not weak:
+    if len(set(strong)) == 1 and (not weak or strong[0].kind in FLOAT_KINDS):
         return strong[0], False
+    if BFLOAT16 in strong:
+        return _with_bfloat16(strong), False
     return np.result_type(*strong, *weak), not strong
 
 
 _WEAK_SCALAR = {"f": 0.0, "i": 0, "u": 0, "b": False}
+
+
+def _with_bfloat16(dtypes: Sequence[np.dtype]) -> np.dtype:
+    """Promotion where NumPy has no rule: integers and Python numbers yield to bfloat16, as in JAX and PyTorch; with
+    another floating dtype it is promoted as float32 is."""
+    floats = {d for d in dtypes if d.kind in FLOAT_KINDS} - {BFLOAT16}
+    return np.result_type(FLOAT32, *floats) if floats else BFLOAT16
+
+
+def promote_types(a: np.dtype, b: np.dtype) -> np.dtype:
+    """``np.promote_types``, also for bfloat16."""
+    return _with_bfloat16((a, b)) if BFLOAT16 in (a, b) else np.promote_types(a, b)
+
+
+def can_cast(source: np.dtype, target: np.dtype, casting: str) -> bool:
+    """``np.can_cast``, also between bfloat16 and float16, of which NumPy knows only that it is unsafe."""
+    if casting == "same_kind" and {source, target} == HALF:
+        return True
+    return np.can_cast(source, target, casting)  # type: ignore[arg-type]
 
 
 def canonical_axes(axes: int | Sequence[int] | None, ndim: int, what: str) -> tuple[int, ...]:

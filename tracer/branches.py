@@ -8,13 +8,14 @@ those of loops.  Otherwise the chosen function is simply called.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import optree
 
 from .array import TracedArray, to_atom
-from .aval import INT, Aval
+from .aval import INT, Aval, can_cast, promote_types
 from .body import BranchRecorder
 from .control_trees import (
     array_recorder,
@@ -123,9 +124,9 @@ def _record(
 def _common(what: str, functions: Sequence[Any], atoms: Sequence[Atom], place: Any) -> Aval:
     """What the *atoms* of all branches are at one *place* of the result; Python numbers adapt."""
     fixed = [a.aval.dtype for a in atoms if not a.aval.weak]
-    dtype = fixed[0] if fixed else np.result_type(*[a.aval.dtype for a in atoms])
+    dtype = fixed[0] if fixed else reduce(promote_types, [a.aval.dtype for a in atoms])
     for f, atom in zip(functions, atoms, strict=True):
-        fits = atom.aval.dtype == dtype or (atom.aval.weak and np.can_cast(atom.aval.dtype, dtype, "same_kind"))
+        fits = atom.aval.dtype == dtype or (atom.aval.weak and can_cast(atom.aval.dtype, dtype, "same_kind"))
         if not fits or atom.aval.shape != atoms[0].aval.shape:
             expected = Aval(dtype, atoms[0].aval.shape)
             remedy = (

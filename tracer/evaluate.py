@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from .aval import FLOAT32, HALF, held_dtype
 from .ir import Atom, Lit, Node, Var
 from .primitive import LOOP
 
@@ -18,14 +19,44 @@ Env = MutableMapping[Var, Any]
 
 
 def read(env: Env, atom: Atom) -> Any:
+    """The value of *atom* as it is held: of half precision a float32, or an array that came in."""
     return atom.value if isinstance(atom, Lit) else env[atom]
+
+
+def stored(env: Env, atom: Atom) -> np.ndarray:
+    """The value of *atom* in its own dtype."""
+    return as_stored(np.asarray(read(env, atom)), atom)
+
+
+def as_stored(value: Any, atom: Atom) -> Any:
+    """The array *value* of *atom* in the dtype of *atom*."""
+    with np.errstate(over="ignore"):  # to half precision
+        return value.astype(atom.aval.dtype, copy=False)
+
+
+def operand(env: Env, atom: Atom) -> Any:
+    """The value of *atom*, held."""
+    return as_held(read(env, atom), atom)
+
+
+def as_held(value: Any, atom: Atom) -> Any:
+    """The array or number *value* of *atom*, held."""
+    return value.astype(FLOAT32) if atom.aval.dtype in HALF and value.dtype in HALF else value
+
+
+def params_of(node: Node) -> dict[str, Any]:
+    """What makes half-precision numbers, as ``iota`` does, makes float32; only a cast rounds to half, and not one of a
+    Python number."""
+    if node.params.get("dtype") not in HALF or (node.prim.name == "cast" and not node.inputs[0].aval.weak):
+        return node.params
+    return {**node.params, "dtype": FLOAT32}
 
 
 def run_nodes(nodes: Iterable[Node], env: Env) -> None:
     """Evaluate *nodes* in order into *env*."""
     with np.errstate(all="ignore"):
         for node in nodes:
-            result = node.prim.impl(*[read(env, a) for a in node.inputs], **node.params)
+            result = node.prim.impl(*[operand(env, a) for a in node.inputs], **params_of(node))
             if len(node.outs) == 1:
                 env[node.out] = _as_declared(result, node.out)
             else:
@@ -35,8 +66,9 @@ def run_nodes(nodes: Iterable[Node], env: Env) -> None:
 
 def _as_declared(value: Any, var: Var) -> np.ndarray:
     array = np.asarray(value)
-    if array.dtype != var.aval.dtype:
-        array = array.astype(var.aval.dtype)
+    dtype = held_dtype(var.aval.dtype)
+    if array.dtype != dtype:
+        array = array.astype(dtype)
     if array.shape != var.aval.shape:  # all-literal operands give 0-d results
         array = np.broadcast_to(array, var.aval.shape)
     return array

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .aval import BOOL, INT, Aval
+from .aval import BOOL, FLOAT_KINDS, HALF, INT, Aval
 from .fold_frames import Array, Key, without_arrays
 from .fold_rows import Window, dynamic_rows, moved_back, rows_of, updated
 from .ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, by_value, live_nodes, strong, structural
@@ -390,7 +390,7 @@ class Block:
                 expected = np.full(self.length, self.ending.continuing)
             if guard.kind == "bool" and dtype.kind != "b":
                 atom, expected, dtype = F.ne(atom, structural(0, dtype)), expected != 0, BOOL
-            elif dtype.kind == "f":
+            elif dtype.kind in FLOAT_KINDS:
                 atom, expected = F.trunc(atom), np.trunc(expected)
             if (expected == expected[0]).all():
                 if dtype.kind == "b":
@@ -419,13 +419,13 @@ class Block:
 
 def affine(values: np.ndarray) -> tuple[Any, Any] | None:
     """(a, b) where *values* are a * k + b exactly, for whole numbers a and b."""
-    if values.dtype.kind not in "if" or len(values) < 2 or not np.isfinite(values).all():
+    if values.dtype.kind not in "if" or values.dtype in HALF or len(values) < 2 or not np.isfinite(values).all():
         return None
     slope, offset = values[1] - values[0], values[0]
     most = 2**24 if values.dtype.itemsize < 8 else 2**31
     if slope != np.trunc(slope) or offset != np.trunc(offset) or max(abs(values[-1]), abs(offset)) >= most:
         return None
-    if values.dtype.kind == "f" and slope < 0 and offset == 0:  # 0 * slope is -0.0
+    if values.dtype.kind in FLOAT_KINDS and slope < 0 and offset == 0:  # 0 * slope is -0.0
         return None
     line = (offset + slope * np.arange(len(values), dtype=values.dtype)).astype(values.dtype)
     return (slope, offset) if line.tobytes() == values.tobytes() else None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .aval import BOOL, INT, Aval
+from .aval import BOOL, FLOAT_KINDS, INT, Aval
 from .flow import flow_of
 from .fold import wholes_of
 from .fold_body import Lines
@@ -322,7 +322,7 @@ def _run_if(
 def _cheap(nodes: Sequence[Node]) -> bool:
     """The heuristic: is it less work to compute *nodes* for nothing than to choose?"""
     return (
-        all(n.prim.kind == ELEMENTWISE and n.out.aval.dtype.kind in "fb" for n in nodes)
+        all(n.prim.kind == ELEMENTWISE and n.out.aval.dtype.kind in ("b", *FLOAT_KINDS) for n in nodes)
         and sum(n.prim.cost * max(n.out.aval.size, 1) for n in nodes) <= SELECTED
     )
 

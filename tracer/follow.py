@@ -283,6 +283,7 @@ class Follower:
             recorder.turns.append(self.turns)
         for node in partial:
             node.out.__class__ = Var
+            del node.out.step  # the loop has no such turn
             recorder.append(node)
 
     def _fill(self, outs: list[Any], count: int) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from .aval import Aval, from_short_name, short_name
+from .aval import FLOAT_KINDS, Aval, from_short_name, held_dtype, short_name
 from .errors import GraphError
 from .ir import Atom, Graph, Guard, Lit, Node, Var
 from .primitive import ELEMENTWISE, PRIMITIVES
@@ -53,13 +53,13 @@ def _fresh_names() -> Iterator[str]:
         number += 1
 
 
-_BITS: dict[int, np.dtype] = {8: np.dtype("uint64"), 4: np.dtype("uint32")}
+_BITS: dict[int, np.dtype] = {8: np.dtype("uint64"), 4: np.dtype("uint32"), 2: np.dtype("uint16")}
 
 
 def print_scalar(value: Any) -> str:
     """A NumPy scalar so that :func:`parse_scalar` finds the same bits."""
     value = np.asarray(value)[()]
-    if value.dtype.kind != "f":
+    if value.dtype.kind not in FLOAT_KINDS:
         return str(value.item())
     if np.isnan(value):
         plain = value.tobytes() == value.dtype.type(np.nan).tobytes()
@@ -72,7 +72,7 @@ def parse_scalar(text: str, dtype: np.dtype) -> Any:
     """The scalar of *dtype* that *text* spells."""
     if dtype.kind == "b":
         return dtype.type({"True": True, "False": False}[text])
-    if dtype.kind != "f":
+    if dtype.kind not in FLOAT_KINDS:
         return dtype.type(int(text))
     if text.startswith("nan("):
         return np.array(int(text[4:-1], 16), _BITS[dtype.itemsize]).view(dtype)[()]
@@ -288,7 +288,7 @@ class _Parser:
         is_structural = self.accept("!")
         self.expect(":")
         dtype = self.dtype()
-        return Lit(parse_scalar(text, dtype), dtype, weak=self.accept("*"), structural=is_structural)
+        return Lit(parse_scalar(text, held_dtype(dtype)), dtype, weak=self.accept("*"), structural=is_structural)
 
     def define(self, scope: dict[str, Var]) -> Var:
         name = self.word("a name")
@@ -402,7 +402,7 @@ def check_graph(graph: Graph, *, weak: bool = True) -> None:
 
     def use(atom: Atom, where: str) -> None:
         if isinstance(atom, Lit):
-            if atom.aval.shape or atom.value.dtype != atom.aval.dtype:
+            if atom.aval.shape or atom.value.dtype != held_dtype(atom.aval.dtype):
                 raise GraphError(f"{where}: a literal {atom} that is no scalar of its dtype{_show(graph)}")
         elif atom not in defined:
             raise GraphError(f"{where}: an operand ({atom.aval}) is not defined before its use{_show(graph)}")

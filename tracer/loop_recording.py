@@ -11,7 +11,7 @@ import numpy as np
 import optree
 
 from .array import TracedArray, to_atom, wrap
-from .aval import INT, Aval
+from .aval import INT, Aval, can_cast
 from .body import BodyRecorder
 from .control_trees import (
     as_result,
@@ -125,7 +125,7 @@ class LoopRecording:
         for value, var, accessor in zip(leaves, self.carries, optree.treespec_accessors(spec), strict=True):
             atom, before = to_atom(value), var.aval
             fits = atom.aval.dtype == before.dtype or (
-                atom.aval.weak and np.can_cast(atom.aval.dtype, before.dtype, "same_kind")
+                atom.aval.weak and can_cast(atom.aval.dtype, before.dtype, "same_kind")
             )
             if atom.aval.shape != before.shape or not fits:
                 raise ShapeError(

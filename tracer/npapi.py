@@ -49,7 +49,8 @@ from . import (
     npapi_statistics,
 )
 from .array import DIRECT, UFUNC_METHODS, UFUNCS, TracedArray, assign_all, to_atom
-from .aval import BOOL, FLOAT, SUPPORTED
+from .autocast import IN_FLOAT32, on_wide
+from .aval import BOOL, FLOAT, FLOAT_KINDS, HALF, SUPPORTED, finfo, promote_dtypes
 from .errors import UnsupportedError
 from .ir import Atom, Lit, elementwise_by_name, structural
 from .npapi_base import implements, reject
@@ -62,13 +63,15 @@ from .site import at_site
 
 def _loop_dtypes(ufunc: Any, atoms: tuple[Atom, ...]) -> list[np.dtype]:
     """The dtypes to which NumPy would cast the operands."""
+    if any(a.aval.dtype in HALF for a in atoms):  # bfloat16 with integers: NumPy has no rule
+        return [promote_dtypes(*[a.aval for a in atoms])[0]] * len(atoms)
     given = [_PYTHON_KIND.get(a.aval.dtype.kind, a.aval.dtype) if a.aval.weak else a.aval.dtype for a in atoms]
     try:
         found = ufunc.resolve_dtypes((*given, *[None] * ufunc.nout))
     except TypeError as error:
         raise UnsupportedError(at_site(f"np.{ufunc.__name__}: {error}")) from None
     # bool and 8-bit operands of a float function give float16 in NumPy; here they give float64
-    return [d if d in SUPPORTED else FLOAT for d in found[: len(atoms)]]
+    return [d if d in SUPPORTED - HALF else FLOAT for d in found[: len(atoms)]]
 
 
 _PYTHON_KIND: dict[str, Any] = {"f": float, "i": int, "u": int}
@@ -88,7 +91,7 @@ def _typed(ufunc: Any, name: str) -> Callable[..., Any]:
 
     def apply(*atoms: Atom) -> Atom:
         for atom in atoms:
-            if atom.aval.dtype.kind != "f":
+            if atom.aval.dtype.kind not in FLOAT_KINDS:
                 break
         else:
             return front(*atoms)
@@ -373,7 +376,7 @@ def _nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None,
     x = to_atom(x)
     if not x.aval.is_float:
         return call_ufunc(np.positive, (x,), {})
-    limits = np.finfo(x.aval.dtype)
+    limits = finfo(x.aval.dtype)
     high, low = (Lit(limits.max if v is None else v, x.aval.dtype) for v in (posinf, None))
     low = Lit(limits.min if neginf is None else neginf, x.aval.dtype)
     finite = F.select(F.eq(x, like(math.inf, x)), high, F.select(F.eq(x, like(-math.inf, x)), low, x))
@@ -393,6 +396,13 @@ def _isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
     if equal_nan:
         result = F.logical_or(result, F.logical_and(F.ne(x, x), F.ne(y, y)))
     return call_ufunc(np.positive, (result,), {})
+
+
+# ---- mixed precision -----------------------------------------------------------------------------------------------
+
+for _delicate in IN_FLOAT32:
+    if _delicate in UFUNCS:
+        UFUNCS[_delicate] = on_wide(UFUNCS[_delicate])
 
 
 npapi_entries.install()

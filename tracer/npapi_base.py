@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .array import FUNCTIONS, METHODS, TracedArray, assign_all, to_atom
+from .autocast import widened
 from .errors import ShapeError, UnsupportedError
 from .ir import Atom
 from .ops.elementwise import cast, promote
@@ -34,8 +35,8 @@ def atom_of(value: Any) -> Atom:
 
 
 def float_atom(value: Any, dtype: Any = None) -> Atom:
-    """*value* as a float atom: integers and bools become float64."""
-    atom = atom_of(value)
+    """*value* as a float atom: integers and bools become float64, within autocast half precision float32."""
+    atom = widened(atom_of(value))
     return cast(atom, np.dtype(dtype)) if dtype is not None else promote(atom, floating=True)[0]
 
 

@@ -25,6 +25,8 @@ from .array import (
     unsupported,
     wrap,
 )
+from .autocast import SETTING
+from .aval import FLOAT_KINDS
 from .errors import MutationError, TracegradError, UnsupportedError
 from .ir import Lit
 from .ops.elementwise import cast
@@ -37,14 +39,14 @@ def direct_call(ufunc: Any, inputs: tuple[Any, ...]) -> TracedArray | None:
     """The short way for float arrays of one shape and dtype, and Python numbers; None where the long way must be
     gone."""
     primitive = DIRECT.get(ufunc)
-    if primitive is None:
+    if primitive is None or SETTING.dtype is not None:
         return None
     aval = recorder = None
     for x in inputs:
         if type(x) is TracedArray:
             theirs = x._atom.aval
             if aval is None:
-                if theirs.dtype.kind != "f" or theirs.weak:
+                if theirs.dtype.kind not in FLOAT_KINDS or theirs.weak:
                     return None
                 aval, recorder = theirs, x._recorder
             elif (

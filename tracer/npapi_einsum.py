@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .array import wrap
+from .autocast import lowered
 from .aval import BOOL, INT
 from .errors import ShapeError
 from .ir import Atom
@@ -170,7 +171,7 @@ def _einsum(
 ) -> Any:
     reject("np.einsum", "convert the operands before", dtype=dtype)
     subscripts, arrays = (operands[0], list(operands[1:])) if isinstance(operands[0], str) else _from_sublists(operands)
-    atoms = list(promote(*[atom_of(a) for a in arrays]))
+    atoms = list(promote(*lowered([atom_of(a) for a in arrays])))
     logical = atoms[0].aval.dtype == BOOL
     if logical:
         atoms = [cast(a, INT) for a in atoms]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .array import FUNCTIONS, METHODS, TracedArray
+from .aval import BFLOAT16
 from .follow_calls import GETITEM, learn
 from .npapi_calls import (
     BINARY,
@@ -49,9 +50,9 @@ _CLOSED_METHODS = (
 
 _PLAIN = frozenset((
     TracedArray, np.ndarray, float, int, bool, np.float64, np.float32, np.int64, np.bool_, type(None), str,
-    type(Ellipsis), slice, np.dtype, *{type(np.dtype(c)) for c in "fdilqbhLBHQ?"},
+    type(Ellipsis), slice, np.dtype, *{type(np.dtype(c)) for c in "efdilqbhLBHQ?"}, type(BFLOAT16),
 ))  # fmt: skip
-_TYPES = (float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_)
+_TYPES = (float, int, bool, np.float64, np.float32, np.float16, BFLOAT16.type, np.int64, np.int32, np.bool_)
 
 
 def is_plain(value: Any) -> bool:

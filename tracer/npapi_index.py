@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .array import METHODS, TracedArray, constant, is_traced, to_atom, wrap
-from .aval import BOOL, INT, broadcast_shapes
+from .aval import BOOL, FLOAT_KINDS, INT, broadcast_shapes
 from .errors import BadIndexError, ShapeError, UnsupportedError
 from .ir import Atom, Lit
 from .npapi_base import implements, reject
@@ -181,7 +181,7 @@ def _slice_step(items: tuple[Any, ...], consumed: int, shape: Ints) -> SliceStep
 def _classify(item: Any) -> Any:
     """Lists become arrays; what cannot index is refused."""
     if isinstance(item, TracedArray):
-        if item.dtype.kind == "f":
+        if item.dtype.kind in FLOAT_KINDS:
             raise BadIndexError(
                 at_site(
                     "arrays used as indices must be of integer (or boolean) type; use x.astype(int), or int(t) for a "
@@ -206,7 +206,7 @@ def _classify(item: Any) -> Any:
 
 
 def _as_index_array(array: np.ndarray) -> np.ndarray:
-    if not array.size and array.dtype.kind == "f":
+    if not array.size and array.dtype.kind in FLOAT_KINDS:
         return array.astype(INT)
     if array.dtype.kind not in "iub":
         raise BadIndexError(at_site(f"arrays used as indices must be of integer (or boolean) type, not {array.dtype}"))

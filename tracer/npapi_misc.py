@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from .array import TracedArray, to_atom, wrap
+from .aval import Aval, promote_dtypes
 from .errors import ShapeError, UnsupportedError
-from .ir import Lit
+from .ir import Lit, literal
 from .npapi_assemble import concatenate_atoms
 from .npapi_base import atom_of, implements, one_axis
 from .npapi_shape import as_traced
@@ -247,13 +248,16 @@ def _size(a: Any, axis: Any = None) -> int:
 
 @implements(np.result_type)
 def _result_type(*arrays_and_dtypes: Any) -> np.dtype:
-    weak = {"f": 0.0, "i": 0}
-    return np.result_type(
-        *[
-            (weak.get(a.dtype.kind, a.dtype) if a.aval.weak else a.dtype) if isinstance(a, TracedArray) else a
-            for a in arrays_and_dtypes
-        ]
-    )
+    return promote_dtypes(*[_aval_of(a) for a in arrays_and_dtypes])[0]
+
+
+def _aval_of(x: Any) -> Aval:
+    """What counts of an array, a number or a dtype where dtypes meet."""
+    if isinstance(x, TracedArray):
+        return x.aval
+    if isinstance(x, (bool, int, float)):
+        return literal(x).aval
+    return Aval(x.dtype if hasattr(x, "dtype") and not isinstance(x, type) else np.dtype(x), ())
 
 
 @implements(np.can_cast)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .array import UFUNCS, to_atom, wrap
+from .autocast import lowered
 from .aval import BOOL, INT, broadcast_shapes
 from .errors import ShapeError, UnsupportedError
 from .ir import Atom
@@ -37,7 +38,7 @@ def _mismatch(what: str, x: Ints, y: Ints) -> ShapeError:
 
 def _product_operands(x: Atom, y: Atom) -> tuple[Atom, Atom, bool]:
     """Operands of one dtype; bools are multiplied as integers and turned back (the third result)."""
-    x, y = promote(x, y)
+    x, y = promote(*lowered((x, y)))
     if x.aval.dtype == BOOL:
         return cast(x, INT), cast(y, INT), True
     return x, y, False

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .array import UFUNC_METHODS, UFUNCS, wrap
+from .autocast import widened
 from .aval import BOOL, INT, canonical_axes
 from .errors import ShapeError, UnsupportedError
 from .ir import Atom, Lit
@@ -30,6 +31,7 @@ def accumulator(x: Atom, dtype: Any) -> Atom:
     """*x* in the dtype in which NumPy adds it up."""
     if dtype is not None:
         return cast(x, np.dtype(dtype))
+    x = widened(x)
     kind, size = x.aval.dtype.kind, x.aval.dtype.itemsize
     if kind == "b" or (kind == "i" and size < 8):
         return cast(x, INT)

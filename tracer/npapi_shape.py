@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .array import METHODS, TracedArray, in_c_order, to_atom, wrap, wrap_array
-from .aval import canonical_axes
+from .aval import SUPPORTED, can_cast, canonical_axes
 from .errors import ShapeError, UnsupportedError
 from .ir import Atom
 from .npapi_base import implements, one_axis, reject, shape_of
@@ -370,11 +370,11 @@ def _astype(
     self: TracedArray, dtype: Any, order: Any = "K", casting: Any = "unsafe", subok: bool = True, copy: bool = True
 ) -> Any:
     from_dtype, to = self.dtype, np.dtype(dtype)
-    if to.kind in "cOSUmMV" or (to.itemsize < 4 and to.kind == "f") or to.itemsize > 8:
+    if to not in SUPPORTED:
         raise UnsupportedError(
-            at_site(f"astype({to}) is not supported on traced arrays; use float64, float32, an integer type or bool")
+            at_site(f"astype({to}) is not supported on traced arrays; use a float, an integer type or bool")
         )
-    if not np.can_cast(from_dtype, to, casting):
+    if not can_cast(from_dtype, to, casting):
         raise UnsupportedError(
             at_site(f"cannot cast a traced array from {from_dtype} to {to} according to the rule {casting!r}")
         )

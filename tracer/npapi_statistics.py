@@ -122,7 +122,7 @@ def _cov(
     count = x.aval.shape[1]
     ddof = (0 if bias else 1) if ddof is None else ddof
     centered = wrap(F.sub(x, mean_of(x, (1,), True)))
-    return np.squeeze((centered @ centered.T) / Lit(max(count - ddof, 0), x.aval.dtype).value)
+    return np.squeeze((centered @ centered.T) / float(max(count - ddof, 0)))
 
 
 def _as_rows(m: Any, dtype: Any, rowvar: bool) -> Atom:

@@ -16,7 +16,7 @@ import numpy as np
 from . import follow
 from .aval import Aval, check_dtype
 from .errors import TracegradError
-from .evaluate import HOST, Backend, Env, Producers, demand
+from .evaluate import HOST, Backend, Env, Producers, as_stored, demand
 from .frames import Asked
 from .ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, read_vars
 from .primitive import Primitive
@@ -196,7 +196,7 @@ class Recorder(Builder):
         self.unfollow()
         if self.turns:
             self._read_turns(atom)
-        return self.backend.download(self._demand(atom))
+        return as_stored(self.backend.download(self._demand(atom)), atom)
 
     def _demand(self, atom: Atom) -> Any:
         return demand([atom], self.nodes, self.env, self._producers, self.backend)[0]

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from .aval import FLOAT_KINDS, HALF, held_dtype
 from .ir import Atom, Graph, Guard, Lit, Node, Var
 from .primitive import CUSTOM
 from .site import Site
@@ -336,7 +337,7 @@ class _Matcher:
         pattern: Guard = column[2]
         slot, valid = self._slot(j, [guard.atom for guard in column])
         expected = np.array([guard.expected for guard in column])
-        if pattern.atom.aval.dtype.kind == "f" and pattern.kind not in ("bool", "int", "index"):
+        if pattern.atom.aval.dtype.kind in FLOAT_KINDS and pattern.kind not in ("bool", "int", "index"):
             return Step(pattern, [slot]), 0, f"the number itself is looked at ({pattern.kind}) at {pattern.site}"
         step = Step(pattern, [slot], expected=expected)
         step.fixed = self._fixed([slot])
@@ -409,10 +410,10 @@ def _numbers(pattern: Lit, atoms: list[Atom]) -> tuple[Slot, int]:
     dtype, structural = pattern.aval.dtype, pattern.structural
     alike = [isinstance(a, Lit) and a.aval.dtype == dtype and a.structural == structural for a in atoms]
     held = alike.index(False) if not all(alike) else len(atoms)
-    values = np.array([a.value for a in atoms[:held]], dtype)  # type: ignore[union-attr]
+    values = np.array([a.value for a in atoms[:held]], held_dtype(dtype))  # type: ignore[union-attr]
     if held > 2 and values.tobytes() == values[2].tobytes() * held:
         return Same(pattern), held
-    if structural:  # part of the program
+    if structural or dtype in HALF:  # part of the program; not rounded, as an array of half precision would be
         bits = [v.tobytes() for v in values]
         return Same(pattern), next((k for k, b in enumerate(bits) if b != bits[2]), held) if held > 2 else held
     return Numbers(pattern, values), held
@@ -426,7 +427,7 @@ def _params(pattern: Node, column: Sequence[Node]) -> tuple[np.ndarray | None, i
         return None, held
     rest = {k: v for k, v in params.items() if k != "start"}
     held = _agreeing(({k: v for k, v in node.params.items() if k != "start"} == rest for node in column), len(column))
-    starts = np.array([node.params["start"] for node in column[:held]])
+    starts = np.array([node.params["start"] for node in column[:held]], np.int64).reshape(held, len(params["start"]))
     other = np.logical_or.accumulate(starts != starts[:1], axis=0)
     held = int(np.count_nonzero(np.count_nonzero(other, axis=1) <= 1))  # up to where they move along two axes at once
     return starts[:held], held

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ..cpu import ROLLED, finish_hints
 from .kernels import INTRINSICS
 from .program import CudaProgram
 
@@ -44,4 +45,5 @@ _DECLARED = re.compile(rf'^declare [^\n]*@"?(?:{"|".join(INTRINSICS)})"?\(.*\n',
 
 def device_text(program: CudaProgram) -> str:
     """The LLVM IR of *program*'s kernels for a GPU, with opaque pointers."""
-    return _DECLARED.sub("", program.text) + _DEFINITIONS
+    # what the CPU's vectoriser is told would only keep libNVVM from unrolling
+    return _DECLARED.sub("", finish_hints(program.text, [ROLLED])) + _DEFINITIONS

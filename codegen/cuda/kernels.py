@@ -17,9 +17,10 @@ from typing import Any
 import llvmlite.ir as ir
 
 from ..canonical import Canonical, Dim, Sym
-from ..cpu import Accumulator, ItemEmitter, carries, statements_of
+from ..cpu import Accumulator, ItemEmitter, carries, give_hint, statements_of
+from ..reads import domain, domain_indices, reduced_depths
 from ..scalar import I32, I64, PTR, declare, from_memory, memory_type, to_memory
-from ..schedule import Call, Loop, Schedule, Statement, domain, domain_indices, reduced_depths
+from ..schedule import Call, Loop, Schedule, Statement
 from ..views import Indices
 from .libdevice import DeviceScalars
 from .mapping import BLOCK, PART_ROWS, PARTS, SPREAD, Geometry, Mapping, prefix
@@ -113,20 +114,24 @@ class KernelEmitter(ItemEmitter):
         if mapping.by == BLOCK:
             self.units(loops, self.block, self.blocks, lambda: self.cooperate(loops[-1].body))
         elif loops:
-            first = self.b.add(self.b.mul(self.block, self.threads), self.thread)
-            self.units(loops, first, self.b.mul(self.threads, self.blocks), lambda: self.items(loops[-1].body))
+            self.over_threads(loops)
         else:
             with self.alone():
                 self.items([nest])
         for total in totals:
             total.close()
 
+    def over_threads(self, loops: Sequence[Loop]) -> None:
+        """The units of *loops*, one at a time for each thread."""
+        first = self.b.add(self.b.mul(self.block, self.threads), self.thread)
+        self.units(loops, first, self.b.mul(self.threads, self.blocks), lambda: self.items(loops[-1].body))
+
     def alone(self) -> Any:
         """A context in which only the first thread of all is."""
         return self.b.if_then(self.b.icmp_signed("==", self.b.or_(self.block, self.thread), I64(0)))
 
     def units(
-        self, loops: Sequence[Loop], first: ir.Value, step: ir.Value, body: Callable[[], None], *,
+        self, loops: Sequence[Loop], first: ir.Value, step: ir.Value, body: Callable[[], None], hint: str = "", *,
         parts: ir.Value | None = None, end: ir.Value | None = None,
     ) -> None:  # fmt: skip
         """A loop over the iterations of *loops* as one range, from *first* on in steps of *step*, up to *end* of them.
@@ -164,7 +169,9 @@ class KernelEmitter(ItemEmitter):
         unit.add_incoming(first, outside.block)
         following = b.add(unit, step, flags=("nsw",))
         unit.add_incoming(following, b.block)
-        b.cbranch(b.icmp_signed("<", following, count), head, after)
+        back = b.cbranch(b.icmp_signed("<", following, count), head, after)
+        if hint:
+            give_hint(back, hint)
         b.position_at_end(after)
 
     def cooperate(self, body: Sequence[Loop | Statement | Call]) -> None:
@@ -338,8 +345,8 @@ class KernelEmitter(ItemEmitter):
 class Range:
     """A loop as a context: *first*, *first* + *step*, ... below *end*."""
 
-    def __init__(self, b: ir.IRBuilder, first: ir.Value, end: ir.Value, step: ir.Value):
-        self.b, self.first, self.end, self.step = b, first, end, step
+    def __init__(self, b: ir.IRBuilder, first: ir.Value, end: ir.Value, step: ir.Value, hint: str = ""):
+        self.b, self.first, self.end, self.step, self.hint = b, first, end, step, hint
 
     def __enter__(self) -> ir.Value:
         b = self.b
@@ -356,7 +363,9 @@ class Range:
         b = self.b
         following = b.add(self.i, self.step, flags=("nsw",))
         self.i.add_incoming(following, b.block)
-        b.cbranch(b.icmp_signed("<", following, self.end), self.body, self.after)
+        back = b.cbranch(b.icmp_signed("<", following, self.end), self.body, self.after)
+        if self.hint:
+            give_hint(back, self.hint)
         b.position_at_end(self.after)
 
 

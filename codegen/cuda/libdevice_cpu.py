@@ -6,9 +6,9 @@ of PTX in inline assembly, gets definitions here.  ``install`` compiles the func
 
 The definitions give what the instructions give, with one exception: the hardware's approximations.  PTX bounds their
 errors and does not say their bits.  ``ex2``, ``lg2``, ``rcp`` and ``rsqrt`` of float32 are here the correctly rounded
-values (of the hardware: within 1 or 2 ulp); ``rcp`` and ``rsqrt`` of float64 give, as there, the upper 32 bits of the
-result, 20 bits of significand, which libdevice refines.  So float64 results agree with a GPU's but for rare last bits,
-and float32 results within 2 ulp or so.
+values (of the hardware: within 1 or 2 ulp, and exact where the value is a power of 2, on which libdevice counts);
+``rcp`` and ``rsqrt`` of float64 give, as there, the upper 32 bits of the result, 20 bits of significand, which
+libdevice refines.  So float64 results agree with a GPU's but for last bits, and float32 results within 2 ulp or so.
 """
 
 from __future__ import annotations

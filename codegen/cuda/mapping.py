@@ -21,7 +21,8 @@ from ...tracer.primitive import RECURRENCE
 from ..canonical import Canonical, Dim
 from ..cpu import carries, statements_of
 from ..memory import Sizes
-from ..schedule import Loop, Statement, domain, reduced_depths
+from ..reads import domain, reduced_depths
+from ..schedule import Loop, Statement
 from .placing import keeps_inner
 
 THREAD, BLOCK, COLUMNS = "thread", "block", "columns"
@@ -101,6 +102,7 @@ class Extent:
     units: tuple[Dim, ...]
     inner: tuple[Dim, ...] = ()  # BLOCK: the loops that a block's threads share, the longest of which counts
     cut: Dim = 0  # the axis that is cut in parts
+    lanes: int = 1  # THREAD: units that a thread takes at a time (lanes.py)
     lonely: bool = False  # a thread works long at its unit and needs no other: blocks are small, and so there are many
     whole: bool = False  # a thread for each unit, for all of its parts
     rows: bool = False  # BLOCK: the inner loops are cut in parts, a block for each
@@ -133,7 +135,7 @@ class Extent:
             while threads < min(longest, geometry.threads):
                 threads *= 2
             return max(min(units, PARTS) if self.mapping.partial else units, 1), threads
-        blocks = _blocks(units, geometry)
+        blocks = _blocks(-(-units // self.lanes), geometry)
         return min(blocks, PARTS) if self.mapping.partial else blocks, geometry.threads
 
 

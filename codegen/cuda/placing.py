@@ -10,7 +10,8 @@ from __future__ import annotations
 from ...tracer.primitive import RECURRENCE, REDUCE
 from ..canonical import Canonical, Op
 from ..cpu import statements_of
-from ..schedule import Loop, Placer, Schedule, Statement, contractions, domain, reduced_depths, settle
+from ..reads import domain, reduced_depths
+from ..schedule import Loop, Placer, Schedule, Statement, contractions, settle
 
 
 def keeps_inner(op: Op) -> bool:
@@ -26,6 +27,8 @@ def stands_alone(op: Op) -> bool:
 
 
 class DevicePlacer(Placer):
+    recompute_flops = 160  # what a GPU does in the time in which it writes and reads eight bytes
+
     def _may_enter(self, loop: Loop, statement: Statement, depth: int) -> bool:
         for inside in statements_of(loop):
             if stands_alone(inside.op) or stands_alone(statement.op):

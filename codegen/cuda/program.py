@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import llvmlite.ir as ir
@@ -22,6 +22,7 @@ from ..guards import guards_of
 from ..memory import ALIGN, Sizes, Temporary, plan
 from ..schedule import Call, Loop, Schedule, Statement, buffer_of, produces
 from .kernels import KernelEmitter
+from .lanes import LaneEmitter, lanes_of
 from .loops import write_loop, write_sums
 from .mapping import (
     BLOCK,
@@ -222,9 +223,9 @@ class _Assembler:
 
     # ---- kernels -------------------------------------------------------------------------------------------------
 
-    def _emitter(self, used: Sequence[Sym], aliased: set[Sym] = frozenset()) -> KernelEmitter:  # type: ignore[assignment]
+    def _emitter(self, used: Sequence[Sym], aliased: set[Sym] = frozenset()) -> LaneEmitter:  # type: ignore[assignment]
         name = f"tg_k{sum(isinstance(s, Kernel) for s in self.steps)}"
-        return KernelEmitter(self.canonical, self.schedule, self.module, name, list(used), self.geometry, aliased)
+        return LaneEmitter(self.canonical, self.schedule, self.module, name, list(used), self.geometry, aliased)
 
     def _finish(self, emitter: KernelEmitter, extent: Extent, single: bool = False) -> None:
         function = emitter.finish()
@@ -294,8 +295,9 @@ class _Assembler:
 
     def _plain(self, nest: Loop, extent: Extent) -> None:
         emitter = self._emitter(self._used([nest]), self._aliased(nest))
+        emitter.lanes = lanes_of(self.canonical, self.schedule, nest, extent.mapping)
         emitter.nest(nest, extent.mapping, {})
-        self._finish(emitter, extent)
+        self._finish(emitter, replace(extent, lanes=emitter.lanes))
 
     def _few_rows(self, nest: Loop, extent: Extent, position: int) -> None:
         """The same item by item, reductions within rows in parts."""

@@ -22,7 +22,8 @@ from ..canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
 from ..cpu import carries, statements_of
 from ..loops import CPU_RULES, LoopPlan, Rules, Work, plan_loop
 from ..memory import Sizes, Temporary
-from ..schedule import Call, Loop, Schedule, Statement, buffer_of, domain, elements, is_call, rows_from
+from ..reads import domain, is_call
+from ..schedule import Call, Loop, Schedule, Statement, buffer_of, elements, rows_from
 from .mapping import BLOCK, COLUMNS, THREAD, Extent, Mapping, mapping_of, product
 from .placing import device_schedule, thread_schedule
 from .retarget import has_kernel

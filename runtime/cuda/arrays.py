@@ -7,6 +7,7 @@ memory.  Neither protocol waits on the host: the producer's stream is waited for
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -105,8 +106,17 @@ def _wait_for(stream: int | None, xp: Any) -> None:
 
 
 def upload(array: np.ndarray) -> Any:
-    """A copy of *array* on the device.  The host goes on as soon as *array* may be written to again."""
-    return require_cuda("a copy to the device").modules.xp.array(array, order="C")
+    """A copy of *array* on the device.  The host goes on as soon as *array* may be written to."""
+    backend = require_cuda("a copy to the device")
+    with backend.memory_errors():
+        return backend.upload(array)
+
+
+def full(shape: Sequence[int], value: Any, dtype: Any) -> Any:
+    """An array of one number on the device."""
+    backend = require_cuda("an array on the device")
+    with backend.memory_errors():
+        return backend.modules.xp.full(tuple(shape), value, dtype)
 
 
 def download(array: Any) -> np.ndarray:
@@ -114,4 +124,4 @@ def download(array: Any) -> np.ndarray:
     return array.get()
 
 
-__all__ = ["as_device", "download", "on_device", "upload"]
+__all__ = ["as_device", "download", "full", "on_device", "upload"]

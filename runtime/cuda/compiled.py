@@ -84,7 +84,7 @@ class Compiled:
         xp = self.xp
         if isinstance(value, xp.ndarray):
             return value if value.flags.c_contiguous else xp.array(value, order="C")
-        return xp.array(np.asarray(value, dtype).reshape(shape), order="C")
+        return self.backend.upload(np.asarray(value, dtype).reshape(shape))
 
     def _failed(self, workspace: Any) -> int:
         """The guards are the first bytes of the workspace."""

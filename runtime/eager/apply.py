@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...tracer.array import TracedArray
+from ...tracer.autocast import SETTING, off
+from ...tracer.aval import FLOAT_KINDS
 from ..cuda.availability import IN_USE
 from .device import on_cuda
 from .modes import STATE
@@ -24,6 +26,10 @@ LARGE = 1 << 13  # elements; smaller arrays are held without asking whether they
 
 def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> Any:
     """The result of *op*: a Tensor, or a tuple of Tensors.  Operands are Tensors or Python numbers."""
+    if SETTING.dtype is not None:
+        operands = _ENGINE["autocast"](op, operands, SETTING.dtype)
+        with off():
+            return apply(op, operands, statics)
     state = STATE
     capture = state.capture
     if capture is None:
@@ -32,7 +38,7 @@ def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> A
             if IN_USE[0] and any(map(on_cuda, raws)):
                 out = compute(op, raws, statics)
             else:
-                out = op.fn(*raws, *statics)
+                out = op.run(raws, statics)
         except ValueError as error:
             raise misfit(error, raws) from None
     else:
@@ -55,7 +61,7 @@ def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> A
     if state.grad:
         for t in operands:
             if isinstance(t, Tensor) and (t._requires if t._base is None else t.requires_grad):
-                if out.dtype.kind == "f":
+                if out.dtype.kind in FLOAT_KINDS:
                     record(op, operands, statics, raws, (result,))
                 break
     elif state.inference:
@@ -133,7 +139,7 @@ def record(
         raws, kept = _what_is_read(op, statics, edges, raws, kept)
     node = cls(op, statics, tuple(edges), tuple(outs), raws, kept, tuple(versions))
     for k, r in enumerate(results):
-        if r._data.dtype.kind == "f":
+        if r._data.dtype.kind in FLOAT_KINDS:
             r._node = node
             r._out = k
             r._requires = True

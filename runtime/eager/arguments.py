@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.array import TracedArray
+from ...tracer.aval import FLOAT_KINDS, is_float
 from . import dtypes
 from .ops_basic import to_dtype
 from .tensor import Size, Tensor, make
@@ -32,7 +33,7 @@ def tensor_argument(name: str, value: Any, argument: str = "input", position: in
 
 def floating(t: Tensor) -> Tensor:
     """*t*, integers and bools as the default dtype."""
-    return t if t._data.dtype.kind == "f" else to_dtype(t, dtypes.get_default_dtype())
+    return t if t._data.dtype.kind in FLOAT_KINDS else to_dtype(t, dtypes.get_default_dtype())
 
 
 def plain_number(value: Any) -> Any:
@@ -53,13 +54,12 @@ def common_dtype(*values: Any) -> np.dtype:
         groups[group] = dtype if known is None else dtypes.promote(known, 1, dtype, 1)
     first, *rest = [g for g in groups if g is not None]
     for dtype in rest:
-        if _CATEGORIES[dtype.kind] > _CATEGORIES[first.kind]:
+        if dtypes.CATEGORIES[dtype.kind] > dtypes.CATEGORIES[first.kind]:
             first = dtype
     return first
 
 
 _NUMBERS = {bool: dtypes.bool_, int: dtypes.int64}
-_CATEGORIES = {"b": 0, "i": 1, "u": 1, "f": 2}
 
 
 def unify(*values: Any) -> tuple[Any, ...]:
@@ -73,7 +73,7 @@ def unify(*values: Any) -> tuple[Any, ...]:
         elif isinstance(value, Tensor):
             if dtype is None:
                 dtype = value._data.dtype
-                if dtype.kind != "f":
+                if dtype.kind not in FLOAT_KINDS:
                     break
             elif value._data.dtype is not dtype:
                 break
@@ -84,13 +84,13 @@ def unify(*values: Any) -> tuple[Any, ...]:
             return tuple([float(v) if type(v) is int else v for v in values]) if whole else values
     operands = [as_operand(v) for v in values]
     dtype = common_dtype(*operands)
-    number: Any = {"f": float, "b": bool}.get(dtype.kind, int)
+    number: Any = float if dtype.kind in FLOAT_KINDS else {"b": bool}.get(dtype.kind, int)
     return tuple([to_dtype(v, dtype) if isinstance(v, Tensor) else number(v) for v in operands])
 
 
 def kind_of(*values: Any) -> str:
     """The kind of dtype ("f", "i", "u", "b") of the first tensor among *values*."""
-    return next(v._data.dtype.kind for v in values if isinstance(v, Tensor))
+    return next("f" if is_float(v._data.dtype) else v._data.dtype.kind for v in values if isinstance(v, Tensor))
 
 
 def dtype_name(t: Tensor) -> str:
@@ -111,7 +111,7 @@ def as_operand(value: Any) -> Any:
 
 def scalar_of(value: Any, dtype: np.dtype) -> Any:
     """A Python number of the kind of *dtype*."""
-    return float(value) if dtype.kind == "f" else bool(value) if dtype.kind == "b" else int(value)
+    return float(value) if dtype.kind in FLOAT_KINDS else bool(value) if dtype.kind == "b" else int(value)
 
 
 # ---- dimensions ----------------------------------------------------------------------------------------------------

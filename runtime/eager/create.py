@@ -15,7 +15,10 @@ import numpy as np
 
 from ...tracer import creation
 from ...tracer.array import TracedArray
+from ...tracer.aval import FLOAT_KINDS
+from ...tracer.recorder import current_recorder
 from ..cuda.arrays import as_device, download, on_device, upload
+from ..cuda.arrays import full as device_full
 from . import dtypes
 from .device import device_of, on_cuda, wanted
 from .dtypes import as_dtype
@@ -112,25 +115,35 @@ def _made(array: Any, requires_grad: bool, device: Any) -> Any:
     return wrap(placed(array, device), requires_grad)
 
 
+def _constant(
+    make: Callable[..., Any], value: float, shape: Shape, dtype: Any, requires_grad: bool, device: Any
+) -> Any:
+    """``make(shape, dtype)``, an array of *value*; made on the device where it is to lie there."""
+    kind = _float_or_default(dtype)
+    if wanted(device).type == "cuda" and current_recorder() is None:
+        return wrap(device_full(shape, value, kind), requires_grad)
+    return _made(make(shape, kind), requires_grad, device)
+
+
 # ---- filled by one value ------------------------------------------------------------------------------------------
 
 
 def zeros(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A tensor of zeros; sizes as numbers or as one tuple."""
     sizes, dtype = _dtype_last(sizes, dtype)
-    return _made(creation.zeros(_shape("zeros", sizes, size), _float_or_default(dtype)), requires_grad, device)
+    return _constant(creation.zeros, 0, _shape("zeros", sizes, size), dtype, requires_grad, device)
 
 
 def ones(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A tensor of ones; sizes as numbers or as one tuple."""
     sizes, dtype = _dtype_last(sizes, dtype)
-    return _made(creation.ones(_shape("ones", sizes, size), _float_or_default(dtype)), requires_grad, device)
+    return _constant(creation.ones, 1, _shape("ones", sizes, size), dtype, requires_grad, device)
 
 
 def empty(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A tensor with arbitrary contents; sizes as numbers or as one tuple."""
     sizes, dtype = _dtype_last(sizes, dtype)
-    return _made(creation.empty(_shape("empty", sizes, size), _float_or_default(dtype)), requires_grad, device)
+    return _constant(creation.empty, 0, _shape("empty", sizes, size), dtype, requires_grad, device)
 
 
 def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Any:
@@ -208,13 +221,13 @@ def arange(
         raise NotImplementedError("\"arange_cpu\" not implemented for 'Bool'")
     if not (math.isfinite(first) and math.isfinite(last)):
         raise RuntimeError(f"unsupported range: {first} -> {last}")
-    if kind.kind != "f":
+    if kind.kind not in FLOAT_KINDS:
         first, last, by = int(first), int(last), int(by)
     if by == 0:
         raise RuntimeError("step must be nonzero")
     if (last - first) * (1 if by > 0 else -1) < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    if kind.kind != "f":
+    if kind.kind not in FLOAT_KINDS:
         return _made(creation.arange(first, last, by, dtype=kind), requires_grad, device)
     points = first + by * np.arange(math.ceil((last - first) / by), dtype=np.float64)  # rounded once, also in float32
     return _made(points.astype(kind), requires_grad, device)

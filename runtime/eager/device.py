@@ -22,6 +22,8 @@ class device:  # noqa: N801
     :raises RuntimeError: for any other kind of device.
     """
 
+    type: str
+    index: int | None
     __slots__ = ("index", "type")
 
     def __init__(self, type: Any = "cpu", index: int | None = None) -> None:

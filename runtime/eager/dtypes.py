@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from ...tracer.array import TracedArray
-from ...tracer.aval import SUPPORTED
+from ...tracer.aval import BFLOAT16, FLOAT16, FLOAT_KINDS, SUPPORTED, promote_types
 
 float64 = double = np.dtype("float64")
 float32 = float_ = np.dtype("float32")
-float16 = half = np.dtype("float16")  # has a name, and is refused by as_dtype
+float16 = half = FLOAT16
+bfloat16 = BFLOAT16
 int64 = long = np.dtype("int64")
 int32 = int_ = np.dtype("int32")
 int16 = short = np.dtype("int16")
@@ -35,16 +36,16 @@ default: np.dtype = float64  # what Python floats become; read it as dtypes.defa
 
 _NAMES: dict[str, np.dtype] = {
     "float64": float64, "double": float64, "float32": float32, "float": float32, "float16": float16, "half": float16,
+    "bfloat16": bfloat16,
     "int64": int64, "long": int64, "int32": int32, "int": int32, "int16": int16, "short": int16, "int8": int8,
     "uint64": uint64, "uint32": uint32, "uint16": uint16, "uint8": uint8, "bool": bool_,
 }  # fmt: skip
 _SCALAR_NAMES: dict[np.dtype, str] = {
-    float64: "Double", float32: "Float", float16: "Half", int64: "Long", int32: "Int", int16: "Short", int8: "Char",
-    uint64: "UInt64", uint32: "UInt32", uint16: "UInt16", uint8: "Byte", bool_: "Bool",
+    float64: "Double", float32: "Float", float16: "Half", bfloat16: "BFloat16", int64: "Long", int32: "Int",
+    int16: "Short", int8: "Char", uint64: "UInt64", uint32: "UInt32", uint16: "UInt16", uint8: "Byte", bool_: "Bool",
 }  # fmt: skip
 _PLAIN: dict[type, np.dtype | None] = {bool: bool_, int: int64, float: None}  # None: the default dtype
-_CATEGORIES = {"b": 0, "i": 1, "u": 1, "f": 2}
-_FLOAT16 = "float16 is not supported yet; use float32 or float64"
+CATEGORIES = {"b": 0, "i": 1, "u": 1} | dict.fromkeys(FLOAT_KINDS, 2)
 _COMPLEX = "complex numbers are not supported; carry real and imaginary parts as two tensors"
 
 
@@ -80,8 +81,6 @@ def supported(dtype: np.dtype) -> np.dtype:
     native = dtype.newbyteorder("=")
     if native in SUPPORTED:
         return native
-    if native == float16:
-        raise TypeError(_FLOAT16)
     if dtype.kind == "c":
         raise TypeError(_COMPLEX)
     raise TypeError(f"tensors of dtype {dtype} are not supported; there are {', '.join(sorted(map(str, SUPPORTED)))}")
@@ -109,7 +108,7 @@ def set_default_dtype(d: Any) -> None:
     if d is float or not isinstance(d, np.dtype | str | type):
         raise TypeError("invalid dtype object: only floating-point types are supported as the default type")
     dtype = as_dtype(d)
-    if dtype.kind != "f":
+    if dtype.kind not in FLOAT_KINDS:
         raise TypeError("only floating-point types are supported as the default type")
     if dtype != default:
         default = dtype
@@ -136,14 +135,14 @@ def promote(a: np.dtype, a_ndim: int, b: np.dtype, b_ndim: int) -> np.dtype:
     """
     if a == b:
         return a
-    rank_a, rank_b = _CATEGORIES[a.kind], _CATEGORIES[b.kind]
+    rank_a, rank_b = CATEGORIES[a.kind], CATEGORIES[b.kind]
     if rank_a != rank_b:
         return a if rank_a > rank_b else b
     priority_a, priority_b = min(a_ndim, 1), min(b_ndim, 1)
     if priority_a != priority_b:
         return a if priority_a > priority_b else b
-    both = np.promote_types(a, b)
-    if both.kind == "f" and a.kind != "f":
+    both = promote_types(a, b)
+    if both.kind in FLOAT_KINDS and a.kind not in FLOAT_KINDS:
         raise RuntimeError(
             f"Promotion for uint64 and signed integers is not supported, attempted to promote {scalar_name(a)} "
             f"and {scalar_name(b)}"
@@ -171,7 +170,7 @@ def infer_leaves(leaves: list[Any]) -> np.dtype:
     found = {_PLAIN[kind] or default for kind in kinds if kind in _PLAIN}
     if not kinds <= _PLAIN.keys():
         found |= {_infer_one(leaf) for leaf in leaves if type(leaf) not in _PLAIN}
-    dtypes = sorted(found, key=lambda dtype: _CATEGORIES[dtype.kind])
+    dtypes = sorted(found, key=lambda dtype: CATEGORIES[dtype.kind])
     result = dtypes[0] if dtypes else default
     for dtype in dtypes[1:]:
         result = promote(result, 0, dtype, 0)
@@ -180,7 +179,7 @@ def infer_leaves(leaves: list[Any]) -> np.dtype:
 
 def _infer_one(value: Any) -> np.dtype:
     if isinstance(value, TracedArray) and value.aval.weak:  # stands for a Python number
-        return {"f": default, "i": int64, "b": bool_}[value.dtype.kind]
+        return {"i": int64, "b": bool_}.get(value.dtype.kind, default)
     dtype = getattr(value, "dtype", None)
     if isinstance(dtype, np.dtype):
         return supported(dtype)

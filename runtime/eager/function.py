@@ -13,9 +13,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from ...tracer.aval import Aval
+from ...tracer.aval import FLOAT_KINDS, Aval
 from . import function_traced
 from . import tensor as core
 from .function_context import (
@@ -31,6 +29,7 @@ from .function_context import (
 )
 from .modes import STATE, no_grad
 from .node import Node
+from .on_device import filled
 from .op import aval_of
 from .tensor import Tensor, changed, make, raw
 
@@ -85,7 +84,8 @@ class FunctionNode(Node):
         given: list[Tensor | None] = []
         for ct, aval in zip(cts, self.outputs, strict=True):
             if ct is None and aval is not None and ctx._materialize:
-                ct = make(np.zeros(aval.shape, aval.dtype))
+                beside = next((raw(c) for c in cts if c is not None), None)
+                ct = make(filled(0, aval.shape, aval.dtype, beside))
             given.append(ct)
         result = backward_of(self.function)(ctx, *given)
         found = gradients(self.label, result, self.statics)
@@ -146,7 +146,7 @@ def _apply(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             node.site = core._ENGINE["site"]()
         linked: dict[int, int] = {}
         for k, (r, t) in enumerate(zip(results, given, strict=True)):
-            if isinstance(t, Tensor) and raw(t).dtype.kind == "f" and not _among(t, ctx._non_differentiable):
+            if isinstance(t, Tensor) and raw(t).dtype.kind in FLOAT_KINDS and not _among(t, ctx._non_differentiable):
                 r._node, r._out, r._requires = node, k, True
                 linked[id(t)] = k
         ctx._keep(node, tensors, linked)

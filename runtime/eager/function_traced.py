@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.array import TracedArray, to_atom, wrap, wrap_array
-from ...tracer.aval import Aval
+from ...tracer.aval import FLOAT_KINDS, Aval, is_number
 from ...tracer.ir import Atom, Lit, Var
 from ...tracer.ops.custom import custom_vjp
 from ...tracer.ops.elementwise import F, broadcast_to
@@ -158,11 +158,11 @@ def _argument(value: Any) -> Any:
     """What forward gets: a tensor over a traced array, whatever kind of array was passed."""
     if isinstance(value, Tensor):
         result = make(raw(value))
-    elif type(value) is TracedArray or (isinstance(value, np.ndarray) and value.dtype.kind in "fiub"):
+    elif type(value) is TracedArray or (isinstance(value, np.ndarray) and is_number(value.dtype)):
         result = make(value)
     else:
         return value
-    result._requires = raw(result).dtype.kind == "f"
+    result._requires = raw(result).dtype.kind in FLOAT_KINDS
     return result
 
 
@@ -171,7 +171,7 @@ def _positions(ctx: FunctionCtx, given: Sequence[Any]) -> list[int | None]:
     positions: list[int | None] = []
     count = 0
     for r in given:
-        known = isinstance(r, Tensor) and raw(r).dtype.kind == "f"
+        known = isinstance(r, Tensor) and raw(r).dtype.kind in FLOAT_KINDS
         known = known and not any(r is n for n in ctx._non_differentiable)
         positions.append(count if known else None)
         count += known

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.aval import FLOAT_KINDS
 from .apply import apply
 from .backward import grad
 from .function_context import alias
 from .inplace import apply_view
 from .modes import enable_grad
+from .on_device import filled, put_beside
 from .op import Op
 from .tensor import Tensor, from_data, make, raw
 
@@ -56,7 +58,7 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
         many, xs = _prepared(inputs, "jvp", create_graph)
         vector = _input_vector(v, xs, many, "jvp", create_graph, "the input to the user-provided function")
         many_out, outs = _called(func, xs, "jvp", strict)
-        cotangents = tuple([from_data(np.zeros(o.shape, o.dtype), o.dtype.kind == "f") for o in outs])
+        cotangents = tuple([from_data(filled(0, o.shape, o.dtype, o._data), o.dtype.kind in FLOAT_KINDS) for o in outs])
         backward = _grad(outs, xs, cotangents, True)
         if strict:
             for k, g in enumerate(backward):
@@ -125,7 +127,7 @@ def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
         vector = _input_vector(v, xs, many, "hvp", create_graph, "the input to the user-provided function")
         out = _single(func, xs, "hvp", strict)
         gradient = _gradient(out, xs, strict)
-        cotangents = tuple([from_data(np.zeros(x.shape, x.dtype), True) for x in xs])
+        cotangents = tuple([from_data(filled(0, x.shape, x.dtype, x._data), True) for x in xs])
         twice = _grad(gradient, xs, cotangents, True)
         found = _filled(_grad(twice, cotangents, vector, create_graph), xs, strict, create_graph, "double_back_trick")
     return _result((out,), False, create_graph), _result(found, many, create_graph)
@@ -172,7 +174,7 @@ def _input_vector(v: Any, xs: Tensors, many: bool, name: str, create_graph: bool
         return _vector(v, xs, many, name, create_graph)
     if len(xs) != 1 or raw(xs[0]).size != 1:
         raise RuntimeError(f"The vector v can only be None if {what} is a single Tensor with a single element.")
-    return (make(np.ones(xs[0].shape, xs[0].dtype)),)
+    return (make(filled(1, xs[0].shape, xs[0].dtype, xs[0]._data)),)
 
 
 def _check_strategy(strategy: str) -> None:
@@ -247,7 +249,14 @@ def _rows(number: int, out: Tensor, xs: Tensors, create_graph: bool, strict: boo
         seed.reshape(-1)[j] = 1
         found: Sequence[Tensor | None] = [None] * len(xs)
         if out.requires_grad:
-            found = grad(out, xs, make(seed), retain_graph=True, create_graph=create_graph, allow_unused=True)
+            found = grad(
+                out,
+                xs,
+                make(put_beside(seed, out._data)),
+                retain_graph=True,
+                create_graph=create_graph,
+                allow_unused=True,
+            )
         for k, (g, x) in enumerate(zip(found, xs, strict=True)):
             if g is None:
                 if strict:
@@ -255,15 +264,15 @@ def _rows(number: int, out: Tensor, xs: Tensors, create_graph: bool, strict: boo
                         f"Output {number} of the user-provided function is independent of input {k}. This is not "
                         "allowed in strict mode."
                     )
-                g = make(np.zeros(x.shape, x.dtype))
+                g = make(filled(0, x.shape, x.dtype, x._data))
             elif strict and create_graph and not g.requires_grad:
                 raise RuntimeError(_JACOBIAN.format(number))
             rows[k].append(g)
-    return tuple([_stacked(row, (*shape, *x.shape), x.dtype) for row, x in zip(rows, xs, strict=True)])
+    return tuple([_stacked(row, (*shape, *x.shape), x) for row, x in zip(rows, xs, strict=True)])
 
 
-def _stacked(row: list[Tensor], shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
-    return apply(STACK, tuple(row), (shape,)) if row else make(np.zeros(shape, dtype))
+def _stacked(row: list[Tensor], shape: tuple[int, ...], like: Tensor) -> Tensor:
+    return apply(STACK, tuple(row), (shape,)) if row else make(filled(0, shape, like.dtype, like._data))
 
 
 _INDEPENDENT = (
@@ -295,7 +304,7 @@ def _filled(
         if g is None:
             if strict:
                 raise RuntimeError(_NOTHING[stage].format(k))
-            g = make(np.zeros(x.shape, x.dtype))
+            g = make(filled(0, x.shape, x.dtype, x._data))
         elif strict and create_graph and not g.requires_grad:
             raise RuntimeError((_HESSIAN if "double" in stage else _JACOBIAN).format(k))
         result.append(g)

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.aval import FLOAT_KINDS
 from .backward import grad
-from .tensor import Tensor, from_data, make, raw
+from .on_device import filled, put_beside
+from .tensor import Tensor, from_data, make, raw, seen
 
 
 class GradcheckError(RuntimeError):
@@ -57,7 +59,8 @@ def gradgradcheck(
     if grad_outputs is None:
         rng = np.random.default_rng(0)
         outputs = _differentiable(func(*args))
-        cotangents = tuple([from_data(rng.uniform(-1, 1, o.shape).astype(o.dtype), True) for o in outputs])
+        drawn = [put_beside(rng.uniform(-1, 1, o.shape).astype(o.dtype), o._data) for o in outputs]
+        cotangents = tuple([from_data(data, True) for data in drawn])
     else:
         cotangents = _as_tuple(grad_outputs)
     count = len(args)
@@ -111,7 +114,7 @@ def _check(
     result = func(*args)
     outputs = _differentiable(result)
     if not outputs:
-        values = [raw(o) for o in _as_tuple(result) if isinstance(o, Tensor) and o.dtype.kind == "f"]
+        values = [raw(o) for o in _as_tuple(result) if isinstance(o, Tensor) and o.dtype.kind in FLOAT_KINDS]
         for row in _numerical(func, args, xs, eps, len(values), every=True):
             if any((part != 0).any() for part in row):
                 raise GradcheckError("Numerical gradient for function expected to be zero")
@@ -126,7 +129,7 @@ def _check(
                     f"Jacobian mismatch for output {i} with respect to input {j},\n"
                     f"numerical:{make(n)}\nanalytical:{make(a)}\n"
                 )
-    zeros = [make(np.zeros(o.shape, o.dtype)) for o in outputs]
+    zeros = [make(filled(0, o.shape, o.dtype, o._data)) for o in outputs]
     for g in grad(outputs, xs, zeros, retain_graph=True, allow_unused=True):
         if g is not None and raw(g).any():
             raise GradcheckError("backward not multiplied by grad_output")
@@ -139,8 +142,12 @@ def _numerical(
 
     def values() -> list[np.ndarray]:
         result = func(*args)
-        kept = [o for o in _as_tuple(result) if isinstance(o, Tensor) and o.dtype.kind == "f"] if every else None
-        return [np.array(raw(o)) for o in (_differentiable(result) if kept is None else kept)]
+        kept = (
+            [o for o in _as_tuple(result) if isinstance(o, Tensor) and o.dtype.kind in FLOAT_KINDS] if every else None
+        )
+        return [
+            np.array(seen(raw(o), "looks at a result")) for o in (_differentiable(result) if kept is None else kept)
+        ]
 
     found = []
     sizes = [v.size for v in values()]
@@ -168,7 +175,9 @@ def _analytical(xs: Sequence[Tensor], out: Tensor, nondet_tol: float, check_dtyp
     for j in range(raw(out).size):
         seed = np.zeros(out.shape, out.dtype)
         seed.reshape(-1)[j] = 1
-        first, second = (grad(out, xs, make(seed), retain_graph=True, allow_unused=True) for _ in range(2))
+        first, second = (
+            grad(out, xs, make(put_beside(seed, out._data)), retain_graph=True, allow_unused=True) for _ in range(2)
+        )
         for jacobian, x, a, b in zip(found, xs, first, second, strict=True):
             if a is None or b is None:
                 continue
@@ -176,14 +185,18 @@ def _analytical(xs: Sequence[Tensor], out: Tensor, nondet_tol: float, check_dtyp
                 raise GradcheckError("Analytical gradient has incorrect size")
             if check_dtypes and a.dtype != x.dtype:
                 raise GradcheckError("Gradient has dtype mismatch")
-            if np.abs(raw(a) - raw(b)).max(initial=0) > nondet_tol:
+            if np.abs(_numbers(a) - _numbers(b)).max(initial=0) > nondet_tol:
                 raise GradcheckError(
                     "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times "
                     "gives different values, although analytical gradient matches numerical gradient.The tolerance "
                     f"for nondeterminism was {nondet_tol}."
                 )
-            jacobian[:, j] = raw(a).reshape(-1)
+            jacobian[:, j] = _numbers(a).reshape(-1)
     return found
+
+
+def _numbers(t: Tensor) -> np.ndarray:
+    return seen(raw(t), "looks at a gradient")
 
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]

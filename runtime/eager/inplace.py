@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.array import TracedArray
+from ...tracer.aval import FLOAT_KINDS, can_cast
 from . import tensor as core
 from .apply import apply, record
 from .device import on_cuda
@@ -61,7 +62,7 @@ def apply_view(op: Op, t: Tensor, statics: tuple[Any, ...] = ()) -> Tensor:
         core.refresh(t)
     if not STATE.grad or t._no_grad_view:
         result._no_grad_view = True
-    elif t._requires and out.dtype.kind == "f":
+    elif t._requires and out.dtype.kind in FLOAT_KINDS:
         record(op, (t,), statics, (data,), (result,))
     return result
 
@@ -72,7 +73,7 @@ def refresh(view: Tensor) -> None:
     assert base is not None
     view._attr_version = view._counter[0]
     view._node, view._out, view._requires = None, 0, False
-    if base._requires and view._data.dtype.kind == "f":
+    if base._requires and view._data.dtype.kind in FLOAT_KINDS:
         record(FOLLOW, (base,), (view._chain,), (raw(base),), (view,))
 
 
@@ -109,7 +110,7 @@ def inplace(op: Op, t: Tensor, others: tuple[Any, ...] = (), statics: tuple[Any,
     check_writable(t)
     new = apply(op, (t, *others), statics)
     have, got = t.dtype, new.dtype
-    if have != got and not np.can_cast(got, have, "same_kind"):
+    if have != got and not can_cast(got, have, "same_kind"):
         raise RuntimeError(
             f"result type {scalar_name(got)} can't be cast to the desired output type {scalar_name(have)}"
         )
@@ -192,7 +193,7 @@ def set_data(t: Tensor, value: Tensor) -> None:
     """``t.data = value``: other memory, the same history."""
     if not isinstance(value, Tensor):
         raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
-    if t._requires and value.dtype.kind != "f":
+    if t._requires and value.dtype.kind not in FLOAT_KINDS:
         raise RuntimeError("data set to a tensor that requires gradients must be floating point dtype")
     capture = STATE.capture
     if capture is not None:

@@ -27,6 +27,7 @@ STATE = _State()
 class _Mode:
     """A change of ``STATE`` that is undone on leaving; instances may be entered again and nested."""
 
+    _state: Any = STATE  # whose attributes it changes
     _names: tuple[str, ...] = ("grad",)
 
     def __init__(self) -> None:
@@ -36,14 +37,14 @@ class _Mode:
         raise NotImplementedError
 
     def __enter__(self) -> Any:
-        self._before.append(tuple([getattr(STATE, n) for n in self._names]))
+        self._before.append(tuple([getattr(self._state, n) for n in self._names]))
         for name, value in zip(self._names, self._values(), strict=True):
-            setattr(STATE, name, value)
+            setattr(self._state, name, value)
         return None
 
     def __exit__(self, *exc: object) -> None:
         for name, value in zip(self._names, self._before.pop(), strict=True):
-            setattr(STATE, name, value)
+            setattr(self._state, name, value)
 
     def clone(self) -> _Mode:
         return type(self)()

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.array import TracedArray
+from ...tracer.aval import FLOAT_KINDS
 from .apply import apply
 from .modes import STATE
 from .node import Node
@@ -110,7 +111,7 @@ def _saved(node: Node, k: int, create_graph: bool) -> Any:
 
 def _saved_result(node: Node, k: int, create_graph: bool) -> Tensor:
     data = node.outputs[k]
-    return linked(data, node, k) if create_graph and data.dtype.kind == "f" else make(data)
+    return linked(data, node, k) if create_graph and data.dtype.kind in FLOAT_KINDS else make(data)
 
 
 def linked(data: Any, node: Node, out: int) -> Tensor:

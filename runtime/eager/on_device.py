@@ -3,14 +3,17 @@
 An ``Op`` is recorded there instead of run: the same function, on traced arrays, gives a small graph of primitives,
 which the device computes.  So every operation that has a derivative runs on the device, and its derivative too, by the
 same rows (``codegen/cupy_rows.py``).  A graph is kept for operands of its kind, unless the function looked at values.
-``Recorded`` is what is kept; start reading at ``compute``.  Views are no computations: CuPy makes them as NumPy does.
+``Recorded`` is what is kept; start reading at ``compute``.
+
+What is no ``Op`` needs nothing here: views, and questions without a derivative (``argmax``, ``isclose``), which CuPy's
+arrays answer by NumPy's protocols.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +21,11 @@ import numpy as np
 
 from ...codegen.cupy_backend import CupyBackend
 from ...tracer.array import TracedArray, to_atom
+from ...tracer.autocast import off
 from ...tracer.ir import Atom, Graph
 from ...tracer.recorder import Recorder, recording
 from ..config import config
-from ..cuda.arrays import upload
+from ..cuda.arrays import full, upload
 from ..cuda.availability import require_cuda
 from .device import on_cuda
 from .op import LocalVjp, Op, aval_of
@@ -67,8 +71,6 @@ def compute(op: Op, raws: Sequence[Any], statics: tuple[Any, ...] = (), *, numbe
         return tuple(backend.execute(op.graph, raws)[1])
     found = _find(op, raws, statics, backend)
     _, results = backend.execute(found.graph, raws, numbers=numbers)
-    if op.in_rows:
-        results = [backend.modules.xp.ascontiguousarray(r) for r in results]
     given = tuple([None if k is None else results[k] for k in found.places])
     return given[0] if found.single else given
 
@@ -101,7 +103,7 @@ def _record(op: Op, raws: Sequence[Any], statics: tuple[Any, ...], backend: Cupy
     recorder.backend = backend
     atoms: list[Atom] = []
     places: list[int | None] = []
-    with recording(recorder):
+    with off(), recording(recorder):
         operands = [recorder.add_input(x, "an operand", weak=type(x) in (int, float)) for x in raws]
         out = op.fn(*[TracedArray(v, recorder) for v in operands], *statics)
         for result in out if type(out) is tuple else (out,):
@@ -119,15 +121,39 @@ def _record(op: Op, raws: Sequence[Any], statics: tuple[Any, ...], backend: Cupy
 def filled(value: float, shape: Sequence[int], dtype: Any, beside: Any) -> Any:
     """An array full of *value* where the array *beside* lies."""
     if on_cuda(beside):
-        return require_cuda("a tensor on a CUDA device").modules.xp.full(tuple(shape), value, dtype)
+        return full(shape, value, dtype)
     return np.full(tuple(shape), value, dtype)
+
+
+def put_beside(array: Any, beside: Any) -> Any:
+    """What the host has made, where the array *beside* lies."""
+    return upload(array) if type(array) is np.ndarray and on_cuda(beside) else array
 
 
 def moved_beside(t: Tensor, beside: Any) -> Tensor:
     """An index tensor where the array *beside* lies: an index may be on the host."""
-    if on_cuda(beside) and type(t._data) is np.ndarray:
-        return make(upload(t._data))
-    return t
+    array = put_beside(t._data, beside)
+    return t if array is t._data else make(array)
+
+
+def calculated(function: Callable[..., Any], data: Any, *statics: Any) -> Any:
+    """``function(data, *statics)`` for a raw array wherever it lies; *function* stands in a module."""
+    if not on_cuda(data):
+        return function(data, *statics)
+    with _lock:
+        op = _functions.setdefault(function, Op(function.__name__, function))
+    return compute(op, [data], statics)
+
+
+_functions: dict[Callable[..., Any], Op] = {}
+
+
+def by_the_host(name: str, array: np.ndarray, beside: Any) -> Any:
+    """*array*, which NumPy has computed of what *beside* is part of: put beside it.  On a device that is counted."""
+    if not on_cuda(beside):
+        return array
+    require_cuda("a tensor on a CUDA device").host_steps[name] += 1
+    return upload(array)
 
 
 def check_positions(data: Any, size: int, dim: int) -> None:
@@ -141,6 +167,8 @@ def repeats(data: Any) -> bool:
     """May several elements of a device array lie at one place, so that it must not be written?  (Expanded,
     or windows.)"""
     reach = 0
+    if not data.size:
+        return False
     for stride, n in sorted((abs(s), n) for s, n in zip(data.strides, data.shape, strict=True) if n > 1):
         if stride <= reach:
             return True
@@ -148,4 +176,14 @@ def repeats(data: Any) -> bool:
     return False
 
 
-__all__ = ["check_positions", "compute", "different_devices", "filled", "moved_beside", "repeats"]
+__all__ = [
+    "by_the_host",
+    "calculated",
+    "check_positions",
+    "compute",
+    "different_devices",
+    "filled",
+    "moved_beside",
+    "put_beside",
+    "repeats",
+]

@@ -20,8 +20,9 @@ import numpy as np
 from ...codegen.adjoint import vjp_seeded
 from ...tracer import npapi  # noqa: F401  (fills the tables of NumPy functions)
 from ...tracer.array import TracedArray, to_atom, wrap_array
-from ...tracer.aval import FLOAT, INT, Aval
-from ...tracer.evaluate import read, run_nodes
+from ...tracer.autocast import off
+from ...tracer.aval import FLOAT, FLOAT32, HALF, INT, Aval
+from ...tracer.evaluate import run_nodes, stored
 from ...tracer.ir import Atom, Graph, Lit, Node, Var, current_builder, live_nodes, read_vars
 from ...tracer.ops.elementwise import broadcast_to
 from ...tracer.recorder import Recorder, recording
@@ -31,6 +32,7 @@ from ..config import config
 warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"tracegrad\.runtime\.eager")
 
 _Avals = tuple[Aval, ...]
+_ndarray = np.ndarray
 # Operations whose results lie in rows whatever the layout of the operands, as in PyTorch (so that .view works on them);
 # the others keep NumPy's order, which for elementwise operations is PyTorch's too.
 _IN_ROWS = frozenset(
@@ -48,17 +50,21 @@ class Op:
     What the derivative *reads* decides what may be overwritten between forward and backward.  By default it reads what
     saves work; "operands": not the result, which is computed again (so that ``y = a / b; y += c`` is no error);
     "result": the result instead of the first operand, which must make no difference (``relu``).
+
+    *mixed* is what ``autocast`` does to it, where the name does not say it: "product" or "float32".
     """
 
-    __slots__ = ("__weakref__", "_derived", "fn", "in_rows", "name", "node_class", "reads")
+    __slots__ = ("__weakref__", "_derived", "_dtypes", "fn", "in_rows", "mixed", "name", "node_class", "reads")
 
-    def __init__(self, name: str, fn: Callable[..., Any], *, reads: str = ""):
+    def __init__(self, name: str, fn: Callable[..., Any], *, reads: str = "", mixed: str = ""):
         self.name = name if "Backward" in name or name == "CopySlices" else f"{name}Backward0"
         self.fn = fn
         self.in_rows = self.name.partition("Backward")[0] in _IN_ROWS
         self.reads = reads
+        self.mixed = mixed
         self.node_class: Any = None  # made by node.py, which knows the base class
         self._derived: OrderedDict[Any, LocalVjp] = OrderedDict()
+        self._dtypes: dict[Any, list[np.dtype]] = {}  # of results, where an operand has half precision
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -73,6 +79,35 @@ class Op:
                 found = self._derived.setdefault(key, made)
                 while len(self._derived) > config.max_derivatives:
                     self._derived.popitem(last=False)
+        return found
+
+    def run(self, operands: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
+        """``fn`` of raw operands.  What is of half precision is computed with in float32, and the results rounded."""
+        for x in operands:
+            if type(x) is _ndarray and x.itemsize == 2 and x.dtype in HALF:
+                break
+        else:
+            return self.fn(*operands, *statics)
+        wide = [x.astype(FLOAT32) if type(x) is _ndarray and x.dtype in HALF else x for x in operands]
+        with np.errstate(all="ignore"):
+            found = self.fn(*wide, *statics)
+            dtypes = self._result_dtypes(tuple([aval_of(x) for x in operands]), statics)
+            if type(found) is not tuple:
+                return np.asarray(found).astype(dtypes[0], copy=False)
+            return tuple([np.asarray(r).astype(d, copy=False) for r, d in zip(found, dtypes, strict=True)])
+
+    def _result_dtypes(self, avals: _Avals, statics: tuple[Any, ...]) -> list[np.dtype]:
+        """The dtypes of the results for operands of these kinds, as the operation's recording has them."""
+        key = (avals, statics)
+        found = self._dtypes.get(key)
+        if found is None:
+            recorder = Recorder()
+            with off(), recording(recorder):
+                made = self.fn(*[TracedArray(Var(a), recorder) for a in avals], *statics)
+                found = [to_atom(r).aval.dtype for r in (made if type(made) is tuple else (made,))]
+            if len(self._dtypes) >= config.max_derivatives:
+                self._dtypes.clear()
+            self._dtypes[key] = found
         return found
 
     def saves(
@@ -128,7 +163,7 @@ class LocalVjp(Op):
     def derive(cls, op: Op, avals: _Avals, statics: tuple[Any, ...], needs: tuple[bool, ...], careful: bool) -> Any:
         recorder = Recorder()
         operands = [Var(a) for a in avals]
-        with recording(recorder):
+        with off(), recording(recorder):
             made = op.fn(*[TracedArray(v, recorder) for v in operands], *statics)
             outs = [to_atom(r) for r in (made if type(made) is tuple else (made,))]
             forward = list(recorder.nodes)
@@ -169,7 +204,7 @@ class LocalVjp(Op):
         env: dict[Var, Any] = dict(zip(graph.inputs, values, strict=True))
         env.update(graph.consts)
         run_nodes(graph.nodes, env)
-        return tuple([np.asarray(read(env, out)) for out in graph.outputs])
+        return tuple([stored(env, out) for out in graph.outputs])
 
 
 def _of_shape(grad: Atom, aval: Aval) -> Atom:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.array import TracedArray
+from ...tracer.aval import FLOAT_KINDS
 from . import dtypes
 from . import tensor as core
 from .apply import apply
@@ -68,7 +69,7 @@ def operand(t: Tensor, other: Any) -> Any:
         other = int(other) if raw(t).dtype.kind != "b" else bool(other)
         kind = type(other)
     if isinstance(other, (int, np.integer)):
-        return float(other) if raw(t).dtype.kind == "f" else other if kind is bool else int(other)
+        return float(other) if raw(t).dtype.kind in FLOAT_KINDS else other if kind is bool else int(other)
     if isinstance(other, (float, np.floating)):
         return float(other)
     if isinstance(other, (np.ndarray, TracedArray)):
@@ -88,7 +89,7 @@ def meet(a: Any, b: Any) -> tuple[Any, Any]:
             return a, b
         dtype = dtypes.promote(x.dtype, len(x.shape), y.dtype, len(y.shape))
         return to_dtype(a, dtype), to_dtype(b, dtype)
-    if type(b) is float and x.dtype.kind != "f":
+    if type(b) is float and x.dtype.kind not in FLOAT_KINDS:
         return to_dtype(a, dtypes.get_default_dtype()), b
     if type(b) is int and x.dtype.kind == "b":
         return to_dtype(a, np.dtype("int64")), b
@@ -97,7 +98,7 @@ def meet(a: Any, b: Any) -> tuple[Any, Any]:
 
 def binary(op: Op, a: Tensor, other: Any) -> Any:
     """``op(a, other)`` with promotion; NotImplemented where *other* is no operand."""
-    if type(other) is not float or a._data.dtype.kind != "f":
+    if type(other) is not float or a._data.dtype.kind not in FLOAT_KINDS:
         other = operand(a, other)
         if other is NotImplemented:
             return NotImplemented
@@ -134,7 +135,7 @@ def _function(op: Op, name: str) -> Callable[..., Any]:
 
 def _scaled(op: Op, input: Tensor, other: Any, alpha: float, *, write: bool = False) -> Tensor:
     a, b = meet(input, operand(input, other))
-    if isinstance(alpha, float) and a.dtype.kind != "f":
+    if isinstance(alpha, float) and a.dtype.kind not in FLOAT_KINDS:
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
     return inplace(op, a, (b,), (alpha,)) if write else apply(op, (a, b), (alpha,))
 
@@ -163,19 +164,23 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     if rounding_mode is None:
         return _true_divide(input, other)
     if rounding_mode == "floor":
-        return METHODS["floor"](_true_divide(input, other)) if input.dtype.kind == "f" else input // other
+        return METHODS["floor"](_true_divide(input, other)) if input.dtype.kind in FLOAT_KINDS else input // other
     if rounding_mode == "trunc":
         result = METHODS["trunc"](_true_divide(input, other))
-        return result if input.dtype.kind == "f" else to_dtype(result, input.dtype)
+        return result if input.dtype.kind in FLOAT_KINDS else to_dtype(result, input.dtype)
     raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'")
 
 
 def _floating(t: Tensor) -> Tensor:
-    return t if raw(t).dtype.kind == "f" else to_dtype(t, dtypes.get_default_dtype())
+    return t if raw(t).dtype.kind in FLOAT_KINDS else to_dtype(t, dtypes.get_default_dtype())
 
 
 def _true_divide(self: Tensor, other: Any) -> Any:
-    if isinstance(other, Tensor) and raw(self).dtype.kind != "f" and raw(other).dtype.kind != "f":
+    if (
+        isinstance(other, Tensor)
+        and raw(self).dtype.kind not in FLOAT_KINDS
+        and raw(other).dtype.kind not in FLOAT_KINDS
+    ):
         other = _floating(other)
     return binary(DIV, _floating(self) if not isinstance(other, Tensor) else self, other)
 
@@ -197,9 +202,9 @@ def pow(input: Any, exponent: Any) -> Tensor:
         return binary(POW, input, exponent)
     if isinstance(exponent, np.generic):
         exponent = exponent.item()
-    if isinstance(exponent, float) and raw(input).dtype.kind != "f":
+    if isinstance(exponent, float) and raw(input).dtype.kind not in FLOAT_KINDS:
         input = _floating(input)
-    if isinstance(exponent, int) and exponent < 0 and raw(input).dtype.kind != "f":
+    if isinstance(exponent, int) and exponent < 0 and raw(input).dtype.kind not in FLOAT_KINDS:
         raise RuntimeError("Integers to negative integer powers are not allowed.")
     if not isinstance(exponent, (int, float)):
         return NotImplemented
@@ -269,7 +274,7 @@ def zero_(self: Tensor) -> Tensor:
         self._data[...] = 0
         self._counter[0] += 1
         return self
-    return inplace(FILL, self, (0.0 if self.dtype.kind == "f" else 0,))
+    return inplace(FILL, self, (0.0 if self.dtype.kind in FLOAT_KINDS else 0,))
 
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:

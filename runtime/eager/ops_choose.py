@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.aval import FLOAT_KINDS
 from . import dtypes
 from .apply import apply
 from .arguments import FUNCTIONS, as_operand, dtype_name, kind_of, scalar_of, tensor_argument, unify
@@ -198,7 +199,7 @@ def addcdiv_(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1
 
 
 def _weight(t: Tensor, value: Any) -> Any:
-    return float(value) if t._data.dtype.kind == "f" else as_operand(value)
+    return float(value) if t._data.dtype.kind in FLOAT_KINDS else as_operand(value)
 
 
 def _divided(input: Tensor, tensor1: Tensor, tensor2: Tensor) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.aval import FLOAT_KINDS
 from ..cuda.arrays import download
 from . import create, dtypes
 from .arguments import FUNCTIONS, one_dim, shape_argument, tensor_argument
@@ -53,7 +54,7 @@ def element_size(input: Tensor) -> int:
 
 def is_floating_point(input: Tensor) -> bool:
     """Whether the elements are floats."""
-    return input.dtype.kind == "f"
+    return input.dtype.kind in FLOAT_KINDS
 
 
 def is_complex(input: Tensor) -> bool:
@@ -63,7 +64,7 @@ def is_complex(input: Tensor) -> bool:
 
 def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative numbers."""
-    return input.dtype.kind in "fi"
+    return input.dtype.kind in ("i", *FLOAT_KINDS)
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:
@@ -141,11 +142,6 @@ def _to(dtype: np.dtype, name: str) -> Callable[..., Any]:
     return method
 
 
-def half(self: Tensor, memory_format: Any = None) -> Tensor:
-    """Refused: there is no float16."""
-    return to_dtype(self, dtypes.as_dtype(dtypes.float16))
-
-
 def type_of(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of the kind of tensor, or the tensor in another dtype."""
     if dtype is None:
@@ -210,11 +206,12 @@ def install() -> None:
     """Enter everything into the tables."""
     for function in (
         size, numel, dim, stride, element_size, is_floating_point, is_complex, is_signed, is_same_size, data_ptr, numpy,
-        tolist, to, half, type_as, cpu, cuda, new_full, new_tensor, detach, detach_,
+        tolist, to, type_as, cpu, cuda, new_full, new_tensor, detach, detach_,
     ):  # fmt: skip
         METHODS[function.__name__] = function
     METHODS.update(nelement=numel, ndimension=dim, type=type_of)
-    for name, dtype in (("float", dtypes.float32), ("double", dtypes.float64), ("int", dtypes.int32),
+    for name, dtype in (("float", dtypes.float32), ("double", dtypes.float64), ("half", dtypes.float16),
+                        ("bfloat16", dtypes.bfloat16), ("int", dtypes.int32),
                         ("long", dtypes.int64), ("short", dtypes.int16), ("bool", dtypes.bool_)):  # fmt: skip
         METHODS[name] = _to(dtype, name)
     METHODS["new_zeros"], METHODS["new_ones"] = _new("new_zeros", create.zeros), _new("new_ones", create.ones)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.array import TracedArray, wrap_array
+from ...tracer.aval import FLOAT_KINDS
 from ...tracer.npapi_index import positions
 from . import dtypes
 from .apply import apply
@@ -155,7 +156,7 @@ def _classified(item: Any) -> Any:
         return item
     if isinstance(item, Tensor):
         data = raw(item)
-        if data.dtype.kind == "f":
+        if data.dtype.kind in FLOAT_KINDS:
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
         if data.dtype == dtypes.uint8:
             return make(data.astype(bool))
@@ -167,10 +168,10 @@ def _classified(item: Any) -> Any:
     if isinstance(item, np.integer):
         return int(item)
     if isinstance(item, (_ndarray, TracedArray)):
-        return _classified(make(item if item.size or item.dtype.kind != "f" else item.astype(np.int64)))
+        return _classified(make(item if item.size or item.dtype.kind not in FLOAT_KINDS else item.astype(np.int64)))
     if isinstance(item, (list, tuple, range)):
         made = new_tensor(list(item)) if item else make(np.zeros(0, np.int64))
-        return made if made.ndim and made.dtype.kind != "f" else _classified(made)
+        return made if made.ndim and made.dtype.kind not in FLOAT_KINDS else _classified(made)
     if hasattr(item, "__index__"):
         return int(item.__index__())
     raise IndexError(

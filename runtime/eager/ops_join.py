@@ -10,6 +10,7 @@ import numpy as np
 from ...tracer.array import TracedArray
 from .apply import apply
 from .arguments import FUNCTIONS, common_dtype, dims_argument, many_dims, one_dim, shape_argument, tensor_argument
+from .on_device import moved_beside
 from .op import Op
 from .ops_basic import to_dtype
 from .ops_index import INDEX_SELECT, constant
@@ -191,7 +192,7 @@ def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None, *, ou
     if counts.size not in (1, size):
         raise RuntimeError(f"repeats must have the same size as input along dim, but got repeats.size(0) = "
                            f"{counts.size} and input.size({at}) = {size}")  # fmt: skip
-    where = make(constant(np.repeat(np.arange(size), counts.reshape(-1))))
+    where = moved_beside(make(constant(np.repeat(np.arange(size), counts.reshape(-1)))), input._data)
     return apply(INDEX_SELECT, (input, where), ((at,),))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.autocast import may_meet
 from . import dtypes
 from .apply import apply
 from .arguments import FUNCTIONS, one_dim, scalar_of, tensor_argument, unify
@@ -15,7 +16,7 @@ from .op import Op
 from .tensor import METHODS, Tensor, make
 
 _NAMES = {"float64": "double", "float32": "float", "int64": "long", "int32": "int", "int16": "short", "int8": "char",
-          "uint8": "unsigned char", "bool": "bool"}  # fmt: skip
+          "uint8": "unsigned char", "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16"}  # fmt: skip
 
 MM, MV, DOT, BMM = (Op(name, np.matmul) for name in ("Mm", "Mv", "Dot", "Bmm"))
 VECMAT = Op("SqueezeBackward4", np.matmul)
@@ -24,7 +25,7 @@ BROADCAST = Op("UnsafeView", np.matmul)
 
 def _same_dtype(x: Tensor, y: Tensor, vectors: bool = False) -> None:
     a, b = x._data.dtype, y._data.dtype
-    if a != b:
+    if not may_meet(a, b):
         first, second = _NAMES.get(a.name, a.name), _NAMES.get(b.name, b.name)
         if vectors:
             raise RuntimeError(
@@ -157,7 +158,7 @@ def _with_product(name: str, op: Op, ranks: tuple[int, int]) -> tuple[Callable[.
                 raise RuntimeError(f"{name}: argument {k} must be {rank}D, got {v.ndim}D")
         if a.shape[-1] != b.shape[0 if ranks[1] < 3 else 1]:
             raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({_shapes(a, b)})")
-        if input.dtype != b.dtype:
+        if not may_meet(input.dtype, b.dtype):
             raise RuntimeError(
                 f"self and mat2 must have the same dtype, but got {dtypes.scalar_name(input.dtype)} and "
                 f"{dtypes.scalar_name(b.dtype)}"
@@ -186,12 +187,14 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
 
 OUTER = Op("Mul", lambda x, y: x[:, None] * y)
 VDOT = Op("Vdot", np.matmul)
-INNER = Op("ViewBackward0", np.inner)
+INNER = Op("ViewBackward0", np.inner, mixed="product")
 KRON = Op("UnsafeView", np.kron)
-TENSORDOT = Op("ViewBackward0", lambda x, y, dims: np.tensordot(x, y, dims))
+TENSORDOT = Op("ViewBackward0", lambda x, y, dims: np.tensordot(x, y, dims), mixed="product")
 CROSS = Op("LinalgCross", lambda x, y, dim: np.cross(x, y, axis=dim))
 TRACE = Op("Trace", lambda x: np.trace(x))
-EINSUM = Op("ViewBackward0", lambda *args: np.einsum(args[-1], *args[:-1]).copy())  # may be a view of an operand
+EINSUM = Op(  # may be a view of an operand
+    "ViewBackward0", lambda *args: np.einsum(args[-1], *args[:-1]).copy(), mixed="product"
+)
 VECDOT = Op("SumBackward1", lambda x, y, dim: np.add.reduce(x * y, axis=dim))
 
 

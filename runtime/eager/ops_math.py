@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
+from ...tracer.aval import FLOAT_KINDS
 from . import dtypes
 from .apply import apply
 from .arguments import dtype_name, floating, kind_of, tensor_argument, unify
 from .inplace import inplace
+from .on_device import filled
 from .op import Op
 from .ops_basic import NEG, to_dtype
 from .ops_choose import between
@@ -36,7 +38,7 @@ def _relu(x: Any) -> Any:
 
 def _sign(x: Any) -> Any:
     """Of NaN it is 0 here."""
-    return np.where(np.isnan(x), 0.0, np.sign(x)) if x.dtype.kind == "f" else np.sign(x)
+    return np.where(np.isnan(x), 0.0, np.sign(x)) if x.dtype.kind in FLOAT_KINDS else np.sign(x)
 
 
 FLOATING: dict[str, Op] = {
@@ -74,7 +76,7 @@ def _of_floats(name: str, op: Op) -> Callable[..., Any]:
     def function(input: Tensor) -> Tensor:
         if not isinstance(input, Tensor):
             tensor_argument(name, input)
-        return apply(op, (input if input._data.dtype.kind == "f" else floating(input),))
+        return apply(op, (input if input._data.dtype.kind in FLOAT_KINDS else floating(input),))
 
     return _named(function, name, f"``{name}`` of each element.")
 
@@ -82,7 +84,7 @@ def _of_floats(name: str, op: Op) -> Callable[..., Any]:
 def _keeping(name: str, op: Op) -> Callable[..., Any]:
     def function(input: Tensor) -> Tensor:
         kind = tensor_argument(name, input)._data.dtype.kind
-        if kind != "f":
+        if kind not in FLOAT_KINDS:
             if (kind == "b" and name != "sign") or name == "frac":
                 raise NotImplementedError(f"\"{name}\" not implemented for '{dtype_name(input)}'")
             if name in _ROUNDING or kind == "b":
@@ -103,7 +105,7 @@ def _named(function: Callable[..., Any], name: str, text: str) -> Callable[..., 
 
 def _in_place(name: str, op: Op) -> Callable[..., Any]:
     def method(self: Tensor) -> Tensor:
-        if name in _ROUNDING and self._data.dtype.kind != "f":
+        if name in _ROUNDING and self._data.dtype.kind not in FLOAT_KINDS:
             return self
         return inplace(op, self)
 
@@ -113,7 +115,7 @@ def _in_place(name: str, op: Op) -> Callable[..., Any]:
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """To the nearest integer (halves to even), or to so many *decimals*."""
     tensor_argument("round", input)
-    if input._data.dtype.kind != "f":
+    if input._data.dtype.kind not in FLOAT_KINDS:
         return apply(_POSITIVE, (input,))
     return apply(ROUND, (input,)) if not decimals else apply(ROUND_DECIMALS, (input,), (int(decimals),))
 
@@ -126,7 +128,7 @@ def round_(self: Tensor, *, decimals: int = 0) -> Tensor:
 def nan_to_num(input: Tensor, nan: float | None = None, posinf: Any = None, neginf: Any = None) -> Tensor:
     """NaN replaced by *nan* (0), infinities by the largest numbers of the dtype unless given."""
     tensor_argument("nan_to_num", input)
-    if input._data.dtype.kind != "f":
+    if input._data.dtype.kind not in FLOAT_KINDS:
         return apply(_POSITIVE, (input,))
     return apply(NAN_TO_NUM, (input,), (0.0 if nan is None else float(nan), posinf, neginf))
 
@@ -148,8 +150,8 @@ def positive(input: Tensor) -> Tensor:
 def _question(name: str, fn: Callable[..., Any], of_integers: bool) -> Callable[..., Any]:
     def function(input: Tensor) -> Tensor:
         data = raw(tensor_argument(name, input))
-        if data.dtype.kind != "f":
-            return make(np.full(data.shape, of_integers))
+        if data.dtype.kind not in FLOAT_KINDS:
+            return make(filled(of_integers, data.shape, bool, data))
         return make(np.asarray(fn(data)) if type(data) is _ndarray else fn(data))
 
     return _named(function, name, f"``{name}`` of each element, as bools.")

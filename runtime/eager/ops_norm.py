@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.aval import FLOAT_KINDS
 from . import dtypes
 from .apply import apply
 from .arguments import FUNCTIONS, many_dims, one_dim, spelled, tensor_argument
@@ -56,7 +57,7 @@ def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False,
     tensor_argument("linalg_vector_norm", x)
     if dtype is not None:
         x = to_dtype(x, dtypes.as_dtype(dtype))
-    if x._data.dtype.kind != "f":
+    if x._data.dtype.kind not in FLOAT_KINDS:
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
             f"{dtypes.scalar_name(x.dtype)}"

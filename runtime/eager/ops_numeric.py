@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.aval import FLOAT_KINDS
 from .apply import apply
 from .arguments import FUNCTIONS, common_dtype, dtype_name, floating, one_dim, tensor_argument
+from .on_device import by_the_host
 from .op import Op
 from .ops_basic import to_dtype
 from .ops_join import cat
@@ -47,7 +49,7 @@ def quantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
     """The elements below which the shares *q* (a number or a vector of them) of all lie, interpolated."""
-    if tensor_argument("quantile", input).dtype.kind != "f":
+    if tensor_argument("quantile", input).dtype.kind not in FLOAT_KINDS:
         raise RuntimeError("quantile() input tensor must be either float or double dtype")
     if interpolation != "linear":
         raise NotImplementedError(f"quantile with interpolation={interpolation!r} is not supported; there is 'linear'")
@@ -112,7 +114,8 @@ def unique(
     output, inverse, counts = np.unique(data, return_inverse=True, return_counts=True, axis=at)
     inverse = inverse.reshape(data.shape if at is None else -1)
     wanted = [output, *([inverse] if return_inverse else []), *([counts] if return_counts else [])]
-    return make(output) if len(wanted) == 1 else tuple([make(array) for array in wanted])
+    given = [make(by_the_host("unique", array, input._data)) for array in wanted]
+    return given[0] if len(given) == 1 else tuple(given)
 
 
 def result_type(tensor1: Any, tensor2: Any) -> np.dtype:
@@ -122,13 +125,14 @@ def result_type(tensor1: Any, tensor2: Any) -> np.dtype:
 
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements lie in each of so many equal intervals between two bounds (of the elements, where equal)."""
-    if tensor_argument("histc", input).dtype.kind != "f":
+    if tensor_argument("histc", input).dtype.kind not in FLOAT_KINDS:
         raise RuntimeError(f"\"histogram_cpu\" not implemented for '{dtype_name(input)}'")
     data = seen(raw(input), "counts elements")
     low, high = (min, max) if min != max else (float(data.min()), float(data.max())) if data.size else (0.0, 1.0)
     if low == high:
         low, high = low - 1, high + 1
-    return to_dtype(make(np.histogram(data, bins, (low, high))[0]), input.dtype)
+    counted = by_the_host("histc", np.histogram(data, bins, (low, high))[0], input._data)
+    return to_dtype(make(counted), input.dtype)
 
 
 def install() -> None:

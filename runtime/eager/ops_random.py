@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.aval import FLOAT_KINDS
 from . import dtypes
 from .inplace import inplace
+from .on_device import put_beside
 from .op import Op
 from .random import drawn
 from .tensor import METHODS, Tensor, make, raw
@@ -21,11 +23,12 @@ _OPS = {name: Op(label, lambda old, new: np.where(np.ones(old.shape, bool), new,
 
 def _fill(name: str, self: Tensor, draw: Callable[[np.random.Generator], Any], generator: Any) -> Tensor:
     dtype = self.dtype
-    return inplace(_OPS[name], self, (make(drawn(lambda stream: np.asarray(draw(stream), dtype), generator)),))
+    drawn_here = drawn(lambda stream: np.asarray(draw(stream), dtype), generator)
+    return inplace(_OPS[name], self, (make(put_beside(drawn_here, self._data)),))
 
 
 def _floats(t: Tensor, kernel: str) -> None:
-    if t.dtype.kind != "f":
+    if t.dtype.kind not in FLOAT_KINDS:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.scalar_name(t.dtype)}'")
 
 
@@ -63,7 +66,7 @@ def random_(self: Tensor, from_: Any = 0, to: Any = None, *, generator: Any = No
     """Integers from ``from`` to ``to`` - 1, or below the only bound given."""
     low, high = bounds.pop("from", from_), bounds.pop("to", to)
     if high is None:
-        low, high = (0, low) if low else (0, 2**24 if self.dtype.kind == "f" else np.iinfo(self.dtype).max)
+        low, high = (0, low) if low else (0, 2**24 if self.dtype.kind in FLOAT_KINDS else np.iinfo(self.dtype).max)
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     shape = self.shape

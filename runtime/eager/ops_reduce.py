@@ -15,11 +15,14 @@ import numpy as np
 
 from ...tracer import npapi_special
 from ...tracer.array import TracedArray, to_atom, wrap_array
+from ...tracer.aval import FLOAT_KINDS
 from ...tracer.ops.elementwise import F
 from . import dtypes
 from .apply import apply
 from .arguments import FUNCTIONS, floating, many_dims, one_dim, spelled, tensor_argument
+from .device import on_cuda
 from .indexing import picked
+from .on_device import filled
 from .op import Op
 from .ops_basic import to_dtype
 from .tensor import METHODS, Tensor, make, raw
@@ -51,7 +54,7 @@ NANSUM = Op("Nansum", lambda x, dims, keepdim: _add(np.where(np.isnan(x), 0.0, x
 def _summable(t: Tensor, dtype: Any) -> Tensor:
     if dtype is not None:
         return to_dtype(t, dtypes.as_dtype(dtype))
-    return t if t._data.dtype.kind == "f" else to_dtype(t, dtypes.int64)
+    return t if t._data.dtype.kind in FLOAT_KINDS else to_dtype(t, dtypes.int64)
 
 
 def all_if_empty(dim: Any) -> Any:
@@ -65,7 +68,7 @@ def sum(
     """The sum of all elements, or along *dim* (an int or several)."""
     if not isinstance(input, Tensor):
         tensor_argument("sum", input)
-    if dtype is not None or input._data.dtype.kind != "f":
+    if dtype is not None or input._data.dtype.kind not in FLOAT_KINDS:
         input = _summable(input, dtype)
     if axis is not None:
         dim = spelled(dim, axis)
@@ -82,7 +85,7 @@ def nansum(
     """``sum`` that takes NaN for 0."""
     input = _summable(tensor_argument("nansum", input), dtype)
     dim, keepdim = spelled(dim, axis), keepdim or keepdims
-    if input._data.dtype.kind != "f":
+    if input._data.dtype.kind not in FLOAT_KINDS:
         return sum(input, dim, keepdim)
     return apply(NANSUM, (input,), (many_dims(all_if_empty(dim), input.ndim), keepdim))
 
@@ -96,7 +99,7 @@ def mean(
         tensor_argument("mean", input)
     if dtype is not None:
         input = to_dtype(input, dtypes.as_dtype(dtype))
-    if input._data.dtype.kind != "f":
+    if input._data.dtype.kind not in FLOAT_KINDS:
         raise RuntimeError(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: "
             f"{dtypes.scalar_name(input.dtype)}"
@@ -151,7 +154,7 @@ def _truth(name: str, reduce: Callable[..., Any]) -> Callable[..., Any]:
 
 def plain(found: Any) -> Tensor:
     """A tensor over the result of a NumPy function, which may be a scalar."""
-    return make(found if isinstance(found, (_ndarray, TracedArray)) else np.asarray(found))
+    return make(found if isinstance(found, (_ndarray, TracedArray)) or on_cuda(found) else np.asarray(found))
 
 
 def count_nonzero(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
@@ -207,7 +210,7 @@ def _extremes(name: str, reduce: Any, position: Any) -> Callable[..., Any]:
             return apply(whole, (input,))
         dim = one_dim(dim, data.ndim)
         if not data.ndim:
-            return result(METHODS["clone"](input), make(np.zeros((), np.int64)))
+            return result(METHODS["clone"](input), make(filled(0, (), np.int64, data)))
         not_empty(name, data.shape, (dim,))
         return result(*apply(along, (input,), (dim, bool(keepdim or keepdims))))
 
@@ -252,7 +255,7 @@ def _position(name: str, find: Callable[..., Any]) -> Callable[..., Any]:
                                  "the reduction dim with the 'dim' argument.")  # fmt: skip
             return plain(find(data, axis=None, keepdims=keepdim or keepdims))
         at = one_dim(dim, data.ndim)
-        return plain(find(data, axis=at, keepdims=keepdim or keepdims) if data.ndim else np.zeros((), np.int64))
+        return plain(find(data, axis=at, keepdims=keepdim or keepdims) if data.ndim else filled(0, (), np.int64, data))
 
     function.__name__ = name
     function.__doc__ = f"Where the {name[3:]}imum is: in the flattened tensor, or along *dim*."
@@ -290,7 +293,7 @@ def _spread(name: str, op: Op, result: Callable[..., Any]) -> Callable[..., Any]
         input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None,
         axis: Any = None, keepdims: bool = False,
     ) -> Any:  # fmt: skip
-        if tensor_argument(name, input)._data.dtype.kind != "f":
+        if tensor_argument(name, input)._data.dtype.kind not in FLOAT_KINDS:
             raise RuntimeError(f"{name} only support floating point and complex dtypes")
         if isinstance(dim, bool):  # std(unbiased)
             dim, unbiased = None, dim
@@ -359,7 +362,7 @@ def _normalised(name: str, op: Op) -> Callable[..., Any]:
         tensor_argument(name, input)
         if dtype is not None:
             input = to_dtype(input, dtypes.as_dtype(dtype))
-        if input._data.dtype.kind != "f":
+        if input._data.dtype.kind not in FLOAT_KINDS:
             raise NotImplementedError(f"\"{name}_lastdim_kernel_impl\" not implemented for "
                                       f"'{dtypes.scalar_name(input.dtype)}'")  # fmt: skip
         at = one_dim(dim, len(input._data.shape))

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from ...tracer.array import TracedArray, wrap_array
+from ...tracer.aval import FLOAT_KINDS
 from ...tracer.npapi_index import positions
 from .apply import apply
 from .arguments import FUNCTIONS, dtype_name, one_dim, scalar_of, tensor_argument
 from .indexing import coordinates, elements_along, read_at, written_at
 from .inplace import inplace
+from .on_device import filled
 from .op import Op
 from .ops_index import INDEX_SELECT, read_op
 from .tensor import METHODS, Tensor, make, raw
@@ -54,7 +56,7 @@ def _positions(
     if type(data) is TracedArray:
         return make(wrap_array(positions(data, size, dim)))
     if data.size and (data.min() < lowest or data.max() >= size):
-        bad = data[(data < lowest) | (data >= size)].flat[0]
+        bad = data[(data < lowest) | (data >= size)].reshape(-1)[0]
         raise kind(f"index {bad} is out of bounds for dimension {dim} with size {size}")
     return index
 
@@ -250,7 +252,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     found = np.nonzero(data if data.shape else data.reshape(1))
     if as_tuple:
         return tuple([make(a) for a in found])
-    return make(np.stack(found, axis=1) if data.shape else np.zeros((len(found[0]), 0), np.int64))
+    return make(np.stack(found, axis=1) if data.shape else filled(0, (len(found[0]), 0), np.int64, data))
 
 
 def argwhere(input: Tensor) -> Tensor:
@@ -264,7 +266,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if data.ndim != 1 or data.dtype.kind not in "iu" or (data.size and data.min() < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     counted = np.bincount(data, None if weights is None else raw(weights), minlength)
-    return make(counted if weights is None or weights.dtype.kind != "f" else counted.astype(weights.dtype))
+    return make(counted if weights is None or weights.dtype.kind not in FLOAT_KINDS else counted.astype(weights.dtype))
 
 
 def install() -> None:

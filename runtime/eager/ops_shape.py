@@ -72,14 +72,17 @@ def full_shape(shape: Ints, size: int) -> Ints:
 
 
 def _in_order(data: Any) -> bool:
-    return data.flags.c_contiguous if type(data) is _ndarray else data.known_c_order()
+    return data.known_c_order() if type(data) is TracedArray else data.flags.c_contiguous
 
 
 def _viewable(data: Any, shape: Ints, unknown: bool = False) -> bool:
     """Whether another shape needs no copy; *unknown* is the answer for a traced array, of which it is not sure."""
     if _in_order(data) or not data.size:
         return True
-    return np.may_share_memory(data, data.reshape(shape)) if type(data) is _ndarray else unknown
+    if type(data) is TracedArray:
+        return unknown
+    made = data.reshape(shape)
+    return np.may_share_memory(data, made) if type(data) is _ndarray else made.data.ptr == data.data.ptr
 
 
 def view(input: Tensor, *size: Any) -> Tensor:

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.aval import FLOAT_KINDS
 from .apply import apply
 from .arguments import one_dim, spelled, tensor_argument
 from .indexing import argsorted, elements_along, picked
+from .on_device import calculated, filled
 from .op import Op
 from .ops_reduce import named_result, not_empty, plain
 from .tensor import METHODS, Tensor, make, raw
@@ -43,7 +45,7 @@ def _median(x: Any, dim: int, keepdim: bool) -> Any:
     size = x.shape[dim]
     lead = (*[slice(None)] * dim,)
     at = order[(*lead, (size - 1) // 2)]
-    if x.dtype.kind == "f":
+    if x.dtype.kind in FLOAT_KINDS:
         last = order[(*lead, size - 1)]
         at = np.where(np.isnan(elements_along(x, np.expand_dims(last, dim), dim).squeeze(dim)), last, at)
     return picked(x, at, dim, keepdim)
@@ -64,7 +66,7 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
     """(values, indices) in order along *dim*; always stable."""
     dim = one_dim(dim if axis is None else axis, tensor_argument("sort", input).ndim)
     if not input.ndim:
-        return _SORT(METHODS["clone"](input), make(np.zeros((), np.int64)))
+        return _SORT(METHODS["clone"](input), make(filled(0, (), np.int64, input._data)))
     return _SORT(*apply(SORT, (input,), (dim, bool(descending))))
 
 
@@ -74,7 +76,9 @@ def argsort(
     """The indices that sort along *dim*."""
     data = raw(tensor_argument("argsort", input))
     dim = one_dim(dim if axis is None else axis, data.ndim)
-    return make(argsorted(data, dim, bool(descending)) if data.ndim else np.zeros((), np.int64))
+    if not data.ndim:
+        return make(filled(0, (), np.int64, data))
+    return make(calculated(argsorted, data, dim, bool(descending)))
 
 
 def topk(
@@ -86,7 +90,7 @@ def topk(
     if not 0 <= k <= (shape[dim] if shape else 1):
         raise RuntimeError("selected index k out of range")
     if not shape:
-        return _TOPK(METHODS["clone"](input), make(np.zeros((), np.int64)))
+        return _TOPK(METHODS["clone"](input), make(filled(0, (), np.int64, input._data)))
     return _TOPK(*apply(TOPK, (input,), (dim, 0, int(k), bool(largest))))
 
 
@@ -97,7 +101,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
     if not 1 <= k <= (shape[dim] if shape else 1):
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}")
     if not shape:
-        return _KTHVALUE(METHODS["clone"](input), make(np.zeros((), np.int64)))
+        return _KTHVALUE(METHODS["clone"](input), make(filled(0, (), np.int64, input._data)))
     return _KTHVALUE(*apply(KTHVALUE, (input,), (dim, int(k) - 1, bool(keepdim))))
 
 
@@ -106,10 +110,10 @@ def median(input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any =
     shape = tensor_argument("median", input)._data.shape
     dim = spelled(dim, axis)
     if dim is None:
-        return apply(MEDIAN, (input,)) if math.prod(shape) else plain(np.asarray(math.nan, input.dtype))
+        return apply(MEDIAN, (input,)) if math.prod(shape) else plain(filled(math.nan, (), input.dtype, input._data))
     dim = one_dim(dim, len(shape))
     if not shape:
-        return _MEDIAN(METHODS["clone"](input), make(np.zeros((), np.int64)))
+        return _MEDIAN(METHODS["clone"](input), make(filled(0, (), np.int64, input._data)))
     not_empty("median", shape, (dim,))
     return _MEDIAN(*apply(MEDIAN_DIM, (input,), (dim, bool(keepdim or keepdims))))
 

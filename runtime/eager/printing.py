@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.aval import FLOAT_KINDS
+
 PACKAGE = "tracegrad"  # dtypes are shown as members of it
 
 
@@ -112,7 +114,7 @@ class _Style:
 
 def _choose_style(shown: np.ndarray, options: PrintOptions) -> _Style:
     """The style of all elements, chosen by those in *shown*."""
-    if shown.dtype.kind != "f":
+    if shown.dtype.kind not in FLOAT_KINDS:
         return _Style("", max([len(str(value)) for value in shown.ravel().tolist()], default=1))
     wide = shown.astype(np.float64).ravel()
     values = wide[np.isfinite(wide) & (wide != 0)]

@@ -110,7 +110,7 @@ def run_numpy(
     if any(on_cuda(t._data) for t in operands):
         return apply(op, tuple(operands), code)
     if not STATE.grad or not any(t.requires_grad for t in operands):
-        return _wrapped(op.fn(*[raw(t) for t in operands], *code))
+        return _wrapped(op.run(tuple([raw(t) for t in operands]), code))
     if not known:
         raise unsupported(public_name(function))
     return apply(op, tuple(operands), code)

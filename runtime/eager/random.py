@@ -14,10 +14,13 @@ import numpy as np
 
 from ...tracer import creation
 from ...tracer.array import TracedArray
+from ...tracer.aval import FLOAT_KINDS, HALF, finfo, held_dtype
 from ...tracer.recorder import current_recorder
+from ..cuda.arrays import download
+from ..cuda.availability import require_cuda
 from . import dtypes
 from .create import _array_of, _count, _float_or_default, _made, _shape, _type_name, beside
-from .device import wanted
+from .device import on_cuda, wanted
 from .dtypes import as_dtype, scalar_name
 from .modes import STATE
 from .tensor import Tensor, raw
@@ -104,9 +107,18 @@ def drawn(draw: Callable[[np.random.Generator], np.ndarray], generator: Any = No
 
 def _floats(dtype: Any, kernel: str) -> np.dtype:
     kind = _float_or_default(dtype)
-    if kind.kind != "f":
+    if kind.kind not in FLOAT_KINDS:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{scalar_name(kind)}'")
     return kind
+
+
+def _uniform(stream: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
+    """Uniform on [0, 1): multiples of the *kind*'s resolution there, so that none is rounded to 1."""
+    numbers = stream.random(shape, held_dtype(kind))
+    if kind not in HALF:
+        return numbers
+    count = 2.0 ** (1 - np.log2(float(finfo(kind).eps)))
+    return (np.floor(numbers * np.float32(count)) / np.float32(count)).astype(kind)
 
 
 def rand(
@@ -115,7 +127,7 @@ def rand(
 ) -> Any:  # fmt: skip
     """Uniform numbers in [0, 1); sizes as numbers or as one tuple."""
     shape, kind = _shape("rand", sizes, size), _floats(dtype, "check_uniform_bounds")
-    return _made(drawn(lambda stream: stream.random(shape, kind), generator), requires_grad, device)
+    return _made(drawn(lambda stream: _uniform(stream, shape, kind), generator), requires_grad, device)
 
 
 def randn(
@@ -124,7 +136,11 @@ def randn(
 ) -> Any:  # fmt: skip
     """Standard normal numbers; sizes as numbers or as one tuple."""
     shape, kind = _shape("randn", sizes, size), _floats(dtype, "normal_kernel_cpu")
-    return _made(drawn(lambda stream: stream.standard_normal(shape, kind), generator), requires_grad, device)
+    return _made(
+        drawn(lambda stream: stream.standard_normal(shape, held_dtype(kind)).astype(kind, copy=False), generator),
+        requires_grad,
+        device,
+    )
 
 
 def rand_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
@@ -181,13 +197,22 @@ def randperm(
     return _made(drawn(lambda stream: stream.permutation(count).astype(kind), generator), requires_grad, device)
 
 
+def _on_host(array: Any) -> Any:
+    """*array* where numbers are drawn, which is on the host: a copy, counted, of what lies on a device."""
+    if not on_cuda(array):
+        return array
+    require_cuda("a tensor on a CUDA device").host_steps["random numbers"] += 1
+    return download(array)
+
+
 def normal(
     mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Any:  # fmt: skip
     """Normal numbers of the given mean and standard deviation: of two numbers and a size, or element by element of
     tensors. No gradient flows to the tensors."""
-    arrays = [raw(x) if isinstance(x, Tensor) else x for x in (mean, std)]
+    device = next((x.device for x in (mean, std) if isinstance(x, Tensor) and x.is_cuda), device)
+    arrays = [_on_host(raw(x)) if isinstance(x, Tensor) else x for x in (mean, std)]
     shaped = [x for x in arrays if isinstance(x, np.ndarray | TracedArray)]
     if not shaped and size is None:
         raise TypeError("normal() of two numbers needs a size: normal(0.0, 1.0, (2, 3))")
@@ -213,7 +238,8 @@ def normal(
 
 def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
     """0 and 1 in the shape and dtype of *input*: 1 with the probabilities in *input*, or with *p* if given."""
-    array = _array_of("bernoulli", input)
+    given = _array_of("bernoulli", input)
+    array = _on_host(given)
     if p is None:
         _floats(array.dtype, "bernoulli_tensor_cpu_p_")
         if not isinstance(array, TracedArray) and not np.all((array >= 0) & (array <= 1)):
@@ -221,13 +247,14 @@ def bernoulli(input: Any, p: Any = None, *, generator: Any = None) -> Any:
     elif not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
     uniform = drawn(lambda stream: stream.random(array.shape), generator)
-    return _made((uniform < (array if p is None else p)).astype(array.dtype), False, None)
+    return _made((uniform < (array if p is None else p)).astype(array.dtype), False, beside(given, None))
 
 
 def multinomial(input: Any, num_samples: Any, replacement: bool = False, *, generator: Any = None) -> Any:
     """Indices drawn with the weights in each row of *input* (1-d or 2-d, no need to sum to 1), as int64."""
-    array, count = _array_of("multinomial", input), _count("multinomial", "num_samples", num_samples)
-    if array.dtype.kind != "f":
+    given, count = _array_of("multinomial", input), _count("multinomial", "num_samples", num_samples)
+    array = _on_host(given)
+    if array.dtype.kind not in FLOAT_KINDS:
         raise RuntimeError(
             f"multinomial only supports floating-point dtypes for input, got: {scalar_name(array.dtype)}"
         )
@@ -251,4 +278,4 @@ def multinomial(input: Any, num_samples: Any, replacement: bool = False, *, gene
         times = drawn(lambda stream: stream.standard_exponential(weights.shape), generator)
         with np.errstate(divide="ignore"):
             chosen = np.argsort(times / weights, -1)[..., :count]
-    return _made(chosen.astype(np.int64), False, None)
+    return _made(chosen.astype(np.int64), False, beside(given, None))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...tracer.array import TracedArray
+from ...tracer.aval import FLOAT_KINDS
 from ..cuda.arrays import download
 from . import dtypes
 from .device import device, device_of, on_cuda
@@ -24,7 +25,7 @@ from .op import Op
 from .printing import format_tensor
 
 METHODS: dict[str, Callable[..., Any]] = {}  # name -> function(self, ...): filled by the ops_*.py files
-_ENGINE: dict[str, Callable[..., Any]] = {}  # "backward": filled by backward.py; "refresh": by inplace.py
+_ENGINE: dict[str, Callable[..., Any]] = {}  # "backward": filled by backward.py; "refresh": by inplace.py; "autocast"
 
 
 class Tensor:
@@ -89,7 +90,7 @@ class Tensor:
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Ask for gradients of this leaf (or stop asking)."""
-        if requires_grad and self.dtype.kind != "f":
+        if requires_grad and self.dtype.kind not in FLOAT_KINDS:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
         if not self.is_leaf:
             if requires_grad:

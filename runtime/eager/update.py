@@ -21,9 +21,12 @@ from typing import Any
 import numpy as np
 
 from ...codegen.canonical import Canonical, canonicalise
+from ...codegen.interpreter import tolerance
 from ...codegen.program import Program
 from ...codegen.simplify import simplify
 from ...tracer.array import TracedArray, to_atom
+from ...tracer.autocast import off
+from ...tracer.aval import FLOAT32, HALF
 from ...tracer.errors import TracegradError
 from ...tracer.recorder import Recorder, recording
 from .. import launch
@@ -85,10 +88,15 @@ def _capture(capture: Any, rule: Rule, rows: Sequence[Any], hyper: Sequence[Plac
     numbers = [capture.number(place) for place in hyper]
     for row in rows:
         arrays = tuple([capture.raw(t) for t in row])
-        for t, array, new in zip(row, arrays, rule(arrays, *numbers, *statics), strict=True):
+        for t, array, new in zip(row, arrays, rule(_held(arrays), *numbers, *statics), strict=True):
             if new is not None:
                 array[...] = new
                 t._counter[0] += 1
+
+
+def _held(arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """What a rule gets: float32 in place of half precision."""
+    return tuple([a.astype(FLOAT32) if a.dtype in HALF else a for a in arrays])
 
 
 def _on_device(rule: Rule, rows: Sequence[tuple[Tensor, ...]], numbers: list[float], statics: tuple[Any, ...]) -> None:
@@ -97,7 +105,7 @@ def _on_device(rule: Rule, rows: Sequence[tuple[Tensor, ...]], numbers: list[flo
     width = len(rows[0])
     op = _device_ops.get((rule, width, statics))
     if op is None:
-        op = Op("Update", lambda *values: rule(values[:width], *values[width:], *statics))
+        op = Op("Update", lambda *values: rule(_held(values[:width]), *values[width:], *statics))
         op = _device_ops.setdefault((rule, width, statics), op)
     shared = len({id(t._data) for row in rows for t in row}) < width * len(rows)
     for part in [[row] for row in rows] if shared else [rows]:
@@ -176,7 +184,7 @@ def _by_numpy(
     """The rule by NumPy, row after row; positions of what was written."""
     written: list[int] = []
     for first in range(0, len(arrays), width):
-        row = tuple(arrays[first : first + width])
+        row = _held(arrays[first : first + width])
         with np.errstate(all="ignore"):
             results = rule(row, *numbers, *statics)
         changes = [(first + k, new) for k, new in enumerate(results) if new is not None]
@@ -207,8 +215,8 @@ def _expected(
 
 def _compare(expected: Sequence[np.ndarray], arrays: Sequence[np.ndarray]) -> None:
     for want, got in zip(expected, arrays, strict=True):
-        tolerance = 1e-4 if want.dtype == np.float32 else 1e-9
-        if not np.allclose(got, want, rtol=tolerance, atol=tolerance, equal_nan=True):
+        limit = tolerance(want.dtype)
+        if not np.allclose(got, want, rtol=limit, atol=limit, equal_nan=True):
             raise TracegradError(
                 f"TRACEGRAD_CHECK: an update by a kernel and by NumPy disagree in an array of shape {want.shape}; "
                 "please report this"
@@ -241,11 +249,11 @@ def _compile(
     """The kernel for rows whose arrays are of *kinds* (dtype, is it 0-d); None where a kernel cannot do it."""
     recorder = Recorder()
     outputs, columns = [], []
-    with recording(recorder):
+    with off(), recording(recorder):
         stand_ins = [np.zeros(() if single else (_FLAT,), dtype) for dtype, single in kinds]
         arrays = tuple([TracedArray(recorder.add_input(a, f"array {k}"), recorder) for k, a in enumerate(stand_ins)])
         scalars = [TracedArray(recorder.add_input(1.0, f"number {k}", weak=True), recorder) for k in range(numbers)]
-        for k, (array, new) in enumerate(zip(arrays, rule(arrays, *scalars, *statics), strict=True)):
+        for k, (array, new) in enumerate(zip(arrays, rule(_held(arrays), *scalars, *statics), strict=True)):
             if new is None:
                 continue
             if not isinstance(new, TracedArray) or new.shape != array.shape:

@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
+from ...tracer.autocast import may_meet
+from ...tracer.aval import FLOAT_KINDS
 from ..eager import create, random
 from ..eager.apply import apply
 from ..eager.arguments import floating, one_dim, tensor_argument
 from ..eager.dtypes import scalar_name
 from ..eager.inplace import inplace as write
+from ..eager.on_device import put_beside
 from ..eager.op import Op
 from ..eager.ops_basic import MUL, to_dtype
 from ..eager.ops_math import FLOATING, KEEPING
@@ -43,7 +46,7 @@ def _linear(x: Any, w: Any, *bias: Any) -> Any:
 
 LINEAR = {  # by (has the input two axes, is there a bias)
     (True, True): Op("Addmm", _linear), (True, False): Op("Mm", _linear),
-    (False, True): Op("View", _linear), (False, False): Op("UnsafeView", _linear),
+    (False, True): Op("View", _linear, mixed="product"), (False, False): Op("UnsafeView", _linear, mixed="product"),
 }  # fmt: skip
 
 
@@ -62,7 +65,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             f"mat1 and mat2 shapes cannot be multiplied ({count}x{x.shape[-1] if x.shape else 1} and "
             f"{w.shape[-1]}x{w.shape[0]})"
         )
-    if x.dtype != w.dtype:
+    if not may_meet(x.dtype, w.dtype):
         raise RuntimeError(
             f"mat1 and mat2 must have the same dtype, but got {scalar_name(x.dtype)} and {scalar_name(w.dtype)}"
         )
@@ -104,7 +107,7 @@ def _activation(name: str, op: Op, input: Tensor, statics: tuple[Any, ...] = (),
     if not isinstance(input, Tensor):
         tensor_argument(name, input)
     kind = input.dtype.kind
-    if kind != "f" and op is not RELU:
+    if kind not in FLOAT_KINDS and op is not RELU:
         if op not in (TANH, SIGMOID, SOFTSIGN):
             raise NotImplementedError(f"\"{name}\" not implemented for '{scalar_name(input.dtype)}'")
         input = floating(input)
@@ -195,7 +198,7 @@ def _normalised(name: str, op: Op, input: Tensor, dim: int | None, dtype: Any) -
     dim = one_dim(dim, len(x.shape))
     if dtype is not None:
         input = to_dtype(input, create.as_dtype(dtype))
-    if raw(input).dtype.kind != "f":
+    if raw(input).dtype.kind not in FLOAT_KINDS:
         raise NotImplementedError(f"\"{name}_lastdim_kernel_impl\" not implemented for '{scalar_name(input.dtype)}'")
     if not x.shape:
         return apply(op, (input.reshape(1),), (0,)).reshape(())  # type: ignore[attr-defined]
@@ -226,7 +229,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         return input * 1.0  # nothing is drawn
     shape, dtype = x.shape, x.dtype
     scale = dtype.type(1.0 / (1.0 - p) if p < 1.0 else 0.0)
-    factor = make(random.drawn(lambda stream: (stream.random(shape) >= p) * scale))
+    factor = make(put_beside(random.drawn(lambda stream: (stream.random(shape) >= p) * scale), x))
     return write(MUL, input, (factor,)) if inplace else apply(MUL, (input, factor))
 
 
@@ -289,7 +292,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(index.max()) + 1
     elif index.size and not all_within(tensor, num_classes):
         raise RuntimeError("Class values must be smaller than num_classes.")
-    hot = index[..., None] == np.arange(num_classes)
+    hot = index[..., None] == put_beside(np.arange(num_classes), index)
     return make(hot.astype(np.int64))
 
 
@@ -302,7 +305,7 @@ def _vector_norms(x: Any, p: float, axes: Any) -> Any:
     return np.linalg.norm(x, p, axis=axes, keepdims=True)
 
 
-NORMALIZE = Op("Div", lambda x, p, axes, eps: x / np.maximum(_vector_norms(x, p, axes), eps))
+NORMALIZE = Op("Div", lambda x, p, axes, eps: x / np.maximum(_vector_norms(x, p, axes), eps), mixed="float32")
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
@@ -355,7 +358,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
                 f"({before}, {after}) at dimension {axis} of input {list(x.shape)}"
             )
     fill = 0.0 if value is None else float(value)
-    if x.dtype.kind != "f":
+    if x.dtype.kind not in FLOAT_KINDS:
         fill = x.dtype.type(fill).item()
     return apply(PADS[mode], (input,), (tuple(widths), mode, fill))
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.autocast import may_meet
+from ...tracer.aval import FLOAT_KINDS
 from ..eager.apply import apply
 from ..eager.dtypes import scalar_name
 from ..eager.op import Op
@@ -98,7 +100,7 @@ def _cross_entropy_of_shares(x: Any, target: Any, *rest: Any) -> Any:
 
 
 CROSS_ENTROPY = Op("NllLoss", _cross_entropy)
-CROSS_ENTROPY_OF_SHARES = Op("DivBackward1", _cross_entropy_of_shares)
+CROSS_ENTROPY_OF_SHARES = Op("DivBackward1", _cross_entropy_of_shares, mixed="float32")
 NLL = Op("NllLoss", _nll)
 
 
@@ -122,7 +124,7 @@ def cross_entropy(
     if not x.shape:
         raise RuntimeError("cross_entropy: the scores need an axis of classes")
     _check_weight(weight, x)
-    if x.shape == y.shape and y.dtype.kind == "f":
+    if x.shape == y.shape and y.dtype.kind in FLOAT_KINDS:
         operands = (input, target) if weight is None else (input, target, weight)
         return apply(CROSS_ENTROPY_OF_SHARES, operands, (smoothing, reduction))
     ignored = _check_targets(input, target, ignore_index)
@@ -151,7 +153,7 @@ def _check_weight(weight: Tensor | None, x: Any) -> None:
             f"weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of "
             f"shape: {list(raw(weight).shape)}"
         )
-    if weight is not None and raw(weight).dtype != x.dtype:
+    if weight is not None and not may_meet(raw(weight).dtype, x.dtype):
         raise RuntimeError(f"expected scalar type {scalar_name(x.dtype)} but found {scalar_name(raw(weight).dtype)}")
 
 

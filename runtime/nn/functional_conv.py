@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.autocast import may_meet
 from ..eager.apply import apply
 from ..eager.arguments import tensor_argument
 from ..eager.dtypes import scalar_name
@@ -135,7 +136,7 @@ def _check_conv(x: Any, w: Any, groups: int) -> None:
             f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of "
             f"size {list(w.shape)} instead"
         )
-    if x.dtype != w.dtype:
+    if not may_meet(x.dtype, w.dtype):
         raise RuntimeError(
             f"Input type ({scalar_name(x.dtype).lower()}) and weight type ({scalar_name(w.dtype).lower()}) should be "
             "the same"

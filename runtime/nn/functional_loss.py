@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
+from ...tracer.autocast import may_meet
 from ..eager.apply import apply
 from ..eager.arguments import tensor_argument
 from ..eager.dtypes import scalar_name
@@ -172,7 +173,7 @@ def binary_cross_entropy(
         raise RuntimeError("all elements of input should be between 0 and 1")
     if not bool(((y >= 0) & (y <= 1)).all()):
         raise RuntimeError("all elements of target should be between 0 and 1")
-    if x.dtype != y.dtype:
+    if not may_meet(x.dtype, y.dtype):
         raise RuntimeError(f"Found dtype {scalar_name(y.dtype)} but expected {scalar_name(x.dtype)}")
     operands = (input, target) if weight is None else (input, target, weight)
     return apply(BCE, operands, (reduction,))

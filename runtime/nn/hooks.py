@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ..eager.apply import apply
 from ..eager.node import RemovableHandle
+from ..eager.on_device import filled
 from ..eager.op import Op
-from ..eager.tensor import Tensor, changed, make
+from ..eager.tensor import Tensor, changed, make, raw
 
 IDENTITY = Op("BackwardHookFunctionBackward", lambda *arrays: arrays)
 
@@ -151,7 +150,8 @@ class _Passed:
 
     def spread(self, grads: Sequence[Any]) -> tuple[Any, ...]:
         """A gradient for each item: zeros for tensors that require none, None for what is no tensor."""
-        full: list[Any] = [None if a is None else make(np.zeros(*a)) for a in self.avals]
+        beside = next((raw(g) for g in grads if g is not None), None)
+        full: list[Any] = [None if a is None else make(filled(0, *a, beside)) for a in self.avals]
         for k, g in zip(self.places, grads, strict=True):
             full[k] = g
         return tuple(full)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ...tracer.aval import FLOAT_KINDS
 from ..eager import create, dtypes
 from ..eager.device import wanted
 from ..eager.ops_basic import zero_
@@ -379,19 +380,19 @@ class Module:
                 module._register("_buffers", name, make(kept[id(b)]))
 
     def _convert(self: Self, dtype: Any) -> Self:
-        if dtype.kind != "f":
+        if dtype.kind not in FLOAT_KINDS:
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype=tracegrad.{dtype}"
             )
         for module in self.modules():
             for p in module._parameters.values():
-                if p is not None and p.dtype.kind == "f" and p.dtype != dtype:
+                if p is not None and p.dtype.kind in FLOAT_KINDS and p.dtype != dtype:
                     grad = p.grad
                     p.data = make(raw(p).astype(dtype))
                     if grad is not None:
                         p.grad = make(raw(grad).astype(dtype))
             for name, b in list(module._buffers.items()):
-                if b is not None and b.dtype.kind == "f" and b.dtype != dtype:
+                if b is not None and b.dtype.kind in FLOAT_KINDS and b.dtype != dtype:
                     module._register("_buffers", name, make(raw(b).astype(dtype)))
         return self
 
@@ -404,8 +405,12 @@ class Module:
         return self._convert(dtypes.float64)
 
     def half(self: Self) -> Self:
-        """Refused: there is no float16."""
-        return self._convert(dtypes.as_dtype("float16"))
+        """All floating-point tensors become float16."""
+        return self._convert(dtypes.float16)
+
+    def bfloat16(self: Self) -> Self:
+        """All floating-point tensors become bfloat16."""
+        return self._convert(dtypes.bfloat16)
 
     def type(self: Self, dst_type: Any) -> Self:
         """All floating-point tensors get this dtype."""

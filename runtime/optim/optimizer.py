@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.aval import FLOAT_KINDS
 from ..eager import dtypes
 from ..eager.modes import STATE, enable_grad
 from ..eager.node import RemovableHandle, _registered
@@ -260,7 +261,7 @@ def _unpacked(params: Any) -> tuple[list[Any], list[str]]:
 def _cast(param: Tensor, value: Any, key: Any) -> Any:
     """State in the dtype of its parameter; counts of steps as they are."""
     if isinstance(value, Tensor):
-        if key == "step" or param.dtype.kind != "f" or value.dtype == param.dtype:
+        if key == "step" or param.dtype.kind not in FLOAT_KINDS or value.dtype == param.dtype:
             return value
         return make(raw(value).astype(param.dtype))
     if isinstance(value, dict):

@@ -147,7 +147,12 @@ class ndarray:  # noqa: N801
         return self._derived(self._a.swapaxes(axis1, axis2))
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> ndarray:
-        return self._derived(self._a.diagonal(offset, axis1, axis2))
+        found = self._a.diagonal(offset, axis1, axis2)
+        found.flags.writeable = True
+        return self._derived(found)
+
+    def squeeze(self, axis: Any = None) -> ndarray:
+        return self._derived(self._a.squeeze(axis))
 
     def nonzero(self) -> tuple[ndarray, ...]:
         counts["wait"] += 1

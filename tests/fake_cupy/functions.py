@@ -246,6 +246,33 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None) -> ndarray:
 
 
 @_public
+def nonzero(a: Any) -> tuple[ndarray, ...]:
+    return a.nonzero()
+
+
+@_public
+def count_nonzero(a: Any, axis: Any = None) -> ndarray:
+    return ndarray.new(np.count_nonzero(_array(a), axis))
+
+
+@_public
+def atleast_1d(*arys: Any) -> ndarray:
+    (a,) = arys
+    return a if a.ndim else a.reshape(1)
+
+
+@_public
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> ndarray:
+    return ndarray.new(np.isclose(_array(a), _array(b), rtol, atol, equal_nan))
+
+
+@_public
+def bincount(x: Any, weights: Any = None, minlength: Any = None) -> ndarray:
+    counts["wait"] += 1
+    return ndarray.new(np.bincount(_array(x), None if weights is None else _array(weights), minlength or 0))
+
+
+@_public
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> ndarray:
     if not isinstance(v, (ndarray, int, float)):
         raise NotImplementedError("Only python scalars or ndarrays are supported for v")

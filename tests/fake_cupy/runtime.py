@@ -12,6 +12,9 @@ counts: Counter[str] = Counter()  # "upload", "download", "wait" (the host waits
 log: list[tuple[Any, ...]] = []  # what streams were told
 
 
+pinned: set[int] = set()  # addresses of arrays in pinned memory
+
+
 class OutOfMemoryError(MemoryError):
     pass
 
@@ -158,7 +161,8 @@ cuda = types.SimpleNamespace(
     memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
     runtime=types.SimpleNamespace(
         CUDARuntimeError=CUDARuntimeError, getDeviceCount=lambda: 1, driverGetVersion=lambda: 13000,
-        getDeviceProperties=lambda index: {"name": b"Stand-in"},
+        getDeviceProperties=lambda index: {"name": b"Stand-in"}, memoryTypeHost=1,
+        pointerGetAttributes=lambda ptr: types.SimpleNamespace(type=int(ptr in pinned)),
     ),
     Device=Device, Stream=Stream, ExternalStream=Stream, Event=Event, UnownedMemory=UnownedMemory,
     MemoryPointer=MemoryPointer, get_current_stream=lambda: current, is_available=lambda: True,

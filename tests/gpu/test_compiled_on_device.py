@@ -6,13 +6,14 @@ import fake_cupy
 import numpy as np
 import pytest
 
-pytest.importorskip("numba.cuda.simulator", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
+pytest.importorskip("numba_cuda", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
 
 from fake_cupy import counts
 from simulated import simulated_load
 
-from tracegrad import compile_grad
+from tracegrad import autocast, compile_grad
 from tracegrad.runtime.cuda.loading import programs
+from tracegrad.tracer.aval import BFLOAT16, finfo
 from tracegrad.tracer.errors import OutOfMemoryError
 
 rng = np.random.default_rng(3)
@@ -134,6 +135,39 @@ def test_out_of_memory_leaves_the_state_intact():
         f.grad(W, X, Y)
     pool.set_limit(size=0)
     np.testing.assert_array_equal(f.grad(W, X, Y), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, BFLOAT16], ids=["float16", "bfloat16"])
+def test_half_precision(dtype):
+    def mlp(W1, W2, X):
+        return np.mean(np.tanh(X @ W1) @ W2)
+
+    shapes = ((3, 4), (4, 2), (20, 3))
+    args = [rng.normal(size=s).astype(dtype) for s in shapes]
+    expected = compile_grad(mlp).value_and_grad(*[a.astype(np.float32) for a in args])
+    f = compile_grad(mlp, target="cuda")
+    for _ in range(3):
+        value, gradient = f.value_and_grad(*args)
+        assert value.dtype == gradient.dtype == dtype
+        eps = float(finfo(dtype).eps)
+        np.testing.assert_allclose(float(value), expected[0], rtol=4 * eps, atol=4 * eps)
+        np.testing.assert_allclose(gradient.astype(np.float32), expected[1], rtol=4 * eps, atol=4 * eps)
+
+
+def test_autocast_has_programs_of_its_own():
+    def product(W, X):
+        return np.sum(np.tanh(X @ W) ** 2)
+
+    W, X = rng.normal(size=(3, 4)).astype(np.float32), rng.normal(size=(20, 3)).astype(np.float32)
+    f = compile_grad(product, target="cuda")
+    exact, mixed = f.value_and_grad(W, X), []
+    for _ in range(3):
+        with autocast("float16"):
+            mixed.append(f.value_and_grad(W, X))
+        again = f.value_and_grad(W, X)
+        assert again[0] == exact[0] and np.array_equal(again[1], exact[1])
+    assert all(m[0] == mixed[0][0] != exact[0] and m[1].dtype == np.float32 for m in mixed)
+    np.testing.assert_allclose(mixed[0][1], exact[1], rtol=5e-3, atol=5e-3)
 
 
 def test_explain_shows_what_is_launched():

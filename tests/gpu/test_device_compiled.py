@@ -310,3 +310,19 @@ def test_explain_tells_how_it_runs():
     f = compile_grad(loss, target="auto")
     text = f.explain(*on_device(W, X, Y))
     assert "CuPy, operation by operation" in text and "runs on the host" not in text
+
+
+def test_the_device_reads_pinned_memory_by_itself_so_the_host_waits():
+    f = compile_grad(loss, target="auto")
+    (w,) = on_device(W)
+    for _ in range(2):
+        f.grad(w, X, Y)
+    counts.clear()
+    f.grad(w, X, Y)
+    assert counts["upload"] == 2 and counts["wait"] == 0
+    fake_cupy.runtime.pinned.add(X.ctypes.data)
+    try:
+        f.grad(w, X, Y)
+    finally:
+        fake_cupy.runtime.pinned.clear()
+    assert counts["wait"] == 1

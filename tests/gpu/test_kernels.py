@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("numba.cuda.simulator", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
+pytest.importorskip("numba_cuda", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
 
 from simulated import cuda_program, simulated
 from support import assert_agree, evaluate
 from tracing import Traced
 
-from tracegrad.codegen.cuda import mapping, rows
+from tracegrad.codegen.cuda import mapping, ptx, rows
+from tracegrad.codegen.cuda.device import device_text
 from tracegrad.codegen.cuda.mapping import BLOCK, COLUMNS, SPREAD, THREAD, Geometry, mapping_of, parts_of_columns
 from tracegrad.codegen.schedule import Loop
 
@@ -145,6 +146,12 @@ def test_softmax_with_its_gradient_is_one_kernel():
     assert launched(softmax, [x], gradient=True) == 1
 
 
+def test_softmax_with_its_gradient_stores_no_matrix_but_the_gradient():
+    x = rng.normal(size=(40, 90))
+    program, canonical = cuda_program(Traced(softmax, [x], [rng.normal(size=x.shape)]).graph)
+    assert program.plan(canonical.sizes)[1] < x.nbytes
+
+
 def test_parts_of_a_sum_over_outer_axes():
     assert parts_of_columns(units=1, length=64) == 1
     assert parts_of_columns(units=1, length=1_000_000) == 1024
@@ -195,3 +202,14 @@ def test_few_long_rows_are_cut_in_parts(monkeypatch):
     assert launched(lambda x: np.sum(x, axis=(1, 2)), [rng.normal(size=(2, 40, 3))]) == 2
     many = rng.normal(size=(mapping.ROW_BLOCKS, 20))
     assert launched(lambda x: np.sum(x * x, axis=1), [many]) == 1
+
+
+@pytest.mark.parametrize("cc", [(8, 0), (9, 0)], ids=str)
+@pytest.mark.parametrize("f", [softmax, layer_norm, over_rows, normalised, total_of_rows])
+def test_machine_code(f, cc):
+    x = rng.normal(size=(9, 40))
+    outputs = Traced(f, [x]).outputs
+    program, _ = cuda_program(Traced(f, [x], [np.ones(o.aval.shape) for o in outputs]).graph, Geometry())
+    text = ptx.compile_ptx(device_text(program), program.kernels, cc, max_threads=Geometry().threads)
+    for needs in ptx.resources(text, cc).values():
+        assert not needs.spill_loads and not needs.spill_stores and not needs.local

@@ -1,5 +1,5 @@
 """The programs of the test matrix as machine code for real GPUs: libNVVM takes them, the assembler takes its PTX, and
-no kernel spills registers.  No GPU is needed."""
+no kernel spills registers, but for loops of which each thread runs one with all its state.  No GPU is needed."""
 
 from __future__ import annotations
 
@@ -32,14 +32,17 @@ def assembled(program, cc):
     """What each kernel of *program* takes."""
     text = ptx.compile_ptx(device_text(program), program.kernels, cc, program.geometry.threads)
     needs = ptx.resources(text, cc)
+    generic = [kind for kind in ptx.instruction_mix(text) if kind.endswith(".generic")]
+    assert not generic, "libNVVM has not seen which memory an address is in: each access has to find out"
     assert set(needs) == {step.name for step in program.steps if isinstance(step, Kernel)}
     return needs
 
 
-def report(what, needs):
+def report(what, program, needs):
+    own = {step.name for step in program.steps if isinstance(step, Kernel) and step.extent.lonely}
     most = max(needs.values(), key=lambda r: r.registers)
     print(f"{what}: {len(needs)} kernels, at most {most.registers} registers")
-    spilling = {name: r for name, r in needs.items() if r.spill_stores or r.spill_loads}
+    spilling = {name: r for name, r in needs.items() if r.spill_stores and name not in own}
     assert not spilling, f"{what}: kernels that spill: {spilling}"
     assert most.registers <= 65536 // Geometry().threads  # else not even one block could run
 
@@ -51,7 +54,7 @@ def test_registry(dtype, cc):
     every = Graph(*([x for graph in graphs for x in part(graph)] for part in (_inputs, _nodes, _outputs)))
     program, _ = cuda_program(every, Geometry())
     assert len(program.kernels) > len(graphs)
-    report(f"registry, {dtype}, sm_{cc[0]}{cc[1]}", assembled(program, cc))
+    report(f"registry, {dtype}, sm_{cc[0]}{cc[1]}", program, assembled(program, cc))
 
 
 def _inputs(graph):
@@ -72,4 +75,4 @@ def test_workload(name, cc):
     workload = WORKLOADS[name]
     recording, _ = recorded(workload.fn, workload.make_args(), workload.argnums)
     program = assemble(recording.canonical, recording.arguments)
-    report(f"{name}, sm_{cc[0]}{cc[1]}", assembled(program, cc))
+    report(f"{name}, sm_{cc[0]}{cc[1]}", program, assembled(program, cc))

@@ -7,19 +7,14 @@ hardware's approximations in float32 (``codegen/cuda/libdevice_cpu.py``).
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import pytest
 
-pytest.importorskip("numba.cuda.simulator", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
+pytest.importorskip("numba_cuda", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
 
-from matrix import program_of
+from matrix import bounds, program_of
 from simulated import cuda_tier
-from support import TIERS, assert_agree, condition
+from support import TIERS, assert_agree
 from test_primitives import (  # noqa: F401  (collected here a second time, with this module's fixtures)
-    CANCELLING,
-    EXACT,
     FLOATS,
     matrix,
     test_casts,
@@ -53,21 +48,6 @@ def kernel():
 
 
 # ---- the two targets side by side --------------------------------------------------------------------------------
-
-
-def bounds(prim: Any, graph: Any, position: int, expected: np.ndarray) -> dict[str, float]:
-    """How far apart the targets may be in output *position*, ulp (or atol).
-
-    What is computed by correctly rounded operations alone has the same bits.  Values of functions are within 4 ulp:
-    glibc's vectors and libdevice are each within 2 of the truth.  Derivatives combine several such values, within 8
-    ulp; where these cancel, the error is a few times the rounding of what cancels.
-    """
-    if all(node.prim.name in EXACT for node in graph.nodes):
-        return {"ulps": 0}
-    eps = float(np.finfo(expected.dtype).eps) * condition(expected)
-    if position == 0:
-        return {"ulps": 4, "atol": eps if prim.name in CANCELLING else 0.0}
-    return {"ulps": 8, "atol": 2 * eps}
 
 
 @FLOATS

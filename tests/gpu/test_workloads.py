@@ -14,13 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("numba.cuda.simulator", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
+pytest.importorskip("numba_cuda", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(1, str(Path(__file__).resolve().parents[2] / "examples"))
 
+from matrix import assert_targets_agree
 from simulated import cuda_tier, simulated_canonical
-from support import TIERS, assert_agree
+from support import TIERS
 
 from benchmarks.recorded import recorded
 from benchmarks.workloads import SMALL_LOOPS, STRAIGHT
@@ -38,14 +39,6 @@ SMALLER = {  # workloads whose arguments are cut to size
 TOO_LARGE = {"black_scholes_1e6", "rosenbrock_1e6", "gmm_10k_d10_K25"}  # and others are like them
 WORKLOADS = {name: w for name, w in (STRAIGHT | SMALL_LOOPS).items() if name not in TOO_LARGE}
 NEEDS = {"digits_mlp": "sklearn", "logistic_regression": "sklearn", "eager_digits_cnn": "sklearn"}
-
-
-def assert_targets_agree(found, expected, what):
-    """Sums are added up in another order: errors are within 16 roundings of the array's largest element."""
-    for position, (a, b) in enumerate(zip(found, expected, strict=True)):
-        finite = np.abs(b[np.isfinite(b)]) if b.dtype.kind == "f" else []
-        atol = 16 * float(np.finfo(b.dtype).eps) * float(np.max(finite)) if len(finite) else 0.0
-        assert_agree(a, b, ulps=4, atol=atol, signed_zeros=False, what=f"output {position} of {what}")
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.special as sp
 from scipy.special._ufuncs import _zeta  # the Hurwitz zeta ufunc behind scipy.special.zeta, which is no ufunc
 
-from ..aval import BOOL, FLOAT, Aval, broadcast_shapes, promote_dtypes
+from ..aval import BOOL, FLOAT, FLOAT32, FLOAT_KINDS, HALF, Aval, broadcast_shapes, is_float, promote_dtypes
 from ..errors import GraphError, UnsupportedError
 from ..ir import Atom, Lit, Var, bind, elementwise_by_name, literal, structural
 from ..primitive import ELEMENTWISE, PRIMITIVES, VIEW, Primitive, register
@@ -111,6 +111,11 @@ def cast(x: Atom, dtype: np.dtype, *, weak: bool = False) -> Atom:
     return bind(CAST, x, dtype=dtype) if x.aval.dtype != dtype else x
 
 
+def rounded(x: Atom) -> Atom:
+    """*x* as it would be stored: of half precision rounded to that."""
+    return bind(CAST, cast(x, FLOAT32), dtype=x.aval.dtype) if x.aval.dtype in HALF else x
+
+
 def fits(x: Lit, dtype: np.dtype) -> bool:
     """Is the integer *x* a number of *dtype*?  (Floats take them all.)"""
     return dtype.kind not in "iu" or bool(np.iinfo(dtype).min <= int(x.value) <= np.iinfo(dtype).max)
@@ -120,7 +125,7 @@ def promote(*operands: Any, floating: bool = False) -> tuple[Atom, ...]:
     """Operands cast to their common dtype (NumPy 2 rules); with *floating*, integers become float64."""
     atoms = [as_atom(x) for x in operands]
     dtype, weak = promote_dtypes(*[a.aval for a in atoms])
-    if floating and dtype.kind != "f":
+    if floating and dtype.kind not in FLOAT_KINDS:
         dtype = FLOAT
     return tuple(cast(a, dtype, weak=weak) if a.aval.dtype != dtype else a for a in atoms)
 
@@ -152,11 +157,11 @@ _INSTEAD = {
 def _apply_rule(name: str, rule: str, atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
     """The operands as NumPy's own dtype rule has them, or an error where it has none."""
     kind = atoms[0].aval.dtype.kind
-    if rule in (INTEGRAL, SHIFT) and kind == "f":
+    if rule in (INTEGRAL, SHIFT) and kind in FLOAT_KINDS:
         raise UnsupportedError(at_site(f"{name} needs integers or bools, not {atoms[0].aval.dtype}"))
     if rule == SIGNED and kind == "b":
         raise UnsupportedError(at_site(f"NumPy has no {name} of bools: {_INSTEAD[name]}"))
-    if rule == FRACTIONAL and kind != "f":
+    if rule == FRACTIONAL and kind not in FLOAT_KINDS:
         raise UnsupportedError(
             at_site(f"{name} of integers is an integer division in NumPy, 0 almost everywhere: write 1 / x")
         )
@@ -176,7 +181,7 @@ def _define_front(row: Primitive, arity: int, rule: str) -> None:
             atoms = promote(*operands, floating=floating)
             if special:
                 atoms = _apply_rule(row.name, rule, atoms)
-                if rule == ROUNDING and atoms[0].aval.dtype.kind != "f":
+                if rule == ROUNDING and atoms[0].aval.dtype.kind not in FLOAT_KINDS:
                     return atoms[0]
         if arity > 1:
             atoms = broadcast(*atoms, what=f"operands of {row.name}")
@@ -551,7 +556,7 @@ row(
 CAST: Primitive = register(
     Primitive(
         "cast", ELEMENTWISE, lambda x, dtype: np.asarray(x).astype(dtype), lambda x, dtype: Aval(dtype, x.shape),
-        transpose=lambda ct, x, dtype: cast(ct, x.dtype) if dtype.kind == "f" and x.dtype.kind == "f" else None,
+        transpose=lambda ct, x, dtype: cast(ct, x.dtype) if is_float(dtype) and is_float(x.dtype) else None,
         lower=lambda s, x, dtype: s.cast(x, dtype), domain=REAL, test={"params": {"dtype": np.dtype("float32")}},
     )
 )  # fmt: skip

@@ -1,14 +1,11 @@
-"""Loops over a body as one kernel: the driver of ``codegen/loops.py``, run by threads.
+"""Loops over a body as one kernel: the driver of ``codegen/loops.py``, run by a thread or a block (``ways.py``).
 
-Two questions decide how (``way_of``):
+A thread runs a body like the CPU, and what is small lives in its registers (``ThreadFrame``).  The threads of a block
+share each nest of the body (``BlockItem``), with barriers between nests; small values are computed by every thread for
+itself (``BlockFrame``).  ``BlockFrame`` keeps one rule: before anything reads or writes memory that others may have
+written, there is a barrier.
 
-- Is the state a batch of trajectories that do not depend on each other (``trajectories.py``)?  Then each is run from
-  end to end by itself, and nobody waits for another one.
-- Who runs a loop: a thread, or a block?  A thread does it like the CPU, and what is small lives in its registers
-  (``ThreadFrame``).  The threads of a block share each nest of the body (``BlockItem``), with barriers between nests;
-  small values are computed by every thread for itself (``BlockFrame``).
-
-``BlockFrame`` keeps one rule: before anything reads or writes memory that others may have written, there is a barrier.
+Where there are trajectories, the body is that of one, and ``Trajectory`` finds its part of operands and results.
 """
 
 from __future__ import annotations
@@ -20,206 +17,18 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from ...tracer.primitive import LOOP, PRODUCT, RECURRENCE, REDUCE
 from .. import jit
-from ..calls import native
-from ..canonical import ONE, Canonical, Dim, Op, Operand, Sym
+from ..canonical import ONE, Const, Op, Operand, Sym
 from ..cpu import carries, statements_of
-from ..loops import CPU_RULES, Frame, LoopEmitter, LoopPlan, Rules, plan_loop, results_of
-from ..memory import Sizes, Temporary
-from ..reads import domain, is_call
+from ..loops import Frame, LoopEmitter, LoopPlan, results_of
 from ..scalar import I8, I64, counting, memory_type
-from ..schedule import Call, Loop, Schedule, Statement, buffer_of, elements
+from ..schedule import Loop, Statement, buffer_of, filled, rows_from
 from .calls import BlockCalls, ThreadCalls
 from .kernels import KernelEmitter, Range
-from .mapping import BLOCK, COLUMNS, THREAD, Extent, Mapping, mapping_of, prefix, product
-from .placing import device_schedule, thread_schedule
-from .retarget import has_kernel
+from .mapping import BLOCK, COLUMNS, THREAD, mapping_of, prefix
 from .totals import BlockTotal
-from .trajectories import Batch, Shared, batch_of, in_batch, inner_batch, one_of, pairs
-
-REACH = 1 << 16  # elements that a block makes in a step at most
-REPEATED = 64  # iterations of a nest that every thread of a block rather does itself than wait for the others
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """The loop of *plan* is run by a thread or a block, for each index of *batch* (ONE: there is one loop to run).
-
-    *axes* are all dims that stand for the batch.  *why* says why not otherwise; *arrays* are the dims of what a block
-    makes in a step.
-    """
-
-    by: str
-    plan: LoopPlan
-    batch: Dim
-    axes: Batch
-    why: str
-    arrays: tuple[tuple[Dim, ...], ...]
-
-    @property
-    def extent(self) -> Extent:
-        units = () if self.batch == ONE else (self.batch,)
-        inner = tuple(dict.fromkeys(d for dims in self.arrays for d in dims))
-        return Extent(Mapping(self.by, len(units)), units, inner, lonely=self.by == THREAD)
-
-    def too_large(self, sizes: Sizes) -> bool:
-        """Is there so much to do in a step that all blocks of the device, started anew for each, are faster?"""
-        return any(product(dims, sizes) > REACH for dims in self.arrays)
-
-    def temporaries(self, position: int) -> list[tuple[Sym, Temporary]]:
-        """The buffers that the loop, item *position* of the program, needs for itself."""
-        return [
-            (w.sym, Temporary(f"{w.sym!r} of a loop", (self.batch, *w.dims), w.itemsize, position, position))
-            for w in self.plan.work
-        ]
-
-    def used(self, around: Canonical, schedule: Schedule) -> list[Sym]:
-        """The buffers that the kernel takes."""
-        operands = [buffer_of(around, schedule.stored, x) for x in self.plan.op.ins if isinstance(x, Sym)]
-        held = [s for s in operands if s in schedule.stored or s not in around.producers]
-        return list(dict.fromkeys([*held, *self.plan.op.outs, *[w.sym for w in self.plan.work]]))
-
-
-# ---- which way -------------------------------------------------------------------------------------------------
-
-
-def way_of(around: Canonical, op: Op) -> Way | str:
-    """How the loop *op* of the program *around* becomes a kernel, or why it can't."""
-    foreign = _foreign(op)
-    if foreign:
-        return f"{foreign} in its body is the array module's"
-    batch = batch_of(op)
-    if not isinstance(batch, Shared):
-        dim, axes = batch
-        way = _by_size(around, one_of(op, axes), dim, axes, "")
-        why = _too_wide(op, way.plan, axes)
-        if why is None:
-            return way
-        batch = Shared(f"not for each index of n{dim}: {why}")
-    return _by_size(around, op, ONE, frozenset(), batch.reason)
-
-
-def _by_size(around: Canonical, op: Op, batch: Dim, axes: Batch, why: str) -> Way:
-    """By a block where that is faster than by a thread."""
-    if _worth_sharing(op) and not _asks_a_call(op):
-        arrays = tuple(dict.fromkeys(_made(op)))
-        return Way(BLOCK, plan_loop(op, around, rules=BLOCK_RULES), batch, axes, why, arrays)
-    return Way(THREAD, plan_loop(op, around, rules=THREAD_RULES), batch, axes, why, ())
-
-
-def _made(op: Op, sizes_at: int = 0) -> Iterator[tuple[Dim, ...]]:
-    """The dims of the values of the body of *op*, as the whole program numbers them."""
-    body = op.params["body"]
-    base = sizes_at + body.sizes_at
-    for part in body.program.ops:
-        yield tuple(base + d for d in part.out.dims if d != ONE)
-        if part.prim.kind == LOOP:
-            yield from _made(part, base)
-
-
-def note(op: Op, way: Way | str) -> str:
-    """What ``explain`` says of it."""
-    if isinstance(way, str):
-        return f"{op.out} (loop) is not a kernel: {way}"
-    large = f", or by the array module where it makes more than {REACH} elements in a step" if way.arrays else ""
-    who = f"one {way.by}" if way.batch == ONE else f"a {way.by} for each index of n{way.batch}"
-    return f"{op.out} (loop) is a kernel, run by {who}{large}" + (f" ({way.why})" if way.why else "")
-
-
-def _foreign(op: Op) -> str:
-    """An operation in the body of a loop that no kernel can do."""
-    for part in op.params["body"].program.ops:
-        if part.prim.kind == LOOP:
-            if found := _foreign(part):
-                return found
-        elif not has_kernel(part) or (is_call(part) and not native(part)):
-            return f"{part.out} ({part.prim.name})"
-    return ""
-
-
-def _too_wide(op: Op, plan: LoopPlan, batch: Batch) -> str | None:
-    """What the trajectories share and each would compute for itself, where that is much: a carry must not be.
-
-    Every thread writes shared results; they are the same, so it does not matter who is last.
-    """
-    outside = op.params["body"].program
-    inner = inner_batch(op, batch)
-    shared = {x.number for x in (*outside.inputs, *outside.producers) if not in_batch(x.dims, inner)}
-    first = op.params["consts"]
-    for sym in plan.program.inputs[first : first + op.params["carries"]]:
-        if sym.number in shared and sym not in plan.carried:
-            return "its trajectories share a carry"
-    for sym in plan.schedule.where:
-        if sym.number in shared and elements(plan.program, sym.dims) is None:
-            return f"its trajectories share much work ({sym})"
-    return None
-
-
-def _worth_sharing(op: Op) -> bool:
-    """Is there a nest in the body that many threads finish sooner than one?"""
-    program = op.params["body"].program
-    for part in program.ops:
-        if part.prim.kind == LOOP:
-            if _worth_sharing(part):
-                return True
-        elif _iterations(program, part) > REPEATED:
-            return True
-    return False
-
-
-def _iterations(program: Canonical, op: Op) -> int:
-    """How often the scalar body of *op* runs; a size that is not static counts as large."""
-    total = 1
-    whole = op.ins if op.prim.kind in (REDUCE, PRODUCT) else ()
-    for d in {d for x in (*whole, op.out) for d in x.dims}:
-        total *= program.static.get(d, REPEATED + 1)
-    return total
-
-
-def _asks_a_call(op: Op) -> bool:
-    """Does a loop that stops, here or in the body, ask for the result of another loop?"""
-    program = op.params["body"].program
-    asked = op.params["stops"] and is_call(program.producers[program.outputs[0]])
-    return asked or any(part.prim.kind == LOOP and _asks_a_call(part) for part in program.ops)
-
-
-# ---- what lives in registers -----------------------------------------------------------------------------------
-
-
-def repeated(program: Canonical, item: Loop | Statement) -> bool:
-    """Does every thread of a block do *item* for itself?"""
-    for s in statements_of(item):
-        size = 1
-        for d in domain(s.op):
-            size *= program.static.get(d, REPEATED + 1)
-        if size > REPEATED or elements(program, s.out.dims) is None:
-            return False
-    return True
-
-
-def _slots_of_a_block(program: Canonical, schedule: Schedule, sym: Sym) -> int | None:
-    """Small values that all threads of a block have: what each computes for itself, and totals of the block."""
-    made = schedule.where[sym]
-    if isinstance(made, Call):
-        return None
-    nest = made.path[0] if made.path else made
-    total = made.op.prim.kind != RECURRENCE and carries(made.op) and made.complete == 0
-    if isinstance(nest, Statement) or repeated(program, nest):
-        return elements(program, sym.dims)
-    return elements(program, sym.dims) if total and mapping_of(program, nest).by != COLUMNS else None
-
-
-def _indexed(program: Canonical, sym: Sym) -> bool:
-    """Is *sym* read at positions that are computed?  Registers have no addresses."""
-    return any(sym in op.ins[:1] for op in program.ops if op.prim.name == "gather")
-
-
-THREAD_RULES = Rules(
-    thread_schedule, CPU_RULES.slots, lambda program, sym: not _indexed(program, sym),
-)  # fmt: skip
-BLOCK_RULES = Rules(device_schedule, _slots_of_a_block, lambda program, sym: elements(program, sym.dims) == 1)
-
+from .trajectories import in_batch, pairs
+from .ways import Way, repeated
 
 # ---- one thread ------------------------------------------------------------------------------------------------
 
@@ -248,6 +57,7 @@ class Trajectory(LoopEmitter):
     def __init__(self, frame: Frame, way: Way, name: str, index: ir.Value):
         super().__init__(frame, way.plan, name)
         self.axes, self.index, self.trajectories = way.axes, index, frame.numbers.size(way.batch)
+        self.sums = way.sums
         self.own = {sym for dims, sym in pairs(way.plan.op) if in_batch(dims, way.axes)}  # of what each has its own
 
     def part(self, base: ir.Value, x: Sym) -> ir.Value:
@@ -264,6 +74,9 @@ class Trajectory(LoopEmitter):
         return self.part(super().outside(x), x)
 
     def result(self, k: int) -> ir.Value:
+        for added in self.sums:
+            if added.carry == k:
+                return self.frame.pointer(added.shares)
         return self.part(super().result(k), self.plan.op.outs[k])
 
     def stride(self, sym: Operand) -> ir.Value:
@@ -401,4 +214,24 @@ def write_loop(kernel: KernelEmitter, way: Way) -> None:
         Trajectory(frame, way, name, index).emit()
 
 
-__all__ = ["Way", "note", "way_of", "write_loop"]
+def write_sums(kernel: KernelEmitter, way: Way, op: Op) -> None:
+    """What each trajectory has of the sums of the loop *op*, added up by one block: the whole of *kernel*."""
+    first = rows_from(op) - op.params["carries"]
+    for added in way.sums:
+        total = BlockTotal(kernel, Statement(added.reduction))
+        total.start()
+        with kernel.shared_out(kernel.size(way.batch)) as i:
+            total.put(total.merged(total.values(), [kernel.get(added.shares, i)]))
+        (value,) = total.over_block()
+        x = op.ins[first + added.carry]
+        fill = x if isinstance(x, Const) else filled(kernel.program, op, first + added.carry)
+        if fill is not None:
+            begin = kernel.const(fill)
+        else:
+            assert isinstance(x, Sym)
+            begin = kernel.get(buffer_of(kernel.program, kernel.schedule.stored, x), I64(0))
+        with kernel.first_thread():
+            kernel.put(op.outs[added.carry], I64(0), total.combine(begin, value))
+
+
+__all__ = ["write_loop", "write_sums"]

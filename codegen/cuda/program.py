@@ -23,7 +23,7 @@ from ..memory import ALIGN, Sizes, Temporary, plan
 from ..schedule import Call, Loop, Schedule, Statement, buffer_of, produces
 from .kernels import KernelEmitter
 from .lanes import LaneEmitter, lanes_of
-from .loops import Way, note, way_of, write_loop
+from .loops import write_loop, write_sums
 from .mapping import (
     BLOCK,
     COLUMNS,
@@ -43,6 +43,7 @@ from .rows import closing_rows, combine_parts, reduce_parts, row_items, whole_ro
 from .scan import Scan, extents, shares_of, worth_cutting
 from .scatter import BY_ORDER, BY_WINNER, how_to_write, stages, write_stage
 from .totals import INT, partial_dtypes
+from .ways import Way, note, way_of
 
 
 class Gate(Protocol):
@@ -353,6 +354,10 @@ class _Assembler:
                 write_loop(emitter, way)
                 with self._only(Reach(way, large=False)):
                     self._finish(emitter, way.extent)
+                    if way.sums:
+                        last = self._emitter(way.summed(self.canonical, self.schedule, op))
+                        write_sums(last, way, op)
+                        self._finish(last, way.extent, single=True)
                 if way.arrays:
                     self.steps.append(Library(self.canonical.ops.index(op), Reach(way, large=True)))
                 return

@@ -4,14 +4,19 @@
 i and to nothing else.  ``one_of`` is then the program of one trajectory: the body with that axis of size 1.  What is
 small for one trajectory is a value in registers there, however many trajectories there are.
 
+One thing may go across trajectories: a number that is carried and only added to, or a flag that is asked in each step,
+with a reduction over all of them (``sums_of``).  Each trajectory then carries its own, and a kernel after the loop adds
+them up.
+
 A *batch* is a set of dims: the body of a loop has its own table of sizes, in which the axis may have several numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...tracer.ops.control import before_consts, before_rows
 from ...tracer.primitive import ELEMENTWISE, LOOP, PRODUCT, RECURRENCE, REDUCE
@@ -28,15 +33,23 @@ class Shared:
     reason: str
 
 
-def batch_of(op: Op) -> tuple[Dim, Batch] | Shared:
-    """The axis of the loop *op* along which its trajectories are independent, by the sizes around it, and all dims
-    that stand for it."""
+class Trajectories(NamedTuple):
+    """By the sizes around a loop: the axis of its trajectories, all dims that stand for it, and what goes across."""
+
+    dim: Dim
+    axes: Batch
+    sums: dict[int, list[Op]]
+
+
+def batch_of(op: Op) -> Trajectories | Shared:
+    """The axis of the loop *op* along which its trajectories are independent."""
     reasons = []
     for dim in _candidates(op):
-        batch = closed(op, frozenset({dim}))[0]
-        why = dependence(op, batch)
+        batch, inner = closed(op, frozenset({dim}))
+        sums = sums_of(op, inner)
+        why = dependence(op, batch, {part for parts in sums.values() for part in parts})
         if why is None:
-            return dim, batch
+            return Trajectories(dim, batch, sums)
         reasons.append(f"not for each index of n{dim}: {why}")
     return Shared(reasons[0] if reasons else "its state has no axis of trajectories")
 
@@ -101,8 +114,9 @@ def in_batch(dims: Iterable[Dim], batch: Batch) -> bool:
     return any(d in batch for d in dims)
 
 
-def dependence(op: Op, batch: Batch) -> str | None:
-    """Why the trajectories of the loop *op* depend on each other, or on their order in memory; None if they don't."""
+def dependence(op: Op, batch: Batch, but: Container[Op] = ()) -> str | None:
+    """Why the trajectories of the loop *op* depend on each other, or on their order in memory; None if they don't, or
+    only by *but* these operations."""
     if op.params["length"] in batch:
         return "it is the axis of the steps"
     for dims, _ in pairs(op):
@@ -112,7 +126,7 @@ def dependence(op: Op, batch: Batch) -> str | None:
     for part in program.ops:
         if any(sum(d in inner for d in x.dims) > 1 for x in (*part.ins, *part.outs)):
             return f"{part.prim.name} has it twice"
-        why = _across(part, inner)
+        why = None if part in but else _across(part, inner)
         if why is not None:
             return why
     return None
@@ -175,6 +189,45 @@ _CARRIED: dict[str, Any] = {
 }  # fmt: skip
 
 
+# ---- what is added up over trajectories ----------------------------------------------------------------------------
+
+_MERGES = {"reduce_sum": "add", "reduce_and": "logical_and", "reduce_or": "logical_or"}
+
+
+def sums_of(op: Op, batch: Batch) -> dict[int, list[Op]]:
+    """The carries that are single numbers to which each step only adds reductions over *batch*, by number.
+
+    *batch* is by the sizes of the body.  "Adds" is what goes with the reduction: it is the same in any order.
+    """
+    program, first = op.params["body"].program, op.params["consts"]
+    uses = Counter(x for part in program.ops for x in part.ins if isinstance(x, Sym))
+    uses.update(x for x in program.outputs if isinstance(x, Sym))
+    found: dict[int, list[Op]] = {}
+    for k in range(op.params["carries"]):
+        begin, end = program.inputs[first + k], program.outputs[op.params["stops"] + k]
+        parts: list[Op] = []
+        names: set[str] = set()
+        leaves = [end]
+        begins = 0
+        while leaves:
+            x = leaves.pop()
+            made = program.producers.get(x) if isinstance(x, Sym) and uses[x] == 1 else None
+            if x is begin and uses[begin] == 1:
+                begins += 1
+            elif made is not None and made.prim.name in _MERGES and in_batch(made.ins[0].dims, batch):
+                parts.append(made)
+                names.add(_MERGES[made.prim.name])
+            elif made is not None and made.prim.name in _MERGES.values():
+                names.add(made.prim.name)
+                leaves += made.ins
+            else:
+                break
+        else:
+            if begins == 1 and parts and len(names) == 1 and not begin.dims:
+                found[k] = parts
+    return found
+
+
 # ---- the program of one trajectory -------------------------------------------------------------------------------
 
 
@@ -206,4 +259,4 @@ def _without(program: Canonical, batch: Batch) -> Canonical:
     return replace(program, inputs=inputs, ops=ops, outputs=outputs, producers=producers)
 
 
-__all__ = ["Batch", "Shared", "batch_of", "in_batch", "inner_batch", "one_of", "pairs"]
+__all__ = ["Batch", "Shared", "Trajectories", "batch_of", "in_batch", "inner_batch", "one_of", "pairs"]

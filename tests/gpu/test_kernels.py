@@ -11,7 +11,8 @@ from simulated import cuda_program, simulated
 from support import assert_agree, evaluate
 from tracing import Traced
 
-from tracegrad.codegen.cuda import mapping, rows
+from tracegrad.codegen.cuda import mapping, ptx, rows
+from tracegrad.codegen.cuda.device import device_text
 from tracegrad.codegen.cuda.mapping import BLOCK, COLUMNS, SPREAD, THREAD, Geometry, mapping_of, parts_of_columns
 from tracegrad.codegen.schedule import Loop
 
@@ -215,3 +216,14 @@ def test_few_long_rows_are_cut_in_parts(monkeypatch):
     assert launched(lambda x: np.sum(x, axis=(1, 2)), [rng.normal(size=(2, 40, 3))]) == 2
     many = rng.normal(size=(mapping.ROW_BLOCKS, 20))
     assert launched(lambda x: np.sum(x * x, axis=1), [many]) == 1
+
+
+@pytest.mark.parametrize("cc", [(8, 0), (9, 0)], ids=str)
+@pytest.mark.parametrize("f", [softmax, layer_norm, over_rows, normalised, total_of_rows])
+def test_machine_code(f, cc):
+    x = rng.normal(size=(9, 40))
+    outputs = Traced(f, [x]).outputs
+    program, _ = cuda_program(Traced(f, [x], [np.ones(o.aval.shape) for o in outputs]).graph, Geometry())
+    text = ptx.compile_ptx(device_text(program), program.kernels, cc, max_threads=Geometry().threads)
+    for needs in ptx.resources(text, cc).values():
+        assert not needs.spill_loads and not needs.spill_stores and not needs.local

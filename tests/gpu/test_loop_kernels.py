@@ -12,7 +12,7 @@ from support import assert_agree, evaluate
 from tracing import Traced
 
 import tracegrad as tg
-from tracegrad.codegen.cuda import loops, ptx
+from tracegrad.codegen.cuda import ptx, ways
 from tracegrad.codegen.cuda.device import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import Library
@@ -24,11 +24,11 @@ BATCH, SMALL, WIDE = rng.normal(size=(19, 3)), rng.normal(size=3), rng.normal(si
 ROWS, MATRIX = rng.normal(size=(6, 19)), rng.normal(size=(18, 18)) * 0.2
 
 
-def ways(program):
+def said(program):
     return [line for line in program.schedule.notes if "(loop)" in line]
 
 
-def agree(f, args, dtype, expected_ways, gradient=True):
+def agree(f, args, dtype, expected, gradient=True):
     """The value and gradient of *f* as kernels, which say how they run their loops."""
     args = [a.astype(dtype) if a.dtype.kind == "f" else a for a in args]
     outputs = Traced(f, args).outputs
@@ -38,12 +38,12 @@ def agree(f, args, dtype, expected_ways, gradient=True):
     steps = [step for step in program.steps if step.launched(canonical.sizes)]
     library = [program.canonical.ops[step.position] for step in steps if isinstance(step, Library)]
     assert not any(op.prim.kind == LOOP for op in library)
-    found = ways(program)
-    assert found and {e for e in expected_ways for way in found if e in way} == set(expected_ways), found
+    found = said(program)
+    assert found and {e for e in expected for way in found if e in way} == set(expected), found
     failed, found, launches = simulated(graph, args)
     assert failed == -1
-    for actual, expected in zip(found, evaluate(graph, args), strict=True):
-        assert_agree(actual, expected, ulps=256, atol=256 * float(np.finfo(dtype).eps))
+    for actual, wanted in zip(found, evaluate(graph, args), strict=True):
+        assert_agree(actual, wanted, ulps=256, atol=256 * float(np.finfo(dtype).eps))
     return launches
 
 
@@ -153,6 +153,16 @@ def looking_up(x, table):
     return tg.scan(step, x[:, 0], None, length=3)[0]
 
 
+def energy(x):
+    """A sum over all trajectories and all steps, which begins with a number."""
+
+    def step(carry, _):
+        c, total = carry
+        return (c * np.cos(c), total + np.sum(c * c)), None
+
+    return tg.scan(step, (x[:, 0], x[0, 0]), None, length=3)[0]
+
+
 def recurrent(x, weights, inputs):
     """A recurrent network: sequences do not depend on each other, but are too much for a thread."""
     return tg.scan(lambda h, u: (np.tanh(h @ weights + u), None), x, inputs)[0]
@@ -182,7 +192,8 @@ CASES = [
     (nested_together, [SMALL, MATRIX[:3, :3]], [THREAD]), (few_rows, [rng.normal(size=(3, 21))], [BLOCKS]),
     (running, [WIDE], [BLOCK]), (writing, [WIDE, np.array([3, 0, 20])], [BLOCK]),
     (recurrent, [rng.normal(size=(5, 18)), MATRIX, rng.normal(size=(3, 5, 18))], [BLOCKS]),
-    (van_der_pol, [BATCH[:5]], [THREADS]), (looking_up, [BATCH, rng.normal(size=33)], [BLOCK]),
+    (van_der_pol, [BATCH[:5]], [THREADS]), (looking_up, [BATCH, rng.normal(size=33)], [THREADS, BLOCK]),
+    (energy, [BATCH], [THREADS]), (energy, [rng.normal(size=(3, 70))], [THREADS]),
     (count_of_steps, [BATCH], [THREADS]), (branches, [BATCH, np.array([1, 0, 1, 1])], [THREADS]),
     (until, [SMALL], [THREAD]), (until, [WIDE * 0.1], [BLOCK]), (shared_parameter, [BATCH, np.array(0.7)], [THREADS]),
 ]  # fmt: skip
@@ -224,7 +235,7 @@ def test_trajectories_are_a_thread_each_in_blocks_that_do_not_wait():
 def test_a_host_step_in_a_body_keeps_the_loop_with_the_array_module():
     graph = Traced(lambda x: tg.scan(lambda c, _: (np.sort(c) * 2.0, None), x, None, length=2)[0], [WIDE]).graph
     program, _ = cuda_program(graph)
-    assert "argsort) in its body is the array module's" in ways(program)[0]
+    assert "argsort) in its body is the array module's" in said(program)[0]
     assert_agree(simulated(graph, [WIDE])[1][0], evaluate(graph, [WIDE])[0])
 
 
@@ -248,4 +259,16 @@ def test_what_is_too_much_for_a_block_is_left_to_the_array_module():
         assert_agree(found[0], evaluate(graph, [x])[0])
         return len(launched)
 
-    assert launches(40) == launches(loops.REACH + 1) + 1
+    assert launches(40) == launches(ways.REACH + 1) + 1
+
+
+def test_positions_out_of_bounds_in_one_trajectory_are_found():
+    def f(x, table):
+        return tg.scan(lambda c, _: (c + table[c.astype(np.int64)], None), x, None, length=3)[0]
+
+    args = [np.linspace(0.0, 3.0, 19), np.ones(33)]
+    graph = Traced(f, args).graph
+    assert "a thread for each" in said(cuda_program(graph)[0])[0]
+    assert simulated(graph, args)[0] == -1
+    args[0][7] = 31.0
+    assert simulated(graph, args)[0] == 0

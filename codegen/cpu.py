@@ -39,8 +39,8 @@ from .scalar import (
     register_type,
     to_memory,
 )
-from .schedule import TILE, Call, Loop, Schedule, Statement, splits
-from .views import Alternative, Condition, Indices, read
+from .schedule import TILE, Call, Loop, Schedule, Statement, interior
+from .views import Alternative, Condition, Indices, known, read
 
 LOOP_HINT = "tg.loop."  # marks metadata that `finish_hints` turns into LLVM's own
 SIMPLE, SCALAR, UNROLLED, ROLLED = "simple", "scalar", "unrolled", "rolled"
@@ -235,9 +235,9 @@ class ItemEmitter:
     def _choose(self, x: Sym, choices: list[Alternative], mask: tuple[Condition, ...]) -> ir.Value:
         possible: list[Alternative] = []
         for choice in choices:
-            if any(c in self.refused for c in choice.conditions):
+            unknown = self._unknown(choice.conditions, mask)
+            if unknown is None:
                 continue
-            unknown = tuple(c for c in choice.conditions if c not in self.assumed and c not in mask)
             certain = not unknown or (choice.remains and not possible)
             possible.append(choice._replace(conditions=() if certain else unknown))
             if certain:  # what follows is out of the question
@@ -250,6 +250,17 @@ class ItemEmitter:
             value = self._alternative(choice, (*mask, *choice.conditions))
             result = self.b.select(self.all_conditions(choice.conditions, mask), value, result)
         return result
+
+    def _unknown(self, conditions: tuple[Condition, ...], mask: tuple[Condition, ...]) -> tuple[Condition, ...] | None:
+        """Those of *conditions* that may or may not hold here; None where one does not."""
+        unknown = []
+        for c in conditions:
+            held = known(c, self.program.static)
+            if held is False or c in self.refused:
+                return None
+            if held is None and c not in self.assumed and c not in mask:
+                unknown.append(c)
+        return tuple(unknown)
 
     def _alternative(self, choice: Alternative, mask: tuple[Condition, ...]) -> ir.Value:
         if choice.indices is not None:
@@ -368,7 +379,7 @@ class ItemEmitter:
         others have one that looks at the conditions in every iteration.
         """
         b, depth = self.b, len(self.loops)
-        conditions = self._splittable(loop, depth)
+        conditions = interior(self.program, loop, depth, self.schedule.reads)
         if not conditions:
             self._counted(loop, lo, hi)
             return
@@ -427,14 +438,6 @@ class ItemEmitter:
         if coefficient == 1:  # 0 <= i + rest < n
             return b.neg(rest), b.sub(self.size(dim), rest)
         return b.add(b.sub(rest, self.size(dim)), I64(1)), b.add(rest, I64(1))  # 0 <= rest - i < n
-
-    def _splittable(self, loop: Loop, depth: int) -> list[Condition]:
-        found: dict[Condition, None] = {}
-        for item in loop.body:
-            if isinstance(item, Statement):
-                conditions = self.schedule.reads[item.out].conditions
-                found.update(dict.fromkeys(c for c in conditions if splits(self.program, loop, depth, c)))
-        return list(found)
 
     def _counted(self, loop: Loop, lo: ir.Value, hi: ir.Value, hint: str = "") -> None:
         b = self.b

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from ..tracer.primitive import ELEMENTWISE, HOST, LOOP, PRODUCT, RECURRENCE, REDUCE, SCATTER, VIEW
 from .canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
 from .index import ZERO, Index, add, constant, loop_var, term
-from .views import Condition, Indices, read
+from .views import Condition, Indices, known, read
 
 MAX_EVALUATIONS = 32  # of a value by one root; what is asked for more often is stored
 
@@ -145,10 +145,14 @@ def _ask_operands(
     elif op.prim.kind == VIEW and op.prim.name != "iota":
         for choice in read(op, at):
             x = choice.operand
+            held = [known(c, program.static) for c in choice.conditions]
+            if False in held:
+                continue
+            open_ones = [c for c, h in zip(choice.conditions, held, strict=True) if h is None]
             if not choice.remains:
-                result.conditions.update(dict.fromkeys(choice.conditions))
+                result.conditions.update(dict.fromkeys(open_ones))
             if choice.indices is not None:
-                ask(x, choice.indices, (*mask, *(c for c in choice.conditions if c not in mask)))
+                ask(x, choice.indices, (*mask, *(c for c in open_ones if c not in mask)))
             else:
                 assert isinstance(x, Sym)
                 if x in stored or x not in program.producers:

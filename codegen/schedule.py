@@ -277,19 +277,31 @@ def is_first_rows(program: Canonical, op: Op) -> bool:
     return plain and kept and op.out.dims[1:] == op.ins[0].dims[1:]
 
 
-def splits(program: Canonical, loop: Loop, depth: int, condition: Condition) -> bool:
-    """Is *loop* split by *condition*, into an interior that runs without it and edges?"""
+def interior(program: Canonical, loop: Loop, depth: int, known: dict[Sym, Reads]) -> list[Condition]:
+    """The conditions by which an innermost *loop* is split, into an interior in which they hold and edges.
+
+    None where they exclude each other: rows of one array that are read one by one have no interior in common.
+    """
     if loop.dim in program.static or any(isinstance(item, Loop) for item in loop.body):
-        return False
-    kind, index, _ = condition
-    mine = [c for t, c in index.terms if t == ("i", depth)]
-    return kind != "mod" and mine in ([1], [-1]) and all(t[0] in "is" for t, _ in index.terms)
-
-
-def _in_interior(program: Canonical, statement: Statement, mask: Mask) -> Mask:
-    """What is left of *mask* where the conditions that split the statement's loop hold."""
-    depth = len(statement.path) - 1
-    return tuple(c for c in mask if depth < 0 or not splits(program, statement.path[-1], depth, c))
+        return []
+    found: dict[Condition, None] = {}
+    latest: dict[
+        frozenset, int
+    ] = {}  # by what is added to the loop's variable: where the interior begins at the earliest
+    first_end: dict[frozenset, int] = {}  # and ends at the latest
+    for item in loop.body:
+        for condition in known[item.out].conditions if isinstance(item, Statement) else ():
+            kind, index, bound = condition
+            mine = [c for t, c in index.terms if t == ("i", depth)]
+            if kind == "mod" or mine not in ([1], [-1]) or any(t[0] not in "is" for t, _ in index.terms):
+                continue
+            found[condition] = None
+            if bound in program.static:
+                size = program.static[bound]
+                begin = -index.const if mine == [1] else index.const - size + 1
+                latest[index.terms] = max(begin, latest.get(index.terms, begin))
+                first_end[index.terms] = min(begin + size, first_end.get(index.terms, begin + size))
+    return [] if any(latest[terms] >= first_end[terms] for terms in latest) else list(found)
 
 
 def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
@@ -298,16 +310,23 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
     redundant: dict[Sym, bool] = {}
     forced: set[Sym] = set()
     per_row: set[Sym] = set()  # evaluated once a row, between inner loops
+    masked: set[Sym] = set()  # evaluated under conditions in a loop that is not unrolled: what has one element, too
+    interiors: dict[int, set[Condition]] = {}  # of the loops
     for sym, found in placer.reads.items():
         statement = placer.where[sym]
         assert isinstance(statement, Statement)
         home = id(statement.path[-1]) if statement.path else 0
+        if home and home not in interiors:
+            interiors[home] = set(interior(program, statement.path[-1], len(statement.path) - 1, placer.reads))
         forced |= set(found.forced)
         for (value, at), masks in found.inlined.items():
             if value in placer.stored:
                 continue
             for mask in masks:
-                uses.setdefault(value, set()).add((home, at, _in_interior(program, statement, mask)))
+                inner = tuple(c for c in mask if not home or c not in interiors[home])
+                uses.setdefault(value, set()).add((home, at, inner))
+                if inner and home and statement.path[-1].dim not in program.static:
+                    masked.add(value)
             depth = max((depends_on(i) for i in at), default=0)
             rank = sum(d != ONE for d in value.dims)
             if depth > rank:
@@ -325,7 +344,7 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
         costs[op.out] = cost
         wide = any(d != ONE for d in op.out.dims)
         extra = len(uses.get(op.out, ())) - 1
-        if op.prim.name == "broadcast" or not wide:
+        if op.prim.name == "broadcast" or not (wide or op.out in masked):
             continue
         if (
             extra * cost > placer.recompute_flops

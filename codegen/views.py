@@ -26,6 +26,17 @@ class Alternative(NamedTuple):
     remains: bool = False  # its conditions hold wherever those of the alternatives before it do not
 
 
+def known(condition: Condition, static: dict[Dim, int]) -> bool | None:
+    """Does it hold, as far as sizes that are part of the program say?"""
+    kind, index, bound = condition
+    if any(t[0] != "s" or t[1] not in static for t, _ in index.terms):
+        return None
+    position = index.const + sum(c * static[t[1]] for t, c in index.terms)
+    if kind == "mod":
+        return position % bound == 0
+    return 0 <= position < static[bound] if bound in static else None
+
+
 def read(op: Op, at: Indices) -> list[Alternative]:
     return _READERS[op.prim.name](op, at)
 

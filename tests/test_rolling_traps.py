@@ -183,3 +183,19 @@ def test_a_turn_that_is_broken_off_is_read_with_the_others():
 
     with configured("followed", 2):
         follow(make)
+
+
+def test_derivatives_are_not_followed():
+    """The adjoint of a stack slices row after row, after the loops have become nodes."""
+
+    def make(np):
+        def fn(x):
+            a, rows = np.tanh(x), [x]
+            for i in range(18):
+                rows += [a * 0.5, DATA[1] * i * x[0]]
+            return np.sum(np.sin(np.stack(rows)))
+
+        return fn
+
+    with configured("followed", 1):
+        follow(make)

@@ -110,6 +110,11 @@ class Recorder(Builder):
             follower.finish()
             self.look_at = len(self.items) + follow.LOOK_EVERY
 
+    def stop_following(self) -> None:
+        """From now on make every node: what is recorded after the loops are rolled, derivatives, stays as it is."""
+        self.unfollow()
+        self.look_at = -1
+
     @contextmanager
     def in_full(self) -> Iterator[None]:
         """Every node stays where it is: for who keeps positions among the nodes."""

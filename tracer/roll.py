@@ -26,7 +26,7 @@ MOST_NOTES = 8  # of what was not rolled
 def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> None:
     """Make loop nodes of what repeats in *recorder*, of which *roots* are still needed.  Not *guarded*: the guards are
     dropped, because Python runs in each call."""
-    recorder.unfollow()
+    recorder.stop_following()
     if not guarded:
         recorder.drop_guards()
     turns = recorder.turns

@@ -403,15 +403,15 @@ class ItemEmitter:
         blocks = [b.append_basic_block("held") for _ in pieces]
         switch = b.switch(held, blocks[-1])
         outside = self.assumed, self.refused
-        for (number, known), block in zip(pieces, blocks, strict=True):
+        for (number, given), block in zip(pieces, blocks, strict=True):
             if block is not blocks[-1]:
                 switch.add_case(ir.Constant(bits, number), block)
             b.position_at_end(block)
-            if known is not None:
-                self.assumed = outside[0] | known
-                self.refused = outside[1] | (frozenset(conditions) - known)
-            few = edges and known != frozenset(conditions)
-            self._counted(loop, at, stop, SCALAR if few else SIMPLE if known is None else "")
+            if given is not None:
+                self.assumed = outside[0] | given
+                self.refused = outside[1] | (frozenset(conditions) - given)
+            few = edges and given != frozenset(conditions)
+            self._counted(loop, at, stop, SCALAR if few else SIMPLE if given is None else "")
             self.assumed, self.refused = outside
             b.branch(join)
         b.position_at_end(join)

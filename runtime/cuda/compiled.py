@@ -18,8 +18,9 @@ from ...codegen.cuda.program import CudaProgram, Kernel, Library, Order, run
 from ...codegen.cupy_backend import CupyBackend
 from ...codegen.program import step_operands
 from ...codegen.schedule import buffer_of
+from ...tracer.errors import OutOfMemoryError
 from .loading import Loaded, programs
-from .replay import Replays
+from .replay import Replays, forget_graphs
 
 
 class Compiled:
@@ -39,6 +40,7 @@ class Compiled:
         with backend.memory_errors():
             self._consts = [xp.array(c, order="C") for c in consts]
             held = self._numbers = xp.array(np.concatenate([sizes, canonical.consts]))
+            xp.cuda.get_current_stream().synchronize()  # other streams may run the first call
         self._at = (held.data.ptr, held.data.ptr + 8 * len(sizes))
         self._lock = threading.Lock()  # a graph's workspace is shared by the calls that replay it
         self._replays = Replays(xp) if self._graphable() else None
@@ -54,6 +56,12 @@ class Compiled:
         *values*: arrays of the device or of NumPy, or numbers, one for each input but the constants.  OutOfMemoryError:
         nothing has been changed.
         """
+        try:
+            with self.backend.memory_errors(), self._lock:
+                return self._execute(values)
+        except OutOfMemoryError:
+            if not forget_graphs():
+                raise
         with self.backend.memory_errors(), self._lock:
             return self._execute(values)
 

@@ -2,17 +2,22 @@
 
 A graph holds the addresses that it was captured with, and the stream.  CuPy's pool gives the same memory again to a
 loop that drops its results, so the addresses of a call repeat, or take turns among a few: a graph is kept for each set
-that was seen twice.  Its workspace is its own.
+that was seen twice.  Its workspace is its own, so a process keeps only the ``MAX_GRAPHS`` that were used last, whatever
+the number of programs and shapes, and none when memory runs out.
 """
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-MAX_GRAPHS = 8  # of one program
-MAX_SEEN = 64  # sets of addresses that are remembered
+MAX_GRAPHS = 64  # of a process
+MAX_SEEN = 64  # sets of addresses that are remembered of one program
+
+Key = tuple[int, ...]
 
 
 class _Graph(NamedTuple):
@@ -20,17 +25,22 @@ class _Graph(NamedTuple):
     workspace: Any
 
 
+_lock = threading.Lock()
+_used: OrderedDict[tuple[int, Key], weakref.ref[Replays]] = OrderedDict()  # the graphs of all, the last used one last
+
+
 class Replays:
     """The graphs of one program with one set of sizes."""
 
     def __init__(self, xp: Any) -> None:
         self._xp = xp
-        self._seen: OrderedDict[tuple[int, ...], None] = OrderedDict()
-        self._graphs: OrderedDict[tuple[int, ...], _Graph] = OrderedDict()
+        self._seen: OrderedDict[Key, None] = OrderedDict()
+        self._graphs: dict[Key, _Graph] = {}
 
     def run(self, outside: Sequence[int], allocate: Callable[[], Any], launch: Callable[[Any], None]) -> Any:
         """The workspace of a run on arrays at the addresses *outside*, which *launch* starts, given a workspace."""
-        key = (self._xp.cuda.get_current_stream().ptr, *outside)
+        stream = self._xp.cuda.get_current_stream()
+        key = (stream.ptr, *outside)
         found = self._graphs.get(key)
         if found is None:
             workspace = allocate()
@@ -38,17 +48,17 @@ class Replays:
                 self._remember(key)
                 launch(workspace)
                 return workspace
-            found = self._capture(key, workspace, launch)
-        self._graphs.move_to_end(key)
-        found.graph.launch(self._xp.cuda.get_current_stream())
+            found = self._graphs[key] = self._capture(workspace, launch)
+        self._use(key)
+        found.graph.launch(stream)
         return found.workspace
 
-    def _remember(self, key: tuple[int, ...]) -> None:
+    def _remember(self, key: Key) -> None:
         self._seen[key] = None
         while len(self._seen) > MAX_SEEN:
             self._seen.popitem(last=False)
 
-    def _capture(self, key: tuple[int, ...], workspace: Any, launch: Callable[[Any], None]) -> _Graph:
+    def _capture(self, workspace: Any, launch: Callable[[Any], None]) -> _Graph:
         stream = self._xp.cuda.Stream(non_blocking=True)
         with stream:
             stream.begin_capture()
@@ -56,7 +66,26 @@ class Replays:
                 launch(workspace)
             finally:
                 graph = stream.end_capture()
-        found = self._graphs[key] = _Graph(graph, workspace)
-        while len(self._graphs) > MAX_GRAPHS:
-            self._graphs.popitem(last=False)
-        return found
+        return _Graph(graph, workspace)
+
+    def _use(self, key: Key) -> None:
+        with _lock:
+            _used[id(self), key] = weakref.ref(self)
+            _used.move_to_end((id(self), key))
+            while len(_used) > MAX_GRAPHS:
+                _drop(*_used.popitem(last=False))
+
+
+def _drop(place: tuple[int, Key], owner: weakref.ref[Replays]) -> None:
+    replays = owner()
+    if replays is not None:
+        replays._graphs.pop(place[1], None)
+
+
+def forget_graphs() -> bool:
+    """Drop all graphs, with their workspaces.  Were there any?"""
+    with _lock:
+        found = bool(_used)
+        while _used:
+            _drop(*_used.popitem())
+    return found

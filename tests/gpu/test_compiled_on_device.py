@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
+
 import fake_cupy
 import numpy as np
 import pytest
 
 pytest.importorskip("numba_cuda", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
 
-from fake_cupy import counts
+from fake_cupy import counts, runtime
 from simulated import simulated_load
 
 from tracegrad import autocast, compile_grad
-from tracegrad.runtime.cuda.loading import programs
+from tracegrad.codegen.cuda.program import assemble
+from tracegrad.runtime.cuda import replay
+from tracegrad.runtime.cuda.loading import Loaded, programs
 from tracegrad.tracer.aval import BFLOAT16, finfo
 from tracegrad.tracer.errors import OutOfMemoryError
 
@@ -24,6 +28,7 @@ X, Y, W = rng.normal(size=(20, 3)), np.sign(rng.normal(size=20)), rng.normal(siz
 def device(monkeypatch):
     monkeypatch.setattr(programs, "make", simulated_load)
     programs.clear()
+    replay.forget_graphs()
     with fake_cupy.installed() as module:
         yield module
     programs.clear()
@@ -178,3 +183,44 @@ def test_explain_shows_what_is_launched():
     assert (f.stats.compiles, f.stats.kernel_hits) == (0, 1)  # explain() compiled it
     special = pytest.importorskip("scipy.special")
     assert ": by CuPy" in compile_grad(lambda x: np.sum(special.digamma(x)), target="cuda").explain(W)
+
+
+def idle(canonical, arguments, xp):
+    """Kernels that do nothing, where only memory is asked about."""
+    program = assemble(canonical, arguments)
+    nothing = {name: lambda *_: runtime.current.submit(lambda: None) for name in program.kernels}
+    return Loaded(program, nothing, dict.fromkeys(program.kernels, 1))
+
+
+def test_memory_does_not_grow_with_the_number_of_shapes_and_graphs(monkeypatch):
+    monkeypatch.setattr(programs, "make", idle)
+    monkeypatch.setattr(replay, "MAX_GRAPHS", 4)
+    f = compile_grad(lambda x: np.sum(np.sin(x)) * np.sum(x), target="auto")
+    pool = fake_cupy.cupy.get_default_memory_pool()
+    inputs = [on_device(rng.normal(size=10 + k))[0] for k in range(12)]
+    held = []
+    for _ in range(4):
+        for x in inputs:
+            for _ in range(8):
+                f.grad(x)
+        gc.collect()
+        held.append(pool.used_bytes())
+    assert counts["replay"] > 20 and len(replay._used) == 4
+    assert held[1] == held[2] == held[3]
+
+
+def test_graphs_are_given_up_where_memory_runs_out():
+    f = compile_grad(loss, target="auto")
+    arguments = on_device(W, X, Y)
+    expected = host(f.grad(*arguments))
+    for _ in range(12):
+        f.grad(*arguments)
+    assert replay._used
+    pool = fake_cupy.cupy.get_default_memory_pool()
+    (w,) = on_device(2 * W)
+    gc.collect()
+    pool.set_limit(size=pool.used_bytes() + 1024)  # too little for another workspace beside the graphs'
+    f.grad(w, *arguments[1:])
+    assert not replay._used
+    pool.set_limit(size=0)
+    np.testing.assert_array_equal(host(f.grad(*arguments)), expected)

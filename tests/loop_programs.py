@@ -205,9 +205,13 @@ def like(x: Any, draw: Callable[..., Any]) -> Any:
 
 def by_duals(f: Callable[..., Any], args: list[Any], nums: Sequence[int], directions: list[Any]) -> Outcome:
     def call() -> tuple[Any, Any]:
+        moves = dict(zip(nums, directions, strict=True))
         duals = [copy.deepcopy(a) for a in args]
-        for i, direction in zip(nums, directions, strict=True):
-            duals[i] = with_tangents(args[i], direction)
+        for i, a in enumerate(args):
+            if all(
+                np.asarray(leaf).dtype.kind == "f" for leaf in leaves(a)
+            ):  # data, too: dual numbers are written there
+                duals[i] = with_tangents(a, moves[i] if i in moves else like(a, np.zeros_like))
         result = f(*duals)
         return (result.value, result.tangent) if isinstance(result, Dual) else (result, 0.0)
 
@@ -263,11 +267,15 @@ def judge_call(judged: Judged, variant: int, verdict: Verdict) -> str:
         return ""
     if exact.error is not None or again.error is not None:
         return f"the oracle fails: {_text(exact.error or again.error)}"
+    delicate = far(again.value, exact.value, VALUE / 10) or far(again.slope, exact.slope, GRADIENT / 10)
     if ours.error is not None:
+        if delicate and "kernel and interpreter disagree" in str(ours.error):  # nor need two orders of adding agree
+            verdict.delicate += 1
+            return ""
         return f"compiled: {_text(ours.error)}"
     if far(exact.value, plain.value, VALUE):
         return f"the oracle is wrong: {exact.value!r}, plain NumPy: {plain.value!r}"
-    if far(again.value, exact.value, VALUE / 10) or far(again.slope, exact.slope, GRADIENT / 10):
+    if delicate:
         verdict.delicate += 1
         return ""
     verdict.compared += 1
@@ -488,8 +496,9 @@ def report(seed: int, verdict: Verdict, configuration: str = "as_is") -> str:
 
 
 def main() -> int:
-    first, count = int(sys.argv[1]), int(sys.argv[2])
-    configuration = sys.argv[3] if len(sys.argv) > 3 else "as_is"
+    words = [word for word in sys.argv[1:] if word != "-O0"]
+    first, count = int(words[0]), int(words[1])
+    configuration = words[2] if len(words) > 2 else "as_is"
     if "-O0" in sys.argv:
         jit.SPEED_LEVEL = 0
     warnings.simplefilter("ignore")

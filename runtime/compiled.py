@@ -33,6 +33,7 @@ from ..tracer.stream import DEFAULT
 from .bridge import TensorFunction, call_tensors, check_all_on_device, on_the_host
 from .calls import TENSOR, TRACED, Call, flatten
 from .config import config
+from .cuda.run import for_slot
 from .declare import check_function, positions, shifted_positions, static_positions
 from .eager import dtypes
 from .eager.device import on_cuda
@@ -418,10 +419,15 @@ class CompiledFunction:
     def _install(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> None:
         """Make the family of *path* the first of the endpoint's slots, in place of those that it takes paths from.
 
-        Only native launchers look at what they are given, as a slot needs: calls on a device come down the ladder."""
-        if config.check or call.device is not None or any(path in family.members for family in endpoint.owners):
+        On a device a path with guards has no slot: which path is tried first is the ladder's to say."""
+        if config.check or any(path in family.members for family in endpoint.owners):
             return
-        family = make_family(variant, path, endpoint.owners)
+        if call.device is not None and path.guards:
+            return
+        if call.device is not None:
+            family = Family(variant, (path,), for_slot(path.launch, call.data, len(path.recording.graph.inputs)))
+        else:
+            family = make_family(variant, path, endpoint.owners)
         mixed = USE.begun
         slot = make_slot(call, family, self.stats)
         with self._lock:

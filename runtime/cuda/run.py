@@ -22,7 +22,8 @@ from ...codegen.canonical import Canonical
 from ...codegen.cupy_backend import CupyBackend
 from ...tracer.errors import DeviceError
 from ...tracer.ir import Graph
-from ..eager.tensor import make
+from ..eager import dtypes
+from ..eager.tensor import Tensor, make
 from .availability import require_cuda
 
 
@@ -106,4 +107,38 @@ def launcher(
     return launch
 
 
-__all__ = ["DeviceProgram", "Interpreted", "compiler", "launcher", "program_of"]
+def for_slot(launch: Callable[..., Any], example: Sequence[Any], inputs: int) -> Callable[..., Any]:
+    """*launch*, which takes what a call was seen to hand over, as a slot needs it: it looks at what it is given.
+
+    *example*: the data of a call that *launch* answers for; so many *inputs*, the rest of which are captured arrays.
+    None where anything is of another type, dtype, shape or layout, on another device, or asks for a gradient through
+    the call.
+    """
+    xp = require_cuda("a recorded program").modules.xp
+    here, default = xp.cuda.Device().id, dtypes.default
+    kinds = [type(x) for x in example] + [np.ndarray] * (inputs - len(example))
+    looks = [(x.dtype, x.shape) if isinstance(x, (np.ndarray, xp.ndarray)) else None for x in example]
+    looks += [None] * (inputs - len(example))  # captured arrays are as the outside state was seen to be
+
+    def checked(*values: Any) -> Any:
+        if len(values) != inputs or dtypes.default is not default or xp.cuda.Device().id != here:
+            return None
+        given = []
+        for value, kind, look in zip(values, kinds, looks, strict=True):
+            if type(value) is Tensor and kind is xp.ndarray:
+                if value.requires_grad:
+                    return None
+                value = value._data
+            if type(value) is not kind:
+                return None
+            if look is not None and ((value.dtype, value.shape) != look or not value.flags.c_contiguous):
+                return None
+            if kind is xp.ndarray and value.device.id != here:
+                return None
+            given.append(value)
+        return launch(*given)
+
+    return checked
+
+
+__all__ = ["DeviceProgram", "Interpreted", "compiler", "for_slot", "launcher", "program_of"]

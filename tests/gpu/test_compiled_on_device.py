@@ -13,8 +13,10 @@ pytest.importorskip("numba_cuda", reason="kernels are simulated by numba-cuda: p
 from fake_cupy import counts, runtime
 from simulated import simulated_load
 
+import tracegrad
 from tracegrad import autocast, compile_grad
 from tracegrad.codegen.cuda.program import assemble
+from tracegrad.runtime import compiled
 from tracegrad.runtime.cuda import replay
 from tracegrad.runtime.cuda.loading import Loaded, programs
 from tracegrad.tracer.aval import BFLOAT16, finfo
@@ -224,3 +226,32 @@ def test_graphs_are_given_up_where_memory_runs_out():
     assert not replay._used
     pool.set_limit(size=0)
     np.testing.assert_array_equal(host(f.grad(*arguments)), expected)
+
+
+def test_a_cached_call_does_not_go_down_the_ladder(monkeypatch):
+    f = compile_grad(lambda x, s: np.sum(np.sin(x) * s), target="auto")
+    (x,) = on_device(W)
+    for _ in range(2):
+        f.grad(x, 2.0)
+
+    def refuse(*args):
+        raise AssertionError("the ladder")
+
+    monkeypatch.setattr(compiled, "flatten", refuse)
+    np.testing.assert_allclose(host(f.grad(x, 3.0)), 3 * np.cos(W), rtol=1e-12)
+    np.testing.assert_allclose(host(f.grad(tracegrad.tensor(x), 3.0)), 3 * np.cos(W), rtol=1e-12)
+
+
+def test_what_is_not_as_in_the_cached_call():
+    f = compile_grad(lambda x: np.sum(np.sin(x)), target="auto")
+    (x,) = on_device(W)
+    for _ in range(3):
+        f.grad(x)
+    (longer, single, wide) = on_device(X[:, 0].copy(), W.astype(np.float32), X)
+    np.testing.assert_allclose(host(f.grad(longer)), np.cos(X[:, 0]), rtol=1e-12)
+    np.testing.assert_allclose(host(f.grad(single)), np.cos(W), rtol=1e-6)
+    np.testing.assert_allclose(host(f.grad(wide[:3, 0])), np.cos(X[:3, 0]), rtol=1e-12)  # not contiguous
+    assert type(f.grad(W)) is np.ndarray
+    leaf = tracegrad.tensor(x, requires_grad=True)
+    f(leaf).backward()
+    np.testing.assert_allclose(host(leaf.grad), np.cos(W), rtol=1e-12)

@@ -15,7 +15,7 @@ from tracegrad.runtime import compiled as compiled_module
 from tracegrad.runtime import family as family_module
 from tracegrad.runtime import launch
 from tracegrad.runtime.family import successors
-from tracegrad.tracer.irtext import parse_graph
+from tracegrad.tracer.irparse import parse_graph
 
 N = 20
 

@@ -9,7 +9,8 @@ from test_rolling import V, X, agree, checked, loops  # noqa: F401
 import tracegrad as tg
 from tracegrad import compile_grad
 from tracegrad.runtime.calls import flatten
-from tracegrad.runtime.recording import VALUE, Mode, record
+from tracegrad.runtime.record import record
+from tracegrad.runtime.recording import VALUE, Mode
 from tracegrad.tracer.ops.control import loop_view
 from tracegrad.tracer.primitive import LOOP
 

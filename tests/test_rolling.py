@@ -14,7 +14,8 @@ import tracegrad as tg
 from tracegrad import compile_grad, config
 from tracegrad.runtime.calls import flatten
 from tracegrad.runtime.kernels import kernels
-from tracegrad.runtime.recording import VALUE, Mode, record
+from tracegrad.runtime.record import record
+from tracegrad.runtime.recording import VALUE, Mode
 from tracegrad.tracer import follow
 from tracegrad.tracer.primitive import LOOP
 

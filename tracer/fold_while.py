@@ -1,7 +1,7 @@
 """Loops that data ends become loops that stop by themselves.
 
-Such a loop was recorded as turns of which the last asked a question whose answer was another one.  Where the turns
-are proven to repeat (``repeats.py``), and the user's bytecode says that nothing but recorded values decides how many
+Such a loop was recorded as turns of which the last asked a question whose answer was another one.  Where the turns are
+proven to repeat (``prove_repeats.py``), and the user's bytecode says that nothing but recorded values decides how many
 there are (``loop_proof.py``), the turns become one loop node that stops when the answer changes.  Blocks begin after
 the question, so what comes before it for the first time stays as it is; the node's body computes a turn and the next
 answer, which is carried.
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .errors import GraphError
+from .find_repeats import alike
 from .fold import fold_items, wholes_of
 from .fold_body import Block, Ending, Key, Lines, affine
 from .frames import Asked, Many, Traced
@@ -25,7 +26,8 @@ from .ir import Atom, Guard, Node, Var, building
 from .loop_proof import Proof, prove
 from .ops.control import CAPACITY, UNLIMITED
 from .ops.elementwise import F
-from .repeats import FEW_TRIPS, Carried, Item, Numbers, Repeat, Rows, Slot, Step, alike, first_items, match
+from .prove_repeats import first_items, match
+from .repeats import FEW_TRIPS, Carried, Item, Numbers, Repeat, Rows, Slot, Step
 from .site import Site
 
 if TYPE_CHECKING:

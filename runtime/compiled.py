@@ -57,7 +57,8 @@ from .paths import (
     run_path,
 )
 from .plan_cache import PlanCache
-from .recording import GRAD, VALUE, VALUE_AND_GRAD, Mode, Recording, record, record_pieces
+from .record import record, record_pieces
+from .recording import GRAD, VALUE, VALUE_AND_GRAD, Mode, Recording
 from .segments import Segments
 from .siblings import candidates
 from .slots import Slot, make_slot

@@ -17,10 +17,12 @@ from ..tracer.irtext import print_graph
 from ..tracer.primitive import HOST, LOOP
 from .calls import Call, flatten
 from .cuda.run import program_of
+from .differentiable import name_of
 from .family import describe_families
 from .kernels import kernels
 from .paths import describe_guard
-from .recording import VALUE, Mode, Recording, name_of, record
+from .record import record
+from .recording import VALUE, Mode, Recording
 from .state import Snapshot, StatePlan
 
 if TYPE_CHECKING:

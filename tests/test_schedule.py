@@ -17,8 +17,8 @@ from tracegrad.codegen import jit
 from tracegrad.codegen.adjoint import vjp
 from tracegrad.codegen.canonical import canonicalise
 from tracegrad.codegen.interpreter import evaluate
+from tracegrad.codegen.loop_tree import Call, Loop, Statement
 from tracegrad.codegen.program import CompiledGraph, compile_graph, execute
-from tracegrad.codegen.schedule import Call, Loop, Statement
 from tracegrad.codegen.simplify import simplify
 from tracegrad.tracer.ir import Graph, bind, literal, structural
 from tracegrad.tracer.ops import product, reduce, shape

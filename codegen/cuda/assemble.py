@@ -16,11 +16,12 @@ import llvmlite.ir as ir
 import numpy as np
 
 from ...tracer.primitive import LOOP, RECURRENCE, SCATTER
+from ..buffers import buffer_of
 from ..canonical import ONE, Canonical, Op, Sym
 from ..cpu import carries, item_buffers, statements_of
 from ..guards import guards_of
+from ..loop_tree import Call, Loop, Statement, produces
 from ..memory import ALIGN, Sizes, Temporary
-from ..schedule import Call, Loop, Statement, buffer_of, produces
 from .kernels import KernelEmitter
 from .lanes import LaneEmitter, lanes_of
 from .loops import write_loop, write_sums

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..canonical import Canonical, Sym
+from ..loop_tree import Schedule
 from ..memory import ALIGN, Sizes, Temporary, plan
-from ..schedule import Schedule
 from .mapping import (
     Extent,
     Geometry,

@@ -16,7 +16,7 @@ from .optimizer import (
     check_flags,
     check_learning_rate,
     check_option,
-    count_of,
+    descended,
     new_count,
     zeros_like,
 )
@@ -71,13 +71,7 @@ class Adam(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        for group in self.param_groups:
-            for name, default in _LATER.items():
-                group.setdefault(name, default)
-            for p in group["params"]:
-                known = self.state.get(p)
-                if known:
-                    known["step"] = count_of(known["step"])
+        self._fill_in(_LATER)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters by their gradients."""
@@ -161,13 +155,10 @@ def _adam(
 ) -> tuple[Any, ...]:  # fmt: skip
     p, g, step, m, v = arrays[:5]
     dtype = p.dtype
-    if maximize:
-        g = np.negative(g)
+    g = descended(p, g, weight_decay, maximize, decay == "added")
     step = step + 1
     if decay == "decoupled":
         p = p * (1 - lr * weight_decay)
-    elif decay == "added":
-        g = g + weight_decay * p
     m = lerp(m, g, 1 - beta1, small)
     v = v * beta2 + (1 - beta2) * g * g
     t = step.astype(np.float64)  # the numbers of a step are in double precision, whatever the parameters are

@@ -86,6 +86,16 @@ class Optimizer:
             self._prepare()
         self.__dict__.update(state)
 
+    def _fill_in(self, later: dict[str, Any]) -> None:
+        """Bring what was saved up to date: options that groups have got since, *later*, and counts of steps."""
+        for group in self.param_groups:
+            for name, default in later.items():
+                group.setdefault(name, default)
+            for p in group["params"]:
+                known = self.state.get(p)
+                if known and "step" in known:
+                    known["step"] = count_of(known["step"])
+
     def __repr__(self) -> str:
         text = f"{type(self).__name__} ("
         for i, group in enumerate(self.param_groups):
@@ -290,6 +300,13 @@ def count_of(value: Any) -> Tensor:
     count = new_count()
     count._data[...] = float(value)
     return count
+
+
+def descended(p: Any, g: Any, weight_decay: Any, maximize: bool, decays: bool) -> Any:
+    """The gradient that a step goes down, of the gradient *g* of the parameter *p*."""
+    if maximize:
+        g = np.negative(g)
+    return g + weight_decay * p if decays else g
 
 
 def check_option(name: str, value: Any, valid: bool) -> None:

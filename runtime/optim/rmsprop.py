@@ -10,7 +10,7 @@ import numpy as np
 from ..eager.tensor import Tensor
 from ..eager.update import fused_update
 from .adam import lerp
-from .optimizer import Group, Optimizer, Params, check_learning_rate, check_option, count_of, new_count, zeros_like
+from .optimizer import Group, Optimizer, Params, check_learning_rate, check_option, descended, new_count, zeros_like
 
 
 class RMSprop(Optimizer):
@@ -57,13 +57,7 @@ class RMSprop(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        for group in self.param_groups:
-            for name, default in _LATER.items():
-                group.setdefault(name, default)
-            for p in group["params"]:
-                known = self.state.get(p)
-                if known:
-                    known["step"] = count_of(known["step"])
+        self._fill_in(_LATER)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters by their gradients."""
@@ -107,10 +101,7 @@ def _rmsprop(
     decays: bool, moves: bool, centered: bool, small: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
     p, g, step, square = arrays[:4]
-    if maximize:
-        g = np.negative(g)
-    if decays:
-        g = g + weight_decay * p
+    g = descended(p, g, weight_decay, maximize, decays)
     square = square * alpha + (1 - alpha) * g * g
     results: list[Any] = [None, None, step + 1, square]
     if centered:

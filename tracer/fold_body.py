@@ -54,7 +54,7 @@ class Ending(NamedTuple):
 class Made(NamedTuple):
     """A loop node: stacked values by item, the flag that its guards have held, the line of the first guard; or, where
     it is *mapped*, whole arrays in place of a loop.  ``arrays``: what was written row by row, by update.  ``going``:
-    of a loop that ends by itself, whether it would have gone on; ``count``: how many steps it has taken."""
+    of a loop that ends by itself, whether it would have gone on; ``taken``: in how many steps."""
 
     stacks: dict[Key, Atom]
     held: Var | None
@@ -62,7 +62,7 @@ class Made(NamedTuple):
     mapped: bool = False
     arrays: Mapping[Key, tuple[Array, int]] = {}
     going: Var | None = None
-    count: Var | None = None
+    taken: Var | None = None
 
 
 class Block:
@@ -178,10 +178,10 @@ class Block:
             stacks[key] = stack = Var(Aval(row.aval.dtype, (self.length, *row.aval.shape)))
             outs.append(stack)
             kept.add(stack)
-        count = Var(Aval(INT, ()))
-        self._close(nodes, outputs, incoming, inits, outs, kept, going if self.ending else None, count)
+        taken = Var(Aval(INT, ()))
+        self._close(nodes, outputs, incoming, inits, outs, kept, going if self.ending else None, taken)
         line = guards[0].site if guards else None
-        return Made(stacks, held, line, going=outs[0], count=count) if self.ending else Made(stacks, held, line)
+        return Made(stacks, held, line, going=outs[0], taken=taken) if self.ending else Made(stacks, held, line)
 
     def _end(self, going: Var) -> None:
         """What the last step's guard says; carries for what is read of the block before the last."""

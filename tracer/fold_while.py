@@ -338,7 +338,7 @@ def _made(recorder: Recorder, loop: _Loop) -> list[Item]:
         items += [*last.nodes, Guard(done, np.bool_(True), CAPACITY, site)]
         recorder.env[done] = np.array(True)
     for node in loop.counters:
-        items += _counter(recorder, node, repeat.trips, made.count, site)
+        items += _counter(recorder, node, repeat.trips, made.taken, site)
     return items
 
 

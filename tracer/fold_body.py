@@ -54,7 +54,7 @@ class Ending(NamedTuple):
 class Made(NamedTuple):
     """A loop node: stacked values by item, the flag that its guards have held, the line of the first guard; or, where
     it is *mapped*, whole arrays in place of a loop.  ``arrays``: what was written row by row, by update.  ``going``:
-    of a loop that ends by itself, whether it would have gone on."""
+    of a loop that ends by itself, whether it would have gone on; ``taken``: in how many steps."""
 
     stacks: dict[Key, Atom]
     held: Var | None
@@ -62,6 +62,7 @@ class Made(NamedTuple):
     mapped: bool = False
     arrays: Mapping[Key, tuple[Array, int]] = {}
     going: Var | None = None
+    taken: Var | None = None
 
 
 class Block:
@@ -177,9 +178,10 @@ class Block:
             stacks[key] = stack = Var(Aval(row.aval.dtype, (self.length, *row.aval.shape)))
             outs.append(stack)
             kept.add(stack)
-        self._close(nodes, outputs, incoming, inits, outs, kept, going if self.ending else None)
+        taken = Var(Aval(INT, ()))
+        self._close(nodes, outputs, incoming, inits, outs, kept, going if self.ending else None, taken)
         line = guards[0].site if guards else None
-        return Made(stacks, held, line, going=outs[0] if self.ending else None)
+        return Made(stacks, held, line, going=outs[0], taken=taken) if self.ending else Made(stacks, held, line)
 
     def _end(self, going: Var) -> None:
         """What the last step's guard says; carries for what is read of the block before the last."""
@@ -207,9 +209,10 @@ class Block:
 
     def _close(
         self, nodes: list[Node], outputs: list[Atom], incoming: list[Var], inits: list[Atom], outs: list[Var],
-        wanted: set[Var], going: Var | None,
+        wanted: set[Var], going: Var | None, taken: Var,
     ) -> None:  # fmt: skip
-        """The node itself, without carries that nothing needs.  *going*: the carry that says whether to go on."""
+        """The node itself, without carries that nothing needs.  *going*: the carry that says whether to go on; *taken*:
+        how many steps that were."""
         count = len(incoming)
 
         def results(carried: Iterable[int]) -> list[Atom]:
@@ -229,7 +232,7 @@ class Block:
         if self.ending:
             params.update(length=self.ending.length, stops=True)
             body.outputs.insert(0, going)  # type: ignore[arg-type]
-            defined.insert(len(carried), Var(Aval(INT, ())))  # the number of steps
+            defined.insert(len(carried), taken)
         operands = (*consts, *[inits[k] for k in carried], *[x for _, x in xs])
         self.out.append(Node(LOOP_OVER, operands, params, tuple(defined), self.out.site_override))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,6 +35,11 @@ class Adam(Optimizer):
     the place of v; *maximize* ascends; with *decoupled_weight_decay* it is AdamW.  D. P. Kingma and J. Ba, "Adam: a
     method for stochastic optimization", ICLR 2015; S. Reddi et al., "On the convergence of Adam and beyond", ICLR 2018.
     """
+
+    _later: ClassVar[dict[str, Any]] = {
+        "amsgrad": False, "maximize": False, "foreach": None, "capturable": False, "differentiable": False,
+        "decoupled_weight_decay": False, "fused": None,
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -68,10 +73,6 @@ class Adam(Optimizer):
                 "differentiable": differentiable, "fused": fused, "decoupled_weight_decay": decoupled_weight_decay,
             },
         )  # fmt: skip
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._fill_in(_LATER)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters by their gradients."""
@@ -136,12 +137,6 @@ class AdamW(Adam):
         super().__setstate__(state)
         for group in self.param_groups:
             group["decoupled_weight_decay"] = True
-
-
-_LATER: dict[str, Any] = {
-    "amsgrad": False, "maximize": False, "foreach": None, "capturable": False, "differentiable": False,
-    "decoupled_weight_decay": False, "fused": None,
-}  # fmt: skip
 
 
 def lerp(start: Any, end: Any, weight: Any, small: bool) -> Any:

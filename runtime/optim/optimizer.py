@@ -16,7 +16,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -47,6 +47,8 @@ class Optimizer:
     :param params: an iterable of tensors, of (name, tensor) pairs, or of groups (dicts with "params" and options).
     :param defaults: options of groups that do not set them.
     """
+
+    _later: ClassVar[dict[str, Any]] = {}  # options that groups have got since states were first saved
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         if defaults.get("differentiable"):
@@ -86,10 +88,13 @@ class Optimizer:
             self._prepare()
         self.__dict__.update(state)
 
-    def _fill_in(self, later: dict[str, Any]) -> None:
-        """Bring what was saved up to date: options that groups have got since, *later*, and counts of steps."""
+        if self._later:
+            self._fill_in()
+
+    def _fill_in(self) -> None:
+        """Bring what was saved up to date: options that groups have got since, and counts of steps."""
         for group in self.param_groups:
-            for name, default in later.items():
+            for name, default in self._later.items():
                 group.setdefault(name, default)
             for p in group["params"]:
                 known = self.state.get(p)

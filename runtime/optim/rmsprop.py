@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,6 +26,11 @@ class RMSprop(Optimizer):
     *centered*.  *maximize* ascends.  T. Tieleman and G. Hinton, lecture 6.5 of "Neural networks for machine learning",
     2012; centered: A. Graves, "Generating sequences with recurrent neural networks", 2013.
     """
+
+    _later: ClassVar[dict[str, Any]] = {
+        "momentum": 0, "centered": False, "foreach": None, "maximize": False, "differentiable": False,
+        "capturable": False,
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -54,10 +59,6 @@ class RMSprop(Optimizer):
                 "differentiable": differentiable,
             },
         )  # fmt: skip
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._fill_in(_LATER)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters by their gradients."""
@@ -89,11 +90,6 @@ class RMSprop(Optimizer):
         small = 1 - group["alpha"] < 0.5
         decays = bool(group["weight_decay"] != 0)
         return bool(group["maximize"]), decays, group["momentum"] > 0, bool(group["centered"]), small
-
-
-_LATER: dict[str, Any] = {
-    "momentum": 0, "centered": False, "foreach": None, "maximize": False, "differentiable": False, "capturable": False,
-}  # fmt: skip
 
 
 def _rmsprop(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from ..eager.modes import STATE
 from ..eager.tensor import Tensor
@@ -23,6 +23,14 @@ class SGD(Optimizer):
     Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013; the formula has
     PyTorch's conventions.
     """
+
+    _later: ClassVar[dict[str, Any]] = {
+        "nesterov": False,
+        "maximize": False,
+        "foreach": None,
+        "differentiable": False,
+        "fused": False,
+    }
 
     def __init__(
         self,
@@ -52,10 +60,6 @@ class SGD(Optimizer):
                 "fused": fused,
             },
         )  # fmt: skip
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._fill_in(_LATER)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters by their gradients."""
@@ -93,9 +97,6 @@ class SGD(Optimizer):
             bool(group["nesterov"]),
             bool(group["dampening"] != 0),
         )
-
-
-_LATER = {"nesterov": False, "maximize": False, "foreach": None, "differentiable": False, "fused": False}
 
 
 def _plain(arrays: tuple[Any, ...], lr: Any, weight_decay: Any, maximize: bool, decays: bool) -> tuple[Any, ...]:

@@ -9,6 +9,8 @@ reasons for ``explain()``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..tracer.primitive import ELEMENTWISE, VIEW
 from .buffers import buffer_of, counted, filled
 from .canonical import ONE, Canonical, Dim, Sym
@@ -20,6 +22,7 @@ from .views import Condition, Indices
 
 MAX_ARRAYS = 24  # arrays streamed by one innermost loop
 RECOMPUTE_FLOPS = 40  # an inlined value costing more than this in all its extra evaluations is stored
+SCALAR_FLOPS = 400  # the same for a value without axes, in extra functions of the kernel
 REDUNDANT_FLOPS = 3  # the same, per iteration of a loop that the value does not depend on
 
 
@@ -178,6 +181,8 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
     per_row: set[Sym] = set()  # evaluated once a row, between inner loops
     masked: set[Sym] = set()  # evaluated under conditions in a loop that is not unrolled: what has one element, too
     interiors: dict[int, set[Condition]] = {}  # of the loops
+    function = _functions(placer.body)
+    homes: dict[Sym, set[int]] = {}  # of values without axes: the functions that evaluate them
     for sym, found in placer.reads.items():
         statement = placer.where[sym]
         assert isinstance(statement, Statement)
@@ -188,6 +193,7 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
         for (value, at), masks in found.inlined.items():
             if value in placer.stored:
                 continue
+            homes.setdefault(value, set()).add(function[id(statement.path[0] if statement.path else statement)])
             for mask in masks:
                 inner = tuple(c for c in mask if not home or c not in interiors[home])
                 uses.setdefault(value, set()).add((home, at, inner))
@@ -210,6 +216,8 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
         costs[op.out] = cost
         wide = any(d != ONE for d in op.out.dims)
         extra = len(uses.get(op.out, ())) - 1
+        if not wide and (len(homes.get(op.out, ())) - 1) * cost > SCALAR_FLOPS:
+            flagged.add(op.out)
         if op.prim.name == "broadcast" or not (wide or op.out in masked):
             continue
         if (
@@ -225,6 +233,17 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
                 consumers.setdefault(x, []).append(op.out)
     # a value whose only reader is stored too would be evaluated once: leave it inlined
     return forced | {s for s in flagged if not (len(set(consumers[s])) == 1 and consumers[s][0] in flagged)}
+
+
+def _functions(body: Sequence[Loop | Statement | Call]) -> dict[int, int]:
+    """By id of each top-level item: the number of the function that it will be in.  Statements in a row share one."""
+    result: dict[int, int] = {}
+    number, before = 0, False
+    for item in body:
+        is_statement = isinstance(item, Statement)
+        number += not (is_statement and before)
+        result[id(item)], before = number, is_statement
+    return result
 
 
 # ---- the whole ---------------------------------------------------------------------------------------------------

@@ -20,17 +20,21 @@ import optree
 
 from ..codegen.canonical import canonicalise
 from ..codegen.simplify import simplify
+from ..codegen.storage import CUDA_PRODUCTS
 from ..tracer.array import TracedArray, wrap_array
 from ..tracer.aval import Aval
 from ..tracer.ir import Atom, Graph, Var, live_nodes, read_vars
 from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.primitive import ELEMENTWISE, VIEW
 from .binding import argument_records, bind_graph, launched
+from .cuda.run import program_of
 from .eager import backward as engine
 from .eager.apply import apply
 from .eager.capture import Capture
+from .eager.device import on_cuda
 from .eager.modes import STATE, enable_grad
 from .eager.node import Node, next_sequence
+from .eager.on_device import filled
 from .eager.ops_basic import MUL
 from .eager.tensor import Tensor, make, raw
 from .eager.walk import collect
@@ -59,15 +63,25 @@ class Backward:
     graph: Graph
     reads: list[int]
     scalars: list[type | None]
+    on_device: bool = False
     launch: Callable[..., Any] | None = None
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         if self.launch is None:
             canonical = canonicalise(self.graph)
+            if self.on_device:
+                on_device = program_of(self.graph, canonical, len(self.graph.inputs))
+                self.launch = lambda *given: on_device.execute(given)[1]
+                return self.launch(*values)
             program, _ = kernels.get(canonical, len(self.graph.inputs))
             args = argument_records(self.graph.inputs, self.scalars)
             self.launch = bind_graph(self.graph, canonical, program, False, args)
         return launched(self.launch, values)
+
+
+def as_array(result: Any) -> Any:
+    """A result of a program as an array: what has no dimensions comes as a scalar from programs on the host."""
+    return result if on_cuda(result) else np.asarray(result)
 
 
 def tensors_in(tree: Any) -> list[Tensor]:
@@ -121,9 +135,11 @@ def finish(capture: Capture, written: set[Var], scalars: Sequence[type | None]) 
     reads = [k for k, var in enumerate(recorder.inputs) if var in used]
     inputs = [recorder.inputs[k] for k in reads]
     consts = [c for c in recorder.consts if c[0] in used]
-    graph = simplify(Graph([*inputs, *link.residuals, *link.cotangents], nodes, list(link.gradients), [], consts))
+    graph = Graph([*inputs, *link.residuals, *link.cotangents], nodes, list(link.gradients), [], consts)
+    on_device = capture.device.type == "cuda"
+    graph = simplify(graph, CUDA_PRODUCTS if on_device else ())
     arrays: list[type | None] = [None] * (len(graph.inputs) - len(reads))
-    link.backward = Backward(graph, reads, [scalars[k] for k in reads] + arrays)
+    link.backward = Backward(graph, reads, [scalars[k] for k in reads] + arrays, on_device)
     if written & set(inputs):
         return ["overwrites a tensor that the backward of its result reads"]
     return []
@@ -157,14 +173,15 @@ class LinkedBackward(Node):
         if link.cotangents:
             self._check()
             assert link.backward is not None
+            beside = next(ct._data for ct in cts if ct is not None)
             seeds = [
-                np.zeros(v.aval.shape, v.aval.dtype) if ct is None else ct._data
+                filled(0, v.aval.shape, v.aval.dtype, beside) if ct is None else ct._data
                 for v, ct in zip(link.cotangents, cts, strict=True)
             ]
-            residuals = [np.asarray(r) for r in self.payload]  # 0-d ones come as scalars
-            found = [make(np.asarray(g)) for g in link.backward.run([*self.operands, *residuals, *seeds])]
+            residuals = [as_array(r) for r in self.payload]
+            found = [make(as_array(g)) for g in link.backward.run([*self.operands, *residuals, *seeds])]
         else:
-            found = [apply(MUL, (cts[0], make(np.asarray(g)))) for g in self.payload]
+            found = [apply(MUL, (cts[0], make(as_array(g)))) for g in self.payload]
         gradients = iter(found)
         return [next(gradients) if given else None for given in link.given]
 

@@ -19,12 +19,13 @@ NAMES = ("w", "v", "buffer", "other")
 class World:
     """Tensors and settings; two worlds made from one seed are equal."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, device="cpu"):
         rng = np.random.default_rng(seed)
-        self.w = torch.tensor(rng.normal(size=(3, 2)), requires_grad=True)
-        self.v = torch.tensor(rng.normal(size=2), requires_grad=True)
-        self.buffer = torch.tensor(rng.normal(size=(3, 2)))
-        self.other = torch.tensor(rng.normal(size=2))
+        self.device = device
+        self.w = torch.tensor(rng.normal(size=(3, 2)), device=device, requires_grad=True)
+        self.v = torch.tensor(rng.normal(size=2), device=device, requires_grad=True)
+        self.buffer = torch.tensor(rng.normal(size=(3, 2)), device=device)
+        self.other = torch.tensor(rng.normal(size=2), device=device)
         self.view = self.buffer[1:]
         self.alias = self.other.detach()
         self.flag = True
@@ -36,9 +37,9 @@ class World:
         found = {}
         for name in (*NAMES, "view", "alias"):
             t = getattr(self, name)
-            found[name] = t.detach().numpy().copy()
-            found[f"{name}.grad"] = None if t.grad is None else t.grad.detach().numpy().copy()
-            found[f"{name}.requires_grad"] = t.requires_grad
+            found[name] = t.detach().cpu().numpy().copy()
+            found[f"{name}.grad"] = None if t.grad is None else t.grad.detach().cpu().numpy().copy()
+            found[f"{name}.facts"] = t.requires_grad, t.device.type
         return found
 
 
@@ -102,7 +103,7 @@ def disturb(choice, worlds):
             if kind == 0:
                 t.add_(value)
             elif kind == 1:
-                t.data = torch.full(t.shape, value) if t is not world.buffer and t is not world.other else t.data
+                t.data = torch.full(t.shape, value, device=world.device) if t is not world.buffer and t is not world.other else t.data
             elif kind == 2:
                 world.flag = not world.flag
             elif kind == 3:
@@ -116,16 +117,16 @@ def disturb(choice, worlds):
             elif kind == 7:
                 world.v.requires_grad_(not world.v.requires_grad)
             elif kind == 8:
-                world.v = torch.full((2,), value, requires_grad=True)
+                world.v = torch.full((2,), value, device=world.device, requires_grad=True)
             elif kind == 9:
                 world.view[0] = value
             elif kind == 10:
-                world.w.grad = torch.full((3, 2), value)
+                world.w.grad = torch.full((3, 2), value, device=world.device)
 
 
-def run(seed):
+def run(seed, device="cpu"):
     text = program(seed)
-    worlds = [World(seed), World(seed)]
+    worlds = [World(seed, device), World(seed, device)]
     steps = []
     for world in worlds:
         space = {"world": world, "torch": torch}
@@ -134,7 +135,7 @@ def run(seed):
     steps[1] = torch.compile(steps[1])
     choice = random.Random(seed + 1)
     rng = np.random.default_rng(seed)
-    batches = [torch.tensor(rng.normal(size=(3, 2))) for _ in range(3)]
+    batches = [torch.tensor(rng.normal(size=(3, 2)), device=device) for _ in range(3)]
     for call in range(14):
         x = choice.choice(batches)
         outcomes = []

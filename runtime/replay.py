@@ -196,7 +196,7 @@ def value_of(var: Any, where: tuple[str, Any], call: Call, arrays: tuple[Any, ..
     if kind == "number":
         return float(number_at(payload))
     if kind == "fresh":
-        return capture.recorder.env[var] if capture is not None else np.asarray(payload[0]())
+        return capture.drawn[var] if capture is not None else np.asarray(payload[0]())
     return (payload.tensor if payload.owner is None else payload.owner._grad)._data
 
 

@@ -84,6 +84,7 @@ class Capture:
         self._by_array: dict[int, Root] = {}
         self._grad_of: dict[int, Tensor] = {}
         self._numbers: dict[Any, TracedArray] = {}
+        self.drawn: dict[Var, np.ndarray] = {}  # inputs of random numbers -> those of this run
         self._made: list[weakref.ref[Tensor]] = []
         self.since = next_sequence()
         self.link: Any = None  # how results hang together with tensors from outside (``runtime/linked.py``)
@@ -155,6 +156,7 @@ class Capture:
         finally:
             restore_profile(profile)
         var = self.add_input("fresh", array, "random numbers", (draw, generator))
+        self.drawn[var] = array
         return self.put(TracedArray(var, self.recorder), CPU)
 
     def constant(self, data: Any) -> TracedArray:

@@ -1,0 +1,495 @@
+"""Training steps compiled for a CUDA device, on the stand-in for CuPy: each is one program, whose effects are those of
+the eager step.  Each test runs twice: with CuPy's operations and with kernels, which the simulator runs."""
+
+from __future__ import annotations
+
+import fake_cupy
+import numpy as np
+import pytest
+from fake_cupy import counts
+from test_step import OPTIMIZERS
+from test_step_fuzz import run as random_step
+
+import tracegrad as torch
+from tracegrad import nn, optim
+from tracegrad.runtime.cuda import replay
+from tracegrad.runtime.cuda import run as run_on_device
+from tracegrad.runtime.step import CompiledStep
+from tracegrad.tracer.errors import OutOfMemoryError
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(6, 4))
+Y = RNG.normal(size=(6, 1))
+
+
+@pytest.fixture(params=["operations", "kernels"], autouse=True)
+def way(request, monkeypatch):
+    """What runs a recorded program."""
+    if request.param == "operations":
+        monkeypatch.setattr(run_on_device, "compiler", lambda: "not in this test")
+    else:
+        pytest.importorskip("numba_cuda", reason="kernels are simulated by numba-cuda")
+        from simulated import simulated_load
+
+        from tracegrad.runtime.cuda.loading import programs
+
+        monkeypatch.setattr(programs, "make", simulated_load)
+        programs.clear()
+        request.addfinalizer(programs.clear)
+    replay.forget_graphs()
+    with fake_cupy.installed():
+        yield request.param
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1)).cuda()
+
+
+def host(t):
+    assert t.is_cuda
+    return t.detach()._data.get().copy()
+
+
+def on_device(*arrays):
+    return [torch.tensor(a, device="cuda") for a in arrays]
+
+
+def training(make_optimizer, compiled, steps=5, clip=None):
+    model = network()
+    optimizer = make_optimizer(model.parameters())
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        if clip is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        return loss
+
+    run = torch.compile(step) if compiled else step
+    x, y = on_device(X, Y)
+    losses = [run(x, y).item() for _ in range(steps)]
+    parameters = list(model.parameters())
+    state = [t for entry in optimizer.state.values() for t in entry.values()]
+    assert {t.device.type for t in state} <= {"cpu", "cuda"} and all(p.grad.is_cuda for p in parameters)
+    numbers = [host(p.grad) for p in parameters] + [host(p) for p in parameters]
+    numbers += [host(t) if t.is_cuda else t.numpy().copy() for t in state]
+    return losses, numbers, [t.device.type for t in state], run
+
+
+@pytest.mark.parametrize("clip", [None, 0.1])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_compiled_training_is_eager_training(name, clip, way):
+    if way == "kernels" and (clip is not None) != (name == "adam"):
+        pytest.skip("the simulator takes its time")
+    eager = training(OPTIMIZERS[name], False, clip=clip)
+    compiled = training(OPTIMIZERS[name], True, clip=clip)
+    np.testing.assert_allclose(compiled[0], eager[0], rtol=1e-11)
+    for ours, theirs in zip(compiled[1], eager[1], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+    assert compiled[2] == eager[2]
+    stats = compiled[3].stats
+    assert stats.live == "" and stats.traces == 2
+
+
+def plain_step(model, optimizer):
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def test_a_cached_step_copies_its_numbers_and_does_not_wait(way):
+    model = network()
+    optimizer = optim.Adam(model.parameters(), lr=0.01)
+    step = torch.compile(plain_step(model, optimizer))
+    (x,) = on_device(X)
+    for _ in range(3):
+        step(x)
+    counts.clear()
+    for _ in range(6):
+        step(x)
+    assert counts["wait"] == counts["download"] == 0
+    assert counts["upload"] == (6 if way == "kernels" else 0)
+
+
+def test_kernels_and_the_copies_into_parameters_are_one_graph(way):
+    if way == "operations":
+        pytest.skip("there are no kernels")
+    w, target = on_device(np.zeros(3), np.arange(3.0))
+    w.requires_grad_()
+    optimizer = optim.SGD([w], lr=0.25)
+
+    @torch.compile
+    def step():
+        optimizer.zero_grad()
+        ((w - target) ** 2).sum().backward()
+        optimizer.step()
+
+    for k in range(40):
+        np.testing.assert_allclose(host(w), np.arange(3.0) * (1 - 0.5**k), rtol=1e-12)
+        step()
+    assert counts["capture"] >= 1 and counts["replay"] >= 10
+
+
+def test_parameters_keep_their_memory_views_and_versions():
+    def trained(compiled):
+        model = network()
+        optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        weight = model[0].weight
+        memory, alias = weight._data, weight.detach()
+        with torch.no_grad():
+            view = weight[1:]
+        step = plain_step(model, optimizer)
+        step = torch.compile(step) if compiled else step
+        (x,) = on_device(X)
+        versions = []
+        for _ in range(5):
+            step(x)
+            versions.append((weight._version, view._version, weight.grad._version))
+        assert weight._data is memory
+        np.testing.assert_array_equal(host(view), host(weight)[1:])
+        np.testing.assert_array_equal(host(alias), host(weight))
+        return versions, host(weight)
+
+    eager, compiled = trained(False), trained(True)
+    assert eager[0] == compiled[0]
+    np.testing.assert_allclose(compiled[1], eager[1], rtol=1e-11)
+
+
+def test_a_hundred_learning_rates_are_one_compile(way):
+    model = network()
+    optimizer = optim.SGD(model.parameters(), lr=0.01)
+    step = torch.compile(plain_step(model, optimizer))
+    (x,) = on_device(X)
+    for _ in range(4):
+        step(x)
+    stats = step.stats
+    compiles, traces, weight = stats.compiles, stats.traces, model[0].weight
+    for k in range(100 if way == "operations" else 10):
+        optimizer.param_groups[0]["lr"] = 1e-3 * (k + 1)
+        before = host(weight)
+        step(x)
+        np.testing.assert_allclose(before - host(weight), 1e-3 * (k + 1) * host(weight.grad), rtol=1e-8, atol=1e-15)
+    assert stats.compiles == compiles <= 1 and stats.traces == traces == 2 and not stats.live
+
+
+def branching():
+    """A step with a branch on its loss, the tensors it writes, and the outcome of all its effects."""
+    w, total = on_device(np.ones(3), np.zeros(3))
+    w.requires_grad_()
+
+    @torch.compile
+    def step(x):
+        w.grad = None
+        loss = (w * x + torch.rand(3, device="cuda") * 1e-3).sum()
+        if loss > 0:
+            loss = loss * 2.0
+        loss.backward()
+        with torch.no_grad():
+            w.sub_(0.01 * w.grad)
+            total.add_(x)
+        return loss
+
+    def effects():
+        drawn = torch.runtime.eager.random.default_generator._stream.bit_generator.state["state"]
+        return host(w).tolist(), host(total).tolist(), host(w.grad).tolist(), w._version, total._version, drawn
+
+    return step, effects
+
+
+@pytest.fixture
+def no_recording(monkeypatch):
+    """Recordings are an error from when this is called."""
+
+    def forbid():
+        def refuse(*args):
+            raise AssertionError("recorded")
+
+        monkeypatch.setattr(CompiledStep, "_record", refuse)
+
+    return forbid
+
+
+def test_a_failed_guard_leaves_everything_as_it_was(no_recording):
+    step, effects = branching()
+    plus, minus = on_device(np.ones(3), -np.ones(3))
+    for _ in range(4):
+        step(plus)
+    no_recording()
+    before = effects()
+    with pytest.raises(AssertionError, match="recorded"):
+        step(minus)
+    assert effects() == before and step.stats.guard_misses == 1
+    counts.clear()
+    step(plus)
+    assert counts["download"] == counts["wait"] == 1  # the guards
+    assert effects() != before
+
+
+def test_branches_take_turns():
+    step, _ = branching()
+    plus, minus = on_device(np.ones(3), -np.ones(3))
+    for _ in range(4):
+        assert step(plus).item() > 4 and step(minus).item() < -2
+    assert step.stats.live == "" and step.stats.traces <= 4
+
+
+def test_running_out_of_memory_leaves_everything_as_it_was():
+    model = nn.Linear(64, 64).cuda()
+    optimizer = optim.Adam(model.parameters(), lr=0.1)
+    step = torch.compile(lambda x: plain_step(model, optimizer)(x + torch.rand(64, device="cuda") * 1e-3))
+    (x,) = on_device(np.ones((2, 64)))
+    for _ in range(4):
+        step(x)
+
+    def effects():
+        state = [t for entry in optimizer.state.values() for t in entry.values()]
+        tensors = [*model.parameters(), *[p.grad for p in model.parameters()], *state]
+        found = [(t.detach().cpu().numpy().tolist(), t._version) for t in tensors]
+        return found, torch.runtime.eager.random.default_generator._stream.bit_generator.state
+
+    before = effects()
+    replay.forget_graphs()
+    fake_cupy.pool.set_limit(size=fake_cupy.pool.used_bytes() + 20_000)
+    with pytest.raises(OutOfMemoryError, match="nothing has been changed"):
+        step(x)
+    fake_cupy.pool.set_limit(size=0)
+    assert effects() == before
+    step(x)
+    assert effects() != before and step.stats.live == "" and step.stats.traces == 2
+
+
+# ---- results that stay connected -----------------------------------------------------------------------------------
+
+
+def test_a_compiled_model_with_the_rest_of_the_step_outside():
+    def run(compiled):
+        model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Dropout(0.3), nn.Linear(5, 3)).cuda()
+        torch.manual_seed(0)
+        with torch.no_grad():
+            for p in model.parameters():
+                p.copy_(torch.randn(*p.shape, device="cuda"))
+        forward = torch.compile(model) if compiled else model
+        optimizer = optim.SGD(model.parameters(), lr=0.1)
+        labels, x = torch.tensor([0, 1, 2] * 2, device="cuda"), torch.tensor(X, device="cuda")
+        losses = []
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(forward(x), labels)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses, forward
+
+    eager, _ = run(False)
+    compiled, forward = run(True)
+    np.testing.assert_allclose(compiled, eager, rtol=1e-10)
+    assert forward.stats.live == "" and forward.stats.traces == 2
+
+
+def test_gradients_of_several_results_and_of_a_scalar():
+    w = torch.tensor(RNG.normal(size=(3, 2)), device="cuda", requires_grad=True)
+    several = torch.compile(lambda x, h: ((x @ w).tanh(), (h * w).sum(0), x.exp()))
+    scalar = torch.compile(lambda x: (x @ w).tanh().sum())
+
+    def gradients(x, f, g):
+        for t in (x, w):
+            t.grad = None
+        a, _, c = f(x, w * 2.0)
+        (a.sum() + c[0].sum() + 3.0 * g(x)).backward()
+        return host(x.grad), host(w.grad)
+
+    for _ in range(4):
+        x = torch.tensor(RNG.normal(size=(4, 3)), device="cuda", requires_grad=True)
+        ours, theirs = gradients(x, several, scalar), gradients(x, several.__wrapped__, scalar.__wrapped__)
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10)
+    assert several.stats.live == scalar.stats.live == "" and scalar.stats.traces == 2
+
+
+def test_derivatives_of_derivatives_and_operands_that_are_overwritten():
+    w = torch.tensor([0.3, 0.7], device="cuda", requires_grad=True)
+    (x,) = on_device(np.ones(2))
+    f = torch.compile(lambda x: (x * w) ** 3)
+    for _ in range(4):
+        (g,) = torch.autograd.grad(f(x).sum(), w, create_graph=True)
+        (h,) = torch.autograd.grad(g.sum(), w)
+        np.testing.assert_allclose(host(h), 6.0 * host(w), rtol=1e-12)
+    y = f(x)
+    with torch.no_grad():
+        w.mul_(2.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+# ---- what lies where -----------------------------------------------------------------------------------------------
+
+
+def same_places(function, *args, traces=2):
+    """*function* compiled gives what it gives eagerly, and where; it is not live."""
+    step = torch.compile(function)
+    for _ in range(4):
+        torch.manual_seed(1)
+        expected = function(*args)
+        torch.manual_seed(1)
+        found = step(*args)
+        for ours, theirs in zip(found, expected, strict=True):
+            assert type(ours) is type(theirs)
+            if isinstance(ours, torch.Tensor):
+                assert (ours.device, ours.dtype, ours.shape) == (theirs.device, theirs.dtype, theirs.shape)
+                ours, theirs = ours.detach().cpu().numpy(), theirs.detach().cpu().numpy()
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    assert step.stats.live == "" and step.stats.traces == traces
+    return step
+
+
+def test_tensors_made_in_a_step_lie_where_they_were_asked_for():
+    (x,) = on_device(X)
+    count = torch.tensor(3.0)
+
+    def step(x):
+        y = torch.ones_like(x) * x.new_full((4,), 2.0) + torch.rand_like(x)
+        here, there = torch.zeros(3), torch.full((2,), 1.5, device="cuda")
+        copy = torch.tensor(x)
+        if (y.device.type, here.device.type, there.is_cuda, copy.is_cuda) != ("cuda", "cpu", True, True):
+            return ()
+        return y, here, there, copy, count + 1, count * x, x.sum() * 2, torch.arange(3, device="cuda"), here + count
+
+    same_places(step, x)
+
+
+def test_batches_of_numpy_and_of_the_host_are_uploaded():
+    (w,) = on_device(RNG.normal(size=(4, 2)))
+    offsets = np.array([0.5, -0.5])
+
+    def step(a, t, scale):
+        x = torch.tensor(a, device="cuda")
+        y = t.cuda()
+        return x @ w * scale + torch.as_tensor(offsets, device="cuda"), y * 2.0, t + 1.0, a.mean()
+
+    step = same_places(step, X, torch.tensor(Y), 2.0)
+    offsets[0] = 7.0
+    out = host(step(X, torch.tensor(Y), 3.0)[0])
+    np.testing.assert_allclose(out, X @ host(w) * 3.0 + [7.0, -0.5], rtol=1e-12)
+
+
+def test_devices_that_meet_are_the_error_of_eager_code():
+    (x,) = on_device(X)
+    other = torch.ones(4)
+
+    @torch.compile
+    def step(x):
+        if x.sum() > 0:
+            return x * other
+        return x * 2.0
+
+    small = x * 0.0
+    for _ in range(3):
+        step(small)
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device, but found at least two"):
+        step(small + 1.0)
+    np.testing.assert_array_equal(host(step(small)), np.zeros_like(X))
+
+
+@pytest.mark.parametrize("what", ["leaf", "copy", "foreign"])
+def test_what_runs_operation_by_operation_says_why(what):
+    (x,) = on_device(X)
+    leaf = torch.ones(3, requires_grad=True) if what == "leaf" else None
+    foreign = fake_cupy.cupy.array(Y)
+
+    @torch.compile
+    def step(x, y):
+        out = x.sum()
+        if what == "leaf":
+            return out, (leaf * 2.0).sum()
+        if what == "copy":
+            return out, x.cpu() * 2.0
+        return out, torch.as_tensor(y).sum()
+
+    reason = {"leaf": "requiring gradients, on the host", "copy": "copies a tensor to another device"}
+    for _ in range(4):
+        first, second = step(x, foreign if what == "foreign" else None)
+        assert first.is_cuda and second.is_cuda == (what == "foreign")
+        np.testing.assert_allclose(host(first), X.sum(), rtol=1e-12)
+    assert reason.get(what, "arrays on a CUDA device that are no tensors") in step.stats.live
+
+
+def test_state_that_is_made_in_a_recorded_call_lies_where_eager_code_puts_it():
+    p = torch.tensor(np.ones(3), device="cuda", requires_grad=True)
+    late = torch.tensor(np.ones(3), device="cuda", requires_grad=True)
+    optimizer = optim.Adam([p, late], lr=0.1)
+    joins = [False]
+
+    @torch.compile
+    def step():
+        optimizer.zero_grad()
+        loss = (p * p).sum() + ((late * late).sum() if joins[0] else 0.0)
+        loss.backward()
+        optimizer.step()
+
+    for k in range(8):
+        joins[0] = k > 3
+        step()
+    assert optimizer.state[late]["step"].item() == 4.0
+    places = [[t.device.type for t in optimizer.state[q].values()] for q in (p, late)]
+    assert places[0] == places[1] == ["cpu", "cuda", "cuda"]
+    assert step.stats.live == ""
+
+
+def test_running_statistics_and_buffers():
+    model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)).cuda()
+    twin = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)).cuda()
+    twin.load_state_dict(model.state_dict())
+    step = torch.compile(lambda x: model(x).sum())
+    (x,) = on_device(X)
+    for _ in range(4):
+        np.testing.assert_allclose(host(step(x)), host(twin(x).sum()), rtol=1e-10, atol=1e-12)
+    for ours, theirs in zip(model.buffers(), twin.buffers(), strict=True):
+        np.testing.assert_allclose(host(ours), host(theirs), rtol=1e-12)
+    assert step.stats.live == ""
+
+
+def test_autocast_and_gradients_that_accumulate():
+    def run(compiled):
+        model = network().to(torch.float32)
+        (x,) = on_device(X.astype(np.float32))
+
+        def step(x):
+            with torch.autocast("float16"):
+                loss = model(x).float().pow(2).mean()
+            (loss * 64.0).backward()
+            return loss
+
+        step = torch.compile(step) if compiled else step
+        losses = [step(x).item() for _ in range(4)]
+        return losses, [host(p.grad) for p in model.parameters()], step
+
+    eager, compiled = run(False), run(True)
+    np.testing.assert_allclose(compiled[0], eager[0], rtol=5e-3)
+    for ours, theirs in zip(compiled[1], eager[1], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-2, atol=2e-2)
+    assert compiled[2].stats.live == ""
+
+
+def test_explain_shows_both_parts():
+    model = network()
+    step = torch.compile(plain_step(model, optim.Adam(model.parameters())))
+    (x,) = on_device(X)
+    for _ in range(3):
+        step(x)
+    text = step.explain()
+    assert "on the CUDA device" in text and "on the host, before" in text and "writes `" in text
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_steps(seed, way):
+    if way == "kernels" and seed > 2:
+        pytest.skip("the simulator takes its time")
+    random_step(seed, "cuda")

@@ -417,17 +417,12 @@ class CompiledFunction:
     # ---- small parts ---------------------------------------------------------------------------------------------
 
     def _install(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> None:
-        """Make the family of *path* the first of the endpoint's slots, in place of those that it takes paths from.
-
-        On a device a path with guards has no slot: which path is tried first is the ladder's to say."""
+        """Make the family of *path* the first of the endpoint's slots, in place of those that it takes paths from."""
         if config.check or any(path in family.members for family in endpoint.owners):
             return
-        if call.device is not None and path.guards:
-            return
+        family = make_family(variant, path, endpoint.owners)
         if call.device is not None:
-            family = Family(variant, (path,), for_slot(path.launch, call.data, len(path.recording.graph.inputs)))
-        else:
-            family = make_family(variant, path, endpoint.owners)
+            family.launch = for_slot(family.launch, call.data, len(path.recording.graph.inputs))
         mixed = USE.begun
         slot = make_slot(call, family, self.stats)
         with self._lock:

@@ -103,7 +103,8 @@ def disturb(choice, worlds):
             if kind == 0:
                 t.add_(value)
             elif kind == 1:
-                t.data = torch.full(t.shape, value, device=world.device) if t is not world.buffer and t is not world.other else t.data
+                if t is not world.buffer and t is not world.other:
+                    t.data = torch.full(t.shape, value, device=world.device)
             elif kind == 2:
                 world.flag = not world.flag
             elif kind == 3:

@@ -15,6 +15,7 @@ A failed guard or too little memory ends it before anything is written.  Nothing
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -61,7 +62,9 @@ class StepProgram:
         self._others = list(results_on_host[len(written) :])
         self._xp = require_cuda("a step on the device").modules.xp
         self._home = self._xp.cuda.Device().id
-        self._accepted = [
+        self._written = frozenset(written)
+        self._known: list[Callable[[], Any]] = [lambda: None] * len(graph.inputs)
+        self._accepted: list[tuple[type, Any, tuple[int, ...]]] = [
             (np.ndarray if here else self._xp.ndarray, v.aval.dtype, v.aval.shape) if kind is None else (kind, None, ())
             for v, kind, here in zip(graph.inputs, scalars, inputs_on_host, strict=True)
         ]
@@ -88,14 +91,26 @@ class StepProgram:
         return tuple([next(ours if here else theirs) for here in self._others])
 
     def _accepts(self, values: Sequence[Any]) -> bool:
-        for value, (kind, dtype, shape) in zip(values, self._accepted, strict=True):
-            if type(value) is not kind or (dtype is not None and (value.dtype != dtype or value.shape != shape)):
+        """Are *values* of the recorded kinds?  Arrays of the device that were in the last call are known."""
+        if self._xp.cuda.Device().id != self._home:
+            return False
+        for k, value in enumerate(values):
+            kind, dtype, shape = self._accepted[k]
+            found = type(value)
+            if found is not kind or (dtype is not None and value.shape != shape):
                 return False
-        return (
-            self._xp.cuda.Device().id == self._home
-            and all(values[k].flags.writeable for k in self._host_targets)
-            and all(values[k].flags.c_contiguous and values[k].device.id == self._home for k in self._targets)
-        )
+            if dtype is None or self._known[k]() is value:
+                continue
+            if value.dtype != dtype or (k in self._written and not self._writable(value)):
+                return False
+            if found is not np.ndarray:
+                self._known[k] = weakref.ref(value)
+        return True
+
+    def _writable(self, array: Any) -> bool:
+        if type(array) is np.ndarray:
+            return bool(array.flags.writeable)
+        return array.flags.c_contiguous and array.device.id == self._home
 
     def describe(self) -> str:
         """For ``explain()``: how it runs."""

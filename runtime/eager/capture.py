@@ -71,9 +71,9 @@ class Root:
 class Capture:
     """What one recording of eager code has touched and done."""
 
-    def __init__(self, recorder: Recorder, names: dict[int, str] | None = None, device: device = CPU) -> None:
+    def __init__(self, recorder: Recorder, names: dict[int, str] | None = None, place: device = CPU) -> None:
         self.recorder = recorder
-        self.device = device  # where arrays lie, unless `_places` says otherwise
+        self.device = place  # where arrays lie, unless `_places` says otherwise
         self._places: dict[int, tuple[Any, device]] = {}  # id of a Storage -> itself, and where it lies
         self._names = names or {}  # of tensors, by id
         self.roots: list[Root] = []

@@ -78,7 +78,7 @@ def compute(op: Op, raws: Sequence[Any], statics: tuple[Any, ...] = (), *, numbe
     return given[0] if found.single else given
 
 
-def different_devices(index: int) -> RuntimeError:
+def different_devices(index: int | None) -> RuntimeError:
     """The error for operands on the host and on the device of this *index*."""
     return RuntimeError(
         f"Expected all tensors to be on the same device, but found at least two devices, cuda:{index} and cpu!"

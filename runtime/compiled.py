@@ -196,7 +196,7 @@ class CompiledFunction:
             return self._call_tensors(endpoint, args, kwargs)
         call = flatten(args, kwargs, self._static, self._target)
         if call.device is not None and call.device.linked and endpoint.mode.kind == VALUE and STATE.grad:
-            return self._fn(*args, **kwargs)  # operation by operation, each of which goes on the tape
+            return self._call_tensors(endpoint, args, kwargs)  # a value that stays connected
         if TRACED in call.kinds or current_recorder() is not None:
             return inline_call(self._fn, endpoint.mode, call)
         if TENSOR in call.kinds or self._reads_tensors:

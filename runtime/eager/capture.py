@@ -271,6 +271,11 @@ class Capture:
         value = self.value(data)
         return upload(value) if self.device_of(data).type == "cuda" else value
 
+    def array(self, data: TracedArray) -> Any:
+        """The same in the layout that it has there, if the device has computed it."""
+        found = self.recorder.value_there(data.atom) if self.device_of(data).type == "cuda" else None
+        return found if on_cuda(found) and found.dtype == data.dtype else self.placed_value(data)
+
     def settle(self) -> None:
         """Give every tensor of the run its value, as if it had been computed at once: writes, ``.grad``, results."""
         with recording(self.recorder):

@@ -27,7 +27,7 @@ from ...tracer.recorder import Recorder, recording
 from ..config import config
 from ..cuda.arrays import full, upload
 from ..cuda.availability import require_cuda
-from .device import on_cuda
+from .device import device_of, on_cuda
 from .modes import STATE
 from .op import LocalVjp, Op, aval_of
 from .tensor import Tensor, make
@@ -157,10 +157,10 @@ _functions: dict[Callable[..., Any], Op] = {}
 
 def by_the_host(name: str, array: np.ndarray, beside: Any) -> Any:
     """*array*, which NumPy has computed of what *beside* is part of: put beside it.  On a device that is counted."""
-    if not on_cuda(beside):
+    if device_of(beside).type == "cpu":
         return array
     require_cuda("a tensor on a CUDA device").host_steps[name] += 1
-    return upload(array)
+    return put_beside(array, beside)
 
 
 def check_positions(data: Any, size: int, dim: int) -> None:

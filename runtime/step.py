@@ -174,13 +174,15 @@ class CompiledStep:
             if len(variant.paths) >= config.max_paths:
                 return self._go_live(key, f"more than {config.max_paths} branch outcomes", recording, out)
             self.stats.note("recorded: a new path" if variant.paths else "recorded for the first time")
-            match = self._bind(recording, call)
+            with capture.all_or_nothing():
+                match = self._bind(recording, call)
             variant.paths.insert(0, match)
         else:
             self.stats.note("recorded again: verifies that the recording can be replayed")
             match.verified = True
         values = values_of(recording, call, arrays, capture)
-        found = match.launch(*values)
+        with capture.all_or_nothing():
+            found = match.launch(*values)
         if found is None or type(found) is int:  # a branch on the last bit, or memory in an unusual layout
             capture.settle()
             recording.release()

@@ -49,6 +49,7 @@ class Root:
     traced: Any  # TracedArray
     var: Var
     owner: Tensor | None = None  # the tensor is the ``.grad`` that this one had
+    version: int = 0  # of the memory, before the run
 
     def release(self) -> None:
         """Keep only the way to the memory."""
@@ -84,6 +85,7 @@ class Capture:
         self._by_array: dict[int, Root] = {}
         self._grad_of: dict[int, Tensor] = {}
         self._numbers: dict[Any, TracedArray] = {}
+        self.streams: dict[int, tuple[Any, Any]] = {}  # generators that were drawn from, and where they stood
         self.drawn: dict[Var, np.ndarray] = {}  # inputs of random numbers -> those of this run
         self._made: list[weakref.ref[Tensor]] = []
         self.since = next_sequence()
@@ -115,7 +117,7 @@ class Capture:
             traced._storage.array0d = True
             traced._storage.c_order = bool(t._data.flags.c_contiguous)
             self.put(traced, device_of(t._data))
-            root = Root(t, t._data, traced, var, owner)
+            root = Root(t, t._data, traced, var, owner, t._counter[0])
             self.roots.append(root)
             self.sources.append(("root", root))
             self._by_array[id(t._data)] = root
@@ -149,6 +151,7 @@ class Capture:
 
     def fresh(self, draw: Callable[[], np.ndarray], generator: Any) -> TracedArray:
         """An array that is drawn anew, from the stream of *generator*, whenever the recording runs."""
+        self.streams.setdefault(id(generator), (generator, generator._stream.bit_generator.state))
         profile = sys.getprofile()
         sys.setprofile(None)  # the draw is known here, and is no reason not to replay
         try:
@@ -280,18 +283,30 @@ class Capture:
         """Give every tensor of the run its value, as if it had been computed at once: writes, ``.grad``, results."""
         with recording(self.recorder):
             self.recorder.active = True
-            self._settle()
+            with self.all_or_nothing():
+                writes = [
+                    (r.array, self.value(TracedArray(r.contents, self.recorder))) for r in self.roots if r.written
+                ]
+                writes = [(array, upload(value) if on_cuda(array) else value) for array, value in writes]
+                self.settle_tensors([t for t in (r() for r in self._made) if t is not None])
+                self.settle_tensors([grad for _, grad in self.grads.values() if grad is not None])
+            for array, value in writes:
+                array[...] = value
+            for t, grad in self.grads.values():
+                t._grad = grad
 
-    def _settle(self) -> None:
-        writes = [(r.array, self.value(TracedArray(r.contents, self.recorder))) for r in self.roots if r.written]
-        writes = [(array, upload(value) if on_cuda(array) else value) for array, value in writes]
-        self.settle_tensors([t for t in (r() for r in self._made) if t is not None])
-        for array, value in writes:
-            array[...] = value
-        for t, grad in self.grads.values():
-            if grad is not None:
-                self.settle_tensors([grad])
-            t._grad = grad
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Within it the run's effects are computed, and none has been had.  An exception, for want of memory, leaves
+        all as it was before the run: versions, too, and streams of random numbers."""
+        try:
+            yield
+        except BaseException:
+            for root in self.roots:
+                root.tensor._counter[0] = root.version
+            for generator, state in self.streams.values():
+                generator._stream.bit_generator.state = state
+            raise
 
     def settle_tensors(self, tensors: list[Tensor]) -> None:
         """Values in place of traced arrays, in these tensors and in the graphs behind them."""

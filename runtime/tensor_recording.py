@@ -28,11 +28,13 @@ from ..tracer.recorder import Recorder
 from .calls import ARRAY, FLOAT, OBJECT, SCALAR, TENSOR, Call
 from .cuda.availability import require_cuda
 from .cuda.unwatched import Unwatched
+from .differentiable import leaf_names
 from .eager.capture import Capture, capturing
 from .eager.device import CPU, device, on_cuda
 from .eager.tensor import Tensor, make
 from .linked import Link, as_array, derive, finish
-from .recording import equal_statics, leaf_names, same_computation, sort_guards
+from .record import sort_guards
+from .recording import equal_statics, same_computation
 from .settle import settle
 from .state import Snapshot, StatePlan
 from .state_eager import optimizer_numbers, tensor_facts

@@ -276,7 +276,9 @@ class Capture:
 
     def array(self, data: TracedArray) -> Any:
         """The same in the layout that it has there, if the device has computed it."""
-        found = self.recorder.value_there(data.atom) if self.device_of(data).type == "cuda" else None
+        if self.device_of(data).type == "cpu":
+            return self.value(data)
+        found = self.recorder.value_there(data.atom)
         return found if on_cuda(found) and found.dtype == data.dtype else self.placed_value(data)
 
     def settle(self) -> None:

@@ -97,10 +97,20 @@ def derive(capture: Capture, out: Any) -> tuple[Any, tuple[Any, ...]]:
     wanted = [t for t in capture.touched if t.requires_grad and type(t._data) is not TracedArray]
     if not results or not wanted or any(node.freed for node in collect(results, capture.since)):
         return out, ()
+    try:
+        return out, _payload(capture, results, wanted)
+    except RuntimeError as error:  # an operand was overwritten: for eager code an error when the backward is asked for
+        capture.link = None
+        capture.refuse(f"returns a tensor whose backward is an error ({str(error).partition(':')[0]})")
+        return out, ()
+
+
+def _payload(capture: Capture, results: list[Tensor], wanted: list[Tensor]) -> tuple[Any, ...]:
+    """Makes the link of *results* to *wanted*; what a run hands over with it."""
     if len(results) == 1 and raw(results[0]).size == 1:
         found = engine.partial_gradients(results, wanted, None, capture.since)
         capture.link = Link(wanted, [g is not None for g in found])
-        return out, tuple([raw(g) for g in found if g is not None])
+        return tuple([raw(g) for g in found if g is not None])
     recorder = capture.recorder
     split = len(recorder.nodes)
     cotangents = [Var(Aval(raw(r).dtype, raw(r).shape)) for r in results]
@@ -113,7 +123,7 @@ def derive(capture: Capture, out: Any) -> tuple[Any, tuple[Any, ...]]:
     dear = [n for n in recorder.nodes[:split] if n.prim.kind not in (ELEMENTWISE, VIEW)]
     residuals = [o for n in dear for o in n.outs if o in read]
     capture.link = Link(wanted, [g is not None for g in found], cotangents, atoms, residuals)
-    return out, tuple([wrap_array(v) for v in residuals])
+    return tuple([wrap_array(v) for v in residuals])
 
 
 def _fitted(gradient: Tensor) -> Atom:

@@ -570,6 +570,23 @@ def test_operands_overwritten_before_the_backward_are_noticed():
         y.sum().backward()
 
 
+def test_a_result_whose_backward_is_an_error_is_one_when_it_is_asked_for():
+    w, buffer = torch.ones(3, requires_grad=True), torch.ones(3)
+
+    @torch.compile
+    def step(x):
+        loss = (w * buffer * x).sum()
+        buffer.mul_(2.0)
+        return loss
+
+    for k in range(4):
+        loss = step(torch.ones(3))
+        assert loss.item() == 3.0 * 2**k
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+    assert "whose backward is an error" in step.stats.live
+
+
 def test_derivatives_of_derivatives_through_a_compiled_forward():
     w = torch.tensor([0.3, 0.7], requires_grad=True)
     f = torch.compile(lambda x: (x * w) ** 3)

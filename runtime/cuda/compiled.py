@@ -2,14 +2,13 @@
 
 ``Compiled.execute`` takes arrays and gives arrays: buffers are allocated from CuPy's pool, kernels are launched on the
 current stream, and nothing waits for the device but the guards, whose answers come back in one transfer.  Numbers of
-the host go to the device together, in one copy.  Results that are to be written somewhere lie in the workspace, and
-are copied from there when the guards have held: where there are none, as part of the launches.  A program of several
-kernels that meets the same memory again (a training loop does) is replayed as one CUDA graph (``replay.py``).
+the host go to the device together, in one copy.  Results that are to be written somewhere are computed aside, and
+copied there when the guards have held: where there are none, as part of the launches.  A program of several kernels
+that meets the same memory again (a training loop does) is replayed as one CUDA graph (``replay.py``).
 """
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,7 +18,6 @@ import numpy as np
 from ...codegen.canonical import Canonical, Sym
 from ...codegen.cuda.program import CudaProgram, Kernel, Library, Order, run
 from ...codegen.cupy_backend import CupyBackend
-from ...codegen.memory import ALIGN
 from ...codegen.program import step_operands
 from ...codegen.schedule import buffer_of
 from ...tracer.errors import OutOfMemoryError
@@ -41,11 +39,7 @@ class Compiled:
         self._inputs = [(s.dtype, _shape(s, canonical)) for s in self.program.inputs]
         self._results = [(s.dtype, _shape(s, canonical)) for s in self.program.results]
         self._offsets, self._bytes = self.program.plan(sizes)
-        self._staged: list[tuple[int, int]] = []  # (where in the workspace, bytes) of results that are copied
-        for dtype, shape in self._results[:written]:
-            start = -(-self._bytes // ALIGN) * ALIGN
-            self._staged.append((start, dtype.itemsize * math.prod(shape)))
-            self._bytes = sum(self._staged[-1])
+        self._written = written
         self._packings: dict[tuple[int, ...], np.dtype] = {}  # positions of numbers among the inputs -> how they lie
         with backend.memory_errors():
             self._consts = [xp.array(c, order="C") for c in consts]
@@ -58,7 +52,7 @@ class Compiled:
     def _graphable(self) -> bool:
         """Several kernels and copies, and nothing else: what CuPy does takes memory of its own."""
         steps = [s for s in self.program.steps if s.launched(self.canonical.sizes)]
-        return len(steps) + len(self._staged) > 1 and all(isinstance(s, Kernel) for s in steps)
+        return len(steps) + self._written > 1 and all(isinstance(s, Kernel) for s in steps)
 
     def execute(self, values: Sequence[Any], targets: Sequence[Any] = ()) -> tuple[int, list[Any]]:
         """(index of the first guard that does not hold or -1, the results as arrays of the device).
@@ -78,32 +72,27 @@ class Compiled:
     def _execute(self, values: Sequence[Any], targets: Sequence[Any]) -> tuple[int, list[Any]]:
         xp = self.xp
         held, given = self._given(values)
-        results = [xp.empty(shape, dtype) for dtype, shape in self._results[len(self._staged) :]]
-        places, consts = [r.data.ptr for r in results], [c.data.ptr for c in self._consts]
+        results = [xp.empty(shape, dtype) for dtype, shape in self._results]
+        outside = [*given, *[a.data.ptr for a in (*results, *self._consts)]]
 
         def launch(workspace: Any) -> None:
             base = workspace.data.ptr
-            staged, temporaries = [base + o for o, _ in self._staged], [base + o for o in self._offsets]
-            addresses = [*given, *staged, *places, *consts, *temporaries]
+            addresses = [*outside, *[base + o for o in self._offsets]]
             run(self.program, self.canonical, addresses, self._at, self._machine)
             if not self.program.guards:
-                self._write(workspace, targets)
+                _write(results, targets)
 
         if self._replays is not None:
-            outside = [*given, *places, *[t.data.ptr for t in targets]]
-            workspace = self._replays.run(outside, self._workspace, launch)
+            places = [*outside, *[t.data.ptr for t in targets]]
+            workspace = self._replays.run(places, self._workspace, launch)
         else:
             workspace = self._workspace()
             launch(workspace)
         failed = self._failed(workspace)
         if failed < 0 and self.program.guards:
-            self._write(workspace, targets)
+            _write(results, targets)
         del held  # until the launches are on the stream
-        return failed, results
-
-    def _write(self, workspace: Any, targets: Sequence[Any]) -> None:
-        for (start, nbytes), target in zip(self._staged, targets, strict=True):
-            target.data.copy_from_device_async(workspace.data + start, nbytes)
+        return failed, results[len(targets) :]
 
     def _workspace(self) -> Any:
         return self.xp.empty(max(self._bytes, 1), np.uint8)
@@ -208,6 +197,11 @@ class Gpu:
             return xp.ndarray(shape, x.dtype, xp.cuda.MemoryPointer(memory, 0))
 
         return view
+
+
+def _write(results: Sequence[Any], targets: Sequence[Any]) -> None:
+    for result, target in zip(results, targets, strict=False):
+        target.data.copy_from_device_async(result.data, result.nbytes)
 
 
 def _shape(x: Sym, canonical: Canonical) -> tuple[int, ...]:

@@ -144,9 +144,6 @@ class MemoryPointer:
     def __init__(self, mem: Any, offset: int) -> None:
         self.mem, self.offset, self.ptr = mem, offset, mem.ptr + offset
 
-    def __add__(self, offset: int) -> MemoryPointer:
-        return MemoryPointer(self.mem, self.offset + offset)
-
     def copy_from_device_async(self, src: MemoryPointer, size: int, stream: Any = None) -> None:
         counts["copy"] += 1
         to, source = self.ptr, src.ptr

@@ -377,6 +377,49 @@ def test_tensors_made_in_a_step_lie_where_they_were_asked_for():
     same_places(step, x)
 
 
+def test_numbers_and_arguments_as_results_and_as_what_is_written():
+    w, count = torch.tensor(3.0, device="cuda"), torch.tensor(2.0)
+    twins = w.clone(), count.clone()
+
+    def step(x, w, count):
+        one, half, same = torch.ones((), device="cuda"), torch.tensor(0.5), x.clone()
+        w.fill_(7.0)
+        count.fill_(5.0)
+        return one, half, same, w * 1.0, torch.zeros((2,), device="cuda")
+
+    compiled = torch.compile(step)
+    for _ in range(4):
+        (x,) = on_device(RNG.normal(size=3))
+        for ours, theirs in zip(compiled(x, w, count), step(x, *twins), strict=True):
+            assert ours.device == theirs.device and ours.cpu().tolist() == theirs.cpu().tolist()
+        assert (w.item(), count.item(), w._version) == (7.0, 5.0, twins[0]._version)
+    assert compiled.stats.live == "" and compiled.stats.traces == 2
+
+
+def test_a_guard_that_the_host_can_answer_asks_nothing_of_the_device(no_recording):
+    (x,) = on_device(X)
+    count = torch.tensor(1.0)
+
+    @torch.compile
+    def step(x):
+        if count > 3:
+            return x * 2.0
+        return x * 3.0
+
+    for _ in range(4):
+        step(x)
+    counts.clear()
+    found = step(x)
+    assert counts["wait"] == counts["download"] == 0
+    np.testing.assert_allclose(host(found), 3.0 * X)
+    count.fill_(4.0)
+    no_recording()
+    counts.clear()
+    with pytest.raises(AssertionError, match="recorded"):
+        step(x)
+    assert counts["wait"] == counts["kernel"] == 0
+
+
 def test_batches_of_numpy_and_of_the_host_are_uploaded():
     (w,) = on_device(RNG.normal(size=(4, 2)))
     offsets = np.array([0.5, -0.5])

@@ -101,8 +101,8 @@ def make_replay(fn: Callable[..., Any], call: Call, variant: StepVariant, path: 
     else:
         source.lines.append(launch)
     source.give_up_if("r is None or type(r) is int")
-    for k in recording.writes:
-        source.lines.append(f"{_target(source, recording.sources[k], texts)}._counter[0] += 1")
+    for k, times in zip(recording.writes, recording.times, strict=True):
+        source.lines.append(f"{_target(source, recording.sources[k], texts)}._counter[0] += {times}")
     positions = {id(t): k for k, t in recording.proxies.items()}
     for t, result in recording.grads:
         target = texts[positions[id(t)]] if id(t) in positions else source.constant(t)

@@ -246,8 +246,8 @@ class CompiledStep:
             self.stats.guard_misses += 1
             return MISS
         self._assign_gradients(recording, call, found)
-        for k in recording.writes:
-            tensor_at(recording, k, call)._counter[0] += 1
+        for k, times in zip(recording.writes, recording.times, strict=True):
+            tensor_at(recording, k, call)._counter[0] += times
         return self._deliver(recording, call, found, values)
 
     def _assign_gradients(self, recording: TensorRecording, call: Call, found: Any) -> None:

@@ -80,6 +80,7 @@ class TensorRecording:
     canonical: Canonical
     sources: list[tuple[str, Any]]
     writes: list[int]
+    times: list[int]  # how often the run has written to each of these: what its version goes up by
     grads: list[tuple[Tensor, int | None]]  # whose .grad becomes which result, or None
     looked: list[tuple[Tensor, bool]]  # whose .grad was read, and was it None
     text: str  # of the returned tree, over r and make
@@ -119,6 +120,7 @@ class TensorRecording:
             same_computation(self, other)
             and self.text == other.text
             and self.writes == other.writes
+            and self.times == other.times
             and equal_statics(self.statics, other.statics)
             and [(id(t), k) for t, k in self.grads] == [(id(t), k) for t, k in other.grads]
             and [(id(t), k) for t, k in self.looked] == [(id(t), k) for t, k in other.looked]
@@ -233,10 +235,12 @@ def _finish(
     atoms: list[Atom] = []
     on_host: list[bool] = []  # where each of them lies
     writes: list[int] = []
+    times: list[int] = []
     positions = {var: k for k, var in enumerate(recorder.inputs)}
     for root in capture.roots:
         if root.written:
             writes.append(positions[root.var])
+            times.append(max(root.tensor._counter[0] - root.version, 1))
             atoms.append(_shaped(root.contents, root.var))
             on_host.append(not on_cuda(root.array))
     grads: list[tuple[Tensor, int | None]] = []
@@ -305,8 +309,8 @@ def _finish(
     ours = {id(t) for t in proxies.values()}
     facts = [tensor_facts(t) for t in tensors.values() if id(t) not in ours]
     return TensorRecording(
-        graph, canonicalise(graph), capture.sources, writes, grads, list(capture.looked.values()), text, source.names,
-        (spec, *statics), facts, proxies,
+        graph, canonicalise(graph), capture.sources, writes, times, grads, list(capture.looked.values()), text,
+        source.names, (spec, *statics), facts, proxies,
         capture.link, list(range(first, first + len(payload))), _linked_results(capture, leaves),
         list(recorder.input_names), [], placement, changes, capture,
     )  # fmt: skip

@@ -86,6 +86,26 @@ def test_parameters_are_updated_in_place():
     assert step.stats.live == ""
 
 
+def test_versions_count_every_write():
+    def versions(compiled):
+        buffer, other = torch.ones(3), torch.ones(3)
+        view = buffer[1:]
+
+        def step(x):
+            buffer.mul_(x).add_(1.0)
+            view.sub_(x[1:])
+            other.add_(buffer)
+
+        step = torch.compile(step) if compiled else step
+        found = []
+        for _ in range(5):
+            step(torch.ones(3))
+            found.append((buffer._version, view._version, other._version))
+        return found
+
+    assert versions(True) == versions(False) == [(3 * k, 3 * k, k) for k in range(1, 6)]
+
+
 def test_a_hundred_learning_rates_are_one_compile():
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

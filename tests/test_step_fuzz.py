@@ -1,6 +1,7 @@
 """Random steps: a compiled step and its eager twin, over the same tensors, stay equal whatever happens between calls.
 
-A *world* is a few tensors (leaves that require gradients, buffers, views, detached aliases) and Python settings.  A
+A *world* is a few tensors (leaves that require gradients, buffers, views, detached aliases; a number and a vector that
+are on the host wherever the others are) and Python settings.  A
 step is a random program over it: arithmetic, in-place writes, views, branches on settings and on values,
 ``backward``, ``.grad`` read and cleared.  Between calls the world is changed from outside: values, flags, settings,
 memory.
@@ -28,6 +29,8 @@ class World:
         self.other = torch.tensor(rng.normal(size=2), device=device)
         self.view = self.buffer[1:]
         self.alias = self.other.detach()
+        self.number, self.vector = torch.tensor(1.5), torch.tensor([0.5, -0.25])
+        self.batch = np.array([1.5, -0.5])
         self.flag = True
         self.scale = 1.5
         self.count = 2
@@ -35,8 +38,9 @@ class World:
 
     def state(self):
         found = {}
-        for name in (*NAMES, "view", "alias"):
+        for name in (*NAMES, "view", "alias", "number", "vector"):
             t = getattr(self, name)
+            found[f"{name}.version"] = t._version
             found[name] = t.detach().cpu().numpy().copy()
             found[f"{name}.grad"] = None if t.grad is None else t.grad.detach().cpu().numpy().copy()
             found[f"{name}.facts"] = t.requires_grad, t.device.type
@@ -51,11 +55,13 @@ def values(choice):
         "torch.where(x > 0, world.w, world.buffer)", "(world.w * world.scale)", "world.w ** world.count",
         "world.w * world.items[1]", "torch.cat([world.view, world.w[:1]])", "world.w.exp().clamp(max=3.0)",
         "(world.w - world.w.mean(0)) * x", "world.other + world.w * 0.5",
+        "world.number * world.w", "world.w / (world.number * world.number + 1.0).exp()",
+        "world.vector.to(world.device) * world.w", "torch.tensor(world.batch, device=world.device) * world.w",
     ])  # fmt: skip
 
 
 def statement(choice, depth=0):
-    kind = choice.randrange(12)
+    kind = choice.randrange(15)
     if kind == 0:
         return ["with torch.no_grad():", f"    world.buffer.mul_({choice.uniform(0.5, 1.1):.3f})"]
     if kind == 1:
@@ -63,7 +69,16 @@ def statement(choice, depth=0):
     if kind == 2:
         return ["with torch.no_grad():", "    world.alias += x.sum(0) * 0.01"]
     if kind == 3 and depth < 2:
-        test = choice.choice(["world.flag", "x.sum() > 0", "world.other[0] > 0", "world.w.grad is None", "total > 1.0"])
+        test = choice.choice(
+            [
+                "world.flag",
+                "x.sum() > 0",
+                "world.other[0] > 0",
+                "world.w.grad is None",
+                "total > 1.0",
+                "world.number > 2.0",
+            ]
+        )
         inner = [f"    {line}" for line in statement(choice, depth + 1)]
         return [f"if {test}:", *inner]
     if kind == 4:
@@ -76,6 +91,14 @@ def statement(choice, depth=0):
         return ["(total * 0.5 + (world.v * world.v).sum()).backward(retain_graph=True)"]
     if kind == 8:
         return ["y = x * 1.0", "y[1] = world.v", "total = total + (y * y).sum()"]
+    if kind == 9:
+        return ["with torch.no_grad():", "    world.number.mul_(0.9).add_(0.3)"]
+    if kind == 10:
+        return [
+            "with torch.no_grad():",
+            "    world.vector.mul_(world.number)",
+            "    world.buffer *= world.number * 0.6",
+        ]
     return [f"total = total + ({values(choice)}).sum() * {choice.uniform(0.1, 1.0):.3f}"]
 
 

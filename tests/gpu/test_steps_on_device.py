@@ -548,3 +548,58 @@ def test_random_steps(seed, way):
     if way == "kernels" and seed > 2:
         pytest.skip("the simulator takes its time")
     random_step(seed, "cuda")
+
+
+def test_a_step_with_nothing_for_the_device_to_do():
+    (x,) = on_device(X)
+    count = torch.tensor(2.0)
+
+    @torch.compile
+    def step(x):
+        with torch.no_grad():
+            count.add_(1.0)
+        return count * 2.0
+
+    assert [step(x).item() for _ in range(5)] == [6.0, 8.0, 10.0, 12.0, 14.0]
+    assert step.stats.live == "" and step.stats.traces == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
+def test_half_precision(dtype):
+    def trained(compiled):
+        model = network().to(dtype)
+        optimizer = optim.Adam(model.parameters(), lr=0.01)
+        step = plain_step(model, optimizer)
+        step = torch.compile(step) if compiled else step
+        x = torch.tensor(X, device="cuda", dtype=dtype)
+        losses = [step(x).item() for _ in range(4)]
+        assert {p.dtype for p in model.parameters()} == {dtype}
+        return losses, step
+
+    (eager, _), (compiled, step) = trained(False), trained(True)
+    np.testing.assert_allclose(compiled, eager, rtol=0.05)
+    assert step.stats.live == "" and step.stats.traces == 2
+
+
+def test_memory_in_another_order_is_read_and_not_written():
+    array = fake_cupy.cupy.array(np.arange(6.0).reshape(2, 3))
+    t, total = torch.as_tensor(array.T), torch.zeros(3, 2, device="cuda")
+
+    @torch.compile
+    def reading(x):
+        with torch.no_grad():
+            total.add_(x)
+
+    @torch.compile
+    def writing():
+        with torch.no_grad():
+            t.mul_(2.0)
+
+    for k in range(1, 5):
+        reading(t)
+        np.testing.assert_array_equal(host(total), k * array.get().T)
+    assert reading.stats.live == ""
+    for k in range(1, 5):
+        writing()
+        np.testing.assert_array_equal(array.get(), 2.0**k * np.arange(6.0).reshape(2, 3))
+    assert "not C-contiguous" in writing.stats.live

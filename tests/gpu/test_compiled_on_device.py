@@ -15,7 +15,7 @@ from simulated import simulated_load
 
 import tracegrad
 from tracegrad import autocast, compile_grad
-from tracegrad.codegen.cuda.program import assemble
+from tracegrad.codegen.cuda.assemble import assemble
 from tracegrad.runtime import ladder
 from tracegrad.runtime.cuda import replay
 from tracegrad.runtime.cuda.loading import Loaded, programs

@@ -95,7 +95,7 @@ def flatten(
     args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[int | str] = frozenset(), target: str = "cpu"
 ) -> Call:
     """Flatten and classify the arguments of a call that is to run on *target*: "cpu", "cuda", or "auto", where the
-    arguments are."""
+    arguments are; "step" is "auto" that takes tensors as they are, and other arrays on a device not at all."""
     if static:
         args = tuple([Static(a) if i in static else a for i, a in enumerate(args)])
         kwargs = {k: Static(v) if k in static else v for k, v in kwargs.items()}
@@ -106,9 +106,20 @@ def flatten(
         kinds.append(kind)
         parts.append(part)
     device = None
-    if target == "cuda" or DEVICE in kinds:
+    if target == "step":
+        _keep_tensors(leaves, kinds, parts)
+    elif target == "cuda" or DEVICE in kinds:
         device = _unwrap_device(leaves, kinds, parts, target)
     return Call(leaves, tree, tuple(kinds), (tree, tuple(parts), dtypes.default.char, device, SETTING.dtype), device)
+
+
+def _keep_tensors(leaves: list[Any], kinds: list[str], parts: list[Any]) -> None:
+    """Tensors on a device are tensors; what else lies there stays of its kind."""
+    for k, kind in enumerate(kinds):
+        if kind == DEVICE and isinstance(leaves[k], Tensor):
+            array = as_device(leaves[k]._data)
+            kinds[k] = TENSOR
+            parts[k] = (DEVICE, array.dtype.char, array.shape, leaves[k]._requires, array.flags.c_contiguous)
 
 
 def _unwrap_device(leaves: list[Any], kinds: list[str], parts: list[Any], target: str) -> OnDevice | None:

@@ -17,6 +17,7 @@ from ..tracer.irtext import print_graph
 from ..tracer.primitive import HOST, LOOP
 from .calls import Call, flatten
 from .cuda.run import program_of
+from .cuda.steps import StepProgram
 from .differentiable import name_of
 from .family import describe_families
 from .kernels import kernels
@@ -74,13 +75,19 @@ def _on_host(recording: Recording) -> tuple[list[str], str]:
 def _on_device(recording: Recording) -> tuple[list[str], str]:
     """What runs on the CUDA device, and how long it took to make."""
     bound = program_of(recording.graph, recording.canonical, recording.arguments)
-    sections, program = [_section("on the CUDA device", bound.describe())], bound.program
-    if program is not None:
-        sections += [
-            _section("decisions", describe_decisions(program, recording.notes)),
-            _section("memory", describe_memory(program, recording.canonical)),
-        ]
+    sections = [_section("on the CUDA device", bound.describe())]
+    sections += _device_program(bound.program, recording.canonical, recording.notes)
     return sections, describe_timings(recording.seconds, not bound.cached)
+
+
+def _device_program(program: Any, canonical: Canonical, notes: Iterable[str] = ()) -> list[str]:
+    """The kernels of a device, if there are any."""
+    if program is None:
+        return []
+    return [
+        _section("decisions", describe_decisions(program, notes)),
+        _section("memory", describe_memory(program, canonical)),
+    ]
 
 
 def explain_step(step: Any) -> str:
@@ -98,13 +105,23 @@ def explain_step(step: Any) -> str:
             _section("inputs", _named_inputs(graph, recording.input_names)),
             _section("effects", describe_effects(recording)),
             _section("recorded program, with your lines", print_graph(graph)),
-            _section("loops", describe_schedule(program)),
-            _section("decisions", describe_decisions(program)),
-            _section("memory", describe_memory(program, recording.canonical)),
+            *_step_program(program, recording),
             _section("guards", _guards(graph)),
         ]
     parts.append(_section("history", str(step.stats)))
     return "\n\n".join(parts) + "\n"
+
+
+def _step_program(program: Any, recording: Any) -> list[str]:
+    """What runs a path of a step."""
+    if isinstance(program, StepProgram):
+        on_device = program.device.program
+        return [_section("on the CUDA device", program.describe()), *_device_program(on_device, program.canonical)]
+    return [
+        _section("loops", describe_schedule(program)),
+        _section("decisions", describe_decisions(program)),
+        _section("memory", describe_memory(program, recording.canonical)),
+    ]
 
 
 def describe_effects(recording: Any) -> str:

@@ -59,6 +59,8 @@ def make_family(variant: Variant, path: Path, families: Sequence[Family]) -> Fam
     if len(members) == 1:
         return Family(variant, members, path.launch)
     following = successors(members)
+    if path.program is None:  # on a CUDA device, where Python goes from one to the next
+        return Family(variant, members, bind_family([p.launch for p in members], following))
     merged = merge(members, following, variant.steps)
     return Family(variant, members, bind_family([p.launch for p in members], following, merged), merged)
 

@@ -30,7 +30,7 @@ from .eager.device import on_cuda
 from .eager.modes import STATE
 from .eager.tensor import Tensor, make
 from .endpoint import Endpoint
-from .family import Family, make_family
+from .family import make_family
 from .inline import inline_call
 from .kernels import kernels
 from .live import Live, branch_outcomes, tell, too_long, too_many_programs
@@ -77,7 +77,7 @@ class Ladder:
             return self._call_tensors(endpoint, args, kwargs)
         call = flatten(args, kwargs, self.static, self.target)
         if call.device is not None and call.device.linked and endpoint.mode.kind == VALUE and STATE.grad:
-            return self.fn(*args, **kwargs)  # operation by operation, each of which goes on the tape
+            return self._call_tensors(endpoint, args, kwargs)  # a value that stays connected
         if TRACED in call.kinds or current_recorder() is not None:
             return inline_call(self.fn, endpoint.mode, call)
         if TENSOR in call.kinds or self._reads_tensors:
@@ -286,17 +286,12 @@ class Ladder:
         return self.descend(endpoint, args, kwargs)
 
     def _install(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> None:
-        """Make the family of *path* the first of the endpoint's slots, in place of those that it takes paths from.
-
-        On a device a path with guards has no slot: which path is tried first is the ladder's to say."""
+        """Make the family of *path* the first of the endpoint's slots, in place of those that it takes paths from."""
         if config.check or any(path in family.members for family in endpoint.owners):
             return
-        if call.device is not None and path.guards:
-            return
+        family = make_family(variant, path, endpoint.owners)
         if call.device is not None:
-            family = Family(variant, (path,), for_slot(path.launch, call.data, len(path.recording.graph.inputs)))
-        else:
-            family = make_family(variant, path, endpoint.owners)
+            family.launch = for_slot(family.launch, call.data, len(path.recording.graph.inputs))
         mixed = USE.begun
         slot = make_slot(call, family, self.stats)
         with self.lock:

@@ -20,17 +20,21 @@ import optree
 
 from ..codegen.canonical import canonicalise
 from ..codegen.simplify import simplify
+from ..codegen.storage import CUDA_PRODUCTS
 from ..tracer.array import TracedArray, wrap_array
 from ..tracer.aval import Aval
 from ..tracer.ir import Atom, Graph, Var, live_nodes, read_vars
 from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.primitive import ELEMENTWISE, VIEW
 from .binding import argument_records, bind_graph, launched
+from .cuda.run import program_of
 from .eager import backward as engine
 from .eager.apply import apply
 from .eager.capture import Capture
+from .eager.device import on_cuda
 from .eager.modes import STATE, enable_grad
 from .eager.node import Node, next_sequence
+from .eager.on_device import filled
 from .eager.ops_basic import MUL
 from .eager.tensor import Tensor, make, raw
 from .eager.walk import collect
@@ -59,15 +63,25 @@ class Backward:
     graph: Graph
     reads: list[int]
     scalars: list[type | None]
+    on_device: bool = False
     launch: Callable[..., Any] | None = None
 
     def run(self, values: Sequence[Any]) -> Sequence[Any]:
         if self.launch is None:
             canonical = canonicalise(self.graph)
+            if self.on_device:
+                on_device = program_of(self.graph, canonical, len(self.graph.inputs))
+                self.launch = lambda *given: on_device.execute(given)[1]
+                return self.launch(*values)
             program, _ = kernels.get(canonical, len(self.graph.inputs))
             args = argument_records(self.graph.inputs, self.scalars)
             self.launch = bind_graph(self.graph, canonical, program, False, args)
         return launched(self.launch, values)
+
+
+def as_array(result: Any) -> Any:
+    """A result of a program as an array: what has no dimensions comes as a scalar from programs on the host."""
+    return result if on_cuda(result) else np.asarray(result)
 
 
 def tensors_in(tree: Any) -> list[Tensor]:
@@ -83,10 +97,20 @@ def derive(capture: Capture, out: Any) -> tuple[Any, tuple[Any, ...]]:
     wanted = [t for t in capture.touched if t.requires_grad and type(t._data) is not TracedArray]
     if not results or not wanted or any(node.freed for node in collect(results, capture.since)):
         return out, ()
+    try:
+        return out, _payload(capture, results, wanted)
+    except RuntimeError as error:  # an operand was overwritten: for eager code an error when the backward is asked for
+        capture.link = None
+        capture.refuse(f"returns a tensor whose backward is an error ({str(error).partition(':')[0]})")
+        return out, ()
+
+
+def _payload(capture: Capture, results: list[Tensor], wanted: list[Tensor]) -> tuple[Any, ...]:
+    """Makes the link of *results* to *wanted*; what a run hands over with it."""
     if len(results) == 1 and raw(results[0]).size == 1:
         found = engine.partial_gradients(results, wanted, None, capture.since)
         capture.link = Link(wanted, [g is not None for g in found])
-        return out, tuple([raw(g) for g in found if g is not None])
+        return tuple([raw(g) for g in found if g is not None])
     recorder = capture.recorder
     split = len(recorder.nodes)
     cotangents = [Var(Aval(raw(r).dtype, raw(r).shape)) for r in results]
@@ -99,7 +123,7 @@ def derive(capture: Capture, out: Any) -> tuple[Any, tuple[Any, ...]]:
     dear = [n for n in recorder.nodes[:split] if n.prim.kind not in (ELEMENTWISE, VIEW)]
     residuals = [o for n in dear for o in n.outs if o in read]
     capture.link = Link(wanted, [g is not None for g in found], cotangents, atoms, residuals)
-    return out, tuple([wrap_array(v) for v in residuals])
+    return tuple([wrap_array(v) for v in residuals])
 
 
 def _fitted(gradient: Tensor) -> Atom:
@@ -121,9 +145,11 @@ def finish(capture: Capture, written: set[Var], scalars: Sequence[type | None]) 
     reads = [k for k, var in enumerate(recorder.inputs) if var in used]
     inputs = [recorder.inputs[k] for k in reads]
     consts = [c for c in recorder.consts if c[0] in used]
-    graph = simplify(Graph([*inputs, *link.residuals, *link.cotangents], nodes, list(link.gradients), [], consts))
+    graph = Graph([*inputs, *link.residuals, *link.cotangents], nodes, list(link.gradients), [], consts)
+    on_device = capture.device.type == "cuda"
+    graph = simplify(graph, CUDA_PRODUCTS if on_device else ())
     arrays: list[type | None] = [None] * (len(graph.inputs) - len(reads))
-    link.backward = Backward(graph, reads, [scalars[k] for k in reads] + arrays)
+    link.backward = Backward(graph, reads, [scalars[k] for k in reads] + arrays, on_device)
     if written & set(inputs):
         return ["overwrites a tensor that the backward of its result reads"]
     return []
@@ -157,14 +183,15 @@ class LinkedBackward(Node):
         if link.cotangents:
             self._check()
             assert link.backward is not None
+            beside = next(ct._data for ct in cts if ct is not None)
             seeds = [
-                np.zeros(v.aval.shape, v.aval.dtype) if ct is None else ct._data
+                filled(0, v.aval.shape, v.aval.dtype, beside) if ct is None else ct._data
                 for v, ct in zip(link.cotangents, cts, strict=True)
             ]
-            residuals = [np.asarray(r) for r in self.payload]  # 0-d ones come as scalars
-            found = [make(np.asarray(g)) for g in link.backward.run([*self.operands, *residuals, *seeds])]
+            residuals = [as_array(r) for r in self.payload]
+            found = [make(as_array(g)) for g in link.backward.run([*self.operands, *residuals, *seeds])]
         else:
-            found = [apply(MUL, (cts[0], make(np.asarray(g)))) for g in self.payload]
+            found = [apply(MUL, (cts[0], make(as_array(g)))) for g in self.payload]
         gradients = iter(found)
         return [next(gradients) if given else None for given in link.given]
 

@@ -16,10 +16,11 @@ import numpy as np
 from ..codegen.program import Program
 from ..tracer.autocast import SETTING
 from .calls import OBJECT, TENSOR, VALUE, Call, unwrap
+from .cuda.steps import StepProgram
 from .eager.capture import Root, number_at
 from .eager.modes import STATE
 from .eager.tensor import Tensor, epoch, make
-from .linked import linked
+from .linked import as_array, linked
 from .slots import call_leaves, check_value
 from .state import Snapshot
 from .tensor_recording import LEAF, STATE_ARRAY, Setting, TensorRecording
@@ -34,7 +35,7 @@ class StepPath:
     """One recording bound to its kernel.  ``replay(args, kwargs)`` gives the result, or ``MISS``."""
 
     recording: TensorRecording
-    program: Program
+    program: Program | StepProgram
     launch: Callable[..., Any]
     known: list[int]  # the epoch up to which the facts that it relies on hold
     replay: Replay | None = None
@@ -55,7 +56,7 @@ def make_replay(fn: Callable[..., Any], call: Call, variant: StepVariant, path: 
     source = Source(otherwise="MISS")
     source.names.update(
         read=variant.snapshot.read, launch=path.launch, STATE=STATE, SETTING=SETTING, epoch=epoch, known=path.known,
-        Tensor=Tensor, MISS=MISS, make=make, asarray=np.asarray, float=float,
+        Tensor=Tensor, MISS=MISS, make=make, asarray=np.asarray if recording.on_host is None else as_array, float=float,
     )  # fmt: skip
     source.lines.append(
         f"if epoch() != known[0] or STATE.grad is not {STATE.grad} or STATE.anomaly or STATE.inference "
@@ -92,12 +93,16 @@ def make_replay(fn: Callable[..., Any], call: Call, variant: StepVariant, path: 
     for k in reads:
         source.lines.append(f"x{k} = {operands[k]}")
         operands[k] = f"x{k}"
-    source.lines.append(f"r = launch({', '.join(operands)})")
+    launch = f"r = launch({', '.join(operands)})"
     if recording.generators:
+        source.lines.append(f"try: {launch}")
+        source.lines.append("except BaseException: restore(streams); raise")
         source.lines.append("if r is None or type(r) is int: restore(streams)")
+    else:
+        source.lines.append(launch)
     source.give_up_if("r is None or type(r) is int")
-    for k in recording.writes:
-        source.lines.append(f"{_target(source, recording.sources[k], texts)}._counter[0] += 1")
+    for k, times in zip(recording.writes, recording.times, strict=True):
+        source.lines.append(f"{_target(source, recording.sources[k], texts)}._counter[0] += {times}")
     positions = {id(t): k for k, t in recording.proxies.items()}
     for t, result in recording.grads:
         target = texts[positions[id(t)]] if id(t) in positions else source.constant(t)
@@ -191,7 +196,7 @@ def value_of(var: Any, where: tuple[str, Any], call: Call, arrays: tuple[Any, ..
     if kind == "number":
         return float(number_at(payload))
     if kind == "fresh":
-        return capture.recorder.env[var] if capture is not None else np.asarray(payload[0]())
+        return capture.drawn[var] if capture is not None else np.asarray(payload[0]())
     return (payload.tensor if payload.owner is None else payload.owner._grad)._data
 
 

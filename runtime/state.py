@@ -85,6 +85,11 @@ class Snapshot:
         return [] if self._graph is None else self._graph.on_device
 
     @property
+    def leaves_on_host(self) -> list[str]:
+        """The names of the eager tensors in the state that lie on the host and require gradients (until released)."""
+        return [] if self._graph is None else self._graph.leaves_on_host
+
+    @property
     def optimizers(self) -> list[Any]:
         """The optimizers in the state (until released)."""
         return [] if self._graph is None else self._graph.optimizers

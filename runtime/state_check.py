@@ -351,7 +351,7 @@ class _Emitter:
             provided = edge.arg[1]
             self.fail_if(f"{name!r} in {self.constant(space)} or {name!r} in {self.constant(provided)}")
             return
-        if space is self.graph.main:
+        if space is self.graph.main and _is_name(name):
             expr = name
         elif edge.how == "global":
             expr = f"{self.constant(space)}[{name!r}]"
@@ -376,7 +376,12 @@ class _Emitter:
 
 
 def _attribute(owner: str, name: str) -> str:
-    return f"{owner}.{name}" if name.isidentifier() and not keyword.iskeyword(name) else f"{owner}.__dict__[{name!r}]"
+    return f"{owner}.{name}" if _is_name(name) else f"{owner}.__dict__[{name!r}]"
+
+
+def _is_name(name: str) -> bool:
+    """May *name* stand in a program?  (pytest gives modules globals like ``@pytest_ar``.)"""
+    return name.isidentifier() and not keyword.iskeyword(name)
 
 
 def _leaf_label(node: Node, edge: Edge) -> str:

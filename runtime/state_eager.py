@@ -49,6 +49,8 @@ def _named(walker: Walker, t: Tensor, label: str) -> None:
     label = label.removeprefix("global ").removeprefix("closure ")
     if on_cuda(t._data):
         walker.on_device.append(label)
+    elif t._requires:
+        walker.leaves_on_host.append(label)
     known = walker.tensors.get(id(t))
     if known is None or len(label) < len(known):
         walker.tensors[id(t)] = label

@@ -120,3 +120,4 @@ class Graph:
     tensors: dict[int, str] = field(default_factory=dict)  # id of each eager tensor in the state -> its name
     optimizers: list[Any] = field(default_factory=list)
     on_device: list[str] = field(default_factory=list)  # names of the eager tensors on a CUDA device
+    leaves_on_host: list[str] = field(default_factory=list)  # of those on the host that require gradients

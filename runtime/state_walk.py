@@ -57,7 +57,7 @@ def build(fn: Any, objects: tuple[Any, ...], labels: tuple[str, ...], trust: Tru
     reasons = list(walker.reasons)
     return Graph(
         roots, walker.nodes, reasons, walker.codes, walker.main, names, walker.tensors, walker.optimizers,
-        walker.on_device,
+        walker.on_device, walker.leaves_on_host,
     )  # fmt: skip
 
 
@@ -86,6 +86,7 @@ class Walker:
         self.nodes: list[Node] = []
         self.tensors: dict[int, str] = {}  # id of each eager tensor that was met -> its name
         self.on_device: list[str] = []  # names of those on a CUDA device
+        self.leaves_on_host: list[str] = []  # names of those on the host that require gradients
         self.optimizers: list[Any] = []
         self.memo: dict[int, Node] = {}
         self.reasons: dict[str, None] = {}

@@ -16,17 +16,19 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from ..codegen.program import Program
 from ..tracer.recorder import current_recorder
 from .binding import argument_records, bind_program
-from .calls import TENSOR, Call, flatten
+from .calls import DEVICE, TENSOR, Call, flatten
 from .config import config
+from .cuda.availability import current_device
+from .cuda.steps import StepProgram
+from .eager.device import CPU, device, on_cuda
 from .eager.modes import STATE
 from .eager.tensor import epoch, make
 from .explain import explain_step
 from .kernels import kernels
-from .linked import linked
+from .linked import as_array, linked
 from .nn.module import Module
 from .plan_cache import PlanCache
 from .replay import (
@@ -48,7 +50,8 @@ from .stats import Stats
 from .tensor_recording import TensorRecording, record_tensors, scalar_type
 from .trees import Source, make_function
 
-_ON_DEVICE = "tensors on a CUDA device: the step runs operation by operation"
+_TWO_DEVICES = "tensors on a CUDA device and, requiring gradients, on the host: the step runs operation by operation"
+_FOREIGN = "arrays on a CUDA device that are no tensors: the step runs operation by operation"
 
 
 class CompiledStep:
@@ -106,9 +109,9 @@ class CompiledStep:
     def _descend(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if STATE.inference or STATE.anomaly:
             return self._fn(*args, **kwargs)
-        call = flatten(args, kwargs, self._static, "auto")
-        if call.device is not None:
-            self.stats.live = _ON_DEVICE
+        call = flatten(args, kwargs, self._static, "step")
+        if DEVICE in call.kinds:
+            self.stats.live = _FOREIGN
             return self._fn(*args, **kwargs)
         key = (call.key, _aliases(call), STATE.grad)
         if key in self._live:
@@ -122,8 +125,9 @@ class CompiledStep:
             return self._fn(*args, **kwargs)
         plan = self._plans.get(call)
         snapshot = plan.snapshot(call.objects)
-        if snapshot.on_device:
-            self.stats.live = _ON_DEVICE
+        place = _place(call, snapshot)
+        if place is None:
+            self.stats.live = _TWO_DEVICES
             return self._fn(*args, **kwargs)
         state_key = (key, snapshot.key)
         variant = self._variants.get(state_key)
@@ -142,13 +146,15 @@ class CompiledStep:
                     path.known[0] = epoch()
                     self._install(call, variant, path)
                     return found
-        return self._record(key, variant, call, plan, snapshot)
+        return self._record(key, variant, call, plan, snapshot, place)
 
-    def _record(self, key: Any, variant: StepVariant, call: Call, plan: StatePlan, snapshot: Snapshot) -> Any:
+    def _record(
+        self, key: Any, variant: StepVariant, call: Call, plan: StatePlan, snapshot: Snapshot, place: device
+    ) -> Any:
         """This call is recorded, and run by its kernel."""
         self.stats.traces += 1
         before = [p for p in variant.paths if not p.verified]
-        recording, out = record_tensors(self._fn, call, plan, snapshot)
+        recording, out = record_tensors(self._fn, call, plan, snapshot, place)
         arrays = tuple(snapshot.arrays)
         snapshot.release()
         capture = recording.capture
@@ -168,13 +174,15 @@ class CompiledStep:
             if len(variant.paths) >= config.max_paths:
                 return self._go_live(key, f"more than {config.max_paths} branch outcomes", recording, out)
             self.stats.note("recorded: a new path" if variant.paths else "recorded for the first time")
-            match = self._bind(recording, call)
+            with capture.all_or_nothing():
+                match = self._bind(recording, call)
             variant.paths.insert(0, match)
         else:
             self.stats.note("recorded again: verifies that the recording can be replayed")
             match.verified = True
         values = values_of(recording, call, arrays, capture)
-        found = match.launch(*values)
+        with capture.all_or_nothing():
+            found = match.launch(*values)
         if found is None or type(found) is int:  # a branch on the last bit, or memory in an unusual layout
             capture.settle()
             recording.release()
@@ -204,14 +212,21 @@ class CompiledStep:
         return out
 
     def _bind(self, recording: TensorRecording, call: Call) -> StepPath:
-        program, hit = kernels.get(recording.canonical, len(recording.sources))
+        scalars = [scalar_type(s, call) for s in recording.sources]
+        program: Program | StepProgram
+        if recording.on_host is not None:
+            on_host = recording.on_host
+            program = StepProgram(recording.graph, scalars, on_host.inputs, on_host.results, recording.writes)
+            bound, hit = program.launch, program.cached
+        else:
+            program, hit = kernels.get(recording.canonical, len(recording.sources))
+            args = argument_records(recording.graph.inputs, scalars)
+            donated = dict(enumerate(recording.writes))
+            bound = bind_program(recording.graph, recording.canonical, program, args, donated)
         if hit:
             self.stats.kernel_hits += 1
         else:
             self.stats.compiles += 1
-        args = argument_records(recording.graph.inputs, [scalar_type(s, call) for s in recording.sources])
-        donated = dict(enumerate(recording.writes))
-        bound = bind_program(recording.graph, recording.canonical, program, args, donated)
         return StepPath(recording, program, bound, [epoch()])
 
     def _run(self, path: StepPath, call: Call, arrays: tuple[Any, ...]) -> Any:
@@ -220,20 +235,24 @@ class CompiledStep:
             if (t._grad is None) is not was_none:
                 return MISS
         before = save_streams(recording.generators)
-        values = values_of(recording, call, arrays, None)
-        found = path.launch(*values)
+        try:
+            values = values_of(recording, call, arrays, None)
+            found = path.launch(*values)
+        except BaseException:  # too little memory on a device: as if there had been no call
+            restore_streams(before)
+            raise
         if found is None or type(found) is int:
             restore_streams(before)
             self.stats.guard_misses += 1
             return MISS
         self._assign_gradients(recording, call, found)
-        for k in recording.writes:
-            tensor_at(recording, k, call)._counter[0] += 1
+        for k, times in zip(recording.writes, recording.times, strict=True):
+            tensor_at(recording, k, call)._counter[0] += times
         return self._deliver(recording, call, found, values)
 
     def _assign_gradients(self, recording: TensorRecording, call: Call, found: Any) -> None:
         for t, result in recording.grads:
-            argument_or(t, recording, call)._grad = None if result is None else make(np.asarray(found[result]))
+            argument_or(t, recording, call)._grad = None if result is None else make(as_array(found[result]))
 
     def _deliver(self, recording: TensorRecording, call: Call, found: Any, values: list[Any]) -> Any:
         source = Source()
@@ -259,6 +278,17 @@ class CompiledStep:
             path.replay = make_replay(self._fn, call, variant, path)
         others = tuple([r for r in self._replays if r is not path.replay])
         self._replays = (path.replay, *others)[:4]
+
+
+def _place(call: Call, snapshot: Snapshot) -> device | None:
+    """Where a step runs whose tensors are these: on the device where some lie there.  None: tensors on the host, too,
+    require gradients."""
+    tensors = [x for x, kind in zip(call.leaves, call.kinds, strict=True) if kind == TENSOR]
+    if not snapshot.on_device and not any(on_cuda(t._data) for t in tensors):
+        return CPU
+    if snapshot.leaves_on_host or any(t._requires and not on_cuda(t._data) for t in tensors):
+        return None
+    return device("cuda", current_device())
 
 
 def _listed(reasons: list[str]) -> str:

@@ -16,7 +16,9 @@ import numpy as np
 import optree
 
 from ..codegen.canonical import Canonical, canonicalise
+from ..codegen.host_part import divide
 from ..codegen.simplify import simplify
+from ..codegen.storage import CUDA_PRODUCTS
 from ..tracer.array import TracedArray, to_atom
 from ..tracer.aval import is_number
 from ..tracer.errors import refusals
@@ -24,10 +26,13 @@ from ..tracer.ir import Atom, Graph, Lit, Var
 from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.recorder import Recorder
 from .calls import ARRAY, FLOAT, OBJECT, SCALAR, TENSOR, Call
+from .cuda.availability import require_cuda
+from .cuda.unwatched import Unwatched
 from .differentiable import leaf_names
 from .eager.capture import Capture, capturing
+from .eager.device import CPU, device, on_cuda
 from .eager.tensor import Tensor, make
-from .linked import Link, derive, finish
+from .linked import Link, as_array, derive, finish
 from .record import sort_guards
 from .recording import equal_statics, same_computation
 from .settle import settle
@@ -57,6 +62,14 @@ def _zeros(value: Any) -> Any:
     return tuple([v == 0 for v in value]) if type(value) is tuple else value == 0
 
 
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Which inputs and which results of a recording on a CUDA device lie on the host."""
+
+    inputs: list[bool]
+    results: list[bool]
+
+
 @dataclass(slots=True)
 class TensorRecording:
     """``sources[k]`` says where input k is read: ``("leaf", position in the call)``, ``("state", position among the
@@ -67,6 +80,7 @@ class TensorRecording:
     canonical: Canonical
     sources: list[tuple[str, Any]]
     writes: list[int]
+    times: list[int]  # how often the run has written to each of these: what its version goes up by
     grads: list[tuple[Tensor, int | None]]  # whose .grad becomes which result, or None
     looked: list[tuple[Tensor, bool]]  # whose .grad was read, and was it None
     text: str  # of the returned tree, over r and make
@@ -79,6 +93,7 @@ class TensorRecording:
     requires: list[bool]  # which of the returned tensors require gradients
     input_names: list[str]
     settings: list[Setting]  # numbers of optimizers: what the recording relies on about them
+    on_host: Placement | None = None  # of a recording on a CUDA device: what does not lie there
     changes: list[str] = field(default_factory=list)
     capture: Capture | None = None
 
@@ -105,6 +120,7 @@ class TensorRecording:
             same_computation(self, other)
             and self.text == other.text
             and self.writes == other.writes
+            and self.times == other.times
             and equal_statics(self.statics, other.statics)
             and [(id(t), k) for t, k in self.grads] == [(id(t), k) for t, k in other.grads]
             and [(id(t), k) for t, k in self.looked] == [(id(t), k) for t, k in other.looked]
@@ -129,15 +145,18 @@ def record_tensors(
     call: Call,
     plan: StatePlan,
     snapshot: Snapshot,
+    place: device = CPU,
 ) -> tuple[TensorRecording, Any]:
-    """(the recording, what the function returned).
+    """(the recording, what the function returned).  *place*: what it will run on.
 
     Where the function raises, what it had done to tensors by then is done, and the exception goes on.
     """
     recorder = Recorder()
+    if place.type == "cuda":
+        recorder.backend = Unwatched(require_cuda("a step on the device"))
     names = leaf_names(fn, call)
     arguments = {id(x): names[k] for k, x in enumerate(call.leaves) if call.kinds[k] == TENSOR}
-    capture = Capture(recorder, {**arguments, **snapshot.tensors})
+    capture = Capture(recorder, {**arguments, **snapshot.tensors}, place)
     leaves = list(call.leaves)
     proxies: dict[int, Tensor] = {}
     changes: list[str] = []
@@ -146,14 +165,15 @@ def record_tensors(
         for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
             if kind in (ARRAY, FLOAT, SCALAR):
                 var = capture.add_input(LEAF, leaf, f"the argument `{names[k]}`", k, weak=kind == FLOAT)
-                leaves[k] = TracedArray(var, recorder, owner=f"the argument `{names[k]}`" if kind == ARRAY else None)
+                stand_in = TracedArray(var, recorder, owner=f"the argument `{names[k]}`" if kind == ARRAY else None)
+                leaves[k] = capture.put(stand_in, CPU)
             elif kind == TENSOR and id(leaf) not in snapshot.tensors:
                 leaves[k] = proxies[k] = _argument(capture, leaf, k, names[k])
         stand_ins: dict[int, TracedArray] = {}
         for index, (array, name) in enumerate(zip(snapshot.arrays, snapshot.array_names, strict=True)):
             var = capture.add_input(STATE_ARRAY, array, f"`{name}`", index)
             stand_in = TracedArray(var, recorder, owner=f"`{name}`, an array from outside the function")
-            stand_ins[id(array)] = recorder.captured[id(array)] = stand_in
+            stand_ins[id(array)] = recorder.captured[id(array)] = capture.put(stand_in, CPU)
         substitution = plan.substitute(lambda array, name: stand_ins[id(array)], call.objects, snapshot)
         replaced = iter(substitution.objects)
         for k, kind in enumerate(call.kinds):
@@ -213,12 +233,16 @@ def _finish(
     recorder = capture.recorder
     capture.check_overlap()
     atoms: list[Atom] = []
+    on_host: list[bool] = []  # where each of them lies
     writes: list[int] = []
+    times: list[int] = []
     positions = {var: k for k, var in enumerate(recorder.inputs)}
     for root in capture.roots:
         if root.written:
             writes.append(positions[root.var])
+            times.append(max(root.tensor._counter[0] - root.version, 1))
             atoms.append(_shaped(root.contents, root.var))
+            on_host.append(not on_cuda(root.array))
     grads: list[tuple[Tensor, int | None]] = []
     changes: list[str] = []
     known: set[int] = set()
@@ -235,8 +259,9 @@ def _finish(
             changes.append("leaves a .grad that can itself be differentiated (create_graph=True)")
         grads.append((t, len(atoms) - len(writes)))
         atoms.append(capture.raw(grad).atom)
+        on_host.append(capture.device_of(capture.raw(grad)).type == "cpu")
     source = Source("o")
-    source.names.update(make=make, asarray=np.asarray)
+    source.names.update(make=make, asarray=np.asarray if capture.device.type == "cpu" else as_array)
     leaves, spec = optree.tree_flatten(out, none_is_leaf=True, namespace=NAMESPACE)
     texts: list[str] = []
     statics: list[Any] = []
@@ -245,18 +270,22 @@ def _finish(
             known.add(id(leaf))
             texts.append(f"make(asarray(r[{len(atoms) - len(writes)}]))")
             atoms.append(leaf._data.atom)
+            on_host.append(leaf.device.type == "cpu")
         elif isinstance(leaf, TracedArray):
             texts.append(f"r[{len(atoms) - len(writes)}]")
             atoms.append(leaf.atom)
+            on_host.append(True)
         elif isinstance(leaf, np.ndarray) and is_number(leaf.dtype):
             texts.append(f"r[{len(atoms) - len(writes)}]")
             atoms.append(to_atom(leaf))
+            on_host.append(True)
         else:
             texts.append(source.constant(leaf))
             statics.append(leaf)
     text = packing(source, spec, iter(texts))
     first = len(atoms) - len(writes)
     atoms += [value.atom for value in payload]
+    on_host += [capture.device.type == "cpu"] * len(payload)
     written = {root.var for root in capture.roots if root.written}
     changes += finish(capture, written, [scalar_type(where, call) for where in capture.sources])
     kept = capture.survivors(known)
@@ -268,18 +297,31 @@ def _finish(
             f"looks at the value of a number ({guard.kind}) at {guard.site}; return the tensor, and take its .item() "
             "outside"
         )
-    graph = simplify(recorder.finish(atoms))
+    graph = simplify(recorder.finish(atoms), () if capture.device.type == "cpu" else CUDA_PRODUCTS)
+    placement = None
+    if capture.device.type == "cuda":
+        placement = Placement([_on_host(where, call) for where in capture.sources], on_host)
+        if divide(graph, placement.inputs, placement.results) is None:
+            changes.append("leaves on the host what the device has computed")
     tensors = {id(r.tensor): r.tensor for r in capture.roots}
     tensors |= {id(t): t for t, _ in grads}
     tensors |= {id(t): t for t in (capture.link.wanted if capture.link is not None else ())}
     ours = {id(t) for t in proxies.values()}
     facts = [tensor_facts(t) for t in tensors.values() if id(t) not in ours]
     return TensorRecording(
-        graph, canonicalise(graph), capture.sources, writes, grads, list(capture.looked.values()), text, source.names,
-        (spec, *statics), facts, proxies,
+        graph, canonicalise(graph), capture.sources, writes, times, grads, list(capture.looked.values()), text,
+        source.names, (spec, *statics), facts, proxies,
         capture.link, list(range(first, first + len(payload))), _linked_results(capture, leaves),
-        list(recorder.input_names), [], changes, capture,
+        list(recorder.input_names), [], placement, changes, capture,
     )  # fmt: skip
+
+
+def _on_host(where: tuple[str, Any], call: Call) -> bool:
+    """Does an input lie on the host?"""
+    kind, payload = where
+    if kind == "root":
+        return not on_cuda(payload.array)
+    return not (kind == LEAF and call.kinds[payload] == TENSOR and on_cuda(call.leaves[payload]._data))
 
 
 def _linked_results(capture: Capture, leaves: list[Any]) -> list[bool]:

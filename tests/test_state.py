@@ -21,6 +21,7 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 import numpy as np
 import pytest
 
+from tracegrad import compile_grad
 from tracegrad.runtime.state import StatePlan, analyse, watch
 
 
@@ -1322,3 +1323,20 @@ def test_threads_may_share_a_plan():
 
 def test_plan_is_a_state_plan():
     assert isinstance(analyse(math.sin), StatePlan) and analyse(math.sin).provable
+
+
+def test_a_global_whose_name_is_no_identifier():
+    """pytest gives such to modules whose assertions it rewrites: ``@pytest_ar``."""
+
+    def f(x):
+        return np.sum(x * x)
+
+    space = {"@numpy": np}
+    code = f.__code__.replace(co_names=tuple("@numpy" if n == "np" else n for n in f.__code__.co_names))
+    compiled = compile_grad(types.FunctionType(code, space, "f"))
+    for _ in range(3):
+        np.testing.assert_allclose(compiled.grad(np.ones(3)), 2 * np.ones(3))
+    assert not compiled.stats.live and compiled.stats.traces == 2
+    space["@numpy"] = math
+    with pytest.raises(AttributeError):
+        compiled.grad(np.ones(3))

@@ -86,6 +86,26 @@ def test_parameters_are_updated_in_place():
     assert step.stats.live == ""
 
 
+def test_versions_count_every_write():
+    def versions(compiled):
+        buffer, other = torch.ones(3), torch.ones(3)
+        view = buffer[1:]
+
+        def step(x):
+            buffer.mul_(x).add_(1.0)
+            view.sub_(x[1:])
+            other.add_(buffer)
+
+        step = torch.compile(step) if compiled else step
+        found = []
+        for _ in range(5):
+            step(torch.ones(3))
+            found.append((buffer._version, view._version, other._version))
+        return found
+
+    assert versions(True) == versions(False) == [(3 * k, 3 * k, k) for k in range(1, 6)]
+
+
 def test_a_hundred_learning_rates_are_one_compile():
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -568,6 +588,23 @@ def test_operands_overwritten_before_the_backward_are_noticed():
     np.testing.assert_allclose(w.grad.numpy(), np.exp(2.0) * np.ones(3))
     with pytest.raises(RuntimeError, match="second time"):
         y.sum().backward()
+
+
+def test_a_result_whose_backward_is_an_error_is_one_when_it_is_asked_for():
+    w, buffer = torch.ones(3, requires_grad=True), torch.ones(3)
+
+    @torch.compile
+    def step(x):
+        loss = (w * buffer * x).sum()
+        buffer.mul_(2.0)
+        return loss
+
+    for k in range(4):
+        loss = step(torch.ones(3))
+        assert loss.item() == 3.0 * 2**k
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+    assert "whose backward is an error" in step.stats.live
 
 
 def test_derivatives_of_derivatives_through_a_compiled_forward():

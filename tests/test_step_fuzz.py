@@ -1,6 +1,7 @@
 """Random steps: a compiled step and its eager twin, over the same tensors, stay equal whatever happens between calls.
 
-A *world* is a few tensors (leaves that require gradients, buffers, views, detached aliases) and Python settings.  A
+A *world* is a few tensors (leaves that require gradients, buffers, views, detached aliases; a number and a vector that
+are on the host wherever the others are) and Python settings.  A
 step is a random program over it: arithmetic, in-place writes, views, branches on settings and on values,
 ``backward``, ``.grad`` read and cleared.  Between calls the world is changed from outside: values, flags, settings,
 memory.
@@ -19,14 +20,17 @@ NAMES = ("w", "v", "buffer", "other")
 class World:
     """Tensors and settings; two worlds made from one seed are equal."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, device="cpu"):
         rng = np.random.default_rng(seed)
-        self.w = torch.tensor(rng.normal(size=(3, 2)), requires_grad=True)
-        self.v = torch.tensor(rng.normal(size=2), requires_grad=True)
-        self.buffer = torch.tensor(rng.normal(size=(3, 2)))
-        self.other = torch.tensor(rng.normal(size=2))
+        self.device = device
+        self.w = torch.tensor(rng.normal(size=(3, 2)), device=device, requires_grad=True)
+        self.v = torch.tensor(rng.normal(size=2), device=device, requires_grad=True)
+        self.buffer = torch.tensor(rng.normal(size=(3, 2)), device=device)
+        self.other = torch.tensor(rng.normal(size=2), device=device)
         self.view = self.buffer[1:]
         self.alias = self.other.detach()
+        self.number, self.vector = torch.tensor(1.5), torch.tensor([0.5, -0.25])
+        self.batch = np.array([1.5, -0.5])
         self.flag = True
         self.scale = 1.5
         self.count = 2
@@ -34,11 +38,12 @@ class World:
 
     def state(self):
         found = {}
-        for name in (*NAMES, "view", "alias"):
+        for name in (*NAMES, "view", "alias", "number", "vector"):
             t = getattr(self, name)
-            found[name] = t.detach().numpy().copy()
-            found[f"{name}.grad"] = None if t.grad is None else t.grad.detach().numpy().copy()
-            found[f"{name}.requires_grad"] = t.requires_grad
+            found[f"{name}.version"] = t._version
+            found[name] = t.detach().cpu().numpy().copy()
+            found[f"{name}.grad"] = None if t.grad is None else t.grad.detach().cpu().numpy().copy()
+            found[f"{name}.facts"] = t.requires_grad, t.device.type
         return found
 
 
@@ -50,11 +55,13 @@ def values(choice):
         "torch.where(x > 0, world.w, world.buffer)", "(world.w * world.scale)", "world.w ** world.count",
         "world.w * world.items[1]", "torch.cat([world.view, world.w[:1]])", "world.w.exp().clamp(max=3.0)",
         "(world.w - world.w.mean(0)) * x", "world.other + world.w * 0.5",
+        "world.number * world.w", "world.w / (world.number * world.number + 1.0).exp()",
+        "world.vector.to(world.device) * world.w", "torch.tensor(world.batch, device=world.device) * world.w",
     ])  # fmt: skip
 
 
 def statement(choice, depth=0):
-    kind = choice.randrange(12)
+    kind = choice.randrange(15)
     if kind == 0:
         return ["with torch.no_grad():", f"    world.buffer.mul_({choice.uniform(0.5, 1.1):.3f})"]
     if kind == 1:
@@ -62,7 +69,16 @@ def statement(choice, depth=0):
     if kind == 2:
         return ["with torch.no_grad():", "    world.alias += x.sum(0) * 0.01"]
     if kind == 3 and depth < 2:
-        test = choice.choice(["world.flag", "x.sum() > 0", "world.other[0] > 0", "world.w.grad is None", "total > 1.0"])
+        test = choice.choice(
+            [
+                "world.flag",
+                "x.sum() > 0",
+                "world.other[0] > 0",
+                "world.w.grad is None",
+                "total > 1.0",
+                "world.number > 2.0",
+            ]
+        )
         inner = [f"    {line}" for line in statement(choice, depth + 1)]
         return [f"if {test}:", *inner]
     if kind == 4:
@@ -75,6 +91,14 @@ def statement(choice, depth=0):
         return ["(total * 0.5 + (world.v * world.v).sum()).backward(retain_graph=True)"]
     if kind == 8:
         return ["y = x * 1.0", "y[1] = world.v", "total = total + (y * y).sum()"]
+    if kind == 9:
+        return ["with torch.no_grad():", "    world.number.mul_(0.9).add_(0.3)"]
+    if kind == 10:
+        return [
+            "with torch.no_grad():",
+            "    world.vector.mul_(world.number)",
+            "    world.buffer *= world.number * 0.6",
+        ]
     return [f"total = total + ({values(choice)}).sum() * {choice.uniform(0.1, 1.0):.3f}"]
 
 
@@ -102,7 +126,8 @@ def disturb(choice, worlds):
             if kind == 0:
                 t.add_(value)
             elif kind == 1:
-                t.data = torch.full(t.shape, value) if t is not world.buffer and t is not world.other else t.data
+                if t is not world.buffer and t is not world.other:
+                    t.data = torch.full(t.shape, value, device=world.device)
             elif kind == 2:
                 world.flag = not world.flag
             elif kind == 3:
@@ -116,16 +141,16 @@ def disturb(choice, worlds):
             elif kind == 7:
                 world.v.requires_grad_(not world.v.requires_grad)
             elif kind == 8:
-                world.v = torch.full((2,), value, requires_grad=True)
+                world.v = torch.full((2,), value, device=world.device, requires_grad=True)
             elif kind == 9:
                 world.view[0] = value
             elif kind == 10:
-                world.w.grad = torch.full((3, 2), value)
+                world.w.grad = torch.full((3, 2), value, device=world.device)
 
 
-def run(seed):
+def run(seed, device="cpu"):
     text = program(seed)
-    worlds = [World(seed), World(seed)]
+    worlds = [World(seed, device), World(seed, device)]
     steps = []
     for world in worlds:
         space = {"world": world, "torch": torch}
@@ -134,7 +159,7 @@ def run(seed):
     steps[1] = torch.compile(steps[1])
     choice = random.Random(seed + 1)
     rng = np.random.default_rng(seed)
-    batches = [torch.tensor(rng.normal(size=(3, 2))) for _ in range(3)]
+    batches = [torch.tensor(rng.normal(size=(3, 2)), device=device) for _ in range(3)]
     for call in range(14):
         x = choice.choice(batches)
         outcomes = []

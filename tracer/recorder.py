@@ -202,10 +202,14 @@ class Recorder(Builder):
 
     def value(self, atom: Atom) -> Any:
         """The value of *atom* in this run as a NumPy array, computed now if need be."""
+        return as_stored(self.backend.download(self.value_there(atom)), atom)
+
+    def value_there(self, atom: Atom) -> Any:
+        """The same as the backend has it."""
         self.unfollow()
         if self.turns:
             self._read_turns(atom)
-        return as_stored(self.backend.download(self._demand(atom)), atom)
+        return self._demand(atom)
 
     def _demand(self, atom: Atom) -> Any:
         return demand([atom], self.nodes, self.env, self._producers, self.backend)[0]

@@ -105,6 +105,15 @@ def _wait_for(stream: int | None, xp: Any) -> None:
     ours.wait_event(xp.cuda.ExternalStream(stream).record())
 
 
+def byte_bounds(array: Any) -> tuple[int, int]:
+    """(address of the lowest byte, address after the highest) of an array with elements, wherever it lies."""
+    if type(array) is np.ndarray:
+        return np.lib.array_utils.byte_bounds(array)
+    reach = [s * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)]
+    start = int(array.data.ptr)
+    return start + sum(min(0, r) for r in reach), start + sum(max(0, r) for r in reach) + array.itemsize
+
+
 def upload(array: np.ndarray) -> Any:
     """A copy of *array* on the device.  The host goes on as soon as *array* may be written to."""
     backend = require_cuda("a copy to the device")
@@ -124,4 +133,4 @@ def download(array: Any) -> np.ndarray:
     return array.get()
 
 
-__all__ = ["as_device", "download", "full", "on_device", "upload"]
+__all__ = ["as_device", "byte_bounds", "download", "full", "on_device", "upload"]

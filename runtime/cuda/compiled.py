@@ -1,8 +1,10 @@
 """A compiled program with the numbers of one graph, ready to be run on the device.
 
 ``Compiled.execute`` takes arrays and gives arrays: buffers are allocated from CuPy's pool, kernels are launched on the
-current stream, and nothing waits for the device but the guards, whose answers come back in one transfer.  A program of
-several kernels that meets the same memory again (a training loop does) is replayed as one CUDA graph (``replay.py``).
+current stream, and nothing waits for the device but the guards, whose answers come back in one transfer.  Numbers of
+the host go to the device together, in one copy.  Results that are to be written somewhere are computed aside, and
+copied there when the guards have held: where there are none, as part of the launches.  A program of several kernels
+that meets the same memory again (a training loop does) is replayed as one CUDA graph (``replay.py``).
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ class Compiled:
     """*canonical* on the current device; *consts* are its constant arrays, its last inputs."""
 
     def __init__(
-        self, canonical: Canonical, arguments: int, consts: Sequence[np.ndarray], backend: CupyBackend
-    ) -> None:  # fmt: skip
+        self, canonical: Canonical, arguments: int, consts: Sequence[np.ndarray], backend: CupyBackend, written: int = 0
+    ) -> None:
         self.canonical, self.backend = canonical, backend
         xp = self.xp = backend.modules.xp
         loaded, self.cached = programs.get(canonical, arguments, xp)
@@ -37,6 +39,8 @@ class Compiled:
         self._inputs = [(s.dtype, _shape(s, canonical)) for s in self.program.inputs]
         self._results = [(s.dtype, _shape(s, canonical)) for s in self.program.results]
         self._offsets, self._bytes = self.program.plan(sizes)
+        self._written = written
+        self._packings: dict[tuple[int, ...], np.dtype] = {}  # positions of numbers among the inputs -> how they lie
         with backend.memory_errors():
             self._consts = [xp.array(c, order="C") for c in consts]
             held = self._numbers = xp.array(np.concatenate([sizes, canonical.consts]))
@@ -46,53 +50,87 @@ class Compiled:
         self._replays = Replays(xp) if self._graphable() else None
 
     def _graphable(self) -> bool:
-        """Several kernels and nothing else: what CuPy does takes memory of its own."""
+        """Several kernels and copies, and nothing else: what CuPy does takes memory of its own."""
         steps = [s for s in self.program.steps if s.launched(self.canonical.sizes)]
-        return len(steps) > 1 and all(isinstance(s, Kernel) for s in steps)
+        return len(steps) + self._written > 1 and all(isinstance(s, Kernel) for s in steps)
 
-    def execute(self, values: Sequence[Any]) -> tuple[int, list[Any]]:
+    def execute(self, values: Sequence[Any], targets: Sequence[Any] = ()) -> tuple[int, list[Any]]:
         """(index of the first guard that does not hold or -1, the results as arrays of the device).
 
-        *values*: arrays of the device or of NumPy, or numbers, one for each input but the constants.  OutOfMemoryError:
-        nothing has been changed.
+        *values*: arrays of the device or of NumPy, or numbers, one for each input but the constants.  The first results
+        are not given, but copied into *targets* once every guard has held.  OutOfMemoryError: nothing has been changed.
         """
         try:
             with self.backend.memory_errors(), self._lock:
-                return self._execute(values)
+                return self._execute(values, targets)
         except OutOfMemoryError:
             if not forget_graphs():
                 raise
         with self.backend.memory_errors(), self._lock:
-            return self._execute(values)
+            return self._execute(values, targets)
 
-    def _execute(self, values: Sequence[Any]) -> tuple[int, list[Any]]:
+    def _execute(self, values: Sequence[Any], targets: Sequence[Any]) -> tuple[int, list[Any]]:
         xp = self.xp
-        given = [self._given(v, *self._inputs[k]) for k, v in enumerate(values)] + self._consts
+        held, given = self._given(values)
         results = [xp.empty(shape, dtype) for dtype, shape in self._results]
-        n = self.program.arguments
-        outside = [a.data.ptr for a in (*given[:n], *results, *given[n:])]
+        outside = [*given, *[a.data.ptr for a in (*results, *self._consts)]]
 
         def launch(workspace: Any) -> None:
             base = workspace.data.ptr
             addresses = [*outside, *[base + o for o in self._offsets]]
             run(self.program, self.canonical, addresses, self._at, self._machine)
+            if not self.program.guards:
+                _write(results, targets)
 
         if self._replays is not None:
-            workspace = self._replays.run(outside, self._workspace, launch)
+            places = [*outside, *[t.data.ptr for t in targets]]
+            workspace = self._replays.run(places, self._workspace, launch)
         else:
             workspace = self._workspace()
             launch(workspace)
-        return self._failed(workspace), results
+        failed = self._failed(workspace)
+        if failed < 0 and self.program.guards:
+            _write(results, targets)
+        del held  # until the launches are on the stream
+        return failed, results[len(targets) :]
 
     def _workspace(self) -> Any:
         return self.xp.empty(max(self._bytes, 1), np.uint8)
 
-    def _given(self, value: Any, dtype: np.dtype, shape: tuple[int, ...]) -> Any:
-        """*value* as a C-contiguous array of the device."""
+    def _given(self, values: Sequence[Any]) -> tuple[list[Any], list[int]]:
+        """(arrays that own the memory, addresses) of *values* as C-contiguous arrays of the device."""
         xp = self.xp
-        if isinstance(value, xp.ndarray):
-            return value if value.flags.c_contiguous else xp.array(value, order="C")
-        return self.backend.upload(np.asarray(value, dtype).reshape(shape))
+        held: list[Any] = []
+        addresses = [0] * len(values)
+        numbers: list[int] = []
+        for k, (value, (dtype, shape)) in enumerate(zip(values, self._inputs, strict=False)):
+            if isinstance(value, xp.ndarray):
+                array = value if value.flags.c_contiguous else xp.array(value, order="C")
+            elif shape:
+                array = self.backend.upload(np.asarray(value, dtype).reshape(shape))
+            else:
+                numbers.append(k)
+                continue
+            held.append(array)
+            addresses[k] = array.data.ptr
+        if numbers:
+            held.append(self.backend.upload(self._packed(values, tuple(numbers))))
+            for place, k in enumerate(numbers):
+                addresses[k] = held[-1].data.ptr + 8 * place
+        return held, addresses
+
+    def _packed(self, values: Sequence[Any], numbers: tuple[int, ...]) -> np.ndarray:
+        """The values at the positions *numbers*, each in eight bytes."""
+        layout = self._packings.get(numbers)
+        if layout is None:
+            fields = [(f"f{k}", self._inputs[k][0]) for k in numbers]
+            offsets = [8 * place for place in range(len(numbers))]
+            names, formats = [n for n, _ in fields], [f for _, f in fields]
+            layout = self._packings[numbers] = np.dtype(
+                {"names": names, "formats": formats, "offsets": offsets, "itemsize": 8 * len(numbers)}
+            )
+        row = tuple([v.item() if type(v := values[k]) is np.ndarray else v for k in numbers])
+        return np.array([row], layout).view(np.uint8)
 
     def _failed(self, workspace: Any) -> int:
         """The guards are the first bytes of the workspace."""
@@ -159,6 +197,11 @@ class Gpu:
             return xp.ndarray(shape, x.dtype, xp.cuda.MemoryPointer(memory, 0))
 
         return view
+
+
+def _write(results: Sequence[Any], targets: Sequence[Any]) -> None:
+    for result, target in zip(results, targets, strict=False):
+        target.data.copy_from_device_async(result.data, result.nbytes)
 
 
 def _shape(x: Sym, canonical: Canonical) -> tuple[int, ...]:

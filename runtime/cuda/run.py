@@ -1,6 +1,6 @@
 """Programs on a CUDA device: recordings bound to a launch there, in the place of the native launcher.
 
-A *program* here is whatever has ``execute(values) -> (failed guard or -1, results)`` over arrays of the device
+A *program* here is whatever has ``execute(values, targets) -> (failed guard or -1, results)`` over arrays of the device
 (``DeviceProgram``): kernels (``compiled.py``), or CuPy, operation by operation (``Interpreted``), where numba-cuda is
 not installed.  ``program_of`` is the one place that chooses.
 
@@ -34,10 +34,12 @@ class DeviceProgram(Protocol):
     program: Any
     cached: bool
 
-    def execute(self, values: Sequence[Any]) -> tuple[int, list[Any]]:
+    def execute(self, values: Sequence[Any], targets: Sequence[Any] = ()) -> tuple[int, list[Any]]:
         """(index of the first guard that does not hold or -1, the outputs as arrays of the device).
 
-        *values*: arrays of the device or of NumPy, or numbers, as the graph's inputs have it.
+        *values*: arrays of the device or of NumPy, or numbers, as the graph's inputs have it.  The first outputs are
+        not given, but copied into *targets*, C-contiguous arrays of the device, once every guard has held.
+        OutOfMemoryError: nothing has been changed.
         """
 
     def describe(self) -> str:
@@ -53,8 +55,13 @@ class Interpreted:
     def __init__(self, graph: Graph, backend: CupyBackend, why: str) -> None:
         self.graph, self._backend, self._why = graph, backend, why
 
-    def execute(self, values: Sequence[Any]) -> tuple[int, list[Any]]:
-        return self._backend.execute(self.graph, values)
+    def execute(self, values: Sequence[Any], targets: Sequence[Any] = ()) -> tuple[int, list[Any]]:
+        failed, results = self._backend.execute(self.graph, values)
+        if failed >= 0:
+            return failed, results
+        for target, result in zip(targets, results, strict=False):
+            target.data.copy_from_device_async(result.data, result.nbytes)
+        return failed, results[len(targets) :]
 
     def describe(self) -> str:
         """For ``explain()``: how it runs."""
@@ -74,12 +81,13 @@ def compiler() -> Any:
         return str(error)
 
 
-def program_of(graph: Graph, canonical: Canonical, arguments: int) -> DeviceProgram:
-    """What runs *graph*, whose canonical form is *canonical*, on the device.  *arguments*: inputs but for constants."""
+def program_of(graph: Graph, canonical: Canonical, arguments: int, written: int = 0) -> DeviceProgram:
+    """What runs *graph*, whose canonical form is *canonical*, on the device.  *arguments*: inputs but for constants;
+    *written*: how many of the first outputs go into targets."""
     backend, found = require_cuda("a recorded program"), compiler()
     if isinstance(found, str):
         return Interpreted(graph, backend, found)
-    return found.Compiled(canonical, arguments, [array for _, array in graph.consts], backend)
+    return found.Compiled(canonical, arguments, [array for _, array in graph.consts], backend, written)
 
 
 def launcher(

@@ -49,6 +49,7 @@ def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> A
     else:
         raws = tuple([capture.raw(t) if isinstance(t, Tensor) else t for t in operands])
         out = op.fn(*raws, *statics)
+        capture.note_place(raws, out)
     if type(out) is tuple:
         results = tuple([make(_laid_out(r, op.in_rows)) for r in out])
         if state.grad and any(isinstance(t, Tensor) and t.requires_grad for t in operands):

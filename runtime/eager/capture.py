@@ -5,6 +5,10 @@ While ``STATE.capture`` is set, the array of every tensor that an operation touc
 ``backward`` and the optimizers run as always, on traced arrays; writes into tensors and assignments of ``.grad`` are
 kept here and take effect when the recording is run (``runtime/step.py``, ``runtime/bridge.py``).
 
+A capture on a CUDA device (``device``) records what the device computes.  What lies on the host there (``_places``),
+numbers of optimizers, counts of steps, arrays of NumPy's, follows the rules of eager code: without dimensions it may
+meet what is on the device, otherwise not; what is computed of it alone lies on the host again.
+
 Sources of inputs, in the order of ``recorder.inputs``: ``("root", Root)``, ``("number", place)``,
 ``("fresh", (draw, generator))``, and whatever the caller adds with ``add_input``.
 """
@@ -13,7 +17,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -26,10 +30,13 @@ from ...tracer.ir import Atom, Lit, Var
 from ...tracer.ops.elementwise import broadcast_to
 from ...tracer.recorder import Recorder, recording
 from ...tracer.site import at_site
+from ..cuda.arrays import byte_bounds, upload
 from ..state_watch import restore_profile
+from .device import CPU, device, device_of, on_cuda
 from .inplace import follow
 from .modes import STATE
 from .node import Node, next_sequence
+from .on_device import different_devices
 from .tensor import Tensor
 
 
@@ -42,6 +49,7 @@ class Root:
     traced: Any  # TracedArray
     var: Var
     owner: Tensor | None = None  # the tensor is the ``.grad`` that this one had
+    version: int = 0  # of the memory, before the run
 
     def release(self) -> None:
         """Keep only the way to the memory."""
@@ -64,8 +72,10 @@ class Root:
 class Capture:
     """What one recording of eager code has touched and done."""
 
-    def __init__(self, recorder: Recorder, names: dict[int, str] | None = None) -> None:
+    def __init__(self, recorder: Recorder, names: dict[int, str] | None = None, place: device = CPU) -> None:
         self.recorder = recorder
+        self.device = place  # where arrays lie, unless `_places` says otherwise
+        self._places: dict[int, tuple[Any, device]] = {}  # id of a Storage -> itself, and where it lies
         self._names = names or {}  # of tensors, by id
         self.roots: list[Root] = []
         self.sources: list[tuple[str, Any]] = []
@@ -75,6 +85,8 @@ class Capture:
         self._by_array: dict[int, Root] = {}
         self._grad_of: dict[int, Tensor] = {}
         self._numbers: dict[Any, TracedArray] = {}
+        self.streams: dict[int, tuple[Any, Any]] = {}  # generators that were drawn from, and where they stood
+        self.drawn: dict[Var, np.ndarray] = {}  # inputs of random numbers -> those of this run
         self._made: list[weakref.ref[Tensor]] = []
         self.since = next_sequence()
         self.link: Any = None  # how results hang together with tensors from outside (``runtime/linked.py``)
@@ -104,7 +116,8 @@ class Capture:
             traced = TracedArray(var, self.recorder)
             traced._storage.array0d = True
             traced._storage.c_order = bool(t._data.flags.c_contiguous)
-            root = Root(t, t._data, traced, var, owner)
+            self.put(traced, device_of(t._data))
+            root = Root(t, t._data, traced, var, owner, t._counter[0])
             self.roots.append(root)
             self.sources.append(("root", root))
             self._by_array[id(t._data)] = root
@@ -133,30 +146,74 @@ class Capture:
         found = self._numbers.get(key)
         if found is None:
             var = self.add_input("number", float(number_at(place)), f"the setting `{place[1]}`", place, weak=True)
-            found = self._numbers[key] = TracedArray(var, self.recorder)
+            found = self._numbers[key] = self.put(TracedArray(var, self.recorder), CPU)
         return found
 
     def fresh(self, draw: Callable[[], np.ndarray], generator: Any) -> TracedArray:
         """An array that is drawn anew, from the stream of *generator*, whenever the recording runs."""
+        self.streams.setdefault(id(generator), (generator, generator._stream.bit_generator.state))
         profile = sys.getprofile()
         sys.setprofile(None)  # the draw is known here, and is no reason not to replay
         try:
             array = np.asarray(draw())
         finally:
             restore_profile(profile)
-        return TracedArray(self.add_input("fresh", array, "random numbers", (draw, generator)), self.recorder)
+        var = self.add_input("fresh", array, "random numbers", (draw, generator))
+        self.drawn[var] = array
+        return self.put(TracedArray(var, self.recorder), CPU)
 
     def constant(self, data: Any) -> TracedArray:
         """An array that the run has made, as a traced one."""
         if type(data) is TracedArray:
             return data
-        if data.ndim:
-            return wrap_array(to_atom(data))
-        return wrap_array(Lit(data[()], data.dtype))
+        return self.put(wrap_array(to_atom(data) if data.ndim else Lit(data[()], data.dtype)), CPU)
 
-    def ones(self, shape: tuple[int, ...], dtype: np.dtype) -> TracedArray:
-        """The implicit cotangent: a 1 that belongs to the program."""
-        return wrap_array(broadcast_to(Lit(1, dtype, structural=True), shape))
+    # ---- where arrays lie ----------------------------------------------------------------------------------------
+
+    def device_of(self, data: TracedArray) -> device:
+        found = self._places.get(id(data._storage))
+        return self.device if found is None else found[1]
+
+    def put(self, data: TracedArray, place: device) -> TracedArray:
+        """Note that *data* lies on *place*."""
+        if place.type != self.device.type or id(data._storage) in self._places:
+            self._places[id(data._storage)] = data._storage, place
+        return data
+
+    def moved(self, data: TracedArray, place: device) -> TracedArray:
+        """A copy of *data* on *place*; the recording is not replayed, unless what it runs on is that place."""
+        if place.type != self.device.type:
+            self.refuse("copies a tensor to another device")
+        return self.put(data.copy(), place)
+
+    def filled(self, value: Any, shape: Sequence[int], dtype: Any, beside: Any) -> TracedArray:
+        """An array full of *value*, which belongs to the program, where *beside* lies."""
+        atom = broadcast_to(Lit(value, np.dtype(dtype), structural=True), tuple(shape))
+        return self.put(wrap_array(atom), device_of(beside))
+
+    def put_beside(self, array: Any, beside: Any) -> TracedArray:
+        """*array* where *beside* lies: itself, or a copy."""
+        traced = self.constant(array)
+        where = device_of(beside)
+        return traced if self.device_of(traced).type == where.type else self.moved(traced, where)
+
+    def note_place(self, operands: Sequence[Any], results: Any) -> None:
+        """*results* (a traced array or a tuple of such) have been computed of *operands*.
+
+        :raises RuntimeError: in PyTorch's words, where operands lie on different devices.
+        """
+        if not self._places:
+            return
+        traced = [x for x in operands if type(x) is TracedArray]
+        places = {self.device_of(x).type: self.device_of(x) for x in traced}
+        if len(places) > 1:
+            if any(x.ndim for x in traced if self.device_of(x).type == "cpu"):
+                raise different_devices(places["cuda"].index)
+            places.pop("cpu")
+        for place in places.values():
+            for result in results if type(results) is tuple else (results,):
+                if type(result) is TracedArray:
+                    self.put(result, place)
 
     @property
     def touched(self) -> list[Tensor]:
@@ -194,9 +251,7 @@ class Capture:
 
     def check_overlap(self) -> None:
         """Raise where memory that the run writes is reached in two ways that the recording can't tell are one."""
-        spans = sorted(
-            [(*np.lib.array_utils.byte_bounds(r.array), k) for k, r in enumerate(self.roots) if r.array.size]
-        )
+        spans = sorted([(*byte_bounds(r.array), k) for k, r in enumerate(self.roots) if r.array.size])
         reach, last = -1, -1
         for low, high, k in spans:
             if low < reach and (self.roots[k].written or self.roots[last].written):
@@ -214,31 +269,56 @@ class Capture:
         """What a traced array stands for in this run, by NumPy."""
         return np.array(self.recorder.value(data.atom), dtype=data.dtype).reshape(data.shape)
 
+    def placed_value(self, data: TracedArray) -> Any:
+        """The same, where *data* lies."""
+        value = self.value(data)
+        return upload(value) if self.device_of(data).type == "cuda" else value
+
+    def array(self, data: TracedArray) -> Any:
+        """The same in the layout that it has there, if the device has computed it."""
+        if self.device_of(data).type == "cpu":
+            return self.value(data)
+        found = self.recorder.value_there(data.atom)
+        return found if on_cuda(found) and found.dtype == data.dtype else self.placed_value(data)
+
     def settle(self) -> None:
         """Give every tensor of the run its value, as if it had been computed at once: writes, ``.grad``, results."""
         with recording(self.recorder):
             self.recorder.active = True
-            self._settle()
+            with self.all_or_nothing():
+                writes = [
+                    (r.array, self.value(TracedArray(r.contents, self.recorder))) for r in self.roots if r.written
+                ]
+                writes = [(array, upload(value) if on_cuda(array) else value) for array, value in writes]
+                self.settle_tensors([t for t in (r() for r in self._made) if t is not None])
+                self.settle_tensors([grad for _, grad in self.grads.values() if grad is not None])
+            for array, value in writes:
+                array[...] = value
+            for t, grad in self.grads.values():
+                t._grad = grad
 
-    def _settle(self) -> None:
-        writes = [(r.array, self.value(TracedArray(r.contents, self.recorder))) for r in self.roots if r.written]
-        self.settle_tensors([t for t in (r() for r in self._made) if t is not None])
-        for array, value in writes:
-            array[...] = value
-        for t, grad in self.grads.values():
-            if grad is not None:
-                self.settle_tensors([grad])
-            t._grad = grad
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Within it the run's effects are computed, and none has been had.  An exception, for want of memory, leaves
+        all as it was before the run: versions, too, and streams of random numbers."""
+        try:
+            yield
+        except BaseException:
+            for root in self.roots:
+                root.tensor._counter[0] = root.version
+            for generator, state in self.streams.values():
+                generator._stream.bit_generator.state = state
+            raise
 
     def settle_tensors(self, tensors: list[Tensor]) -> None:
         """Values in place of traced arrays, in these tensors and in the graphs behind them."""
-        seen: dict[int, np.ndarray] = {}
+        seen: dict[int, Any] = {}
 
         def settled(data: Any) -> Any:
             if type(data) is not TracedArray:
                 return data
             if id(data) not in seen:
-                seen[id(data)] = self.value(data)
+                seen[id(data)] = self.placed_value(data)
             return seen[id(data)]
 
         nodes: list[Node] = []

@@ -20,7 +20,7 @@ from ...tracer.recorder import current_recorder
 from ..cuda.arrays import as_device, download, on_device, upload
 from ..cuda.arrays import full as device_full
 from . import dtypes
-from .device import device_of, on_cuda, wanted
+from .device import CPU, device_of, on_cuda, wanted
 from .dtypes import as_dtype
 from .modes import STATE
 from .ops_basic import to_dtype
@@ -34,9 +34,15 @@ Shape = tuple[int, ...]
 
 def placed(array: Any, device: Any) -> Any:
     """*array* on the device that a ``device=`` argument means (default: the default device); the array itself where it
-    lies there already.  A traced array stays what it is."""
+    lies there already.  Of a traced array it is noted."""
     where = wanted(device)
-    if isinstance(array, TracedArray) or on_cuda(array) == (where.type == "cuda"):
+    if isinstance(array, TracedArray):
+        if STATE.capture is None:
+            return array
+        if where.type == "cuda" and STATE.capture.device.type == "cpu":
+            STATE.capture.refuse("makes a tensor on a CUDA device among tensors on the host")
+        return STATE.capture.put(array, where)
+    if on_cuda(array) == (where.type == "cuda"):
         return array
     return upload(array) if where.type == "cuda" else download(array)
 
@@ -306,10 +312,14 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     """A new leaf with a copy of *data*: a number, an array, a tensor, or nested sequences of them.
 
     What lies on a CUDA device stays there unless *device* says otherwise."""
-    if on_cuda(raw(data)) if isinstance(data, Tensor) else on_device(data):
-        array = as_device(raw(data) if isinstance(data, Tensor) else data)
+    if data.is_cuda if isinstance(data, Tensor) else on_device(data):
+        array = raw(data) if isinstance(data, Tensor) else data
+        array = array if isinstance(array, TracedArray) else as_device(array)
+        where = wanted(beside(array, device))
+        if isinstance(array, TracedArray) and where.type == "cpu":
+            array = STATE.capture.moved(array, where)
         array = array.astype(array.dtype if dtype is None else as_dtype(dtype))
-        return _made(array, requires_grad, beside(array, device))
+        return _made(array, requires_grad, where)
     if not dtypes.is_sequence(data):
         found = dtypes.infer(data)
         kind = found if dtype is None else as_dtype(dtype)
@@ -345,7 +355,7 @@ def from_numpy(array: Any) -> Any:
     have foreign byte order.
     """
     if isinstance(array, TracedArray):
-        return wrap(array)
+        return wrap(placed(array, CPU))
     if not isinstance(array, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
     dtypes.supported(array.dtype)

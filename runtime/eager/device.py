@@ -13,6 +13,7 @@ import numpy as np
 from ...tracer.array import TracedArray
 from ...tracer.aval import Aval
 from ..cuda.availability import current_device, device_count, require_cuda
+from .modes import STATE
 
 
 class device:  # noqa: N801
@@ -62,8 +63,10 @@ _default: device = CPU
 
 
 def device_of(data: Any) -> device:
-    """Where a tensor's array lies."""
-    if type(data) is np.ndarray or type(data) is TracedArray or data is None:
+    """Where a tensor's array lies, or will lie when what is being recorded runs."""
+    if type(data) is TracedArray:
+        return CPU if STATE.capture is None else STATE.capture.device_of(data)
+    if type(data) is np.ndarray or data is None:
         return CPU
     return device("cuda", data.device.id)
 

@@ -27,7 +27,8 @@ from ...tracer.recorder import Recorder, recording
 from ..config import config
 from ..cuda.arrays import full, upload
 from ..cuda.availability import require_cuda
-from .device import on_cuda
+from .device import device_of, on_cuda
+from .modes import STATE
 from .op import LocalVjp, Op, aval_of
 from .tensor import Tensor, make
 
@@ -68,7 +69,7 @@ def compute(op: Op, raws: Sequence[Any], statics: tuple[Any, ...] = (), *, numbe
     backend = require_cuda("a tensor on a CUDA device")
     for x in raws:
         if type(x) is np.ndarray and x.ndim:
-            raise different_devices(next(r for r in raws if on_cuda(r)))
+            raise different_devices(next(r.device.id for r in raws if on_cuda(r)))
     if isinstance(op, LocalVjp):
         return tuple(backend.execute(op.graph, raws)[1])
     found = _find(op, raws, statics, backend)
@@ -77,10 +78,10 @@ def compute(op: Op, raws: Sequence[Any], statics: tuple[Any, ...] = (), *, numbe
     return given[0] if found.single else given
 
 
-def different_devices(data: Any) -> RuntimeError:
-    """The error for operands on the host and on the device of *data*."""
+def different_devices(index: int | None) -> RuntimeError:
+    """The error for operands on the host and on the device of this *index*."""
     return RuntimeError(
-        f"Expected all tensors to be on the same device, but found at least two devices, cuda:{data.device.id} and cpu!"
+        f"Expected all tensors to be on the same device, but found at least two devices, cuda:{index} and cpu!"
     )
 
 
@@ -122,6 +123,8 @@ def _record(op: Op, raws: Sequence[Any], statics: tuple[Any, ...], backend: Cupy
 
 def filled(value: float, shape: Sequence[int], dtype: Any, beside: Any) -> Any:
     """An array full of *value* where the array *beside* lies."""
+    if STATE.capture is not None:
+        return STATE.capture.filled(value, shape, dtype, beside)
     if on_cuda(beside):
         return full(shape, value, dtype)
     return np.full(tuple(shape), value, dtype)
@@ -129,6 +132,8 @@ def filled(value: float, shape: Sequence[int], dtype: Any, beside: Any) -> Any:
 
 def put_beside(array: Any, beside: Any) -> Any:
     """What the host has made, where the array *beside* lies."""
+    if STATE.capture is not None:
+        return STATE.capture.put_beside(array, beside)
     return upload(array) if type(array) is np.ndarray and on_cuda(beside) else array
 
 
@@ -152,10 +157,10 @@ _functions: dict[Callable[..., Any], Op] = {}
 
 def by_the_host(name: str, array: np.ndarray, beside: Any) -> Any:
     """*array*, which NumPy has computed of what *beside* is part of: put beside it.  On a device that is counted."""
-    if not on_cuda(beside):
+    if device_of(beside).type == "cpu":
         return array
     require_cuda("a tensor on a CUDA device").host_steps[name] += 1
-    return upload(array)
+    return put_beside(array, beside)
 
 
 def check_positions(data: Any, size: int, dim: int) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ...tracer.aval import FLOAT_KINDS
-from ..cuda.arrays import download
 from . import create, dtypes
 from .arguments import FUNCTIONS, one_dim, shape_argument, tensor_argument
 from .device import on_cuda
@@ -83,14 +82,14 @@ def data_ptr(input: Tensor) -> int:
 
 def numpy(input: Tensor, *, force: bool = False) -> Any:
     """The array behind the tensor, which shares its memory; with *force*, a copy where that is on a CUDA device."""
-    if on_cuda(input._data) and not force:
+    if input.is_cuda and not force:
         raise TypeError(
             f"can't convert {input.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
             "memory first."
         )
     if input.requires_grad and not force:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-    return download(input._data) if on_cuda(input._data) else raw(input)
+    return seen(raw(input), "copies a tensor to the host") if input.is_cuda else raw(input)
 
 
 def tolist(input: Tensor) -> Any:

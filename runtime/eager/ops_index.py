@@ -308,7 +308,7 @@ def _set_on_device(data: Any, target: Any, found: _Index, value: Any) -> None:
     if repeats(data):
         raise RuntimeError(READ_ONLY)
     if type(value) is _ndarray and value.ndim:
-        raise different_devices(data)
+        raise different_devices(data.device.id)
     if found.arrays:
         operands = (target, value, *[a._data for a in found.arrays])
         value = compute(INDEX_PUT, operands, (tuple(found.dims), False))

@@ -18,7 +18,7 @@ from ...tracer.array import UFUNC_METHODS, UFUNCS, TracedArray, public_name, uns
 from . import ops_basic, ops_linear, ops_math
 from .apply import apply
 from .arguments import plain_number
-from .device import on_cuda
+from .device import device_of
 from .modes import STATE
 from .op import Op
 from .tensor import METHODS, Tensor, make, raw
@@ -107,7 +107,7 @@ def run_numpy(
     op = _op(function, method)
     operands: list[Any] = []
     code = (encoded(tuple(args), operands), encoded(dict(kwargs), operands))
-    if any(on_cuda(t._data) for t in operands):
+    if any(device_of(t._data).type == "cuda" for t in operands):
         return apply(op, tuple(operands), code)
     if not STATE.grad or not any(t.requires_grad for t in operands):
         return _wrapped(op.run(tuple([raw(t) for t in operands]), code))

@@ -473,7 +473,12 @@ def seen(data: Any, what: str) -> np.ndarray:
 def seen_here(t: Tensor, what: str) -> Any:
     """The array of *t* where it lies, for code that does *what* with it, which no recording can replay."""
     data = raw(t)
-    return seen(data, what) if isinstance(data, TracedArray) else data
+    if not isinstance(data, TracedArray):
+        return data
+    if not t.is_cuda:
+        return seen(data, what)
+    STATE.capture.refuse(what)
+    return STATE.capture.array(data)
 
 
 def refresh(view: Tensor) -> None:

@@ -43,9 +43,9 @@ def to_device(t: Tensor, place: Any) -> Tensor:
         return t
     if isinstance(data, TracedArray):
         assert STATE.capture is not None
-        STATE.capture.refuse("copies a tensor to another device")
-        data = STATE.capture.value(data)
-    result = make(upload(data) if where.type == "cuda" else download(data))
+        result = make(STATE.capture.moved(data, where))
+    else:
+        result = make(upload(data) if where.type == "cuda" else download(data))
     if t._base is not None:
         core.refresh(t)
     if STATE.grad and t._requires:

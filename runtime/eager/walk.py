@@ -24,9 +24,8 @@ from .tensor import Tensor, make, raw, set_grad
 
 
 def _ones(root: Tensor) -> Tensor:
-    data, capture = raw(root), STATE.capture
-    ones = filled(1, data.shape, data.dtype, data) if capture is None else capture.ones(data.shape, data.dtype)
-    return make(ones)
+    data = raw(root)
+    return make(filled(1, data.shape, data.dtype, data))
 
 
 def collect(roots: Sequence[Tensor], since: int = 0) -> list[Node]:

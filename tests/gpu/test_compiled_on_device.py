@@ -242,6 +242,67 @@ def test_a_cached_call_does_not_go_down_the_ladder(monkeypatch):
     np.testing.assert_allclose(host(f.grad(tracegrad.tensor(x), 3.0)), 3 * np.cos(W), rtol=1e-12)
 
 
+def three_ways(x, s):
+    if x.sum() > 0:
+        x = x * 2
+    if x.max() > 3:
+        return np.sum(x**2) * s
+    return np.sum(np.sin(x)) * s
+
+
+def as_number(x):
+    scale = float(x[0])
+    return np.sum(np.sin(x)) * scale
+
+
+def no_ladder(monkeypatch):
+    def refuse(*args):
+        raise AssertionError("the ladder")
+
+    monkeypatch.setattr(ladder, "flatten", refuse)
+
+
+def test_a_cached_call_with_guards_does_not_go_down_the_ladder(monkeypatch):
+    f, reference = compile_grad(three_ways, target="auto"), compile_grad(three_ways)
+    points = [np.array(p) for p in ([1.0, 2.0], [-1.0, -2.0], [0.5, 0.1], [-9.0, 5.0])]
+    expected = [reference.value_and_grad(x, 3.0) for x in points]
+    given = [on_device(x)[0] for x in points]
+    for _ in range(3):
+        for x in given:
+            f.value_and_grad(x, 3.0)
+    no_ladder(monkeypatch)
+    for _ in range(2):  # one after the other, each by way of guards that fail
+        for x, (value, gradient) in zip(given, expected, strict=True):
+            found = f.value_and_grad(x, 3.0)
+            np.testing.assert_allclose(host(found[0]), value, rtol=1e-12)
+            np.testing.assert_allclose(host(found[1]), gradient, rtol=1e-12)
+    counts.clear()
+    f.value_and_grad(given[-1], 3.0)  # the path that answered last, with all its guards
+    assert counts["download"] == counts["wait"] == 1
+    assert f.stats.traces <= 8 and sum(path.runs for path in f.stats.paths) >= 20
+
+
+def test_where_no_slot_holds_the_ladder_goes_on():
+    f, reference = compile_grad(three_ways, target="auto"), compile_grad(three_ways)
+    (plus, minus) = on_device(np.array([1.0, 0.5]), np.array([-1.0, -2.0]))
+    for _ in range(3):
+        f.grad(plus, 1.0)
+    traces = f.stats.traces
+    for _ in range(3):
+        np.testing.assert_allclose(host(f.grad(minus, 1.0)), reference.grad(minus.get(), 1.0), rtol=1e-12)
+    assert f.stats.traces == traces + 2 and "guard missed" in str(f.stats)
+
+
+def test_numbers_that_were_looked_at_are_compared_in_the_slot(monkeypatch):
+    f, reference = compile_grad(as_number, target="auto"), compile_grad(as_number)
+    one, other = on_device(np.array([1.5, 2.0]), np.array([2.5, 2.0]))
+    for x in (one, other, one, other, one):
+        np.testing.assert_allclose(host(f.grad(x)), reference.grad(x.get()), rtol=1e-12)
+    f.grad(one)
+    no_ladder(monkeypatch)
+    np.testing.assert_allclose(host(f.grad(one)), reference.grad(one.get()), rtol=1e-12)
+
+
 def test_what_is_not_as_in_the_cached_call():
     f = compile_grad(lambda x: np.sum(np.sin(x)), target="auto")
     (x,) = on_device(W)

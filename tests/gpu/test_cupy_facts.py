@@ -47,6 +47,8 @@ def test_the_cuda_part_has_what_the_stand_in_has():
     assert issubclass(cupy.cuda.memory.OutOfMemoryError, MemoryError)
     for cls in ("Stream", "ExternalStream"):
         assert {"record", "wait_event", "synchronize"} <= set(dir(getattr(cupy.cuda, cls)))
+    ours = {n for n in vars(fake_cupy.cupy.cuda.MemoryPointer) if not n.startswith("_")} | {"ptr", "mem"}
+    assert ours <= set(dir(cupy.cuda.MemoryPointer))
 
 
 @pytest.mark.parametrize("prim", prims(), ids=lambda p: p.name)

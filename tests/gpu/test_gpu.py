@@ -9,7 +9,7 @@ import pytest
 from support import F32, F64, operand_avals, operand_values, primitive_graph, prims
 
 import tracegrad
-from tracegrad import compile_grad
+from tracegrad import compile_grad, nn, optim
 from tracegrad.codegen.interpreter import evaluate
 from tracegrad.runtime.cuda.availability import cuda_status
 
@@ -73,3 +73,78 @@ def test_running_out_of_memory(backend):
     finally:
         pool.set_limit(size=0)
     assert (tracegrad.ones(3, device="cuda") + 1).tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("make", [optim.SGD, optim.Adam], ids=lambda m: m.__name__)
+def test_compiled_training_is_eager_training(make):
+    def trained(compiled):
+        tracegrad.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1)).cuda()
+        optimizer = make(model.parameters(), lr=0.05)
+        pointers = [p.data_ptr() for p in model.parameters()]
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(x), y)
+            if loss > 0.5:
+                loss = loss * 0.5
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        step = tracegrad.compile(step) if compiled else step
+        rng = np.random.default_rng(0)
+        x = tracegrad.tensor(rng.normal(size=(32, 4)), device="cuda")
+        losses = [step(x, x.sum(1, keepdim=True)).item() for _ in range(40)]
+        assert pointers == [p.data_ptr() for p in model.parameters()]
+        return losses, [p.detach().cpu().numpy() for p in model.parameters()], step
+
+    eager, compiled = trained(False), trained(True)
+    np.testing.assert_allclose(compiled[0], eager[0], rtol=1e-8)
+    for ours, theirs in zip(compiled[1], eager[1], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)
+    assert compiled[2].stats.live == "" and compiled[2].stats.traces <= 4
+
+
+def test_a_step_of_kernels_alone_is_replayed_with_its_writes():
+    w = tracegrad.zeros(1000, device="cuda", dtype=tracegrad.float64, requires_grad=True)
+    target = tracegrad.arange(1000, device="cuda", dtype=tracegrad.float64)
+    optimizer = optim.SGD([w], lr=0.25)
+
+    @tracegrad.compile
+    def step():
+        optimizer.zero_grad()
+        ((w - target) ** 2).sum().backward()
+        optimizer.step()
+
+    for k in range(20):
+        np.testing.assert_allclose(w.detach().cpu().numpy(), np.arange(1000.0) * (1 - 0.5**k), rtol=1e-12)
+        step()
+    assert step.stats.live == "" and step.stats.traces == 2
+
+
+def test_a_step_that_runs_out_of_memory_has_changed_nothing(backend):
+    pool = backend.modules.xp.get_default_memory_pool()
+    w = tracegrad.ones(1 << 20, device="cuda", requires_grad=True)
+    optimizer = optim.SGD([w], lr=0.1, momentum=0.9)
+
+    @tracegrad.compile
+    def step():
+        optimizer.zero_grad()
+        (w * w).sum().backward()
+        optimizer.step()
+
+    for _ in range(3):
+        step()
+    before, version = w.detach().cpu().numpy().copy(), w._version
+    pool.free_all_blocks()
+    pool.set_limit(size=pool.used_bytes() + 1000)
+    try:
+        with pytest.raises(tracegrad.cuda.OutOfMemoryError):
+            step()
+    finally:
+        pool.set_limit(size=0)
+    np.testing.assert_array_equal(w.detach().cpu().numpy(), before)
+    assert w._version == version
+    step()
+    assert not np.array_equal(w.detach().cpu().numpy(), before)

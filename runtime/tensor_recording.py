@@ -20,9 +20,10 @@ from ..codegen.simplify import simplify
 from ..tracer.array import TracedArray, to_atom
 from ..tracer.aval import is_number
 from ..tracer.errors import refusals
-from ..tracer.ir import Atom, Graph, Lit, Var
+from ..tracer.ir import Atom, Graph, Lit, Var, building
 from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.recorder import Recorder
+from ..tracer.roll import rolled
 from .calls import ARRAY, FLOAT, OBJECT, SCALAR, TENSOR, Call
 from .eager.capture import Capture, capturing
 from .eager.tensor import Tensor, make
@@ -76,6 +77,8 @@ class TensorRecording:
     payload: list[int]  # the results that go with the link
     requires: list[bool]  # which of the returned tensors require gradients
     input_names: list[str]
+    answers: list[tuple[str, bytes]]  # to what control flow asked, in order
+    notes: tuple[str, ...]  # what was decided about its loops
     settings: list[Setting]  # numbers of optimizers: what the recording relies on about them
     changes: list[str] = field(default_factory=list)
     capture: Capture | None = None
@@ -161,7 +164,7 @@ def record_tensors(
         try:
             with plan.watch():
                 out = substitution.fn(*args, **kwargs)
-            out, payload = derive(capture, out)
+            derive(capture, out)
         except BaseException:
             capture.settle()
             raise
@@ -176,7 +179,7 @@ def record_tensors(
             capture.settle()
             raise refused(*message)
         changes = changes or plan.changes(snapshot, after)
-        recording = _finish(capture, out, payload, proxies, call)
+        recording = _finish(capture, out, proxies, call)
         live = {(id(p[0]), p[1]) for kind, p in recording.sources if kind == "number"}
         recording.settings = [
             Setting(group, key, value, (id(group), key) in live)
@@ -205,9 +208,7 @@ def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
     return proxy
 
 
-def _finish(
-    capture: Capture, out: Any, payload: tuple[Any, ...], proxies: dict[int, Tensor], call: Call
-) -> TensorRecording:
+def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor], call: Call) -> TensorRecording:
     recorder = capture.recorder
     capture.check_overlap()
     atoms: list[Atom] = []
@@ -254,19 +255,22 @@ def _finish(
             statics.append(leaf)
     text = packing(source, spec, iter(texts))
     first = len(atoms) - len(writes)
-    atoms += [value.atom for value in payload]
+    program = rolled(recorder, atoms if capture.link is None else [*atoms, *capture.link.gradients])
     written = {root.var for root in capture.roots if root.written}
-    changes += finish(capture, written, [scalar_type(where, call) for where in capture.sources])
+    payload, objections = finish(capture.link, program, written, [scalar_type(s, call) for s in capture.sources])
+    atoms += payload
+    changes += objections
     kept = capture.survivors(known)
     if kept:
         changes.append(f"keeps a tensor of shape {list(kept[0].shape)} that it has computed")
-    numbers = sort_guards(recorder)
+    with building(program):
+        numbers = sort_guards(program)
     for guard in numbers:
         changes.append(
             f"looks at the value of a number ({guard.kind}) at {guard.site}; return the tensor, and take its .item() "
             "outside"
         )
-    graph = simplify(recorder.finish(atoms))
+    graph = simplify(program.finish(atoms))
     tensors = {id(r.tensor): r.tensor for r in capture.roots}
     tensors |= {id(t): t for t, _ in grads}
     tensors |= {id(t): t for t in (capture.link.wanted if capture.link is not None else ())}
@@ -276,7 +280,8 @@ def _finish(
         graph, canonicalise(graph), capture.sources, writes, grads, list(capture.looked.values()), text, source.names,
         (spec, *statics), facts, proxies,
         capture.link, list(range(first, first + len(payload))), _linked_results(capture, leaves),
-        list(recorder.input_names), [], changes, capture,
+        list(recorder.input_names), [(g.kind, np.asarray(g.expected).tobytes()) for g in recorder.guards],
+        tuple(program.notes), [], changes, capture,
     )  # fmt: skip
 
 

@@ -323,7 +323,7 @@ class Fold:
                 self.guards[id(merged)] = merged
             self.stacks.update(((k, *key), x) for key, x in made.stacks.items())
             last = set() if made.mapped else {var for key, var in finals.items() if key not in made.arrays}
-            for var, place in self.used[k].items():
+            for var, place in sorted(self.used[k].items(), key=lambda use: use[1]):
                 step, written = repeat.steps[place.item], made.arrays.get((place.item, place.out))
                 if written is not None:
                     self._name(written[0].after(written[1], place.block), var)

@@ -4,7 +4,7 @@ Every top-level item of the schedule becomes one function whose buffer arguments
 without run-time checks); the kernel's entry calls them in order.  ``ItemEmitter`` writes one such function: start
 reading at ``loop`` and ``value``.
 
-Kernel ABI: ``i64 kernel(ptr bufs, ptr sizes, ptr consts)``; bufs are the data pointers of arguments, results,
+Kernel ABI: ``i64 kernel(ptr bufs, ptr sizes, ptr consts, i64 done)``; bufs are the data pointers of arguments, results,
 captured arrays, temporaries; it returns -1, or the number of the first guard that does not hold.
 """
 

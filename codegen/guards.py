@@ -46,8 +46,18 @@ def check_early(program: Canonical, schedule: Schedule) -> None:
     schedule.notes.append(f"{checks[-1][1]} of {len(guards)} guards are checked before other loops run")
 
 
+def steps_before(schedule: Schedule, guard: int) -> int:
+    """How many of the items have run when guard number *guard* is checked."""
+    return next((position for position, guards in schedule.checks if guard < guards), len(schedule.body))
+
+
+def is_heavy(item: Item) -> bool:
+    """Is it more than scalar arithmetic?"""
+    return not isinstance(item, Statement)
+
+
 def _heavy(items: Sequence[Item], positions: Iterable[int]) -> bool:
-    return any(not isinstance(items[position], Statement) for position in positions)
+    return any(is_heavy(items[position]) for position in positions)
 
 
 def _closure(program: Canonical, schedule: Schedule, home: dict[Sym, int], start: int, done: set[int]) -> set[int]:
@@ -59,11 +69,11 @@ def _closure(program: Canonical, schedule: Schedule, home: dict[Sym, int], start
         if position in done or position in found:
             continue
         found.add(position)
-        todo += {home[sym] for sym in _read(program, schedule, schedule.body[position]) if sym in home} - found
+        todo += {home[sym] for sym in stored_reads(program, schedule, schedule.body[position]) if sym in home} - found
     return found
 
 
-def _read(program: Canonical, schedule: Schedule, item: Item) -> Iterable[Sym]:
+def stored_reads(program: Canonical, schedule: Schedule, item: Item) -> Iterable[Sym]:
     """Stored values that *item* reads (and those that it makes)."""
     if not isinstance(item, Call):
         return item_buffers(program, schedule, schedule.reads, item)

@@ -7,6 +7,7 @@ native ones are functions of one module; where NumPy has to do a step (sort, sea
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import re
@@ -24,12 +25,16 @@ from . import jit, vecmath
 from .calls import native
 from .canonical import ONE, Canonical, Const, Op, Sym, canonicalise
 from .cpu import Numbers, finish_hints, item_buffers
-from .guards import check_early, guards_of
+from .guards import Item, check_early, guards_of, is_heavy
 from .loops import Frame, LoopPlan, emit_items, grouped, plan_loop
 from .memory import Sizes, Temporary, plan
 from .scalar import I8, I64, PTR
 from .schedule import TILE, Call, Schedule, Statement, buffer_of, counted, filled, make_schedule
 from .simplify import simplify
+
+#: ``int64 kernel(void **bufs, int64 *sizes, void *consts, int64 done)``.  It holds the GIL.
+KERNEL_TYPE = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+MAX_DONE = 62  # steps for which ``done`` has a bit
 
 
 @dataclass(slots=True)
@@ -58,6 +63,7 @@ class Program:
     guards: list[Sym]
     seconds: dict[str, float] = field(default_factory=dict)
     plans: dict[Op, LoopPlan] = field(default_factory=dict)  # of the loops that run inside the kernel
+    bits: dict[Item, int] = field(default_factory=dict)  # of the steps that a kernel can be told to be done already
 
     @property
     def is_native(self) -> bool:
@@ -96,6 +102,8 @@ class _Assembler:
         self.temps = [*[s for s in schedule.where if s not in results], *self.work]
         order = [*canonical.inputs[:arguments], *self.results, *canonical.inputs[arguments:], *self.temps]
         self.index = {sym: k for k, sym in enumerate(order)}
+        heavy = [item for item in schedule.body if is_heavy(item)] if self.guards else []
+        self.bits = {item: bit for bit, item in enumerate(heavy[:MAX_DONE])}
 
     def assemble(self) -> Program:
         start = time.perf_counter()
@@ -122,7 +130,7 @@ class _Assembler:
             self.canonical.key, self.arguments, self.canonical.inputs, self.results, self._temporaries(), segments,
             self.index,
             self.canonical, self.schedule, compiled, self.guards,
-            {"emit": emitted - start, "llvm": done - emitted}, self.plans,
+            {"emit": emitted - start, "llvm": done - emitted}, self.plans, self.bits,
         )  # fmt: skip
 
     def _items(self) -> list[Any]:
@@ -136,9 +144,9 @@ class _Assembler:
 
     def _native(self, items: list[Any], number: int) -> Segment:
         symbol = f"{self.name}_s{number}"
-        function = ir.Function(self.module, ir.FunctionType(I64, [PTR, PTR, PTR]), symbol)
+        function = ir.Function(self.module, ir.FunctionType(I64, [PTR, PTR, PTR, I64]), symbol)
         function.attributes.add("nounwind")
-        bufs, sizes, consts = function.args
+        bufs, sizes, consts, told = function.args
         entry = ir.IRBuilder(function.append_basic_block("entry"))
         first = function.append_basic_block("start")
         b = ir.IRBuilder(first)
@@ -154,7 +162,10 @@ class _Assembler:
         frame = Frame(self.canonical, self.schedule, self.plans, b, entry, pointer, sizes, consts, numbers)
         for is_check, part in itertools.groupby(items, lambda item: isinstance(item, range)):
             if not is_check:
-                emit_items(frame, list(part), self.name)
+                for item in part:
+                    bit = None if isinstance(item, list) else self.bits.get(item)
+                    with contextlib.nullcontext() if bit is None else b.if_then(_unset(b, told, bit)):
+                        emit_items(frame, [item], self.name)
                 continue
             for number in itertools.chain.from_iterable(part):
                 held = b.icmp_unsigned("!=", b.load(pointer(self.guards[number]), typ=I8), I8(0))
@@ -222,6 +233,10 @@ class _Assembler:
         return position
 
 
+def _unset(b: ir.IRBuilder, bits: ir.Value, bit: int) -> ir.Value:
+    return b.icmp_unsigned("==", b.and_(bits, I64(1 << bit)), I64(0))
+
+
 _DEFINE = re.compile(r"^(define [^\n]*)$", re.MULTILINE)
 
 
@@ -257,10 +272,8 @@ def execute(program: Program, canonical: Canonical, arrays: Sequence[np.ndarray]
         if segment.host is not None:
             run_host(program, program.canonical.ops.index(segment.host), canonical, addresses)
         else:
-            function = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
-                segment.address
-            )
-            failed = function(ctypes.addressof(bufs), sizes.ctypes.data, consts.ctypes.data)
+            function = KERNEL_TYPE(segment.address)
+            failed = function(ctypes.addressof(bufs), sizes.ctypes.data, consts.ctypes.data, 0)
             if failed >= 0:
                 break
     del held, raw

@@ -14,9 +14,10 @@ a header (:data:`HEADER`), one row per argument, one row per output.  The rows, 
     scalar output             KIND_SCALAR_OUT                 dtype object
 
 A **member** is one kernel on these arguments and outputs: a header (:data:`MEMBER`), the addresses of its constant
-arrays, the offsets of its temporaries.  Where guard k of a member fails, word k of its ``following`` is the member to
-run in its place (0: none is known), as long as that one has not run in this call.  The table's ``first`` leads to the
-member that is run first: the one that answered last, since inputs tend to go the way of those before.
+arrays, the offsets of its temporaries.  Where guard k of a member fails, words 2k and 2k + 1 of its ``following`` are
+the member to run in its place (0: none is known), as long as that one has not run in this call, and which steps of that
+one are done by then (``merging``).  The table's ``first`` leads to the member that is run first: the one that answered
+last, since inputs tend to go the way of those before.
 
 Both are written by ``launch``, where ``call_python`` and ``call_family`` are the same work in Python.  Start reading at
 :data:`LAUNCHER`, at the function ``tracegrad_launch``.
@@ -284,6 +285,7 @@ begin:
 attempt:
   %member = phi ptr [ %begin.member, %begin ], [ %next, %hop ]
   %tried.before = phi i64 [ 0, %begin ], [ %tried, %hop ]
+  %done = phi i64 [ 0, %begin ], [ %next.done, %hop ]
   %bit.at = getelementptr i64, ptr %member, i64 $bit
   %bit.mine = load i64, ptr %bit.at
   %tried = or i64 %tried.before, %bit.mine
@@ -318,7 +320,7 @@ run:
   %sizes = load ptr, ptr %sizes.at
   %consts.at = getelementptr i64, ptr %member, i64 $consts
   %consts = load ptr, ptr %consts.at
-  %failed = call i64 %kernel(ptr %bufs, ptr %sizes, ptr %consts)
+  %failed = call i64 %kernel(ptr %bufs, ptr %sizes, ptr %consts, i64 %done)
   %counts.at = getelementptr i64, ptr %member, i64 $counts
   %counts = load ptr, ptr %counts.at
   %counted = icmp ne ptr %counts, null
@@ -339,11 +341,14 @@ guard:
   %alone = icmp eq ptr %following, null
   br i1 %alone, label %miss, label %follow
 follow:
-  %next.at = getelementptr ptr, ptr %following, i64 %failed
+  %next.word = mul i64 %failed, 2
+  %next.at = getelementptr i64, ptr %following, i64 %next.word
   %next = load ptr, ptr %next.at
   %last = icmp eq ptr %next, null
   br i1 %last, label %miss, label %hop
 hop:
+  %next.done.at = getelementptr i64, ptr %next.at, i64 1
+  %next.done = load i64, ptr %next.done.at
   %next.bit.at = getelementptr i64, ptr %next, i64 $bit
   %next.bit = load i64, ptr %next.bit.at
   %again = and i64 %tried, %next.bit

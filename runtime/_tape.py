@@ -1,7 +1,8 @@
 """Several kernels in one launch, and results that go into the memory of arguments.
 
 A *tape* is a run of 64-bit words that a generic native function (:data:`RUNNER`) carries out, front to back.  To the
-launcher that function is a kernel like any other: ``int64 run(void **bufs, int64 *sizes, void *tape)``.  The words::
+launcher that function is a kernel like any other, ``int64 run(void **bufs, int64 *sizes, void *tape, int64 done)``;
+it needs neither sizes nor what is done.  The words::
 
     the position, among the launcher's buffers, of room for the largest table of pointers; then any number of
     CALL  kernel  sizes  consts  count  (buffer, offset in bytes) * count
@@ -29,7 +30,7 @@ CALL, COPY, END = range(3)
 Place = tuple[int, int]  # (position among the launcher's buffers, offset in bytes)
 
 RUNNER = """
-define i64 @tracegrad_tape(ptr %bufs, ptr %unused, ptr %tape) {
+define i64 @tracegrad_tape(ptr %bufs, ptr %unused, ptr %tape, i64 %none) {
 entry:
   %room = load i64, ptr %tape
   %table.at = getelementptr ptr, ptr %bufs, i64 %room
@@ -72,7 +73,7 @@ place.body:
   %pair.next = getelementptr i64, ptr %pair, i64 2
   br label %place
 run:
-  %answer = call i64 %kernel(ptr %table, ptr %sizes, ptr %consts)
+  %answer = call i64 %kernel(ptr %table, ptr %sizes, ptr %consts, i64 0)
   %held = icmp slt i64 %answer, 0
   br i1 %held, label %call.done, label %failed
 failed:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .launch import MAX_FAMILY, bind_family
+from .merging import Merged, describe_merged, merge
 from .paths import Path, Variant
 from .recording import equal_statics
 
@@ -29,6 +30,7 @@ class Family:
     variant: Variant
     members: tuple[Path, ...]
     launch: Callable[..., Any]
+    merged: Merged | None = None  # where there are several members
     missed: tuple[int, int, Path, int] | None = None  # (call, thread, path, guard): the last miss in a slot
 
     def miss(self, call: int, number: int) -> None:
@@ -56,7 +58,9 @@ def make_family(variant: Variant, path: Path, families: Sequence[Family]) -> Fam
     members = (path, *[p for p in others if not apart(path, p)])[:MAX_FAMILY]
     if len(members) == 1:
         return Family(variant, members, path.launch)
-    return Family(variant, members, bind_family([p.launch for p in members], successors(members)))
+    following = successors(members)
+    merged = merge(members, following, variant.steps)
+    return Family(variant, members, bind_family([p.launch for p in members], following, merged), merged)
 
 
 def apart(path: Path, other: Path) -> str:
@@ -109,7 +113,9 @@ def describe_families(families: Sequence[Family], variants: Sequence[Variant]) -
     lines: list[str] = []
     for variant in variants:
         mine = [family for family in families if family.variant is variant]
-        lines += [f"{len(f.members)} of the paths are tried in one launch" for f in mine if len(f.members) > 1]
+        for merged in [f.merged for f in mine if f.merged is not None]:
+            lines.append(f"{len(merged.offsets)} of the paths are tried in one launch")
+            lines += describe_merged(merged)
         leader = mine[0].members[0] if mine else None
         reasons = [apart(leader, p) for p in variant.paths if leader is not None and p is not leader and p.verified]
         lines += [f"not in one launch with others: {reason}" for reason in dict.fromkeys(reasons) if reason]

@@ -1,8 +1,9 @@
 """Binding a kernel to an exact layout of arguments, as a callable that costs a fraction of a microsecond.
 
-A kernel has the C signature ``int64 kernel(void **bufs, int64 *sizes, void *consts)``.  It answers -1 when all of
-its guards held, else the index of the first that failed.  Its buffers are, in this order: inputs, outputs, captured
-arrays, temporaries.  A scalar's buffer is a slot of eight bytes that holds the value.
+A kernel has the C signature ``int64 kernel(void **bufs, int64 *sizes, void *consts, int64 done)``.  It answers -1 when
+all of its guards held, else the index of the first that failed; steps whose bits are set in *done* are left out.  Its
+buffers are, in this order: inputs, outputs, captured arrays, temporaries.  A scalar's buffer is a slot of eight bytes
+that holds the value.
 
 Three data structures:
 
@@ -27,9 +28,11 @@ import threading
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
+from ..codegen.program import KERNEL_TYPE
 from ..tracer.aval import is_number
 from . import _launch_ir as ir
 from . import _launch_layout as layout
@@ -104,6 +107,17 @@ class Plan:
     consts_at: int
     counts: np.ndarray | None
     counts_at: int
+
+
+class Merged(Protocol):
+    """What members of a family share: see ``merging.Merged``."""
+
+    @property
+    def offsets(self) -> Sequence[Sequence[int]]: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def done(self) -> Sequence[Sequence[int]]: ...
 
 
 class Binding(bytes):
@@ -210,7 +224,9 @@ def bind(
 MAX_FAMILY = 62
 
 
-def bind_family(members: Sequence[Callable[..., object]], following: Sequence[Sequence[int]]) -> Callable[..., object]:
+def bind_family(
+    members: Sequence[Callable[..., object]], following: Sequence[Sequence[int]], merged: Merged | None = None
+) -> Callable[..., object]:
     """One callable for several that :func:`bind` gave, of the same arguments and results, with the protocol of those.
 
     The member that answered last runs first. Where guard *g* of member *k* fails, ``following[k][g]`` runs in its
@@ -226,7 +242,13 @@ def bind_family(members: Sequence[Callable[..., object]], following: Sequence[Se
         raise ValueError(f"a family has at most {MAX_FAMILY} members, not {len(members)}")
     if builtin is None or len(plans) != len(members):
         return functools.partial(call_family, tuple(members), following, [0])
-    return builtin(_binding(plans, following))
+    if merged is None:
+        return builtin(_binding(plans, following))
+    plans = [replace(p, temp_offsets=tuple(o)) for p, o in zip(plans, merged.offsets, strict=True)]
+    for plan in plans:
+        _check(plan, merged.nbytes)
+    ensure_arena(merged.nbytes)
+    return builtin(_binding(plans, following, merged.done))
 
 
 def _check(plan: Plan, arena_bytes: int) -> None:
@@ -348,10 +370,12 @@ def _aligned(nbytes: int) -> int:
 # --------------------------------------------------------------------------------------------- native binding
 
 
-def _binding(plans: Sequence[Plan], following: Sequence[Sequence[int]]) -> Binding:
+def _binding(
+    plans: Sequence[Plan], following: Sequence[Sequence[int]], done: Sequence[Sequence[int]] | None = None
+) -> Binding:
     """The words that the launcher reads (see ``_launch_ir``).  The *plans* differ in their kernels at most."""
     starts = list(itertools.accumulate((_member_words(plan) for plan in plans), initial=1))
-    words = np.zeros(starts[-1] + sum(map(len, following)), np.int64)
+    words = np.zeros(starts[-1] + 2 * sum(map(len, following)), np.int64)
     address = {k: _address(words) + 8 * start for k, start in enumerate(starts[:-1])}
     words[0] = address[0]
     links, base = starts[-1], 0
@@ -359,8 +383,10 @@ def _binding(plans: Sequence[Plan], following: Sequence[Sequence[int]]) -> Bindi
         linked = 0
         if following:
             linked = _address(words) + 8 * links
-            words[links : links + len(following[k])] = [address.get(target, 0) for target in following[k]]
-            links += len(following[k])
+            end = links + 2 * len(following[k])
+            words[links:end:2] = [address.get(target, 0) for target in following[k]]
+            words[links + 1 : end : 2] = 0 if done is None else done[k]
+            links = end
         member = (
             *(plan.kernel_address, plan.sizes_at, plan.consts_at, len(plan.extra), len(plan.temp_offsets)),
             *(plan.counts_at, base, 1 << k, linked, *plan.extra, *plan.temp_offsets),
@@ -418,8 +444,6 @@ def _native_builtin() -> Callable[[Binding], Callable[..., object]] | None:
 
 # --------------------------------------------------------------------------------------------- Python binding
 
-_KERNEL = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)  # holds the GIL
-
 
 def call_family(
     members: Sequence[Callable[..., object]], following: Sequence[Sequence[int]], first: list[int], *values: object
@@ -476,7 +500,7 @@ def call_python(plan: Plan, *values: object) -> object:
     with _lock:  # without a GIL, this keeps the arena to one kernel at a time
         bufs.extend(_arena_cell.value + offset for offset in plan.temp_offsets)
         pointers = (ctypes.c_void_p * len(bufs))(*bufs)
-        failed = _KERNEL(plan.kernel_address)(ctypes.addressof(pointers), plan.sizes_at, plan.consts_at)
+        failed = KERNEL_TYPE(plan.kernel_address)(ctypes.addressof(pointers), plan.sizes_at, plan.consts_at, 0)
     if plan.counts is not None:
         plan.counts[1 + failed] += 1
     if failed >= 0:

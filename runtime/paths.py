@@ -48,6 +48,7 @@ class Path:
     guards: list[Guard]  # as the kernel checks them, then those on numbers
     questions: list[tuple[Any, bytes, int]]  # the same as Python asked them: (kind and line, answer, index in guards)
     verified: bool = False
+    steps: list[int] | None = None  # their numbers among those of the variant (``merging``)
 
     def number_failed(self, k: int) -> int:
         """Number *k* was another one: the kernel ran, but not this path.  Returns the guard's index."""
@@ -78,6 +79,7 @@ def describe_guard(guard: Guard, other: str = "") -> str:
 class Variant:
     snapshot: Snapshot
     paths: list[Path] = field(default_factory=list)
+    steps: dict[Any, int] = field(default_factory=dict)  # what kernels of its paths compute, numbered (``merging``)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from tracegrad.runtime.launch import ArrayArg, ArrayOut, ConstArg, ScalarArg, Sc
 
 F8, F4, I8, B1 = (np.dtype(name) for name in ("float64", "float32", "int64", "bool"))
 
-# Each is the body of `i64 kernel(ptr %bufs, ptr %sizes, ptr %consts)`.
+# Each is the body of `i64 kernel(ptr %bufs, ptr %sizes, ptr %consts, i64 %told)`.
 KERNELS = {
     "nothing": "ret i64 -1",
     # answers the first constant
@@ -111,7 +111,7 @@ native_only = pytest.mark.skipif(not launch.NATIVE, reason=launch.NATIVE_REASON)
 @functools.cache
 def kernel(name):
     unique = jit.unique_name(f"launch_{name}")
-    text = f"define i64 @{unique}(ptr %bufs, ptr %sizes, ptr %consts) {{\n  {KERNELS[name]}\n}}\n"
+    text = f"define i64 @{unique}(ptr %bufs, ptr %sizes, ptr %consts, i64 %told) {{\n  {KERNELS[name]}\n}}\n"
     return unique, jit.compile_text(text, unique)
 
 

@@ -41,7 +41,7 @@ MIN_TRIPS = 16  # fewer are left as they are, unless they are
 LONG = 512  # items or more in all
 MAX_PERIODS = 256  # distances that are tried in one recording
 MAX_TRIES = 32  # places at which a loop may begin that are tried in one stretch
-VARYING = {"slice", "update"}  # primitives whose ``start`` may differ from block to block
+VARYING = {"slice", "update", "pad"}  # primitives whose ``start`` may differ from block to block
 
 
 class Local(NamedTuple):
@@ -103,6 +103,13 @@ class Found:
     repeats: list[Repeat]
     first: dict[Var, int]  # the item that first defines a Var
     refusals: list[str] = field(default_factory=list)
+
+
+def part_of(node: Node) -> tuple[int, ...]:
+    """The shape of what lies at the ``start`` of a slice, an update or a pad."""
+    if node.prim.name == "slice":
+        return node.params["shape"]
+    return node.inputs[node.prim.name == "update"].aval.shape
 
 
 def varying_axis(starts: np.ndarray) -> int:
@@ -490,6 +497,7 @@ __all__ = [
     "find_repeats",
     "first_items",
     "match",
+    "part_of",
     "reaches_end",
     "same_graph", "varying_axis",
     "worth_rolling",

@@ -25,7 +25,7 @@ from ...tracer.errors import TracegradError
 from ...tracer.ir import Atom, Lit, Var
 from ...tracer.ops.elementwise import broadcast_to
 from ...tracer.recorder import Recorder, recording
-from ...tracer.site import at_site
+from ...tracer.site import adjoint_site, at_site
 from ..state_watch import restore_profile
 from .inplace import follow
 from .modes import STATE
@@ -167,6 +167,11 @@ class Capture:
         """A backward within the run that goes on into a graph from outside must not be replayed."""
         if any(node.sequence < self.since for node in nodes):
             self.refuse("differentiates through operations that were done before the step")
+
+    def differentiate(self, node: Node | None) -> None:
+        """What is recorded next is the derivative of *node*, and belongs to its line: so the turns of a loop look alike
+        in the backward, too (``tracer/repeats.py``).  A custom node runs Python that has lines of its own."""
+        self.recorder.site_override = adjoint_site(node.site) if node is not None and node.plain else None
 
     def refuse(self, what: str) -> None:
         """The run does *what*, so it must not be replayed."""

@@ -77,7 +77,7 @@ class TensorRecording:
     payload: list[int]  # the results that go with the link
     requires: list[bool]  # which of the returned tensors require gradients
     input_names: list[str]
-    answers: list[tuple[str, bytes]]  # to what control flow asked, in order
+    answers: list[tuple[str, bytes]]  # to what Python asked of values and of .grad, in order
     notes: tuple[str, ...]  # what was decided about its loops
     settings: list[Setting]  # numbers of optimizers: what the recording relies on about them
     changes: list[str] = field(default_factory=list)
@@ -242,6 +242,8 @@ def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor], call: Call) 
     for leaf in leaves:
         if isinstance(leaf, Tensor) and type(leaf._data) is TracedArray:
             known.add(id(leaf))
+            if leaf._grad is not None:
+                changes.append("returns a tensor that it has made, with a .grad")
             texts.append(f"make(asarray(r[{len(atoms) - len(writes)}]))")
             atoms.append(leaf._data.atom)
         elif isinstance(leaf, TracedArray):
@@ -280,9 +282,13 @@ def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor], call: Call) 
         graph, canonicalise(graph), capture.sources, writes, grads, list(capture.looked.values()), text, source.names,
         (spec, *statics), facts, proxies,
         capture.link, list(range(first, first + len(payload))), _linked_results(capture, leaves),
-        list(recorder.input_names), [(g.kind, np.asarray(g.expected).tobytes()) for g in recorder.guards],
-        tuple(program.notes), [], changes, capture,
+        list(recorder.input_names), _answers(capture), tuple(program.notes), [], changes, capture,
     )  # fmt: skip
+
+
+def _answers(capture: Capture) -> list[tuple[str, bytes]]:
+    guards = [(g.kind, np.asarray(g.expected).tobytes()) for g in capture.recorder.guards]
+    return [*guards, *[("grad is None", bytes([was_none])) for _, was_none in capture.looked.values()]]
 
 
 def _linked_results(capture: Capture, leaves: list[Any]) -> list[bool]:

@@ -115,6 +115,8 @@ class Capture:
         return self._by_array.get(id(t._data))
 
     def read_grad(self, t: Tensor) -> Tensor | None:
+        if type(t._data) is TracedArray:  # made in the run, and so is its .grad
+            return t._grad
         found = self.grads.get(id(t))
         if found is not None:
             return found[1]
@@ -125,6 +127,9 @@ class Capture:
         return known
 
     def write_grad(self, t: Tensor, value: Tensor | None) -> None:
+        if type(t._data) is TracedArray:
+            t._grad = value
+            return
         self.grads[id(t)] = (t, value)
 
     def number(self, place: tuple[Any, ...]) -> TracedArray:

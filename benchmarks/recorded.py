@@ -9,7 +9,8 @@ import numpy as np
 
 from tracegrad.runtime.calls import flatten
 from tracegrad.runtime.plan_cache import PlanCache
-from tracegrad.runtime.recording import VALUE_AND_GRAD, Mode, Recording, record
+from tracegrad.runtime.record import record
+from tracegrad.runtime.recording import VALUE_AND_GRAD, Mode, Recording
 
 
 def recorded(

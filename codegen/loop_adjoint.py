@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ..tracer.closing import needed_carries
 from ..tracer.ir import Atom, Builder, Graph, Lit, Node, Var, building, current_builder, live_nodes, structural
 from ..tracer.ops.control import add_results, before_consts, before_rows, loop, loop_view
 from ..tracer.ops.elementwise import F, broadcast_to
@@ -72,14 +73,11 @@ def loop_vjp(
     active, _ = loop_activity(node, wants)
     known_rows = [k for k, y in enumerate(rows) if cts[first + k] is not None and y in active]
     # the carries whose cotangents are not zero in every step
-    moving = {k for k in range(count) if cts[k] is not None and inner.carries[k] in active}
-    while True:
-        needed = reached(body.nodes, [*(ends[k] for k in moving), *(rows[k] for k in known_rows)], active)
-        more = {k for k, v in enumerate(inner.carries) if v in needed} - moving
-        if not more:
-            break
-        moving |= more
-    carries = sorted(moving)
+    carries, needed = needed_carries(
+        inner.carries,
+        [k for k in range(count) if cts[k] is not None and inner.carries[k] in active],
+        lambda moving: reached(body.nodes, [*(ends[k] for k in moving), *(rows[k] for k in known_rows)], active),
+    )
     wanted = dict(zip(body.inputs, wants[lead:], strict=True))
     consts = [k for k, v in enumerate(inner.consts) if wanted[v] and v in needed]
     xs = [k for k, v in enumerate(inner.xs) if wanted[v] and v in needed]

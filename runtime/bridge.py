@@ -17,12 +17,13 @@ from ..tracer.aval import FLOAT_KINDS
 from ..tracer.errors import DeviceError, DifferentiationError
 from ..tracer.site import at_site
 from .cuda.arrays import as_device, on_device
+from .differentiable import name_of, split_aux
 from .eager import backward as engine
 from .eager.modes import enable_grad
 from .eager.on_device import filled
 from .eager.tensor import Tensor, make
 from .nn.module import Module
-from .recording import GRAD, VALUE, Mode, name_of, split_aux
+from .recording import GRAD, VALUE, Mode
 from .step import CompiledStep
 from .trees import NAMESPACE
 

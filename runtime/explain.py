@@ -17,10 +17,12 @@ from ..tracer.irtext import print_graph
 from ..tracer.primitive import HOST, LOOP
 from .calls import Call, flatten
 from .cuda.run import program_of
+from .differentiable import name_of
 from .family import describe_families
 from .kernels import kernels
 from .paths import describe_guard
-from .recording import VALUE, Mode, Recording, name_of, record
+from .record import record
+from .recording import VALUE, Mode, Recording
 from .state import Snapshot, StatePlan
 
 if TYPE_CHECKING:
@@ -31,8 +33,8 @@ _SHOWN = 24  # names listed before the rest is counted
 
 def explain_call(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Records the call (its Python runs once more) and describes the program, its kernel and the function's history."""
-    call = flatten(args, kwargs, function._static, function._target)
-    plan = function._plans.get(call)
+    call = flatten(args, kwargs, function._ladder.static, function._ladder.target)
+    plan = function._ladder.plans.get(call)
     snapshot = plan.snapshot(call.objects)
     note = ""
     try:

@@ -7,7 +7,8 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .compiled import BoundFunction, CompiledFunction
+from .bound import BoundFunction
+from .compiled import CompiledFunction
 from .declare import positions, shifted_positions
 from .eager.backward import grad as tensor_grad
 from .eager.tensor import Tensor

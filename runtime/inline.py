@@ -18,7 +18,8 @@ from ..tracer.ir import Atom, Lit, Node, Var, structural
 from ..tracer.primitive import PRIMITIVES
 from ..tracer.recorder import Recorder, require_recorder
 from .calls import Call
-from .recording import GRAD, VALUE, Mode, differentiated, gradient_text, leaf_names, scalar_loss, split_aux
+from .differentiable import differentiated, gradient_text, leaf_names, scalar_loss, split_aux
+from .recording import GRAD, VALUE, Mode
 from .trees import Source, make_function
 
 

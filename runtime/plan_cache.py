@@ -11,7 +11,7 @@ from typing import Any
 from ..tracer.site import OWN_FOLDERS
 from .calls import OBJECT, Call
 from .config import config
-from .recording import leaf_names
+from .differentiable import leaf_names
 from .state import StatePlan, analyse
 
 

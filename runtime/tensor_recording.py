@@ -25,10 +25,12 @@ from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.recorder import Recorder
 from ..tracer.roll import rolled
 from .calls import ARRAY, FLOAT, OBJECT, SCALAR, TENSOR, Call
+from .differentiable import leaf_names
 from .eager.capture import Capture, capturing
 from .eager.tensor import Tensor, make
 from .linked import Link, derive, finish
-from .recording import equal_statics, leaf_names, same_computation, sort_guards
+from .record import sort_guards
+from .recording import equal_statics, same_computation
 from .settle import settle
 from .state import Snapshot, StatePlan
 from .state_eager import optimizer_numbers, tensor_facts

@@ -71,6 +71,7 @@ class Writer:
         self.seed = seed
         self.random = random.Random(seed)
         self.idiom_random = random.Random(-1 - seed)  # of its own: seeds of before have the same programs with more
+        self.counter_random = random.Random(-1_000_000 - seed)  # likewise
         self.lines: list[str] = []
         self.depth = 1
         self.d = self.pick([1, 2, 3, 3, 4])
@@ -376,6 +377,8 @@ class Writer:
         """Ends because the state shrinks, or because a count runs out."""
         self.forks = 0
         bound, most = self.pick(["0.2", "0.5", "1.0"]), self.pick(["n", "min(n, 6)", "4"])
+        counting = self.counter_random.random() < 0.5
+        most = self.counter_random.choice([most, "25", "40"]) if counting else most
         self.emit(f"{i} = 0")
         header = self.pick(
             [f"while np.sum(a * a) > {bound} and {i} < {most}:", f"while {i} < {most} and s < {bound}:", "while True:"]
@@ -393,6 +396,11 @@ class Writer:
         if header != "while True:" and self.chance(0.3):
             with self.block("else:"):
                 self.emit(f"t = t - {self.number()}")
+        if counting:
+            self.emit(self.counter_random.choice([
+                f"s = s + 0.1 * {i}", f"t = t + a[0] / (1 + {i})", f"s = s * (1.0, 0.9, 1.1)[{i} % 3]", f"k = k + {i}",
+                f"t = t + 0.2 if {i} > 2 else t - 0.1 * {i}", f"for _ in range({i}): s = s * 0.9 + 0.1",
+            ]))  # fmt: skip
 
     # -- the whole
 

@@ -39,8 +39,10 @@ from tracegrad import compile_grad, config
 from tracegrad.codegen import jit
 from tracegrad.runtime.calls import flatten
 from tracegrad.runtime.paths import interpret
-from tracegrad.runtime.recording import VALUE_AND_GRAD, Mode, record
-from tracegrad.tracer import follow, repeats
+from tracegrad.runtime.record import record
+from tracegrad.runtime.recording import VALUE_AND_GRAD, Mode
+from tracegrad.tracer import find_repeats, follow
+from tracegrad.tracer.repeats import FEW_TRIPS
 
 VALUE, GRADIENT = 1e-9, 1e-7
 SAME_PROGRAM = 1e-9  # rolled and unrolled
@@ -50,12 +52,12 @@ SAME_PROGRAM = 1e-9  # rolled and unrolled
 NEVER = 1 << 60
 CONFIGURATIONS: dict[str, Callable[[int], dict[Any, dict[str, int]]]] = {  # for a seed: settings by module
     "as_is": lambda seed: {},
-    "eager": lambda seed: {repeats: {"MIN_TRIPS": repeats.FEW_TRIPS}},
+    "eager": lambda seed: {find_repeats: {"MIN_TRIPS": FEW_TRIPS}},
     "followed": lambda seed: {
-        repeats: {"MIN_TRIPS": repeats.FEW_TRIPS},
+        find_repeats: {"MIN_TRIPS": FEW_TRIPS},
         follow: {"LONG_RUN": (16, 32, 64)[seed % 3], "LOOK_EVERY": 4},
     },
-    "unrolled": lambda seed: {repeats: {"MIN_TRIPS": NEVER, "LONG": NEVER}},
+    "unrolled": lambda seed: {find_repeats: {"MIN_TRIPS": NEVER, "LONG": NEVER}},
 }
 
 
@@ -231,8 +233,8 @@ def unrolled(f: Any, args: list[Any]) -> Outcome:
     """The recording alone, run by the interpreter: compiling long programs takes too long."""
 
     def call() -> tuple[Any, Any]:
-        flat = flatten(args, {}, f._static)
-        plan = f._plans.get(flat)
+        flat = flatten(args, {}, f._ladder.static)
+        plan = f._ladder.plans.get(flat)
         recording = record(f._fn, flat, Mode(VALUE_AND_GRAD, f._argnums), plan, plan.snapshot(flat.objects))
         return recording.output.function()(interpret(recording, flat, recording.captured))
 

@@ -26,7 +26,8 @@ from tracegrad.tracer.aval import Aval
 from tracegrad.tracer.errors import ShapeError
 from tracegrad.tracer.evaluate import run_nodes
 from tracegrad.tracer.ir import Atom, Builder, Graph, Lit, Var, bind, building, literal, live_nodes
-from tracegrad.tracer.irtext import check_graph, print_graph
+from tracegrad.tracer.ircheck import check_graph
+from tracegrad.tracer.irtext import print_graph
 from tracegrad.tracer.ops.elementwise import CAST, F
 from tracegrad.tracer.ops.indexing import gather, take_along_last
 from tracegrad.tracer.ops.product import contract_last, matmul

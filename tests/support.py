@@ -19,7 +19,8 @@ from tracegrad.tracer import ops as _ops  # noqa: F401  (fills the registry)
 from tracegrad.tracer.aval import FLOAT_KINDS, HALF, Aval, finfo, held_dtype
 from tracegrad.tracer.evaluate import operand, params_of, stored
 from tracegrad.tracer.ir import Atom, Builder, Graph, Var, bind, building, structural
-from tracegrad.tracer.irtext import check_graph, print_graph
+from tracegrad.tracer.ircheck import check_graph
+from tracegrad.tracer.irtext import print_graph
 from tracegrad.tracer.ops.elementwise import F
 from tracegrad.tracer.ops.reduce import reduce
 from tracegrad.tracer.primitive import LOOP, PRIMITIVES, Primitive

@@ -11,11 +11,11 @@ import pytest
 import tracegrad
 from tracegrad import compile_grad
 from tracegrad.codegen.program import compile_graph
-from tracegrad.runtime import compiled as compiled_module
 from tracegrad.runtime import family as family_module
 from tracegrad.runtime import launch
 from tracegrad.runtime.family import successors
-from tracegrad.tracer.irtext import parse_graph
+from tracegrad.runtime.ladder import Ladder
+from tracegrad.tracer.irparse import parse_graph
 
 N = 20
 
@@ -70,12 +70,10 @@ def launcher(request, monkeypatch):
 
 @pytest.fixture
 def descents(monkeypatch):
-    """The functions whose calls came to the ladder."""
+    """The ladders that calls came to."""
     seen = []
-    real = compiled_module.CompiledFunction._descend
-    monkeypatch.setattr(
-        compiled_module.CompiledFunction, "_descend", lambda *args: (seen.append(args[0]), real(*args))[1]
-    )
+    real = Ladder.descend
+    monkeypatch.setattr(Ladder, "descend", lambda *args: (seen.append(args[0]), real(*args))[1])
     return seen
 
 
@@ -92,7 +90,7 @@ def test_every_way_in_any_order_without_python(descents):
     order = [args for inputs in ROUNDS for args in inputs]
     np.random.default_rng(1).shuffle(order)
     found = [f.value_and_grad(*args) for args in order for _ in range(2)]
-    assert f not in descents
+    assert f._ladder not in descents
     for k, args in enumerate(order):
         check(found[2 * k], args)
         check(found[2 * k + 1], args)
@@ -148,8 +146,8 @@ def test_a_path_that_is_dropped_is_not_run_any_more(descents):
     ((variant,),) = f._both.variants.values()
     gone = variant.paths[3]
     runs = gone.counts.copy()
-    with f._lock:
-        compiled_module._drop(f._both, variant, [gone])
+    with f._ladder.lock:
+        f._both.forget(variant, [gone])
     assert not f._both.slots
     for args in (*ROUNDS[1], *ROUNDS[2], *ROUNDS[3]):
         check(f.value_and_grad(*args), args)
@@ -238,7 +236,7 @@ def test_more_paths_than_a_family_holds(monkeypatch, descents):
     descents.clear()
     for args in (*ROUNDS[1], *ROUNDS[2]):
         check(f.value_and_grad(*args), args)
-    assert f not in descents
+    assert f._ladder not in descents
 
 
 def test_other_layouts_go_down_the_ladder_and_are_right():

@@ -35,7 +35,8 @@ from tracegrad.codegen.simplify import simplify
 from tracegrad.codegen.storage import in_float32
 from tracegrad.tracer.aval import BFLOAT16, FLOAT16, HALF, Aval, can_cast, finfo, promote_types
 from tracegrad.tracer.ir import bind
-from tracegrad.tracer.irtext import parse_graph, print_graph
+from tracegrad.tracer.irparse import parse_graph
+from tracegrad.tracer.irtext import print_graph
 from tracegrad.tracer.primitive import PRIMITIVES, VIEW
 
 DTYPES = pytest.mark.parametrize("dtype", [FLOAT16, BFLOAT16], ids=str)

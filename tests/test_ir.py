@@ -7,11 +7,13 @@ import pytest
 from support import BOOL, F32, F64, I64, grad_graph, make_graph, operand_avals, primitive_graph, prims, vjp_graph
 
 from tracegrad.codegen.interpreter import evaluate, guards_hold
-from tracegrad.tracer import irtext
+from tracegrad.tracer import irparse
 from tracegrad.tracer.aval import Aval
 from tracegrad.tracer.errors import GraphError
 from tracegrad.tracer.ir import Builder, Graph, Guard, Lit, Node, Var, bind, building, structural
-from tracegrad.tracer.irtext import check_graph, parse_graph, parse_scalar, print_graph, print_scalar
+from tracegrad.tracer.ircheck import check_graph
+from tracegrad.tracer.irparse import parse_graph
+from tracegrad.tracer.irtext import parse_scalar, print_graph, print_scalar
 from tracegrad.tracer.ops.elementwise import F
 from tracegrad.tracer.primitive import PRIMITIVES, differentiable
 from tracegrad.tracer.site import Site
@@ -117,7 +119,7 @@ def test_params_of_every_kind():
     }  # fmt: skip
     node = Node(PRIMITIVES["neg"], (structural(1),), params, (Var(Aval(F64, ())),), None)
     text = print_graph(Graph([], [node], [node.out]))
-    parsed = irtext._Parser(text, ()).graph()  # without the typechecker, which would refuse these params
+    parsed = irparse._Parser(text, ()).graph()  # without the typechecker, which would refuse these params
     assert print_graph(parsed) == text
     found = dict(parsed.nodes[0].params)
     assert print_graph(found.pop("k")) == print_graph(inner)

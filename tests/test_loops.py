@@ -19,7 +19,8 @@ from tracegrad.codegen.adjoint import jvp
 from tracegrad.runtime.kernels import kernels
 from tracegrad.tracer.array import TracedArray
 from tracegrad.tracer.errors import GraphError
-from tracegrad.tracer.irtext import parse_graph, print_graph
+from tracegrad.tracer.irparse import parse_graph
+from tracegrad.tracer.irtext import print_graph
 from tracegrad.tracer.recorder import Recorder, recording
 
 pytestmark = pytest.mark.usefixtures("checked")

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tracegrad import compile_grad
-from tracegrad.runtime import compiled as compiled_module
-from tracegrad.runtime import launch
+from tracegrad.runtime import endpoint, ladder, launch
 
 X = np.array([0.3, -1.2, 2.0, 0.7])
 
@@ -80,14 +79,14 @@ def test_counts_of_a_function_that_numpy_runs_partly():
 def launches(monkeypatch):
     """The paths that the ladder ran."""
     ran = []
-    real = compiled_module.run_path
-    monkeypatch.setattr(compiled_module, "run_path", lambda path, *rest: (ran.append(path), real(path, *rest))[1])
+    real = ladder.run_path
+    monkeypatch.setattr(ladder, "run_path", lambda path, *rest: (ran.append(path), real(path, *rest))[1])
     return ran
 
 
 @pytest.fixture
 def no_slots(monkeypatch):
-    monkeypatch.setattr(compiled_module, "MAX_SLOTS", 0)
+    monkeypatch.setattr(endpoint, "MAX_SLOTS", 0)
 
 
 @pytest.mark.usefixtures("no_slots")

@@ -14,7 +14,8 @@ from programs import Case, cases_of, judge_derivatives, judge_tier, program, shr
 from support import TIERS, evaluate
 
 from tracegrad.tracer.ir import Graph
-from tracegrad.tracer.irtext import parse_graph, print_graph
+from tracegrad.tracer.irparse import parse_graph
+from tracegrad.tracer.irtext import print_graph
 
 COUNT = int(os.environ.get("TRACEGRAD_PROGRAMS", "150"))
 KERNELS = COUNT if "TRACEGRAD_PROGRAMS" in os.environ else 60  # each compiles three or four of them

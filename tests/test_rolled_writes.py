@@ -9,7 +9,8 @@ from test_rolling import V, X, agree, checked, loops  # noqa: F401
 import tracegrad as tg
 from tracegrad import compile_grad
 from tracegrad.runtime.calls import flatten
-from tracegrad.runtime.recording import VALUE, Mode, record
+from tracegrad.runtime.record import record
+from tracegrad.runtime.recording import VALUE, Mode
 from tracegrad.tracer.ops.control import loop_view
 from tracegrad.tracer.primitive import LOOP
 
@@ -19,8 +20,8 @@ N = 40
 def widest(fn, *args):
     """The most elements that a carry has of the loops of *fn*."""
     f = compile_grad(fn)
-    call = flatten(args, {}, f._static)
-    plan = f._plans.get(call)
+    call = flatten(args, {}, f._ladder.static)
+    plan = f._ladder.plans.get(call)
     graph = record(fn, call, Mode(VALUE), plan, plan.snapshot(call.objects)).graph
 
     def most(nodes):

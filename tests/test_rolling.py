@@ -14,7 +14,8 @@ import tracegrad as tg
 from tracegrad import compile_grad, config
 from tracegrad.runtime.calls import flatten
 from tracegrad.runtime.kernels import kernels
-from tracegrad.runtime.recording import VALUE, Mode, record
+from tracegrad.runtime.record import record
+from tracegrad.runtime.recording import VALUE, Mode
 from tracegrad.tracer import follow
 from tracegrad.tracer.primitive import LOOP
 
@@ -47,8 +48,8 @@ def loops(fn, *args):
         return found
 
     f = compile_grad(fn)
-    call = flatten(args, {}, f._static)
-    plan = f._plans.get(call)
+    call = flatten(args, {}, f._ladder.static)
+    plan = f._ladder.plans.get(call)
     return lengths(record(fn, call, Mode(VALUE), plan, plan.snapshot(call.objects)).graph.nodes)
 
 

@@ -21,7 +21,8 @@ from tracegrad.runtime.kernels import kernels
 from tracegrad.tracer.array import TracedArray
 from tracegrad.tracer.errors import GraphError
 from tracegrad.tracer.ir import bind, structural
-from tracegrad.tracer.irtext import parse_graph, print_graph
+from tracegrad.tracer.irparse import parse_graph
+from tracegrad.tracer.irtext import print_graph
 from tracegrad.tracer.ops.elementwise import F
 from tracegrad.tracer.primitive import PRIMITIVES
 from tracegrad.tracer.recorder import Recorder, recording

@@ -13,7 +13,7 @@ from tracegrad.codegen.adjoint import vjp
 from tracegrad.tracer import npapi as _npapi  # noqa: F401  (installs the front end)
 from tracegrad.tracer.array import TracedArray, to_atom
 from tracegrad.tracer.ir import Atom, Graph, structural
-from tracegrad.tracer.irtext import check_graph
+from tracegrad.tracer.ircheck import check_graph
 from tracegrad.tracer.recorder import Recorder, recording
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from .aval import FLOAT_KINDS, Aval, can_cast, check_dtype
 from .caller import array_refusal, check_float_allowed
+from .counters import note_answer
 from .errors import MutationError, TracegradError, UnsupportedError
 from .frames import look
 from .ir import Atom, Lit, Var, literal
@@ -249,7 +250,9 @@ class TracedArray:
         atom = rounded(reshape(self.atom, ()))
         value = self._recorder.guard(atom, kind)
         if kind == "bool" and self._recorder.rolls:
-            self._recorder.note_asked(atom, look(TracedArray))
+            asked = look(TracedArray)
+            if asked is not None and self._recorder.note_asked(atom, asked):
+                note_answer(self._recorder, asked, bool(value), wrap)
         return value
 
     def __bool__(self) -> bool:

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from .aval import INT, Aval
+from .closing import closed
 from .errors import UnsupportedError
-from .ir import Atom, Graph, Lit, Node, Var, live_nodes
+from .ir import Atom, Graph, Lit, Var, live_nodes, read_vars
 from .ops.indexing import GATHER
 from .ops.shape import RESHAPE, take_slice
 from .primitive import CUSTOM, Primitive
@@ -158,7 +159,6 @@ class BodyRecorder(Recorder):
     def close(self, carries: Sequence[Var], xs: dict[Var, Atom], outputs: Sequence[Atom]) -> Body:
         """The body as a graph.  *xs*: the row and the array for each operand that is stepped through."""
         roll(self, outputs)  # Python loops within the body
-        self.own.update(out for node in self.nodes for out in node.outs)
         nodes = live_nodes(self.nodes, outputs)
         for node in nodes:
             if node.prim.kind == CUSTOM:
@@ -170,19 +170,10 @@ class BodyRecorder(Recorder):
                     )
                 )
         every = {**xs, **{row: self._sliced(*place) for place, row in self.rows.items()}}
-        inside: dict[Var, Var] = {}
-
-        def renamed(atom: Atom) -> Atom:
-            if isinstance(atom, Lit) or atom in self.own:
-                return atom
-            return inside.setdefault(atom, Var(Aval(atom.aval.dtype, atom.aval.shape, atom.aval.weak)))
-
-        moved = [Node(n.prim, tuple([renamed(a) for a in n.inputs]), n.params, n.outs, n.site) for n in nodes]
-        results = [renamed(a) for a in outputs]
-        read = {a for n in moved for a in n.inputs} | set(results)
+        read = read_vars(nodes, outputs)
         rows = [row for row in every if row in read]
-        graph = Graph([*inside.values(), *carries, *rows], moved, results)
-        return Body(graph, list(inside), [every[row] for row in rows])
+        graph, consts = closed(nodes, outputs, [*carries, *rows])
+        return Body(graph, consts, [every[row] for row in rows])
 
     def _sliced(self, x: Var, a: int, b: int) -> Atom:
         rest = x.aval.shape[1:]

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from .find_repeats import Found, find_repeats
 from .fold_body import Block, Lines, MakeConst, Row
 from .fold_rows import merged, row_at
 from .ir import Atom, Guard, Node, Var, building
 from .ops.shape import CONCAT, RESHAPE, concat, reshape, take_slice
 from .primitive import PRIMITIVES
-from .repeats import Carried, Found, Item, Numbers, Repeat, Rows, Same, Slot, Step, find_repeats
+from .repeats import Carried, Item, Numbers, Repeat, Rows, Same, Slot, Step
 from .site import Site
 
 if TYPE_CHECKING:

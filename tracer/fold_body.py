@@ -1,25 +1,28 @@
-"""One block of a repeat as the body of a loop node, or as operations on all rows at once.
+"""One block of a repeat as the body of a loop node.
 
 The body is written from the block's steps: what a slot says of an operand decides whether it becomes a carry, a row, a
-number reckoned from the step's own, or a constant.
+number reckoned from the step's own, or a constant.  Where no loop is needed, the blocks become operations on all rows
+at once (``fold_mapped.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .aval import BOOL, FLOAT_KINDS, HALF, INT, Aval
+from .closing import closed, needed_carries
 from .fold_frames import Array, Key, without_arrays
+from .fold_mapped import mapped
 from .fold_pads import Spread, without_pads
 from .fold_rows import Window, dynamic_rows, moved_back, rows_of, updated
-from .ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, by_value, live_nodes, strong, structural
+from .ir import Atom, Builder, Guard, Lit, Node, Var, building, by_value, live_nodes, read_vars, strong, structural
 from .ops.control import LOOP_OVER
 from .ops.elementwise import F, cast
 from .ops.shape import PAD, iota, reshape, zeros
-from .primitive import ELEMENTWISE, PRIMITIVES
+from .primitive import PRIMITIVES
 from .repeats import Carried, Item, Local, Numbers, Same, Slot, Step
 from .site import Site
 
@@ -52,7 +55,7 @@ class Ending(NamedTuple):
 class Made(NamedTuple):
     """A loop node: stacked values by item, the flag that its guards have held, the line of the first guard; or, where
     it is *mapped*, whole arrays in place of a loop.  ``arrays``: what was written row by row, by update.  ``going``:
-    of a loop that ends by itself, whether it would have gone on."""
+    of a loop that ends by itself, whether it would have gone on; ``taken``: in how many steps."""
 
     stacks: dict[Key, Atom]
     held: Var | None
@@ -60,6 +63,7 @@ class Made(NamedTuple):
     mapped: bool = False
     arrays: Mapping[Key, tuple[Array, int]] = {}
     going: Var | None = None
+    taken: Var | None = None
 
 
 class Block:
@@ -82,7 +86,7 @@ class Block:
             return self._spread(spread, out, wanted, finals, stacked)
         new = without_arrays(self.steps, self.block, self.length, out, self.const, stacked)
         if new is None:
-            stacks = self.mapped(out)
+            stacks = mapped(out, self.steps, self.block, self.length, self.stack, self.const)
             return self.loop(out, wanted, finals) if stacks is None else Made(stacks, None, None, True)
         asked = [key for key in {*wanted, *finals} if key in new.arrays]
         rows = {
@@ -91,11 +95,11 @@ class Block:
             for k in {last, len(array.rows)}
         }
         names = {key: (new.places[key[0]], key[1]) for key in {*wanted, *finals} if key not in new.arrays}
-        block = Block(new.steps, new.block, self.length, self.stack, self.const, self.nested)
-        stacks, made = block.mapped(out), None
+        stacks, made = mapped(out, new.steps, new.block, self.length, self.stack, self.const), None
         if stacks is None:
             there = sorted(rows | {names[key] for key in wanted if key in names})
-            made = block.loop(out, there, {names[key]: var for key, var in finals.items() if key in names})
+            body = Block(new.steps, new.block, self.length, self.stack, self.const, self.nested)
+            made = body.loop(out, there, {names[key]: var for key, var in finals.items() if key in names})
             stacks = made.stacks
         for array, k in new.arrays.values():
             row = stacks.get((array.rows[k - 1], 0))
@@ -118,72 +122,6 @@ class Block:
         stacks = {old[key]: x for key, x in made.stacks.items() if key in old}
         arrays = {old[key]: array for key, array in made.arrays.items() if key in old}
         return made._replace(stacks=stacks, arrays=arrays)
-
-    # ---- rows at once --------------------------------------------------------------------------------------------
-
-    def mapped(self, out: Builder) -> dict[Key, Atom] | None:
-        """Where blocks do not depend on each other and are elementwise: whole arrays in place of a loop."""
-        n = self.length
-        for step in self.steps:
-            item = step.item
-            if step.fixed:
-                continue
-            if isinstance(item, Guard):
-                return None
-            if item.prim.name == "slice" and step.starts is not None and isinstance(step.slots[0], Same):
-                continue
-            if step.starts is not None or (
-                item.prim.kind != ELEMENTWISE and item.prim.name not in ("reshape", "broadcast", "alias")
-            ):
-                return None
-            if any(isinstance(s, Carried) for s in step.slots):
-                return None
-        values: dict[tuple[int, int], Atom] = {}
-        for j, step in enumerate(self.steps):
-            if step.fixed:
-                continue
-            node = step.item
-            assert isinstance(node, Node)
-            out.site_override = node.site
-            if step.starts is not None:
-                values[j, 0] = self._all_rows(node, step)
-                continue
-            shape, params = (n, *node.out.aval.shape), dict(node.params)
-            operands = []
-            for slot in step.slots:
-                x, stacked = self._whole(slot, values)
-                if node.prim.kind == ELEMENTWISE and not isinstance(x, Lit) and x.aval.shape != shape:
-                    rank = x.aval.ndim
-                    dims = tuple(range(rank)) if stacked else tuple(range(len(shape) - rank, len(shape)))
-                    x = out.emit(PRIMITIVES["broadcast"], (x,), {"shape": shape, "dims": dims})[0]
-                operands.append(x)
-            if "shape" in params:
-                params["shape"] = shape
-            if "dims" in params:
-                params["dims"] = (0, *[d + 1 for d in params["dims"]])
-            values[j, 0] = out.emit(node.prim, tuple(operands), params)[0]
-        return dict(values)
-
-    def _all_rows(self, node: Node, step: Step) -> Atom:
-        """The slices of all blocks, stacked."""
-        assert step.starts is not None
-        window = Window.of(node, step.starts)
-        x = rows_of(step.slots[0].atom, window, self.const)  # type: ignore[union-attr]
-        if window.count == 1:
-            x = reshape(x, (self.length, 1, *x.aval.shape[1:]))
-        return moved_back(x, window, 1)
-
-    def _whole(self, slot: Slot, values: dict[tuple[int, int], Atom]) -> tuple[Atom, bool]:
-        """(an operand for all blocks, does it have rows)"""
-        if isinstance(slot, Local):
-            found = values.get((slot.item, slot.out))
-            return (found, True) if found is not None else (self._fixed(slot), False)
-        if isinstance(slot, Same):
-            return slot.atom, False
-        return self.stack(slot), True
-
-    def _fixed(self, slot: Local | Carried) -> Var:
-        return self.block[slot.item].outs[slot.out]  # type: ignore[union-attr]
 
     # ---- step by step --------------------------------------------------------------------------------------------
 
@@ -258,9 +196,10 @@ class Block:
             stacks[key] = stack = Var(Aval(row.aval.dtype, (self.length, *row.aval.shape)))
             outs.append(stack)
             kept.add(stack)
-        self._close(nodes, outputs, incoming, inits, outs, kept, going if self.ending else None)
+        taken = Var(Aval(INT, ()))
+        self._close(nodes, outputs, incoming, inits, outs, kept, going if self.ending else None, taken)
         line = guards[0].site if guards else None
-        return Made(stacks, held, line, going=outs[0] if self.ending else None)
+        return Made(stacks, held, line, going=outs[0], taken=taken) if self.ending else Made(stacks, held, line)
 
     def _end(self, going: Var) -> None:
         """What the last step's guard says; carries for what is read of the block before the last."""
@@ -288,41 +227,31 @@ class Block:
 
     def _close(
         self, nodes: list[Node], outputs: list[Atom], incoming: list[Var], inits: list[Atom], outs: list[Var],
-        wanted: set[Var], going: Var | None,
+        wanted: set[Var], going: Var | None, taken: Var,
     ) -> None:  # fmt: skip
-        """The node itself, without carries that nothing needs.  *going*: the carry that says whether to go on."""
+        """The node itself, without carries that nothing needs.  *going*: the carry that says whether to go on; *taken*:
+        how many steps that were."""
         count = len(incoming)
-        needed = {k for k, out in enumerate(outs) if out in wanted}
-        while True:
-            live = live_nodes(nodes, [outputs[k] for k in sorted(needed)])
-            read = {a for n in live for a in n.inputs} | {outputs[k] for k in needed}
-            more = {k for k, v in enumerate(incoming) if v in read} - needed
-            if not more:
-                break
-            needed |= more
-        kept = sorted(needed)
+
+        def results(carried: Iterable[int]) -> list[Atom]:
+            return [*[outputs[k] for k in carried], *outputs[count:]]
+
+        def read_for(carried: Iterable[int]) -> set[Var]:
+            return read_vars(live_nodes(nodes, results(carried)), results(carried))
+
+        carried, read = needed_carries(incoming, [k for k in range(count) if outs[k] in wanted], read_for)
         xs = [(row, x) for row, x in self.xs.values() if row in read]
-        own = {*incoming, *(row for row, _ in xs), *(out for n in live for out in n.outs)}
-        inside: dict[Var, Var] = {}
-
-        def renamed(atom: Atom) -> Atom:
-            if isinstance(atom, Lit) or atom in own:
-                return atom
-            return inside.setdefault(atom, Var(Aval(atom.aval.dtype, atom.aval.shape)))
-
-        live = [Node(n.prim, tuple([renamed(a) for a in n.inputs]), n.params, n.outs, n.site) for n in live]
-        results = [renamed(outputs[k]) for k in kept]
-        carried = [k for k in kept if k < count]
-        body = Graph([*inside.values(), *[incoming[k] for k in carried], *[row for row, _ in xs]], live, results)
+        inputs = [*[incoming[k] for k in carried], *[row for row, _ in xs]]
+        body, consts = closed(live_nodes(nodes, results(carried)), results(carried), inputs)
         params: dict[str, Any] = {
-            "body": body, "consts": len(inside), "carries": len(carried), "length": self.length, "reverse": False,
+            "body": body, "consts": len(consts), "carries": len(carried), "length": self.length, "reverse": False,
         }  # fmt: skip
-        defined = [outs[k] for k in kept]
+        defined = [*[outs[k] for k in carried], *outs[count:]]
         if self.ending:
             params.update(length=self.ending.length, stops=True)
             body.outputs.insert(0, going)  # type: ignore[arg-type]
-            defined.insert(len(carried), Var(Aval(INT, ())))  # the number of steps
-        operands = (*inside, *[inits[k] for k in carried], *[x for _, x in xs])
+            defined.insert(len(carried), taken)
+        operands = (*consts, *[inits[k] for k in carried], *[x for _, x in xs])
         self.out.append(Node(LOOP_OVER, operands, params, tuple(defined), self.out.site_override))
 
     # ---- one item ------------------------------------------------------------------------------------------------
@@ -340,6 +269,10 @@ class Block:
         outs = tuple([Var(Aval(o.aval.dtype, o.aval.shape)) for o in item.outs])
         self.items.append(Node(item.prim, tuple(operands), item.params, outs, item.site))
         self.values.update({(j, i): out for i, out in enumerate(outs)})
+
+    def _fixed(self, slot: Local | Carried) -> Var:
+        """What is the same in every block, as the first one has it."""
+        return self.block[slot.item].outs[slot.out]  # type: ignore[union-attr]
 
     def _operand(self, slot: Slot) -> Atom:
         if isinstance(slot, Local):

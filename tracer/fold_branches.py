@@ -11,23 +11,25 @@ is held: the loop ends where it is another one, and a guard after it says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .aval import BOOL, FLOAT_KINDS, INT, Aval
+from .closing import closed, needed_carries
 from .flow import flow_of
 from .fold import wholes_of
 from .fold_body import Lines
 from .fold_while import Uses
-from .ir import Atom, Graph, Guard, Lit, Node, Var, building, live_nodes, strong, structural
+from .ir import Atom, Graph, Guard, Lit, Node, Var, building, live_nodes, read_vars, strong, structural
 from .loop_proof import prove_turns
 from .ops.control import LOOP_OVER, UNLIMITED
 from .ops.elementwise import F, cast
 from .ops.shape import zeros
 from .primitive import ELEMENTWISE, PRIMITIVES
-from .repeats import FEW_TRIPS, Item, first_items
+from .prove_repeats import first_items
+from .repeats import FEW_TRIPS, Item
 from .turns import TRUE, Cuts, Name, Part, RefusedError, Tree
 
 if TYPE_CHECKING:
@@ -167,18 +169,14 @@ class _Fold:
         parts = self._parts(tree.root)
         always = [a for p in parts for a in (*p.held, *([p.chosen] if p.chosen is not None else ()))]
         leaves = self._leaves(tree.root)
-        needed = {0, *(1 + tree.classes.index(name) for name in self.read)}
-        while True:
+        found = [tree.incoming.get(name) for name in tree.classes]
+        carries = [None, *[v if isinstance(v, Var) and v in tree.inner else None for v in found]]
+
+        def read_for(needed: Collection[int]) -> set[Var]:
             roots = [*always, *(leaf.results[k] for leaf in leaves for k in needed)]  # type: ignore[index]
-            live = live_nodes(tree.pool, roots)
-            used = {a for n in live for a in n.inputs} | set(roots)
-            more = {
-                1 + k for k, name in enumerate(tree.classes)
-                if name in tree.incoming and tree.incoming[name] in tree.inner and tree.incoming[name] in used
-            }  # fmt: skip
-            if more <= needed:
-                return sorted(needed)
-            needed |= more
+            return read_vars(live_nodes(tree.pool, roots), roots)
+
+        return needed_carries(carries, [0, *(1 + tree.classes.index(name) for name in self.read)], read_for)[0]
 
     def run(self) -> list[Item]:
         """The items that stand for the loop."""
@@ -210,7 +208,7 @@ class _Fold:
             inits.append(TRUE)
             ends.append(held)
             outs.append(flag)
-        graph, consts = _closed(body.nodes, [incoming[0], *ends], incoming)
+        graph, consts = _body(body.nodes, [incoming[0], *ends], incoming)
         params: dict[str, Any] = {
             "body": graph, "consts": len(consts), "carries": len(incoming), "length": UNLIMITED, "reverse": False,
             "stops": True,
@@ -308,7 +306,7 @@ def _run_if(
     if not which:
         return
     carries = [Var(Aval(results[k].aval.dtype, results[k].aval.shape)) for k in which]
-    body, consts = _closed(nodes, [ends[k] for k in which], carries)
+    body, consts = _body(nodes, [ends[k] for k in which], carries)
     params: dict[str, Any] = {
         "body": body, "consts": len(consts), "carries": len(which), "length": 1, "reverse": False, "counted": True,
     }  # fmt: skip
@@ -327,27 +325,9 @@ def _cheap(nodes: Sequence[Node]) -> bool:
     )
 
 
-def _closed(nodes: Sequence[Node], outputs: Sequence[Atom], inputs: Sequence[Var]) -> tuple[Graph, list[Var]]:
-    """A body of its own, and what it reads from outside, which become its first inputs."""
-    inside: dict[Var, Var] = {v: v for v in inputs}
-    consts: dict[Var, Var] = {}
-    nodes = live_nodes(nodes, outputs)
-    own = {o for n in nodes for o in n.outs}
-
-    def renamed(atom: Atom) -> Atom:
-        if isinstance(atom, Lit) or atom in inside:
-            return atom if isinstance(atom, Lit) else inside[atom]
-        made = inside[atom] = Var(Aval(atom.aval.dtype, atom.aval.shape))
-        if atom not in own:
-            consts[atom] = made
-        return made
-
-    copied = [
-        Node(n.prim, tuple(map(renamed, n.inputs)), n.params, tuple([renamed(o) for o in n.outs]), n.site)  # type: ignore[misc]
-        for n in nodes
-    ]
-    results = [strong(renamed(a)) for a in outputs]
-    return Graph([*consts.values(), *inputs], copied, results), list(consts)
+def _body(nodes: Sequence[Node], outputs: Sequence[Atom], carries: Sequence[Var]) -> tuple[Graph, list[Var]]:
+    """(what of *nodes* computes *outputs* as the body of a loop, what it reads from outside)"""
+    return closed(live_nodes(nodes, outputs), [strong(a) for a in outputs], carries)
 
 
 __all__ = ["Found", "find_branching"]

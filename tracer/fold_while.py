@@ -1,7 +1,7 @@
 """Loops that data ends become loops that stop by themselves.
 
-Such a loop was recorded as turns of which the last asked a question whose answer was another one.  Where the turns
-are proven to repeat (``repeats.py``), and the user's bytecode says that nothing but recorded values decides how many
+Such a loop was recorded as turns of which the last asked a question whose answer was another one.  Where the turns are
+proven to repeat (``prove_repeats.py``), and the user's bytecode says that nothing but recorded values decides how many
 there are (``loop_proof.py``), the turns become one loop node that stops when the answer changes.  Blocks begin after
 the question, so what comes before it for the first time stays as it is; the node's body computes a turn and the next
 answer, which is carried.
@@ -17,15 +17,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .aval import INT
 from .errors import GraphError
+from .find_repeats import alike
 from .fold import fold_items, wholes_of
 from .fold_body import Block, Ending, Key, Lines, affine
 from .frames import Asked, Many, Traced
-from .ir import Atom, Guard, Node, Var, building
+from .ir import Atom, Guard, Lit, Node, Var, building
 from .loop_proof import Proof, prove
 from .ops.control import CAPACITY, UNLIMITED
 from .ops.elementwise import F
-from .repeats import FEW_TRIPS, Carried, Item, Numbers, Repeat, Rows, Slot, Step, alike, first_items, match, part_of
+from .primitive import PRIMITIVES
+from .prove_repeats import first_items, match
+from .repeats import FEW_TRIPS, Carried, Item, Numbers, Repeat, Rows, Slot, Step, part_of
 from .site import Site
 
 if TYPE_CHECKING:
@@ -38,13 +42,14 @@ class _Loop(NamedTuple):
     length: int
     finals: dict[Key, Var]  # read after the loop: of the last turn,
     lagging: dict[Key, Var]  # and of the one before
+    counters: list[Node]  # the items after it that stand for Python counters
 
 
 def fold_whiles(recorder: Recorder, roots: Sequence[Atom], spared: Collection[int] = ()) -> bool:
     """Put loop nodes in the place of loops in *recorder* that data ends, except those whose last item is *spared*; were
     there any?"""
     loops = _find(recorder, roots, spared)
-    replace_items(recorder, [(k.repeat.start, k.repeat.end, _made(recorder, k)) for k in loops])
+    replace_items(recorder, [(k.repeat.start, k.repeat.end + len(k.counters), _made(recorder, k)) for k in loops])
     return bool(loops)
 
 
@@ -131,7 +136,8 @@ def _proven(recorder: Recorder, repeat: Repeat, uses: Uses) -> _Loop | str:
             assert step.expected is not None
             if not (step.expected.astype(bool) == bool(step.expected[0])).all():
                 return f"another question has different answers, at {step.item.site}"
-    proof = prove(asked)
+    counters = counters_after(recorder, repeat.end)
+    proof = prove(asked, frozenset([recorder.counters[node.out][0] for node in counters]))
     if isinstance(proof, str):
         return proof
     uneven = _uneven(repeat)
@@ -153,7 +159,17 @@ def _proven(recorder: Recorder, repeat: Repeat, uses: Uses) -> _Loop | str:
     if not carried.issuperset(lagging):
         return "a value of an earlier turn is read after it"
     length = _length(recorder, repeat, proof)
-    return _Loop(repeat, not bool(last.expected), length, finals, lagging)
+    return _Loop(repeat, not bool(last.expected), length, finals, lagging, counters)
+
+
+def counters_after(recorder: Recorder, end: int) -> list[Node]:
+    """The items from *end* on that stand for Python counters of the loop before them."""
+    found: list[Node] = []
+    for item in recorder.items[end:]:
+        if not isinstance(item, Node) or item.out not in recorder.counters:
+            break
+        found.append(item)
+    return found
 
 
 def _after(
@@ -322,7 +338,24 @@ def _made(recorder: Recorder, loop: _Loop) -> list[Item]:
             done = F.logical_not(made.going)
         items += [*last.nodes, Guard(done, np.bool_(True), CAPACITY, site)]
         recorder.env[done] = np.array(True)
+    for node in loop.counters:
+        items += _counter(recorder, node, repeat.trips, made.taken, site)
     return items
+
+
+def _counter(recorder: Recorder, node: Node, trips: int, count: Var | None, site: Site | None) -> list[Node]:
+    """What defines the integer that *node* stands for, by the number of steps, which were *trips* in this run."""
+    assert count is not None
+    recorder.env[count] = np.array(trips)
+    (_, step), (last,) = recorder.counters[node.out], node.inputs
+    assert isinstance(last, Lit)
+    with building(Lines()) as out:
+        out.site_override = site
+        grown = count if step == 1 else F.mul(count, Lit(step, INT))
+    return [
+        *out.nodes,
+        Node(PRIMITIVES["add"], (grown, Lit(int(last.value) - step * trips, INT)), {}, (node.out,), site),
+    ]
 
 
 def _stack(slot: Slot) -> Atom:

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .find_repeats import find_repeats, reaches_end
 from .fold import fold_items
 from .fold_body import Block, Key, Made, Row
 from .ir import Atom, Lit, Node, Var, building, identity
 from .primitive import LOOP, PRIMITIVES
-from .repeats import Carried, Local, Numbers, Repeat, Rows, Same, Slot, Step, find_repeats, reaches_end, varying_axis
+from .repeats import Carried, Local, Numbers, Repeat, Rows, Same, Slot, Step, varying_axis
 
 if TYPE_CHECKING:
     from .recorder import Recorder

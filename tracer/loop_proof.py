@@ -5,9 +5,10 @@ number of turns would have gone the same way follows from two things, and both a
 
 - A turn changes nothing but local variables: no item, attribute, global or cell is stored, and all that is called is
   known to change nothing (NumPy's functions, methods that arrays have, helpers of which the same is true).
-- Those local variables are traced values, or Python values that nobody reads after the loop.  Python values that
-  change (a counter) went, turn by turn, through values that do not hang on data; so the proof holds for as many turns
-  as were seen, and the loop is ``bounded`` by that.  Without any there is no bound.
+- Those local variables are traced values, or Python values that nobody reads after the loop, or counters, for which
+  recorded integers stand after it (``counters.py``).  Python values that change went, turn by turn, through values that
+  do not hang on data; so the proof holds for as many turns as were seen, and the loop is ``bounded`` by that.  Without
+  any there is no bound, and none where all that the loop does with a counter is to count.
 
 Whatever is not known to be harmless is a refusal, which has a name; the number of turns is then a branch like others.
 """
@@ -16,15 +17,16 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import itertools
 import math
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .flow import flow_of, loads, stores
+from .flow import Flow, flow_of, loads, stores
 from .frames import Asked, Many, Other, Plain, Traced
 
 Code = types.CodeType
@@ -57,14 +59,30 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type, type(np.sum))
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """*bounded*: only as many turns as were seen are proven.  *live*: the local variables that are read afterwards."""
+    """*bounded*: only as many turns as were seen are proven.  *live*: the local variables that are read afterwards,
+    except *counted*, which are counters."""
 
     bounded: bool
     live: frozenset[str]
+    counted: frozenset[str]
 
 
-def prove(asked: Sequence[Asked]) -> Proof | str:
-    """The proof for the loop in which the question was *asked* once in each turn, or why there is none."""
+def counters(asked: Sequence[Asked]) -> dict[str, int]:
+    """The local variables that are Python integers which grew by the same number, given here, from each turn to the
+    next."""
+    found: dict[str, int] = {}
+    for name in asked[-1].values:
+        seen = [a.values.get(name) for a in asked]
+        if all(isinstance(v, Plain) and type(v.value) is int for v in seen):
+            steps = {b.value - a.value for a, b in itertools.pairwise(seen)}  # type: ignore[union-attr]
+            if len(steps) == 1 and steps != {0}:
+                found[name] = steps.pop()
+    return found
+
+
+def prove(asked: Sequence[Asked], counting: frozenset[str] = frozenset()) -> Proof | str:
+    """The proof for the loop in which the question was *asked* once in each turn, or why there is none.  *counting*:
+    the variables for which recorded integers stand after the loop, if they are read there."""
     first = asked[0]
     if any(a.frame is not first.frame or a.instruction != first.instruction for a in asked):
         return "the question is not asked by the loop itself"
@@ -88,7 +106,7 @@ def prove(asked: Sequence[Asked]) -> Proof | str:
     stored = {name for k in loop for name in stores(flow.code[k])}
     changed = [name for name in _names(asked) if not _steady([a.values.get(name) for a in asked])]
     for name in changed:
-        if not all(_traced(a.values.get(name)) for a in asked) and name in live:
+        if not all(_traced(a.values.get(name)) for a in asked) and name in live - counting:
             return f"the Python value `{name}`, which the loop changes, is read after it"
         if name not in stored and not all(_traced(a.values.get(name)) for a in asked):
             return f"`{name}` changes, and the loop does not assign it"
@@ -97,8 +115,23 @@ def prove(asked: Sequence[Asked]) -> Proof | str:
         if isinstance(value, Other) and hasattr(value.value, "__next__"):
             return f"`{name}` is an iterator"
     counts = any(flow.code[k].opname == "FOR_ITER" for k in loop if flow.closes(k, loop))
-    python = counts or any(not all(_traced(a.values.get(n)) for a in asked) for n in changed)
-    return Proof(python, frozenset(live & (stored | set(changed))))
+    kept = [n for n in changed if not all(_traced(a.values.get(n)) for a in asked)]
+    linear = counters(asked)
+    python = counts or any(not (n in linear and _only_counts(flow, loop, n)) for n in kept)
+    counted = live & counting & set(changed)
+    return Proof(python, frozenset(live & (stored | set(changed))) - counted, frozenset(counted))
+
+
+def _only_counts(flow: Flow, loop: Iterable[int], name: str) -> bool:
+    """Is all that the loop does with the variable ``name += constant``?"""
+    for k in loop:
+        if name in loads(flow.code[k]):
+            after = flow.code[k : k + 4]
+            if [i.opname for i in after] != ["LOAD_FAST", "LOAD_CONST", "BINARY_OP", "STORE_FAST"]:
+                return False
+            if after[2].argrepr not in ("+", "+=", "-", "-=") or after[3].argval != name:
+                return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@ constants, and bodies are simplified themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from .ir import Atom, Graph, Guard, Node, Var, live_nodes
+from .closing import needed_carries
+from .ir import Atom, Graph, Guard, Node, Var, live_nodes, read_vars
 from .ops.control import before_consts, before_rows, loop_view
 from .primitive import LOOP
 
@@ -37,18 +38,17 @@ def _pruned(node: Node, needed: set[Atom], simplify: Callable[[Graph], Graph], r
     lead, first = before_consts(node.params), before_rows(node.params)
     asked = [] if view.go_on is None else [view.go_on]
     rows = [k for k, out in enumerate(view.stacked) if out in needed]
-    alive = {k for k, out in enumerate(view.finals) if out in needed}
-    while True:  # a carry is needed if its final value is, or if what is needed reads it
-        outputs = [*asked, *[view.ends[k] for k in sorted(alive)], *[view.rows[k] for k in rows]]
-        nodes = live_nodes(body.nodes, outputs)
-        read = {a for n in nodes for a in n.inputs if isinstance(a, Var)} | set(outputs)
-        more = {k for k, v in enumerate(inner.carries) if v in read} - alive
-        if not more:
-            break
-        alive |= more
-    same = [k for k in sorted(alive) if view.ends[k] is inner.carries[k]]
+
+    def results(carries: Iterable[int]) -> list[Atom]:
+        return [*asked, *[view.ends[k] for k in carries], *[view.rows[k] for k in rows]]
+
+    def read_for(carries: Iterable[int]) -> set[Var]:
+        return read_vars(live_nodes(body.nodes, results(carries)), results(carries))
+
+    alive, read = needed_carries(inner.carries, [k for k, out in enumerate(view.finals) if out in needed], read_for)
+    same = [k for k in alive if view.ends[k] is inner.carries[k]]
     renamed.update((view.finals[k], outer.carries[k]) for k in same)
-    carries = sorted(alive.difference(same))
+    carries = [k for k in alive if k not in same]
     consts = [k for k, v in enumerate(inner.consts) if v in read]
     xs = [k for k, v in enumerate(inner.xs) if v in read]
 
@@ -56,8 +56,8 @@ def _pruned(node: Node, needed: set[Atom], simplify: Callable[[Graph], Graph], r
         return [*[p[0][k] for k in consts], *[p[1][k] for k in [*same, *carries]], *[p[2][k] for k in xs]]
 
     outs = (*[view.finals[k] for k in carries], *node.outs[len(view.finals) : first], *[view.stacked[k] for k in rows])
-    results = [*asked, *[view.ends[k] for k in carries], *[view.rows[k] for k in rows]]
-    reduced = simplify(Graph(chosen(inner), nodes, results))
+    nodes = live_nodes(body.nodes, results(alive))
+    reduced = simplify(Graph(chosen(inner), nodes, results(carries)))
     params = {**node.params, "body": reduced, "consts": len(consts) + len(same), "carries": len(carries)}
     return Node(node.prim, (*node.inputs[:lead], *chosen(outer)), params, outs, node.site)
 

@@ -14,12 +14,13 @@ import numpy as np
 from .array import METHODS, UFUNC_METHODS, TracedArray, is_traced, to_atom, wrap
 from .aval import BOOL
 from .errors import MutationError, ShapeError, UnsupportedError
+from .index_access import Access, parse_basic
 from .ir import Atom
 from .npapi_base import implements, reject
-from .npapi_index import Access, parse_basic, positions
 from .ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, to_bool
 from .ops.indexing import SCATTER_ADD, SCATTER_SET
 from .ops.shape import reshape, transpose
+from .positions import positions
 from .site import at_site
 
 Ints = tuple[int, ...]

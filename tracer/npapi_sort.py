@@ -16,12 +16,12 @@ from .aval import INT, canonical_axes
 from .errors import ShapeError, UnsupportedError
 from .ir import Atom, Lit
 from .npapi_base import atom_of, implements, into, one_axis
-from .npapi_index import positions
 from .npapi_reduce import keep
 from .ops.elementwise import F, bind, broadcast_to, cast, like, promote
 from .ops.indexing import ARGSORT, SCATTER_SET, SEARCHSORTED, bind_expand, gather, take_along_last
 from .ops.reduce import reduce
 from .ops.shape import iota, reshape, slice_axis, transpose
+from .positions import positions
 from .recorder import require_recorder
 from .site import at_site
 

@@ -34,6 +34,10 @@ class Recorder(Builder):
         self.counts: list[int] = []  # how many nodes there were before each item
         self.rolls = False  # whether loops will be looked for when Python has returned (roll.py)
         self.asked: dict[int, Asked] = {}  # the item that asked for a truth value: where that was
+        self.answers: dict[tuple[int, int], tuple[bool, list[Asked]]] = {}  # to the same question, the last equal ones
+        self.counters: dict[
+            Var, tuple[str, int]
+        ] = {}  # stands for a Python counter, by how much it grows (counters.py)
         self.look_at = -1  # the number of items at which to look for a loop that can be followed; -1: never
         self.follower: follow.Follower | None = None
         self.entered: Site | None = None  # where the operation of the user's is that is being recorded, if known
@@ -228,11 +232,13 @@ class Recorder(Builder):
             self.sites.append(user_site())
         return value
 
-    def note_asked(self, atom: Atom, asked: Asked | None) -> None:
-        """The truth value of *atom* was asked for from there."""
+    def note_asked(self, atom: Atom, asked: Asked) -> bool:
+        """The truth value of *atom* was asked for from there.  Is that an item?"""
         last = self.items[-1] if self.items else None
-        if asked is not None and isinstance(last, Guard) and last.atom is atom:
+        if isinstance(last, Guard) and last.atom is atom:
             self.asked[len(self.items) - 1] = asked
+            return True
+        return False
 
     def refuse(self, reason: str) -> None:
         """What looked like a loop is none, for explain()."""

@@ -1,8 +1,8 @@
 """Rolling: a recording in which Python went through loops becomes a program with loops.
 
 Three steps, each in files of its own: loops that data ends (``fold_while.py``, and with branches
-in them ``fold_branches.py``), all that repeats (``repeats.py`` finds
-it, ``fold.py`` replaces it), and the results that nobody reads of loops that were followed (``follow.py``).
+in them ``fold_branches.py``), all that repeats (``find_repeats.py``
+finds it, ``fold.py`` replaces it), and the results that nobody reads of loops that were followed (``follow.py``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .find_repeats import find_repeats
 from .fold import Fold, wholes_of
 from .fold_branches import find_branching
 from .fold_while import fold_whiles, replace_items
@@ -18,7 +19,6 @@ from .ir import Atom, Graph, Node
 from .loop_pruning import prune_loops
 from .primitive import LOOP
 from .recorder import Recorder, recording
-from .repeats import find_repeats
 
 MOST_NOTES = 8  # of what was not rolled
 

@@ -65,7 +65,7 @@ def user_site() -> Site | None:
     """The innermost frame that belongs to the user; None where there is none (our own tests of internals).
 
     One instruction has one Site object, also where a line has several: that tells what a loop does again
-    (``repeats.py``) from what merely stands on the same line."""
+    (``find_repeats.py``) from what merely stands on the same line."""
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code

@@ -29,7 +29,8 @@ from .ir import Atom, Guard, Lit, Node, Var, building, by_value, structural
 from .loop_proof import Places
 from .ops.elementwise import F
 from .primitive import CUSTOM
-from .repeats import Item, same_params
+from .repeats import Item
+from .same_graph import same_params
 
 if TYPE_CHECKING:
     from .recorder import Recorder

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...tracer.array import TracedArray, wrap_array
 from ...tracer.aval import FLOAT_KINDS
-from ...tracer.npapi_index import positions
+from ...tracer.positions import positions
 from . import dtypes
 from .apply import apply
 from .arguments import dtype_name, expand_error, scalar_of

@@ -99,7 +99,7 @@ def explain_step(step: Any) -> str:
             _section("effects", describe_effects(recording)),
             _section("recorded program, with your lines", print_graph(graph)),
             _section("loops", describe_schedule(program)),
-            _section("decisions", describe_decisions(program)),
+            _section("decisions", describe_decisions(program, recording.notes)),
             _section("memory", describe_memory(program, recording.canonical)),
             _section("guards", _guards(graph)),
         ]

@@ -25,6 +25,7 @@ from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.recorder import Recorder
 from ..tracer.roll import rolled
 from .calls import ARRAY, FLOAT, OBJECT, SCALAR, TENSOR, Call
+from .collector import fewer_collections
 from .differentiable import leaf_names
 from .eager.capture import Capture, capturing
 from .eager.tensor import Tensor, make
@@ -145,7 +146,7 @@ def record_tensors(
     proxies: dict[int, Tensor] = {}
     changes: list[str] = []
     refusals.last = None
-    with capturing(capture):
+    with fewer_collections(), capturing(capture):
         for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
             if kind in (ARRAY, FLOAT, SCALAR):
                 var = capture.add_input(LEAF, leaf, f"the argument `{names[k]}`", k, weak=kind == FLOAT)

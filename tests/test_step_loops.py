@@ -96,6 +96,30 @@ def two_layers(turns):
     return step, x, [w, u]
 
 
+def repeated(turns, *layers):
+    """All operations of a turn are asked for at one call."""
+    layers = nn.Sequential(*layers)
+    for seed, p in enumerate(layers.parameters()):
+        p.data = tensor(seed, *p.shape)
+
+    def step(x):
+        layers.zero_grad()
+        for _ in range(turns):
+            x = layers(x)
+        x.sum().backward()
+        return x.detach()
+
+    return step, tensor(9, 4, 5), list(layers.parameters())
+
+
+def alike_layers(turns):
+    return repeated(turns, nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 5), nn.Tanh())
+
+
+def unlike_layers(turns):
+    return repeated(turns, nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 5), nn.Tanh())
+
+
 def runge_kutta(turns):
     k, y0, h = parameter(1, 3, 3), tensor(0, 4, 3), 0.05
     optimizer = torch.optim.SGD([k], lr=0.1)
@@ -249,8 +273,8 @@ def in_place(turns):
 
 
 CASES = [
-    rnn, lstm, two_layers, runge_kutta, initial_state, rows_of_what_requires_gradients, inner_descent, inner_optimizer,
-    through_inner_descent, without_gradients, cut_within, in_place,
+    rnn, lstm, two_layers, alike_layers, unlike_layers, runge_kutta, initial_state, rows_of_what_requires_gradients,
+    inner_descent, inner_optimizer, through_inner_descent, without_gradients, cut_within, in_place,
 ]  # fmt: skip
 
 

@@ -4,10 +4,11 @@ Three data structures: a ``Sym`` is a value with a dtype and symbolic dims; an `
 ``Canonical`` is the program, the ``key`` that names its kernel, and the numbers that were lifted out of it (sizes,
 constants).
 
-A *dim* is an index into a table of sizes.  Two axes share a dim where the operations force them to be equal, never
-because two numbers happen to coincide: batch 10 and 10 features stay apart, so a new batch size finds the same
-kernel.  Dim 0 is the size 1.  Small sizes of inner axes are static: they are part of the key, and loops over them are
-unrolled.  Code generation sees only ``Canonical``, so nothing about a particular run can leak into a kernel.
+A *dim* is an index into a table of sizes.  Two axes share a dim where the operations force them to be equal
+(``equal_axes.py``), never because two numbers happen to coincide: batch 10 and 10 features stay apart, so a new batch
+size finds the same kernel.  Dim 0 is the size 1.  Small sizes of inner axes are static: they are part of the key, and
+loops over them are unrolled.  Code generation sees only ``Canonical``, so nothing about a particular run can leak into
+a kernel.
 """
 
 from __future__ import annotations
@@ -17,14 +18,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..tracer.aval import INT, Aval
 from ..tracer.ir import Graph, Lit, Node, Var
-from ..tracer.ops.control import loop_view, split_body
-from ..tracer.primitive import ELEMENTWISE, LOOP, REDUCE
+from ..tracer.ops.control import split_body
+from ..tracer.primitive import ELEMENTWISE, LOOP
 from ..tracer.site import Site
+from .equal_axes import EqualAxes, Place, is_edge_pad, size_of
 
 STATIC_LIMIT = 16  # inner sizes up to this are part of the key
-MAX_EDGE = 8  # elements of padding along an axis up to which they are an edge, done one by one
 SMALL_START = 8  # slice starts up to this are part of the key
 
 Dim: TypeAlias = int
@@ -98,159 +98,6 @@ class Canonical:
     producers: dict[Sym, Op] = field(default_factory=dict)
 
 
-def is_edge_pad(inner: tuple[int, ...], outer: tuple[int, ...]) -> bool:
-    """Is what surrounds *inner* in *outer* only a few elements along each axis?"""
-    return all(n - m <= MAX_EDGE for n, m in zip(outer, inner, strict=True))
-
-
-class _Union:
-    """Union-find over (var, axis) positions."""
-
-    def __init__(self) -> None:
-        self.parent: dict[Any, Any] = {}
-
-    def find(self, x: Any) -> Any:
-        parent = self.parent
-        root = x
-        while parent.setdefault(root, root) is not root:
-            root = parent[root]
-        while parent[x] is not root:
-            parent[x], x = root, parent[x]
-        return root
-
-    def join(self, a: Any, b: Any) -> None:
-        a, b = self.find(a), self.find(b)
-        if a is not b:
-            self.parent[b] = a
-
-
-def _positions(graph: Graph) -> dict[Var, list[tuple[Var, int]]]:
-    every = [*graph.inputs, *(v for v, _ in graph.consts), *(o for n in graph.nodes for o in n.outs)]
-    return {v: [(v, a) for a in range(len(v.aval.shape))] for v in every}
-
-
-def _tie_loop(node: Node, body: Canonical, length: Var, pos: dict[Var, list[tuple[Var, int]]], union: _Union) -> None:
-    """Join the axes that the body forces to be equal, and the numbers of rows."""
-    view = loop_view(node)
-    same: dict[Dim, tuple[Var, int]] = {}
-
-    def tie(x: Any, dims: tuple[Dim, ...], rows: bool) -> None:
-        if not isinstance(x, Var):
-            return
-        places = pos[x]
-        if rows:
-            union.join(places[0], (length, 0))
-            places = places[1:]
-        for place, d in zip(places, dims, strict=True):
-            if d != ONE:
-                union.join(place, same.setdefault(d, place))
-
-    operands = [*view.outer.consts, *view.outer.carries, *view.outer.xs]
-    for k, (x, sym) in enumerate(zip(operands, body.inputs, strict=True)):
-        tie(x, sym.dims, k >= len(operands) - len(view.outer.xs))
-    values = body.outputs[view.go_on is not None :]
-    for k, (x, value) in enumerate(zip([*view.finals, *view.stacked], values, strict=True)):
-        tie(x, value.dims, k >= len(view.finals))
-
-
-def _tie_node(node: Node, pos: dict[Var, list[tuple[Var, int]]], union: _Union) -> None:
-    """Join the axes that *node* forces to be equal."""
-    out = pos[node.out]
-    shape = node.out.aval.shape
-
-    def tie(x: Any, pairs: Any) -> None:
-        if isinstance(x, Var):
-            for a, b in pairs:
-                if x.aval.shape[a] == shape[b]:
-                    union.join(pos[x][a], out[b])
-
-    name, ins, params = node.prim.name, node.inputs, node.params
-    ranks = [len(x.aval.shape) for x in ins]
-    if node.prim.kind == ELEMENTWISE or name in ("linrec", "argsort"):
-        for x, rank in zip(ins, ranks, strict=True):
-            tie(x, zip(range(rank), range(len(shape)), strict=True) if rank else ())
-    elif node.prim.kind == REDUCE:
-        kept = [a for a in range(ranks[0]) if a not in params["axes"]]
-        tie(ins[0], zip(kept, range(len(kept)), strict=True))
-    elif name == "broadcast":
-        tie(ins[0], enumerate(params["dims"]))
-    elif name == "transpose":
-        tie(ins[0], ((p, k) for k, p in enumerate(params["perm"])))
-    elif name == "reshape":
-        tie(ins[0], _reshape_pairs(ins[0].aval.shape, shape))
-    elif name in ("slice", "pad"):
-        whole = [a for a in range(ranks[0]) if params["start"][a] == 0 and params["step"][a] == 1]
-        tie(ins[0], zip(whole, whole, strict=True))
-    elif name == "update":
-        tie(ins[0], zip(range(ranks[0]), range(ranks[0]), strict=True))
-        whole = [a for a in range(ranks[0]) if params["start"][a] == 0 and params["step"][a] == 1]
-        tie(ins[1], zip(whole, whole, strict=True))
-    elif name == "concat":
-        others = [a for a in range(len(shape)) if a != params["axis"]]
-        for x in ins:
-            tie(x, zip(others, others, strict=True))
-    elif name == "gather":
-        tie(ins[1], zip(range(ranks[1]), range(ranks[1]), strict=True))
-        tie(ins[0], ((a, ranks[1] + a - 1) for a in range(1, ranks[0])))
-    elif name in ("scatter", "scatter_add"):
-        tie(ins[0], zip(range(ranks[0]), range(ranks[0]), strict=True))
-        tie(ins[2], ((ranks[1] + a - 1, a) for a in range(1, ranks[0])))
-        if isinstance(ins[1], Var) and isinstance(ins[2], Var):
-            for a in range(ranks[1]):
-                union.join(pos[ins[1]][a], pos[ins[2]][a])
-    elif name == "searchsorted":
-        tie(ins[1], zip(range(ranks[1]), range(ranks[1]), strict=True))
-    elif name == "matmul":
-        batch = len(shape) - 2
-        for x in ins:
-            tie(x, zip(range(batch), range(batch), strict=True))
-        rows, inner = (-1, -2) if params["ta"] else (-2, -1)
-        inner2, columns = (-1, -2) if params["tb"] else (-2, -1)
-        tie(ins[0], [(rows % ranks[0], batch)])
-        tie(ins[1], [(columns % ranks[1], batch + 1)])
-        if isinstance(ins[0], Var) and isinstance(ins[1], Var):
-            union.join(pos[ins[0]][inner % ranks[0]], pos[ins[1]][inner2 % ranks[1]])
-
-
-def _tie_edges(graph: Graph, pos: dict[Var, list[tuple[Var, int]]], union: _Union) -> None:
-    """Join axes that are equal ones with equally many elements of padding at their edges: a stencil's value and its
-    gradient then share a loop (``simplify.widen_sums``)."""
-    known: dict[Any, tuple[Var, int]] = {}
-    for node in graph.nodes:
-        x = node.inputs[0] if node.prim.name == "pad" else None
-        if not isinstance(x, Var) or not is_edge_pad(x.aval.shape, node.out.aval.shape):
-            continue
-        for a, (n, m) in enumerate(zip(x.aval.shape, node.out.aval.shape, strict=True)):
-            if n != m and n != 1:
-                place = pos[node.out][a]
-                union.join(place, known.setdefault((union.find(pos[x][a]), m - n), place))
-
-
-def _reshape_pairs(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Axes that a reshape leaves alone: equal sizes met from the front, then from the back, sizes of 1 skipped."""
-    front, back = _walk(before, after), []
-    if len(front) < sum(n != 1 for n in before):
-        flipped = _walk(before[::-1], after[::-1])
-        back = [(len(before) - 1 - a, len(after) - 1 - b) for a, b in flipped]
-        used_a, used_b = {a for a, _ in front}, {b for _, b in front}
-        back = [(a, b) for a, b in back if a not in used_a and b not in used_b]
-    return front + back
-
-
-def _walk(before: tuple[int, ...], after: tuple[int, ...]) -> list[tuple[int, int]]:
-    a = b = 0
-    pairs: list[tuple[int, int]] = []
-    while True:
-        while a < len(before) and before[a] == 1:
-            a += 1
-        while b < len(after) and after[b] == 1:
-            b += 1
-        if a >= len(before) or b >= len(after) or before[a] != after[b]:
-            return pairs
-        pairs.append((a, b))
-        a, b = a + 1, b + 1
-
-
 def _body_of(node: Node) -> Canonical:
     """The canonical body of a loop; of one that stops, with what it asks in front, so that it can end there."""
     body = node.params["body"]
@@ -266,25 +113,13 @@ def canonicalise(graph: Graph, *, body: bool = False, first: bool = False) -> Ca
     In the *body* of a loop small sizes of all axes are static: what is small and carried is kept in registers.
     *first*: the first output is there before anything is done that it does not depend on.
     """
-    pos = _positions(graph)
-    union = _Union()
-    bodies: dict[Node, Canonical] = {}
-    lengths: dict[Node, Var] = {}
-    for node in graph.nodes:
-        if node.prim.kind == LOOP:
-            bodies[node] = _body_of(node)
-            length = lengths[node] = Var(Aval(INT, (node.params["length"],)))
-            pos[length] = [(length, 0)]
-            _tie_loop(node, bodies[node], length, pos, union)
-        else:
-            _tie_node(node, pos, union)
-    _tie_edges(graph, pos, union)
-
+    bodies = {node: _body_of(node) for node in graph.nodes if node.prim.kind == LOOP}
+    axes = EqualAxes(graph, {n: ([x.dims for x in b.inputs], [x.dims for x in b.outputs]) for n, b in bodies.items()})
     inner: set[Any] = set()
-    for var, places in pos.items():
+    for places in axes.places.values():
         for place in places if body else places[1:]:
-            if 2 <= var.aval.shape[place[1]] <= STATIC_LIMIT:
-                inner.add(union.find(place))
+            if 2 <= size_of(place) <= STATIC_LIMIT:
+                inner.add(axes.find(place))
 
     sizes: list[int] = [1]
     static: dict[Dim, int] = {ONE: 1}
@@ -292,11 +127,11 @@ def canonicalise(graph: Graph, *, body: bool = False, first: bool = False) -> Ca
     starts: dict[int, Dim] = {}
     tokens: list[Any] = []
 
-    def dim(place: tuple[Var, int]) -> Dim:
-        size = place[0].aval.shape[place[1]]
+    def dim(place: Place) -> Dim:
+        size = size_of(place)
         if size == 1:
             return ONE
-        root = union.find(place)
+        root = axes.find(place)
         found = table.get(root)
         if found is None:
             found = table[root] = len(sizes)
@@ -308,7 +143,7 @@ def canonicalise(graph: Graph, *, body: bool = False, first: bool = False) -> Ca
     numbers: dict[Var, Sym] = {}
 
     def define(var: Var) -> Sym:
-        sym = Sym(len(numbers), var.aval.dtype, tuple(dim(p) for p in pos[var]))
+        sym = Sym(len(numbers), var.aval.dtype, tuple(dim(p) for p in axes.places[var]))
         numbers[var] = sym
         return sym
 
@@ -345,7 +180,7 @@ def canonicalise(graph: Graph, *, body: bool = False, first: bool = False) -> Ca
         consts.extend(part.consts[k : k + 1].tobytes() for k in range(len(part.consts)))
         outs = tuple(define(v) for v in node.outs)
         rest = {name: node.params.get(name, False) for name in ("consts", "carries", "reverse", "counted", "stops")}
-        length = dim((lengths[node], 0))
+        length = dim(axes.lengths[node])
         shown = (part.key, place.sizes_at, place.consts_at, length, *rest.values())
         tokens.append((node.prim.name, tuple(token(x) for x in ins), shown, tuple(s.dims for s in outs)))
         return Op(node.prim, ins, {"body": place, "length": length, **rest}, outs[0], node.site, outs[1:])

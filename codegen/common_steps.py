@@ -21,8 +21,8 @@ import numpy as np
 from ..tracer.primitive import LOOP
 from .canonical import Body, Canonical, Dim, Op, Operand, Sym
 from .guards import Item, stored_reads
+from .loop_tree import Loop, Statement, produces
 from .program import Program
-from .schedule import Loop, Statement, produces
 
 Table = dict[Any, int]
 

@@ -22,6 +22,7 @@ from ..tracer.aval import FLOAT_KINDS
 from ..tracer.primitive import ELEMENTWISE, RECURRENCE, REDUCE
 from .canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
 from .index import ZERO, Index, add, depends_on, loop_var
+from .loop_tree import Call, Loop, Schedule, Statement
 from .reads import domain_indices, reduced_depths
 from .scalar import (
     F64,
@@ -39,7 +40,8 @@ from .scalar import (
     register_type,
     to_memory,
 )
-from .schedule import TILE, Call, Loop, Schedule, Statement, interior
+from .schedule import interior
+from .tiles import TILE
 from .views import Alternative, Condition, Indices, known, read
 
 LOOP_HINT = "tg.loop."  # marks metadata that `finish_hints` turns into LLVM's own

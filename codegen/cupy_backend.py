@@ -22,7 +22,7 @@ from ..tracer.aval import FLOAT_KINDS, HALF, held_dtype
 from ..tracer.errors import OutOfMemoryError
 from ..tracer.evaluate import Env, params_of
 from ..tracer.ir import Atom, Graph, Guard, Lit, Node, Var
-from ..tracer.ops.control import parts, split_body
+from ..tracer.ops.control import run_steps
 from ..tracer.primitive import CUSTOM, ELEMENTWISE, LOOP, RECURRENCE, Primitive
 from .cupy_rows import Function, Modules, device_function
 
@@ -161,6 +161,19 @@ class CupyBackend:
     def _stretched(self, value: Any, shape: tuple[int, ...]) -> Any:
         return self.modules.xp.broadcast_to(value, shape)
 
+    # ---- steps of loops (``ops/control.py``) -----------------------------------------------------------------------
+
+    @property
+    def xp(self) -> Any:
+        return self.modules.xp
+
+    def number(self, value: Any) -> Any:
+        """Waits for the device."""
+        return self.download(value)
+
+    def row(self, value: Any) -> Any:
+        return _number(value)
+
     # ---- nodes -----------------------------------------------------------------------------------------------------
 
     def _run(self, node: Node, operands: list[Any], params: dict[str, Any]) -> Sequence[Any]:
@@ -178,7 +191,7 @@ class CupyBackend:
     def apply(self, prim: Primitive, operands: list[Any], params: dict[str, Any], results: int) -> Sequence[Any]:
         """The *results* of one primitive, a loop among them, on arrays of the device, NumPy scalars and Fills."""
         if prim.kind == LOOP:
-            return self._loop(operands, **params)
+            return run_steps(self, operands, **params)  # each step launched from here
         function = self._function(prim)
         if function is None:
             self.host_steps[prim.name] += 1
@@ -212,34 +225,6 @@ class CupyBackend:
             elif self.lacks(node.prim):
                 names[node.prim.name] = None
         return list(names)
-
-    def _loop(
-        self, values: list[Any], body: Graph, consts: int, carries: int, length: int, reverse: bool,
-        counted: bool = False, stops: bool = False,
-    ) -> list[Any]:  # fmt: skip
-        """As ``ops/control.py`` has it: one step after the other, each of them launched from here."""
-        xp = self.modules.xp
-        bound = min(max(int(self.download(values[0])), 0), length) if counted else length
-        given = parts(values[counted:], consts, carries)
-        xs = [self.array(x) for x in given.xs]
-        state = list(given.carries)
-        make = xp.zeros if counted or stops else xp.empty
-        ys = [make((length, *y.aval.shape), y.aval.dtype) for y in body.outputs[stops + carries :]]
-        asking, working = split_body(body) if stops else ([], body.nodes)
-        taken = 0
-        while taken < bound:
-            i = bound - 1 - taken if reverse else taken
-            env: Env = dict(zip(body.inputs, [*given.consts, *state, *[x[i] for x in xs]], strict=True))
-            self.run_nodes(asking, env)
-            if stops and not self.download(self.read(env, body.outputs[0])):
-                break
-            self.run_nodes(working, env)
-            results = [self.read(env, out) for out in body.outputs[stops:]]
-            state = results[:carries]
-            for y, row in zip(ys, results[carries:], strict=True):
-                y[i] = _number(row)
-            taken += 1
-        return [*state, *[np.int64(taken)] * stops, *ys]
 
     @contextmanager
     def memory_errors(self) -> Iterator[None]:

@@ -13,6 +13,7 @@ No row reads a value back, so none waits for the device.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
+from ..tracer.ops.elementwise import by_squaring
 from ..tracer.ops.shape import python_slices
 from ..tracer.ops.threefry import GROUPS, PARITY, ROTATIONS
 from ..tracer.primitive import Primitive
@@ -126,14 +128,7 @@ def _integer_pow(m: Modules, x: Any, n: int) -> Any:
     x = m.array(x)
     if n < 0:
         return 1 / _integer_pow(m, x, -n)
-    result = None
-    while n:
-        if n & 1:
-            result = x if result is None else result * x
-        n >>= 1
-        if n:
-            x = x * x
-    return m.xp.ones_like(x) if result is None else result
+    return by_squaring(x, n, operator.mul) if n else m.xp.ones_like(x)
 
 
 @_row("select")

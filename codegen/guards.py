@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from .canonical import Canonical, Operand, Sym
 from .cpu import item_buffers
-from .schedule import Call, Loop, Schedule, Statement, produces
+from .loop_tree import Call, Loop, Schedule, Statement, produces
 
 Item = Loop | Statement | Call
 

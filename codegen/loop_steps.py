@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import llvmlite.ir as ir
 
 from ..tracer.ops.control import before_consts
+from .buffers import filled
 from .scalar import I64, PTR, memory_type, to_memory
-from .schedule import filled
 
 if TYPE_CHECKING:
     from .loops import LoopEmitter

@@ -25,24 +25,15 @@ from ..tracer.aval import FLOAT_KINDS
 from ..tracer.ops.control import before_consts, before_rows
 from ..tracer.primitive import LOOP
 from . import jit
+from .buffers import buffer_of, counted, elements, filled, rows_from
 from .calls import CallEmitter
 from .canonical import ONE, Body, Canonical, Const, Dim, Op, Operand, Sym
 from .cpu import ItemEmitter, Numbers, item_buffers
 from .loop_steps import Carry, Stepping
+from .loop_tree import Call, Loop, Schedule, Statement
 from .scalar import I8, I64, PTR, counting, memory_type, to_memory
-from .schedule import (
-    TILE,
-    Call,
-    Loop,
-    Schedule,
-    Statement,
-    buffer_of,
-    counted,
-    elements,
-    filled,
-    make_schedule,
-    rows_from,
-)
+from .schedule import make_schedule
+from .tiles import TILE
 
 Item = Loop | Statement | Call
 

@@ -22,15 +22,18 @@ import numpy as np
 from ..tracer.ir import Graph
 from ..tracer.primitive import LOOP
 from . import jit, vecmath
+from .buffers import buffer_of, counted, filled
 from .calls import native
 from .canonical import ONE, Canonical, Const, Op, Sym, canonicalise
 from .cpu import Numbers, finish_hints, item_buffers
 from .guards import Item, check_early, guards_of, is_heavy
+from .loop_tree import Call, Schedule, Statement
 from .loops import Frame, LoopPlan, emit_items, grouped, plan_loop
 from .memory import Sizes, Temporary, plan
 from .scalar import I8, I64, PTR
-from .schedule import TILE, Call, Schedule, Statement, buffer_of, counted, filled, make_schedule
+from .schedule import make_schedule
 from .simplify import simplify
+from .tiles import TILE
 
 #: ``int64 kernel(void **bufs, int64 *sizes, void *consts, int64 done)``.  It holds the GIL.
 KERNEL_TYPE = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)

@@ -1,78 +1,29 @@
 """What is stored, what is recomputed, and which loops are shared.
 
-Three data structures: a ``Statement`` computes one stored value (a *root*); a ``Loop`` is one dim and a body of loops
-and statements; a ``Call`` is work for a library (BLAS, a scatter, NumPy).  The schedule is the body of an outermost
-pseudo-loop.
-
-Everything that is not a root is inlined into the loops that read it.  Roots are placed one by one, in program order,
-into the existing loops wherever that is legal: they then share the loops' memory traffic, and a row that one of them
-reduces is at hand for the next (softmax, layer norm, X @ w followed by X.T @ r).  ``place`` is about what is correct;
-what is worth storing is decided apart, in ``worth_storing``.  Both leave named reasons for ``explain()``.
+The result is a loop tree (``loop_tree.py``).  What is no root of it is inlined into the loops that read it.  Roots are
+placed one by one, in program order, into the existing loops wherever that is legal: they then share the loops' memory
+traffic, and a row that one of them reduces is at hand for the next (softmax, layer norm, X @ w followed by X.T @ r).
+``Placer`` is about what is correct; what is worth storing is decided apart, in ``worth_storing``.  Both leave named
+reasons for ``explain()``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from ..tracer.ops.control import before_consts
-from ..tracer.primitive import ELEMENTWISE, LOOP, SCATTER, VIEW
-from .canonical import ONE, Canonical, Const, Dim, Op, Sym
+from ..tracer.primitive import ELEMENTWISE, VIEW
+from .buffers import buffer_of, counted, filled
+from .canonical import ONE, Canonical, Dim, Sym
 from .index import depends_on, loop_var
+from .loop_tree import Call, Loop, Schedule, Statement, produces, streams
 from .reads import Mask, Reads, completion, domain, is_call, is_loop_root, reads
+from .tiles import ROW_FLOPS, TILE, segments_of, tile_storage, worth_tiling
 from .views import Condition, Indices
 
 MAX_ARRAYS = 24  # arrays streamed by one innermost loop
 RECOMPUTE_FLOPS = 40  # an inlined value costing more than this in all its extra evaluations is stored
+SCALAR_FLOPS = 400  # the same for a value without axes, in extra functions of the kernel
 REDUNDANT_FLOPS = 3  # the same, per iteration of a loop that the value does not depend on
-ROW_FLOPS = 20  # work per row from which on rows are taken in tiles, so that it is vectorised over rows
-TILE = 64  # rows of a tile
-SMALL = 16  # elements up to which a value of static size in the body of a loop is kept in stack slots
-
-
-@dataclass(eq=False, slots=True)
-class Statement:
-    """Compute root *op*'s value inside *path* (outermost loop first)."""
-
-    op: Op
-    path: list[Loop] = field(default_factory=list)
-    complete: int = 0  # the root's element is final at this loop depth, after the loop below it ends
-
-    @property
-    def out(self) -> Sym:
-        return self.op.out
-
-
-@dataclass(eq=False, slots=True)
-class Loop:
-    """``segments``: the body in parts, each of which runs over a tile of rows before the next one does."""
-
-    dim: Dim
-    body: list[Loop | Statement | Call] = field(default_factory=list)
-    segments: list[list[Loop | Statement | Call]] = field(default_factory=list)
-
-
-@dataclass(eq=False, slots=True)
-class Call:
-    """A library step, or a loop with a body of its own; its operands are buffers."""
-
-    op: Op
-
-
-@dataclass(slots=True)
-class Schedule:
-    body: list[Loop | Statement | Call]
-    stored: set[Sym]
-    where: dict[Sym, Statement | Call]
-    reads: dict[Sym, Reads]
-    contracted: dict[Sym, int]  # a temporary that lives within its first n loops: those axes have no storage
-    tiled: set[Sym]  # of these, the ones that have storage for one tile of rows
-    notes: list[str]
-    checks: list[tuple[int, int]] = field(default_factory=list)  # (position in body, guards checked before it)
-
-    def kept_axes(self, sym: Sym) -> list[Dim]:
-        """The axes of *sym* that have storage, but for those of size 1."""
-        return [d for d in sym.dims if d != ONE][self.contracted.get(sym, 0) :]
 
 
 # ---- placing ---------------------------------------------------------------------------------------------------
@@ -127,7 +78,7 @@ class Placer:
         best, most = None, -1
         for item in items:
             if isinstance(item, Loop) and item.dim == dim and self._may_enter(item, statement, depth):
-                shared = len(needed & (_streams(item, self.reads) | produces(item)))
+                shared = len(needed & (streams(item, self.reads) | produces(item)))
                 if shared >= most:
                     best, most = item, shared
         return best
@@ -154,7 +105,7 @@ class Placer:
                 return self._refuse(statement, producer, "needs the finished result of the loop")
             if at is None or not self._same_row(producer, at, depth):
                 return self._refuse(statement, producer, "reads another row than the loop has at hand")
-        if len(_streams(loop, self.reads) | {s for s, _ in mine.stored} | {statement.out}) > MAX_ARRAYS:
+        if len(streams(loop, self.reads) | {s for s, _ in mine.stored} | {statement.out}) > MAX_ARRAYS:
             self.notes.append(f"{statement.out}: not fused: too many arrays in one loop")
             return False
         return True
@@ -179,23 +130,6 @@ class Placer:
         return False
 
 
-def produces(item: Loop | Statement | Call) -> set[Sym]:
-    """The stored values that *item* makes."""
-    if isinstance(item, Loop):
-        return set().union(*[produces(i) for i in item.body]) if item.body else set()
-    return set(item.op.outs)
-
-
-def _streams(loop: Loop, known: dict[Sym, Reads]) -> set[Sym]:
-    result: set[Sym] = set()
-    for item in loop.body:
-        if isinstance(item, Loop):
-            result |= _streams(item, known)
-        elif isinstance(item, Statement):
-            result |= {s for s, _ in known[item.out].stored if s.dims} | {item.out}
-    return result
-
-
 # ---- what is worth storing ---------------------------------------------------------------------------------------
 
 
@@ -210,71 +144,6 @@ def _initially_stored(program: Canonical) -> set[Sym]:
                 if isinstance(x, Sym) and not filled(program, op, k) and not counted(program, op, k)
             } & set(program.producers)
     return stored
-
-
-def rows_from(loop: Op) -> int:
-    """The first of the operands of a loop that it steps through."""
-    return before_consts(loop.params) + loop.params["consts"] + loop.params["carries"]
-
-
-def counted(program: Canonical, call: Op, position: int) -> Op | None:
-    """The iota that a loop takes its rows from, where it does: the row is the number of the step."""
-    if call.prim.kind != LOOP or position < rows_from(call):
-        return None
-    x = call.ins[position]
-    producer = program.producers.get(x) if isinstance(x, Sym) else None
-    return producer if producer is not None and producer.prim.name == "iota" else None
-
-
-def elements(program: Canonical, dims: Sequence[Dim]) -> int | None:
-    """The number of elements where it is static and small, else None."""
-    total = 1
-    for d in dims:
-        if d not in program.static:
-            return None
-        total *= program.static[d]
-    return total if total <= SMALL else None
-
-
-def filled(program: Canonical, call: Op, position: int) -> Const | None:
-    """The constant that a scatter's target, a carry as it starts or a small operand of a loop is full of: no buffer is
-    made of it."""
-    x = call.ins[position]
-    if not isinstance(x, Sym):
-        return None
-    if call.prim.kind == LOOP:
-        lead, body = before_consts(call.params), call.params["body"].program
-        is_carry = lead + call.params["consts"] <= position < rows_from(call)
-        if position < lead or (not is_carry and elements(body, body.inputs[position - lead].dims) is None):
-            return None
-    elif call.prim.kind != SCATTER or position:
-        return None
-    producer = program.producers.get(x)
-    if producer is not None and producer.prim.name == "broadcast" and isinstance(producer.ins[0], Const):
-        return producer.ins[0]
-    return None
-
-
-def buffer_of(program: Canonical, stored: set[Sym], x: Sym) -> Sym:
-    """Where *x*'s elements lie in row-major order: itself if stored, else what it reshapes or is the first rows of."""
-    while (
-        x not in stored
-        and (op := program.producers.get(x)) is not None
-        and (op.prim.name == "reshape" or is_first_rows(program, op))
-        and isinstance(op.ins[0], Sym)
-    ):
-        x = op.ins[0]
-    return x
-
-
-def is_first_rows(program: Canonical, op: Op) -> bool:
-    """Does *op* take whole rows, from the first on, of an array that lies in memory in any case?"""
-    if op.prim.name != "slice" or not op.out.dims or not isinstance(op.ins[0], Sym):
-        return False
-    source = program.producers.get(buffer_of(program, set(), op.ins[0]))
-    plain = all(n == 0 for n in op.params["start"]) and all(n == 1 for n in op.params["step"])
-    kept = source is None or is_call(source) or is_loop_root(source)
-    return plain and kept and op.out.dims[1:] == op.ins[0].dims[1:]
 
 
 def interior(program: Canonical, loop: Loop, depth: int, known: dict[Sym, Reads]) -> list[Condition]:
@@ -312,6 +181,8 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
     per_row: set[Sym] = set()  # evaluated once a row, between inner loops
     masked: set[Sym] = set()  # evaluated under conditions in a loop that is not unrolled: what has one element, too
     interiors: dict[int, set[Condition]] = {}  # of the loops
+    function = _functions(placer.body)
+    homes: dict[Sym, set[int]] = {}  # of values without axes: the functions that evaluate them
     for sym, found in placer.reads.items():
         statement = placer.where[sym]
         assert isinstance(statement, Statement)
@@ -322,6 +193,7 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
         for (value, at), masks in found.inlined.items():
             if value in placer.stored:
                 continue
+            homes.setdefault(value, set()).add(function[id(statement.path[0] if statement.path else statement)])
             for mask in masks:
                 inner = tuple(c for c in mask if not home or c not in interiors[home])
                 uses.setdefault(value, set()).add((home, at, inner))
@@ -344,6 +216,8 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
         costs[op.out] = cost
         wide = any(d != ONE for d in op.out.dims)
         extra = len(uses.get(op.out, ())) - 1
+        if not wide and (len(homes.get(op.out, ())) - 1) * cost > SCALAR_FLOPS:
+            flagged.add(op.out)
         if op.prim.name == "broadcast" or not (wide or op.out in masked):
             continue
         if (
@@ -359,6 +233,17 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
                 consumers.setdefault(x, []).append(op.out)
     # a value whose only reader is stored too would be evaluated once: leave it inlined
     return forced | {s for s in flagged if not (len(set(consumers[s])) == 1 and consumers[s][0] in flagged)}
+
+
+def _functions(body: Sequence[Loop | Statement | Call]) -> dict[int, int]:
+    """By id of each top-level item: the number of the function that it will be in.  Statements in a row share one."""
+    result: dict[int, int] = {}
+    number, before = 0, False
+    for item in body:
+        is_statement = isinstance(item, Statement)
+        number += not (is_statement and before)
+        result[id(item)], before = number, is_statement
+    return result
 
 
 # ---- the whole ---------------------------------------------------------------------------------------------------
@@ -386,53 +271,13 @@ def make_schedule(program: Canonical) -> Schedule:
     contracted = contractions(program, placer)
     tiled: set[Sym] = set()
     for item in placer.body:
-        if isinstance(item, Loop) and worth_tiling(program, placer, item):
+        if isinstance(item, Loop) and worth_tiling(program, placer.reads, item):
             item.segments = segments_of(item)
-            tiled |= tile_storage(placer, item, contracted)
+            tiled |= tile_storage(placer.reads, item, contracted)
             placer.notes.append(
                 f"loop over n{item.dim}: taken in tiles of {TILE} rows, so that the work per row is vectorised"
             )
     return Schedule(placer.body, placer.stored, placer.where, placer.reads, contracted, tiled, placer.notes)
-
-
-# ---- tiles of rows -----------------------------------------------------------------------------------------------
-
-
-def worth_tiling(program: Canonical, placer: Placer, loop: Loop) -> bool:
-    """Do the statements between the inner loops of *loop* do much work per row?"""
-    if loop.dim in program.static or not any(isinstance(item, Loop) for item in loop.body):
-        return False
-    work = 0
-    for item in loop.body:
-        if isinstance(item, Statement):
-            for value, _ in placer.reads[item.out].inlined:
-                op = program.producers[value]
-                work += op.prim.cost if op.prim.kind == ELEMENTWISE else 0
-    return work >= ROW_FLOPS
-
-
-def segments_of(loop: Loop) -> list[list[Loop | Statement | Call]]:
-    """The body in runs of inner loops and runs of statements."""
-    result: list[list[Loop | Statement | Call]] = []
-    for item in loop.body:
-        if result and isinstance(result[-1][-1], Loop) == isinstance(item, Loop):
-            result[-1].append(item)
-        else:
-            result.append([item])
-    return result
-
-
-def tile_storage(placer: Placer, loop: Loop, contracted: dict[Sym, int]) -> set[Sym]:
-    """Temporaries of a row that pass from one segment to another: they need a tile of rows."""
-    home = {sym: k for k, segment in enumerate(loop.segments) for item in segment for sym in produces(item)}
-    crossing: set[Sym] = set()
-    for reader, found in placer.reads.items():
-        for value, _ in found.stored:
-            if value in contracted and value in home and home.get(reader) != home[value]:
-                crossing.add(value)
-    for value in crossing:
-        contracted[value] = 1
-    return crossing
 
 
 def contractions(program: Canonical, placer: Placer) -> dict[Sym, int]:

@@ -16,7 +16,7 @@ from ..tracer.loop_pruning import prune_loops
 from ..tracer.ops.shape import transpose
 from ..tracer.primitive import CUSTOM
 from ..tracer.site import Site
-from .canonical import is_edge_pad
+from .equal_axes import is_edge_pad
 from .storage import in_float32
 
 Producers = dict[Var, Node]

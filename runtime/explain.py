@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..codegen.canonical import ONE, Canonical, Const, Op, Sym
+from ..codegen.loop_tree import Call as LibraryCall
+from ..codegen.loop_tree import Loop, Schedule, Statement
 from ..codegen.loops import LoopPlan
 from ..codegen.program import Program
-from ..codegen.schedule import Call as LibraryCall
-from ..codegen.schedule import Loop, Schedule, Statement
 from ..tracer.errors import DifferentiationError
 from ..tracer.ir import Graph
 from ..tracer.irtext import print_graph

@@ -113,9 +113,9 @@ def describe_families(families: Sequence[Family], variants: Sequence[Variant]) -
     lines: list[str] = []
     for variant in variants:
         mine = [family for family in families if family.variant is variant]
-        for merged in [f.merged for f in mine if f.merged is not None]:
-            lines.append(f"{len(merged.offsets)} of the paths are tried in one launch")
-            lines += describe_merged(merged)
+        for family in [f for f in mine if len(f.members) > 1]:
+            lines.append(f"{len(family.members)} of the paths are tried in one launch")
+            lines += [] if family.merged is None else describe_merged(family.merged)
         leader = mine[0].members[0] if mine else None
         reasons = [apart(leader, p) for p in variant.paths if leader is not None and p is not leader and p.verified]
         lines += [f"not in one launch with others: {reason}" for reason in dict.fromkeys(reasons) if reason]

@@ -18,7 +18,7 @@ from ..tracer.stream import DEFAULT
 from .calls import OBJECT, VALUE, Call, same, unwrap
 from .family import Family
 from .stats import Stats
-from .trees import Source, make_function, unpacking
+from .trees import Source, make_function, unpacking, unpacking_sequence
 
 Slot = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
@@ -77,11 +77,7 @@ def call_leaves(source: Source, call: Call) -> Iterator[str]:
 def _leaves(source: Source, positional: Any, keywords: Any) -> Iterator[str]:
     children = positional.children()
     source.give_up_if(f"len(args) != {len(children)}")
-    names = [source.fresh() for _ in children]
-    if names:
-        source.lines.append(f"({', '.join(names)},) = args")
-    for name, child in zip(names, children, strict=True):
-        yield from unpacking(source, child, name)
+    yield from unpacking_sequence(source, children, "args")
     if keywords.num_children:
         yield from unpacking(source, keywords, "kwargs")
     else:

@@ -80,11 +80,7 @@ def unpacking(source: Source, spec: Any, value: str) -> Iterator[str]:
     elif kind in _SEQUENCES or kind == optree.PyTreeKind.NAMEDTUPLE:
         children = spec.children()
         source.give_up_if(f"type({value}) is not {source.constant(spec.type)} or len({value}) != {len(children)}")
-        parts = [source.fresh() for _ in children]
-        if parts:
-            source.lines.append(f"({', '.join(parts)},) = {value}")
-        for part, child in zip(parts, children, strict=True):
-            yield from unpacking(source, child, part)
+        yield from unpacking_sequence(source, children, value)
     elif kind in _MAPPINGS:
         keys = tuple(spec.entries())
         source.give_up_if(
@@ -102,6 +98,16 @@ def unpacking(source: Source, spec: Any, value: str) -> Iterator[str]:
         if parts:
             source.lines.append(f"({', '.join(parts)},) = {leaves}")
         yield from parts
+
+
+def unpacking_sequence(source: Source, children: Sequence[Any], value: str) -> Iterator[str]:
+    """The text of each leaf of the sequence *value*, which has as many items as there are *children*, their
+    structures."""
+    parts = [source.fresh() for _ in children]
+    if parts:
+        source.lines.append(f"({', '.join(parts)},) = {value}")
+    for part, child in zip(parts, children, strict=True):
+        yield from unpacking(source, child, part)
 
 
 def packing(source: Source, spec: Any, leaves: Iterator[str]) -> str:

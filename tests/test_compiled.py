@@ -635,10 +635,10 @@ def test_caches_are_bounded(small_limits):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_too_many_branches_go_on_in_python(small_limits):
     def plain(x):
-        n = 0
-        while np.sum(x * x) > n:
-            n += 1
-        return np.sum(x) * n
+        turns = []  # with a list in it no loop is rolled: each number of turns is an outcome of its own
+        while np.sum(x * x) > len(turns):
+            turns.append(x)
+        return np.sum(x) * len(turns)
 
     f = compile_grad(plain)
     for scale in (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 1.0, 0.5):

@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from branching import check as check_program
 
 from tracegrad import compile_grad
 from tracegrad.codegen.common_steps import products, step_keys
@@ -207,6 +208,12 @@ def test_explain_says_what_is_shared():
     found = re.search(r"steps in front of branches that one launch runs once for all paths: (\d+)", text)
     assert found and int(found[1]) >= 3
     assert "steps in front of branches that may run again" in text
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_programs(seed):
+    """Whatever ran before, each input gets the bits that a function of its own gives it."""
+    check_program(seed)
 
 
 def test_without_a_native_launcher_each_path_runs_its_steps(monkeypatch):

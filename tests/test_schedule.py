@@ -17,8 +17,8 @@ from tracegrad.codegen import jit
 from tracegrad.codegen.adjoint import vjp
 from tracegrad.codegen.canonical import canonicalise
 from tracegrad.codegen.interpreter import evaluate
+from tracegrad.codegen.loop_tree import Call, Loop, Statement
 from tracegrad.codegen.program import CompiledGraph, compile_graph, execute
-from tracegrad.codegen.schedule import Call, Loop, Statement
 from tracegrad.codegen.simplify import simplify
 from tracegrad.tracer.ir import Graph, bind, literal, structural
 from tracegrad.tracer.ops import product, reduce, shape
@@ -375,3 +375,30 @@ def test_code_grows_with_the_number_of_steps(step, size):
     (few_lines, few), (many_lines, many) = kernel(6), kernel(12)
     assert many < 5 * few
     assert many_lines < 5 * few_lines
+
+
+def test_scalars_are_not_computed_again_in_every_function(monkeypatch):
+    """Each step continues a chain of scalars, and its loop nests and products are functions of their own."""
+    texts = []
+    real = jit.compile_text
+    monkeypatch.setattr(jit, "compile_text", lambda text, name: (texts.append(text), real(text, name))[1])
+
+    def calls(steps):
+        def chain(b):
+            t = np.sum(b) * 0.1
+            v = b
+            for _ in range(steps):
+                for _ in range(6):
+                    t = np.sin(t + 0.3)
+                v = np.tanh(matrix @ v) * t
+            return np.sum(v * v) + t
+
+        x = RNG.normal(size=20)
+        traced = Traced(chain, [x], [np.array(1.0)])
+        graph = compile_graph(traced.graph)
+        np.testing.assert_allclose(graph.run([x])[1], traced.grads[0], rtol=1e-12, atol=1e-12)
+        return len(re.findall(r"call double @\"?(?:sin|cos)\"?\(", texts[-1]))
+
+    matrix = RNG.normal(size=(20, 20)) / 5
+    few, many = calls(6), calls(24)
+    assert 0 < many < 6 * few, (few, many)

@@ -18,9 +18,9 @@ import llvmlite.ir as ir
 
 from ..canonical import Canonical, Dim, Sym
 from ..cpu import Accumulator, ItemEmitter, carries, give_hint, statements_of
+from ..loop_tree import Call, Loop, Schedule, Statement
 from ..reads import domain, domain_indices, reduced_depths
 from ..scalar import I32, I64, PTR, declare, from_memory, memory_type, to_memory
-from ..schedule import Call, Loop, Schedule, Statement
 from ..views import Indices
 from .libdevice import DeviceScalars
 from .mapping import BLOCK, PART_ROWS, PARTS, SPREAD, Geometry, Mapping, prefix

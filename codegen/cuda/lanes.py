@@ -21,8 +21,8 @@ from ...tracer.primitive import ELEMENTWISE
 from ..canonical import ONE, Canonical, Dim, Sym
 from ..cpu import ROLLED, carries
 from ..index import loop_var
+from ..loop_tree import Loop, Schedule, Statement
 from ..scalar import I64, from_memory, memory_type, to_memory
-from ..schedule import Loop, Schedule, Statement
 from ..views import Condition, Indices
 from .kernels import KernelEmitter, Range
 from .mapping import THREAD, Mapping, prefix

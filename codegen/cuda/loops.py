@@ -18,11 +18,12 @@ from typing import Any
 import llvmlite.ir as ir
 
 from .. import jit
+from ..buffers import buffer_of, filled, rows_from
 from ..canonical import ONE, Const, Op, Operand, Sym
 from ..cpu import carries, statements_of
+from ..loop_tree import Loop, Statement
 from ..loops import Frame, LoopEmitter, LoopPlan, results_of
 from ..scalar import I8, I64, counting, memory_type
-from ..schedule import Loop, Statement, buffer_of, filled, rows_from
 from .calls import BlockCalls, ThreadCalls
 from .kernels import KernelEmitter, Range
 from .mapping import BLOCK, COLUMNS, THREAD, mapping_of, prefix

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from ...tracer.primitive import RECURRENCE
 from ..canonical import Canonical, Dim
 from ..cpu import carries, statements_of
+from ..loop_tree import Loop, Statement
 from ..memory import Sizes
 from ..reads import domain, reduced_depths
-from ..schedule import Loop, Statement
 from .placing import keeps_inner
 
 THREAD, BLOCK, COLUMNS = "thread", "block", "columns"

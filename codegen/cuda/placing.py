@@ -10,8 +10,9 @@ from __future__ import annotations
 from ...tracer.primitive import RECURRENCE, REDUCE
 from ..canonical import Canonical, Op
 from ..cpu import statements_of
+from ..loop_tree import Loop, Schedule, Statement
 from ..reads import domain, reduced_depths
-from ..schedule import Loop, Placer, Schedule, Statement, contractions, settle
+from ..schedule import Placer, contractions, settle
 
 
 def keeps_inner(op: Op) -> bool:

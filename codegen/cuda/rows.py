@@ -13,7 +13,7 @@ import llvmlite.ir as ir
 
 from ..canonical import Sym
 from ..cpu import carries, statements_of
-from ..schedule import Loop, Statement
+from ..loop_tree import Loop, Statement
 from .kernels import KernelEmitter
 from .mapping import BLOCK, PART_COLUMNS, ROW_BLOCKS, Extent, Mapping, prefix
 from .totals import BlockShare, BlockTotal

@@ -21,9 +21,9 @@ import numpy as np
 
 from ..canonical import Const, Dim, Sym
 from ..cpu import statements_of
+from ..loop_tree import Loop, Statement
 from ..reads import domain, domain_indices
 from ..scalar import I64, Scalars, constant, register_type
-from ..schedule import Loop, Statement
 from .kernels import KernelEmitter, Range
 from .mapping import THREAD, Extent, Mapping
 

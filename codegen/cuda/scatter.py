@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
+from ..buffers import SMALL
 from ..canonical import Canonical, Dim, Op, Sym
 from ..scalar import I64, counting, memory_type
-from ..schedule import SMALL
 from .calls import ThreadCalls
 from .kernels import KernelEmitter
 from .mapping import Geometry

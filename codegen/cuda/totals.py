@@ -15,8 +15,8 @@ import numpy as np
 
 from ..canonical import Sym
 from ..cpu import Accumulator
+from ..loop_tree import Statement
 from ..scalar import I64, Scalars, from_memory, memory_type, register_type, to_memory
-from ..schedule import Statement
 
 if TYPE_CHECKING:
     from .kernels import KernelEmitter

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from ...tracer.ops.control import before_consts, before_rows
 from ...tracer.primitive import ELEMENTWISE, LOOP, PRODUCT, RECURRENCE, REDUCE
+from ..buffers import rows_from
 from ..canonical import ONE, Body, Canonical, Dim, Op, Operand, Sym
-from ..schedule import rows_from
 
 Batch = frozenset[Dim]
 

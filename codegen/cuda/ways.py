@@ -17,13 +17,14 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ...tracer.primitive import LOOP, PRODUCT, RECURRENCE, REDUCE
+from ..buffers import buffer_of, elements, rows_from
 from ..calls import native
 from ..canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
 from ..cpu import carries, statements_of
+from ..loop_tree import Call, Loop, Schedule, Statement
 from ..loops import CPU_RULES, LoopPlan, Rules, Work, plan_loop
 from ..memory import Sizes, Temporary
 from ..reads import domain, is_call
-from ..schedule import Call, Loop, Schedule, Statement, buffer_of, elements, rows_from
 from .mapping import BLOCK, COLUMNS, THREAD, Extent, Mapping, mapping_of, product
 from .placing import device_schedule, thread_schedule
 from .retarget import has_kernel

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from ...codegen.buffers import buffer_of
 from ...codegen.canonical import Canonical, Sym
 from ...codegen.cuda.program import CudaProgram, Kernel, Library, Order, run
 from ...codegen.cupy_backend import CupyBackend
 from ...codegen.program import step_operands
-from ...codegen.schedule import buffer_of
 from ...tracer.errors import OutOfMemoryError
 from .loading import Loaded, programs
 from .replay import Replays, forget_graphs

@@ -158,36 +158,36 @@ def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, r
     return _made(_fitting(kind, lambda: creation.full(shape, value, kind)), requires_grad, device)
 
 
+def _like(name: str, input: Any, dtype: Any, device: Any) -> tuple[Any, dict[str, Any]]:
+    """(the shape of *input*, the dtype and device of a tensor like it, unless given)"""
+    like = _array_of(name, input)
+    return like.shape, {"dtype": like.dtype if dtype is None else dtype, "device": beside(like, device)}
+
+
 def zeros_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Zeros in the shape (and dtype, unless given) of *input*."""
-    like = _array_of("zeros_like", input)
-    device = beside(like, device)
-    return zeros(like.shape, dtype=like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
+    shape, kind = _like("zeros_like", input, dtype, device)
+    return zeros(shape, **kind, requires_grad=requires_grad)
 
 
 def ones_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Ones in the shape (and dtype, unless given) of *input*."""
-    like = _array_of("ones_like", input)
-    device = beside(like, device)
-    return ones(like.shape, dtype=like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
+    shape, kind = _like("ones_like", input, dtype, device)
+    return ones(shape, **kind, requires_grad=requires_grad)
 
 
 def empty_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Arbitrary contents in the shape (and dtype, unless given) of *input*."""
-    like = _array_of("empty_like", input)
-    device = beside(like, device)
-    return empty(like.shape, dtype=like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
+    shape, kind = _like("empty_like", input, dtype, device)
+    return empty(shape, **kind, requires_grad=requires_grad)
 
 
 def full_like(
     input: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """One number in the shape (and dtype, unless given) of *input*."""
-    like = _array_of("full_like", input)
-    device = beside(like, device)
-    return full(
-        like.shape, fill_value, like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad
-    )
+    shape, kind = _like("full_like", input, dtype, device)
+    return full(shape, fill_value, **kind, requires_grad=requires_grad)
 
 
 # ---- by rule ------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from ...tracer.recorder import current_recorder
 from ..cuda.arrays import download
 from ..cuda.availability import require_cuda
 from . import dtypes
-from .create import _array_of, _count, _float_or_default, _made, _shape, _type_name, beside
+from .create import _array_of, _count, _float_or_default, _like, _made, _shape, _type_name, beside
 from .device import on_cuda, wanted
 from .dtypes import as_dtype, scalar_name
 from .modes import STATE
@@ -145,16 +145,14 @@ def randn(
 
 def rand_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Uniform numbers in [0, 1) in the shape (and dtype, unless given) of *input*."""
-    like = _array_of("rand_like", input)
-    device = beside(like, device)
-    return rand(like.shape, dtype=like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
+    shape, kind = _like("rand_like", input, dtype, device)
+    return rand(shape, **kind, requires_grad=requires_grad)
 
 
 def randn_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Standard normal numbers in the shape (and dtype, unless given) of *input*."""
-    like = _array_of("randn_like", input)
-    device = beside(like, device)
-    return randn(like.shape, dtype=like.dtype if dtype is None else dtype, device=device, requires_grad=requires_grad)
+    shape, kind = _like("randn_like", input, dtype, device)
+    return randn(shape, **kind, requires_grad=requires_grad)
 
 
 def randint(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..eager import create
 from ..eager.tensor import Tensor
 from . import functional, functional_conv
 from .functional_conv import pair
 from .layers import reset_uniform
 from .module import Module
-from .parameter import Parameter
+from .parameter import Parameter, add_parameter
 
 
 class Conv2d(Module):
@@ -22,6 +21,9 @@ class Conv2d(Module):
 
     ``weight`` has shape (out_channels, in_channels / groups, kh, kw), ``bias`` (out_channels,) or is None.
     """
+
+    weight: Parameter
+    bias: Parameter | None
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
@@ -49,11 +51,8 @@ class Conv2d(Module):
         self.padding = padding if isinstance(padding, str) else pair(padding)
         self.padding_mode = padding_mode
         shape = (out_channels, in_channels // groups, *self.kernel_size)
-        self.weight = Parameter(create.empty(shape, dtype=dtype, device=device))
-        if bias:
-            self.bias = Parameter(create.empty(out_channels, dtype=dtype, device=device))
-        else:
-            self.register_parameter("bias", None)
+        add_parameter(self, "weight", shape, dtype=dtype, device=device)
+        add_parameter(self, "bias", (out_channels,) if bias else None, dtype=dtype, device=device)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

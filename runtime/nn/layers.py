@@ -10,7 +10,7 @@ from ..eager.modes import no_grad
 from ..eager.tensor import METHODS, Tensor
 from . import functional, init
 from .module import Module
-from .parameter import Parameter
+from .parameter import Parameter, add_parameter
 
 
 class Identity(Module):
@@ -32,16 +32,16 @@ class Linear(Module):
     ``weight`` has shape (out_features, in_features), ``bias`` (out_features,) or is None.
     """
 
+    weight: Parameter
+    bias: Parameter | None
+
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
-        self.weight = Parameter(create.empty(out_features, in_features, dtype=dtype, device=device))
-        if bias:
-            self.bias = Parameter(create.empty(out_features, dtype=dtype, device=device))
-        else:
-            self.register_parameter("bias", None)
+        add_parameter(self, "weight", (out_features, in_features), dtype=dtype, device=device)
+        add_parameter(self, "bias", (out_features,) if bias else None, dtype=dtype, device=device)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

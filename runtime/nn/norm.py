@@ -10,13 +10,13 @@ from ..eager.ops_basic import add_
 from ..eager.tensor import Tensor
 from . import functional_norm, init
 from .module import Module
-from .parameter import Parameter
+from .parameter import Parameter, add_parameter
 
 
 def _add_affine(module: Module, shape: Any, weight: bool, bias: bool, **options: Any) -> None:
     """Parameters ``weight`` and ``bias``, or None."""
     for name, wanted in (("weight", weight), ("bias", bias)):
-        module.register_parameter(name, Parameter(create.empty(shape, **options)) if wanted else None)
+        add_parameter(module, name, shape if wanted else None, **options)
 
 
 def _reset_affine(module: Module) -> None:

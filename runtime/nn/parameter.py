@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..eager import dtypes
+from ..eager import create, dtypes
 from ..eager.modes import STATE
 from ..eager.tensor import Tensor, raw
 
@@ -41,3 +41,11 @@ class Parameter(Tensor):
             copied._data, copied._counter, copied._requires = raw(self).copy(), [0], self._requires
             known = memo[id(self)] = copied
         return known
+
+
+def add_parameter(module: Any, name: str, shape: Any, **options: Any) -> None:
+    """Give *module* a parameter of *shape*, not yet filled, or None where there is no shape."""
+    if shape is None:
+        module.register_parameter(name, None)
+    else:
+        setattr(module, name, Parameter(create.empty(shape, **options)))

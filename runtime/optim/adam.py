@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from .optimizer import (
     check_flags,
     check_learning_rate,
     check_option,
-    count_of,
+    descended,
     new_count,
     zeros_like,
 )
@@ -35,6 +35,11 @@ class Adam(Optimizer):
     the place of v; *maximize* ascends; with *decoupled_weight_decay* it is AdamW.  D. P. Kingma and J. Ba, "Adam: a
     method for stochastic optimization", ICLR 2015; S. Reddi et al., "On the convergence of Adam and beyond", ICLR 2018.
     """
+
+    _later: ClassVar[dict[str, Any]] = {
+        "amsgrad": False, "maximize": False, "foreach": None, "capturable": False, "differentiable": False,
+        "decoupled_weight_decay": False, "fused": None,
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -68,16 +73,6 @@ class Adam(Optimizer):
                 "differentiable": differentiable, "fused": fused, "decoupled_weight_decay": decoupled_weight_decay,
             },
         )  # fmt: skip
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            for name, default in _LATER.items():
-                group.setdefault(name, default)
-            for p in group["params"]:
-                known = self.state.get(p)
-                if known:
-                    known["step"] = count_of(known["step"])
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters by their gradients."""
@@ -144,12 +139,6 @@ class AdamW(Adam):
             group["decoupled_weight_decay"] = True
 
 
-_LATER: dict[str, Any] = {
-    "amsgrad": False, "maximize": False, "foreach": None, "capturable": False, "differentiable": False,
-    "decoupled_weight_decay": False, "fused": None,
-}  # fmt: skip
-
-
 def lerp(start: Any, end: Any, weight: Any, small: bool) -> Any:
     """``start + weight * (end - start)``, from the nearer end; *small* says that weight is below 1/2."""
     return start + weight * (end - start) if small else end - (end - start) * (1 - weight)
@@ -161,13 +150,10 @@ def _adam(
 ) -> tuple[Any, ...]:  # fmt: skip
     p, g, step, m, v = arrays[:5]
     dtype = p.dtype
-    if maximize:
-        g = np.negative(g)
+    g = descended(p, g, weight_decay, maximize, decay == "added")
     step = step + 1
     if decay == "decoupled":
         p = p * (1 - lr * weight_decay)
-    elif decay == "added":
-        g = g + weight_decay * p
     m = lerp(m, g, 1 - beta1, small)
     v = v * beta2 + (1 - beta2) * g * g
     t = step.astype(np.float64)  # the numbers of a step are in double precision, whatever the parameters are

@@ -16,7 +16,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -47,6 +47,8 @@ class Optimizer:
     :param params: an iterable of tensors, of (name, tensor) pairs, or of groups (dicts with "params" and options).
     :param defaults: options of groups that do not set them.
     """
+
+    _later: ClassVar[dict[str, Any]] = {}  # options that groups have got since states were first saved
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         if defaults.get("differentiable"):
@@ -85,6 +87,19 @@ class Optimizer:
         if "_pre_hooks" not in self.__dict__:
             self._prepare()
         self.__dict__.update(state)
+
+        if self._later:
+            self._fill_in()
+
+    def _fill_in(self) -> None:
+        """Bring what was saved up to date: options that groups have got since, and counts of steps."""
+        for group in self.param_groups:
+            for name, default in self._later.items():
+                group.setdefault(name, default)
+            for p in group["params"]:
+                known = self.state.get(p)
+                if known and "step" in known:
+                    known["step"] = count_of(known["step"])
 
     def __repr__(self) -> str:
         text = f"{type(self).__name__} ("
@@ -290,6 +305,13 @@ def count_of(value: Any) -> Tensor:
     count = new_count()
     count._data[...] = float(value)
     return count
+
+
+def descended(p: Any, g: Any, weight_decay: Any, maximize: bool, decays: bool) -> Any:
+    """The gradient that a step goes down, of the gradient *g* of the parameter *p*."""
+    if maximize:
+        g = np.negative(g)
+    return g + weight_decay * p if decays else g
 
 
 def check_option(name: str, value: Any, valid: bool) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..eager.tensor import Tensor
 from ..eager.update import fused_update
 from .adam import lerp
-from .optimizer import Group, Optimizer, Params, check_learning_rate, check_option, count_of, new_count, zeros_like
+from .optimizer import Group, Optimizer, Params, check_learning_rate, check_option, descended, new_count, zeros_like
 
 
 class RMSprop(Optimizer):
@@ -26,6 +26,11 @@ class RMSprop(Optimizer):
     *centered*.  *maximize* ascends.  T. Tieleman and G. Hinton, lecture 6.5 of "Neural networks for machine learning",
     2012; centered: A. Graves, "Generating sequences with recurrent neural networks", 2013.
     """
+
+    _later: ClassVar[dict[str, Any]] = {
+        "momentum": 0, "centered": False, "foreach": None, "maximize": False, "differentiable": False,
+        "capturable": False,
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -54,16 +59,6 @@ class RMSprop(Optimizer):
                 "differentiable": differentiable,
             },
         )  # fmt: skip
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            for name, default in _LATER.items():
-                group.setdefault(name, default)
-            for p in group["params"]:
-                known = self.state.get(p)
-                if known:
-                    known["step"] = count_of(known["step"])
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters by their gradients."""
@@ -97,20 +92,12 @@ class RMSprop(Optimizer):
         return bool(group["maximize"]), decays, group["momentum"] > 0, bool(group["centered"]), small
 
 
-_LATER: dict[str, Any] = {
-    "momentum": 0, "centered": False, "foreach": None, "maximize": False, "differentiable": False, "capturable": False,
-}  # fmt: skip
-
-
 def _rmsprop(
     arrays: tuple[Any, ...], lr: Any, alpha: Any, eps: Any, weight_decay: Any, momentum: Any, maximize: bool,
     decays: bool, moves: bool, centered: bool, small: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
     p, g, step, square = arrays[:4]
-    if maximize:
-        g = np.negative(g)
-    if decays:
-        g = g + weight_decay * p
+    g = descended(p, g, weight_decay, maximize, decays)
     square = square * alpha + (1 - alpha) * g * g
     results: list[Any] = [None, None, step + 1, square]
     if centered:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
+from typing import Any, ClassVar
 
 from ..eager.modes import STATE
 from ..eager.tensor import Tensor
 from ..eager.update import fused_update
-from .optimizer import Group, Optimizer, Params, check_flags, check_learning_rate, check_option, zeros_like
+from .optimizer import Group, Optimizer, Params, check_flags, check_learning_rate, check_option, descended, zeros_like
 
 
 class SGD(Optimizer):
@@ -25,6 +23,14 @@ class SGD(Optimizer):
     Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013; the formula has
     PyTorch's conventions.
     """
+
+    _later: ClassVar[dict[str, Any]] = {
+        "nesterov": False,
+        "maximize": False,
+        "foreach": None,
+        "differentiable": False,
+        "fused": False,
+    }
 
     def __init__(
         self,
@@ -54,12 +60,6 @@ class SGD(Optimizer):
                 "fused": fused,
             },
         )  # fmt: skip
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:
-            for name, default in _LATER.items():
-                group.setdefault(name, default)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters by their gradients."""
@@ -99,15 +99,9 @@ class SGD(Optimizer):
         )
 
 
-_LATER = {"nesterov": False, "maximize": False, "foreach": None, "differentiable": False, "fused": False}
-
-
 def _plain(arrays: tuple[Any, ...], lr: Any, weight_decay: Any, maximize: bool, decays: bool) -> tuple[Any, ...]:
     p, g = arrays
-    if maximize:
-        g = np.negative(g)
-    if decays:
-        g = g + weight_decay * p
+    g = descended(p, g, weight_decay, maximize, decays)
     return p - lr * g, None
 
 
@@ -116,10 +110,7 @@ def _with_momentum(
     nesterov: bool, dampened: bool, first: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
     p, g, buffer = arrays
-    if maximize:
-        g = np.negative(g)
-    if decays:
-        g = g + weight_decay * p
+    g = descended(p, g, weight_decay, maximize, decays)
     if first:
         buffer = g
     else:

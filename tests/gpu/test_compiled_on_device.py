@@ -15,8 +15,8 @@ from simulated import simulated_load
 
 import tracegrad
 from tracegrad import autocast, compile_grad
-from tracegrad.codegen.cuda.program import assemble
-from tracegrad.runtime import compiled
+from tracegrad.codegen.cuda.assemble import assemble
+from tracegrad.runtime import ladder
 from tracegrad.runtime.cuda import replay
 from tracegrad.runtime.cuda.loading import Loaded, programs
 from tracegrad.tracer.aval import BFLOAT16, finfo
@@ -237,7 +237,7 @@ def test_a_cached_call_does_not_go_down_the_ladder(monkeypatch):
     def refuse(*args):
         raise AssertionError("the ladder")
 
-    monkeypatch.setattr(compiled, "flatten", refuse)
+    monkeypatch.setattr(ladder, "flatten", refuse)
     np.testing.assert_allclose(host(f.grad(x, 3.0)), 3 * np.cos(W), rtol=1e-12)
     np.testing.assert_allclose(host(f.grad(tracegrad.tensor(x), 3.0)), 3 * np.cos(W), rtol=1e-12)
 

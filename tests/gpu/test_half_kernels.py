@@ -15,9 +15,10 @@ from tracing import Traced
 
 from tracegrad.codegen.canonical import canonicalise
 from tracegrad.codegen.cuda import ptx
+from tracegrad.codegen.cuda.assemble import assemble
 from tracegrad.codegen.cuda.device import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
-from tracegrad.codegen.cuda.program import CudaProgram, Library, assemble
+from tracegrad.codegen.cuda.program import CudaProgram, Library
 from tracegrad.codegen.cuda.simulator import SMALL, simulate
 from tracegrad.codegen.simplify import simplify
 from tracegrad.codegen.storage import CUDA_PRODUCTS

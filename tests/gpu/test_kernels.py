@@ -14,7 +14,7 @@ from tracing import Traced
 from tracegrad.codegen.cuda import mapping, ptx, rows
 from tracegrad.codegen.cuda.device import device_text
 from tracegrad.codegen.cuda.mapping import BLOCK, COLUMNS, SPREAD, THREAD, Geometry, mapping_of, parts_of_columns
-from tracegrad.codegen.schedule import Loop
+from tracegrad.codegen.loop_tree import Loop
 
 rng = np.random.default_rng(5)
 VECTOR, MATRIX = rng.normal(size=23), rng.normal(size=(9, 21))

@@ -19,9 +19,10 @@ from test_primitives import FLOATS
 from benchmarks.recorded import recorded
 from benchmarks.workloads import SMALL_LOOPS, STRAIGHT
 from tracegrad.codegen.cuda import ptx
+from tracegrad.codegen.cuda.assemble import assemble
 from tracegrad.codegen.cuda.device import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
-from tracegrad.codegen.cuda.program import Kernel, assemble
+from tracegrad.codegen.cuda.program import Kernel
 from tracegrad.tracer.ir import Graph
 
 TARGETS = pytest.mark.parametrize("cc", [(8, 0), (9, 0)], ids=lambda cc: f"sm_{cc[0]}{cc[1]}")

@@ -21,14 +21,14 @@ The derivative takes a derivative of the body, so it stands with the adjoint (``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ..aval import INT, Aval
 from ..errors import GraphError
-from ..evaluate import read, run_nodes
+from ..evaluate import Env, read, run_nodes
 from ..ir import Atom, Graph, Node, Var, current_builder, live_nodes
 from ..primitive import LOOP, Primitive, register
 
@@ -132,31 +132,68 @@ def _infer(
     return (*finals, *[_STEPS] * stops, *stacked)
 
 
-def _impl(
-    *values: Any, body: Graph, consts: int, carries: int, length: int, reverse: bool, counted: bool = False,
-    stops: bool = False,
-) -> Any:  # fmt: skip
-    bound = min(max(int(values[0]), 0), length) if counted else length
-    given = parts([np.asarray(v) for v in values[counted:]], consts, carries)
+class Stepper(Protocol):
+    """What runs the steps of a loop: NumPy, or a backend."""
+
+    @property
+    def xp(self) -> Any:
+        """NumPy, or a module like it."""
+
+    def array(self, value: Any) -> Any:
+        """An operand of rows as an array."""
+
+    def number(self, value: Any) -> Any:
+        """A 0-d value where Python can look at it."""
+
+    def row(self, value: Any) -> Any:
+        """A value of the body as what can be assigned to a row."""
+
+    def read(self, env: Env, atom: Atom) -> Any: ...
+
+    def run_nodes(self, nodes: Iterable[Node], env: Env) -> None: ...
+
+
+def run_steps(
+    stepper: Stepper, values: Sequence[Any], body: Graph, consts: int, carries: int, length: int, reverse: bool,
+    counted: bool = False, stops: bool = False,
+) -> list[Any]:  # fmt: skip
+    """The results of a loop over *values*, one step after the other."""
+    bound = min(max(int(stepper.number(values[0])), 0), length) if counted else length
+    given = parts(values[counted:], consts, carries)
+    xs = [stepper.array(x) for x in given.xs]
     state = list(given.carries)
-    make = np.zeros if counted or stops else np.empty
+    make = stepper.xp.zeros if counted or stops else stepper.xp.empty
     ys = [make((length, *y.aval.shape), y.aval.dtype) for y in body.outputs[stops + carries :]]
     asking, working = split_body(body) if stops else ([], body.nodes)
     taken = 0
     while taken < bound:
         i = bound - 1 - taken if reverse else taken
-        rows = [x[i] for x in given.xs]
-        env = dict(zip(body.inputs, [*given.consts, *state, *rows], strict=True))
-        run_nodes(asking, env)
-        if stops and not read(env, body.outputs[0]):
+        env: Env = dict(zip(body.inputs, [*given.consts, *state, *[x[i] for x in xs]], strict=True))
+        stepper.run_nodes(asking, env)
+        if stops and not stepper.number(stepper.read(env, body.outputs[0])):
             break
-        run_nodes(working, env)
-        results = [read(env, out) for out in body.outputs[stops:]]
+        stepper.run_nodes(working, env)
+        results = [stepper.read(env, out) for out in body.outputs[stops:]]
         state = results[:carries]
-        for y, row in zip(ys, results[carries:], strict=True):
-            y[i] = row
+        for y, result in zip(ys, results[carries:], strict=True):
+            y[i] = stepper.row(result)
         taken += 1
-    outs = [*state, *[np.int64(taken)] * stops, *ys]
+    return [*state, *[np.int64(taken)] * stops, *ys]
+
+
+class _Host:
+    """NumPy."""
+
+    xp = np
+    array = number = staticmethod(np.asarray)
+    read, run_nodes = staticmethod(read), staticmethod(run_nodes)
+
+    def row(self, value: Any) -> Any:
+        return value
+
+
+def _impl(*values: Any, **params: Any) -> Any:
+    outs = run_steps(_Host(), [np.asarray(v) for v in values], **params)
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 

@@ -12,6 +12,7 @@ at ties; ``hypot`` and norms 0 at the origin.  In the adjoint zero times infinit
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -278,31 +279,28 @@ row(
 )  # fmt: skip
 
 
+def by_squaring(x: Any, n: int, mul: Callable[[Any, Any], Any]) -> Any:
+    """x**n for n > 0, by products in one order: the same bits in every tier."""
+    result = None
+    while True:
+        if n & 1:
+            result = x if result is None else mul(result, x)
+        n >>= 1
+        if not n:
+            return result
+        x = mul(x, x)
+
+
 def _integer_pow(x: Any, n: int) -> Any:
-    """x**n by squaring, in the order that the kernel uses."""
     if n < 0:
         return np.true_divide(1, _integer_pow(x, -n)).astype(x.dtype)
-    result = None
-    while n:
-        if n & 1:
-            result = x if result is None else result * x
-        n >>= 1
-        if n:
-            x = x * x
-    return np.ones_like(x) if result is None else result
+    return by_squaring(x, n, operator.mul) if n else np.ones_like(x)
 
 
 def _lower_integer_pow(s: Any, x: Any, n: int) -> Any:
     if n < 0:
         return s.div(s.const(1), _lower_integer_pow(s, x, -n))
-    result = None
-    while n:
-        if n & 1:
-            result = x if result is None else s.mul(result, x)
-        n >>= 1
-        if n:
-            x = s.mul(x, x)
-    return s.const(1) if result is None else result
+    return by_squaring(x, n, s.mul) if n else s.const(1)
 
 
 row(

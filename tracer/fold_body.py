@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .aval import BOOL, FLOAT_KINDS, HALF, INT, Aval
-from .closing import closed, needed_carries
+from .closing import closed, deduplicated, needed_carries
 from .fold_frames import Array, Key, without_arrays
 from .fold_mapped import mapped
 from .fold_pads import Spread, without_pads
@@ -383,23 +383,6 @@ def affine(values: np.ndarray) -> tuple[Any, Any] | None:
         return None
     line = (offset + slope * np.arange(len(values), dtype=values.dtype)).astype(values.dtype)
     return (slope, offset) if line.tobytes() == values.tobytes() else None
-
-
-def deduplicated(nodes: Sequence[Node], outputs: Sequence[Atom]) -> tuple[list[Node], list[Atom]]:
-    """*nodes* with equal ones made one."""
-    seen: dict[Any, Node] = {}
-    renamed: dict[Atom, Atom] = {}
-    kept = []
-    for node in nodes:
-        inputs = tuple([renamed.get(a, a) for a in node.inputs])
-        key = (node.prim, tuple(map(by_value, inputs)), tuple(node.params.values()))
-        known = seen.get(key)
-        if known is not None:
-            renamed.update(zip(node.outs, known.outs, strict=True))
-            continue
-        moved = seen[key] = Node(node.prim, inputs, node.params, node.outs, node.site)
-        kept.append(moved)
-    return kept, [renamed.get(a, a) for a in outputs]
 
 
 __all__ = ["Block", "Ending", "Key", "Lines", "Made", "MakeConst", "Row", "affine"]

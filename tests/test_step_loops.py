@@ -315,6 +315,12 @@ def test_a_loop_in_a_step_costs_one_kernel_whatever_its_length(case):
     assert any(node.prim.kind == "loop" for node in nodes)
 
 
+def test_a_loop_whose_backward_is_too_short_to_be_rolled():
+    """Two turns of the backward differ from the others.  Rows of the forward are read singly, in one order."""
+    nodes = graph_of(compared(rnn, 17)).nodes
+    assert sum(node.prim.kind == "loop" for node in nodes) == 1
+
+
 def outside_backward(turns, results):
     w, x = parameter(1, 5, 5), tensor(0, turns, 4, 5)
 

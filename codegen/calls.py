@@ -22,9 +22,9 @@ from ..tracer.primitive import LOOP
 from . import jit
 from .buffers import buffer_of, filled
 from .canonical import ONE, Canonical, Dim, Op, Sym
-from .cpu import Numbers
 from .reads import is_call
 from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type, to_memory
+from .values import Numbers
 
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]

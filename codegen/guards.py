@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from .canonical import Canonical, Operand, Sym
-from .cpu import item_buffers
-from .loop_tree import Call, Loop, Schedule, Statement, produces
+from .loop_tree import Call, Loop, Schedule, Statement, item_buffers, produces
 
 Item = Loop | Statement | Call
 
@@ -76,7 +75,7 @@ def _closure(program: Canonical, schedule: Schedule, home: dict[Sym, int], start
 def stored_reads(program: Canonical, schedule: Schedule, item: Item) -> Iterable[Sym]:
     """Stored values that *item* reads (and those that it makes)."""
     if not isinstance(item, Call):
-        return item_buffers(program, schedule, schedule.reads, item)
+        return item_buffers(schedule.reads, item)
     return stored_behind(program, schedule.stored, item.op.ins)
 
 

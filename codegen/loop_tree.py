@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..tracer.primitive import RECURRENCE, REDUCE
 from .canonical import ONE, Dim, Op, Sym
 from .reads import Reads
 
@@ -58,6 +59,18 @@ class Schedule:
         return [d for d in sym.dims if d != ONE][self.contracted.get(sym, 0) :]
 
 
+def carries(op: Op) -> bool:
+    """Does the root keep something from one iteration to the next?"""
+    return op.prim.kind in (REDUCE, RECURRENCE)
+
+
+def statements_of(item: Loop | Statement | Call) -> list[Statement]:
+    """The statements in *item*, in order."""
+    if isinstance(item, Loop):
+        return [s for i in item.body for s in statements_of(i)]
+    return [item] if isinstance(item, Statement) else []
+
+
 def produces(item: Loop | Statement | Call) -> set[Sym]:
     """The stored values that *item* makes."""
     if isinstance(item, Loop):
@@ -73,3 +86,13 @@ def streams(loop: Loop, known: dict[Sym, Reads]) -> set[Sym]:
         elif isinstance(item, Statement):
             result |= {s for s, _ in known[item.out].stored if s.dims} | {item.out}
     return result
+
+
+def item_buffers(placed: dict[Sym, Reads], item: Loop | Statement) -> list[Sym]:
+    """The stored values that one item reads or writes."""
+    used: dict[Sym, None] = {}
+    for s in statements_of(item):
+        used[s.out] = None
+        for sym, _ in placed[s.out].stored:
+            used[sym] = None
+    return list(used)

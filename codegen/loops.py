@@ -28,12 +28,13 @@ from . import jit
 from .buffers import buffer_of, counted, elements, filled, rows_from
 from .calls import CallEmitter
 from .canonical import ONE, Body, Canonical, Const, Dim, Op, Operand, Sym
-from .cpu import ItemEmitter, Numbers, item_buffers
+from .cpu import ItemEmitter
 from .loop_steps import Carry, Stepping
-from .loop_tree import Call, Loop, Schedule, Statement
+from .loop_tree import Call, Loop, Schedule, Statement, item_buffers
 from .scalar import I8, I64, PTR, counting, memory_type, to_memory
 from .schedule import make_schedule
 from .tiles import TILE
+from .values import Numbers
 
 Item = Loop | Statement | Call
 
@@ -177,7 +178,7 @@ class Frame:
     def used(self, body: Sequence[Loop | Statement]) -> list[Sym]:
         """The stored values that *body* reads or writes."""
         reads = self.schedule.reads
-        return list(dict.fromkeys(s for part in body for s in item_buffers(self.program, self.schedule, reads, part)))
+        return list(dict.fromkeys(s for part in body for s in item_buffers(reads, part)))
 
     def nest(self, body: Sequence[Loop | Statement], name: str, inline: bool) -> None:
         """A loop nest, or scalar statements, as a function that is called here."""

@@ -25,15 +25,16 @@ from . import jit, vecmath
 from .buffers import buffer_of, counted, filled
 from .calls import native
 from .canonical import ONE, Canonical, Const, Op, Sym, canonicalise
-from .cpu import Numbers, finish_hints, item_buffers
 from .guards import Item, check_early, guards_of, is_heavy
-from .loop_tree import Call, Schedule, Statement
+from .hints import finish_hints
+from .loop_tree import Call, Schedule, Statement, item_buffers
 from .loops import Frame, LoopPlan, emit_items, grouped, plan_loop
 from .memory import Sizes, Temporary, plan
 from .scalar import I8, I64, PTR
 from .schedule import make_schedule
 from .simplify import simplify
 from .tiles import TILE
+from .values import Numbers
 
 #: ``int64 kernel(void **bufs, int64 *sizes, void *consts, int64 done)``.  It holds the GIL.
 KERNEL_TYPE = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
@@ -197,7 +198,7 @@ class _Assembler:
                 for w in self.plans[item.op].work if item.op in self.plans else ():
                     touch(w.sym, position)
             else:
-                for sym in item_buffers(self.canonical, self.schedule, self.schedule.reads, item):
+                for sym in item_buffers(self.schedule.reads, item):
                     touch(sym, position)
         for guard in self.guards:
             last[guard] = len(self.schedule.body)

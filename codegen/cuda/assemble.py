@@ -18,9 +18,8 @@ import numpy as np
 from ...tracer.primitive import LOOP, RECURRENCE, SCATTER
 from ..buffers import buffer_of
 from ..canonical import ONE, Canonical, Op, Sym
-from ..cpu import carries, item_buffers, statements_of
 from ..guards import guards_of
-from ..loop_tree import Call, Loop, Statement, produces
+from ..loop_tree import Call, Loop, Statement, carries, item_buffers, produces, statements_of
 from ..memory import ALIGN, Sizes, Temporary
 from .kernels import KernelEmitter
 from .lanes import LaneEmitter, lanes_of
@@ -172,13 +171,13 @@ class _Assembler:
 
     def _used(self, parts: Sequence[Loop | Statement]) -> list[Sym]:
         reads = self.schedule.reads
-        return list(dict.fromkeys(s for p in parts for s in item_buffers(self.canonical, self.schedule, reads, p)))
+        return list(dict.fromkeys(s for p in parts for s in item_buffers(reads, p)))
 
     def _nest(self, nest: Loop, position: int, scalars: list[Statement]) -> None:
         """The kernels of *nest*, the last of which goes on with *scalars*."""
         extent = extent_of(self.canonical, nest)
         statements = statements_of(nest)
-        used = item_buffers(self.canonical, self.schedule, self.schedule.reads, nest)
+        used = item_buffers(self.schedule.reads, nest)
         if statements[0].op.prim.kind == RECURRENCE and worth_cutting(self.canonical.static, nest):
             self._scan(statements[0], position, used)
             return
@@ -330,7 +329,7 @@ class _Assembler:
                         touch(buffer_of(self.canonical, self.schedule.stored, x), position)
             else:
                 for part in _parts(item):
-                    for sym in item_buffers(self.canonical, self.schedule, self.schedule.reads, part):
+                    for sym in item_buffers(self.schedule.reads, part):
                         touch(sym, position)
         guards = [Temporary(repr(s), (), 1, 0, len(items)) for s in self.guards]
         temporaries = [

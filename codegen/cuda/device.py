@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..cpu import ROLLED, finish_hints
+from ..hints import ROLLED, finish_hints
 from .kernels import INTRINSICS
 from .program import CudaProgram
 

@@ -16,9 +16,11 @@ from typing import Any
 
 import llvmlite.ir as ir
 
+from ..accumulators import Accumulator
 from ..canonical import Canonical, Dim, Sym
-from ..cpu import Accumulator, ItemEmitter, carries, give_hint, statements_of
-from ..loop_tree import Call, Loop, Schedule, Statement
+from ..cpu import ItemEmitter
+from ..hints import give_hint
+from ..loop_tree import Call, Loop, Schedule, Statement, carries, statements_of
 from ..reads import domain, domain_indices, reduced_depths
 from ..scalar import I32, I64, PTR, declare, from_memory, memory_type, to_memory
 from ..views import Indices

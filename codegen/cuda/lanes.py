@@ -19,9 +19,9 @@ import llvmlite.ir as ir
 
 from ...tracer.primitive import ELEMENTWISE
 from ..canonical import ONE, Canonical, Dim, Sym
-from ..cpu import ROLLED, carries
+from ..hints import ROLLED
 from ..index import loop_var
-from ..loop_tree import Loop, Schedule, Statement
+from ..loop_tree import Loop, Schedule, Statement, carries
 from ..scalar import I64, from_memory, memory_type, to_memory
 from ..views import Condition, Indices
 from .kernels import KernelEmitter, Range

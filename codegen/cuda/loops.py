@@ -20,8 +20,7 @@ import llvmlite.ir as ir
 from .. import jit
 from ..buffers import buffer_of, filled, rows_from
 from ..canonical import ONE, Const, Op, Operand, Sym
-from ..cpu import carries, statements_of
-from ..loop_tree import Loop, Statement
+from ..loop_tree import Loop, Statement, carries, statements_of
 from ..loops import Frame, LoopEmitter, LoopPlan, results_of
 from ..scalar import I8, I64, counting, memory_type
 from .calls import BlockCalls, ThreadCalls

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 
 from ...tracer.primitive import RECURRENCE
 from ..canonical import Canonical, Dim
-from ..cpu import carries, statements_of
-from ..loop_tree import Loop, Statement
+from ..loop_tree import Loop, Statement, carries, statements_of
 from ..memory import Sizes
 from ..reads import domain, reduced_depths
 from .placing import keeps_inner

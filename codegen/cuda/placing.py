@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from ...tracer.primitive import RECURRENCE, REDUCE
 from ..canonical import Canonical, Op
-from ..cpu import statements_of
-from ..loop_tree import Loop, Schedule, Statement
+from ..loop_tree import Loop, Schedule, Statement, statements_of
 from ..reads import domain, reduced_depths
 from ..schedule import Placer, contractions, settle
 

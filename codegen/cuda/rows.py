@@ -12,8 +12,7 @@ from functools import partial
 import llvmlite.ir as ir
 
 from ..canonical import Sym
-from ..cpu import carries, statements_of
-from ..loop_tree import Loop, Statement
+from ..loop_tree import Loop, Statement, carries, statements_of
 from .kernels import KernelEmitter
 from .mapping import BLOCK, PART_COLUMNS, ROW_BLOCKS, Extent, Mapping, prefix
 from .totals import BlockShare, BlockTotal

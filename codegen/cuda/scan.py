@@ -20,8 +20,7 @@ import llvmlite.ir as ir
 import numpy as np
 
 from ..canonical import Const, Dim, Sym
-from ..cpu import statements_of
-from ..loop_tree import Loop, Statement
+from ..loop_tree import Loop, Statement, statements_of
 from ..reads import domain, domain_indices
 from ..scalar import I64, Scalars, constant, register_type
 from .kernels import KernelEmitter, Range

@@ -20,7 +20,7 @@ from numba.cuda.simulator.kernel import FakeCUDAKernel
 
 from .. import jit
 from ..canonical import Canonical
-from ..cpu import finish_hints
+from ..hints import finish_hints
 from ..memory import ALIGN
 from ..program import host_view, run_host
 from . import libdevice_cpu

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import llvmlite.ir as ir
 import numpy as np
 
+from ..accumulators import Accumulator
 from ..canonical import Sym
-from ..cpu import Accumulator
 from ..loop_tree import Statement
 from ..scalar import I64, Scalars, from_memory, memory_type, register_type, to_memory
 

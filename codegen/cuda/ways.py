@@ -20,8 +20,7 @@ from ...tracer.primitive import LOOP, PRODUCT, RECURRENCE, REDUCE
 from ..buffers import buffer_of, elements, rows_from
 from ..calls import native
 from ..canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
-from ..cpu import carries, statements_of
-from ..loop_tree import Call, Loop, Schedule, Statement
+from ..loop_tree import Call, Loop, Schedule, Statement, carries, statements_of
 from ..loops import CPU_RULES, LoopPlan, Rules, Work, plan_loop
 from ..memory import Sizes, Temporary
 from ..reads import domain, is_call

@@ -1,0 +1,40 @@
+"""What LLVM is told of a loop: whether to vectorise, unroll or interleave it.
+
+Metadata of a loop must refer to itself, which llvmlite cannot spell.  So ``give_hint`` marks a loop by name, and
+``finish_hints`` completes the marks in the printed module.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import llvmlite.ir as ir
+
+LOOP_HINT = "tg.loop."  # marks metadata that `finish_hints` turns into LLVM's own
+SIMPLE, SCALAR, UNROLLED, ROLLED = "simple", "scalar", "unrolled", "rolled"
+
+_HINT = re.compile(rf'^!(\d+) = !{{ !"{LOOP_HINT}(\w+)\.\d+" }}$', re.MULTILINE)
+_HINTS = {
+    SIMPLE: '!{!"llvm.loop.interleave.count", i32 1}, !{!"llvm.loop.unroll.disable"}',
+    SCALAR: '!{!"llvm.loop.vectorize.enable", i1 false}, !{!"llvm.loop.unroll.disable"}',
+    UNROLLED: '!{!"llvm.loop.vectorize.enable", i1 false}',  # forcing it would warn where LLVM has done it before
+    ROLLED: '!{!"llvm.loop.unroll.disable"}',
+}
+
+
+def give_hint(back: Any, hint: str) -> None:
+    """Mark the loop that the branch *back* closes."""
+    module = back.parent.module
+    back.set_metadata("llvm.loop", module.add_metadata([ir.MetaDataString(module, f"{LOOP_HINT}{hint}.{id(back)}")]))
+
+
+def finish_hints(text: str, wanted: Sequence[str] = tuple(_HINTS)) -> str:
+    """Loop metadata must refer to itself, which llvmlite cannot spell: completes it in the printed module.  Hints that
+    are not *wanted* stay without effect."""
+
+    def finished(m: re.Match[str]) -> str:
+        return f"!{m[1]} = distinct !{{ !{m[1]}, {_HINTS[m[2]]} }}" if m[2] in wanted else m[0]
+
+    return _HINT.sub(finished, text)

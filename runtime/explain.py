@@ -119,7 +119,7 @@ def _step_program(program: Any, recording: Any) -> list[str]:
         return [_section("on the CUDA device", program.describe()), *_device_program(on_device, program.canonical)]
     return [
         _section("loops", describe_schedule(program)),
-        _section("decisions", describe_decisions(program)),
+        _section("decisions", describe_decisions(program, recording.notes)),
         _section("memory", describe_memory(program, recording.canonical)),
     ]
 

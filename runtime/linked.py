@@ -21,11 +21,12 @@ import optree
 from ..codegen.canonical import canonicalise
 from ..codegen.simplify import simplify
 from ..codegen.storage import CUDA_PRODUCTS
-from ..tracer.array import TracedArray, wrap_array
+from ..tracer.array import TracedArray
 from ..tracer.aval import Aval
-from ..tracer.ir import Atom, Graph, Var, live_nodes, read_vars
+from ..tracer.ir import Atom, Graph, Node, Var, read_vars
 from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.primitive import ELEMENTWISE, VIEW
+from ..tracer.recorder import Recorder
 from .binding import argument_records, bind_graph, launched
 from .cuda.run import program_of
 from .eager import backward as engine
@@ -33,7 +34,8 @@ from .eager.apply import apply
 from .eager.capture import Capture
 from .eager.device import on_cuda
 from .eager.modes import STATE, enable_grad
-from .eager.node import Node, next_sequence
+from .eager.node import Node as TapeNode
+from .eager.node import next_sequence
 from .eager.on_device import filled
 from .eager.ops_basic import MUL
 from .eager.tensor import Tensor, make, raw
@@ -44,9 +46,9 @@ from .trees import NAMESPACE
 
 @dataclass(eq=False, slots=True)
 class Link:
-    """How results depend on the tensors ``wanted``.  Without ``cotangents`` the payload of a run is the gradients of
-    one scalar (of those ``given``); with them it is residuals, and ``gradients`` are atoms over inputs, residuals and
-    cotangents."""
+    """How results depend on the tensors ``wanted``.  Without ``cotangents`` the payload of a run is the ``gradients``
+    of one scalar (of those ``given``); with them it is residuals, and ``gradients`` are atoms over inputs, residuals
+    and cotangents."""
 
     wanted: list[Tensor]
     given: list[bool] = field(default_factory=list)
@@ -89,41 +91,34 @@ def tensors_in(tree: Any) -> list[Tensor]:
     return [x for x in leaves if isinstance(x, Tensor)]
 
 
-def derive(capture: Capture, out: Any) -> tuple[Any, tuple[Any, ...]]:
-    """(what the step returned, the payload that goes with it); sets ``capture.link`` where results stay connected."""
+def derive(capture: Capture, out: Any) -> None:
+    """Sets ``capture.link`` where results of *out*, which the step has returned, stay connected."""
     if not STATE.grad:
-        return out, ()
+        return
     results = [t for t in tensors_in(out) if type(t._data) is TracedArray and t.requires_grad and t._node is not None]
     wanted = [t for t in capture.touched if t.requires_grad and type(t._data) is not TracedArray]
     if not results or not wanted or any(node.freed for node in collect(results, capture.since)):
-        return out, ()
+        return
     try:
-        return out, _payload(capture, results, wanted)
+        capture.link = _link(capture, results, wanted)
     except RuntimeError as error:  # an operand was overwritten: for eager code an error when the backward is asked for
-        capture.link = None
         capture.refuse(f"returns a tensor whose backward is an error ({str(error).partition(':')[0]})")
-        return out, ()
 
 
-def _payload(capture: Capture, results: list[Tensor], wanted: list[Tensor]) -> tuple[Any, ...]:
-    """Makes the link of *results* to *wanted*; what a run hands over with it."""
+def _link(capture: Capture, results: list[Tensor], wanted: list[Tensor]) -> Link:
+    """How *results* depend on *wanted*."""
     if len(results) == 1 and raw(results[0]).size == 1:
         found = engine.partial_gradients(results, wanted, None, capture.since)
-        capture.link = Link(wanted, [g is not None for g in found])
-        return tuple([raw(g) for g in found if g is not None])
+        atoms = [raw(g).atom for g in found if g is not None]
+        return Link(wanted, [g is not None for g in found], gradients=atoms)
     recorder = capture.recorder
-    split = len(recorder.nodes)
     cotangents = [Var(Aval(raw(r).dtype, raw(r).shape)) for r in results]
     for var in cotangents:
         recorder.env[var] = np.zeros(var.aval.shape, var.aval.dtype)
     seeds = [make(TracedArray(var, recorder)) for var in cotangents]
     found = engine.partial_gradients(results, wanted, seeds, capture.since)
     atoms = [_fitted(g) for g in found if g is not None]
-    read = read_vars(live_nodes(recorder.nodes, atoms), atoms)
-    dear = [n for n in recorder.nodes[:split] if n.prim.kind not in (ELEMENTWISE, VIEW)]
-    residuals = [o for n in dear for o in n.outs if o in read]
-    capture.link = Link(wanted, [g is not None for g in found], cotangents, atoms, residuals)
-    return tuple([wrap_array(v) for v in residuals])
+    return Link(wanted, [g is not None for g in found], cotangents, atoms)
 
 
 def _fitted(gradient: Tensor) -> Atom:
@@ -132,30 +127,49 @@ def _fitted(gradient: Tensor) -> Atom:
     return atom if isinstance(atom, Var) else broadcast_to(cast(atom, data.dtype), data.shape)
 
 
-def finish(capture: Capture, written: set[Var], scalars: Sequence[type | None]) -> list[str]:
-    """Make the graph of the backward; what speaks against replaying.  *scalars*: types of inputs that are numbers."""
-    link = capture.link
-    if link is None or not link.cotangents:
-        return []
-    recorder = capture.recorder
-    given = set(link.residuals)
-    nodes = [n for n in live_nodes(recorder.nodes, link.gradients) if not any(o in given for o in n.outs)]
-    nodes = live_nodes(nodes, link.gradients)
+def finish(
+    link: Link | None, recorder: Recorder, written: set[Var], scalars: Sequence[type | None], on_device: bool
+) -> tuple[list[Atom], list[str]]:
+    """(the payload that goes with the results, what speaks against replaying).  *recorder* has the program as it is to
+    be run, *on_device* or on the host; *scalars*: types of inputs that are numbers."""
+    if link is None:
+        return [], []
+    if not link.cotangents:
+        return list(link.gradients), []
+    nodes = _split(link, recorder.nodes)
     used = read_vars(nodes, link.gradients)
     reads = [k for k, var in enumerate(recorder.inputs) if var in used]
     inputs = [recorder.inputs[k] for k in reads]
     consts = [c for c in recorder.consts if c[0] in used]
     graph = Graph([*inputs, *link.residuals, *link.cotangents], nodes, list(link.gradients), [], consts)
-    on_device = capture.device.type == "cuda"
     graph = simplify(graph, CUDA_PRODUCTS if on_device else ())
     arrays: list[type | None] = [None] * (len(graph.inputs) - len(reads))
     link.backward = Backward(graph, reads, [scalars[k] for k in reads] + arrays, on_device)
-    if written & set(inputs):
-        return ["overwrites a tensor that the backward of its result reads"]
-    return []
+    overwritten = written & set(inputs)
+    return list(link.residuals), ["overwrites a tensor that the backward of its result reads"] * bool(overwritten)
 
 
-class LinkedBackward(Node):
+def _split(link: Link, nodes: Sequence[Node]) -> list[Node]:
+    """The nodes of the backward, those that are computed again included; what it reads of the others are the link's
+    residuals."""
+    after: set[Var] = set(link.cotangents)  # what depends on a cotangent
+    dear: set[Var] = set()
+    for node in nodes:
+        if not after.isdisjoint(node.inputs):
+            after.update(node.outs)
+        elif node.prim.kind not in (ELEMENTWISE, VIEW):
+            dear.update(node.outs)
+    read: set[Atom] = set(link.gradients)
+    kept: list[Node] = []
+    for node in reversed(nodes):
+        if not read.isdisjoint(node.outs) and dear.isdisjoint(node.outs):
+            kept.append(node)
+            read.update(node.inputs)
+    link.residuals = [out for node in nodes for out in node.outs if out in dear and out in read]
+    return kept[::-1]
+
+
+class LinkedBackward(TapeNode):
     """A compiled step as one operation of the eager graph."""
 
     label = "CompiledFunctionBackward"

@@ -22,10 +22,12 @@ from ..codegen.storage import CUDA_PRODUCTS
 from ..tracer.array import TracedArray, to_atom
 from ..tracer.aval import is_number
 from ..tracer.errors import refusals
-from ..tracer.ir import Atom, Graph, Lit, Var
+from ..tracer.ir import Atom, Graph, Lit, Var, building
 from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.recorder import Recorder
+from ..tracer.roll import rolled
 from .calls import ARRAY, FLOAT, OBJECT, SCALAR, TENSOR, Call
+from .collector import fewer_collections
 from .cuda.availability import require_cuda
 from .cuda.unwatched import Unwatched
 from .differentiable import leaf_names
@@ -92,6 +94,8 @@ class TensorRecording:
     payload: list[int]  # the results that go with the link
     requires: list[bool]  # which of the returned tensors require gradients
     input_names: list[str]
+    answers: list[tuple[str, bytes]]  # to what Python asked of values and of .grad, in order
+    notes: tuple[str, ...]  # what was decided about its loops
     settings: list[Setting]  # numbers of optimizers: what the recording relies on about them
     on_host: Placement | None = None  # of a recording on a CUDA device: what does not lie there
     changes: list[str] = field(default_factory=list)
@@ -161,7 +165,7 @@ def record_tensors(
     proxies: dict[int, Tensor] = {}
     changes: list[str] = []
     refusals.last = None
-    with capturing(capture):
+    with fewer_collections(), capturing(capture):
         for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
             if kind in (ARRAY, FLOAT, SCALAR):
                 var = capture.add_input(LEAF, leaf, f"the argument `{names[k]}`", k, weak=kind == FLOAT)
@@ -183,7 +187,7 @@ def record_tensors(
         try:
             with plan.watch():
                 out = substitution.fn(*args, **kwargs)
-            out, payload = derive(capture, out)
+            derive(capture, out)
         except BaseException:
             capture.settle()
             raise
@@ -198,7 +202,7 @@ def record_tensors(
             capture.settle()
             raise refused(*message)
         changes = changes or plan.changes(snapshot, after)
-        recording = _finish(capture, out, payload, proxies, call)
+        recording = _finish(capture, out, proxies, call)
         live = {(id(p[0]), p[1]) for kind, p in recording.sources if kind == "number"}
         recording.settings = [
             Setting(group, key, value, (id(group), key) in live)
@@ -227,9 +231,7 @@ def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
     return proxy
 
 
-def _finish(
-    capture: Capture, out: Any, payload: tuple[Any, ...], proxies: dict[int, Tensor], call: Call
-) -> TensorRecording:
+def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor], call: Call) -> TensorRecording:
     recorder = capture.recorder
     capture.check_overlap()
     atoms: list[Atom] = []
@@ -268,6 +270,8 @@ def _finish(
     for leaf in leaves:
         if isinstance(leaf, Tensor) and type(leaf._data) is TracedArray:
             known.add(id(leaf))
+            if leaf._grad is not None:
+                changes.append("returns a tensor that it has made, with a .grad")
             texts.append(f"make(asarray(r[{len(atoms) - len(writes)}]))")
             atoms.append(leaf._data.atom)
             on_host.append(leaf.device.type == "cpu")
@@ -284,22 +288,27 @@ def _finish(
             statics.append(leaf)
     text = packing(source, spec, iter(texts))
     first = len(atoms) - len(writes)
-    atoms += [value.atom for value in payload]
-    on_host += [capture.device.type == "cpu"] * len(payload)
+    program = rolled(recorder, atoms if capture.link is None else [*atoms, *capture.link.gradients])
     written = {root.var for root in capture.roots if root.written}
-    changes += finish(capture, written, [scalar_type(where, call) for where in capture.sources])
+    scalars = [scalar_type(s, call) for s in capture.sources]
+    on_device = capture.device.type == "cuda"
+    payload, objections = finish(capture.link, program, written, scalars, on_device)
+    atoms += payload
+    on_host += [not on_device] * len(payload)
+    changes += objections
     kept = capture.survivors(known)
     if kept:
         changes.append(f"keeps a tensor of shape {list(kept[0].shape)} that it has computed")
-    numbers = sort_guards(recorder)
+    with building(program):
+        numbers = sort_guards(program)
     for guard in numbers:
         changes.append(
             f"looks at the value of a number ({guard.kind}) at {guard.site}; return the tensor, and take its .item() "
             "outside"
         )
-    graph = simplify(recorder.finish(atoms), () if capture.device.type == "cpu" else CUDA_PRODUCTS)
+    graph = simplify(program.finish(atoms), CUDA_PRODUCTS if on_device else ())
     placement = None
-    if capture.device.type == "cuda":
+    if on_device:
         placement = Placement([_on_host(where, call) for where in capture.sources], on_host)
         if divide(graph, placement.inputs, placement.results) is None:
             changes.append("leaves on the host what the device has computed")
@@ -312,7 +321,7 @@ def _finish(
         graph, canonicalise(graph), capture.sources, writes, times, grads, list(capture.looked.values()), text,
         source.names, (spec, *statics), facts, proxies,
         capture.link, list(range(first, first + len(payload))), _linked_results(capture, leaves),
-        list(recorder.input_names), [], placement, changes, capture,
+        list(recorder.input_names), _answers(capture), tuple(program.notes), [], placement, changes, capture,
     )  # fmt: skip
 
 
@@ -322,6 +331,11 @@ def _on_host(where: tuple[str, Any], call: Call) -> bool:
     if kind == "root":
         return not on_cuda(payload.array)
     return not (kind == LEAF and call.kinds[payload] == TENSOR and on_cuda(call.leaves[payload]._data))
+
+
+def _answers(capture: Capture) -> list[tuple[str, bytes]]:
+    guards = [(g.kind, np.asarray(g.expected).tobytes()) for g in capture.recorder.guards]
+    return [*guards, *[("grad is None", bytes([was_none])) for _, was_none in capture.looked.values()]]
 
 
 def _linked_results(capture: Capture, leaves: list[Any]) -> list[bool]:

@@ -80,6 +80,19 @@ def test_carry():
     agree(fn, V, rolled=[30])
 
 
+def test_weights_that_come_in_turn_are_read_where_they_are():
+    weights = [W, W.T * 0.5, W + 0.1]
+
+    def fn(v):
+        h = v
+        for _ in range(30):
+            for w in weights:
+                h = np.tanh(w @ h + v)
+        return np.sum(h)
+
+    agree(fn, V, rolled=[30])
+
+
 def test_rows_of_an_argument():
     def fn(v):
         h = v * 0

@@ -4,7 +4,7 @@ A *world* is a few tensors (leaves that require gradients, buffers, views, detac
 are on the host wherever the others are) and Python settings.  A
 step is a random program over it: arithmetic, in-place writes, views, branches on settings and on values,
 ``backward``, ``.grad`` read and cleared.  Between calls the world is changed from outside: values, flags, settings,
-memory.
+memory.  A second kind of program goes through loops, which are rolled where that can be proven.
 """
 
 import random
@@ -115,6 +115,63 @@ def program(seed):
     return "def step(x):\n" + "".join(f"    {line}\n" for line in lines)
 
 
+TRIPS = (2, 6, 17, 18, 23)
+
+
+def turn(choice):
+    """A statement of a loop's body over the state ``h`` and ``k`` [3, 2], ``seq`` [turns, 3, 2], the turn's number
+    ``t``, and lists ``ys`` and ``rows``."""
+    gain = f"{choice.uniform(0.2, 0.9):.3f}"
+    return choice.choice([
+        [f"h = torch.tanh(h @ world.w.t() @ world.w * {gain} + seq[t])"],
+        [f"h = torch.sigmoid(h) * world.v + {gain} * seq[t] * k"],
+        ["h, k = k * 0.5 + x, h * 0.5"],
+        [f"k = torch.where(h > 0, k * {gain}, h.exp().clamp(max=1.5))"],
+        ["ys.append(h * k)"],
+        ["ys.append(h.detach() * world.w)"],
+        ["out[t] = h * 0.5"],
+        ["out[t, 1:] = k[1:] * world.v"],
+        [f"out = out * {gain} + k"],
+        ["total = total + (h * seq[t]).sum() * 0.1"],
+        ["rows.append(h[0].sum() + k.sum() * world.scale)"],
+        ["with torch.no_grad():", f"    world.buffer.mul_({gain}).add_(h * 0.1)"],
+        ["with torch.no_grad():", f"    world.alias.copy_(torch.tanh(world.alias + {gain} * h[0]))"],
+        ["with torch.no_grad():", "    k = k * 0.9 + 0.1 * h"],
+        ["h = h.detach() + world.w * 0.1"],
+        ["h = h.clone()", f"h[1] = torch.tanh(h[2] * {gain} + world.v)"],
+        ["k = torch.cat([h[1:], k[:1]]) * 0.7"],
+        ["if h.sum() > 0.5:", "    h = h * 0.5"],
+        ["if t % 2:", "    k = k * 0.5 + world.other"],
+        ["if world.flag:", "    h = h + k * 0.1"],
+        ["for s in range(3):", "    k = torch.tanh(k + h[s] * 0.3)"],
+        ["(g,) = torch.autograd.grad((k * h * world.w).sum(), world.w, retain_graph=True)", "h = h - 0.05 * g"],
+        ["p = torch.tanh(k.detach()).requires_grad_()", "(p * p * world.w).sum().backward()", "k = k - 0.1 * p.grad"],
+    ])  # fmt: skip
+
+
+def looping(seed):
+    """As ``program``, with a loop or two."""
+    choice = random.Random(seed)
+    lines = ["total = (world.w * x).sum()", "ys, rows = [], []", "h, k = x * 1.0, world.buffer * 0.5"]
+    for _ in range(choice.choice([1, 1, 2])):
+        n = choice.choice(TRIPS)
+        positions = choice.choice([f"range({n})", f"range({n})", f"reversed(range({n}))"])
+        lines += [f"seq = torch.linspace(0.1, 1.0, {n}).reshape(-1, 1, 1) * world.w + x"]
+        lines += [f"out = torch.zeros({n}, 3, 2)", f"for t in {positions}:"]
+        lines += ["    h = torch.tanh(h * 0.8 + k * 0.1)"] * (choice.random() < 0.8)
+        for _ in range(choice.randrange(1, 5)):
+            lines += [f"    {line}" for line in turn(choice)]
+        lines += ["total = total + (out * out).sum() + (h * k).sum()"]
+    lines += ["if ys:", "    total = total + (torch.stack(ys) ** 2).mean()"]
+    lines += ["if rows:", "    total = total + torch.stack(rows).sum() * 0.1"]
+    if choice.random() < 0.8:
+        lines += ["world.w.grad = None"] * (choice.random() < 0.7)
+        lines += ["total.backward()"]
+        lines += ["with torch.no_grad():", "    world.w -= 0.01 * world.w.grad"] * (choice.random() < 0.7)
+    lines += ["return total * 1.0"]
+    return "def step(x):\n" + "".join(f"    {line}\n" for line in lines)
+
+
 def disturb(choice, worlds):
     """The same change from outside in every world."""
     kind = choice.randrange(14)
@@ -148,7 +205,7 @@ def disturb(choice, worlds):
                 world.w.grad = torch.full((3, 2), value, device=world.device)
 
 
-def run(seed, device="cpu"):
+def run(seed, program=program, device="cpu"):
     text = program(seed)
     worlds = [World(seed, device), World(seed, device)]
     steps = []
@@ -190,12 +247,17 @@ def test_random_steps(seed):
     run(seed)
 
 
+@pytest.mark.parametrize("seed", range(16))
+def test_random_steps_with_loops(seed):
+    run(seed, looping)
+
+
 if __name__ == "__main__":
     import sys
 
     live = replayed = 0
     for seed in range(int(sys.argv[1]), int(sys.argv[2])):
-        stats = run(seed)
+        stats = run(seed, looping if "loops" in sys.argv else program)
         live += bool(stats.live)
         replayed += stats.traces < stats.calls // 2
     print(f"{live} ran eagerly, {replayed} were mostly replayed")

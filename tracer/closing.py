@@ -2,14 +2,15 @@
 
 Whoever makes a body, or a smaller one of a body, asks both.  A carry is needed if its value after the last step is, or
 if what is needed reads it: ``needed_carries`` goes on until that adds none.  What the rest reads from outside becomes
-the first inputs of the body, its consts: ``closed``.
+the first inputs of the body, its consts: ``closed``.  Before that equal nodes can be made one: ``deduplicated``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
-from .ir import Atom, Graph, Lit, Node, Var
+from .ir import Atom, Graph, Lit, Node, Var, by_value
 
 
 def needed_carries(
@@ -54,4 +55,21 @@ def closed(nodes: Sequence[Node], outputs: Sequence[Atom], inputs: Sequence[Var]
     return Graph([*consts.values(), *inputs], copies, results), list(consts)
 
 
-__all__ = ["closed", "needed_carries"]
+def deduplicated(nodes: Sequence[Node], outputs: Sequence[Atom]) -> tuple[list[Node], list[Atom]]:
+    """*nodes* with equal ones made one."""
+    seen: dict[Any, Node] = {}
+    renamed: dict[Atom, Atom] = {}
+    kept = []
+    for node in nodes:
+        inputs = tuple([renamed.get(a, a) for a in node.inputs])
+        key = (node.prim, tuple(map(by_value, inputs)), tuple(node.params.values()))
+        known = seen.get(key)
+        if known is not None:
+            renamed.update(zip(node.outs, known.outs, strict=True))
+            continue
+        moved = seen[key] = Node(node.prim, inputs, node.params, node.outs, node.site)
+        kept.append(moved)
+    return kept, [renamed.get(a, a) for a in outputs]
+
+
+__all__ = ["closed", "deduplicated", "needed_carries"]

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .ir import Atom, Guard, Var
+from .ir import Atom, Guard, Node, Var
 from .prove_repeats import first_items, prove
-from .repeats import FEW_TRIPS, Item, Repeat
+from .repeats import FEW_TRIPS, Item, Repeat, Rows
 from .site import Site
 
 MIN_TRIPS = 16  # fewer are left as they are, unless they are
@@ -47,7 +47,8 @@ def find_repeats(
     found = Found([], first)
     if len(items) < FEW_TRIPS:
         return found
-    heap = [(run.start, run.period, run.end, 0) for run in _runs(_marks(items, sites))]
+    marks = _marks(items, sites)
+    heap = [(run.start, run.period, run.end, 0) for run in _runs(marks, _finer(marks, items, first))]
     heapq.heapify(heap)
     at = 0
     while heap:
@@ -62,7 +63,7 @@ def find_repeats(
         if isinstance(result, Repeat) and not worth_rolling(period, result.trips):
             heapq.heappush(heap, (result.end, period, end, tries + 1))
         elif isinstance(result, Repeat):
-            result = _around(items, first, result, trips) or result
+            result = _longer(items, first, result) or _around(items, first, result, trips) or result
             found.repeats.append(result)
             at = result.end
             heapq.heappush(heap, (at, period, end, 0))
@@ -70,6 +71,23 @@ def find_repeats(
             found.refusals.append(result.why)
             heapq.heappush(heap, (result.resume, period, end, tries + 1))
     return found
+
+
+def _longer(items: Sequence[Item], first: Mapping[Var, int], short: Repeat) -> Repeat | None:
+    """The loop of several of *short*'s blocks a turn, where that is what goes round: the values from before the loop
+    come again in turn, as the weights of a few layers do."""
+    rows = [slot.atoms for step in short.steps for slot in step.slots if isinstance(slot, Rows)]
+    count = max([_cycle(atoms) for atoms in rows], default=1)
+    if count == 1 or not worth_rolling(short.period * count, short.trips // count):
+        return None
+    result = prove(items, first, short.start, short.period * count, short.trips // count)
+    return result if isinstance(result, Repeat) and result.trips == short.trips // count else None
+
+
+def _cycle(atoms: Sequence[Var]) -> int:
+    """After how many *atoms* they come again; 1 where they do not."""
+    count = next((k for k, a in enumerate(atoms) if k and a is atoms[0]), 1)
+    return count if all(a is b for a, b in zip(atoms[count:], atoms, strict=False)) else 1
 
 
 def _around(items: Sequence[Item], first: Mapping[Var, int], inner: Repeat, trips: int) -> Repeat | None:
@@ -107,7 +125,19 @@ def _marks(items: Sequence[Item], sites: Sequence[Site | None]) -> np.ndarray:
 def _mark(item: Item, site: Site | None) -> tuple[Any, ...]:
     if isinstance(item, Guard):
         return (id(site), item.kind)
-    return (id(site), id(item.prim), len(item.inputs))
+    return (id(site), id(item.prim), len(item.inputs), item.outs[0].aval.shape)
+
+
+def _finer(marks: np.ndarray, items: Sequence[Item], first: Mapping[Var, int]) -> np.ndarray:
+    """*marks*, where items that read different values that no item defines have different ones: layers that are alike
+    but for their weights."""
+    known: dict[Any, int] = {}
+    found = []
+    for mark, item in zip(marks.tolist(), items, strict=True):
+        read = item.inputs if isinstance(item, Node) else ()
+        outside = [id(a) for a in read if isinstance(a, Var) and a not in first]
+        found.append(known.setdefault((mark, *outside), len(known)))
+    return np.array(found, np.int64)
 
 
 class _Run(NamedTuple):
@@ -118,12 +148,26 @@ class _Run(NamedTuple):
     period: int
 
 
-def _runs(marks: np.ndarray) -> list[_Run]:
-    """The stretches in which marks repeat.
+def _runs(marks: np.ndarray, finer: np.ndarray | None = None) -> list[_Run]:
+    """The stretches in which *marks* repeat.
 
-    A period is tried where some mark comes again at that distance several times in a row, which that of any call does
-    that a loop makes once in each turn.
+    A period is tried where some mark, of these or of the *finer* ones, comes again at that distance several times in a
+    row, which that of any call does that a loop makes once in each turn.
     """
+    n = len(marks)
+    steady = _steady(marks) if finer is None else np.concatenate([_steady(marks), _steady(finer)])
+    periods, counts = np.unique(steady, return_counts=True)
+    runs = []
+    for period in periods[np.argsort(-counts, kind="stable")][:MAX_PERIODS].tolist():
+        breaks = np.flatnonzero(marks[:-period] != marks[period:])
+        starts, ends = np.append(0, breaks + 1), np.append(breaks, n - period)
+        for k in np.flatnonzero(ends - starts >= (FEW_TRIPS - 1) * period):
+            runs.append(_Run(int(starts[k]), int(ends[k]) + period, period))
+    return runs
+
+
+def _steady(marks: np.ndarray) -> np.ndarray:
+    """The distances at which some mark comes again several times in a row."""
     n = len(marks)
     order = np.argsort(marks, kind="stable")
     again = np.flatnonzero(marks[order[1:]] == marks[order[:-1]])
@@ -134,14 +178,7 @@ def _runs(marks: np.ndarray) -> list[_Run]:
     for _ in range(FEW_TRIPS - 2):
         there = np.minimum(there + distance, n - 1)
         steady &= distance[there] == distance
-    periods, counts = np.unique(distance[steady], return_counts=True)
-    runs = []
-    for period in periods[np.argsort(-counts, kind="stable")][:MAX_PERIODS].tolist():
-        breaks = np.flatnonzero(marks[:-period] != marks[period:])
-        starts, ends = np.append(0, breaks + 1), np.append(breaks, n - period)
-        for k in np.flatnonzero(ends - starts >= (FEW_TRIPS - 1) * period):
-            runs.append(_Run(int(starts[k]), int(ends[k]) + period, period))
-    return runs
+    return distance[steady]
 
 
 __all__ = ["Found", "alike", "find_repeats", "reaches_end", "worth_rolling"]

@@ -61,6 +61,10 @@ class Column(NamedTuple):
     count: int  # type: ignore[assignment]
 
 
+def _loose(parts: Iterable[Atom | Column]) -> list[Atom]:
+    return [part for part in parts if not isinstance(part, Column)]
+
+
 class Fold:
     """One level: the items of a recording, or of the body of a loop."""
 
@@ -75,7 +79,7 @@ class Fold:
         self.held: list[Var] = []
         self.defined: set[Var] = set()  # of what is given
         self.stacks: dict[tuple[int, int, int], Atom] = {}  # (repeat, item, out): its values in all blocks
-        self.columns: dict[int, Column] = {}  # id(slot of rows): what it is
+        self.parts: dict[int, list[Atom | Column]] = {}  # id(slot of rows): what it is made of
         self.joined: dict[int, list[Atom | Column]] = {}  # id(concat node): its operands
 
     def run(self) -> tuple[list[Node], list[Guard]]:
@@ -142,20 +146,10 @@ class Fold:
         every, self.repeats = self.repeats, kept
         self.starts: list[int] = []
         for repeat in every:
-            columns = {}
-            for step in repeat.steps:
-                for slot in step.slots:
-                    if isinstance(slot, Rows):
-                        found = self._column(slot.atoms)
-                        if found is not None:
-                            columns[id(slot)] = found
-                        elif len(slot.atoms) > MAX_STACK:
-                            break
-                else:
-                    continue
-                break
-            else:
-                self.columns.update(columns)
+            slots = [slot for step in repeat.steps for slot in step.slots if isinstance(slot, Rows)]
+            parts = {id(slot): self._parts(slot.atoms) for slot in slots}
+            if all(len(_loose(found)) <= MAX_STACK for found in parts.values()):
+                self.parts.update(parts)
                 kept.append(repeat)
                 self.starts.append(repeat.start)
 
@@ -174,7 +168,7 @@ class Fold:
 
     def _find_uses(self) -> None:
         used: set[Atom] = {*self.roots, *self._find_given()}
-        columns = list(self.columns.values())
+        columns = [part for parts in self.parts.values() for part in parts if isinstance(part, Column)]
         at = 0
         for repeat in [*self.repeats, None]:
             for item in self.items[at : repeat.start if repeat else len(self.items)]:
@@ -183,7 +177,7 @@ class Fold:
                 elif item.prim is CONCAT and len(item.inputs) > 2:
                     parts = self.joined[id(item)] = self._parts(item.inputs)
                     columns += [p for p in parts if isinstance(p, Column)]
-                    used.update(p for p in parts if not isinstance(p, Column))
+                    used.update(_loose(parts))
                 else:
                     used.update(item.inputs)
             if repeat is not None:
@@ -210,21 +204,23 @@ class Fold:
         parts: list[Atom | Column] = []
         k = 0
         while k < len(atoms):
-            here = self.place(atoms[k])
-            if here is None:
-                parts.append(atoms[k])
-                k += 1
-                continue
-            end = k + 1
-            while end < len(atoms):
-                there = self.place(atoms[end])
-                if there is None or there != (here.repeat, here.block + end - k, here.item, here.out):
-                    break
-                end += 1
-            column = self._column(atoms[k:end]) if end - k > 2 else None
+            end = self._end_of_column(atoms, k)
+            end = end if end - k > 2 else k + 1
+            column = self._column(atoms[k:end])
             parts += atoms[k:end] if column is None else [column]
             k = end
         return parts
+
+    def _end_of_column(self, atoms: Sequence[Atom], start: int) -> int:
+        """Up to where *atoms* are, from *start* on, what one item defines in blocks that are evenly spaced."""
+        here = self.place(atoms[start])
+        there = self.place(atoms[start + 1]) if start + 1 < len(atoms) else None
+        if here is None or there is None or here._replace(block=there.block) != there:
+            return start + 1
+        stride, end = there.block - here.block, start + 2
+        while end < len(atoms) and self.place(atoms[end]) == here._replace(block=here.block + stride * (end - start)):
+            end += 1
+        return end
 
     def rows(self, column: Column) -> Atom:
         """The values of *column*, stacked."""
@@ -247,7 +243,7 @@ class Fold:
                     self._define(item.inputs)
                     self.out.append(item)
                 else:
-                    self._define(p for p in parts if not isinstance(p, Column))
+                    self._define(_loose(parts))
                     self._join(item, parts)
 
     def _join(self, node: Node, parts: Sequence[Atom | Column]) -> None:
@@ -298,8 +294,8 @@ class Fold:
                     yield slot.atom
                 elif isinstance(slot, Carried):
                     yield from slot.inits
-                elif isinstance(slot, Rows) and id(slot) not in self.columns:
-                    yield from slot.atoms
+                elif isinstance(slot, Rows):
+                    yield from _loose(self.parts[id(slot)])
 
     # ---- a loop --------------------------------------------------------------------------------------------------
 
@@ -324,7 +320,7 @@ class Fold:
                 self.guards[id(merged)] = merged
             self.stacks.update(((k, *key), x) for key, x in made.stacks.items())
             last = set() if made.mapped else {var for key, var in finals.items() if key not in made.arrays}
-            for var, place in self.used[k].items():
+            for var, place in sorted(self.used[k].items(), key=lambda use: use[1]):
                 step, written = repeat.steps[place.item], made.arrays.get((place.item, place.out))
                 if written is not None:
                     self._name(written[0].after(written[1], place.block), var)
@@ -340,10 +336,8 @@ class Fold:
         if isinstance(slot, Numbers):
             return self.const(slot.values)
         assert isinstance(slot, Rows)
-        column = self.columns.get(id(slot))
-        if column is not None:
-            return self.rows(column)
-        return concat([reshape(a, (1, *a.aval.shape)) for a in slot.atoms], 0)
+        parts = self.parts[id(slot)]
+        return concat([self.rows(p) if isinstance(p, Column) else reshape(p, (1, *p.aval.shape)) for p in parts], 0)
 
     def _once(self, repeat: Repeat, j: int, step: Step) -> None:
         """What is the same in every block, before the loop: also what another item of the block defines first, to which

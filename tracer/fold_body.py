@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .aval import BOOL, FLOAT_KINDS, HALF, INT, Aval
-from .closing import closed, needed_carries
+from .closing import closed, deduplicated, needed_carries
 from .fold_frames import Array, Key, without_arrays
 from .fold_mapped import mapped
+from .fold_pads import Spread, without_pads
 from .fold_rows import Window, dynamic_rows, moved_back, rows_of, updated
 from .ir import Atom, Builder, Guard, Lit, Node, Var, building, by_value, live_nodes, read_vars, strong, structural
 from .ops.control import LOOP_OVER
 from .ops.elementwise import F, cast
-from .ops.shape import iota, reshape
+from .ops.shape import PAD, iota, reshape, zeros
 from .primitive import PRIMITIVES
 from .repeats import Carried, Item, Local, Numbers, Same, Slot, Step
 from .site import Site
@@ -80,6 +81,9 @@ class Block:
     def make(self, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var], stacked: Collection[Key] = ()) -> Made:
         """Append what stands for all blocks to *out*.  It defines *finals*, values of the last block, unless it is
         mapped or they are arrays; and stacks of *wanted*.  Whole arrays are wanted of each block if among *stacked*."""
+        spread = without_pads(self.steps, self.block, {*wanted, *finals})
+        if spread is not None:
+            return self._spread(spread, out, wanted, finals, stacked)
         new = without_arrays(self.steps, self.block, self.length, out, self.const, stacked)
         if new is None:
             stacks = mapped(out, self.steps, self.block, self.length, self.stack, self.const)
@@ -104,6 +108,20 @@ class Block:
         held, line = (None, None) if made is None else (made.held, made.asked)
         found = {old: stacks[key] for old, key in names.items() if key in stacks}
         return Made(found, held, line, made is None, new.arrays)
+
+    def _spread(
+        self, spread: Spread, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var], stacked: Collection[Key]
+    ) -> Made:
+        """As ``make``, of the block with updates in place of sums."""
+        block = Block(spread.steps, spread.block, self.length, self.stack, self.const, self.nested)
+        names = {(j, i): (spread.places[j], i) for j, i in {*wanted, *finals, *stacked}}
+        old = {new: key for key, new in names.items()}
+        made = block.make(
+            out, [names[k] for k in wanted], {names[k]: v for k, v in finals.items()}, [names[k] for k in stacked]
+        )
+        stacks = {old[key]: x for key, x in made.stacks.items() if key in old}
+        arrays = {old[key]: array for key, array in made.arrays.items() if key in old}
+        return made._replace(stacks=stacks, arrays=arrays)
 
     # ---- step by step --------------------------------------------------------------------------------------------
 
@@ -335,9 +353,12 @@ class Block:
         return [Guard(held, np.bool_(True), "bool", guard.site)]
 
     def _indexed(self, node: Node, step: Step, operands: list[Atom]) -> Atom:
-        """A slice, or an update, at a start that differs from step to step."""
+        """A slice, an update or a pad, at a start that differs from step to step."""
         assert step.starts is not None
         window = Window.of(node, step.starts)
+        if node.prim is PAD:
+            nothing = zeros(node.params["shape"], node.out.aval.dtype)
+            return updated(nothing, operands[0], window, self.number(window.positions))
         if node.prim.name == "update":
             return updated(operands[0], operands[1], window, self.number(window.positions))
         slot = step.slots[0]
@@ -362,23 +383,6 @@ def affine(values: np.ndarray) -> tuple[Any, Any] | None:
         return None
     line = (offset + slope * np.arange(len(values), dtype=values.dtype)).astype(values.dtype)
     return (slope, offset) if line.tobytes() == values.tobytes() else None
-
-
-def deduplicated(nodes: Sequence[Node], outputs: Sequence[Atom]) -> tuple[list[Node], list[Atom]]:
-    """*nodes* with equal ones made one."""
-    seen: dict[Any, Node] = {}
-    renamed: dict[Atom, Atom] = {}
-    kept = []
-    for node in nodes:
-        inputs = tuple([renamed.get(a, a) for a in node.inputs])
-        key = (node.prim, tuple(map(by_value, inputs)), tuple(node.params.values()))
-        known = seen.get(key)
-        if known is not None:
-            renamed.update(zip(node.outs, known.outs, strict=True))
-            continue
-        moved = seen[key] = Node(node.prim, inputs, node.params, node.outs, node.site)
-        kept.append(moved)
-    return kept, [renamed.get(a, a) for a in outputs]
 
 
 __all__ = ["Block", "Ending", "Key", "Lines", "Made", "MakeConst", "Row", "affine"]

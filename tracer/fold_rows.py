@@ -18,7 +18,7 @@ from .ir import Atom, Node, Var, bind, structural
 from .ops.elementwise import F, broadcast_to, cast
 from .ops.indexing import SCATTER_SET, gather
 from .ops.shape import UPDATE, iota, reshape, slice_axis, take_slice, transpose
-from .repeats import varying_axis
+from .repeats import part_of, varying_axis
 
 Ints = tuple[int, ...]
 
@@ -39,7 +39,7 @@ class Window:
     @classmethod
     def of(cls, node: Node, starts: np.ndarray) -> Window:
         axis = varying_axis(starts)
-        shape = node.params["shape"] if node.prim.name == "slice" else node.inputs[1].aval.shape
+        shape = part_of(node)
         start, step = tuple(starts[0].tolist()), node.params["step"]
         return cls(axis, starts[:, axis].astype(np.int64), shape[axis], step[axis], start, step, shape)
 

@@ -29,7 +29,7 @@ from .ops.control import CAPACITY, UNLIMITED
 from .ops.elementwise import F
 from .primitive import PRIMITIVES
 from .prove_repeats import first_items, match
-from .repeats import FEW_TRIPS, Carried, Item, Numbers, Repeat, Rows, Slot, Step
+from .repeats import FEW_TRIPS, Carried, Item, Numbers, Repeat, Rows, Slot, Step, part_of
 from .site import Site
 
 if TYPE_CHECKING:
@@ -263,11 +263,12 @@ def _within(step: Step, length: int) -> bool:
         return True
     node = step.item
     assert isinstance(node, Node)
-    sizes = node.params["shape"] if "shape" in node.params else node.inputs[1].aval.shape
+    sizes = part_of(node)
+    whole = node.params["shape"] if node.prim.name == "pad" else node.inputs[0].aval.shape
     reach = [(n - 1) * s for n, s in zip(sizes, node.params["step"], strict=True)]
     starts = _extended(step.starts, length)
     ends = starts + np.array(reach)
-    return bool((np.minimum(starts, ends) >= 0).all() and (np.maximum(starts, ends) < node.inputs[0].aval.shape).all())
+    return bool((np.minimum(starts, ends) >= 0).all() and (np.maximum(starts, ends) < whole).all())
 
 
 def _stretched(step: Step, length: int) -> Step:

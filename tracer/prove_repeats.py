@@ -19,7 +19,7 @@ from .primitive import CUSTOM
 from .repeats import FEW_TRIPS, Carried, Item, Local, Numbers, Repeat, Rows, Same, Slot, Step
 from .same_graph import same_params
 
-VARYING = {"slice", "update"}  # primitives whose ``start`` may differ from block to block
+VARYING = {"slice", "update", "pad"}  # primitives whose ``start`` may differ from block to block
 
 
 class Refusal(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,14 @@ class Recorder(Builder):
         super().append(node)
         self.items.append(node)
         self.sites.append(node.site)
+
+    def copy(self) -> Recorder:
+        """The same recording, which can be rewritten while this one stays as it is."""
+        self.unfollow()
+        other = copy(self)
+        other.__dict__.update({k: v.copy() for k, v in vars(self).items() if type(v) in (list, dict)})
+        other._producers = Producers()
+        return other
 
     # ---- loops that are followed (follow.py) ---------------------------------------------------------------------
 

@@ -85,6 +85,13 @@ class Repeat:
         return self.start + self.period * self.trips
 
 
+def part_of(node: Node) -> tuple[int, ...]:
+    """The shape of what lies at the ``start`` of a slice, an update or a pad."""
+    if node.prim.name == "slice":
+        return node.params["shape"]
+    return node.inputs[node.prim.name == "update"].aval.shape
+
+
 def varying_axis(starts: np.ndarray) -> int:
     """The axis along which the *starts* of a step differ."""
     (axis,) = np.flatnonzero((starts != starts[0]).any(axis=0)).tolist()
@@ -92,5 +99,6 @@ def varying_axis(starts: np.ndarray) -> int:
 
 
 __all__ = [
-    "FEW_TRIPS", "Carried", "Item", "Local", "Numbers", "Repeat", "Rows", "Same", "Slot", "Step", "varying_axis",
+    "FEW_TRIPS", "Carried", "Item", "Local", "Numbers", "Repeat", "Rows", "Same", "Slot", "Step", "part_of",
+    "varying_axis",
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from .fold_while import fold_whiles, replace_items
 from .ir import Atom, Graph, Node
 from .loop_pruning import prune_loops
 from .primitive import LOOP
-from .recorder import Recorder
+from .recorder import Recorder, recording
 
 MOST_NOTES = 8  # of what was not rolled
 
@@ -51,6 +51,15 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
     recorder.notes += [_note(node) for node in nodes if node.prim.kind == LOOP and "body" in node.params]
 
 
+def rolled(recorder: Recorder, roots: Sequence[Atom]) -> Recorder:
+    """A copy of *recorder* in which loop nodes stand for what repeats, and which *roots* can be read of.  *recorder*
+    itself still has every value."""
+    result = recorder.copy()
+    with recording(result):
+        roll(result, roots)
+    return result
+
+
 def _fold_ended(recorder: Recorder, roots: Sequence[Atom]) -> bool:
     """Put loop nodes in the place of loops that data ends; were there any?  The innermost come first."""
     changed = False
@@ -69,4 +78,4 @@ def _note(node: Node) -> str:
     return f"rolled: the loop at {node.site}, {len(params['body'].nodes)} operations a turn, {turns}"
 
 
-__all__ = ["roll"]
+__all__ = ["roll", "rolled"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import lru_cache
 from types import CodeType
 from typing import NamedTuple
 
@@ -28,14 +27,19 @@ class Site(NamedTuple):
 
 
 _ADJOINT = " (adjoint)"
+_adjoint_sites: dict[int, tuple[Site, Site]] = {}  # by id of a site, which is kept, too
 
 
-@lru_cache(maxsize=4096)
 def adjoint_site(site: Site | None) -> Site | None:
-    """The line whose derivative a node belongs to."""
+    """The line whose derivative a node belongs to.  Sites of different instructions have different ones."""
     if site is None or site.function.endswith(_ADJOINT):
         return site
-    return site._replace(function=site.function + _ADJOINT)
+    known = _adjoint_sites.get(id(site))
+    if known is None:
+        if len(_adjoint_sites) >= _MAX_SITES:
+            _adjoint_sites.clear()
+        known = _adjoint_sites[id(site)] = site, site._replace(function=site.function + _ADJOINT)
+    return known[1]
 
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -149,7 +149,9 @@ def record(
             r._node = node
             r._out = k
             r._requires = True
-    if STATE.anomaly:
+    if STATE.capture is not None:
+        node.site = STATE.capture.recorder.site()
+    elif STATE.anomaly:
         node.site = _ENGINE["site"]()
     return node
 

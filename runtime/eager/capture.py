@@ -29,7 +29,7 @@ from ...tracer.errors import TracegradError
 from ...tracer.ir import Atom, Lit, Var
 from ...tracer.ops.elementwise import broadcast_to
 from ...tracer.recorder import Recorder, recording
-from ...tracer.site import at_site
+from ...tracer.site import adjoint_site, at_site
 from ..cuda.arrays import byte_bounds, upload
 from ..state_watch import restore_profile
 from .device import CPU, device, device_of, on_cuda
@@ -128,6 +128,8 @@ class Capture:
         return self._by_array.get(id(t._data))
 
     def read_grad(self, t: Tensor) -> Tensor | None:
+        if type(t._data) is TracedArray:  # made in the run, and so is its .grad
+            return t._grad
         found = self.grads.get(id(t))
         if found is not None:
             return found[1]
@@ -138,6 +140,9 @@ class Capture:
         return known
 
     def write_grad(self, t: Tensor, value: Tensor | None) -> None:
+        if type(t._data) is TracedArray:
+            t._grad = value
+            return
         self.grads[id(t)] = (t, value)
 
     def number(self, place: tuple[Any, ...]) -> TracedArray:
@@ -224,6 +229,11 @@ class Capture:
         """A backward within the run that goes on into a graph from outside must not be replayed."""
         if any(node.sequence < self.since for node in nodes):
             self.refuse("differentiates through operations that were done before the step")
+
+    def differentiate(self, node: Node | None) -> None:
+        """What is recorded next is the derivative of *node*, and belongs to its line: so the turns of a loop look alike
+        in the backward, too (``tracer/repeats.py``).  A custom node runs Python that has lines of its own."""
+        self.recorder.site_override = adjoint_site(node.site) if node is not None and node.plain else None
 
     def refuse(self, what: str) -> None:
         """The run does *what*, so it must not be replayed."""

@@ -49,7 +49,7 @@ def written_at(x: Any, value: Any, arrays: tuple[Any, ...], dims: Ints, add: boo
         write_at(result, value, arrays, dims, add)
         return result
     if not dims:  # one element without axes
-        return x + value if add else np.where(np.ones((), bool), value, x)
+        return x + value if add else np.where(True, value, x)
     plan = _Plan(x, arrays, dims)
     v = _fitted(cast(to_atom(value), x.dtype), plan.shape)
     v = transpose(v, _inverse(plan.order))

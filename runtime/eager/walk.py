@@ -52,8 +52,9 @@ def run(
     wanted: Sequence[Tensor] | None, *, accumulate: bool, since: int = 0,
 ) -> list[Tensor | None]:  # fmt: skip
     nodes = collect(roots, since)
-    if STATE.capture is not None and not since:
-        STATE.capture.check_history(nodes)
+    capture = STATE.capture
+    if capture is not None and not since:
+        capture.check_history(nodes)
     leaves: dict[int, tuple[Tensor, Tensor | None]] = {}  # leaf -> its gradient so far
     targets: dict[tuple[Node, int], Tensor | None] | None = None
     leaf_targets: set[int] | None = None
@@ -86,6 +87,8 @@ def run(
             wants = _wants(node, needed, leaf_targets)
             if not any(wants):
                 continue
+            if capture is not None:
+                capture.differentiate(node)
             grads, marks = node_vjp(node, cts, wants, careful, create_graph)
             for k, g in enumerate(grads):
                 if g is None or not wants[k]:
@@ -96,6 +99,8 @@ def run(
                     careful.add((edge, node.edge_outs[k]))
             if not retain:
                 free(node)
+        if capture is not None:
+            capture.differentiate(None)
         _finish_leaves(leaves, leaf_targets, accumulate)
         for node, k in targets or ():  # a target made before *since*: what has arrived there
             if node.sequence < since and node in cotangents:
@@ -113,6 +118,8 @@ def run(
         return []
     finally:
         STATE.grad = grad_before
+        if capture is not None:
+            capture.differentiate(None)
 
 
 def _needed(nodes: list[Node], targets: Any, leaf_targets: set[int]) -> set[Node]:

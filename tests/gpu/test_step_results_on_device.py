@@ -284,7 +284,7 @@ def test_explain_shows_both_parts():
 def test_random_steps(seed, way):
     if way == "kernels" and seed > 2:
         pytest.skip("the simulator takes its time")
-    random_step(seed, "cuda")
+    random_step(seed, device="cuda")
 
 
 def test_a_step_with_nothing_for_the_device_to_do():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from fake_cupy import counts
 from steps import RNG, X, Y, host, network, on_device, plain_step
+from test_step_fuzz import looping
 from test_step_fuzz import run as random_step
 
 import tracegrad as torch
@@ -285,6 +286,13 @@ def test_random_steps(seed, way):
     if way == "kernels" and seed > 2:
         pytest.skip("the simulator takes its time")
     random_step(seed, device="cuda")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_steps_with_loops(seed, way):
+    if way == "kernels" and seed > 1:
+        pytest.skip("the simulator takes its time")
+    random_step(seed, looping, "cuda")
 
 
 def test_a_step_with_nothing_for_the_device_to_do():

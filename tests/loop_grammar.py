@@ -378,7 +378,7 @@ class Writer:
         self.forks = 0
         bound, most = self.pick(["0.2", "0.5", "1.0"]), self.pick(["n", "min(n, 6)", "4"])
         counting = self.counter_random.random() < 0.5
-        most = self.counter_random.choice([most, "25", "40"]) if counting else most
+        most = self.counter_random.choice([most, "12", "25"]) if counting else most
         self.emit(f"{i} = 0")
         header = self.pick(
             [f"while np.sum(a * a) > {bound} and {i} < {most}:", f"while {i} < {most} and s < {bound}:", "while True:"]

@@ -77,9 +77,9 @@ def test_several_kernels_on_the_same_memory_are_replayed_as_a_graph():
     arguments = on_device(W, X, Y)
     expected = f.value_and_grad(*arguments)
     counts.clear()
-    for _ in range(30):  # results are dropped, so their memory comes again
+    for _ in range(15):  # results are dropped, so their memory comes again
         _, gradient = f.value_and_grad(*arguments)
-    assert counts["capture"] >= 1 and counts["replay"] >= 10
+    assert counts["capture"] >= 1 and counts["replay"] >= 5
     np.testing.assert_array_equal(host(gradient), host(expected[1]))
     arguments[0]._a[...] = 2 * W
     np.testing.assert_allclose(host(f.grad(*arguments)), compile_grad(loss).grad(2 * W, X, Y), rtol=1e-12)

@@ -207,6 +207,7 @@ def test_numbers_that_are_ready_before_a_loop_do_not_wait_for_it():
 def test_few_long_rows_are_cut_in_parts(monkeypatch):
     for module in (mapping, rows):
         monkeypatch.setattr(module, "PART_COLUMNS", 16)
+        monkeypatch.setattr(module, "ROW_BLOCKS", 12)
     long = rng.normal(size=(3, 40))
     assert launched(lambda x: np.sum(x * x, axis=1), [long]) == 2
     assert launched(lambda x: np.sum(x * x, axis=1), [MATRIX[:, :15]]) == 1

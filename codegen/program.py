@@ -25,7 +25,7 @@ from . import jit, vecmath
 from .buffers import buffer_of, counted, filled
 from .calls import native
 from .canonical import ONE, Canonical, Const, Op, Sym, canonicalise
-from .guards import Item, check_early, guards_of, is_heavy
+from .guards import Item, check_early, guards_of, is_heavy, steps_before
 from .hints import finish_hints
 from .loop_tree import Call, Schedule, Statement, item_buffers
 from .loops import Frame, LoopPlan, emit_items, grouped, plan_loop
@@ -106,7 +106,8 @@ class _Assembler:
         self.temps = [*[s for s in schedule.where if s not in results], *self.work]
         order = [*canonical.inputs[:arguments], *self.results, *canonical.inputs[arguments:], *self.temps]
         self.index = {sym: k for k, sym in enumerate(order)}
-        heavy = [item for item in schedule.body if is_heavy(item)] if self.guards else []
+        asked = steps_before(schedule, len(self.guards) - 1) if self.guards else 0
+        heavy = [item for item in schedule.body[:asked] if is_heavy(item)]
         self.bits = {item: bit for bit, item in enumerate(heavy[:MAX_DONE])}
 
     def assemble(self) -> Program:

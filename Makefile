@@ -39,13 +39,10 @@ gpu-check:
 	$(MAKE) --no-print-directory '$(VENV)/.ready-test,cuda'
 	$(PY) -m benchmarks --gpu $(BENCH_ARGS)
 
-# mypy cannot follow the folder mapping of an editable install, so it checks a real installation in build/typed.
 lint: $(VENV)/.ready-test
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	rm -rf build
-	$(PIP) install --quiet --no-deps --no-build-isolation --target build/typed .
-	cd build/typed && $(PY) -m mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache -p tracegrad
+	$(PY) -m mypy -p tracegrad
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from ..tracer.site import OWN_FOLDERS
 from .calls import OBJECT, Call
 from .config import config
 from .differentiable import leaf_names
@@ -38,7 +37,7 @@ class PlanCache:
                 return plan
         names = leaf_names(self._fn, call) if objects else []
         labels = tuple([n for n, k in zip(names, call.kinds, strict=False) if k == OBJECT])
-        plan = analyse(self._fn, objects, labels=labels, trusted_paths=OWN_FOLDERS, may_print=self._may_print)
+        plan = analyse(self._fn, objects, labels=labels, may_print=self._may_print)
         with self._lock:
             self._plans[key] = plan
             while len(self._plans) > config.max_plans:

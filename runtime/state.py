@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import types
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -197,13 +197,12 @@ def analyse(
     objects: tuple[Any, ...] = (),
     *,
     labels: tuple[str, ...] | None = None,
-    trusted_paths: Iterable[str] = (),
     may_print: bool = False,
 ) -> StatePlan:
     """Find the outside state of a callable; ``objects`` are arguments that are no data (``self``, settings).
 
     With *may_print*, that it prints is no reason to run its Python in each call."""
-    trust = Trust(trusted_paths)
+    trust = Trust()
     plan = StatePlan(fn, tuple(labels) if labels is not None else _labels(fn, len(objects)), trust, may_print)
     plan.snapshot(tuple(objects))
     return plan

@@ -13,8 +13,9 @@ import site
 import sys
 import sysconfig
 import types
-from collections.abc import Iterable
 from typing import Any
+
+from ..tracer.site import OWN_FOLDER
 
 _RANDOM = "draws random numbers"
 _CLOCK = "reads the clock"
@@ -64,18 +65,15 @@ def _standard_paths() -> list[str]:
     paths = [os.path.dirname(os.__file__), *(sysconfig.get_paths().get(k, "") for k in ("stdlib", "platstdlib"))]
     paths += [sysconfig.get_paths().get(k, "") for k in ("purelib", "platlib")]
     paths += getattr(site, "getsitepackages", list)()
-    here = os.path.dirname(os.path.abspath(__file__))
-    paths.append(here)
-    paths += [os.path.join(os.path.dirname(here), name) for name in ("tracer", "codegen", "tracegrad")]
+    paths.append(OWN_FOLDER)
     return [os.path.join(os.path.abspath(p), "") for p in paths if p]
 
 
 class Trust:
     """Tells library code, which is trusted, from the user's, which is analysed."""
 
-    def __init__(self, extra_paths: Iterable[str] = ()) -> None:
-        extra = [os.path.join(os.path.abspath(p), "") for p in extra_paths]
-        self._prefixes = tuple(dict.fromkeys(_standard_paths() + extra))
+    def __init__(self) -> None:
+        self._prefixes = tuple(dict.fromkeys(_standard_paths()))
         self._files: dict[str, bool] = {}
         self._classes: dict[type, bool] = {}
 

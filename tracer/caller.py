@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .errors import UnsupportedError
-from .site import OWN_FOLDERS, at_site, is_internal
+from .site import OWN_FOLDER, at_site, is_internal
 
 # Callables that ask for a number and say so.  np.arange is one: it refuses float arguments before it comes to ask.
 HARMLESS = (float, int, bool, round, np.arange)
@@ -164,7 +164,7 @@ def check_float_allowed() -> None:
     it."""
     asked = request(2)
     filename = asked.frame.f_code.co_filename
-    if filename.startswith(OWN_FOLDERS):
+    if filename.startswith(OWN_FOLDER):
         return
     if not is_internal(filename):
         if asked.opcode == "CALL" and any(asked.callee is harmless for harmless in HARMLESS):

@@ -26,7 +26,7 @@ from .ops.elementwise import F, like, promote
 from .ops.reduce import reduce
 from .ops.shape import reshape
 from .recorder import current_recorder
-from .site import OWN_FOLDERS
+from .site import OWN_FOLDER
 
 _HOOK = "_tracegrad_hook"
 
@@ -59,7 +59,7 @@ def hook(function: Any, implementation: Callable[..., Any]) -> bool:
         co_names=names,
         co_name=function.__name__,
         co_qualname=function.__qualname__,
-        co_filename=f"{OWN_FOLDERS[0]}npapi_special.py",
+        co_filename=f"{OWN_FOLDER}npapi_special.py",
     )
     function.__signature__ = signature  # type: ignore[attr-defined]
     return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from types import CodeType
 from typing import NamedTuple
 
@@ -42,10 +43,8 @@ def adjoint_site(site: Site | None) -> Site | None:
     return known[1]
 
 
-_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_LAYERS = ("tracer", "codegen", "runtime", "tracegrad")
+OWN_FOLDER: str = os.path.join(Path(__file__).absolute().parents[1], "")  # the package: all layers
 _LIBRARIES = (numpy, scipy, optree)
-OWN_FOLDERS: tuple[str, ...] = tuple(os.path.join(_HERE, name) + os.sep for name in _LAYERS)
 _LIBRARY_FOLDERS = tuple(os.path.dirname(os.path.abspath(m.__file__)) + os.sep for m in _LIBRARIES if m.__file__)
 _internal: dict[str, bool] = {}
 _MAX_SITES = 100_000
@@ -57,7 +56,7 @@ def is_internal(filename: str) -> bool:
     """True for source files of tracegrad itself and of the array libraries it answers."""
     known = _internal.get(filename)
     if known is None:
-        known = _internal[filename] = os.path.abspath(filename).startswith(OWN_FOLDERS + _LIBRARY_FOLDERS)
+        known = _internal[filename] = os.path.abspath(filename).startswith((OWN_FOLDER, *_LIBRARY_FOLDERS))
     return known
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import llvmlite.ir as ir
 import numpy as np
 
-from ..tracer.aval import FLOAT_KINDS
-from ..tracer.primitive import RECURRENCE, REDUCE
+from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.primitive import RECURRENCE, REDUCE
 from .canonical import ONE, Dim
 from .index import ZERO, loop_var
 from .loop_tree import Statement

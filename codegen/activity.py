@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..tracer.ir import Atom, Node, Var
+from ..tracer.ir.graph import Atom, Node, Var
+from ..tracer.ir.primitive import LOOP, differentiable
 from ..tracer.ops.control import loop_view
-from ..tracer.primitive import LOOP, differentiable
 
 
 def depends_on(nodes: Sequence[Node], sources: Iterable[Var]) -> set[Var]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..tracer.errors import GraphError
-from ..tracer.ir import Atom, Lit, Node, Var, bind, current_builder
+from ..tracer.ir.errors import GraphError
+from ..tracer.ir.graph import Atom, Lit, Node, Var, bind, current_builder
+from ..tracer.ir.primitive import CUSTOM, ELEMENTWISE, LOOP
+from ..tracer.ir.site import adjoint_site
 from ..tracer.ops.elementwise import MINUS, ONE, F, broadcast_to
-from ..tracer.primitive import CUSTOM, ELEMENTWISE, LOOP
-from ..tracer.site import adjoint_site
 from .activity import depends_on
 from .care import EVERY, NONE, Care, Doubt
 from .loop_adjoint import TooMuch, loop_jvp, loop_vjp, materialise

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..tracer.ir.primitive import LOOP, SCATTER
 from ..tracer.ops.control import before_consts
-from ..tracer.primitive import LOOP, SCATTER
 from .canonical import Canonical, Const, Dim, Op, Sym
 from .reads import is_call, is_loop_root
 

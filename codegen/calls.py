@@ -17,8 +17,8 @@ from typing import Any
 import llvmlite.ir as ir
 import scipy.linalg.cython_blas as cython_blas
 
-from ..tracer.aval import FLOAT_KINDS
-from ..tracer.primitive import LOOP
+from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.primitive import LOOP
 from . import jit
 from .buffers import buffer_of, filled
 from .canonical import ONE, Canonical, Dim, Op, Sym

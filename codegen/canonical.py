@@ -18,10 +18,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..tracer.ir import Graph, Lit, Node, Var
+from ..tracer.ir.graph import Graph, Lit, Node, Var
+from ..tracer.ir.primitive import ELEMENTWISE, LOOP
+from ..tracer.ir.site import Site
 from ..tracer.ops.control import split_body
-from ..tracer.primitive import ELEMENTWISE, LOOP
-from ..tracer.site import Site
 from .equal_axes import EqualAxes, Place, is_edge_pad, size_of
 
 STATIC_LIMIT = 16  # inner sizes up to this are part of the key

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..tracer.ir import Node, Var
+from ..tracer.ir.graph import Node, Var
 from ..tracer.ops.shape import python_slices
 
 MAX_COVERED = 4096  # elements up to which the slices of an array are looked at

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.primitive import LOOP
+from ..tracer.ir.primitive import LOOP
 from .canonical import Body, Canonical, Dim, Op, Operand, Sym
 from .guards import Item, stored_reads
 from .loop_tree import Loop, Statement, produces

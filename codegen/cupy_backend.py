@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.aval import FLOAT_KINDS, HALF, held_dtype
-from ..tracer.errors import OutOfMemoryError
-from ..tracer.evaluate import Env, params_of
-from ..tracer.ir import Atom, Graph, Guard, Lit, Node, Var
+from ..tracer.ir.aval import FLOAT_KINDS, HALF, held_dtype
+from ..tracer.ir.errors import OutOfMemoryError
+from ..tracer.ir.evaluate import Env, params_of
+from ..tracer.ir.graph import Atom, Graph, Guard, Lit, Node, Var
+from ..tracer.ir.primitive import CUSTOM, ELEMENTWISE, LOOP, RECURRENCE, Primitive
 from ..tracer.ops.control import run_steps
-from ..tracer.primitive import CUSTOM, ELEMENTWISE, LOOP, RECURRENCE, Primitive
 from .cupy_rows import Function, Modules, device_function
 
 

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import scipy.special
 
+from ..tracer.ir.primitive import Primitive
 from ..tracer.ops.elementwise import by_squaring
 from ..tracer.ops.shape import python_slices
 from ..tracer.ops.threefry import GROUPS, PARITY, ROTATIONS
-from ..tracer.primitive import Primitive
 
 Ints = tuple[int, ...]
 _INT64_MIN = -(2**63)

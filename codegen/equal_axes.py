@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ..tracer.aval import INT, Aval
-from ..tracer.ir import Graph, Node, Var
+from ..tracer.ir.aval import INT, Aval
+from ..tracer.ir.graph import Graph, Node, Var
+from ..tracer.ir.primitive import ELEMENTWISE, LOOP, REDUCE
 from ..tracer.ops.control import loop_view
-from ..tracer.primitive import ELEMENTWISE, LOOP, REDUCE
 
 MAX_EDGE = 8  # elements of padding along an axis up to which they are an edge, done one by one
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..tracer.ir import Atom, Graph, Guard, Node, Var, live_nodes, read_vars
+from ..tracer.ir.graph import Atom, Graph, Guard, Node, Var, live_nodes, read_vars
 
 
 @dataclass(frozen=True, slots=True)

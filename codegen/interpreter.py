@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.aval import FLOAT32, HALF, finfo
-from ..tracer.evaluate import run_nodes, stored
-from ..tracer.ir import Graph, Var
+from ..tracer.ir.aval import FLOAT32, HALF, finfo
+from ..tracer.ir.evaluate import run_nodes, stored
+from ..tracer.ir.graph import Graph, Var
 
 
 def _run(graph: Graph, inputs: Sequence[Any]) -> dict[Var, Any]:

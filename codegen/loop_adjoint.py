@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..tracer.closing import needed_carries
-from ..tracer.ir import Atom, Builder, Graph, Lit, Node, Var, building, current_builder, live_nodes, structural
+from ..tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, building, current_builder, live_nodes, structural
+from ..tracer.ir.primitive import LOOP
+from ..tracer.ir.site import Site
+from ..tracer.ops.closure_conversion import needed_carries
 from ..tracer.ops.control import add_results, before_consts, before_rows, loop, loop_view
 from ..tracer.ops.elementwise import F, broadcast_to
 from ..tracer.ops.shape import zeros
-from ..tracer.primitive import LOOP
-from ..tracer.site import Site
 from .activity import loop_activity, reached
 from .care import EVERY, NONE, ZEROS, Doubt
 from .loop_checkpoints import may_split, stored_bytes, worth_splitting

@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..tracer.aval import INT, Aval
-from ..tracer.errors import GraphError, UnsupportedError
-from ..tracer.ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, current_builder, structural
+from ..tracer.ir.aval import INT, Aval
+from ..tracer.ir.errors import GraphError, UnsupportedError
+from ..tracer.ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, current_builder, structural
+from ..tracer.ir.primitive import LOOP
+from ..tracer.ir.site import at_site
 from ..tracer.ops.control import CAPACITY, UNLIMITED, before_consts, loop_view
 from ..tracer.ops.elementwise import F
-from ..tracer.primitive import LOOP
-from ..tracer.recorder import Recorder
-from ..tracer.site import at_site
+from ..tracer.record.recorder import Recorder
 from .loop_memory import loop_memory
 
 LEAST = 1024  # steps that there is room for, where memory allows

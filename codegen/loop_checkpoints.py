@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..tracer.aval import INT, Aval
-from ..tracer.ir import Atom, Builder, Graph, Lit, Node, Var, building, current_builder
+from ..tracer.ir.aval import INT, Aval
+from ..tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, building, current_builder
+from ..tracer.ir.site import Site
 from ..tracer.ops.control import Parts, loop, loop_view
 from ..tracer.ops.elementwise import F, cast
 from ..tracer.ops.shape import concat, iota, reshape, slice_axis
-from ..tracer.site import Site
 from .loop_memory import loop_memory
 
 LEAST = 16  # steps of a loop that is worth to be split

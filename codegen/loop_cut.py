@@ -18,7 +18,7 @@ from itertools import pairwise
 from math import inf
 from typing import Any
 
-from ..tracer.ir import Atom, Node, Var
+from ..tracer.ir.graph import Atom, Node, Var
 
 Vertex = Any  # (Var, 0 or 1), or one of the two ends
 Network = dict[Vertex, dict[Vertex, float]]  # what still fits through each edge; each edge is there in both directions

@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
-from ..tracer.ir import Atom, Node, Var
+from ..tracer.ir.graph import Atom, Node, Var
+from ..tracer.ir.primitive import ELEMENTWISE, HOST, PRODUCT, RECURRENCE, REDUCE, SCATTER
 from ..tracer.ops.control import loop_view
 from ..tracer.ops.product import matmul
 from ..tracer.ops.shape import reshape, transpose
-from ..tracer.primitive import ELEMENTWISE, HOST, PRODUCT, RECURRENCE, REDUCE, SCATTER
 from .loop_checkpoints import stored_bytes
 from .loop_cut import least_stored
 from .loop_memory import loop_memory

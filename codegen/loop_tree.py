@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..tracer.primitive import RECURRENCE, REDUCE
+from ..tracer.ir.primitive import RECURRENCE, REDUCE
 from .canonical import ONE, Dim, Op, Sym
 from .reads import Reads
 

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
 
-from ..tracer.aval import FLOAT_KINDS
+from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.primitive import LOOP
 from ..tracer.ops.control import before_consts, before_rows
-from ..tracer.primitive import LOOP
 from . import jit
 from .buffers import buffer_of, counted, elements, filled, rows_from
 from .calls import CallEmitter

@@ -19,8 +19,8 @@ from typing import Any
 import llvmlite.ir as ir
 import numpy as np
 
-from ..tracer.ir import Graph
-from ..tracer.primitive import LOOP
+from ..tracer.ir.graph import Graph
+from ..tracer.ir.primitive import LOOP
 from . import jit, vecmath
 from .buffers import buffer_of, counted, filled
 from .calls import native

@@ -16,7 +16,7 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..tracer.primitive import ELEMENTWISE, HOST, LOOP, PRODUCT, RECURRENCE, REDUCE, SCATTER, VIEW
+from ..tracer.ir.primitive import ELEMENTWISE, HOST, LOOP, PRODUCT, RECURRENCE, REDUCE, SCATTER, VIEW
 from .canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
 from .index import ZERO, Index, add, constant, loop_var, term
 from .views import Condition, Indices, known, read

@@ -16,7 +16,7 @@ from typing import Any
 import llvmlite.ir as ir
 import numpy as np
 
-from ..tracer.aval import BFLOAT16, FLOAT16, FLOAT_KINDS, HALF
+from ..tracer.ir.aval import BFLOAT16, FLOAT16, FLOAT_KINDS, HALF
 from . import jit, vecmath
 
 I1, I8, I16, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)

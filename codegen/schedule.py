@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..tracer.primitive import ELEMENTWISE, VIEW
+from ..tracer.ir.primitive import ELEMENTWISE, VIEW
 from .buffers import buffer_of, counted, filled
 from .canonical import ONE, Canonical, Dim, Sym
 from .index import depends_on, loop_var

@@ -10,12 +10,12 @@ from collections.abc import Callable, Container
 
 import numpy as np
 
-from ..tracer.aval import FLOAT_KINDS, Aval
-from ..tracer.ir import Atom, Builder, Graph, Guard, Lit, Node, Var, bind, building
-from ..tracer.loop_pruning import prune_loops
+from ..tracer.ir.aval import FLOAT_KINDS, Aval
+from ..tracer.ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, bind, building
+from ..tracer.ir.primitive import CUSTOM
+from ..tracer.ir.site import Site
+from ..tracer.ops.loop_pruning import prune_loops
 from ..tracer.ops.shape import transpose
-from ..tracer.primitive import CUSTOM
-from ..tracer.site import Site
 from .equal_axes import is_edge_pad
 from .storage import in_float32
 

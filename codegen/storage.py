@@ -3,7 +3,7 @@
 What comes in is converted where it is loaded, what goes out is rounded once where it is stored, and between the two
 nothing is rounded: sums, loop carries, Python numbers and the operands of library calls are float32.  Only a cast of
 an array rounds.
-The interpreter keeps to the same rules, node by node (``tracer/evaluate.py``), so a graph means the same with and
+The interpreter keeps to the same rules, node by node (``tracer/ir/evaluate.py``), so a graph means the same with and
 without this rewriting.
 
 A value of half precision has up to two forms in the new graph: *held*, a float32, and *stored*, an atom of its own
@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.aval import FLOAT16, FLOAT32, HALF, Aval, held_dtype
-from ..tracer.ir import Atom, Graph, Guard, Lit, Node, Var
+from ..tracer.ir.aval import FLOAT16, FLOAT32, HALF, Aval, held_dtype
+from ..tracer.ir.graph import Atom, Graph, Guard, Lit, Node, Var
+from ..tracer.ir.primitive import LOOP, PRODUCT, VIEW
+from ..tracer.ir.site import Site
 from ..tracer.ops.control import before_consts, before_rows, loop_view
 from ..tracer.ops.elementwise import CAST
-from ..tracer.primitive import LOOP, PRODUCT, VIEW
-from ..tracer.site import Site
 
 # What cuBLAS multiplies as it is, adding up in float32.  CuPy calls its support of bfloat16 experimental, and it has
 # not been tried here on a GPU: such products are float32.

@@ -6,7 +6,7 @@ row is vectorised over rows.
 
 from __future__ import annotations
 
-from ..tracer.primitive import ELEMENTWISE
+from ..tracer.ir.primitive import ELEMENTWISE
 from .canonical import Canonical, Sym
 from .loop_tree import Call, Loop, Statement, produces
 from .reads import Reads

@@ -14,8 +14,8 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from ..tracer.aval import FLOAT_KINDS
-from ..tracer.primitive import ELEMENTWISE
+from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.primitive import ELEMENTWISE
 from .canonical import ONE, Canonical, Const, Dim, Operand, Sym
 from .index import Index, depends_on
 from .loop_tree import Schedule

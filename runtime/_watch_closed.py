@@ -2,7 +2,7 @@
 
 A watched run is slow even where nobody looks at the events: with a profile function the interpreter takes none of its
 short cuts. Most of a recording happens in functions of ours that call nothing of the user's, the quick parts of
-``npapi_entries.py``. :func:`entry` gives a builtin that calls such a function with events turned off, in a thread that
+``dispatch.py``. :func:`entry` gives a builtin that calls such a function with events turned off, in a thread that
 is watched and nowhere else: a debugger or a profiler of the user's sees what it always saw. Where it gives None, the
 open part is called in its place, with events.
 
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from ..tracer import npapi_entries
+from ..tracer.numpy_api import dispatch
 from ._native import builtins_of, compile_function, filled
 
 CALLER = r"""
@@ -70,7 +70,7 @@ def mark(watched: bool) -> None:
 def _ready() -> bool:
     """Have the recorder make its calls this way; False where that can't be done, and all events are looked at."""
     try:
-        npapi_entries.install(entry)
+        dispatch.install(entry)
     except Exception:  # an interpreter without these functions, an LLVM that reads the text otherwise
         return False
     return True

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..codegen.canonical import Canonical
 from ..codegen.program import Program, execute
-from ..tracer.ir import Graph, Var
+from ..tracer.ir.graph import Graph, Var
 from . import launch
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import optree
 
-from ..tracer.aval import FLOAT_KINDS
-from ..tracer.errors import DeviceError, DifferentiationError
-from ..tracer.site import at_site
+from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.errors import DeviceError, DifferentiationError
+from ..tracer.ir.site import at_site
 from .cuda.arrays import as_device, on_device
 from .differentiable import name_of, split_aux
 from .eager import backward as engine

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import optree
 
-from ..tracer.array import TracedArray
-from ..tracer.autocast import SETTING
-from ..tracer.aval import HALF, SUPPORTED, check_dtype
-from ..tracer.errors import DeviceError, UnsupportedError
-from ..tracer.site import at_site
+from ..tracer.ir.aval import HALF, SUPPORTED, check_dtype
+from ..tracer.ir.errors import DeviceError, UnsupportedError
+from ..tracer.ir.site import at_site
+from ..tracer.record.array import TracedArray
+from ..tracer.record.autocast import SETTING
 from .cuda.arrays import as_device, on_device
 from .cuda.availability import require_cuda
 from .eager import dtypes

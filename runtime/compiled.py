@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..tracer.autocast import USE
+from ..tracer.record.autocast import USE
 from .bound import BoundFunction
 from .config import config
 from .declare import check_function, positions, shifted_positions, static_positions

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..tracer.errors import TracegradError, UnsupportedError
-from ..tracer.site import at_site
+from ..tracer.ir.errors import TracegradError, UnsupportedError
+from ..tracer.ir.site import at_site
 
 TARGETS = ("cpu", "cuda", "auto")
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import optree
 
-from ..tracer.array import TracedArray, to_atom
-from ..tracer.aval import FLOAT_KINDS
-from ..tracer.errors import DifferentiationError
-from ..tracer.ir import Atom, Lit
-from ..tracer.site import at_site
+from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.errors import DifferentiationError
+from ..tracer.ir.graph import Atom, Lit
+from ..tracer.ir.site import at_site
+from ..tracer.record.array import TracedArray, to_atom
 from .calls import ARRAY, FLOAT, OBJECT, SCALAR, TRACED, Call
 from .recording import Mode
 from .trees import Source, packing

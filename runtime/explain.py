@@ -11,10 +11,10 @@ from ..codegen.loop_tree import Call as LibraryCall
 from ..codegen.loop_tree import Loop, Schedule, Statement
 from ..codegen.loops import LoopPlan
 from ..codegen.program import Program
-from ..tracer.errors import DifferentiationError
-from ..tracer.ir import Graph
-from ..tracer.irtext import print_graph
-from ..tracer.primitive import HOST, LOOP
+from ..tracer.ir.errors import DifferentiationError
+from ..tracer.ir.graph import Graph
+from ..tracer.ir.primitive import HOST, LOOP
+from ..tracer.ir.text import print_graph
 from .calls import Call, flatten
 from .cuda.run import program_of
 from .cuda.steps import StepProgram

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from ..codegen.adjoint import vjp
-from ..tracer.array import TracedArray, to_atom, wrap
-from ..tracer.ir import Atom, Lit, Node, Var, structural
-from ..tracer.primitive import PRIMITIVES
-from ..tracer.recorder import Recorder, require_recorder
+from ..tracer.ir.graph import Atom, Lit, Node, Var, structural
+from ..tracer.ir.primitive import PRIMITIVES
+from ..tracer.record.array import TracedArray, to_atom, wrap
+from ..tracer.record.recorder import Recorder, require_recorder
 from .calls import Call
 from .differentiable import differentiated, gradient_text, leaf_names, scalar_loss, split_aux
 from .recording import GRAD, VALUE, Mode

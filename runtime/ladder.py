@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.autocast import USE
-from ..tracer.recorder import current_recorder
-from ..tracer.stream import DEFAULT
+from ..tracer.random.stream import DEFAULT
+from ..tracer.record.autocast import USE
+from ..tracer.record.recorder import current_recorder
 from .bridge import TensorFunction, call_tensors, check_all_on_device, on_the_host
 from .calls import TENSOR, TRACED, Call, flatten
 from .config import config

@@ -21,12 +21,12 @@ import optree
 from ..codegen.canonical import canonicalise
 from ..codegen.simplify import simplify
 from ..codegen.storage import CUDA_PRODUCTS
-from ..tracer.array import TracedArray
-from ..tracer.aval import Aval
-from ..tracer.ir import Atom, Graph, Node, Var, read_vars
+from ..tracer.ir.aval import Aval
+from ..tracer.ir.graph import Atom, Graph, Node, Var, read_vars
+from ..tracer.ir.primitive import ELEMENTWISE, VIEW
 from ..tracer.ops.elementwise import broadcast_to, cast
-from ..tracer.primitive import ELEMENTWISE, VIEW
-from ..tracer.recorder import Recorder
+from ..tracer.record.array import TracedArray
+from ..tracer.record.recorder import Recorder
 from .binding import argument_records, bind_graph, launched
 from .cuda.run import program_of
 from .eager import backward as engine

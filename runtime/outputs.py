@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import optree
 
-from ..tracer.array import TracedArray, to_atom
-from ..tracer.aval import is_number
-from ..tracer.ir import Atom
+from ..tracer.ir.aval import is_number
+from ..tracer.ir.graph import Atom
+from ..tracer.record.array import TracedArray, to_atom
 from .trees import NAMESPACE, Source, make_function, packing
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from ..codegen.interpreter import evaluate, tolerance
 from ..codegen.loop_capacity import CAPACITY
 from ..codegen.program import Program
-from ..tracer.aval import FLOAT_KINDS, held_dtype
-from ..tracer.errors import TracegradError
-from ..tracer.ir import Guard
+from ..tracer.ir.aval import FLOAT_KINDS, held_dtype
+from ..tracer.ir.errors import TracegradError
+from ..tracer.ir.graph import Guard
 from . import launch
 from .binding import bind_graph, launched
 from .calls import ARRAY, DATA, Call

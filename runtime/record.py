@@ -21,16 +21,16 @@ from ..codegen.canonical import canonicalise
 from ..codegen.loop_capacity import CAPACITY
 from ..codegen.simplify import simplify
 from ..codegen.storage import CUDA_PRODUCTS
-from ..tracer import npapi  # noqa: F401  (fills the tables of NumPy functions)
-from ..tracer.array import TracedArray
-from ..tracer.aval import FLOAT_KINDS, Aval
-from ..tracer.errors import TracegradError, refusals
-from ..tracer.evaluate import HOST
-from ..tracer.ir import Atom, Guard, Lit, Var, structural
+from ..tracer import numpy_api  # noqa: F401  (fills the tables of NumPy functions)
+from ..tracer.ir.aval import FLOAT_KINDS, Aval
+from ..tracer.ir.errors import TracegradError, refusals
+from ..tracer.ir.evaluate import HOST
+from ..tracer.ir.graph import Atom, Guard, Lit, Var, structural
+from ..tracer.ir.primitive import CUSTOM
 from ..tracer.ops.elementwise import F
-from ..tracer.primitive import CUSTOM
-from ..tracer.recorder import Recorder, recording
-from ..tracer.roll import roll
+from ..tracer.record.array import TracedArray
+from ..tracer.record.recorder import Recorder, recording
+from ..tracer.reroll.roll import roll
 from .calls import ARRAY, DATA, FLOAT, OBJECT, Call
 from .collector import fewer_collections
 from .cuda.availability import require_cuda

@@ -13,8 +13,8 @@ import numpy as np
 import optree
 
 from ..codegen.canonical import Canonical
-from ..tracer.evaluate import Env
-from ..tracer.ir import Atom, Graph, Guard, Node, Var
+from ..tracer.ir.evaluate import Env
+from ..tracer.ir.graph import Atom, Graph, Guard, Node, Var
 from .outputs import Output
 
 VALUE, GRAD, VALUE_AND_GRAD = "value", "grad", "value_and_grad"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..codegen.program import Program
-from ..tracer.autocast import SETTING
+from ..tracer.record.autocast import SETTING
 from .calls import OBJECT, TENSOR, VALUE, Call, unwrap
 from .cuda.steps import StepProgram
 from .eager.capture import Root, number_at

@@ -28,11 +28,11 @@ from ..codegen.canonical import canonicalise
 from ..codegen.interpreter import evaluate
 from ..codegen.loop_adjoint import materialise
 from ..codegen.simplify import simplify
-from ..tracer.aval import Aval
-from ..tracer.evaluate import Env
-from ..tracer.ir import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, structural
-from ..tracer.primitive import LOOP
-from ..tracer.site import Site
+from ..tracer.ir.aval import Aval
+from ..tracer.ir.evaluate import Env
+from ..tracer.ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, structural
+from ..tracer.ir.primitive import LOOP
+from ..tracer.ir.site import Site
 from .binding import argument_records, bind_graph, launched
 from .config import config
 from .kernels import kernels

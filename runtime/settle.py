@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from ..tracer.array import TracedArray
+from ..tracer.record.array import TracedArray
 from .state import Snapshot, StatePlan
 from .state_graph import Edge, Leaf, Node
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import optree
 
-from ..tracer.autocast import SETTING, USE
-from ..tracer.stream import DEFAULT
+from ..tracer.random.stream import DEFAULT
+from ..tracer.record.autocast import SETTING, USE
 from .calls import OBJECT, VALUE, Call, same, unwrap
 from .family import Family
 from .stats import Stats

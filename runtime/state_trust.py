@@ -15,7 +15,7 @@ import sysconfig
 import types
 from typing import Any
 
-from ..tracer.site import OWN_FOLDER
+from ..tracer.ir.site import OWN_FOLDER
 
 _RANDOM = "draws random numbers"
 _CLOCK = "reads the clock"

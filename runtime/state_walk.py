@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tracer.aval import is_number
+from ..tracer.ir.aval import is_number
 from . import state_eager, state_modules, state_objects
 from .eager.op import Op
 from .optim.lr_scheduler import LRScheduler

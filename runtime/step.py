@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..codegen.program import Program
-from ..tracer.recorder import current_recorder
+from ..tracer.record.recorder import current_recorder
 from .binding import argument_records, bind_program
 from .calls import DEVICE, TENSOR, Call, flatten
 from .config import config

@@ -19,13 +19,13 @@ from ..codegen.canonical import Canonical, canonicalise
 from ..codegen.host_part import divide
 from ..codegen.simplify import simplify
 from ..codegen.storage import CUDA_PRODUCTS
-from ..tracer.array import TracedArray, to_atom
-from ..tracer.aval import is_number
-from ..tracer.errors import refusals
-from ..tracer.ir import Atom, Graph, Lit, Var, building
+from ..tracer.ir.aval import is_number
+from ..tracer.ir.errors import refusals
+from ..tracer.ir.graph import Atom, Graph, Lit, Var, building
 from ..tracer.ops.elementwise import broadcast_to, cast
-from ..tracer.recorder import Recorder
-from ..tracer.roll import rolled
+from ..tracer.record.array import TracedArray, to_atom
+from ..tracer.record.recorder import Recorder
+from ..tracer.reroll.roll import rolled
 from .calls import ARRAY, FLOAT, OBJECT, SCALAR, TENSOR, Call
 from .collector import fewer_collections
 from .cuda.availability import require_cuda

@@ -41,8 +41,8 @@ from tracegrad.runtime.calls import flatten
 from tracegrad.runtime.paths import interpret
 from tracegrad.runtime.record import record
 from tracegrad.runtime.recording import VALUE_AND_GRAD, Mode
-from tracegrad.tracer import find_repeats, follow
-from tracegrad.tracer.repeats import FEW_TRIPS
+from tracegrad.tracer.reroll import find, loop_monitor
+from tracegrad.tracer.reroll.repeats import FEW_TRIPS
 
 VALUE, GRADIENT = 1e-9, 1e-7
 SAME_PROGRAM = 1e-9  # rolled and unrolled
@@ -52,12 +52,12 @@ SAME_PROGRAM = 1e-9  # rolled and unrolled
 NEVER = 1 << 60
 CONFIGURATIONS: dict[str, Callable[[int], dict[Any, dict[str, int]]]] = {  # for a seed: settings by module
     "as_is": lambda seed: {},
-    "eager": lambda seed: {find_repeats: {"MIN_TRIPS": FEW_TRIPS}},
+    "eager": lambda seed: {find: {"MIN_TRIPS": FEW_TRIPS}},
     "followed": lambda seed: {
-        find_repeats: {"MIN_TRIPS": FEW_TRIPS},
-        follow: {"LONG_RUN": (16, 32, 64)[seed % 3], "LOOK_EVERY": 4},
+        find: {"MIN_TRIPS": FEW_TRIPS},
+        loop_monitor: {"LONG_RUN": (16, 32, 64)[seed % 3], "LOOK_EVERY": 4},
     },
-    "unrolled": lambda seed: {find_repeats: {"MIN_TRIPS": NEVER, "LONG": NEVER}},
+    "unrolled": lambda seed: {find: {"MIN_TRIPS": NEVER, "LONG": NEVER}},
 }
 
 

@@ -22,18 +22,18 @@ from typing import Any
 import numpy as np
 from support import BOOL, F64, I64, TIERS, directional, dot_graph, evaluate, float_inputs, grad_graph, jvp_graph
 
-from tracegrad.tracer.aval import Aval
-from tracegrad.tracer.errors import ShapeError
-from tracegrad.tracer.evaluate import run_nodes
-from tracegrad.tracer.ir import Atom, Builder, Graph, Lit, Var, bind, building, literal, live_nodes
-from tracegrad.tracer.ircheck import check_graph
-from tracegrad.tracer.irtext import print_graph
+from tracegrad.tracer.ir.aval import Aval
+from tracegrad.tracer.ir.check import check_graph
+from tracegrad.tracer.ir.errors import ShapeError
+from tracegrad.tracer.ir.evaluate import run_nodes
+from tracegrad.tracer.ir.graph import Atom, Builder, Graph, Lit, Var, bind, building, literal, live_nodes
+from tracegrad.tracer.ir.primitive import PRIMITIVES
+from tracegrad.tracer.ir.text import print_graph
 from tracegrad.tracer.ops.elementwise import CAST, F
 from tracegrad.tracer.ops.indexing import gather, take_along_last
 from tracegrad.tracer.ops.product import contract_last, matmul
 from tracegrad.tracer.ops.reduce import cumprod, cumsum, expand, linrec, reduce
 from tracegrad.tracer.ops.shape import concat, full, iota, reshape, slice_axis, take_slice, transpose
-from tracegrad.tracer.primitive import PRIMITIVES
 
 MOST = 3000  # elements of the largest intermediate
 

@@ -16,14 +16,14 @@ from tracegrad.codegen.cupy_backend import CupyBackend
 from tracegrad.codegen.cupy_rows import Modules
 from tracegrad.codegen.interpreter import evaluate
 from tracegrad.tracer import ops as _ops  # noqa: F401  (fills the registry)
-from tracegrad.tracer.aval import FLOAT_KINDS, HALF, Aval, finfo, held_dtype
-from tracegrad.tracer.evaluate import operand, params_of, stored
-from tracegrad.tracer.ir import Atom, Builder, Graph, Var, bind, building, structural
-from tracegrad.tracer.ircheck import check_graph
-from tracegrad.tracer.irtext import print_graph
+from tracegrad.tracer.ir.aval import FLOAT_KINDS, HALF, Aval, finfo, held_dtype
+from tracegrad.tracer.ir.check import check_graph
+from tracegrad.tracer.ir.evaluate import operand, params_of, stored
+from tracegrad.tracer.ir.graph import Atom, Builder, Graph, Var, bind, building, structural
+from tracegrad.tracer.ir.primitive import LOOP, PRIMITIVES, Primitive
+from tracegrad.tracer.ir.text import print_graph
 from tracegrad.tracer.ops.elementwise import F
 from tracegrad.tracer.ops.reduce import reduce
-from tracegrad.tracer.primitive import LOOP, PRIMITIVES, Primitive
 
 F64, F32, I64, BOOL = (np.dtype(name) for name in ("float64", "float32", "int64", "bool"))
 

@@ -33,14 +33,14 @@ from support import (
 )
 
 from tracegrad.codegen.adjoint import jvp, vjp
-from tracegrad.tracer.aval import Aval
-from tracegrad.tracer.ir import Builder, Graph, Lit, Var, bind, building, structural
+from tracegrad.tracer.ir.aval import Aval
+from tracegrad.tracer.ir.graph import Builder, Graph, Lit, Var, bind, building, structural
+from tracegrad.tracer.ir.primitive import PRIMITIVES
 from tracegrad.tracer.ops.elementwise import CAST, F, broadcast_to
 from tracegrad.tracer.ops.indexing import gather, take_along_last
 from tracegrad.tracer.ops.product import contract_last, matmul
 from tracegrad.tracer.ops.reduce import cumprod, cumsum, expand, linrec, reduce
 from tracegrad.tracer.ops.shape import concat, reshape, slice_axis, transpose
-from tracegrad.tracer.primitive import PRIMITIVES
 
 INF, NAN = math.inf, math.nan
 

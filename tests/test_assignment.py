@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tracing import Traced, check_gradient, check_value
 
-from tracegrad.tracer import creation
-from tracegrad.tracer.errors import BadIndexError, MutationError, ShapeError, TracegradError, UnsupportedError
+from tracegrad.tracer.ir.errors import BadIndexError, MutationError, ShapeError, TracegradError, UnsupportedError
+from tracegrad.tracer.numpy_api import creation
 
 
 def basic(x: Any, v: Any) -> Any:

@@ -9,8 +9,8 @@ import pytest
 
 import tracegrad
 from tracegrad import amp, autocast, compile_grad, nn, optim
-from tracegrad.tracer.autocast import SETTING
-from tracegrad.tracer.aval import BFLOAT16, FLOAT16, finfo
+from tracegrad.tracer.ir.aval import BFLOAT16, FLOAT16, finfo
+from tracegrad.tracer.record.autocast import SETTING
 
 F = nn.functional
 F32 = np.dtype("float32")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tracegrad.tracer.aval import Aval
-from tracegrad.tracer.closing import closed, needed_carries
-from tracegrad.tracer.ir import Builder, Var, building, live_nodes, read_vars, structural
-from tracegrad.tracer.ircheck import check_graph
-from tracegrad.tracer.irtext import print_graph
+from tracegrad.tracer.ir.aval import Aval
+from tracegrad.tracer.ir.check import check_graph
+from tracegrad.tracer.ir.graph import Builder, Var, building, live_nodes, read_vars, structural
+from tracegrad.tracer.ir.text import print_graph
+from tracegrad.tracer.ops.closure_conversion import closed, needed_carries
 from tracegrad.tracer.ops.elementwise import F
 
 F64 = Aval(np.dtype("float64"), ())

@@ -13,8 +13,8 @@ import tracegrad as tg
 from tracegrad import BadIndexError, ShapeError, UnsupportedError, autograd, compile_grad, config
 from tracegrad.codegen.adjoint import jvp
 from tracegrad.runtime.kernels import kernels
-from tracegrad.tracer.array import TracedArray
-from tracegrad.tracer.recorder import Recorder, recording
+from tracegrad.tracer.record.array import TracedArray
+from tracegrad.tracer.record.recorder import Recorder, recording
 
 pytestmark = pytest.mark.usefixtures("checked")
 

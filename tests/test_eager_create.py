@@ -16,8 +16,8 @@ from tracegrad import compile_grad
 from tracegrad.runtime.eager import create, dtypes, random
 from tracegrad.runtime.eager.capture import Capture, capturing
 from tracegrad.runtime.eager.tensor import Size, Tensor
-from tracegrad.tracer.array import TracedArray
-from tracegrad.tracer.recorder import Recorder
+from tracegrad.tracer.record.array import TracedArray
+from tracegrad.tracer.record.recorder import Recorder
 
 F64, F32, I64, I32, U8, BOOL = (np.dtype(n) for n in ("float64", "float32", "int64", "int32", "uint8", "bool"))
 

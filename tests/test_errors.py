@@ -21,7 +21,7 @@ from tracegrad import (
     autograd,
     compile_grad,
 )
-from tracegrad.tracer.aval import BFLOAT16
+from tracegrad.tracer.ir.aval import BFLOAT16
 
 X = np.array([0.3, 1.2, 2.0, 0.7])
 HERE = "test_errors.py"

@@ -15,7 +15,7 @@ from tracegrad.runtime import family as family_module
 from tracegrad.runtime import launch
 from tracegrad.runtime.family import successors
 from tracegrad.runtime.ladder import Ladder
-from tracegrad.tracer.irparse import parse_graph
+from tracegrad.tracer.ir.parse import parse_graph
 
 N = 20
 

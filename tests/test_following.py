@@ -12,10 +12,11 @@ import pytest
 from agreement import numerical_gradient
 
 from tracegrad import compile_grad, config
-from tracegrad.tracer import follow, npapi_entries
-from tracegrad.tracer.array import TracedArray
-from tracegrad.tracer.errors import MutationError
-from tracegrad.tracer.recorder import Recorder, recording
+from tracegrad.tracer.ir.errors import MutationError
+from tracegrad.tracer.numpy_api import dispatch
+from tracegrad.tracer.record.array import TracedArray
+from tracegrad.tracer.record.recorder import Recorder, recording
+from tracegrad.tracer.reroll import loop_monitor
 
 V = np.array([0.3, -0.7, 0.5, 0.2])
 M = np.arange(12.0).reshape(3, 4) / 20.0
@@ -27,10 +28,10 @@ ODD = 56  # a turn in which the loop has been followed for long
 def followed(monkeypatch):
     """Loops are followed as soon as they repeat: the turns in which they were."""
     monkeypatch.setattr(config, "check", True)
-    monkeypatch.setattr(follow, "LONG_RUN", 60)
-    monkeypatch.setattr(follow, "LOOK_EVERY", 8)
-    turns, turned = [], follow.Follower.turned
-    monkeypatch.setattr(follow.Follower, "turned", lambda self: (turned(self), turns.append(self.current[-1])))
+    monkeypatch.setattr(loop_monitor, "LONG_RUN", 60)
+    monkeypatch.setattr(loop_monitor, "LOOK_EVERY", 8)
+    turns, turned = [], loop_monitor.Follower.turned
+    monkeypatch.setattr(loop_monitor.Follower, "turned", lambda self: (turned(self), turns.append(self.current[-1])))
     return turns
 
 
@@ -152,7 +153,7 @@ def test_in_place_on_what_was_answered():
 
 def test_a_ufunc_of_python_numbers_has_a_dtype_and_an_operator_has_none(followed, monkeypatch):
     """With float32, the one gives float64 and the other does not."""
-    monkeypatch.setattr(follow, "LONG_RUN", 160)
+    monkeypatch.setattr(loop_monitor, "LONG_RUN", 160)
 
     def fn(v, h):
         u = v
@@ -215,7 +216,7 @@ def test_objects_of_the_users_in_a_followed_loop_are_seen():
 
 def test_a_followed_turn_is_answered_whole(monkeypatch):
     """All operations are, after the first turns; what is left out is taken apart and checked item by item."""
-    monkeypatch.setattr(follow, "LONG_RUN", 160)
+    monkeypatch.setattr(loop_monitor, "LONG_RUN", 160)
     recorder = Recorder()
     recorder.follow_loops()
     items = []
@@ -266,7 +267,7 @@ def test_no_answer_outlives_its_recording():
     "value", [1, 2.5, None, ..., "abc", slice(1, None), [1, (2.0, None)], np.ones(2), np.float64(3)]
 )
 def test_what_is_plain(value):
-    assert npapi_entries.is_plain(value)
+    assert dispatch.is_plain(value)
 
 
 class _Number(float):
@@ -277,4 +278,4 @@ class _Number(float):
     "value", [_Number(1.0), object(), slice(_Number(1.0)), [1, [object()]], len, {"a": 1}, float.real]
 )
 def test_what_is_not_plain(value):
-    assert not npapi_entries.is_plain(value)
+    assert not dispatch.is_plain(value)

@@ -33,11 +33,11 @@ import tracegrad
 from tracegrad import compile_grad
 from tracegrad.codegen.simplify import simplify
 from tracegrad.codegen.storage import in_float32
-from tracegrad.tracer.aval import BFLOAT16, FLOAT16, HALF, Aval, can_cast, finfo, promote_types
-from tracegrad.tracer.ir import bind
-from tracegrad.tracer.irparse import parse_graph
-from tracegrad.tracer.irtext import print_graph
-from tracegrad.tracer.primitive import PRIMITIVES, VIEW
+from tracegrad.tracer.ir.aval import BFLOAT16, FLOAT16, HALF, Aval, can_cast, finfo, promote_types
+from tracegrad.tracer.ir.graph import bind
+from tracegrad.tracer.ir.parse import parse_graph
+from tracegrad.tracer.ir.primitive import PRIMITIVES, VIEW
+from tracegrad.tracer.ir.text import print_graph
 
 DTYPES = pytest.mark.parametrize("dtype", [FLOAT16, BFLOAT16], ids=str)
 rng = np.random.default_rng(3)

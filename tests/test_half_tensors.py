@@ -8,7 +8,7 @@ from support import assert_agree
 
 import tracegrad
 from tracegrad import compile_grad, nn, optim
-from tracegrad.tracer.aval import BFLOAT16, FLOAT16
+from tracegrad.tracer.ir.aval import BFLOAT16, FLOAT16
 
 F = nn.functional
 F32 = np.dtype("float32")

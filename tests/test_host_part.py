@@ -9,8 +9,8 @@ import pytest
 
 from tracegrad.codegen.host_part import Divided, divide
 from tracegrad.codegen.interpreter import evaluate, guards_hold
-from tracegrad.tracer.ir import Graph
-from tracegrad.tracer.irparse import parse_graph
+from tracegrad.tracer.ir.graph import Graph
+from tracegrad.tracer.ir.parse import parse_graph
 
 ADAM = """\
 graph(p:f64[4], g:f64[4], count:f64[], rate:f64*[]) {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tracegrad import compile_grad
-from tracegrad.tracer.errors import UnsupportedError
+from tracegrad.tracer.ir.errors import UnsupportedError
 
 DTYPES = [np.dtype(f"{sign}int{bits}") for bits in (8, 16, 32, 64) for sign in ("", "u")]
 EVERY_DTYPE = pytest.mark.parametrize("dtype", DTYPES, ids=str)

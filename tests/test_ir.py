@@ -7,16 +7,16 @@ import pytest
 from support import BOOL, F32, F64, I64, grad_graph, make_graph, operand_avals, primitive_graph, prims, vjp_graph
 
 from tracegrad.codegen.interpreter import evaluate, guards_hold
-from tracegrad.tracer import irparse
-from tracegrad.tracer.aval import Aval
-from tracegrad.tracer.errors import GraphError
-from tracegrad.tracer.ir import Builder, Graph, Guard, Lit, Node, Var, bind, building, structural
-from tracegrad.tracer.ircheck import check_graph
-from tracegrad.tracer.irparse import parse_graph
-from tracegrad.tracer.irtext import parse_scalar, print_graph, print_scalar
+from tracegrad.tracer.ir import parse
+from tracegrad.tracer.ir.aval import Aval
+from tracegrad.tracer.ir.check import check_graph
+from tracegrad.tracer.ir.errors import GraphError
+from tracegrad.tracer.ir.graph import Builder, Graph, Guard, Lit, Node, Var, bind, building, structural
+from tracegrad.tracer.ir.parse import parse_graph
+from tracegrad.tracer.ir.primitive import PRIMITIVES, differentiable
+from tracegrad.tracer.ir.site import Site
+from tracegrad.tracer.ir.text import parse_scalar, print_graph, print_scalar
 from tracegrad.tracer.ops.elementwise import F
-from tracegrad.tracer.primitive import PRIMITIVES, differentiable
-from tracegrad.tracer.site import Site
 
 SAMPLE = """\
 graph(a:f64[5], b:f64*[]) {
@@ -119,7 +119,7 @@ def test_params_of_every_kind():
     }  # fmt: skip
     node = Node(PRIMITIVES["neg"], (structural(1),), params, (Var(Aval(F64, ())),), None)
     text = print_graph(Graph([], [node], [node.out]))
-    parsed = irparse._Parser(text, ()).graph()  # without the typechecker, which would refuse these params
+    parsed = parse._Parser(text, ()).graph()  # without the typechecker, which would refuse these params
     assert print_graph(parsed) == text
     found = dict(parsed.nodes[0].params)
     assert print_graph(found.pop("k")) == print_graph(inner)

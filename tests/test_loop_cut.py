@@ -15,9 +15,9 @@ from tracegrad import compile_grad, config
 from tracegrad.codegen import loop_storage
 from tracegrad.codegen.loop_cut import least_stored
 from tracegrad.runtime.kernels import kernels
-from tracegrad.tracer.aval import Aval
-from tracegrad.tracer.ir import Node, Var
-from tracegrad.tracer.primitive import LOOP
+from tracegrad.tracer.ir.aval import Aval
+from tracegrad.tracer.ir.graph import Node, Var
+from tracegrad.tracer.ir.primitive import LOOP
 
 RNG = np.random.default_rng(3)
 FLOAT = np.dtype(float)

@@ -17,11 +17,11 @@ import tracegrad as tg
 from tracegrad import MutationError, ShapeError, TracegradError, UnsupportedError, autograd, compile_grad, config
 from tracegrad.codegen.adjoint import jvp
 from tracegrad.runtime.kernels import kernels
-from tracegrad.tracer.array import TracedArray
-from tracegrad.tracer.errors import GraphError
-from tracegrad.tracer.irparse import parse_graph
-from tracegrad.tracer.irtext import print_graph
-from tracegrad.tracer.recorder import Recorder, recording
+from tracegrad.tracer.ir.errors import GraphError
+from tracegrad.tracer.ir.parse import parse_graph
+from tracegrad.tracer.ir.text import print_graph
+from tracegrad.tracer.record.array import TracedArray
+from tracegrad.tracer.record.recorder import Recorder, recording
 
 pytestmark = pytest.mark.usefixtures("checked")
 

@@ -15,7 +15,7 @@ from tracegrad.codegen.guards import steps_before
 from tracegrad.codegen.program import KERNEL_TYPE, compile_graph, workspace
 from tracegrad.runtime import launch
 from tracegrad.runtime.family import successors
-from tracegrad.tracer.irparse import parse_graph
+from tracegrad.tracer.ir.parse import parse_graph
 
 native_only = pytest.mark.skipif(not launch.NATIVE, reason=launch.NATIVE_REASON)
 N = 20

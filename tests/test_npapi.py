@@ -11,10 +11,10 @@ import pytest
 import scipy.special as sp
 from tracing import Traced, check_gradient, check_value
 
-from tracegrad.tracer import creation
-from tracegrad.tracer.array import TracedArray
-from tracegrad.tracer.errors import BadIndexError, ShapeError, TracegradError, UnsupportedError
-from tracegrad.tracer.recorder import Recorder, recording
+from tracegrad.tracer.ir.errors import BadIndexError, ShapeError, TracegradError, UnsupportedError
+from tracegrad.tracer.numpy_api import creation
+from tracegrad.tracer.record.array import TracedArray
+from tracegrad.tracer.record.recorder import Recorder, recording
 
 
 @dataclass(frozen=True)

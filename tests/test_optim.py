@@ -22,7 +22,7 @@ from tracegrad.runtime.eager import update
 from tracegrad.runtime.eager.capture import Capture, capturing
 from tracegrad.runtime.eager.tensor import Tensor, from_data, make
 from tracegrad.runtime.kernels import kernels
-from tracegrad.tracer.recorder import Recorder
+from tracegrad.tracer.record.recorder import Recorder
 
 try:
     import torch

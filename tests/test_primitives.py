@@ -38,10 +38,10 @@ from support import (
     vjp_graph,
 )
 
-from tracegrad.tracer.aval import BFLOAT16, FLOAT_KINDS, HALF, SUPPORTED, Aval
-from tracegrad.tracer.errors import GraphError, UnsupportedError
-from tracegrad.tracer.ir import Builder, Graph, Lit, Var, bind, building, elementwise_by_name
-from tracegrad.tracer.primitive import ELEMENTWISE, PRIMITIVES, Primitive, differentiable
+from tracegrad.tracer.ir.aval import BFLOAT16, FLOAT_KINDS, HALF, SUPPORTED, Aval
+from tracegrad.tracer.ir.errors import GraphError, UnsupportedError
+from tracegrad.tracer.ir.graph import Builder, Graph, Lit, Var, bind, building, elementwise_by_name
+from tracegrad.tracer.ir.primitive import ELEMENTWISE, PRIMITIVES, Primitive, differentiable
 
 FLOATS = pytest.mark.parametrize("dtype", [F64, F32], ids=str)
 

@@ -13,9 +13,9 @@ import pytest
 from programs import Case, cases_of, judge_derivatives, judge_tier, program, shrink
 from support import TIERS, evaluate
 
-from tracegrad.tracer.ir import Graph
-from tracegrad.tracer.irparse import parse_graph
-from tracegrad.tracer.irtext import print_graph
+from tracegrad.tracer.ir.graph import Graph
+from tracegrad.tracer.ir.parse import parse_graph
+from tracegrad.tracer.ir.text import print_graph
 
 COUNT = int(os.environ.get("TRACEGRAD_PROGRAMS", "150"))
 KERNELS = COUNT if "TRACEGRAD_PROGRAMS" in os.environ else 60  # each compiles three or four of them

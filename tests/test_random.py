@@ -12,7 +12,7 @@ import scipy.stats as st
 
 import tracegrad
 from tracegrad import compile_grad, random
-from tracegrad.tracer.errors import ShapeError, TracegradError, UnsupportedError
+from tracegrad.tracer.ir.errors import ShapeError, TracegradError, UnsupportedError
 from tracegrad.tracer.ops.threefry import BLOCK, threefry2x32
 
 KEY = random.key(20240607)

@@ -15,9 +15,9 @@ import scipy.special
 
 import tracegrad
 from tracegrad.runtime.config import Config
-from tracegrad.tracer import npapi  # noqa: F401  (fills the tables)
-from tracegrad.tracer.array import FUNCTIONS, METHODS, UFUNCS, public_name
-from tracegrad.tracer.npapi_special import HOOKED
+from tracegrad.tracer import numpy_api  # noqa: F401  (fills the tables)
+from tracegrad.tracer.numpy_api.special import HOOKED
+from tracegrad.tracer.record.array import FUNCTIONS, METHODS, UFUNCS, public_name
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 TEXT = README.read_text()

@@ -11,8 +11,8 @@ from tracegrad import compile_grad
 from tracegrad.runtime.calls import flatten
 from tracegrad.runtime.record import record
 from tracegrad.runtime.recording import VALUE, Mode
+from tracegrad.tracer.ir.primitive import LOOP
 from tracegrad.tracer.ops.control import loop_view
-from tracegrad.tracer.primitive import LOOP
 
 N = 40
 

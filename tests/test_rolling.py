@@ -16,8 +16,8 @@ from tracegrad.runtime.calls import flatten
 from tracegrad.runtime.kernels import kernels
 from tracegrad.runtime.record import record
 from tracegrad.runtime.recording import VALUE, Mode
-from tracegrad.tracer import follow
-from tracegrad.tracer.primitive import LOOP
+from tracegrad.tracer.ir.primitive import LOOP
+from tracegrad.tracer.reroll import loop_monitor
 
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(40, 3))
@@ -30,8 +30,8 @@ def checked(request, monkeypatch):
     """Each test twice: with loops recorded in full, and with loops followed as soon as they repeat."""
     monkeypatch.setattr(config, "check", True)
     if request.param == "followed":
-        monkeypatch.setattr(follow, "LONG_RUN", 24)
-        monkeypatch.setattr(follow, "LOOK_EVERY", 8)
+        monkeypatch.setattr(loop_monitor, "LONG_RUN", 24)
+        monkeypatch.setattr(loop_monitor, "LOOK_EVERY", 8)
     kernels.clear()
 
 

@@ -20,11 +20,11 @@ from tracegrad.codegen.interpreter import evaluate
 from tracegrad.codegen.loop_tree import Call, Loop, Statement
 from tracegrad.codegen.program import CompiledGraph, compile_graph, execute
 from tracegrad.codegen.simplify import simplify
-from tracegrad.tracer.ir import Graph, bind, literal, structural
+from tracegrad.tracer.ir.graph import Graph, bind, literal, structural
+from tracegrad.tracer.ir.primitive import PRIMITIVES
 from tracegrad.tracer.ops import product, reduce, shape
 from tracegrad.tracer.ops.elementwise import F
-from tracegrad.tracer.primitive import PRIMITIVES
-from tracegrad.tracer.recorder import Recorder, recording
+from tracegrad.tracer.record.recorder import Recorder, recording
 
 RNG = np.random.default_rng(0)
 

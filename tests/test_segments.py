@@ -12,9 +12,9 @@ import tracegrad
 from tracegrad import autograd, compile_grad
 from tracegrad.runtime.config import config
 from tracegrad.runtime.segments import split
-from tracegrad.tracer.aval import FLOAT, Aval
-from tracegrad.tracer.evaluate import Producers, demand
-from tracegrad.tracer.ir import Builder, Var, building, live_nodes
+from tracegrad.tracer.ir.aval import FLOAT, Aval
+from tracegrad.tracer.ir.evaluate import Producers, demand
+from tracegrad.tracer.ir.graph import Builder, Var, building, live_nodes
 
 pytestmark = [pytest.mark.usefixtures("fresh_kernels"), pytest.mark.filterwarnings("ignore::UserWarning")]
 

@@ -10,7 +10,7 @@ import pytest
 import tracegrad
 from tracegrad import UnsupportedError, autograd, compile_grad, random
 from tracegrad.runtime.config import config
-from tracegrad.tracer.stream import DEFAULT
+from tracegrad.tracer.random.stream import DEFAULT
 
 pytestmark = pytest.mark.usefixtures("fresh_kernels")
 X = np.array([0.3, -1.2, 2.0])

@@ -20,8 +20,8 @@ import pytest
 from tracegrad.runtime import _watch_closed, _watch_filter, state_watch
 from tracegrad.runtime._watch_filter import PairSet
 from tracegrad.runtime.state import analyse, watch
-from tracegrad.tracer.array import TracedArray
-from tracegrad.tracer.recorder import Recorder, recording
+from tracegrad.tracer.record.array import TracedArray
+from tracegrad.tracer.record.recorder import Recorder, recording
 
 native_only = pytest.mark.skipif(not _watch_filter.available(), reason=str(_watch_filter._fault))
 

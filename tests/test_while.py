@@ -18,14 +18,14 @@ from tracegrad.codegen.adjoint import jvp, vjp_seeded
 from tracegrad.codegen.loop_capacity import capacity
 from tracegrad.codegen.loop_memory import loop_memory
 from tracegrad.runtime.kernels import kernels
-from tracegrad.tracer.array import TracedArray
-from tracegrad.tracer.errors import GraphError
-from tracegrad.tracer.ir import bind, structural
-from tracegrad.tracer.irparse import parse_graph
-from tracegrad.tracer.irtext import print_graph
+from tracegrad.tracer.ir.errors import GraphError
+from tracegrad.tracer.ir.graph import bind, structural
+from tracegrad.tracer.ir.parse import parse_graph
+from tracegrad.tracer.ir.primitive import PRIMITIVES
+from tracegrad.tracer.ir.text import print_graph
 from tracegrad.tracer.ops.elementwise import F
-from tracegrad.tracer.primitive import PRIMITIVES
-from tracegrad.tracer.recorder import Recorder, recording
+from tracegrad.tracer.record.array import TracedArray
+from tracegrad.tracer.record.recorder import Recorder, recording
 
 pytestmark = pytest.mark.usefixtures("checked")
 

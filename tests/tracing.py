@@ -10,11 +10,11 @@ import numpy as np
 from support import strict_evaluate
 
 from tracegrad.codegen.adjoint import vjp
-from tracegrad.tracer import npapi as _npapi  # noqa: F401  (installs the front end)
-from tracegrad.tracer.array import TracedArray, to_atom
-from tracegrad.tracer.ir import Atom, Graph, structural
-from tracegrad.tracer.ircheck import check_graph
-from tracegrad.tracer.recorder import Recorder, recording
+from tracegrad.tracer import numpy_api  # noqa: F401  (installs the front end)
+from tracegrad.tracer.ir.check import check_graph
+from tracegrad.tracer.ir.graph import Atom, Graph, structural
+from tracegrad.tracer.record.array import TracedArray, to_atom
+from tracegrad.tracer.record.recorder import Recorder, recording
 
 
 def leaves(result: Any) -> list[Any]:

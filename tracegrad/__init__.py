@@ -84,11 +84,11 @@ from .runtime.eager.random import (
 )
 from .runtime.eager.tensor import Size, Tensor
 from .runtime.step import CompiledStep, compile
-from .tracer.aval import finfo
-from .tracer.branches import cond, switch
-from .tracer.control import fori_loop, map, scan
-from .tracer.creation import array, asarray
-from .tracer.errors import (
+from .tracer.control.branches import cond, switch
+from .tracer.control.scan import fori_loop, map, scan
+from .tracer.control.while_loop import while_loop
+from .tracer.ir.aval import finfo
+from .tracer.ir.errors import (
     BadIndexError,
     DeviceError,
     DifferentiationError,
@@ -97,7 +97,7 @@ from .tracer.errors import (
     TracegradError,
     UnsupportedError,
 )
-from .tracer.while_loop import while_loop
+from .tracer.numpy_api.creation import array, asarray
 
 __version__ = "0.1.0"
 

@@ -9,7 +9,7 @@ from .runtime.cuda.availability import (
     memory_allocated,
     synchronize,
 )
-from .tracer.errors import OutOfMemoryError
+from .tracer.ir.errors import OutOfMemoryError
 
 __all__ = [
     "OutOfMemoryError",

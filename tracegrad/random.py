@@ -1,8 +1,8 @@
 """Random numbers as functions of keys, given or taken from a default stream: the same in plain NumPy code and inside
 compiled functions."""
 
-from .tracer.random import fold_in, key
-from .tracer.stream import (
+from .tracer.random.keys import fold_in, key
+from .tracer.random.stream import (
     bernoulli,
     bits,
     choice,

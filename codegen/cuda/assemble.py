@@ -15,7 +15,7 @@ from typing import Any
 import llvmlite.ir as ir
 import numpy as np
 
-from ...tracer.primitive import LOOP, RECURRENCE, SCATTER
+from ...tracer.ir.primitive import LOOP, RECURRENCE, SCATTER
 from ..buffers import buffer_of
 from ..canonical import ONE, Canonical, Op, Sym
 from ..guards import guards_of

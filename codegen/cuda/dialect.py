@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 import llvmlite.binding as llvm
 
-from ...tracer.errors import DeviceError
+from ...tracer.ir.errors import DeviceError
 
 TRIPLE = "nvptx64-nvidia-cuda"
 DATA_LAYOUT = (

@@ -17,7 +17,7 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from ...tracer.primitive import ELEMENTWISE
+from ...tracer.ir.primitive import ELEMENTWISE
 from ..canonical import ONE, Canonical, Dim, Sym
 from ..hints import ROLLED
 from ..index import loop_var

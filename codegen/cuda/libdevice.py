@@ -18,9 +18,9 @@ import llvmlite.ir as ir
 import numpy as np
 import scipy.special as sp
 
-from ...tracer.aval import Aval
-from ...tracer.errors import DeviceError
-from ...tracer.primitive import ELEMENTWISE, Primitive
+from ...tracer.ir.aval import Aval
+from ...tracer.ir.errors import DeviceError
+from ...tracer.ir.primitive import ELEMENTWISE, Primitive
 from ..scalar import Scalars, declare, lower, register_type
 
 # intrinsics and C functions that libdevice has under the same name

@@ -18,7 +18,7 @@ import threading
 
 import llvmlite.binding as llvm
 
-from ...tracer.errors import DeviceError
+from ...tracer.ir.errors import DeviceError
 from .. import jit
 from . import libdevice, ptx
 

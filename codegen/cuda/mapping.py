@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...tracer.primitive import RECURRENCE
+from ...tracer.ir.primitive import RECURRENCE
 from ..canonical import Canonical, Dim
 from ..loop_tree import Loop, Statement, carries, statements_of
 from ..memory import Sizes

@@ -7,7 +7,7 @@ ones, and a recurrence.
 
 from __future__ import annotations
 
-from ...tracer.primitive import RECURRENCE, REDUCE
+from ...tracer.ir.primitive import RECURRENCE, REDUCE
 from ..canonical import Canonical, Op
 from ..loop_tree import Loop, Schedule, Statement, statements_of
 from ..reads import domain, reduced_depths

@@ -14,10 +14,7 @@ from typing import Protocol
 from ..canonical import Canonical, Sym
 from ..loop_tree import Schedule
 from ..memory import ALIGN, Sizes, Temporary, plan
-from .mapping import (
-    Extent,
-    Geometry,
-)
+from .mapping import Extent, Geometry
 
 
 class Gate(Protocol):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ...tracer.errors import DeviceError
+from ...tracer.ir.errors import DeviceError
 from . import dialect
 
 try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ...tracer.primitive import ELEMENTWISE, HOST
+from ...tracer.ir.primitive import ELEMENTWISE, HOST
 from ..canonical import COPY, SAME_BITS, Canonical, Op
 from .libdevice import has_device_lowering
 

@@ -18,8 +18,8 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from ...tracer.ir.primitive import ELEMENTWISE, LOOP, PRODUCT, RECURRENCE, REDUCE
 from ...tracer.ops.control import before_consts, before_rows
-from ...tracer.primitive import ELEMENTWISE, LOOP, PRODUCT, RECURRENCE, REDUCE
 from ..buffers import rows_from
 from ..canonical import ONE, Body, Canonical, Dim, Op, Operand, Sym
 

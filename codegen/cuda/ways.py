@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ...tracer.primitive import LOOP, PRODUCT, RECURRENCE, REDUCE
+from ...tracer.ir.primitive import LOOP, PRODUCT, RECURRENCE, REDUCE
 from ..buffers import buffer_of, elements, rows_from
 from ..calls import native
 from ..canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym

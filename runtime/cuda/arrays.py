@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ...codegen.cupy_backend import CupyBackend
-from ...tracer.aval import check_dtype
-from ...tracer.errors import DeviceError, UnsupportedError
-from ...tracer.site import at_site
+from ...tracer.ir.aval import check_dtype
+from ...tracer.ir.errors import DeviceError, UnsupportedError
+from ...tracer.ir.site import at_site
 from .availability import require_cuda
 
 _DLPACK_CUDA = frozenset((2, 13))  # kDLCUDA, kDLCUDAManaged

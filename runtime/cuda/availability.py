@@ -14,8 +14,8 @@ from typing import Any
 
 from ...codegen.cupy_backend import CupyBackend
 from ...codegen.cupy_rows import Modules
-from ...tracer.errors import DeviceError
-from ...tracer.site import at_site
+from ...tracer.ir.errors import DeviceError
+from ...tracer.ir.site import at_site
 
 IN_USE = [False]  # has a device been found?  Before that no array can be on one, and nobody needs to look
 LEAST_CAPABILITY = (7, 5)  # of the device: CUDA 13 compiles for none that is older

@@ -20,7 +20,7 @@ from ...codegen.canonical import Canonical, Sym
 from ...codegen.cuda.program import CudaProgram, Kernel, Library, Order, run
 from ...codegen.cupy_backend import CupyBackend
 from ...codegen.program import step_operands
-from ...tracer.errors import OutOfMemoryError
+from ...tracer.ir.errors import OutOfMemoryError
 from .loading import Loaded, programs
 from .replay import Replays, forget_graphs
 

@@ -20,8 +20,8 @@ import numpy as np
 
 from ...codegen.canonical import Canonical
 from ...codegen.cupy_backend import CupyBackend
-from ...tracer.errors import DeviceError
-from ...tracer.ir import Graph
+from ...tracer.ir.errors import DeviceError
+from ...tracer.ir.graph import Graph
 from ..eager import dtypes
 from ..eager.tensor import Tensor, make
 from .availability import require_cuda

@@ -24,7 +24,7 @@ import numpy as np
 from ...codegen.canonical import canonicalise
 from ...codegen.host_part import Divided, divide
 from ...codegen.simplify import simplify
-from ...tracer.ir import Graph
+from ...tracer.ir.graph import Graph
 from ..binding import argument_records, bind_graph, launched
 from ..kernels import kernels
 from .availability import require_cuda

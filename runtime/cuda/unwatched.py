@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...codegen.cupy_backend import CupyBackend
-from ...tracer.evaluate import Env
-from ...tracer.ir import Node
+from ...tracer.ir.evaluate import Env
+from ...tracer.ir.graph import Node
 from ..state_watch import restore_profile
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray
-from ...tracer.autocast import SETTING, USE, off
-from ...tracer.aval import FLOAT_KINDS, HALF
+from ...tracer.ir.aval import FLOAT_KINDS, HALF
+from ...tracer.record.array import TracedArray
+from ...tracer.record.autocast import SETTING, USE, off
 from ..cuda.availability import IN_USE
 from .device import on_cuda
 from .modes import STATE

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray
-from ...tracer.aval import FLOAT_KINDS, is_float
+from ...tracer.ir.aval import FLOAT_KINDS, is_float
+from ...tracer.record.array import TracedArray
 from . import dtypes
 from .ops_basic import to_dtype
 from .tensor import Size, Tensor, make

@@ -1,10 +1,10 @@
 """``autocast``: mixed precision inside a ``with`` statement or a decorated function.
 
-The setting itself lies lower (``tracer/autocast.py``), where recorded NumPy code reads it.  Operations on tensors are
-looked up in two lists by the names that ``grad_fn`` shows, or say it themselves (``Op.mixed``): products have their
-float32 operands cast to the setting's dtype, what is numerically delicate has operands of half precision cast to
-float32.  The casts are operations like any other, so gradients of float32 parameters are float32.  All else runs in the
-dtype in which its operands meet.
+The setting itself lies lower (``tracer/record/autocast.py``), where recorded NumPy code reads it.  Operations on
+tensors are looked up in two lists by the names that ``grad_fn`` shows, or say it themselves (``Op.mixed``): products
+have their float32 operands cast to the setting's dtype, what is numerically delicate has operands of half precision
+cast to float32.  The casts are operations like any other, so gradients of float32 parameters are float32.  All else
+runs in the dtype in which its operands meet.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.autocast import SETTING, USE
-from ...tracer.aval import BFLOAT16, FLOAT16, FLOAT32, HALF
-from ...tracer.recorder import current_recorder
+from ...tracer.ir.aval import BFLOAT16, FLOAT16, FLOAT32, HALF
+from ...tracer.record.autocast import SETTING, USE
+from ...tracer.record.recorder import current_recorder
 from . import tensor as core
 from .dtypes import as_dtype
 from .modes import _Mode

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tracer.site import user_site
+from ...tracer.ir.site import user_site
 from . import plans
 from . import tensor as core
 from .modes import STATE

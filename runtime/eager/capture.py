@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray, to_atom, wrap_array
-from ...tracer.errors import TracegradError
-from ...tracer.ir import Atom, Lit, Var
+from ...tracer.ir.errors import TracegradError
+from ...tracer.ir.graph import Atom, Lit, Var
+from ...tracer.ir.site import adjoint_site, at_site
 from ...tracer.ops.elementwise import broadcast_to
-from ...tracer.recorder import Recorder, recording
-from ...tracer.site import adjoint_site, at_site
+from ...tracer.record.array import TracedArray, to_atom, wrap_array
+from ...tracer.record.recorder import Recorder, recording
 from ..cuda.arrays import byte_bounds, upload
 from ..state_watch import restore_profile
 from .device import CPU, device, device_of, on_cuda
@@ -232,7 +232,7 @@ class Capture:
 
     def differentiate(self, node: Node | None) -> None:
         """What is recorded next is the derivative of *node*, and belongs to its line: so the turns of a loop look alike
-        in the backward, too (``tracer/repeats.py``).  A custom node runs Python that has lines of its own."""
+        in the backward, too (``tracer/reroll/repeats.py``).  A custom node runs Python that has lines of its own."""
         self.recorder.site_override = adjoint_site(node.site) if node is not None and node.plain else None
 
     def refuse(self, what: str) -> None:

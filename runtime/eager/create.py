@@ -1,7 +1,7 @@
 """Tensors made from data or by rule: ``tensor``, ``zeros``, ``arange`` and their relatives.
 
-Arrays come from ``tracer/creation.py``, so that within a recording they can be assigned into; ``wrap`` then decides
-what the caller sees (in a function of NumPy code that is being recorded, the traced array itself).
+Arrays come from ``tracer/numpy_api/creation.py``, so that within a recording they can be assigned into; ``wrap`` then
+decides what the caller sees (in a function of NumPy code that is being recorded, the traced array itself).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer import creation
-from ...tracer.array import TracedArray
-from ...tracer.aval import FLOAT_KINDS
-from ...tracer.recorder import current_recorder
+from ...tracer.ir.aval import FLOAT_KINDS
+from ...tracer.numpy_api import creation
+from ...tracer.record.array import TracedArray
+from ...tracer.record.recorder import current_recorder
 from ..cuda.arrays import as_device, download, on_device, upload
 from ..cuda.arrays import full as device_full
 from . import dtypes

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray
-from ...tracer.aval import Aval
+from ...tracer.ir.aval import Aval
+from ...tracer.record.array import TracedArray
 from ..cuda.availability import current_device, device_count, require_cuda
 from .modes import STATE
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray
-from ...tracer.aval import BFLOAT16, FLOAT16, FLOAT_KINDS, SUPPORTED, promote_types
+from ...tracer.ir.aval import BFLOAT16, FLOAT16, FLOAT_KINDS, SUPPORTED, promote_types
+from ...tracer.record.array import TracedArray
 
 float64 = double = np.dtype("float64")
 float32 = float_ = np.dtype("float32")

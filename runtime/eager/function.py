@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...tracer.aval import FLOAT_KINDS, Aval
+from ...tracer.ir.aval import FLOAT_KINDS, Aval
 from . import function_traced
 from . import tensor as core
 from .function_context import (

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...tracer.array import TracedArray
-from ...tracer.aval import Aval
+from ...tracer.ir.aval import Aval
+from ...tracer.record.array import TracedArray
 from .apply import apply
 from .modes import no_grad
 from .node import Node

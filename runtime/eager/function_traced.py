@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray, to_atom, wrap, wrap_array
-from ...tracer.aval import FLOAT_KINDS, Aval, is_number
-from ...tracer.ir import Atom, Lit, Var
+from ...tracer.ir.aval import FLOAT_KINDS, Aval, is_number
+from ...tracer.ir.graph import Atom, Lit, Var
 from ...tracer.ops.custom import custom_vjp
 from ...tracer.ops.elementwise import F, broadcast_to
 from ...tracer.ops.shape import zeros
-from ...tracer.recorder import Recorder, current_recorder, require_recorder
+from ...tracer.record.array import TracedArray, to_atom, wrap, wrap_array
+from ...tracer.record.recorder import Recorder, current_recorder, require_recorder
 from .capture import Capture
 from .function_context import FunctionCtx, backward_of, fitted, gradients, run_forward
 from .modes import STATE, no_grad

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS
 from .apply import apply
 from .backward import grad
 from .function_context import alias

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS
 from .backward import grad
 from .on_device import filled, put_beside
 from .tensor import Tensor, from_data, make, raw, seen

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray, to_atom, wrap_array
-from ...tracer.aval import INT
-from ...tracer.ir import Atom, Lit, bind
+from ...tracer.ir.aval import INT
+from ...tracer.ir.graph import Atom, Lit, bind
 from ...tracer.ops.elementwise import F, broadcast_to, cast
 from ...tracer.ops.indexing import SCATTER_ADD, SCATTER_SET, gather, take_along_last
 from ...tracer.ops.shape import reshape, transpose
+from ...tracer.record.array import TracedArray, to_atom, wrap_array
 
 Ints = tuple[int, ...]
 _ALL = slice(None)

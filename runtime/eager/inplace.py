@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray
-from ...tracer.aval import FLOAT_KINDS, can_cast
+from ...tracer.ir.aval import FLOAT_KINDS, can_cast
+from ...tracer.record.array import TracedArray
 from . import tensor as core
 from .apply import apply, record
 from .device import on_cuda

@@ -11,7 +11,7 @@ import itertools
 from collections import OrderedDict
 from typing import Any
 
-from ...tracer.site import Site
+from ...tracer.ir.site import Site
 from .op import Op
 
 _sequence = itertools.count()

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS
+from ...tracer.record.array import TracedArray
 from .apply import apply
 from .modes import STATE
 from .node import Node

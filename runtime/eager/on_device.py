@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from ...codegen.cupy_backend import CupyBackend
-from ...tracer.array import TracedArray, to_atom
-from ...tracer.autocast import off
-from ...tracer.ir import Atom, Graph
-from ...tracer.recorder import Recorder, recording
+from ...tracer.ir.graph import Atom, Graph
+from ...tracer.record.array import TracedArray, to_atom
+from ...tracer.record.autocast import off
+from ...tracer.record.recorder import Recorder, recording
 from ..config import config
 from ..cuda.arrays import full, upload
 from ..cuda.availability import require_cuda

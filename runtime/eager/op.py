@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from ...codegen.adjoint import vjp_seeded
-from ...tracer import npapi  # noqa: F401  (fills the tables of NumPy functions)
-from ...tracer.array import TracedArray, to_atom, wrap_array
-from ...tracer.autocast import off
-from ...tracer.aval import FLOAT, FLOAT32, HALF, INT, Aval
-from ...tracer.evaluate import run_nodes, stored
-from ...tracer.ir import Atom, Graph, Lit, Node, Var, current_builder, live_nodes, read_vars
+from ...tracer import numpy_api  # noqa: F401  (fills the tables of NumPy functions)
+from ...tracer.ir.aval import FLOAT, FLOAT32, HALF, INT, Aval
+from ...tracer.ir.evaluate import run_nodes, stored
+from ...tracer.ir.graph import Atom, Graph, Lit, Node, Var, current_builder, live_nodes, read_vars
 from ...tracer.ops.elementwise import broadcast_to
-from ...tracer.recorder import Recorder, recording
+from ...tracer.record.array import TracedArray, to_atom, wrap_array
+from ...tracer.record.autocast import off
+from ...tracer.record.recorder import Recorder, recording
 from ..config import config
 
 # Tensors give inf and nan without a word, as PyTorch's do; NumPy code of the user's keeps its warnings.

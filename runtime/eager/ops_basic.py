@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS
+from ...tracer.record.array import TracedArray
 from . import dtypes
 from . import tensor as core
 from .apply import apply

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS
 from . import dtypes
 from .apply import apply
 from .arguments import FUNCTIONS, as_operand, dtype_name, kind_of, scalar_of, tensor_argument, unify

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS
 from . import create, dtypes
 from .arguments import FUNCTIONS, one_dim, shape_argument, tensor_argument
 from .device import on_cuda

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray, wrap_array
-from ...tracer.aval import FLOAT_KINDS
-from ...tracer.positions import positions
+from ...tracer.ir.aval import FLOAT_KINDS
+from ...tracer.numpy_api.bounds import positions
+from ...tracer.record.array import TracedArray, wrap_array
 from . import dtypes
 from .apply import apply
 from .arguments import dtype_name, expand_error, scalar_of

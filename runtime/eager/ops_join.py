@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray
+from ...tracer.record.array import TracedArray
 from .apply import apply
 from .arguments import FUNCTIONS, common_dtype, dims_argument, many_dims, one_dim, shape_argument, tensor_argument
 from .on_device import moved_beside

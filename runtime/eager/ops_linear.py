@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.autocast import may_meet
+from ...tracer.record.autocast import may_meet
 from . import dtypes
 from .apply import apply
 from .arguments import FUNCTIONS, one_dim, scalar_of, tensor_argument, unify

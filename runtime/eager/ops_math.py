@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS
 from . import dtypes
 from .apply import apply
 from .arguments import dtype_name, floating, kind_of, tensor_argument, unify

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS
 from . import dtypes
 from .apply import apply
 from .arguments import FUNCTIONS, many_dims, one_dim, spelled, tensor_argument

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS
 from .apply import apply
 from .arguments import FUNCTIONS, common_dtype, dtype_name, floating, one_dim, tensor_argument
 from .on_device import by_the_host

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer import creation
-from ...tracer.array import TracedArray
+from ...tracer.numpy_api import creation
+from ...tracer.record.array import TracedArray
 from ..cuda.availability import require_cuda
 from .apply import apply
 from .arguments import one_dim, tensor_argument

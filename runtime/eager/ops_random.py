@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS
 from . import dtypes
 from .inplace import inplace
 from .on_device import put_beside

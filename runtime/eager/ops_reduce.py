@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer import npapi_special
-from ...tracer.array import TracedArray, to_atom, wrap_array
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS
+from ...tracer.numpy_api import special
 from ...tracer.ops.elementwise import F
+from ...tracer.record.array import TracedArray, to_atom, wrap_array
 from . import dtypes
 from .apply import apply
 from .arguments import FUNCTIONS, floating, many_dims, one_dim, spelled, tensor_argument
@@ -339,7 +339,7 @@ def _log_softmax(x: Any, dim: int) -> Any:
 
 def _logsumexp(x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
     if type(x) is not _ndarray:
-        return npapi_special.logsumexp(x, dims, keepdims=keepdim)
+        return special.logsumexp(x, dims, keepdims=keepdim)
     if not x.size:
         return np.log(_add(x, axis=dims, keepdims=keepdim))
     top = _highest(x, dims)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray, wrap_array
-from ...tracer.aval import FLOAT_KINDS
-from ...tracer.positions import positions
+from ...tracer.ir.aval import FLOAT_KINDS
+from ...tracer.numpy_api.bounds import positions
+from ...tracer.record.array import TracedArray, wrap_array
 from .apply import apply
 from .arguments import FUNCTIONS, dtype_name, one_dim, scalar_of, tensor_argument
 from .indexing import coordinates, elements_along, read_at, written_at

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray
+from ...tracer.record.array import TracedArray
 from .apply import apply
 from .arguments import (
     FUNCTIONS,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS
 from .apply import apply
 from .arguments import one_dim, spelled, tensor_argument
 from .indexing import argsorted, elements_along, picked

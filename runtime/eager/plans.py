@@ -20,11 +20,11 @@ import numpy as np
 
 from ...codegen.canonical import canonicalise
 from ...codegen.simplify import simplify
-from ...tracer.aval import Aval
-from ...tracer.ir import Atom, Var, structural
+from ...tracer.ir.aval import Aval
+from ...tracer.ir.graph import Atom, Var, structural
 from ...tracer.ops.elementwise import F, broadcast_to
 from ...tracer.ops.shape import zeros
-from ...tracer.recorder import Recorder, recording
+from ...tracer.record.recorder import Recorder, recording
 from ..binding import bind_graph, launched
 from ..config import config
 from ..kernels import kernels

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS
 
 PACKAGE = "tracegrad"  # dtypes are shown as members of it
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
-from ...tracer import npapi_special
-from ...tracer.array import FUNCTIONS as ARRAY_FUNCTIONS
-from ...tracer.array import UFUNC_METHODS, UFUNCS, TracedArray, public_name, unsupported
+from ...tracer.numpy_api import special
+from ...tracer.record.array import FUNCTIONS as ARRAY_FUNCTIONS
+from ...tracer.record.array import UFUNC_METHODS, UFUNCS, TracedArray, public_name, unsupported
 from . import ops_basic, ops_linear, ops_math
 from .apply import apply
 from .arguments import plain_number
@@ -136,10 +136,10 @@ def _no_out(name: str, out: Any) -> None:
 
 def _hook_scipy() -> None:
     """Where the tracer looks for traced arrays among the arguments of a function of SciPy's, look for tensors first."""
-    for name, hooked in npapi_special.HOOKED.items():
+    for name, hooked in special.HOOKED.items():
         if hooked:
             function = getattr(sp, name)
-            space, key = function.__globals__, f"{npapi_special._HOOK}_{function.__name__}"
+            space, key = function.__globals__, f"{special._HOOK}_{function.__name__}"
             space[key] = _tensors_first(function, space[key])
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer import creation
-from ...tracer.array import TracedArray
-from ...tracer.aval import FLOAT_KINDS, HALF, finfo, held_dtype
-from ...tracer.recorder import current_recorder
+from ...tracer.ir.aval import FLOAT_KINDS, HALF, finfo, held_dtype
+from ...tracer.numpy_api import creation
+from ...tracer.record.array import TracedArray
+from ...tracer.record.recorder import current_recorder
 from ..cuda.arrays import download
 from ..cuda.availability import require_cuda
 from . import dtypes

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS
+from ...tracer.record.array import TracedArray
 from ..cuda.arrays import download
 from . import dtypes
 from .device import device, device_of, on_cuda

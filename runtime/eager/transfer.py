@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tracer.array import TracedArray
+from ...tracer.record.array import TracedArray
 from ..cuda.arrays import download, upload
 from . import tensor as core
 from .device import device, device_of, wanted

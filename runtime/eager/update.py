@@ -24,11 +24,11 @@ from ...codegen.canonical import Canonical, canonicalise
 from ...codegen.interpreter import tolerance
 from ...codegen.program import Program
 from ...codegen.simplify import simplify
-from ...tracer.array import TracedArray, to_atom
-from ...tracer.autocast import off
-from ...tracer.aval import FLOAT32, HALF
-from ...tracer.errors import TracegradError
-from ...tracer.recorder import Recorder, recording
+from ...tracer.ir.aval import FLOAT32, HALF
+from ...tracer.ir.errors import TracegradError
+from ...tracer.record.array import TracedArray, to_atom
+from ...tracer.record.autocast import off
+from ...tracer.record.recorder import Recorder, recording
 from .. import launch
 from .._tape import Tape
 from ..config import config

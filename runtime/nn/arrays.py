@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.array import TracedArray, to_atom, wrap_array
-from ...tracer.aval import INT
+from ...tracer.ir.aval import INT
 from ...tracer.ops.elementwise import F, cast
 from ...tracer.ops.indexing import gather
 from ...tracer.ops.shape import iota
+from ...tracer.record.array import TracedArray, to_atom, wrap_array
 from ..eager.tensor import Tensor, raw
 
 # Tensors give inf and nan without a word, as in runtime/eager/op.py.

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
-from ...tracer.autocast import may_meet
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS
+from ...tracer.record.autocast import may_meet
 from ..eager import create, random
 from ..eager.apply import apply
 from ..eager.arguments import floating, one_dim, tensor_argument

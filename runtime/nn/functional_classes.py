@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.autocast import may_meet
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS
+from ...tracer.record.autocast import may_meet
 from ..eager.apply import apply
 from ..eager.dtypes import scalar_name
 from ..eager.op import Op

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
-from ...tracer.autocast import may_meet
+from ...tracer.record.autocast import may_meet
 from ..eager.apply import apply
 from ..eager.arguments import tensor_argument
 from ..eager.dtypes import scalar_name

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS
 from ..eager import create, dtypes
 from ..eager.device import wanted
 from ..eager.ops_basic import zero_

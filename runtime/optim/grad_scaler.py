@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.aval import FLOAT16
+from ...tracer.ir.aval import FLOAT16
 from ..eager.modes import no_grad
 from ..eager.tensor import Tensor, raw
 from .optimizer import Optimizer

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...tracer.aval import FLOAT_KINDS
+from ...tracer.ir.aval import FLOAT_KINDS
 from ..eager import dtypes
 from ..eager.modes import STATE, enable_grad
 from ..eager.node import RemovableHandle, _registered

@@ -13,7 +13,7 @@ from tracegrad.codegen.canonical import canonicalise
 from tracegrad.codegen.simplify import simplify
 from tracegrad.runtime.cuda.arrays import download
 from tracegrad.runtime.cuda.run import program_of
-from tracegrad.tracer.ir import Graph
+from tracegrad.tracer.ir.graph import Graph
 
 rng = np.random.default_rng(13)
 

@@ -11,8 +11,8 @@ from support import assert_agree, condition, differentiated, float_inputs, opera
 from test_primitives import CANCELLING, EXACT, has_derivative, smooth_graph
 
 from tracegrad.codegen.adjoint import jvp, vjp
-from tracegrad.tracer.ir import Atom, Graph, Var
-from tracegrad.tracer.primitive import Primitive
+from tracegrad.tracer.ir.graph import Atom, Graph, Var
+from tracegrad.tracer.ir.primitive import Primitive
 
 
 def joint_graph(graph: Graph) -> Graph:

@@ -15,7 +15,7 @@ from tracegrad.codegen.cuda.program import CudaProgram
 from tracegrad.codegen.cuda.simulator import SMALL, Simulator, simulate
 from tracegrad.codegen.simplify import simplify
 from tracegrad.runtime.cuda.loading import Loaded
-from tracegrad.tracer.ir import Graph
+from tracegrad.tracer.ir.graph import Graph
 
 Launches = list[tuple[str, int, int]]
 

@@ -19,8 +19,8 @@ from tracegrad.codegen.cuda.assemble import assemble
 from tracegrad.runtime import ladder
 from tracegrad.runtime.cuda import replay
 from tracegrad.runtime.cuda.loading import Loaded, programs
-from tracegrad.tracer.aval import BFLOAT16, finfo
-from tracegrad.tracer.errors import OutOfMemoryError
+from tracegrad.tracer.ir.aval import BFLOAT16, finfo
+from tracegrad.tracer.ir.errors import OutOfMemoryError
 
 rng = np.random.default_rng(3)
 X, Y, W = rng.normal(size=(20, 3)), np.sign(rng.normal(size=20)), rng.normal(size=3)

@@ -39,9 +39,9 @@ from tracegrad.codegen.scalar import (
     memory_type,
     to_memory,
 )
-from tracegrad.tracer.aval import FLOAT_KINDS, SUPPORTED, Aval, finfo
-from tracegrad.tracer.errors import DeviceError
-from tracegrad.tracer.primitive import ELEMENTWISE, PRIMITIVES, Primitive
+from tracegrad.tracer.ir.aval import FLOAT_KINDS, SUPPORTED, Aval, finfo
+from tracegrad.tracer.ir.errors import DeviceError
+from tracegrad.tracer.ir.primitive import ELEMENTWISE, PRIMITIVES, Primitive
 
 pytest.importorskip("cuda.bindings.nvvm", reason="numba-cuda is not installed")
 from tracegrad.codegen.cuda import dialect, libdevice, libdevice_cpu, ptx

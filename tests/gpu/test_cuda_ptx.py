@@ -12,7 +12,7 @@ import pytest
 
 from tracegrad.codegen import jit
 from tracegrad.codegen.scalar import F64, I8, I32, I64, PTR
-from tracegrad.tracer.errors import DeviceError
+from tracegrad.tracer.ir.errors import DeviceError
 
 pytest.importorskip("cuda.bindings.nvvm", reason="numba-cuda is not installed")
 from tracegrad.codegen.cuda import dialect, ptx

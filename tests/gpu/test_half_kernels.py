@@ -22,8 +22,8 @@ from tracegrad.codegen.cuda.program import CudaProgram, Library
 from tracegrad.codegen.cuda.simulator import SMALL, simulate
 from tracegrad.codegen.simplify import simplify
 from tracegrad.codegen.storage import CUDA_PRODUCTS
-from tracegrad.tracer.aval import BFLOAT16, FLOAT16
-from tracegrad.tracer.ir import Graph
+from tracegrad.tracer.ir.aval import BFLOAT16, FLOAT16
+from tracegrad.tracer.ir.graph import Graph
 
 DTYPES = pytest.mark.parametrize("dtype", [FLOAT16, BFLOAT16], ids=str)
 rng = np.random.default_rng(11)

@@ -16,7 +16,7 @@ from tracegrad.codegen.cuda import ptx, ways
 from tracegrad.codegen.cuda.device import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import Library
-from tracegrad.tracer.primitive import LOOP
+from tracegrad.tracer.ir.primitive import LOOP
 
 rng = np.random.default_rng(11)
 DTYPES = pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -23,7 +23,7 @@ from tracegrad.codegen.cuda.assemble import assemble
 from tracegrad.codegen.cuda.device import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import Kernel
-from tracegrad.tracer.ir import Graph
+from tracegrad.tracer.ir.graph import Graph
 
 TARGETS = pytest.mark.parametrize("cc", [(8, 0), (9, 0)], ids=lambda cc: f"sm_{cc[0]}{cc[1]}")
 WORKLOADS = {name: w for name, w in (STRAIGHT | SMALL_LOOPS).items() if not name.endswith(("1e6", "10k_d10_K25"))}

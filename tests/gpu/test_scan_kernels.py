@@ -14,7 +14,7 @@ from tracing import Traced
 from tracegrad.codegen.cuda import mapping, ptx
 from tracegrad.codegen.cuda.device import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
-from tracegrad.tracer.aval import Aval
+from tracegrad.tracer.ir.aval import Aval
 from tracegrad.tracer.ops.reduce import linrec
 
 rng = np.random.default_rng(17)

@@ -17,10 +17,10 @@ from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import Kernel, Library, Order
 from tracegrad.codegen.cuda.scatter import BY_ADDING, BY_LOOKING, BY_ORDER, BY_WINNER, how_to_write
 from tracegrad.codegen.cuda.simulator import SMALL
-from tracegrad.tracer.aval import Aval
-from tracegrad.tracer.ir import bind
+from tracegrad.tracer.ir.aval import Aval
+from tracegrad.tracer.ir.graph import bind
+from tracegrad.tracer.ir.primitive import SCATTER
 from tracegrad.tracer.ops.indexing import SCATTER_ADD, SCATTER_SET
-from tracegrad.tracer.primitive import SCATTER
 
 rng = np.random.default_rng(3)
 UNORDERED = Geometry(threads=SMALL.threads, warp=SMALL.warp, deterministic=False)

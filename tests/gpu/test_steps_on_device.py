@@ -13,7 +13,7 @@ from test_step import OPTIMIZERS
 import tracegrad as torch
 from tracegrad import nn, optim
 from tracegrad.runtime.cuda import replay
-from tracegrad.tracer.errors import OutOfMemoryError
+from tracegrad.tracer.ir.errors import OutOfMemoryError
 
 pytestmark = pytest.mark.usefixtures("way")
 

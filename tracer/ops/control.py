@@ -26,11 +26,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ..aval import INT, Aval
-from ..errors import GraphError
-from ..evaluate import Env, read, run_nodes
-from ..ir import Atom, Graph, Node, Var, current_builder, live_nodes
-from ..primitive import LOOP, Primitive, register
+from ..ir.aval import INT, Aval
+from ..ir.errors import GraphError
+from ..ir.evaluate import Env, read, run_nodes
+from ..ir.graph import Atom, Graph, Node, Var, current_builder, live_nodes
+from ..ir.primitive import LOOP, Primitive, register
 
 CAPACITY = "capacity"  # the kind of guard that says that a loop ended within the room for its steps
 UNLIMITED = 2**62  # the length of a loop that stops by itself and keeps no rows

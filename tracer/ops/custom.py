@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..aval import Aval
-from ..ir import Atom, Var, current_builder
-from ..primitive import CUSTOM, Primitive
+from ..ir.aval import Aval
+from ..ir.graph import Atom, Var, current_builder
+from ..ir.primitive import CUSTOM, Primitive
 
 # (cotangents of the values or None, the values under their new names, operands) -> cotangents of the operands or None
 Rule = Callable[[Sequence[Atom | None], Sequence[Var], Sequence[Atom]], Sequence[Atom | None]]

@@ -20,11 +20,11 @@ import numpy as np
 import scipy.special as sp
 from scipy.special._ufuncs import _zeta  # the Hurwitz zeta ufunc behind scipy.special.zeta, which is no ufunc
 
-from ..aval import BOOL, FLOAT, FLOAT32, FLOAT_KINDS, HALF, Aval, broadcast_shapes, is_float, promote_dtypes
-from ..errors import GraphError, UnsupportedError
-from ..ir import Atom, Lit, Var, bind, elementwise_by_name, literal, structural
-from ..primitive import ELEMENTWISE, PRIMITIVES, VIEW, Primitive, register
-from ..site import at_site
+from ..ir.aval import BOOL, FLOAT, FLOAT32, FLOAT_KINDS, HALF, Aval, broadcast_shapes, is_float, promote_dtypes
+from ..ir.errors import GraphError, UnsupportedError
+from ..ir.graph import Atom, Lit, Var, bind, elementwise_by_name, literal, structural
+from ..ir.primitive import ELEMENTWISE, PRIMITIVES, VIEW, Primitive, register
+from ..ir.site import at_site
 from .quantile import lower_ndtri
 
 UFUNC = "ufunc"  # lower by calling the inner loop of the NumPy or SciPy ufunc itself

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..aval import INT, Aval
-from ..errors import GraphError
-from ..ir import Atom, Var, bind, structural
-from ..primitive import HOST, SCATTER, VIEW, Primitive, register
+from ..ir.aval import INT, Aval
+from ..ir.errors import GraphError
+from ..ir.graph import Atom, Var, bind, structural
+from ..ir.primitive import HOST, SCATTER, VIEW, Primitive, register
 from .elementwise import F, like
 from .reduce import expand
 from .shape import iota, reshape, zeros

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ..aval import Aval
-from ..errors import GraphError
-from ..ir import Atom, Var, bind
-from ..primitive import PRODUCT, Primitive, register
+from ..ir.aval import Aval
+from ..ir.errors import GraphError
+from ..ir.graph import Atom, Var, bind
+from ..ir.primitive import PRODUCT, Primitive, register
 from .elementwise import BROADCAST
 from .reduce import REDUCE_SUM
 

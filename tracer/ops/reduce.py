@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..aval import BOOL, INT, Aval
-from ..errors import GraphError
-from ..ir import Atom, Lit, Var, bind, structural
-from ..primitive import PRIMITIVES, RECURRENCE, REDUCE, Primitive, register
+from ..ir.aval import BOOL, INT, Aval
+from ..ir.errors import GraphError
+from ..ir.graph import Atom, Lit, Var, bind, structural
+from ..ir.primitive import PRIMITIVES, RECURRENCE, REDUCE, Primitive, register
 from .elementwise import BROADCAST, F, broadcast_to, cast, like
 from .shape import concat, reshape, slice_axis, transpose, zeros
 

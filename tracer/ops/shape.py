@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ..aval import INT, Aval
-from ..errors import GraphError
-from ..ir import Atom, Lit, Var, bind, structural
-from ..primitive import VIEW, Primitive, register
+from ..ir.aval import INT, Aval
+from ..ir.errors import GraphError
+from ..ir.graph import Atom, Lit, Var, bind, structural
+from ..ir.primitive import VIEW, Primitive, register
 from .elementwise import BROADCAST
 
 Ints = tuple[int, ...]

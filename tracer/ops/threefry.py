@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ..aval import Aval
-from ..errors import GraphError
-from ..ir import Atom, Var, bind
-from ..primitive import ELEMENTWISE, Primitive, register
+from ..ir.aval import Aval
+from ..ir.errors import GraphError
+from ..ir.graph import Atom, Var, bind
+from ..ir.primitive import ELEMENTWISE, Primitive, register
 from .elementwise import broadcast
 
 UINT32, UINT64 = np.dtype("uint32"), np.dtype("uint64")

@@ -1,0 +1,279 @@
+"""Who asks for a plain value?
+
+``float(t)`` is a question that a guard answers.  ``math.sin(t)`` and ``plain[0] = t`` ask in the same way (C code
+calls ``__float__``) but would go on with a number that has lost its gradient.  They are told apart by the instruction
+that the innermost Python frame is executing: its opcode, and for a call the callable, found by walking back over the
+instructions that pushed it. What cannot be told is refused."""
+
+from __future__ import annotations
+
+import dis
+import math
+import sys
+from functools import lru_cache
+from types import CodeType, FrameType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..ir.errors import UnsupportedError
+from ..ir.site import OWN_FOLDER, at_site, is_internal
+
+# Callables that ask for a number and say so.  np.arange is one: it refuses float arguments before it comes to ask.
+HARMLESS = (float, int, bool, round, np.arange)
+_NULL_ABOVE = 1 if sys.version_info >= (3, 13) else 0  # 3.13 pushes NULL or self after the callable
+UNKNOWN = object()
+
+
+class Request(NamedTuple):
+    """What the frame was doing: ``opcode``; for calls the ``callee`` (UNKNOWN where it cannot be told) and the name
+    it was called by."""
+
+    opcode: str
+    callee: Any
+    name: str | None
+    frame: FrameType
+
+
+Path = tuple[tuple[str, Any], ...]  # how an object was loaded: ("global", "np"), ("attr", "sin")
+
+
+class _Instructions:
+    """The instructions of a code object with the height of the stack before each."""
+
+    def __init__(self, code: CodeType):
+        self.all = [i for i in dis.get_instructions(code) if i.opname != "CACHE"]
+        self.index = {i.offset: k for k, i in enumerate(self.all)}
+        self.before: dict[int, int] = {}
+        self.jumps: list[tuple[int, int]] = []
+        todo = [(0, 0)]
+        for entry in getattr(dis.Bytecode(code), "exception_entries", ()):
+            todo.append((self.index[entry.target], entry.depth + entry.lasti + 1))
+        while todo:
+            k, height = todo.pop()
+            while k < len(self.all) and k not in self.before:
+                self.before[k] = height
+                instruction = self.all[k]
+                if instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs:
+                    target = self.index[instruction.argval]
+                    self.jumps.append((k, target))
+                    todo.append((target, height + self.effect(k, jump=True)))
+                height += self.effect(k, jump=False)
+                if instruction.opname in _NO_FALL_THROUGH:
+                    break
+                k += 1
+
+    def effect(self, k: int, *, jump: bool) -> int:
+        instruction = self.all[k]
+        return dis.stack_effect(
+            instruction.opcode, instruction.arg if instruction.opcode >= dis.HAVE_ARGUMENT else None, jump=jump
+        )
+
+    def loads_below(self, end: int, above: int, null: int) -> Path | None:
+        """How the stack entry that lies *above* entries under the top before instruction *end* was loaded (*null* of
+        them a NULL or self)."""
+        if end not in self.before:
+            return None
+        level = self.before[end] - above
+        for k in range(end - 1, -1, -1):
+            if k not in self.before or self.all[k].opname == "KW_NAMES":
+                continue
+            if self.all[k].opname.startswith(_ONLY_POP):
+                continue
+            if self.before[k] + self.effect(k, jump=False) <= level + null and self.all[k].opname != "PUSH_NULL":
+                another_way = any(source < k < target <= end for source, target in self.jumps)  # (f if test else g)(x)
+                return None if another_way else self._chain(k)
+        return None
+
+    def _chain(self, k: int) -> Path:
+        chain: list[tuple[str, Any]] = []
+        while k >= 0:
+            name, value = self.all[k].opname, self.all[k].argval
+            if name in ("LOAD_ATTR", "LOAD_METHOD"):
+                chain.append(("attr", value))
+            elif name == "LOAD_CONST":
+                return (("const", value), *reversed(chain))
+            elif name == "LOAD_GLOBAL":
+                return (("global", value), *reversed(chain))
+            elif name == "LOAD_NAME" or name.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLASSDEREF")):
+                return (("name", value), *reversed(chain))
+            elif name != "PUSH_NULL":
+                break
+            k -= 1
+        return (("opaque", None), *reversed(chain))
+
+
+_NO_FALL_THROUGH = frozenset(
+    "RETURN_VALUE RETURN_CONST RAISE_VARARGS RERAISE JUMP_FORWARD JUMP_BACKWARD "
+    "JUMP_BACKWARD_NO_INTERRUPT JUMP_ABSOLUTE".split()
+)
+_ONLY_POP = ("POP_", "STORE_", "DELETE_", "JUMP_", "END_FOR", "NOP")
+_instructions = lru_cache(maxsize=256)(_Instructions)
+
+
+@lru_cache(maxsize=4096)
+def _instruction_path(code: CodeType, lasti: int) -> tuple[str, Path | None]:
+    """Opcode at *lasti*, and how the callable (or the left operand of an operator) was loaded."""
+    found = _instructions(code)
+    at = found.index.get(lasti)
+    if at is None:
+        return "", None
+    here = found.all[at]
+    if here.opname == "BINARY_OP":
+        return f"BINARY_OP {here.argrepr}", found.loads_below(at, 1, 0)
+    if here.opname in ("CALL", "PRECALL"):
+        if here.opname == "CALL" and found.all[at - 1].opname == "PRECALL":
+            at -= 1
+        return "CALL", found.loads_below(at, (here.arg or 0) + _NULL_ABOVE, _NULL_ABOVE)
+    return here.opname, None
+
+
+def _resolve(path: Path, frame: FrameType) -> Any:
+    (kind, name), *attributes = path
+    if kind == "opaque":
+        return UNKNOWN
+    if kind == "const":
+        return name
+    spaces = (
+        (frame.f_globals, frame.f_builtins) if kind == "global" else (frame.f_locals, frame.f_globals, frame.f_builtins)
+    )
+    found: Any = next((space[name] for space in spaces if isinstance(name, str) and name in space), UNKNOWN)
+    for _, attribute in attributes:
+        if not (isinstance(found, (ModuleType, type)) or _draws(found)):
+            return UNKNOWN
+        found = getattr(found, attribute, UNKNOWN)
+    return found
+
+
+def _draws(obj: Any) -> bool:
+    """Is it one of NumPy's random generators?"""
+    return type(obj).__module__.startswith("numpy.random")
+
+
+def request(depth: int) -> Request:
+    """What the Python frame *depth* levels up is asking for."""
+    frame = sys._getframe(depth + 1)
+    opcode, path = _instruction_path(frame.f_code, frame.f_lasti)
+    if path is None:
+        return Request(opcode, UNKNOWN, None, frame)
+    return Request(opcode, _resolve(path, frame), path[-1][1] if path[-1][0] != "const" else None, frame)
+
+
+def check_float_allowed() -> None:
+    """Called by ``__float__``: return where plain Python asked for a float, raise where C code would compute with
+    it."""
+    asked = request(2)
+    filename = asked.frame.f_code.co_filename
+    if filename.startswith(OWN_FOLDER):
+        return
+    if not is_internal(filename):
+        if asked.opcode == "CALL" and any(asked.callee is harmless for harmless in HARMLESS):
+            return
+        if asked.opcode == "BINARY_OP %" and isinstance(asked.callee, (str, bytes)):
+            return
+    raise UnsupportedError(at_site(_float_message(asked)))
+
+
+ASSIGN_HINT = (
+    "a traced value cannot be written into a plain NumPy array, which could not carry its gradient; "
+    "make the array with tracegrad.zeros(n) (or np.zeros_like(x) of a traced x) and assign into that"
+)
+
+
+_NUMPY_NAMES = {
+    "pow": "power",
+    "asin": "arcsin",
+    "acos": "arccos",
+    "atan": "arctan",
+    "atan2": "arctan2",
+    "asinh": "arcsinh",
+    "acosh": "arccosh",
+    "atanh": "arctanh",
+    "fabs": "abs",
+    "gamma": "scipy.special.gamma",
+    "lgamma": "scipy.special.gammaln",
+    "erf": "scipy.special.erf",
+    "erfc": "scipy.special.erfc",
+}
+
+
+def _float_message(asked: Request) -> str:
+    if asked.opcode in ("STORE_SUBSCR", "STORE_SLICE"):
+        return ASSIGN_HINT
+    callee = asked.callee
+    name = getattr(callee, "__name__", None)
+    if asked.opcode == "CALL" and callee is not UNKNOWN and name:
+        if getattr(math, name, None) is callee:
+            twin = _NUMPY_NAMES.get(name, name)
+            twin = twin if "." in twin else f"np.{twin}"
+            return f"math.{name} would turn a traced value into a plain number and lose its gradient; use {twin}"
+        return (
+            f"{name} would turn a traced value into a plain number and lose its gradient; use the NumPy function on "
+            "the traced value, "
+            "or float(t) where a number without a gradient is meant"
+        )
+    return (
+        "code outside NumPy asked for the plain number behind a traced value, which would lose its gradient; use NumPy "
+        "functions on it, "
+        "or write v = float(t) on a line of its own where a number without a gradient is meant"
+    )
+
+
+_DRAW_HINT = (
+    "{} of np.random draws with parameters that are traced here, so their gradients would be lost: draw standard "
+    "numbers and write loc + scale * np.random.standard_normal(size), or use tracegrad.random, which takes such "
+    "parameters"
+)
+_ARRAY_HINTS = {
+    "array": "a list that holds traced arrays cannot go through np.array: write np.stack([...]) or "
+    "tracegrad.array([...]); for one traced array write t.copy()",
+    "asarray": "np.asarray cannot convert a traced array: leave the call out, or write np.stack([...]) or "
+    "tracegrad.asarray(...)",
+    "asanyarray": "np.asanyarray cannot convert a traced array: leave the call out, or write tracegrad.asarray(...)",
+    "ascontiguousarray": "np.ascontiguousarray cannot convert a traced array: leave the call out",
+    "asfarray": "leave the call out, or write t.astype(float)",
+    "full": "np.full cannot hold a traced value: write tracegrad.full(shape, value), or value * np.ones(shape)",
+    "arange": "np.arange of a traced value has a size that depends on data: write np.arange(n) * step + start with a "
+    "plain n",
+    "where": "np.where with a list of traced arrays: write np.stack([...]) around the list",
+    "dot": "plain.dot(traced) cannot be traced: write np.dot(a, b) or a @ b",
+    "take": "plain.take(traced) cannot be traced: write np.take(a, indices)",
+}
+
+
+def array_refusal() -> UnsupportedError:
+    """The error for ``__array__``: some code needs a plain array."""
+    asked = request(2)
+    if asked.opcode in ("STORE_SUBSCR", "STORE_SLICE"):
+        return UnsupportedError(at_site(ASSIGN_HINT))
+    if (
+        asked.opcode in ("BINARY_SUBSCR", "BINARY_SLICE")
+        or asked.opcode.startswith("BINARY_OP [")
+        or asked.opcode == "BINARY_OP []"
+    ):
+        return UnsupportedError(
+            at_site(
+                "a plain NumPy array was indexed with a traced array: write np.take(a, index, axis=0), or make the "
+                "indexed array an argument"
+            )
+        )
+    name, frame = asked.name if asked.opcode == "CALL" else None, asked.frame
+    if _draws(getattr(asked.callee, "__self__", None)):
+        return UnsupportedError(at_site(_DRAW_HINT.format(name)))
+    while is_internal(frame.f_code.co_filename) and frame.f_back is not None:  # the NumPy function that the user called
+        name = frame.f_code.co_name
+        frame = frame.f_back
+    if name in _ARRAY_HINTS:
+        return UnsupportedError(at_site(_ARRAY_HINTS[name]))
+    called = (
+        f"{name} needs a plain NumPy array and was given a traced one"
+        if name
+        else "code that needs a plain NumPy array was given a traced one"
+    )
+    return UnsupportedError(
+        at_site(
+            f"{called} (a list of traced arrays, np.asarray, or a C extension); use np.stack([...]) for the list, "
+            "NumPy or scipy.special "
+            "functions otherwise, and assign into arrays made by tracegrad.zeros(n) or np.zeros_like(x)"
+        )
+    )

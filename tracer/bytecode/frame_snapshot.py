@@ -1,0 +1,77 @@
+"""Where a question was asked from: the user's frame, and what its local variables were.
+
+``look`` is called when control flow asks for a truth value.  ``purity.py`` reads it, to see what a loop of the
+user's changes from turn to turn.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any, NamedTuple
+
+from ..ir.graph import Atom
+from ..ir.site import is_internal
+
+DEEP = 3  # tuples within tuples that are looked into
+
+
+class Traced(NamedTuple):
+    """A traced array, by its value at that moment; None where that is a view that is out of date.  *replaced*: it is a
+    scalar, for which ``x += y`` makes a new one.  *written*: its buffer was written into."""
+
+    atom: Atom | None
+    replaced: bool = False
+    written: bool = False
+
+
+class Plain(NamedTuple):
+    """A Python number, text or None."""
+
+    value: Any
+
+
+class Many(NamedTuple):
+    """A tuple."""
+
+    items: tuple[Any, ...]
+
+
+class Other(NamedTuple):
+    """Anything else, by identity."""
+
+    value: Any
+
+
+class Asked(NamedTuple):
+    frame: FrameType
+    instruction: int
+    values: dict[str, Any]  # local variables, free ones included: Traced, Plain, Many or Other
+
+
+def look(traced: type) -> Asked | None:
+    """The innermost frame of the user's; *traced* is the class of traced arrays."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and is_internal(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    return Asked(frame, frame.f_lasti, {name: _seen(value, traced, DEEP) for name, value in frame.f_locals.items()})
+
+
+def _seen(value: Any, traced: type, depth: int) -> Any:
+    kind = type(value)
+    if kind is traced:
+        storage = value._storage
+        if value._steps and value._version != storage.version:
+            return Traced(None)
+        atom = value._atom if value._version == storage.version else storage.atom
+        return Traced(atom, not atom.aval.shape and not storage.array0d, storage.version > 0)
+    if kind in (int, float, bool, str, bytes, type(None)):
+        return Plain(value)
+    if kind is tuple and depth:
+        return Many(tuple([_seen(v, traced, depth - 1) for v in value]))
+    return Other(value)
+
+
+__all__ = ["Asked", "Many", "Other", "Plain", "Traced", "look"]

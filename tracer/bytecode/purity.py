@@ -1,0 +1,379 @@
+"""What the user's bytecode says of a loop that data ends: does nothing but recorded values decide how often it goes?
+
+A loop is recorded as so many turns, of which the last asked a question whose answer was another one.  That another
+number of turns would have gone the same way follows from two things, and both are proven here:
+
+- A turn changes nothing but local variables: no item, attribute, global or cell is stored, and all that is called is
+  known to change nothing (NumPy's functions, methods that arrays have, helpers of which the same is true).
+- Those local variables are traced values, or Python values that nobody reads after the loop, or counters, for which
+  recorded integers stand after it (``induction_variables.py``).  Python values that change went, turn by turn, through
+  values that do not hang on data; so the proof holds for as many turns as were seen, and the loop is ``bounded`` by
+  that.  Without any there is no bound, and none where all that the loop does with a counter is to count.
+
+Whatever is not known to be harmless is a refusal, which has a name; the number of turns is then a branch like others.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import itertools
+import math
+import types
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .control_flow import Flow, flow_of, loads, stores
+from .frame_snapshot import Asked, Many, Other, Plain, Traced
+
+Code = types.CodeType
+_ANY = object()  # a traced value, or a new one that only the loop has
+_UNKNOWN = object()
+_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
+_DATA = frozenset("T mT shape ndim size dtype real".split())
+
+_QUIET = frozenset(
+    "NOP CACHE RESUME EXTENDED_ARG PUSH_NULL PRECALL CALL KW_NAMES LOAD_FAST LOAD_FAST_CHECK LOAD_CONST LOAD_GLOBAL "
+    "LOAD_DEREF LOAD_ATTR LOAD_METHOD STORE_FAST POP_TOP COPY SWAP BINARY_OP COMPARE_OP IS_OP UNARY_NEGATIVE UNARY_NOT "
+    "UNARY_POSITIVE UNARY_INVERT BINARY_SUBSCR BINARY_SLICE BUILD_TUPLE BUILD_LIST BUILD_SLICE LIST_EXTEND "
+    "UNPACK_SEQUENCE GET_ITER FOR_ITER END_FOR POP_ITER JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT TO_BOOL "
+    "JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP LOAD_FAST_LOAD_FAST STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST "
+    "COPY_FREE_VARS"
+    .split()
+)  # fmt: skip
+_BUILTINS = frozenset(
+    "abs min max len range float int bool sum round zip enumerate reversed tuple isinstance pow divmod".split()
+)
+_ITERABLES = frozenset("range zip enumerate reversed".split())
+_METHODS = frozenset(
+    "all any argmax argmin astype clip copy cumprod cumsum diagonal dot flatten max mean min prod ravel repeat reshape "
+    "round squeeze std sum swapaxes take trace transpose var item".split()
+)
+_WRITERS = frozenset("copyto put place putmask fill_diagonal put_along_axis".split())
+_MODULES = ("numpy", "scipy")
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type, type(np.sum))
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """*bounded*: only as many turns as were seen are proven.  *live*: the local variables that are read afterwards,
+    except *counted*, which are counters."""
+
+    bounded: bool
+    live: frozenset[str]
+    counted: frozenset[str]
+
+
+def counters(asked: Sequence[Asked]) -> dict[str, int]:
+    """The local variables that are Python integers which grew by the same number, given here, from each turn to the
+    next."""
+    found: dict[str, int] = {}
+    for name in asked[-1].values:
+        seen = [a.values.get(name) for a in asked]
+        if all(isinstance(v, Plain) and type(v.value) is int for v in seen):
+            steps = {b.value - a.value for a, b in itertools.pairwise(seen)}  # type: ignore[union-attr]
+            if len(steps) == 1 and steps != {0}:
+                found[name] = steps.pop()
+    return found
+
+
+def prove(asked: Sequence[Asked], counting: frozenset[str] = frozenset()) -> Proof | str:
+    """The proof for the loop in which the question was *asked* once in each turn, or why there is none.  *counting*:
+    the variables for which recorded integers stand after the loop, if they are read there."""
+    first = asked[0]
+    if any(a.frame is not first.frame or a.instruction != first.instruction for a in asked):
+        return "the question is not asked by the loop itself"
+    code = first.frame.f_code
+    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        return "the loop is in a generator"
+    flow = flow_of(code)
+    at = flow.asks(first.instruction)
+    loop = flow.loop_left_at(at) if at is not None else None
+    if loop is None or at is None:
+        return "the question does not decide whether a loop goes on"
+    names = dict(first.values)
+    renewed = frozenset(name for name, value in names.items() if not isinstance(value, Other))
+    body = [flow.code[k] for k in sorted(loop)]
+    reason = _harmless(body, lambda name: _value(names.get(name)), first.frame.f_globals, renewed)
+    if not reason and flow.handled(loop):
+        reason = "the loop handles exceptions"
+    if reason:
+        return reason
+    live = frozenset(name for k in flow.after(at, loop) for name in loads(flow.code[k]))
+    stored = {name for k in loop for name in stores(flow.code[k])}
+    changed = [name for name in _names(asked) if not _steady([a.values.get(name) for a in asked])]
+    for name in changed:
+        if not all(_traced(a.values.get(name)) for a in asked) and name in live - counting:
+            return f"the Python value `{name}`, which the loop changes, is read after it"
+        if name not in stored and not all(_traced(a.values.get(name)) for a in asked):
+            return f"`{name}` changes, and the loop does not assign it"
+    for name in _names(asked):
+        value = asked[-1].values.get(name)
+        if isinstance(value, Other) and hasattr(value.value, "__next__"):
+            return f"`{name}` is an iterator"
+    counts = any(flow.code[k].opname == "FOR_ITER" for k in loop if flow.closes(k, loop))
+    kept = [n for n in changed if not all(_traced(a.values.get(n)) for a in asked)]
+    linear = counters(asked)
+    python = counts or any(not (n in linear and _only_counts(flow, loop, n)) for n in kept)
+    counted = live & counting & set(changed)
+    return Proof(python, frozenset(live & (stored | set(changed))) - counted, frozenset(counted))
+
+
+def _only_counts(flow: Flow, loop: Iterable[int], name: str) -> bool:
+    """Is all that the loop does with the variable ``name += constant``?"""
+    for k in loop:
+        if name in loads(flow.code[k]):
+            after = flow.code[k : k + 4]
+            if [i.opname for i in after] != ["LOAD_FAST", "LOAD_CONST", "BINARY_OP", "STORE_FAST"]:
+                return False
+            if after[2].argrepr not in ("+", "+=", "-", "-=") or after[3].argval != name:
+                return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Of a loop whose turns differ.  *stored*: the local variables that it assigns; *start*, *end*: those that are read
+    after the start of a turn, and after the loop, before they are assigned."""
+
+    stored: frozenset[str]
+    start: frozenset[str]
+    end: frozenset[str]
+
+
+def prove_turns(asked: Asked, head: int, end: int) -> Places | str:
+    """The proof that a turn, from instruction *head* to it or to *end*, depends on the local variables at its start
+    alone and changes nothing but them; or why that is not so."""
+    code = asked.frame.f_code
+    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        return "the loop is in a generator"
+    flow = flow_of(code)
+    loop = flow.between(head, end)
+    if flow.code[end].opname == "POP_TOP":
+        return "its end is decided within an expression, or in a loop over an iterator"
+    if any(flow.code[k].opname == "FOR_ITER" and flow.closes(k, loop) for k in loop):
+        return "it counts, and its turns differ"
+    start = flow.live(head)
+    body = sorted(loop)
+    stored = frozenset(name for k in body for name in stores(flow.code[k]))
+    renewed = frozenset(name for name in stored if _replaced(flow.code, body, name, asked.values.get(name)))
+    lists = flow.lists(_arguments(code)) - start
+    reason = _harmless(
+        [flow.code[k] for k in body], lambda name: _value(asked.values.get(name)), asked.frame.f_globals, renewed,
+        lists=lists,
+    )  # fmt: skip
+    if not reason and flow.handled(loop):
+        reason = "the loop handles exceptions"
+    for name in start:
+        value = asked.values.get(name)
+        if isinstance(value, Other) and hasattr(value.value, "__next__"):
+            reason = f"`{name}` is an iterator"
+    return reason or Places(stored, start, flow.live(end))
+
+
+def _replaced(code: Sequence[Any], loop: Sequence[int], name: str, value: Any) -> bool:
+    """Is the local variable a scalar that the loop changes by ``x += y`` only?  Then none shares its memory."""
+    if not (isinstance(value, Traced) and value.replaced):
+        return False
+    return all(
+        code[k - 1].opname == "BINARY_OP" and code[k - 1].argrepr.endswith("=") for k in loop if name in stores(code[k])
+    )
+
+
+def _names(asked: Sequence[Asked]) -> list[str]:
+    return sorted({name for a in asked for name in a.values})
+
+
+def _traced(value: Any) -> bool:
+    """Is it made of traced values alone?"""
+    if isinstance(value, Many):
+        return bool(value.items) and all(_traced(v) or isinstance(v, Plain) for v in value.items)
+    return isinstance(value, Traced) and value.atom is not None
+
+
+def _steady(values: Sequence[Any]) -> bool:
+    """Is it the same in every turn?"""
+    return all(_same(v, values[0]) for v in values)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, Traced):
+        return a.atom is b.atom and a.atom is not None
+    if isinstance(a, Plain):
+        return type(a.value) is type(b.value) and (a.value == b.value or (a.value != a.value and b.value != b.value))
+    if isinstance(a, Many):
+        return len(a.items) == len(b.items) and all(map(_same, a.items, b.items))
+    return a is b if a is None else a.value is b.value
+
+
+def _value(seen: Any) -> Any:
+    """What a local variable holds, where that is something that may be called."""
+    if isinstance(seen, Many):
+        return tuple([_value(v) for v in seen.items])
+    return seen.value if isinstance(seen, Other) else _ANY
+
+
+# ---- what instructions do --------------------------------------------------------------------------------------------
+
+
+def _harmless(
+    code: Sequence[Any], local: Callable[[str], Any], names: dict[str, Any], renewed: frozenset[str], depth: int = 8,
+    lists: frozenset[str] = frozenset(),
+) -> str:  # fmt: skip
+    """Why one of these instructions may change more than local variables; "" if none does.  *renewed*: the local
+    variables for which ``x += ...`` is known to change nothing that a Python list or array holds; *lists*: those that
+    hold lists made here."""
+    base: Any = _ANY
+    for k, i in enumerate(code):
+        name, value = i.opname, _ANY
+        if name not in _QUIET and not name.startswith("POP_JUMP"):
+            return f"the loop does more than compute ({name} in line {_line(code, k)})"
+        if name == "LOAD_GLOBAL":
+            value = names.get(i.argval, getattr(builtins, i.argval, _ANY))
+        elif name in ("LOAD_FAST", "LOAD_DEREF", "LOAD_FAST_CHECK"):
+            value = local(i.argval) if i.argval not in lists else _ANY
+        elif name in ("LOAD_ATTR", "LOAD_METHOD"):
+            if base is not _ANY:
+                value = _attribute(base, i.argval)
+                if value is _UNKNOWN:
+                    return f"`.{i.argval}` in line {_line(code, k)} is not a plain attribute"
+            elif i.argval == "append" and code[k - 1].opname == "LOAD_FAST" and code[k - 1].argval in lists:
+                pass
+            elif i.argval not in _METHODS and i.argval not in _DATA:
+                return f"`.{i.argval}` in line {_line(code, k)} may change something"
+        elif name == "KW_NAMES" and "out" in (i.argval if isinstance(i.argval, tuple) else ()):
+            return f"`out=` in line {_line(code, k)}"
+        elif name == "BINARY_OP" and i.argrepr.endswith("=") and not _renews(code, k, renewed):
+            return f"`{i.argrepr}` in line {_line(code, k)} may change something"
+        elif name == "GET_ITER" and not _fresh(code, k, names):
+            return f"what the loop in line {_line(code, k)} goes over may change"
+        if value is not _ANY:
+            reason = _callable(value, depth)
+            if not reason and _of_users(value) and code[min(k + 1, len(code) - 1)].opname not in _ATTRIBUTE:
+                reason = "is an object of a class of yours"
+            if reason:
+                return f"`{i.argval}` in line {_line(code, k)} {reason}"
+        base = value if name != "PUSH_NULL" else base
+    return ""
+
+
+def _callable(value: Any, depth: int) -> str:
+    """Why a value that is called, or may be, is not known to be harmless."""
+    if isinstance(value, types.ModuleType):
+        return ""
+    if isinstance(value, np.ufunc) or value is getattr(math, getattr(value, "__name__", ""), None):
+        return ""
+    if isinstance(value, types.FunctionType) and not (value.__module__ or "").startswith(_MODULES):
+        return _helper(value, depth)
+    module = getattr(value, "__module__", None) or ""
+    if isinstance(value, _FUNCTIONS) and module.startswith(_MODULES):
+        return "writes into an array" if getattr(value, "__name__", "") in _WRITERS or "random" in module else ""
+    if isinstance(value, (types.BuiltinFunctionType, type)):
+        name = getattr(value, "__name__", "")
+        known = name in _BUILTINS and getattr(builtins, name, None) is value
+        return "" if known else "is not known to change nothing"
+    if type(value) in (tuple, list, dict):
+        held = value.values() if type(value) is dict else value
+        return next((f"holds what {r}" for r in (_callable(v, depth) for v in held) if r), "")
+    if callable(value) and not isinstance(value, (np.ndarray, np.generic)):
+        return "is an object that is called"
+    if hasattr(value, "__next__"):
+        return "is an iterator"
+    return ""
+
+
+def _helper(fn: types.FunctionType, depth: int) -> str:
+    code = fn.__code__
+    if not depth:
+        return "calls itself, or helpers of helpers"
+    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        return "is a generator"
+    flow = flow_of(code)
+    if flow.exceptions:
+        return "handles exceptions"
+    cells = {}
+    for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
+        try:
+            cells[name] = cell.cell_contents
+        except ValueError:
+            return "reads a variable that is not set"
+    body = [i for i in flow.code if i.opname != "RETURN_VALUE" and i.opname != "RETURN_CONST"]
+    for k, i in enumerate(body):
+        if i.opname == "PUSH_NULL" and k + 1 < len(body) and body[k + 1].opname.startswith("LOAD_FAST"):
+            return "calls one of its arguments"
+    lists = flow.lists(_arguments(code))
+    reason = _harmless(body, lambda name: cells.get(name, _ANY), fn.__globals__, frozenset(), depth - 1, lists)
+    return f"is a helper in which {reason}" if reason else ""
+
+
+def _arguments(code: Code) -> Sequence[str]:
+    others = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + others]
+
+
+def _attribute(base: Any, name: str) -> Any:
+    """What a module or an object has under *name*, if reading it runs no code."""
+    if isinstance(base, types.ModuleType):
+        return getattr(base, name, _UNKNOWN)
+    if isinstance(base, (np.ndarray, np.generic, int, float)):
+        return _ANY if name in _METHODS or name in _DATA else _UNKNOWN
+    kind = type(base)
+    if kind.__getattribute__ is not object.__getattribute__ or hasattr(kind, "__getattr__"):
+        return _UNKNOWN
+    found = inspect.getattr_static(base, name, _UNKNOWN)
+    if isinstance(found, types.FunctionType):
+        return found
+    if hasattr(type(found), "__get__") and not isinstance(found, types.MemberDescriptorType):
+        return _UNKNOWN
+    return getattr(base, name) if isinstance(found, types.MemberDescriptorType) else found
+
+
+def _of_users(value: Any) -> bool:
+    """Is it an object whose operators and items may run code of the user's?"""
+    if callable(value) or isinstance(value, (types.ModuleType, np.generic)):
+        return False
+    return type(value) not in (int, float, bool, str, bytes, tuple, list, dict, range, slice, np.ndarray, type(None))
+
+
+def _renews(code: Sequence[Any], k: int, renewed: frozenset[str]) -> bool:
+    """Is what ``x += ...`` at *k* changes kept in a local variable alone?"""
+    names = stores(code[k + 1]) if k + 1 < len(code) else ()
+    return bool(names) and names[0] in renewed
+
+
+def _fresh(code: Sequence[Any], k: int, names: dict[str, Any]) -> bool:
+    """Does GET_ITER *k* make an iterator that nobody else has: of containers, alone or in range(...) or zip(...)?"""
+
+    def contained(i: Any) -> bool:  # no variable is an iterator: see prove
+        if i.opname == "LOAD_GLOBAL":
+            return type(names.get(i.argval)) in (tuple, list, range, np.ndarray)
+        return i.opname in ("LOAD_FAST", "LOAD_CONST", "LOAD_DEREF")
+
+    j = k - 1
+    if contained(code[j]):
+        return True
+    if code[j].opname != "CALL":
+        return False
+    count, j = code[j].arg, j - 1
+    while j >= 0 and code[j].opname in ("PRECALL", "CACHE", "EXTENDED_ARG", "KW_NAMES"):
+        j -= 1
+    while count and j >= 0 and contained(code[j]):
+        count, j = count - 1, j - 1
+    return not count and j >= 0 and code[j].opname == "LOAD_GLOBAL" and code[j].argval in _ITERABLES
+
+
+def _line(code: Sequence[Any], k: int) -> Any:
+    while k >= 0:
+        line = getattr(code[k], "line_number", None) or code[k].starts_line
+        if line and line is not True:
+            return line
+        k -= 1
+    return "?"
+
+
+__all__ = ["Proof", "prove"]

@@ -1,0 +1,214 @@
+"""Recording the body of a loop: a recorder within a recorder.
+
+The body runs once, on traced arrays that stand for any step.  What it does with values from outside alone is the same
+in every step and is recorded outside; so is nothing that depends on a step, and asking for the value of such a thing
+(``if``, ``float()``) is an error, because there is no single answer.
+
+Positions that are ``a * row + b`` are followed: they are known to be in bounds, and ``x[i]`` of an array from outside
+becomes one row of the operands that the loop steps through, whose derivative costs one row too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ir.aval import INT, Aval
+from ..ir.errors import UnsupportedError
+from ..ir.graph import Atom, Graph, Lit, Var, live_nodes, read_vars
+from ..ir.primitive import CUSTOM, Primitive
+from ..ir.site import at_site
+from ..ops.closure_conversion import closed
+from ..ops.indexing import GATHER
+from ..ops.shape import RESHAPE, take_slice
+from ..record.recorder import Recorder
+from ..reroll.roll import roll
+
+_SAME_POSITION = frozenset({"reshape", "broadcast", "cast", "alias"})
+
+
+class BodyRecorder(Recorder):
+    """The recording of one step of *length*."""
+
+    hoists = True  # what does not depend on the step is recorded outside
+    hint = (
+        "of something that differs from step to step in the body of {}, which runs once for all steps: choose with "
+        "np.where(condition, a, b) or tracegrad.cond, or write a Python loop instead"
+    )
+
+    def __init__(self, parent: Recorder, length: int, what: str) -> None:
+        super().__init__()
+        self.parent, self.length, self.what = parent, length, what
+        self.span = length  # rows that positions are followed over
+        self.env, self.captured, self.watch = parent.env, parent.captured, parent.watch
+        self.backend = parent.backend
+        self.row = Var(Aval(INT, (), weak=True))  # the number of the step's row
+        self.own: set[Var] = {self.row}
+        self.affine: dict[Var, tuple[int, int]] = {self.row: (1, 0)}  # Var: (a, b) where it is a * row + b
+        self.rows: dict[tuple[Var, int, int], Var] = {}  # (array from outside, a, b): its row
+        self.checks: list[Atom] = []  # bools that have to hold in every step
+
+    def fresh(self, aval: Aval) -> Var:
+        """A further input of the body."""
+        var = Var(Aval(aval.dtype, aval.shape))
+        self.own.add(var)
+        return var
+
+    # ---- nodes -------------------------------------------------------------------------------------------------
+
+    def emit(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...]:
+        own = self.own
+        if self.hoists:
+            outside = False
+            for a in inputs:
+                if isinstance(a, Var):
+                    if a in own:
+                        break
+                    outside = True
+            else:
+                if outside:
+                    assert self.parent is not None
+                    return self.parent.emit(prim, inputs, params)
+        if prim is GATHER and self.hoists:
+            row = self._row_of(*inputs)
+            if row is not None:
+                shape = (*inputs[1].aval.shape, *inputs[0].aval.shape[1:])
+                return (row,) if row.aval.shape == shape else self.emit(RESHAPE, (row,), {"shape": shape})
+        outs = super().emit(prim, inputs, params)
+        own.update(outs)
+        if outs[0].aval.dtype.kind == "i":
+            position = self._position(prim.name, inputs)
+            if position is not None:
+                self.affine[outs[0]] = position
+        return outs
+
+    def claim(self, values: Sequence[Var]) -> None:
+        self.own.update(values)
+
+    def _position(self, name: str, inputs: tuple[Atom, ...]) -> tuple[int, int] | None:
+        known = [self._affine(a) for a in inputs]
+        if not known or any(k is None for k in known):
+            return None
+        (a, b), *rest = [k for k in known if k is not None]
+        if name in _SAME_POSITION:
+            return a, b
+        if name == "neg":
+            return -a, -b
+        if name in ("add", "sub") and rest:
+            (c, d), sign = rest[0], 1 if name == "add" else -1
+            return a + sign * c, b + sign * d
+        return None
+
+    def _affine(self, atom: Atom) -> tuple[int, int] | None:
+        if isinstance(atom, Lit):
+            return (0, int(atom.value)) if atom.aval.dtype.kind == "i" else None
+        return self.affine.get(atom)
+
+    def range_of(self, atom: Atom) -> tuple[int, int] | None:
+        known = self.affine.get(atom) if isinstance(atom, Var) else None
+        if known is None or not self.span:
+            return None
+        ends = (known[1], known[0] * (self.span - 1) + known[1])
+        return min(ends), max(ends)
+
+    def _row_of(self, x: Atom, index: Atom) -> Var | None:
+        """The row of *x*, which is from outside, that *index* names, where it is a row of a slice of it."""
+        if not isinstance(x, Var) or x in self.own or not isinstance(index, Var) or index.aval.size != 1:
+            return None
+        a, b = self.affine.get(index, (0, 0))
+        bounds = self.range_of(index)
+        if a not in (1, -1) or bounds is None or bounds[0] < 0 or bounds[1] >= x.aval.shape[0]:
+            return None
+        found = self.rows.get((x, a, b))
+        if found is None:
+            found = self.rows[(x, a, b)] = self.fresh(Aval(x.aval.dtype, x.aval.shape[1:]))
+        return found
+
+    # ---- what has no answer here -------------------------------------------------------------------------------
+
+    def guard(self, atom: Atom, kind: str) -> Any:
+        assert self.parent is not None
+        if isinstance(atom, Var) and atom in self.own:
+            if kind == "index" and atom.aval.dtype.kind == "b":
+                self.checks.append(atom)
+                return True
+            asks, hint = _ASKS.get(kind, _ASKS["item"]), self.hint.format(self.what)
+            if kind in ("item", "index") and atom.aval.dtype.kind in "iu":
+                hint += " (is it the index of a plain NumPy array a? write tracegrad.asarray(a)[i])"
+            raise UnsupportedError(at_site(f"{asks} {hint}"))
+        return self.parent.guard(atom, kind)
+
+    def value(self, atom: Atom) -> Any:
+        if isinstance(atom, Var) and atom in self.own:
+            raise UnsupportedError(at_site(f"this asks for the value {self.hint.format(self.what)}"))
+        assert self.parent is not None
+        return self.parent.value(atom)
+
+    def const(self, array: np.ndarray) -> Var:
+        assert self.parent is not None
+        return self.parent.const(array)
+
+    def unrepeatable(self, what: str) -> None:
+        assert self.parent is not None
+        self.parent.unrepeatable(what)
+
+    # ---- the finished body -------------------------------------------------------------------------------------
+
+    def close(self, carries: Sequence[Var], xs: dict[Var, Atom], outputs: Sequence[Atom]) -> Body:
+        """The body as a graph.  *xs*: the row and the array for each operand that is stepped through."""
+        roll(self, outputs)  # Python loops within the body
+        nodes = live_nodes(self.nodes, outputs)
+        for node in nodes:
+            if node.prim.kind == CUSTOM:
+                raise UnsupportedError(
+                    at_site(
+                        f"a Function with a backward of its own is not supported in the body of {self.what}; "
+                        "write a Python loop",
+                        node.site,
+                    )
+                )
+        every = {**xs, **{row: self._sliced(*place) for place, row in self.rows.items()}}
+        read = read_vars(nodes, outputs)
+        rows = [row for row in every if row in read]
+        graph, consts = closed(nodes, outputs, [*carries, *rows])
+        return Body(graph, consts, [every[row] for row in rows])
+
+    def _sliced(self, x: Var, a: int, b: int) -> Atom:
+        rest = x.aval.shape[1:]
+        return take_slice(x, (b, *[0] * len(rest)), (a, *[1] * len(rest)), (self.length, *rest))
+
+
+class BranchRecorder(BodyRecorder):
+    """The recording of a branch, which is a loop of one step or none: all that it does is done in there."""
+
+    hoists = False
+    hint = (
+        "of something that is computed in a branch of {}, which is recorded whether it is taken or not: choose with "
+        "another tracegrad.cond or np.where(condition, a, b)"
+    )
+
+    def __init__(self, parent: Recorder, what: str) -> None:
+        super().__init__(parent, 1, what)
+        if isinstance(parent, BodyRecorder):  # the step's number stays in bounds in here, too
+            self.affine.update(parent.affine)
+            self.span = parent.span
+
+
+class Body:
+    """A finished body: its graph, the atoms from outside that it reads, the arrays whose rows it reads."""
+
+    __slots__ = ("consts", "graph", "xs")
+
+    def __init__(self, graph: Graph, consts: list[Var], xs: list[Atom]):
+        self.graph, self.consts, self.xs = graph, consts, xs
+
+
+_ASKS = {
+    "bool": "`if`, `while`, `and` or `not` asks for the truth",
+    "item": "float(), int() or .item() asks for the value",
+    "mask": "a boolean mask asks for the number of True elements",
+}
+
+__all__ = ["Body", "BodyRecorder", "BranchRecorder"]

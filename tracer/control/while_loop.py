@@ -1,0 +1,38 @@
+"""A loop whose number of steps follows from its values: ``while_loop``, with JAX's argument order.
+
+While a function is recorded it is one node of the program; otherwise it is a plain Python loop over NumPy arrays.  For
+its value nothing is kept of a step, so there is no limit to their number.  What the reverse mode keeps of each step
+needs room: how much is found when the derivative is taken (``codegen/loop_capacity.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ..ops.control import UNLIMITED
+from .loop_recording import LoopRecording
+from .trees import array_recorder, check_truth, copied
+
+Carry = TypeVar("Carry")
+
+
+def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Carry], init: Carry) -> Carry:
+    """The carry after ``while cond_fun(carry): carry = body_fun(carry)``.
+
+    The carry is an array, a number or a tree of them; it keeps its structure, shapes and dtypes.  *cond_fun* gives one
+    bool.  Gradients flow through all steps that were taken.
+    """
+    recorder = array_recorder(init)
+    if recorder is not None:
+        return LoopRecording(recorder, "while_loop", body_fun, init, UNLIMITED, False).run_while(cond_fun)
+    carry = copied(init)
+    while True:
+        go_on = cond_fun(carry)
+        check_truth(go_on, "the condition of while_loop", cond_fun)
+        if not go_on:
+            return carry
+        carry = body_fun(carry)
+
+
+__all__ = ["while_loop"]

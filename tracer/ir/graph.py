@@ -1,0 +1,309 @@
+"""The intermediate representation: a flat, typed program in static single assignment.
+
+Four data structures: a ``Var`` is a value with an aval; a ``Lit`` is a scalar constant; a ``Node`` applies a
+primitive to atoms (Vars or Lits) and defines Vars; a ``Graph`` is inputs, nodes in execution order, outputs.
+A ``Builder`` grows a graph.  Start reading at ``Graph``.
+
+Rules (derivatives, NumPy functions) are written as ordinary expressions: ``Var`` has arithmetic operators that
+append to the builder in force (``with building(builder):``), as in ``-x * sin(y)``.  Python numbers in them are
+structural; a size or a number of the user's is data and has to be a ``Lit`` of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from .aval import FLOAT, Aval, held_dtype, scalar_aval
+from .errors import GraphError
+from .site import Site
+
+if TYPE_CHECKING:
+    from .primitive import Primitive
+
+
+class Operators:
+    """Arithmetic that records.  Operands are promoted and broadcast as in NumPy."""
+
+    __slots__ = ()
+    aval: Aval
+
+    def __add__(self, other: Any) -> Any:
+        return _apply("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _apply("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _apply("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _apply("sub", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _apply("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _apply("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _apply("div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _apply("div", other, self)
+
+    def __neg__(self) -> Any:
+        return _apply("neg", self)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.aval.shape)
+
+
+class Var(Operators):
+    """A value: the result of a node, or an input of a graph.  Identity is its name.
+
+    ``step`` and ``turn`` are set where a single turn of a followed loop defines it (``loop_monitor.py``)."""
+
+    __slots__ = ("aval", "step", "turn")
+    step: tuple[Any, int]
+    turn: int
+
+    def __init__(self, aval: Aval):
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"Var({self.aval})"
+
+
+class Lit(Operators):
+    """A scalar constant.
+
+    ``structural`` literals belong to the program (the 1 that seeds an adjoint); the others are data, and become
+    run-time arguments of the kernel, so that a new learning rate finds the same kernel.  The *value* of a literal of
+    half precision is a float32 and is not rounded to half: ``x + 1e-8`` adds 1e-8.
+    """
+
+    __slots__ = ("aval", "structural", "value")
+
+    def __init__(self, value: Any, dtype: np.dtype, *, weak: bool = False, structural: bool = False):
+        self.value = held_dtype(dtype).type(value)
+        self.aval = scalar_aval(dtype, weak)
+        self.structural = structural
+
+    def is_structural(self, value: float) -> bool:
+        return self.structural and bool(self.value == value) and not (value == 0 and np.signbit(self.value))
+
+    def __repr__(self) -> str:
+        return f"Lit({self.value}: {self.aval})"
+
+
+Atom: TypeAlias = Var | Lit
+
+
+class Node:
+    """``outs = primitive(*inputs, **params)``; ``site`` is the user's line."""
+
+    __slots__ = ("inputs", "outs", "params", "prim", "site")
+
+    def __init__(
+        self,
+        prim: Primitive,
+        inputs: tuple[Atom, ...],
+        params: dict[str, Any],
+        outs: tuple[Var, ...],
+        site: Site | None,
+    ):
+        self.prim = prim
+        self.inputs = inputs
+        self.params = params
+        self.outs = outs
+        self.site = site
+
+    @property
+    def out(self) -> Var:
+        return self.outs[0]
+
+    def __repr__(self) -> str:
+        return f"Node({self.prim.name}, {self.out.aval})"
+
+
+@dataclass(slots=True)
+class Guard:
+    """A fact that Python's control flow relied on: *atom* (0-d) had the value *expected* at *site*, when *position*
+    nodes had been recorded."""
+
+    atom: Atom
+    expected: Any
+    kind: str
+    site: Site | None
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(slots=True, eq=False)
+class Graph:
+    """A program.  ``consts`` are inputs whose arrays travel with the graph (arrays made by the user's Python)."""
+
+    inputs: list[Var]
+    nodes: list[Node]
+    outputs: list[Atom]
+    guards: list[Guard] = field(default_factory=list)
+    consts: list[tuple[Var, np.ndarray]] = field(default_factory=list)
+
+
+class Builder:
+    """Appends nodes; equal nodes are appended once (hash-consing), so common subexpressions never exist."""
+
+    site_override: Site | None = None  # where new nodes are said to come from, if not from where Python is
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.notes: list[str] = []  # decisions about these nodes, for explain()
+        self._seen: dict[tuple, Node] = {}
+
+    def site(self) -> Site | None:
+        return None
+
+    def emit(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...]:
+        """The results of a node."""
+        return self.node(prim, inputs, params).outs
+
+    def node(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> Node:
+        """A node that applies *prim*: a new one, or one that does so already."""
+        key = (prim, tuple([identity(a) for a in inputs]), tuple(params.values()))
+        found = self._seen.get(key)
+        if found is not None:
+            return found
+        avals = prim.infer(*[a.aval for a in inputs], **params)
+        outs = tuple([Var(a) for a in avals]) if isinstance(avals, tuple) else (Var(avals),)
+        node = self._seen[key] = Node(prim, inputs, params, outs, self.site())
+        self.nodes.append(node)
+        return node
+
+    def append(self, node: Node) -> None:
+        """Append a node that was made elsewhere, and is not to be shared."""
+        self.nodes.append(node)
+        self.claim(node.outs)
+
+    def claim(self, values: Sequence[Var]) -> None:
+        """*values* are results of nodes of this builder, though it did not make them."""
+
+    def adopt(self, nodes: Sequence[Node]) -> None:
+        """Take over *nodes* that were made elsewhere: equal ones will be found."""
+        for node in nodes:
+            self.nodes.append(node)
+            self.know(node)
+
+    def know(self, node: Node) -> None:
+        """Let *node*, whose results somebody defines, be found where an equal one is asked for."""
+        key = (node.prim, tuple([identity(a) for a in node.inputs]), tuple(node.params.values()))
+        self._seen.setdefault(key, node)
+
+
+def identity(atom: Atom) -> Any:
+    """What makes *atom* the same operand as another."""
+    if type(atom) is Lit and atom.structural:
+        return (atom.value.tobytes(), atom.aval)
+    return atom
+
+
+def by_value(atom: Atom) -> Any:
+    """What tells atoms apart where every constant counts by its value, data too."""
+    return (atom.aval.dtype, atom.value.tobytes(), atom.structural) if isinstance(atom, Lit) else atom
+
+
+def strong(atom: Atom) -> Atom:
+    """*atom*; a constant with a dtype of its own."""
+    return Lit(atom.value, atom.aval.dtype, structural=atom.structural) if isinstance(atom, Lit) else atom
+
+
+_ambient = threading.local()
+
+
+@contextmanager
+def building(builder: Builder) -> Iterator[Builder]:
+    """Make *builder* the one that operators and ``bind`` append to, in this thread."""
+    previous = getattr(_ambient, "builder", None)
+    _ambient.builder = builder
+    try:
+        yield builder
+    finally:
+        _ambient.builder = previous
+
+
+def current_builder() -> Builder:
+    builder = getattr(_ambient, "builder", None)
+    if builder is None:
+        raise GraphError("no builder in force: use `with building(Builder()):`")
+    return builder
+
+
+def bind(prim: Primitive, *inputs: Atom, **params: Any) -> Var:
+    """Append one node of a single-output primitive and return its result."""
+    return current_builder().emit(prim, inputs, params)[0]
+
+
+def _apply(name: str, x: Any, *others: Any) -> Any:
+    """The operators.  A Python number in such an expression belongs to the program, as the 1 in ``1 / x``."""
+    return elementwise_by_name[name](_of_program(x), *[_of_program(y) for y in others])
+
+
+def _of_program(x: Any) -> Any:
+    if type(x) is int or type(x) is float:
+        return Lit(x, FLOAT if type(x) is float else _INT, weak=True, structural=True)
+    return x
+
+
+_INT = np.dtype("int64")
+
+
+elementwise_by_name: dict[str, Any] = {}  # filled by ops/elementwise.py with the promoting functions
+
+
+def structural(value: Any, dtype: np.dtype = FLOAT) -> Lit:
+    """A constant that belongs to the program."""
+    return Lit(value, dtype, structural=True)
+
+
+def literal(value: Any, like: np.dtype | None = None) -> Lit:
+    """A Python or NumPy scalar as data: weak for Python's own, unless *like* fixes the dtype."""
+    if like is not None:
+        return Lit(value, like)
+    if isinstance(value, np.generic):
+        return Lit(value, value.dtype)
+    if isinstance(value, bool):
+        return Lit(value, np.dtype(bool), structural=True)
+    if isinstance(value, int):
+        return Lit(value, _INT if value < 2**63 else np.dtype("uint64"), weak=True)
+    return Lit(value, FLOAT, weak=True)
+
+
+def read_vars(nodes: Sequence[Node], roots: Sequence[Atom]) -> set[Var]:
+    """The Vars that *nodes* or *roots* read."""
+    read = {a for n in nodes for a in n.inputs if isinstance(a, Var)}
+    return read | {a for a in roots if isinstance(a, Var)}
+
+
+def live_nodes(nodes: Sequence[Node], roots: Sequence[Atom]) -> list[Node]:
+    """The nodes that *roots* depend on, in order."""
+    needed = {a for a in roots if isinstance(a, Var)}
+    kept = []
+    for node in reversed(nodes):
+        if any(out in needed for out in node.outs):
+            kept.append(node)
+            needed.update(a for a in node.inputs if isinstance(a, Var))
+    kept.reverse()
+    return kept

@@ -1,0 +1,89 @@
+"""Where in the user's source something happened."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import CodeType
+from typing import NamedTuple
+
+import numpy
+import optree
+import scipy
+
+
+class Site(NamedTuple):
+    """A line of the user's source."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.file)}:{self.line} in {self.function}"
+
+    def full(self) -> str:
+        return f'File "{self.file}", line {self.line}, in {self.function}'
+
+
+_ADJOINT = " (adjoint)"
+_adjoint_sites: dict[int, tuple[Site, Site]] = {}  # by id of a site, which is kept, too
+
+
+def adjoint_site(site: Site | None) -> Site | None:
+    """The line whose derivative a node belongs to.  Sites of different instructions have different ones."""
+    if site is None or site.function.endswith(_ADJOINT):
+        return site
+    known = _adjoint_sites.get(id(site))
+    if known is None:
+        if len(_adjoint_sites) >= _MAX_SITES:
+            _adjoint_sites.clear()
+        known = _adjoint_sites[id(site)] = site, site._replace(function=site.function + _ADJOINT)
+    return known[1]
+
+
+OWN_FOLDER: str = os.path.join(Path(__file__).absolute().parents[2], "")  # the package: all layers
+_LIBRARIES = (numpy, scipy, optree)
+_LIBRARY_FOLDERS = tuple(os.path.dirname(os.path.abspath(m.__file__)) + os.sep for m in _LIBRARIES if m.__file__)
+_internal: dict[str, bool] = {}
+_MAX_SITES = 100_000
+# (id of code, instruction): (that code, kept so that the id stays its own; the one Site object of that instruction)
+_sites: dict[tuple[int, int], tuple[CodeType, Site]] = {}
+
+
+def is_internal(filename: str) -> bool:
+    """True for source files of tracegrad itself and of the array libraries it answers."""
+    known = _internal.get(filename)
+    if known is None:
+        known = _internal[filename] = os.path.abspath(filename).startswith((OWN_FOLDER, *_LIBRARY_FOLDERS))
+    return known
+
+
+def user_site() -> Site | None:
+    """The innermost frame that belongs to the user; None where there is none (our own tests of internals).
+
+    One instruction has one Site object, also where a line has several: that tells what a loop does again
+    (``find.py``) from what merely stands on the same line."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        internal = _internal.get(code.co_filename)  # several frames for each operation: without a call for each
+        if internal is None:
+            internal = is_internal(code.co_filename)
+        if not internal:
+            key = (id(code), frame.f_lasti)
+            known = _sites.get(key)
+            if known is None:
+                if len(_sites) >= _MAX_SITES:
+                    _sites.clear()
+                known = _sites[key] = code, Site(code.co_filename, frame.f_lineno, code.co_name)
+            return known[1]
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def at_site(message: str, site: Site | None = None) -> str:
+    """*message* with the user's line in front."""
+    site = site or user_site()
+    return message if site is None else f"{message}\n  {site.full()}"

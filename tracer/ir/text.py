@@ -1,0 +1,147 @@
+"""Graphs as text.
+
+    graph(a:f64[5], b:f64[]) {
+      const k:f64[5]                          # an array that travels with the graph; its contents are not printed
+      c:f64[5] = sin a                        # model.py:12 in loss
+      d:f64[5] = mul c 2.5:f64*               # a literal: data; ``*`` marks a weak (Python) scalar
+      e:f64[5] = sub d 1.0!:f64               # ``!`` marks a structural literal
+      f:f64[] = reduce_sum[axes=(0,)] e
+      g:bool[] = gt f 0!:f64
+      guard bool g == True                    # model.py:13 in loss
+      return f
+    }
+
+The text is exact: ``print_graph(parse_graph(text)) == text`` for a printed text, floats keep every bit (NaN payloads
+and -0.0 too), and a line of the user's is read back from its comment.  Params are ints, floats, bools, None, strings,
+dtypes by short name, tuples and graphs.  ``graph.py`` defines what is printed here, ``parse.py`` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .aval import FLOAT_KINDS, short_name
+from .errors import GraphError
+from .graph import Atom, Graph, Guard, Lit, Node, Var
+from .site import Site
+
+_KEYWORDS = frozenset({"const", "guard", "return", "graph", "inf", "nan", "True", "False", "None"})
+_COMMENT_COLUMN = 44
+
+
+# ---- names and scalars -----------------------------------------------------------------------------------------
+
+
+def _fresh_names() -> Iterator[str]:
+    """a, b, ..., z, aa, ab, ..."""
+    number = 0
+    while True:
+        name, rest = "", number
+        while True:
+            name = chr(ord("a") + rest % 26) + name
+            rest = rest // 26 - 1
+            if rest < 0:
+                break
+        if name not in _KEYWORDS:
+            yield name
+        number += 1
+
+
+_BITS: dict[int, np.dtype] = {8: np.dtype("uint64"), 4: np.dtype("uint32"), 2: np.dtype("uint16")}
+
+
+def print_scalar(value: Any) -> str:
+    """A NumPy scalar so that :func:`parse_scalar` finds the same bits."""
+    value = np.asarray(value)[()]
+    if value.dtype.kind not in FLOAT_KINDS:
+        return str(value.item())
+    if np.isnan(value):
+        plain = value.tobytes() == value.dtype.type(np.nan).tobytes()
+        return "nan" if plain else f"nan({int(value.view(_BITS[value.dtype.itemsize])):#x})"
+    text = repr(float(value)) if value.dtype.itemsize == 8 else str(value)
+    return text if value.dtype.type(float(text)) == value else float(value).hex()
+
+
+def parse_scalar(text: str, dtype: np.dtype) -> Any:
+    """The scalar of *dtype* that *text* spells."""
+    if dtype.kind == "b":
+        return dtype.type({"True": True, "False": False}[text])
+    if dtype.kind not in FLOAT_KINDS:
+        return dtype.type(int(text))
+    if text.startswith("nan("):
+        return np.array(int(text[4:-1], 16), _BITS[dtype.itemsize]).view(dtype)[()]
+    return dtype.type(float.fromhex(text) if "0x" in text else float(text))
+
+
+# ---- printing --------------------------------------------------------------------------------------------------
+
+
+class _Printer:
+    def __init__(self) -> None:
+        self.names: dict[Var, str] = {}
+        self.fresh = _fresh_names()
+
+    def define(self, var: Var) -> str:
+        name = self.names.get(var)
+        if name is None:
+            name = self.names[var] = next(self.fresh)
+        return f"{name}:{var.aval}"
+
+    def atom(self, atom: Atom) -> str:
+        if isinstance(atom, Lit):
+            mark = "!" if atom.structural else ""
+            return f"{print_scalar(atom.value)}{mark}:{short_name(atom.aval.dtype)}{'*' if atom.aval.weak else ''}"
+        return self.names.get(atom, "undefined")
+
+    def param(self, value: Any, indent: int) -> str:
+        if isinstance(value, Graph):
+            return _Printer().graph(value, indent + 2).lstrip()
+        if isinstance(value, np.dtype):
+            return short_name(value)
+        if isinstance(value, tuple):
+            inner = ", ".join(self.param(v, indent) for v in value)
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
+        if value is None or isinstance(value, (bool, str, int)):
+            return repr(value)
+        if isinstance(value, (np.bool_, np.integer)):
+            return repr(value.item())
+        if isinstance(value, (float, np.floating)):
+            return print_scalar(np.float64(value))
+        raise GraphError(f"a param of type {type(value).__name__} has no text form")
+
+    def node(self, node: Node, indent: int) -> str:
+        outs = ", ".join(self.define(out) for out in node.outs)
+        params = ", ".join(f"{k}={self.param(v, indent)}" for k, v in node.params.items())
+        operands = "".join(f" {self.atom(a)}" for a in node.inputs)
+        return f"{outs} = {node.prim.name}{f'[{params}]' if params else ''}{operands}"
+
+    def guard(self, guard: Guard) -> str:
+        expected = np.asarray(guard.expected)
+        suffix = "" if expected.dtype == guard.atom.aval.dtype else f":{short_name(expected.dtype)}"
+        return f"guard {guard.kind} {self.atom(guard.atom)} == {print_scalar(expected)}{suffix}"
+
+    def graph(self, graph: Graph, indent: int = 0) -> str:
+        margin = " " * indent
+        lines = [f"{margin}graph({', '.join(self.define(v) for v in graph.inputs)}) {{"]
+
+        def line(text: str, site: Site | None = None) -> None:
+            text = f"{margin}  {text}"
+            lines.append(text if site is None else f"{text:<{indent + _COMMENT_COLUMN}}  # {site}")
+
+        for var, _ in graph.consts:
+            line(f"const {self.define(var)}")
+        for node in graph.nodes:
+            line(self.node(node, indent), node.site)
+        for guard in graph.guards:
+            line(self.guard(guard), guard.site)
+        line(" ".join(["return", *[self.atom(a) for a in graph.outputs]]))
+        lines.append(f"{margin}}}")
+        return "\n".join(lines)
+
+
+def print_graph(graph: Graph) -> str:
+    """*graph* as text; see the module's docstring for the form."""
+    return _Printer().graph(graph) + "\n"

@@ -1,0 +1,67 @@
+"""NumPy, and what of SciPy is plain Python, on traced arrays.
+
+Importing the package fills the tables (``record/array.py``) in which NumPy's protocols look functions up:
+
+===============  =======================================================================
+dispatch.py      where the user's operations come in
+protocols.py     NumPy's protocols, ``+ - * @ == +=``
+registry.py      how the functions of the files below are registered
+ufuncs.py        ufuncs: every elementwise primitive whose implementation is one
+reduce.py        sums, extremes, norms, cumulative sums
+statistics.py    mean, var, std, average, cov; reductions that pass over NaN
+shape.py         views: reshape, transpose, split, flip, diagonal
+assemble.py      arrays from arrays: concatenate, stack, pad, tile, where
+create.py        arrays by rule: zeros_like, linspace, meshgrid, diag, tril
+creation.py      arrays made inside recorded code that can be assigned into
+index.py         reading by an index
+assign.py        assignment
+index_plan.py    an index taken apart: a view, and what is read or written at positions
+bounds.py        indices and masks as positions that are in bounds
+sort.py          sorting, searching, taking
+product.py       matmul, dot, tensordot, kron, cross
+einsum.py        einsum
+special.py       functions of scipy.special that are no ufuncs: logsumexp, softmax
+misc.py          differences, interpolation, convolution, comparison of whole arrays, facts
+unsupported.py   what to use instead of what is not here
+===============  =======================================================================
+"""
+
+from . import (
+    assemble,
+    assign,
+    create,
+    dispatch,
+    einsum,
+    index,
+    misc,
+    product,
+    protocols,
+    reduce,
+    shape,
+    sort,
+    special,
+    statistics,
+    ufuncs,
+    unsupported,
+)
+
+dispatch.install()
+
+__all__ = [
+    "assemble",
+    "assign",
+    "create",
+    "dispatch",
+    "einsum",
+    "index",
+    "misc",
+    "product",
+    "protocols",
+    "reduce",
+    "shape",
+    "sort",
+    "special",
+    "statistics",
+    "ufuncs",
+    "unsupported",
+]

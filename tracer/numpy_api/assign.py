@@ -1,0 +1,202 @@
+"""Assignment: y[index] = value, np.add.at, np.put, np.copyto and what else writes into an array.
+
+Where an element is written several times the last write is seen, as in NumPy.  A mask with a value that does not run
+along its True elements is a choice, and needs no positions.
+
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir.aval import BOOL
+from ..ir.errors import MutationError, ShapeError, UnsupportedError
+from ..ir.graph import Atom
+from ..ir.site import at_site
+from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, to_bool
+from ..ops.indexing import SCATTER_ADD, SCATTER_SET
+from ..ops.shape import reshape, transpose
+from ..record.array import METHODS, UFUNC_METHODS, TracedArray, is_traced, to_atom, wrap
+from .bounds import positions
+from .index_plan import Access, parse_basic
+from .registry import implements, reject
+
+Ints = tuple[int, ...]
+
+
+# ---- assignment ---------------------------------------------------------------------------------------------------
+
+
+def _value_atom(value: Any, dtype: np.dtype) -> Atom:
+    """The value of an assignment in the dtype of its target, as NumPy converts it."""
+    return cast(to_atom(value), dtype)
+
+
+def fitted(v: Atom, shape: Ints) -> Atom:
+    """*v* broadcast to *shape*, as NumPy does on assignment (leading axes of size 1 are dropped)."""
+    have = v.aval.shape
+    if have == shape:
+        return v
+    while len(have) > len(shape) and have[0] == 1:
+        have = have[1:]
+    if len(have) > len(shape) or any(m not in (1, n) for m, n in zip(reversed(have), reversed(shape), strict=False)):
+        raise ShapeError(at_site(f"could not broadcast input array from shape {v.aval.shape} into shape {shape}"))
+    return broadcast_to(reshape(v, have), shape)
+
+
+def _setitem(self: TracedArray, index: Any, value: Any) -> None:
+    step = parse_basic(index, self.shape)
+    if step is not None:
+        v = _value_atom(value, self.dtype)
+        if v.aval.shape:
+            v = fitted(v, step.shape)
+        else:
+            v = broadcast_to(v, step.inner) if step.inner else v
+        self._write(step.put(self.atom, v))
+        return
+    mask = index[0] if isinstance(index, tuple) and len(index) == 1 else index
+    if isinstance(mask, list) and not is_traced(mask):
+        mask = np.asarray(mask)
+    if (
+        isinstance(mask, (TracedArray, np.ndarray))
+        and mask.dtype == BOOL
+        and mask.shape
+        and _assign_mask(self, mask, value)
+    ):
+        return
+    access = Access(self, index)
+    if not access.items:
+        access.base._write(fitted(_value_atom(value, self.dtype), access.base.shape))
+        return
+    v = fitted(_value_atom(value, self.dtype), access.result_shape())
+    order = tuple(int(p) for p in np.argsort(access.result_order()))
+    access.base._write(access.unmoved(bind(SCATTER_SET, access.moved(), access.flat_index(), transpose(v, order))))
+
+
+METHODS["__setitem__"] = _setitem
+
+
+def _assign_mask(self: TracedArray, mask: Any, value: Any) -> bool:
+    """y[mask] = v as a choice, where v does not run along the True elements.  False where it does."""
+    lead = len(mask.shape)
+    if mask.shape != self.shape[:lead]:
+        return False  # Access raises
+    rest = self.shape[lead:]
+    v = _value_atom(value, self.dtype)
+    have = v.aval.shape
+    if len(have) > len(rest) + 1 or (len(have) == len(rest) + 1 and have[0] != 1):
+        return False
+    v = fitted(reshape(v, have[1:]) if len(have) == len(rest) + 1 else v, rest)
+    where = bind(BROADCAST, to_atom(mask), shape=self.shape, dims=tuple(range(lead)))
+    self._write(F.select(where, broadcast_to(v, self.shape) if v.aval.shape else v, self.atom))
+    return True
+
+
+def _add_at(ufunc: Any, array: Any, indices: Any, values: Any) -> None:
+    """np.add.at: repeated positions add up."""
+    if not isinstance(array, TracedArray):
+        raise MutationError(
+            at_site(
+                "np.add.at would write a traced value into a plain NumPy array; make that array with np.zeros_like(x) "
+                "or tracegrad.zeros(n)"
+            )
+        )
+    v = _value_atom(values, array.dtype)
+    if ufunc is np.subtract:
+        v = F.neg(v)
+    access = Access(array, indices)
+    if not access.items:
+        access.base._write(F.add(access.base.atom, fitted(v, access.base.shape)))
+        return
+    v = fitted(v, access.result_shape())
+    order = tuple(int(p) for p in np.argsort(access.result_order()))
+    access.base._write(access.unmoved(bind(SCATTER_ADD, access.moved(), access.flat_index(), transpose(v, order))))
+
+
+UFUNC_METHODS[np.add, "at"] = _add_at
+UFUNC_METHODS[np.subtract, "at"] = _add_at
+
+
+def _target(array: Any, what: str) -> TracedArray:
+    if not isinstance(array, TracedArray):
+        raise MutationError(
+            at_site(
+                f"{what} would write a traced value into a plain NumPy array; make that array with np.zeros_like(x) or "
+                "tracegrad.zeros(n)"
+            )
+        )
+    return array
+
+
+@implements(np.put)
+def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+    target = _target(a, "np.put")
+    at = positions(ind if is_traced(ind) else np.asarray(ind), target.size, 0, mode=mode)
+    count = at.aval.size
+    value = _value_atom(v, target.dtype)
+    value = reshape(value, (value.aval.size,)) if value.aval.shape else value
+    if value.aval.size not in (1, count):
+        raise ShapeError(
+            at_site(
+                f"np.put with {value.aval.size} values for {count} positions is not supported; repeat them yourself"
+            )
+        )
+    value = broadcast_to(reshape(value, ()) if value.aval.size == 1 else value, (count,))
+    flat = target.flat
+    flat._write(bind(SCATTER_SET, flat.atom, reshape(at, (count,)), value))
+
+
+METHODS["put"] = _put
+
+
+@implements(np.copyto)
+def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    if not isinstance(dst, TracedArray):
+        raise UnsupportedError(
+            at_site(
+                "a traced value would be copied into a plain NumPy array (np.full, np.copyto); write "
+                "tracegrad.full(shape, value), or value * np.ones(shape)"
+            )
+        )
+    if where is True:
+        dst[...] = src
+        return
+    v = fitted(_value_atom(src, dst.dtype), dst.shape)
+    dst._write(F.select(fitted(to_bool(to_atom(where)), dst.shape), v, dst.atom))
+
+
+@implements(np.putmask)
+def _putmask(a: Any, mask: Any, values: Any) -> None:
+    target = _target(a, "np.putmask")
+    v = _value_atom(values, target.dtype)
+    if v.aval.shape not in ((), target.shape):
+        raise UnsupportedError(at_site("np.putmask with values of another shape repeats them; write a[mask] = values"))
+    target._write(F.select(fitted(to_bool(to_atom(mask)), target.shape), broadcast_to(v, target.shape), target.atom))
+
+
+@implements(np.fill_diagonal)
+def _fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
+    target = _target(a, "np.fill_diagonal")
+    reject("np.fill_diagonal", "assign to a.flat[::n + 1]", wrap=wrap)
+    if target.ndim < 2 or (target.ndim > 2 and len(set(target.shape)) > 1):
+        raise ShapeError(at_site("np.fill_diagonal: array must be at least 2-d with equal sizes"))
+    rows, columns = target.shape[0], target.shape[1]
+    step = columns + 1 if target.ndim == 2 else 1 + sum(int(n) for n in np.cumprod(target.shape[:-1]))
+    stop = columns * columns if target.ndim == 2 and rows > columns else None
+    flat = target.flat[slice(None, stop, step)]
+    count = flat.size
+    v = _value_atom(val, target.dtype)
+    if v.aval.shape and v.aval.size != 1:
+        if v.aval.size < count:
+            raise UnsupportedError(
+                at_site("np.fill_diagonal with fewer values than the diagonal has repeats them; give as many")
+            )
+        flat[...] = METHODS["ravel"](_traced(v))[:count]
+    else:
+        flat[...] = _traced(reshape(v, ()))
+
+
+def _traced(atom: Atom) -> TracedArray:
+    return wrap(atom)

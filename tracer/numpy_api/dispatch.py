@@ -1,0 +1,224 @@
+"""Where the user's operations come in: operators, indexing, NumPy's protocols, methods.
+
+Each has two parts.  The *quick* one comes first; it runs no code but our own and NumPy's, whatever the user has
+written, so a watch need not look inside (``runtime/_watch_closed.py``), and it gives None where it can't say that.
+Then the *open* one does what there is to do.  In a loop that is followed, the quick part may have the answer at once
+(``inline_cache.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..ir.aval import BFLOAT16
+from ..ir.site import user_site
+from ..record.array import FUNCTIONS, METHODS, TracedArray
+from ..reroll.inline_cache import GETITEM, learn
+from .index import basic_item
+from .protocols import (
+    BINARY,
+    COMPARE,
+    UNARY,
+    array_function,
+    array_ufunc,
+    call_plain,
+    open_forward,
+    open_reflected,
+    open_unary,
+    refusal,
+    strong,
+)
+
+Entry = Callable[..., Any]
+_NOTHING: dict[str, Any] = {}
+
+# Functions whose implementations ask for no value and call nothing of the user's.
+_CLOSED = (
+    np.stack, np.concatenate, np.vstack, np.hstack, np.column_stack, np.dstack, np.append,
+    np.sum, np.prod, np.mean, np.var, np.std, np.max, np.min, np.amax, np.amin, np.cumsum, np.cumprod, np.diff,
+    np.dot, np.vdot, np.inner, np.outer, np.tensordot, np.trace, np.linalg.norm,
+    np.reshape, np.ravel, np.transpose, np.swapaxes, np.moveaxis, np.expand_dims, np.squeeze, np.roll, np.flip,
+    np.zeros_like, np.ones_like, np.full_like, np.copy, np.clip, np.tile, np.repeat, np.diag,
+)  # fmt: skip
+_CLOSED_METHODS = (
+    "sum", "prod", "mean", "var", "std", "max", "min", "cumsum", "cumprod", "dot", "reshape", "ravel", "flatten",
+    "transpose", "swapaxes", "squeeze", "copy", "astype", "clip", "trace",
+)  # fmt: skip
+
+_PLAIN = frozenset((
+    TracedArray, np.ndarray, float, int, bool, np.float64, np.float32, np.int64, np.bool_, type(None), str,
+    type(Ellipsis), slice, np.dtype, *{type(np.dtype(c)) for c in "efdilqbhLBHQ?"}, type(BFLOAT16),
+))  # fmt: skip
+_TYPES = (float, int, bool, np.float64, np.float32, np.float16, BFLOAT16.type, np.int64, np.int32, np.bool_)
+
+
+def is_plain(value: Any) -> bool:
+    """Is there no code of the user's in *value*, which may be a list or tuple?"""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return all(map(is_plain, value))
+    if kind is slice:
+        return is_plain(value.start) and is_plain(value.stop) and is_plain(value.step)
+    return kind in _PLAIN or (kind is type and value in _TYPES) or value is np._NoValue
+
+
+def _asked(recorder: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Entry) -> Any:
+    """``run(function, args, kwargs)``, looked on where a loop is followed.  All that it emits is at one site."""
+    follower = recorder.follower
+    if follower is not None:
+        if follower.tries[follower.at]:
+            return learn(follower, function, args, kwargs, run)
+        return run(function, args, kwargs)
+    if recorder.entered is not None:  # by an operation of which this one is a part
+        return run(function, args, kwargs)
+    recorder.entered = user_site()
+    try:
+        return run(function, args, kwargs)
+    finally:
+        recorder.entered = None
+
+
+# ---- operators and ufuncs ------------------------------------------------------------------------------------------
+
+
+def _run_plain(ufunc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return call_plain(ufunc, args)
+
+
+def _quick_forward(ufunc: Any) -> Entry:
+    def apply(self: TracedArray, other: Any) -> Any:
+        ask, args = self._recorder.ask, (self, other)
+        found = None if ask is None else ask(ufunc, args, _NOTHING)
+        return _asked(self._recorder, ufunc, args, _NOTHING, _run_plain) if found is None else found
+
+    return apply
+
+
+def _quick_reflected(ufunc: Any) -> Entry:
+    def apply(self: TracedArray, other: Any) -> Any:
+        ask, args = self._recorder.ask, (other, self)
+        found = None if ask is None else ask(ufunc, args, _NOTHING)
+        return _asked(self._recorder, ufunc, args, _NOTHING, _run_plain) if found is None else found
+
+    return apply
+
+
+def _quick_unary(ufunc: Any) -> Entry:
+    def apply(self: TracedArray) -> Any:
+        ask, args = self._recorder.ask, (self,)
+        found = None if ask is None else ask(ufunc, args, _NOTHING)
+        return _asked(self._recorder, ufunc, args, _NOTHING, _run_plain) if found is None else found
+
+    return apply
+
+
+def _quick_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    if kwargs or method != "__call__":
+        return None
+    ask = self._recorder.ask
+    found = None if ask is None else ask(ufunc, inputs, _NOTHING)
+    if found is None:
+        found = _asked(self._recorder, ufunc, inputs, _NOTHING, _run_plain)
+    return None if found is None else strong(self, found)
+
+
+# ---- indexing ------------------------------------------------------------------------------------------------------
+
+
+def _run_item(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return basic_item(*args)
+
+
+def _quick_item(self: TracedArray, index: Any) -> Any:
+    ask, args = self._recorder.ask, (self, index)
+    found = None if ask is None else ask(GETITEM, args, _NOTHING)
+    return _asked(self._recorder, GETITEM, args, _NOTHING, _run_item) if found is None else found
+
+
+def _open_item(self: TracedArray, index: Any) -> Any:
+    return METHODS["__getitem__"](self, index)
+
+
+# ---- functions and methods -----------------------------------------------------------------------------------------
+
+
+def _run_function(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return FUNCTIONS[function](*args, **kwargs)
+
+
+def _quick_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    recorder = self._recorder
+    if recorder.ask is not None:
+        found = recorder.ask(func, args, kwargs)
+        if found is not None:
+            return found
+    if func in _closed and "out" not in kwargs and is_plain(args) and (not kwargs or is_plain(list(kwargs.values()))):
+        try:
+            return _asked(recorder, func, args, kwargs, _run_function)
+        except TypeError as error:
+            raise refusal(func, error) from None
+    return None
+
+
+def _run_method(method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return method(*args, **kwargs)
+
+
+def _quick_method(method: Any) -> Entry:
+    def apply(self: TracedArray, *args: Any, **kwargs: Any) -> Any:
+        recorder, given = self._recorder, (self, *args)
+        if recorder.ask is not None:
+            found = recorder.ask(method, given, kwargs)
+            if found is not None:
+                return found
+        if is_plain(given) and "out" not in kwargs and (not kwargs or is_plain(list(kwargs.values()))):
+            return _asked(recorder, method, given, kwargs, _run_method)
+        return None
+
+    return apply
+
+
+# ---- putting them in place -----------------------------------------------------------------------------------------
+
+
+def _entries() -> dict[str, tuple[Entry, Entry]]:
+    """(quick, open) for each attribute of the traced array."""
+    found: dict[str, tuple[Entry, Entry]] = {
+        "__array_ufunc__": (_quick_ufunc, array_ufunc),
+        "__array_function__": (_quick_function, array_function),
+        "__getitem__": (_quick_item, _open_item),
+    }
+    for name, ufunc in (BINARY | COMPARE).items():
+        found[f"__{name}__"] = _quick_forward(ufunc), open_forward(ufunc)
+    for name, ufunc in BINARY.items():
+        found[f"__r{name}__"] = _quick_reflected(ufunc), open_reflected(ufunc)
+    for name, ufunc in UNARY.items():
+        found[f"__{name}__"] = _quick_unary(ufunc), open_unary(ufunc)
+    for name in _CLOSED_METHODS:
+        found[name] = _quick_method(METHODS[name]), METHODS[name]
+    return found
+
+
+def in_python(quick: Entry, then: Entry) -> Entry:
+    """Both parts of an entry as one method."""
+
+    def entry(self: TracedArray, *args: Any, **kwargs: Any) -> Any:
+        found = quick(self, *args, **kwargs)
+        return then(self, *args, **kwargs) if found is None else found
+
+    return entry
+
+
+def install(join: Callable[[Entry, Entry], Any] = in_python) -> None:
+    """Have traced arrays come in through ``join(quick, open)`` from now on (first by ``ufuncs.py``, when all tables are
+    full)."""
+    for name, (quick, then) in _entries().items():
+        setattr(TracedArray, name, join(quick, then))
+
+
+_closed = frozenset(_CLOSED)
+
+__all__ = ["in_python", "install", "is_plain"]

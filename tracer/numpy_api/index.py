@@ -1,0 +1,123 @@
+"""Reading by an index, basic or advanced, and the functions that say where elements are."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..ir.aval import INT
+from ..ir.errors import ShapeError
+from ..ir.graph import Lit
+from ..ir.site import at_site
+from ..ops.elementwise import F
+from ..ops.indexing import gather
+from ..ops.shape import transpose
+from ..record.array import METHODS, TracedArray, to_atom, wrap
+from ..record.buffers import SliceStep
+from .bounds import true_positions
+from .index_plan import Access, check_count, parse_basic, slice_step
+from .registry import implements, reject
+
+Ints = tuple[int, ...]
+
+
+# ---- reading ------------------------------------------------------------------------------------------------------
+
+
+def basic_item(self: TracedArray, index: Any) -> TracedArray | None:
+    """``self[index]`` for an index of Python's own ints and slices, None and Ellipsis; None for any other."""
+    if type(index) is int:
+        step = _step_of_integer(index, self.shape)
+        return self.view(step) if step.shape else wrap(step.apply(self.atom), self._recorder)
+    for item in index if type(index) is tuple else (index,):
+        kind = type(item)
+        if kind is slice:
+            if not (type(item.start) in _BOUNDS and type(item.stop) in _BOUNDS and type(item.step) in _BOUNDS):
+                return None
+        elif kind is not int and item is not None and item is not Ellipsis:
+            return None
+    found = parse_basic(index, self.shape)
+    assert found is not None
+    return _through(self, found, index)
+
+
+_BOUNDS = (int, type(None))
+
+
+@lru_cache(maxsize=4096)
+def _step_of_integer(index: int, shape: Ints) -> SliceStep:
+    check_count(1, shape)
+    return slice_step((index,), 1, shape)
+
+
+def _through(self: TracedArray, step: SliceStep, index: Any) -> TracedArray:
+    if not step.shape and Ellipsis not in (index if isinstance(index, tuple) else (index,)):
+        return wrap(step.apply(self.atom), self._recorder)  # NumPy gives a scalar here, not a view
+    return self.view(step)
+
+
+def _getitem(self: TracedArray, index: Any) -> Any:
+    step = parse_basic(index, self.shape)
+    if step is not None:
+        return _through(self, step, index)
+    access = Access(self, index)
+    if not access.items:
+        return access.base if access.base.shape else wrap(access.base.atom, self._recorder)
+    found = gather(access.moved(), access.flat_index())
+    return wrap(transpose(found, access.result_order()), self._recorder)
+
+
+METHODS["__getitem__"] = _getitem
+
+
+# ---- where things are ---------------------------------------------------------------------------------------------
+
+
+@implements(np.nonzero, method="nonzero")
+def _nonzero(a: Any) -> Any:
+    array = a if isinstance(a, TracedArray) else wrap(to_atom(a))
+    if not array.ndim:
+        raise ShapeError(at_site("calling nonzero on 0d arrays is not allowed; use np.atleast_1d(x).nonzero()"))
+    flat = true_positions(array)
+    found, rest = [], flat
+    for size in reversed(array.shape):
+        n = Lit(size, INT)
+        found.append(wrap(F.remainder(rest, n) if array.ndim > 1 else rest))
+        rest = F.floor_divide(rest, n) if array.ndim > 1 else rest
+    return tuple(reversed(found))
+
+
+@implements(np.flatnonzero)
+def _flatnonzero(a: Any) -> Any:
+    return wrap(true_positions(a if isinstance(a, TracedArray) else np.asarray(a)))
+
+
+@implements(np.argwhere)
+def _argwhere(a: Any) -> Any:
+    return np.stack(_nonzero(a), axis=1)
+
+
+@implements(np.extract)
+def _extract(condition: Any, arr: Any) -> Any:
+    flat = METHODS["ravel"](arr if isinstance(arr, TracedArray) else wrap(to_atom(arr)))
+    return wrap(
+        gather(flat.atom, true_positions(condition if isinstance(condition, TracedArray) else np.asarray(condition)))
+    )
+
+
+@implements(np.compress)
+def _compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
+    reject("np.compress", "assign the result", out=out)
+    array = a if isinstance(a, TracedArray) else wrap(to_atom(a))
+    if axis is None:
+        array, axis = METHODS["ravel"](array), 0
+    return np.take(
+        array,
+        wrap(true_positions(condition if isinstance(condition, TracedArray) else np.asarray(condition))),
+        axis=axis,
+    )
+
+
+METHODS["compress"] = lambda self, condition, axis=None, out=None: _compress(condition, self, axis, out)

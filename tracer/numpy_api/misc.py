@@ -1,0 +1,305 @@
+"""Differences, interpolation, convolution; comparisons of whole arrays (they are guards); facts about arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir.aval import Aval, promote_dtypes
+from ..ir.errors import ShapeError, UnsupportedError
+from ..ir.graph import Lit, literal
+from ..ir.site import at_site
+from ..ops.elementwise import F, broadcast_to, like, promote
+from ..ops.indexing import gather
+from ..ops.shape import concat, slice_axis
+from ..record.array import TracedArray, to_atom, wrap
+from ..record.recorder import require_recorder
+from .assemble import concatenate_atoms
+from .registry import atom_of, implements, one_axis
+from .shape import as_traced
+from .sort import search
+
+# ---- interpolation ------------------------------------------------------------------------------------------------
+
+
+@implements(np.interp)
+def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+    if period is not None:
+        raise UnsupportedError(at_site("np.interp with period= is not supported; reduce x with np.remainder before"))
+    at, knots, heights = promote(atom_of(x), atom_of(xp), atom_of(fp), Lit(0.0, np.dtype(float)), floating=True)[:3]
+    if knots.aval.ndim != 1 or knots.aval.shape != heights.aval.shape or not knots.aval.size:
+        raise ShapeError(at_site("np.interp: xp and fp must be 1-dimensional and of the same, positive length"))
+    n = knots.aval.size
+    int_lit = lambda value: Lit(value, np.dtype("int64"))  # noqa: E731
+    below = F.minimum(F.maximum(F.sub(search(knots, at, "right"), int_lit(1)), int_lit(0)), int_lit(max(n - 2, 0)))
+    above = F.minimum(F.add(below, int_lit(1)), int_lit(n - 1))
+    x0, x1, y0, y1 = gather(knots, below), gather(knots, above), gather(heights, below), gather(heights, above)
+    width = F.sub(x1, x0)
+    safe = F.select(F.eq(width, like(0, width)), like(1, width), width)
+    inside = F.add(F.mul(F.div(F.sub(y1, y0), safe), F.sub(at, x0)), y0)
+    ends = [
+        broadcast_to(atom_of(v), at.aval.shape)
+        for v in (wrap(heights)[0] if left is None else left, wrap(heights)[n - 1] if right is None else right)
+    ]
+    low, high = slice_axis(knots, 0, 0, 1), slice_axis(knots, 0, n - 1, 1)
+    low, high = wrap(low)[0].atom, wrap(high)[0].atom
+    result = F.select(F.lt(at, low), ends[0], F.select(F.gt(at, high), ends[1], inside))
+    # NumPy returns the last height at the last knot
+    result = F.select(F.eq(at, high), gather(heights, broadcast_to(int_lit(n - 1), at.aval.shape)), result)
+    return wrap(F.select(F.ne(at, at), at, result))
+
+
+@implements(np.polyval)
+def _polyval(p: Any, x: Any) -> Any:
+    coefficients = as_traced(p)
+    result = np.zeros_like(as_traced(x))
+    for i in range(coefficients.size):
+        result = result * x + coefficients[i]
+    return result
+
+
+# ---- differences and sums along an axis ---------------------------------------------------------------------------
+
+
+@implements(np.diff)
+def _diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue) -> Any:
+    x = atom_of(a)
+    if not x.aval.ndim:
+        raise ShapeError(at_site("diff requires input that is at least one dimensional"))
+    axis = one_axis(axis, x.aval.ndim, "np.diff")
+    edge = tuple(1 if i == axis else size for i, size in enumerate(x.aval.shape))
+    parts = [
+        x if v is None else broadcast_to(atom_of(v), edge) if not np.ndim(v) else atom_of(v)
+        for v in (prepend, None, append)
+        if v is not np._NoValue
+    ]
+    x = concatenate_atoms(parts, axis, "np.diff")
+    if n < 0:
+        raise ShapeError(at_site(f"np.diff: order must be non-negative but got {n}"))
+    for _ in range(n):
+        length = x.aval.shape[axis]
+        if length == 0:
+            break
+        after, before = slice_axis(x, axis, 1, length - 1), slice_axis(x, axis, 0, length - 1)
+        x = F.ne(after, before) if x.aval.dtype == bool else F.sub(after, before)
+    return wrap(x)
+
+
+@implements(np.ediff1d)
+def _ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    middle = _diff(np.ravel(as_traced(ary)))
+    parts = [np.ravel(as_traced(to_begin))] if to_begin is not None else []
+    return np.concatenate([*parts, middle, *([np.ravel(as_traced(to_end))] if to_end is not None else [])])
+
+
+def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    y = as_traced(y)
+    axis = one_axis(axis, y.ndim, "np.trapezoid")
+    n = y.shape[axis]
+    if x is None:
+        width = dx
+    else:
+        width = np.diff(as_traced(x), axis=axis if np.ndim(x) > 1 else -1)
+        if np.ndim(x) == 1:
+            width = width.reshape([n - 1 if i == axis else 1 for i in range(y.ndim)])
+    after, before = (wrap(slice_axis(y.atom, axis, i, max(n - 1, 0))) for i in (1 if n > 1 else 0, 0))
+    return np.sum(width * (after + before) / 2.0, axis=axis)
+
+
+for _name in ("trapezoid", "trapz"):
+    if hasattr(np, _name):
+        implements(getattr(np, _name))(_trapezoid)
+
+
+@implements(np.gradient)
+def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    array = as_traced(f)
+    axes = (
+        tuple(range(array.ndim))
+        if axis is None
+        else tuple(
+            one_axis(a, array.ndim, "np.gradient") for a in (axis if isinstance(axis, (tuple, list)) else (axis,))
+        )
+    )
+    steps = list(varargs) or [1.0]
+    steps = steps * len(axes) if len(steps) == 1 else steps
+    if edge_order != 1 or any(np.ndim(s) for s in steps) or len(steps) != len(axes):
+        raise UnsupportedError(
+            at_site("np.gradient is supported for equal spacings and edge_order=1; write the differences with slices")
+        )
+    if any(array.shape[a] < 2 for a in axes):
+        raise ShapeError(
+            at_site("Shape of array too small to calculate a numerical gradient, at least 2 elements are required.")
+        )
+    found = [_central(array, a, h) for a, h in zip(axes, steps, strict=True)]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _central(array: TracedArray, axis: int, step: Any) -> Any:
+    x, n = promote(array.atom, floating=True)[0], array.shape[axis]
+
+    def part(start: int, length: int) -> TracedArray:
+        return wrap(slice_axis(x, axis, start, length))
+
+    first = (part(1, 1) - part(0, 1)) / step
+    last = (part(n - 1, 1) - part(n - 2, 1)) / step
+    inner = (part(2, n - 2) - part(0, n - 2)) / (2.0 * step) if n > 2 else None
+    return np.concatenate([p for p in (first, inner, last) if p is not None], axis=axis)
+
+
+# ---- convolution --------------------------------------------------------------------------------------------------
+
+
+def _slide(a: Any, v: Any, mode: str) -> Any:
+    """Sum of shifted copies of the longer operand, one for each element of the shorter; v is not turned around."""
+    x, w = promote(atom_of(a), atom_of(v))
+    if x.aval.ndim != 1 or w.aval.ndim != 1 or not x.aval.size or not w.aval.size:
+        raise ShapeError(at_site("np.convolve needs two non-empty 1-dimensional arrays"))
+    n, k = x.aval.size, w.aval.size
+    edge = np.zeros(k - 1, x.aval.dtype)
+    padded = (
+        concat([broadcast_to(to_atom(edge), (k - 1,)), x, broadcast_to(to_atom(edge), (k - 1,))], 0) if k > 1 else x
+    )
+    total = None
+    for i in range(k):
+        weight = wrap(slice_axis(w, 0, i, 1))[0].atom
+        term = F.mul(slice_axis(padded, 0, i, n + k - 1), weight)
+        total = term if total is None else F.add(total, term)
+    assert total is not None
+    if mode == "same":
+        return slice_axis(total, 0, (k - 1) // 2, n)
+    return slice_axis(total, 0, k - 1, n - k + 1) if mode == "valid" else total
+
+
+def _check_mode(mode: Any) -> None:
+    if mode not in ("full", "same", "valid"):
+        raise UnsupportedError(at_site(f"mode must be 'full', 'same' or 'valid', not {mode!r}"))
+
+
+@implements(np.convolve)
+def _convolve(a: Any, v: Any, mode: str = "full") -> Any:
+    _check_mode(mode)
+    x, w = as_traced(a), as_traced(v)
+    if w.size > x.size:
+        x, w = w, x
+    return wrap(_slide(x, w[::-1], mode))
+
+
+@implements(np.correlate)
+def _correlate(a: Any, v: Any, mode: str = "valid") -> Any:
+    _check_mode(mode)
+    x, w = as_traced(a), as_traced(v)
+    if w.size <= x.size:
+        return wrap(_slide(x, w, mode))
+    # with the operands exchanged the result runs the other way
+    return wrap(_slide(w, x, mode))[::-1]
+
+
+# ---- whole-array comparisons: plain bools, so guards ---------------------------------------------------------------
+
+
+@implements(np.array_equal)
+def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+    x, y = as_traced(a1), as_traced(a2)
+    if x.shape != y.shape:
+        return False
+    same = x == y
+    if equal_nan:
+        same = np.logical_or(same, np.logical_and(np.isnan(x), np.isnan(y)))
+    return bool(np.all(same))
+
+
+@implements(np.array_equiv)
+def _array_equiv(a1: Any, a2: Any) -> bool:
+    x, y = as_traced(a1), as_traced(a2)
+    try:
+        np.broadcast_shapes(x.shape, y.shape)
+    except ValueError:
+        return False
+    return bool(np.all(x == y))
+
+
+@implements(np.allclose)
+def _allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    return bool(np.all(np.isclose(as_traced(a), b, rtol=rtol, atol=atol, equal_nan=equal_nan)))
+
+
+# ---- facts --------------------------------------------------------------------------------------------------------
+
+
+@implements(np.shape)
+def _shape(a: Any) -> Any:
+    return as_traced(a).shape
+
+
+@implements(np.ndim)
+def _ndim(a: Any) -> int:
+    return len(as_traced(a).shape)
+
+
+@implements(np.size)
+def _size(a: Any, axis: Any = None) -> int:
+    shape = as_traced(a).shape
+    return (
+        int(np.prod(shape, dtype=np.int64)) if axis is None else int(np.prod([shape[i] for i in np.atleast_1d(axis)]))
+    )
+
+
+@implements(np.result_type)
+def _result_type(*arrays_and_dtypes: Any) -> np.dtype:
+    return promote_dtypes(*[_aval_of(a) for a in arrays_and_dtypes])[0]
+
+
+def _aval_of(x: Any) -> Aval:
+    """What counts of an array, a number or a dtype where dtypes meet."""
+    if isinstance(x, TracedArray):
+        return x.aval
+    if isinstance(x, (bool, int, float)):
+        return literal(x).aval
+    return Aval(x.dtype if hasattr(x, "dtype") and not isinstance(x, type) else np.dtype(x), ())
+
+
+@implements(np.can_cast)
+def _can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    from_ = from_.dtype if isinstance(from_, TracedArray) else from_
+    return np.can_cast(from_, to.dtype if isinstance(to, TracedArray) else to, casting)
+
+
+@implements(np.common_type)
+def _common_type(*arrays: Any) -> Any:
+    return np.common_type(*[np.empty(0, a.dtype) for a in map(as_traced, arrays)])
+
+
+@implements(np.iscomplexobj)
+def _iscomplexobj(x: Any) -> bool:
+    return False
+
+
+@implements(np.isrealobj)
+def _isrealobj(x: Any) -> bool:
+    return True
+
+
+@implements(np.isreal)
+def _isreal(x: Any) -> Any:
+    return np.ones_like(as_traced(x), dtype=bool)
+
+
+@implements(np.iscomplex)
+def _iscomplex(x: Any) -> Any:
+    return np.zeros_like(as_traced(x), dtype=bool)
+
+
+@implements(np.array_repr, np.array_str)
+def _text(a: Any, *args: Any, **kwargs: Any) -> str:
+    return repr(a)
+
+
+implements(np.array2string)(_text)
+
+
+@implements(np.may_share_memory, np.shares_memory)
+def _shares_memory(a: Any, b: Any, *args: Any, **kwargs: Any) -> bool:
+    require_recorder("np.shares_memory")
+    return isinstance(a, TracedArray) and isinstance(b, TracedArray) and a._storage is b._storage

@@ -1,0 +1,231 @@
+"""How calls arrive: NumPy's protocols, and the Python operators of the traced array.
+
+A ufunc between float arrays of one shape and dtype, or of an array and a Python number, takes a short way to the
+recorder; everything else is looked up in the tables of ``array.py`` and promoted there as NumPy does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..ir.aval import FLOAT_KINDS
+from ..ir.errors import MutationError, TracegradError, UnsupportedError
+from ..ir.graph import Lit
+from ..ir.site import at_site
+from ..ops.elementwise import cast
+from ..record.array import (
+    DIRECT,
+    FUNCTIONS,
+    UFUNC_METHODS,
+    UFUNCS,
+    TracedArray,
+    assign_all,
+    in_c_order,
+    outranks,
+    public_name,
+    to_atom,
+    unsupported,
+    wrap,
+)
+from ..record.autocast import SETTING
+
+# ---- ufunc calls -------------------------------------------------------------------------------------------------
+
+
+def direct_call(ufunc: Any, inputs: tuple[Any, ...]) -> TracedArray | None:
+    """The short way for float arrays of one shape and dtype, and Python numbers; None where the long way must be
+    gone."""
+    primitive = DIRECT.get(ufunc)
+    if primitive is None or SETTING.dtype is not None:
+        return None
+    aval = recorder = None
+    for x in inputs:
+        if type(x) is TracedArray:
+            theirs = x._atom.aval
+            if aval is None:
+                if theirs.dtype.kind not in FLOAT_KINDS or theirs.weak:
+                    return None
+                aval, recorder = theirs, x._recorder
+            elif (
+                theirs.dtype is not aval.dtype
+                or theirs.shape != aval.shape
+                or theirs.weak
+                or x._recorder is not recorder
+            ):
+                return None
+        elif type(x) is not float and type(x) is not int:
+            return None
+    if aval is None or recorder is None:
+        return None
+    atoms = tuple([x.atom if type(x) is TracedArray else Lit(x, aval.dtype) for x in inputs])
+    result = TracedArray(recorder.emit(primitive, atoms, {})[0], recorder)
+    if len(aval.shape) > 1:
+        result._storage.c_order = all(in_c_order(x) for x in inputs)
+    return result
+
+
+def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """*ufunc* of traced arrays and whatever else the user mixed with them."""
+    handler = UFUNCS.get(ufunc)
+    if handler is None:
+        raise unsupported(public_name(ufunc))
+    atoms = [to_atom(x) for x in inputs]
+    if kwargs:
+        dtype = kwargs.pop("dtype", None)
+        where = kwargs.pop("where", True)
+        for name in ("casting", "order", "subok"):
+            kwargs.pop(name, None)
+        if kwargs or where is not True:
+            extra = ", ".join([*kwargs, *([] if where is True else ["where"])])
+            raise UnsupportedError(
+                at_site(f"{public_name(ufunc)} with {extra}= is not supported; use np.where on the result")
+            )
+        if dtype is not None:
+            atoms = [cast(a, np.dtype(dtype)) for a in atoms]
+    result = handler(*atoms)
+    if isinstance(result, tuple):
+        return tuple(wrap(r) for r in result)
+    array = wrap(result)
+    if len(result.aval.shape) > 1:
+        array._storage.c_order = all(in_c_order(x) for x in inputs)
+    return array
+
+
+_PLAIN = {TracedArray, np.ndarray, float, int, bool, np.float64, np.float32, np.int64, np.bool_}
+
+
+def call_plain(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
+    """*ufunc* of traced arrays, plain arrays and numbers; None where there is anything else among them.
+
+    It runs no code but our own and NumPy's, whatever the user has written.
+    """
+    result = direct_call(ufunc, inputs)
+    if result is None and _PLAIN.issuperset(map(type, inputs)):
+        return call_ufunc(ufunc, inputs, {})
+    return result
+
+
+# ---- NumPy's protocols ----
+
+
+def array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    if any(outranks(type(x)) for x in inputs):
+        return NotImplemented
+    out = kwargs.pop("out", None)
+    if out is not None and not all(isinstance(o, TracedArray) or o is None for o in out):
+        raise MutationError(
+            at_site(
+                f"np.{ufunc.__name__} would write a traced value into a plain NumPy array; make that array with "
+                "np.zeros_like(x) or tracegrad.zeros(n)"
+            )
+        )
+    if method == "__call__":
+        result = strong(self, call_ufunc(ufunc, inputs, kwargs))
+    else:
+        handler = UFUNC_METHODS.get((ufunc, method)) or UFUNC_METHODS.get((None, method))
+        if handler is None or (ufunc not in UFUNCS and method == "outer"):
+            raise unsupported(f"{public_name(ufunc)}.{method}")
+        result = handler(ufunc, *inputs, **kwargs)
+    if out is None:
+        return result
+    if isinstance(result, tuple):
+        return tuple(r if o is None else assign_all(o, r) for o, r in zip(out, result, strict=True))
+    return assign_all(out[0], result)
+
+
+def strong(self: TracedArray, result: Any) -> Any:
+    """np.sin(0.5) is a float64, no Python float."""
+    if type(result) is TracedArray and result._atom.aval.weak:
+        return wrap(cast(result._atom, result.dtype), self._recorder)
+    return result
+
+
+def array_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    if any(outranks(kind) for kind in types):
+        return NotImplemented
+    handler = FUNCTIONS.get(func)
+    if handler is None:
+        raise unsupported(public_name(func))
+    out = kwargs.pop("out", None) if "out" in kwargs else None
+    try:
+        result = handler(*args, **kwargs)
+    except TypeError as error:
+        raise refusal(func, error) from None
+    return result if out is None else assign_all(out[0] if isinstance(out, tuple) else out, result)
+
+
+def refusal(func: Any, error: TypeError) -> Exception:
+    """*error* of a call of *func*, as an error of ours where it is about the arguments."""
+    if isinstance(error, TracegradError) or "argument" not in str(error):
+        return error
+    return UnsupportedError(at_site(f"{public_name(func)} on traced arrays: {error}"))
+
+
+# ---- operators ----
+
+BINARY = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "pow": np.power,
+    "matmul": np.matmul,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "lshift": np.left_shift,
+    "rshift": np.right_shift,
+    "divmod": np.divmod,
+}
+COMPARE = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+UNARY = {"neg": np.negative, "abs": np.absolute, "invert": np.invert, "pos": np.positive}
+
+
+def _acceptable(value: Any) -> bool:
+    return isinstance(value, (TracedArray, np.ndarray, np.generic, int, float, list, tuple, complex))
+
+
+def open_forward(ufunc: Any) -> Callable[..., Any]:
+    def apply(self: TracedArray, other: Any) -> Any:
+        return call_ufunc(ufunc, (self, other), {}) if _acceptable(other) else NotImplemented
+
+    return apply
+
+
+def open_reflected(ufunc: Any) -> Callable[..., Any]:
+    def apply(self: TracedArray, other: Any) -> Any:
+        return call_ufunc(ufunc, (other, self), {}) if _acceptable(other) else NotImplemented
+
+    return apply
+
+
+def open_unary(ufunc: Any) -> Callable[..., Any]:
+    return lambda self: call_ufunc(ufunc, (self,), {})
+
+
+def _in_place(ufunc: Any) -> Callable[..., Any]:
+    def apply(self: TracedArray, other: Any) -> Any:
+        result = call_ufunc(ufunc, (self, other), {})
+        storage = self._storage
+        if not self.shape and (self.aval.weak or not (self._steps or storage.array0d or storage.owner)):
+            return result  # a Python or NumPy scalar: += makes a new one
+        return assign_all(self, result)
+
+    return apply
+
+
+for _name, _ufunc in BINARY.items():
+    if _name != "divmod":
+        setattr(TracedArray, f"__i{_name}__", _in_place(_ufunc))

@@ -1,0 +1,338 @@
+"""Reductions: sums, extremes, statistics, norms, cumulative sums and products.
+
+Result dtypes are NumPy's: sums of bools and small integers are int64, means of integers float64, float32 stays float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..ir.aval import BOOL, INT, canonical_axes
+from ..ir.errors import ShapeError, UnsupportedError
+from ..ir.graph import Atom, Lit
+from ..ir.site import at_site
+from ..ops.elementwise import F, cast, like, to_bool
+from ..ops.reduce import cumprod, cumsum, reduce
+from ..ops.shape import concat, full, reshape
+from ..record.array import UFUNC_METHODS, UFUNCS, wrap
+from ..record.autocast import widened
+from .registry import atom_of, float_atom, implements, into, one_axis, reject
+
+_UINT = np.dtype("uint64")
+WHERE = "write np.where(mask, x, neutral) inside, with the neutral element of the reduction"
+INITIAL = "combine the result with the initial value afterwards"
+
+
+def accumulator(x: Atom, dtype: Any) -> Atom:
+    """*x* in the dtype in which NumPy adds it up."""
+    if dtype is not None:
+        return cast(x, np.dtype(dtype))
+    x = widened(x)
+    kind, size = x.aval.dtype.kind, x.aval.dtype.itemsize
+    if kind == "b" or (kind == "i" and size < 8):
+        return cast(x, INT)
+    return cast(x, _UINT) if kind == "u" and size < 8 else x
+
+
+def keep(x: Atom, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: Any) -> Atom:
+    """The reduction *x* of an array of *shape*, with the reduced axes kept as size 1 where asked."""
+    return reshape(x, tuple(1 if a in axes else n for a, n in enumerate(shape))) if keepdims else x
+
+
+# ---- sums, products, truth ----------------------------------------------------------------------------------------
+
+
+def _total(name: str) -> Callable[..., Any]:
+    def apply(
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: Any = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> Any:
+        reject(f"np.{name}", INITIAL, initial=initial)
+        reject(f"np.{name}", WHERE, where=None if where is True else where)
+        x = accumulator(atom_of(a), dtype)
+        return into(wrap(reduce(name, x, canonical_axes(axis, x.aval.ndim, f"np.{name}"), bool(keepdims))), out)
+
+    return apply
+
+
+sum_of = implements(np.sum, method="sum")(_total("sum"))
+prod_of = implements(np.prod, method="prod")(_total("prod"))
+
+
+def _truth(name: str) -> Callable[..., Any]:
+    def apply(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None) -> Any:
+        reject(f"np.{name}", WHERE, where=None if where is True else where)
+        x = to_bool(atom_of(a))
+        return into(wrap(reduce(name, x, canonical_axes(axis, x.aval.ndim, f"np.{name}"), bool(keepdims))), out)
+
+    return apply
+
+
+_any = implements(np.any, method="any")(_truth("any"))
+_all = implements(np.all, method="all")(_truth("all"))
+
+
+@implements(np.count_nonzero)
+def _count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
+    x = cast(to_bool(atom_of(a)), INT)
+    return wrap(reduce("sum", x, canonical_axes(axis, x.aval.ndim, "np.count_nonzero"), bool(keepdims)))
+
+
+# ---- extremes -----------------------------------------------------------------------------------------------------
+
+
+def extreme(name: str, x: Atom, axes: tuple[int, ...], keepdims: bool = False) -> Atom:
+    """max or min of *x* over *axes*."""
+    if any(x.aval.shape[a] == 0 for a in axes):
+        raise ShapeError(at_site(f"zero-size array to reduction operation {name}imum which has no identity"))
+    if x.aval.dtype == BOOL:
+        name = {"max": "any", "min": "all"}[name]
+    return reduce(name, x, axes, keepdims)
+
+
+def _extreme(name: str) -> Callable[..., Any]:
+    def apply(
+        a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None
+    ) -> Any:
+        reject(f"np.{name}", f"use np.{name}imum on the result", initial=initial)
+        reject(f"np.{name}", WHERE, where=None if where is True else where)
+        x = atom_of(a)
+        return into(wrap(extreme(name, x, canonical_axes(axis, x.aval.ndim, f"np.{name}"), bool(keepdims))), out)
+
+    return apply
+
+
+_max = implements(np.max, np.amax, method="max")(_extreme("max"))
+_min = implements(np.min, np.amin, method="min")(_extreme("min"))
+
+
+@implements(np.ptp)
+def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
+    x = atom_of(a)
+    axes = canonical_axes(axis, x.aval.ndim, "np.ptp")
+    return into(wrap(F.sub(extreme("max", x, axes, bool(keepdims)), extreme("min", x, axes, bool(keepdims)))), out)
+
+
+def _position(name: str) -> Callable[..., Any]:
+    def apply(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+        x = atom_of(a)
+        shape = x.aval.shape
+        axes = canonical_axes(axis, len(shape), f"np.{name}")
+        if any(shape[i] == 0 for i in axes) or (axis is None and not x.aval.size):
+            raise ShapeError(at_site(f"attempt to get {name} of an empty sequence"))
+        if axis is None:
+            x = reshape(x, (x.aval.size,))
+            found = reduce(name, x, (0,))
+            return into(wrap(keep(found, shape, axes, keepdims)), out)
+        return into(wrap(keep(reduce(name, x, axes), shape, axes, keepdims)), out)
+
+    return apply
+
+
+_argmax = implements(np.argmax, method="argmax")(_position("argmax"))
+_argmin = implements(np.argmin, method="argmin")(_position("argmin"))
+
+
+# ---- norms --------------------------------------------------------------------------------------------------------
+
+
+def _vector_norm(x: Atom, axes: tuple[int, ...], order: Any, keepdims: bool) -> Atom:
+    if order is None or order == 2:
+        return F.sqrt(reduce("sum", F.square(x), axes, keepdims))
+    size = F.abs(x)
+    if order == math.inf:
+        return extreme("max", size, axes, keepdims)
+    if order == -math.inf:
+        return extreme("min", size, axes, keepdims)
+    if order == 1:
+        return reduce("sum", size, axes, keepdims)
+    if order == 0:
+        return reduce("sum", cast(F.ne(x, like(0, x)), x.aval.dtype), axes, keepdims)
+    if isinstance(order, str):
+        raise UnsupportedError(at_site(f"np.linalg.norm: order {order!r} is not one for vectors"))
+    power = UFUNCS[np.power]
+    total = reduce("sum", power(size, Lit(order, x.aval.dtype)), axes, keepdims)
+    return power(total, Lit(1 / order, x.aval.dtype))
+
+
+def _matrix_norm(x: Atom, axes: tuple[int, int], order: Any, keepdims: bool) -> Atom:
+    row, column = axes
+    if order is None or order in ("fro", "f"):
+        return F.sqrt(reduce("sum", F.square(x), tuple(sorted(axes)), keepdims))
+    if isinstance(order, str) or abs(order) == 2:
+        raise UnsupportedError(
+            at_site(
+                f"np.linalg.norm of a matrix with ord={order!r} needs singular values, which are not supported; use "
+                "ord='fro'"
+            )
+        )
+    if order not in (1, -1, math.inf, -math.inf):
+        raise ShapeError(at_site("np.linalg.norm: invalid norm order for matrices"))
+    inner, outer = (row, column) if abs(order) == 1 else (column, row)
+    sums = reduce("sum", F.abs(x), (inner,), True)
+    return keep(
+        reshape(extreme("max" if order > 0 else "min", sums, (outer,), True), _dropped(x, axes)),
+        x.aval.shape,
+        axes,
+        keepdims,
+    )
+
+
+def _dropped(x: Atom, axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(n for a, n in enumerate(x.aval.shape) if a not in axes)
+
+
+@implements(np.linalg.norm)
+def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    x = float_atom(x, None)
+    ndim = x.aval.ndim
+    if axis is None:
+        everything = tuple(range(ndim))
+        if ord is None or (ndim == 1) or (ndim == 2 and ord in ("fro", "f")):
+            return wrap(_vector_norm(x, everything, None if ord in ("fro", "f") else ord, keepdims))
+        if ndim != 2:
+            raise ShapeError(at_site("np.linalg.norm: improper number of dimensions to norm"))
+        return wrap(_matrix_norm(x, (0, 1), ord, keepdims))
+    if isinstance(axis, (int, np.integer)) or len(axis) == 1:
+        return wrap(_vector_norm(x, canonical_axes(axis, ndim, "np.linalg.norm"), ord, keepdims))
+    row, column = (one_axis(a, ndim, "np.linalg.norm") for a in axis)
+    return wrap(_matrix_norm(x, (row, column), ord, keepdims))
+
+
+if hasattr(np.linalg, "vector_norm"):
+
+    @implements(np.linalg.vector_norm)
+    def _linalg_vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+        x = float_atom(x, None)
+        return wrap(_vector_norm(x, canonical_axes(axis, x.aval.ndim, "np.linalg.vector_norm"), ord, keepdims))
+
+    @implements(np.linalg.matrix_norm)
+    def _linalg_matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+        x = float_atom(x, None)
+        return wrap(_matrix_norm(x, (x.aval.ndim - 2, x.aval.ndim - 1), ord, keepdims))
+
+
+# ---- cumulative ---------------------------------------------------------------------------------------------------
+
+
+def _cumulative(name: str, run: Callable[..., Atom]) -> Callable[..., Any]:
+    def apply(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        x = accumulator(atom_of(a), dtype)
+        if axis is None:
+            x, axis = reshape(x, (x.aval.size,)), 0
+        elif not x.aval.ndim:
+            x = reshape(x, (1,))
+        return into(wrap(run(x, one_axis(axis, x.aval.ndim, name))), out)
+
+    return apply
+
+
+_cumsum = implements(np.cumsum, method="cumsum")(_cumulative("np.cumsum", cumsum))
+_cumprod = implements(np.cumprod, method="cumprod")(_cumulative("np.cumprod", cumprod))
+
+
+def _cumulative_with_initial(name: str, run: Callable[..., Any], neutral: int) -> Callable[..., Any]:
+    def apply(x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False) -> Any:
+        atom = atom_of(x)
+        if axis is None and atom.aval.ndim != 1:
+            raise ShapeError(at_site(f"{name} of an array that is not 1-dimensional needs axis="))
+        found = run(x, 0 if axis is None else axis, dtype).atom
+        if include_initial:
+            at = one_axis(0 if axis is None else axis, found.aval.ndim, name)
+            first = full(like(neutral, found), tuple(1 if i == at else n for i, n in enumerate(found.aval.shape)))
+            found = concat([first, found], at)
+        return into(wrap(found), out)
+
+    return apply
+
+
+if hasattr(np, "cumulative_sum"):
+    implements(np.cumulative_sum)(_cumulative_with_initial("np.cumulative_sum", _cumsum, 0))
+    implements(np.cumulative_prod)(_cumulative_with_initial("np.cumulative_prod", _cumprod, 1))
+
+
+# ---- np.add.reduce and its relatives ------------------------------------------------------------------------------
+
+
+def _as_reduce(function: Callable[..., Any], takes_dtype: bool) -> Callable[..., Any]:
+    def apply(
+        ufunc: Any,
+        array: Any,
+        axis: Any = 0,
+        dtype: Any = None,
+        keepdims: Any = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> Any:
+        if dtype is not None and not takes_dtype:
+            reject(f"np.{ufunc.__name__}.reduce", "convert the array before", dtype=dtype)
+        more = {"dtype": dtype} if takes_dtype else {}
+        reject(f"np.{ufunc.__name__}.reduce", INITIAL, initial=initial)
+        return function(array, axis=axis, keepdims=keepdims, where=where, **more)
+
+    return apply
+
+
+def _as_accumulate(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda ufunc, array, axis=0, dtype=None: function(array, axis=axis, dtype=dtype)
+
+
+for _ufunc, _function, _takes_dtype in (
+    (np.add, sum_of, True),
+    (np.multiply, prod_of, True),
+    (np.maximum, _max, False),
+    (np.minimum, _min, False),
+    (np.logical_and, _all, False),
+    (np.logical_or, _any, False),
+):
+    UFUNC_METHODS[_ufunc, "reduce"] = _as_reduce(_function, _takes_dtype)
+UFUNC_METHODS[np.add, "accumulate"] = _as_accumulate(_cumsum)
+UFUNC_METHODS[np.multiply, "accumulate"] = _as_accumulate(_cumprod)
+
+
+def _logaddexp_reduce(
+    ufunc: Any,
+    array: Any,
+    axis: Any = 0,
+    dtype: Any = None,
+    keepdims: Any = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
+    reject("np.logaddexp.reduce", INITIAL, initial=initial, where=None if where is True else where, dtype=dtype)
+    return wrap(
+        logsumexp_of(
+            float_atom(array, None), canonical_axes(axis, np.ndim(array), "np.logaddexp.reduce"), bool(keepdims)
+        )
+    )
+
+
+def logsumexp_of(x: Atom, axes: tuple[int, ...], keepdims: bool, weights: Atom | None = None) -> Atom:
+    """log(sum(exp(x))), shifted by the maximum.  The value does not depend on the shift, so its derivatives do not
+    either."""
+    shape = x.aval.shape
+    if not math.prod(shape[a] for a in axes):
+        empty = full(like(-math.inf, x), tuple(n for a, n in enumerate(shape) if a not in axes))
+        return keep(empty, shape, axes, keepdims)
+    top = extreme("max", x, axes, True)
+    top = F.stop_gradient(F.select(F.isfinite(top), top, like(0, top)))
+    terms = F.exp(F.sub(x, top))
+    if weights is not None:
+        terms = F.mulz(weights, terms)
+    total = reduce("sum", terms, axes, True)
+    # a row of -inf alone: the logarithm of 0 is taken aside, so that its infinite slope meets no zero
+    nothing = F.eq(total, like(0, total))
+    logs = F.select(nothing, like(-math.inf, total), F.log(F.select(nothing, like(1, total), total)))
+    return keep(reshape(F.add(logs, top), _dropped(x, axes)), shape, axes, keepdims)
+
+
+UFUNC_METHODS[np.logaddexp, "reduce"] = _logaddexp_reduce

@@ -1,0 +1,70 @@
+"""What every part of the NumPy front end uses: registration, and the reading of arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..ir.errors import ShapeError, UnsupportedError
+from ..ir.graph import Atom
+from ..ir.site import at_site
+from ..ops.elementwise import cast, promote
+from ..record.array import FUNCTIONS, METHODS, TracedArray, assign_all, to_atom
+from ..record.autocast import widened
+
+
+def implements(*functions: Any, method: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated function as what *functions* (and the array method) do on traced arrays."""
+
+    def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
+        for function in functions:
+            FUNCTIONS[function] = implementation
+        if method is not None:
+            METHODS[method] = implementation
+        return implementation
+
+    return register
+
+
+def atom_of(value: Any) -> Atom:
+    """*value* as NumPy's np.asarray would see it: Python scalars have a dtype of their own."""
+    atom = to_atom(value)
+    return cast(atom, atom.aval.dtype) if atom.aval.weak else atom
+
+
+def float_atom(value: Any, dtype: Any = None) -> Atom:
+    """*value* as a float atom: integers and bools become float64, within autocast half precision float32."""
+    atom = widened(atom_of(value))
+    return cast(atom, np.dtype(dtype)) if dtype is not None else promote(atom, floating=True)[0]
+
+
+def reject(what: str, hint: str, **given: Any) -> None:
+    """Raise for each argument in *given* that was passed."""
+    for name, value in given.items():
+        if value is not None and value is not False and value is not np._NoValue:
+            raise UnsupportedError(at_site(f"{what} with {name}= is not supported: {hint}"))
+
+
+def into(result: Any, out: Any) -> Any:
+    """*result*, or *out* filled with it."""
+    return result if out is None else assign_all(out, result)
+
+
+def one_axis(axis: Any, ndim: int, what: str) -> int:
+    """*axis* as a non-negative int."""
+    if isinstance(axis, TracedArray):
+        axis = int(axis)
+    if not isinstance(axis, (int, np.integer)):
+        raise UnsupportedError(at_site(f"{what}: axis must be an integer, not {axis!r}"))
+    if not -ndim <= axis < ndim:
+        raise ShapeError(at_site(f"{what}: axis {axis} is out of bounds for array of dimension {ndim}"))
+    return int(axis) % ndim
+
+
+def shape_of(shape: Any) -> tuple[int, ...]:
+    """A shape argument as a tuple of ints; traced sizes are guarded."""
+    if isinstance(shape, (list, tuple)) or (isinstance(shape, np.ndarray) and shape.ndim):
+        return tuple(int(n) for n in shape)
+    return (int(shape),)

@@ -1,0 +1,136 @@
+"""scipy.special functions that are plain Python, not ufuncs: logsumexp, softmax, log_softmax, softplus, polygamma.
+
+NumPy's protocols never see a call of these: they convert their arguments at once.  So that ``from scipy.special
+import logsumexp`` traces unchanged, even where it ran before tracegrad was imported, the *code* of each such function
+object is replaced by a few instructions that look at the types of the arguments: a traced array among them goes to
+our implementation, anything else to SciPy's own code, unchanged.  Signature, documentation, name and identity of the
+function stay as they are.  Where that cannot be done (a function with a closure) nothing is changed, and a traced
+argument raises as in any code that wants a plain array."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import scipy.special as sp
+
+from ..ir.aval import canonical_axes
+from ..ir.graph import Atom, Lit
+from ..ir.site import OWN_FOLDER
+from ..ops.elementwise import F, like, promote
+from ..ops.reduce import reduce
+from ..ops.shape import reshape
+from ..record.array import TracedArray, is_traced, to_atom, wrap
+from ..record.recorder import current_recorder
+from .reduce import extreme, logsumexp_of
+from .registry import float_atom, reject
+
+_HOOK = "_tracegrad_hook"
+
+
+def _shim(*args, **kwargs):
+    return _tracegrad_hook_NAME(args, kwargs)  # type: ignore[name-defined]  # noqa: F821
+
+
+def hook(function: Any, implementation: Callable[..., Any]) -> bool:
+    """Send calls of *function* with a traced argument to *implementation*; every other call goes on as before."""
+    if not isinstance(function, FunctionType) or function.__closure__:
+        return False
+    name = f"{_HOOK}_{function.__name__}"
+    space = function.__globals__
+    if name in space:
+        return True
+    original = FunctionType(function.__code__, space, function.__name__, function.__defaults__)
+    original.__kwdefaults__ = function.__kwdefaults__
+    signature = inspect.signature(function)
+
+    def dispatch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if current_recorder() is not None and (is_traced(args) or is_traced(tuple(kwargs.values()))):
+            return implementation(*args, **kwargs)
+        return original(*args, **kwargs)
+
+    space[name] = dispatch
+    code = _shim.__code__
+    names = tuple(name if n == "_tracegrad_hook_NAME" else n for n in code.co_names)
+    function.__code__ = code.replace(
+        co_names=names,
+        co_name=function.__name__,
+        co_qualname=function.__qualname__,
+        co_filename=f"{OWN_FOLDER}special.py",
+    )
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return True
+
+
+# ---- implementations ----------------------------------------------------------------------------------------------
+
+
+def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False) -> Any:
+    reject("scipy.special.logsumexp", "take the sign apart yourself", return_sign=return_sign)
+    x = float_atom(a)
+    if b is None:
+        return wrap(logsumexp_of(x, canonical_axes(axis, x.aval.ndim, "logsumexp"), bool(keepdims)))
+    x, weights = promote(x, to_atom(b), floating=True)
+    shape = np.broadcast_shapes(x.aval.shape, weights.aval.shape)
+    x, weights = (F.add(v, like(0, v)) if not v.aval.shape else v for v in (x, weights))
+    x, weights = (to_atom(np.broadcast_to(wrap(v), shape)) for v in (x, weights))
+    # an element of weight 0 adds nothing, even where it is infinite
+    x = F.select(F.eq(weights, like(0, weights)), like(-np.inf, x), x)
+    return wrap(logsumexp_of(x, canonical_axes(axis, len(shape), "logsumexp"), bool(keepdims), weights))
+
+
+def _shifted(x: Any, axis: Any) -> tuple[Atom, tuple[int, ...]]:
+    atom = float_atom(x)
+    axes = canonical_axes(axis, atom.aval.ndim, "softmax")
+    top = extreme("max", atom, axes, True)
+    return F.sub(atom, F.stop_gradient(F.select(F.isfinite(top), top, like(0, top)))), axes
+
+
+def softmax(x: Any, axis: Any = None) -> Any:
+    shifted, axes = _shifted(x, axis)
+    terms = F.exp(shifted)
+    return wrap(F.div(terms, reduce("sum", terms, axes, True)))
+
+
+def log_softmax(x: Any, axis: Any = None) -> Any:
+    shifted, axes = _shifted(x, axis)
+    return wrap(F.sub(shifted, F.log(reduce("sum", F.exp(shifted), axes, True))))
+
+
+def softplus(x: Any, **kwargs: Any) -> Any:
+    reject("scipy.special.softplus", "apply np.where to the result", **kwargs)
+    atom = float_atom(x)
+    return wrap(F.logaddexp(like(0, atom), atom))
+
+
+def polygamma(n: Any, x: Any) -> Any:
+    order = np.asarray(n) if not isinstance(n, TracedArray) else None
+    if order is None or order.ndim or order < 0 or order != int(order):
+        reject("scipy.special.polygamma", "the order must be one plain integer", n=True)
+    atom = float_atom(x)
+    return wrap(F.psi(atom) if int(order) == 0 else F.polygamma(atom, n=int(order)))  # type: ignore[arg-type]
+
+
+def multigammaln(a: Any, d: Any) -> Any:
+    atom = float_atom(a)
+    size = int(d)
+    steps = np.arange(size) / 2
+    terms = [F.gammaln(F.sub(atom, Lit(s, atom.aval.dtype))) for s in steps]
+    total = Lit(size * (size - 1) * 0.25 * np.log(np.pi), atom.aval.dtype)
+    result: Atom = F.add(terms[0], total)
+    for term in terms[1:]:
+        result = F.add(result, term)
+    return wrap(reshape(result, atom.aval.shape))
+
+
+HOOKED = {
+    name: hook(getattr(sp, name), implementation)
+    for name, implementation in (
+        ("logsumexp", logsumexp), ("softmax", softmax), ("log_softmax", log_softmax), ("softplus", softplus),
+        ("polygamma", polygamma), ("multigammaln", multigammaln),
+    )
+    if hasattr(sp, name) and not isinstance(getattr(sp, name), np.ufunc)
+}  # fmt: skip

@@ -1,0 +1,370 @@
+"""NumPy on traced arrays: the ufuncs.
+
+An elementwise primitive whose implementation is a ufunc is found here by itself; only those composed of several
+primitives are spelled out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.special as sp
+
+from ..ir.aval import BOOL, FLOAT, FLOAT_KINDS, HALF, SUPPORTED, finfo, promote_dtypes
+from ..ir.errors import UnsupportedError
+from ..ir.graph import Atom, Lit, elementwise_by_name, structural
+from ..ir.primitive import ELEMENTWISE, PRIMITIVES
+from ..ir.site import at_site
+from ..ops.elementwise import F, cast, fits, like, promote
+from ..ops.shape import full, reshape
+from ..record.array import DIRECT, UFUNC_METHODS, UFUNCS, TracedArray, assign_all, to_atom
+from ..record.autocast import IN_FLOAT32, on_wide
+from .protocols import call_ufunc
+from .registry import implements, reject
+
+
+def _loop_dtypes(ufunc: Any, atoms: tuple[Atom, ...]) -> list[np.dtype]:
+    """The dtypes to which NumPy would cast the operands."""
+    if any(a.aval.dtype in HALF for a in atoms):  # bfloat16 with integers: NumPy has no rule
+        return [promote_dtypes(*[a.aval for a in atoms])[0]] * len(atoms)
+    given = [_PYTHON_KIND.get(a.aval.dtype.kind, a.aval.dtype) if a.aval.weak else a.aval.dtype for a in atoms]
+    try:
+        found = ufunc.resolve_dtypes((*given, *[None] * ufunc.nout))
+    except TypeError as error:
+        raise UnsupportedError(at_site(f"np.{ufunc.__name__}: {error}")) from None
+    # bool and 8-bit operands of a float function give float16 in NumPy; here they give float64
+    return [d if d in SUPPORTED - HALF else FLOAT for d in found[: len(atoms)]]
+
+
+_PYTHON_KIND: dict[str, Any] = {"f": float, "i": int, "u": int}
+_ON_BOOLS = {
+    "add": "logical_or",
+    "mul": "logical_and",
+    "maximum": "logical_or",
+    "minimum": "logical_and",
+    "fmax": "logical_or",
+    "fmin": "logical_and",
+}
+
+
+def _typed(ufunc: Any, name: str) -> Callable[..., Any]:
+    """The function of a row, with NumPy's own choice of dtypes for whatever is not all floats."""
+    front = elementwise_by_name[name]
+
+    def apply(*atoms: Atom) -> Atom:
+        for atom in atoms:
+            if atom.aval.dtype.kind not in FLOAT_KINDS:
+                break
+        else:
+            return front(*atoms)
+        if all(atom.aval.weak for atom in atoms):  # Python numbers among themselves
+            return front(*atoms)
+        dtypes = _loop_dtypes(ufunc, atoms)
+        converted = tuple(cast(a, d) for a, d in zip(atoms, dtypes, strict=True))
+        if dtypes[0] == BOOL and name in _ON_BOOLS:
+            return elementwise_by_name[_ON_BOOLS[name]](*converted)
+        if dtypes[0] == BOOL and name == "abs":
+            return atoms[0]
+        return front(*converted)
+
+    return apply
+
+
+def _register_ufuncs() -> None:
+    for primitive in PRIMITIVES.values():
+        if primitive.kind == ELEMENTWISE and isinstance(primitive.impl, np.ufunc):
+            UFUNCS[primitive.impl] = _typed(primitive.impl, primitive.name)
+            if primitive.vjp is not None or any(primitive.partials):
+                DIRECT[primitive.impl] = primitive
+    del DIRECT[np.power]  # has cheaper forms for some exponents
+    for name in ("isnan", "isinf", "isfinite"):
+        UFUNCS[getattr(np, name)] = lambda x, name=name: elementwise_by_name[name](*promote(x, floating=True))
+
+
+_register_ufuncs()
+
+
+# ---- powers --------------------------------------------------------------------------------------------------------
+
+_typed_power = UFUNCS[np.power]
+
+
+def _power(x: Atom, y: Atom) -> Atom:
+    """x ** y.  Small constant integer exponents and one half have their own, cheaper primitives."""
+    if isinstance(y, Lit) and np.isfinite(y.value) and float(y.value) == int(y.value) and abs(int(y.value)) <= 16:
+        n = int(y.value)
+        if n == 2 and y.aval.weak and not x.aval.is_float:
+            return UFUNCS[np.square](x)
+        if x.aval.is_float and not isinstance(x, Lit) and (y.aval.weak or y.aval.dtype == x.aval.dtype):
+            return F.square(x) if n == 2 else x if n == 1 else F.reciprocal(x) if n == -1 else F.integer_pow(x, n=n)
+    if isinstance(y, Lit) and x.aval.is_float and y.value == 0.5 and (y.aval.weak or y.aval.dtype == x.aval.dtype):
+        return F.sqrt(x)
+    return _typed_power(x, y)
+
+
+UFUNCS[np.power] = _power
+UFUNCS[np.float_power] = lambda x, y: _power(cast(x, FLOAT), cast(y, FLOAT))
+
+
+# ---- comparisons of integers with Python numbers -------------------------------------------------------------------
+
+
+def _comparing(ufunc: Any) -> Callable[[Atom, Atom], Atom]:
+    """A comparison; an integer array lies wholly to one side of a Python integer that its dtype does not hold."""
+    typed = UFUNCS[ufunc]
+
+    def apply(x: Atom, y: Atom) -> Atom:
+        for number, other, pair in ((y, x, lambda v: (0, v)), (x, y, lambda v: (v, 0))):
+            if not isinstance(number, Lit) or not number.aval.weak or number.aval.dtype.kind not in "iu":
+                continue
+            if not other.aval.weak and not fits(number, other.aval.dtype):
+                return full(structural(ufunc(*pair(int(number.value))), BOOL), other.aval.shape)
+        return typed(x, y)
+
+    return apply
+
+
+for _ufunc in (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal):
+    UFUNCS[_ufunc] = _comparing(_ufunc)
+
+
+# ---- shifts --------------------------------------------------------------------------------------------------------
+
+
+def _shift(ufunc: Any) -> Callable[[Atom, Atom], Atom]:
+    """A shift; a count that is a Python number is part of the program, as an axis is: shifts are cheap where it is
+    known."""
+    typed = UFUNCS[ufunc]
+
+    def apply(x: Atom, n: Atom) -> Atom:
+        if isinstance(n, Lit) and n.aval.weak and n.aval.dtype.kind == "i":
+            n = Lit(n.value, n.aval.dtype, weak=True, structural=True)
+        return typed(x, n)
+
+    return apply
+
+
+UFUNCS[np.left_shift] = _shift(np.left_shift)
+UFUNCS[np.right_shift] = _shift(np.right_shift)
+
+
+# ---- composed ufuncs -----------------------------------------------------------------------------------------------
+
+
+def _floating(x: Atom) -> Atom:
+    return promote(x, floating=True)[0]
+
+
+def _heaviside(x: Atom, at_zero: Atom) -> Atom:
+    x, at_zero = promote(x, at_zero, floating=True)
+    one_sided = F.select(F.lt(x, like(0, x)), like(0, x), F.select(F.eq(x, like(0, x)), at_zero, like(1, x)))
+    return F.select(F.ne(x, x), x, one_sided)
+
+
+def _signbit(x: Atom) -> Atom:
+    if not x.aval.is_float:
+        return F.lt(x, structural(0, x.aval.dtype)) if x.aval.dtype != BOOL else F.logical_and(x, F.logical_not(x))
+    return F.lt(F.copysign(like(1, x), x), like(0, x))
+
+
+def _divmod(x: Atom, y: Atom) -> tuple[Atom, Atom]:
+    return UFUNCS[np.floor_divide](x, y), UFUNCS[np.remainder](x, y)
+
+
+def _modf(x: Atom) -> tuple[Atom, Atom]:
+    x = _floating(x)
+    whole = F.trunc(x)
+    return x - whole, whole
+
+
+def _logaddexp2(x: Atom, y: Atom) -> Atom:
+    x, y = promote(x, y, floating=True)
+    scale = math.log(2)
+    return F.logaddexp(x * like(scale, x), y * like(scale, y)) * like(1 / scale, x)
+
+
+def _ldexp(x: Atom, n: Atom) -> Atom:
+    x = _floating(x)
+    return x * F.exp2(cast(n, x.aval.dtype))
+
+
+def _scaled(factor: float) -> Callable[[Atom], Atom]:
+    def apply(x: Atom) -> Atom:
+        x = _floating(x)
+        return x * like(factor, x)
+
+    return apply
+
+
+UFUNCS[np.fabs] = lambda x: F.abs(_floating(x))
+UFUNCS[np.positive] = lambda x: x
+UFUNCS[np.conjugate] = lambda x: x
+UFUNCS[np.heaviside] = _heaviside
+UFUNCS[np.signbit] = _signbit
+UFUNCS[np.divmod] = _divmod
+UFUNCS[np.modf] = _modf
+UFUNCS[np.logaddexp2] = _logaddexp2
+UFUNCS[np.ldexp] = _ldexp
+UFUNCS[np.deg2rad] = UFUNCS[np.radians] = _scaled(math.pi / 180)
+UFUNCS[np.rad2deg] = UFUNCS[np.degrees] = _scaled(180 / math.pi)
+UFUNCS[np.float_power] = lambda x, y: _power(cast(x, FLOAT), cast(y, FLOAT))
+
+
+# ---- scipy.special: what is composed of other rows
+# --------------------------------------------------------------------
+
+
+def _log_expit(x: Atom) -> Atom:
+    x = _floating(x)
+    return -F.logaddexp(like(0, x), -x)
+
+
+def _entr(x: Atom) -> Atom:
+    x = _floating(x)
+    return F.select(F.lt(x, like(0, x)), like(-math.inf, x), -F.xlogy(x, x))
+
+
+def _rel_entr(x: Atom, y: Atom) -> Atom:
+    x, y = promote(x, y, floating=True)
+    zero = like(0, x)
+    inside = F.logical_and(F.gt(x, zero), F.gt(y, zero))
+    ratio = F.select(inside, x, like(1, x)) / F.select(inside, y, like(1, x))
+    edge = F.select(F.logical_and(F.eq(x, zero), F.ge(y, zero)), zero, like(math.inf, x))
+    value = F.select(inside, x * F.log(ratio), edge)
+    return F.select(F.logical_or(F.ne(x, x), F.ne(y, y)), x + y, value)
+
+
+def _kl_div(x: Atom, y: Atom) -> Atom:
+    x, y = promote(x, y, floating=True)
+    return _rel_entr(x, y) - x + y
+
+
+def _betaln(a: Atom, b: Atom) -> Atom:
+    a, b = promote(a, b, floating=True)
+    return F.gammaln(a) + F.gammaln(b) - F.gammaln(a + b)
+
+
+def _huber(delta: Atom, r: Atom) -> Atom:
+    delta, r = promote(delta, r, floating=True)
+    size = F.abs(r)
+    inner, outer = like(0.5, r) * F.square(r), delta * (size - like(0.5, r) * delta)
+    return F.select(F.lt(delta, like(0, r)), like(math.inf, r), F.select(F.le(size, delta), inner, outer))
+
+
+def _pseudo_huber(delta: Atom, r: Atom) -> Atom:
+    delta, r = promote(delta, r, floating=True)
+    ratio = r / delta
+    return F.square(delta) * (F.sqrt(1 + F.square(ratio)) - like(1, r))
+
+
+UFUNCS[sp.log_expit] = _log_expit
+UFUNCS[sp.entr] = _entr
+UFUNCS[sp.rel_entr] = _rel_entr
+UFUNCS[sp.kl_div] = _kl_div
+UFUNCS[sp.betaln] = _betaln
+UFUNCS[sp.huber] = _huber
+UFUNCS[sp.pseudo_huber] = _pseudo_huber
+
+
+# ---- ufunc methods ---------------------------------------------------------------------------------------------------
+
+
+def _outer(ufunc: Any, x: Any, y: Any, **kwargs: Any) -> Any:
+    x, y = to_atom(x), to_atom(y)
+    wide = (*x.aval.shape, *[1] * y.aval.ndim)
+    return call_ufunc(ufunc, (reshape(x, wide), y), kwargs)
+
+
+UFUNC_METHODS[None, "outer"] = _outer
+
+
+# ---- functions that are ufuncs in spirit -----------------------------------------------------------------------------
+
+
+@implements(np.clip, method="clip")
+def _clip(
+    a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None, **kwargs: Any
+) -> Any:
+    reject("np.clip", "apply np.where to the result", where=kwargs.get("where"))
+    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    result = a if isinstance(a, TracedArray) else np.maximum(a, low) if low is not None else np.minimum(a, high)
+    if low is not None:
+        result = call_ufunc(np.maximum, (result, low), {})
+    if high is not None:
+        result = call_ufunc(np.minimum, (result, high), {})
+    if low is None and high is None:
+        result = call_ufunc(np.positive, (a,), {})
+    return result if out is None else assign_all(out, result)
+
+
+_clip_ufunc = getattr(getattr(np, "_core", None), "umath", np).clip  # what ndarray.clip calls
+UFUNCS[_clip_ufunc] = lambda x, low, high: UFUNCS[np.minimum](UFUNCS[np.maximum](x, low), high)
+
+
+@implements(np.round, np.around, method="round")
+def _round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
+    x, places = to_atom(a), int(decimals)
+    if not x.aval.is_float:
+        if places < 0:
+            raise UnsupportedError(
+                at_site("np.round of integers to negative decimals is not supported; write x // 10**n * 10**n")
+            )
+        result = call_ufunc(np.rint if x.aval.dtype == BOOL else np.positive, (a,), {})
+    elif places == 0:
+        result = call_ufunc(np.rint, (a,), {})
+    else:
+        scale = Lit(10.0 ** abs(places), x.aval.dtype)
+        up, down = (np.multiply, np.true_divide) if places > 0 else (np.true_divide, np.multiply)
+        result = call_ufunc(down, (call_ufunc(np.rint, (call_ufunc(up, (a, scale), {}),), {}), scale), {})
+    return result if out is None else assign_all(out, result)
+
+
+@implements(np.fix)
+def _fix(x: Any, out: Any = None) -> Any:
+    result = call_ufunc(np.trunc, (x,), {})
+    return result if out is None else assign_all(out, result)
+
+
+@implements(np.sinc)
+def _sinc(x: Any) -> Any:
+    x = call_ufunc(np.multiply, (_floating(to_atom(x)), math.pi), {}).atom
+    zero = F.eq(x, like(0, x))
+    safe = F.select(zero, like(1, x), x)
+    return call_ufunc(np.positive, (F.select(zero, like(1, x), F.sin(safe) / safe),), {})
+
+
+@implements(np.nan_to_num)
+def _nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    x = to_atom(x)
+    if not x.aval.is_float:
+        return call_ufunc(np.positive, (x,), {})
+    limits = finfo(x.aval.dtype)
+    high, low = (Lit(limits.max if v is None else v, x.aval.dtype) for v in (posinf, None))
+    low = Lit(limits.min if neginf is None else neginf, x.aval.dtype)
+    finite = F.select(F.eq(x, like(math.inf, x)), high, F.select(F.eq(x, like(-math.inf, x)), low, x))
+    return call_ufunc(np.positive, (F.select(F.ne(x, x), Lit(nan, x.aval.dtype), finite),), {})
+
+
+@implements(np.real, np.conj)
+def _real(val: Any) -> Any:
+    return val
+
+
+@implements(np.isclose)
+def _isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    x, y = promote(to_atom(a), to_atom(b), floating=True)
+    near = F.le(F.abs(x - y), Lit(atol, x.aval.dtype) + Lit(rtol, x.aval.dtype) * F.abs(y))
+    result = F.logical_or(F.logical_and(near, F.isfinite(y)), F.eq(x, y))
+    if equal_nan:
+        result = F.logical_or(result, F.logical_and(F.ne(x, x), F.ne(y, y)))
+    return call_ufunc(np.positive, (result,), {})
+
+
+# ---- mixed precision -----------------------------------------------------------------------------------------------
+
+for _delicate in IN_FLOAT32:
+    if _delicate in UFUNCS:
+        UFUNCS[_delicate] = on_wide(UFUNCS[_delicate])

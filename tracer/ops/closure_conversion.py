@@ -1,0 +1,75 @@
+"""Nodes as the body of a loop: which carries it needs, and what it reads from outside.
+
+Whoever makes a body, or a smaller one of a body, asks both.  A carry is needed if its value after the last step is, or
+if what is needed reads it: ``needed_carries`` goes on until that adds none.  What the rest reads from outside becomes
+the first inputs of the body, its consts: ``closed``.  Before that equal nodes can be made one: ``deduplicated``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+from ..ir.graph import Atom, Graph, Lit, Node, Var, by_value
+
+
+def needed_carries(
+    carries: Sequence[Var | None], first: Iterable[int], read_for: Callable[[Collection[int]], set[Var]]
+) -> tuple[list[int], set[Var]]:
+    """(the numbers of the carries that are needed, ascending; what is read where they are)
+
+    *carries*: by number, what a step finds, or None where it finds nothing.  *first*: the numbers of those that are
+    needed after the loop.  *read_for*: what is read if the carries of these numbers are computed.
+    """
+    needed = set(first)
+    while True:
+        read = read_for(needed)
+        more = {k for k, v in enumerate(carries) if v in read} - needed
+        if not more:
+            return sorted(needed), read
+        needed |= more
+
+
+def closed(nodes: Sequence[Node], outputs: Sequence[Atom], inputs: Sequence[Var]) -> tuple[Graph, list[Var]]:
+    """(the body that *nodes* make up, what it reads from outside)
+
+    Its inputs are a Var for each thing that it reads from outside, then *inputs*.  Its nodes are copies with results
+    of their own: the same nodes may stand in several bodies.
+    """
+    inside: dict[Var, Var] = {v: v for v in inputs}
+    inside.update((out, Var(out.aval)) for node in nodes for out in node.outs)
+    consts: dict[Var, Var] = {}
+
+    def renamed(atom: Atom) -> Atom:
+        if isinstance(atom, Lit):
+            return atom
+        if atom not in inside:
+            inside[atom] = consts[atom] = Var(atom.aval)
+        return inside[atom]
+
+    copies = [
+        Node(n.prim, tuple([renamed(a) for a in n.inputs]), n.params, tuple([inside[o] for o in n.outs]), n.site)
+        for n in nodes
+    ]
+    results = [renamed(a) for a in outputs]
+    return Graph([*consts.values(), *inputs], copies, results), list(consts)
+
+
+def deduplicated(nodes: Sequence[Node], outputs: Sequence[Atom]) -> tuple[list[Node], list[Atom]]:
+    """*nodes* with equal ones made one."""
+    seen: dict[Any, Node] = {}
+    renamed: dict[Atom, Atom] = {}
+    kept = []
+    for node in nodes:
+        inputs = tuple([renamed.get(a, a) for a in node.inputs])
+        key = (node.prim, tuple(map(by_value, inputs)), tuple(node.params.values()))
+        known = seen.get(key)
+        if known is not None:
+            renamed.update(zip(node.outs, known.outs, strict=True))
+            continue
+        moved = seen[key] = Node(node.prim, inputs, node.params, node.outs, node.site)
+        kept.append(moved)
+    return kept, [renamed.get(a, a) for a in outputs]
+
+
+__all__ = ["closed", "deduplicated", "needed_carries"]

@@ -1,0 +1,489 @@
+"""The traced array: what the user's function sees in place of its array arguments.
+
+``TracedArray`` answers NumPy: operators, ``__array_ufunc__``, ``__array_function__``, methods, indexing, iteration.
+Its contents live in a ``Storage`` and are reached through view steps (``buffers.py``); asking for a Python value
+(``if t > 0``) computes it and leaves a guard.
+
+The functions behind ``np.sum`` and its relatives are in ``ufuncs.py`` and its siblings; they register themselves in
+the tables here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..bytecode.concretize import array_refusal, check_float_allowed
+from ..bytecode.frame_snapshot import look
+from ..ir.aval import FLOAT_KINDS, Aval, can_cast, check_dtype
+from ..ir.errors import MutationError, TracegradError, UnsupportedError
+from ..ir.graph import Atom, Lit, Var, literal
+from ..ir.site import at_site, is_internal
+from ..ops.elementwise import broadcast_to, cast, rounded
+from ..ops.shape import reshape
+from ..reroll.induction_variables import note_answer
+from .buffers import ReshapeStep, Step, Storage, TransposeStep
+from .recorder import Recorder, current_recorder
+
+UFUNCS: dict[Any, Callable[..., Any]] = {}  # np.ufunc -> function of atoms and scalars
+UFUNC_METHODS: dict[tuple[Any, str], Callable[..., Any]] = {}  # (np.add, "reduce") -> function(ufunc, *arguments)
+FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # NumPy function -> function of the user's arguments
+DIRECT: dict[Any, Any] = {}  # np.ufunc -> the primitive that it is, on float operands of one shape
+METHODS: dict[str, Callable[..., Any]] = {}  # array method -> function(self, *args, **kwargs)
+HINTS: dict[str, str] = {}  # unsupported name -> what to use instead
+
+
+class TracedArray:
+    """Stands for an array while a function is recorded."""
+
+    __slots__ = ("_atom", "_recorder", "_steps", "_storage", "_uncertain", "_version")
+    __array_priority__ = 1000.0
+
+    def __init__(self, atom: Atom, recorder: Recorder, *, owner: str | None = None):
+        self._recorder = recorder
+        self._storage = storage = Storage(atom, owner, home=current_recorder())
+        self._steps: tuple[tuple[Step, tuple[int, ...]], ...] = ()
+        self._atom: Atom = atom
+        self._version = 0
+        self._uncertain = False  # NumPy may have made a view here or a copy: it is good for as long as nobody writes
+        if owner is not None:
+            contents = recorder.env.get(atom) if isinstance(atom, Var) else None
+            storage.c_order = contents is None or contents.flags.c_contiguous
+
+    # ---- reading and writing the storage -----------------------------------------------------------------------
+
+    @property
+    def atom(self) -> Atom:
+        """The current value as an IR atom."""
+        if not self._recorder.active:
+            raise TracegradError(
+                at_site(
+                    "a traced array was used after its function had returned; return it from the function, and do not "
+                    "keep it in a global or an attribute"
+                )
+            )
+        storage = self._storage
+        if self._version != storage.version:
+            if self._uncertain:
+                raise MutationError(at_site(_UNCERTAIN.format("reads", "was written since it was made")))
+            atom = storage.atom
+            for step, _ in self._steps:
+                atom = step.apply(atom)
+            self._atom, self._version = atom, storage.version
+        return self._atom
+
+    def _write(self, value: Atom) -> None:
+        """Replace the contents by *value* (of this shape and dtype); every view of the buffer sees it."""
+        storage = self._storage
+        if storage.owner is not None:
+            raise MutationError(
+                at_site(
+                    f"this writes into {storage.owner}, which belongs to the caller; write into a copy: x = x.copy(), "
+                    "or use x = x + ... instead of x += ..."
+                )
+            )
+        if self._uncertain:
+            raise MutationError(at_site(_UNCERTAIN.format("writes", "may be a copy in NumPy")))
+        current = current_recorder()
+        if current is not None and current.parent is not None and storage.home is not current:
+            raise MutationError(at_site(_FROM_OUTSIDE))
+        atoms = [storage.atom]
+        for step, _ in self._steps[:-1]:
+            atoms.append(step.apply(atoms[-1]))
+        for (step, _), parent in zip(reversed(self._steps), reversed(atoms), strict=False):
+            value = step.put(parent, value)
+        storage.atom = value
+        storage.version += 1
+
+    def view(self, step: Step) -> TracedArray:
+        """The view of this array through *step*."""
+        result = TracedArray.__new__(TracedArray)
+        result._recorder = _innermost(self._recorder)
+        result._storage = self._storage
+        result._atom = step.apply(self.atom)
+        result._steps = (*self._steps, (step, self.shape))
+        result._version = self._storage.version
+        result._uncertain = self._uncertain
+        return result
+
+    def known_c_order(self) -> bool:
+        """True where NumPy's array is sure to be C-contiguous."""
+        if not (self._storage.c_order or self._storage.atom.aval.ndim <= 1):
+            return False
+        return not self._steps or all(step.contiguous(before) for step, before in self._steps)
+
+    def view_reshape(self, shape: tuple[int, ...], *, certain: bool = False) -> TracedArray:
+        """reshape: a view where NumPy is sure to make one (or where the caller is *certain* of it)."""
+        result = self.view(ReshapeStep(self.shape, shape))
+        if not certain and shape != self.shape and not self.known_c_order():
+            result._uncertain = True
+        return result
+
+    def view_transpose(self, perm: tuple[int, ...]) -> TracedArray:
+        return self.view(TransposeStep(perm))
+
+    # ---- what NumPy code asks of an array ----------------------------------------------------------------------
+
+    @property
+    def aval(self) -> Aval:
+        return self._atom.aval
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._atom.aval.shape
+
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        raise MutationError(at_site("assigning .shape of a traced array is not supported; use x = x.reshape(...)"))
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._atom.aval.dtype
+
+    @dtype.setter
+    def dtype(self, value: Any) -> None:
+        raise MutationError(at_site("assigning .dtype of a traced array is not supported; use x = x.astype(...)"))
+
+    @property
+    def ndim(self) -> int:
+        return len(self._atom.aval.shape)
+
+    @property
+    def size(self) -> int:
+        return self._atom.aval.size
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    @property
+    def T(self) -> TracedArray:  # noqa: N802
+        return self.view_transpose(tuple(reversed(range(self.ndim))))
+
+    @property
+    def mT(self) -> TracedArray:  # noqa: N802
+        if self.ndim < 2:
+            raise ValueError(at_site("matrix transpose with ndim < 2 is undefined"))
+        return self.view_transpose((*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
+
+    @property
+    def real(self) -> TracedArray:
+        return self
+
+    @property
+    def imag(self) -> TracedArray:
+        return wrap(broadcast_to(Lit(0, self.dtype, structural=True), self.shape), self._recorder)
+
+    @property
+    def flat(self) -> TracedArray:
+        """The elements in C order; writing into it writes into the array, however it lies in memory."""
+        return self.view_reshape((self.size,), certain=True)
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        self.flat[...] = np.resize(value, self.size) if isinstance(value, (list, np.ndarray)) else value
+
+    @property
+    def device(self) -> str:
+        return "cpu"
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        return np
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Any:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return map(self.__getitem__, range(self.shape[0]))
+
+    def __repr__(self) -> str:
+        return f"<traced {self.aval}>"
+
+    def __str__(self) -> str:
+        """There is no value to show while a function is recorded, and a replay makes no text: what is known instead."""
+        if not self._recorder.active:
+            return repr(self)
+        return f"<traced {self.aval} (recording: its value is known only when the compiled function runs)>"
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+    @property
+    def __class__(self) -> Any:
+        """What NumPy would have here, for ``isinstance`` in the user's code; our own code sees the truth."""
+        if is_internal(sys._getframe(1).f_code.co_filename):
+            return TracedArray
+        aval = self._atom.aval
+        if aval.weak:
+            return {"f": float, "i": int, "u": int, "b": bool}[aval.dtype.kind]
+        storage = self._storage
+        scalar = not (aval.shape or self._steps or storage.array0d or storage.owner)
+        return aval.dtype.type if scalar else np.ndarray
+
+    @__class__.setter
+    def __class__(self, value: Any) -> None:
+        raise UnsupportedError(at_site("the class of a traced array cannot be changed"))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # ---- values: each one that Python sees is a guard ----------------------------------------------------------
+
+    def _concrete(self, kind: str) -> Any:
+        if self.size != 1:
+            if kind == "bool":
+                raise ValueError(
+                    at_site(
+                        "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
+                    )
+                )
+            raise TypeError(at_site("only length-1 arrays can be converted to Python scalars"))
+        atom = rounded(reshape(self.atom, ()))
+        value = self._recorder.guard(atom, kind)
+        if kind == "bool" and self._recorder.rolls:
+            asked = look(TracedArray)
+            if asked is not None and self._recorder.note_asked(atom, asked):
+                note_answer(self._recorder, asked, bool(value), wrap)
+        return value
+
+    def __bool__(self) -> bool:
+        return bool(self._concrete("bool"))
+
+    def __int__(self) -> int:
+        return int(self._concrete("int"))
+
+    def __float__(self) -> float:
+        if self.dtype.kind in FLOAT_KINDS:
+            check_float_allowed()
+        return float(self._concrete("float"))
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu" or self.size != 1 or self.ndim:
+            raise TypeError("only integer scalar arrays can be converted to a scalar index")
+        return int(self._concrete("index"))
+
+    def __complex__(self) -> complex:
+        raise UnsupportedError(
+            at_site("complex numbers are not supported; carry real and imaginary parts as two arrays")
+        )
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        return round(self._concrete("float").item(), ndigits)
+
+    def item(self, *index: Any) -> Any:
+        """The value as a Python number; as with float(), what it was becomes a guard."""
+        if len(index) == 1 and not isinstance(index[0], tuple):
+            index = np.unravel_index(index[0], self.shape)
+        value = (self[index[0] if len(index) == 1 else index] if index else self)._concrete("item")
+        return value.item()
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        if (
+            self.dtype.kind not in FLOAT_KINDS and not self.shape
+        ):  # np.arange(count): an integer has no gradient to lose, and is guarded
+            return np.asarray(self._concrete("item"), dtype)
+        raise array_refusal()
+
+    def __getattr__(self, name: str) -> Any:
+        method = METHODS.get(name)
+        if method is not None:
+            return method.__get__(self)
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if hasattr(np.ndarray, name):
+            raise unsupported(f"ndarray.{name}")
+        raise AttributeError(f"a traced array has no attribute {name!r}")
+
+    if TYPE_CHECKING:  # dispatch.py makes these
+
+        def _operator(self, other: Any) -> Any: ...
+
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _operator
+        __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _operator
+        __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _operator
+        __lt__ = __le__ = __gt__ = __ge__ = _operator
+
+        def __eq__(self, other: Any) -> Any: ...
+        def __ne__(self, other: Any) -> Any: ...
+        def __neg__(self) -> Any: ...
+        def __invert__(self) -> Any: ...
+
+        def __getitem__(self, index: Any) -> Any: ...  # index.py
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        METHODS["__setitem__"](self, index, value)
+
+    def __delitem__(self, index: Any) -> None:
+        raise ValueError(at_site("cannot delete array elements"))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    def __copy__(self) -> Any:
+        return METHODS["copy"](self)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return METHODS["copy"](self)
+
+
+_UNCERTAIN = (
+    "this {} through a reshape of an array that may lie in memory in another order than C, and {}: whether NumPy makes "
+    "a view or a copy "
+    "here depends on that; reshape a .copy(), or write into the original"
+)
+
+
+_FROM_OUTSIDE = (
+    "the body of a loop writes into an array from outside of it; make the array a carry, or return the row as y and "
+    "let scan stack it"
+)
+
+
+# ---- crossing between user values and atoms ----------------------------------------------------------------------
+
+
+def _innermost(recorder: Any) -> Any:
+    """The recording that a new array belongs to: within the body of a loop, the body's."""
+    current = current_recorder()
+    return current if recorder is None or (current is not None and current.parent is not None) else recorder
+
+
+def wrap(atom: Atom, recorder: Recorder | None = None) -> TracedArray:
+    """A fresh traced array (its own buffer) with the value *atom*."""
+    recorder = _innermost(recorder)
+    if recorder is None:
+        raise TracegradError(
+            at_site(
+                "a traced array was used after its function had returned; return it from the function, and do not keep "
+                "it in a global or an attribute"
+            )
+        )
+    return TracedArray(atom, recorder)
+
+
+def wrap_array(atom: Atom, *, c_order: bool = True) -> TracedArray:
+    """As ``wrap``, for results that NumPy gives as an array even when 0-d, and lays out in C order."""
+    result = wrap(atom)
+    result._storage.array0d = True
+    result._storage.c_order = c_order
+    return result
+
+
+def in_c_order(value: Any) -> bool:
+    if isinstance(value, TracedArray):
+        return value.known_c_order()
+    return not isinstance(value, np.ndarray) or bool(value.flags.c_contiguous)
+
+
+def to_atom(value: Any) -> Atom:
+    """Whatever a user may mix with traced arrays, as an atom: scalars stay weak, plain arrays become inputs or
+    constants."""
+    if isinstance(value, TracedArray):
+        return value.atom
+    kind = type(value)
+    if kind is float or kind is int or kind is bool:
+        return literal(value)
+    if isinstance(value, (Var, Lit)):
+        return value
+    if isinstance(value, np.ndarray):
+        return constant(value)
+    if isinstance(value, np.generic):
+        check_dtype(value.dtype, f"the scalar {value!r}")
+        return literal(value)
+    if isinstance(value, (list, tuple)):
+        return FUNCTIONS[np.array](value).atom if is_traced(value) else constant(np.asarray(value))
+    if isinstance(value, (bool, int, float)):
+        return literal(float(value) if isinstance(value, float) else int(value))
+    if isinstance(value, complex):
+        raise UnsupportedError(
+            at_site("complex numbers are not supported; carry real and imaginary parts as two arrays")
+        )
+    if hasattr(kind, "__cuda_array_interface__"):
+        raise UnsupportedError(
+            at_site(f"a {kind.__name__} on a CUDA device, from outside the function: pass it as an argument")
+        )
+    raise UnsupportedError(
+        at_site(
+            f"a {type(value).__name__} cannot be used with traced arrays; convert it to a number or an array of numbers"
+        )
+    )
+
+
+def constant(array: np.ndarray) -> Atom:
+    """A plain array that the function made, or (by its stand-in) one that it found outside."""
+    recorder = current_recorder()
+    assert recorder is not None
+    stand_in = recorder.captured.get(id(array))
+    if stand_in is not None:
+        return stand_in.atom
+    check_dtype(array.dtype, "an array used in the function")
+    if array.ndim == 0:
+        return literal(array[()])
+    var = recorder.const(array)
+    if not _same_bytes(recorder.env[var], array):  # written to since it was first used
+        var = recorder.const(np.array(array))
+    return var
+
+
+def _same_bytes(kept: np.ndarray, array: np.ndarray) -> bool:
+    return (
+        bool(np.array_equal(kept, array)) if array.dtype.kind not in FLOAT_KINDS else kept.tobytes() == array.tobytes()
+    )
+
+
+def outranks(kind: type) -> bool:
+    """Does *kind* want to answer where it meets traced arrays (an eager Tensor over one)?"""
+    priority = getattr(kind, "__array_priority__", 0.0)  # a descriptor in NumPy's own types
+    return isinstance(priority, float) and priority > TracedArray.__array_priority__
+
+
+def is_traced(value: Any) -> bool:
+    """True for a traced array, or a list or tuple that holds one."""
+    if isinstance(value, (list, tuple)):
+        return any(is_traced(v) for v in value)
+    return isinstance(value, TracedArray)
+
+
+def assign_all(target: Any, value: Any) -> Any:
+    """Write *value* into the whole of *target*, with NumPy's broadcasting and casting for out=."""
+    if not isinstance(target, TracedArray):
+        raise MutationError(
+            at_site("out= must be a traced array here; make it with np.zeros_like(x) or tracegrad.zeros(n)")
+        )
+    atom = to_atom(value)
+    if not can_cast(atom.aval.dtype, target.dtype, "same_kind") and not atom.aval.weak:
+        raise UnsupportedError(
+            at_site(f"cannot cast {atom.aval.dtype} to {target.dtype} in place; write x = x + ... to change the dtype")
+        )
+    target._write(broadcast_to(cast(atom, target.dtype), target.shape))
+    return target
+
+
+def public_name(func: Any) -> str:
+    """The name under which the user knows *func*: np.sum, scipy.special.erf."""
+    module = getattr(func, "__module__", None) or ("numpy" if isinstance(func, np.ufunc) else "")
+    name = getattr(func, "__name__", repr(func))
+    if isinstance(func, np.ufunc):
+        module = "numpy" if getattr(np, name, None) is func else "scipy.special"
+    return f"{module}.{name}".replace("numpy.", "np.") if module else name
+
+
+def unsupported(name: str) -> UnsupportedError:
+    """The error for a function that has no recorded form, with the nearest alternative."""
+    short = name.rsplit(".", 1)[-1]
+    hint = (
+        HINTS.get(name)
+        or HINTS.get(short)
+        or "compose it from supported functions (README lists them), or compute it outside the compiled function and "
+        "pass the result in"
+    )
+    return UnsupportedError(at_site(f"{name} is not supported on traced arrays: {hint}"))

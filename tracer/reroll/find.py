@@ -1,0 +1,184 @@
+"""Finding what repeats in a recording.
+
+``find_repeats`` looks for repeats, innermost or outermost, whichever begins first.  What is tried are the stretches in
+which items that look alike (same line, same primitive) come again at one distance (``_runs``); what such a stretch
+really does in every block is proven in ``prove.py``.  What cannot be proven for all blocks is cut off, and what
+is left is a smaller repeat, or none.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..ir.graph import Atom, Guard, Node, Var
+from ..ir.site import Site
+from .prove import first_items, prove
+from .repeats import FEW_TRIPS, Item, Repeat, Rows
+
+MIN_TRIPS = 16  # fewer are left as they are, unless they are
+LONG = 512  # items or more in all
+MAX_PERIODS = 256  # distances that are tried in one recording
+MAX_TRIES = 32  # places at which a loop may begin that are tried in one stretch
+
+
+@dataclass(slots=True)
+class Found:
+    repeats: list[Repeat]
+    first: dict[Var, int]  # the item that first defines a Var
+    refusals: list[str] = field(default_factory=list)
+
+
+def worth_rolling(period: int, trips: int) -> bool:
+    """The heuristic: is a loop better than its blocks one after another?"""
+    return trips >= MIN_TRIPS or (trips >= FEW_TRIPS and trips * period >= LONG)
+
+
+def find_repeats(
+    items: Sequence[Item], sites: Sequence[Site | None], wholes_of: Callable[[Atom], Sequence[Atom]] | None = None
+) -> Found:
+    """The repeats of *items*, which were asked for at *sites*: in order, none within another.  *wholes_of*: as for
+    ``first_items``."""
+    first = first_items(items, wholes_of)
+    found = Found([], first)
+    if len(items) < FEW_TRIPS:
+        return found
+    marks = _marks(items, sites)
+    heap = [(run.start, run.period, run.end, 0) for run in _runs(marks, _finer(marks, items, first))]
+    heapq.heapify(heap)
+    at = 0
+    while heap:
+        start, period, end, tries = heapq.heappop(heap)
+        if start < at:
+            heapq.heappush(heap, (at, period, end, tries))
+            continue
+        trips = (end - start) // period
+        if not worth_rolling(period, trips) or tries == MAX_TRIES:
+            continue
+        result = prove(items, first, start, period, trips)
+        if isinstance(result, Repeat) and not worth_rolling(period, result.trips):
+            heapq.heappush(heap, (result.end, period, end, tries + 1))
+        elif isinstance(result, Repeat):
+            result = _longer(items, first, result) or _around(items, first, result, trips) or result
+            found.repeats.append(result)
+            at = result.end
+            heapq.heappush(heap, (at, period, end, 0))
+        else:
+            found.refusals.append(result.why)
+            heapq.heappush(heap, (result.resume, period, end, tries + 1))
+    return found
+
+
+def _longer(items: Sequence[Item], first: Mapping[Var, int], short: Repeat) -> Repeat | None:
+    """The loop of several of *short*'s blocks a turn, where that is what goes round: the values from before the loop
+    come again in turn, as the weights of a few layers do."""
+    rows = [slot.atoms for step in short.steps for slot in step.slots if isinstance(slot, Rows)]
+    count = max([_cycle(atoms) for atoms in rows], default=1)
+    if count == 1 or not worth_rolling(short.period * count, short.trips // count):
+        return None
+    result = prove(items, first, short.start, short.period * count, short.trips // count)
+    return result if isinstance(result, Repeat) and result.trips == short.trips // count else None
+
+
+def _cycle(atoms: Sequence[Var]) -> int:
+    """After how many *atoms* they come again; 1 where they do not."""
+    count = next((k for k, a in enumerate(atoms) if k and a is atoms[0]), 1)
+    return count if all(a is b for a, b in zip(atoms[count:], atoms, strict=False)) else 1
+
+
+def _around(items: Sequence[Item], first: Mapping[Var, int], inner: Repeat, trips: int) -> Repeat | None:
+    """The loop around *inner*, where it does nothing else: the blocks of both look alike, *trips* in all."""
+    rounds = trips // inner.trips
+    if inner.trips < FEW_TRIPS or rounds < FEW_TRIPS:
+        return None
+    result = prove(items, first, inner.start, inner.period * inner.trips, rounds)
+    return result if isinstance(result, Repeat) else None
+
+
+def alike(items: Sequence[Item], sites: Sequence[Site | None]) -> list[_Run]:
+    """The stretches that look like repeats."""
+    return _runs(_marks(items, sites)) if len(items) >= FEW_TRIPS else []
+
+
+def reaches_end(items: Sequence[Item], sites: Sequence[Site | None], length: int) -> bool:
+    """Do the last *length* items look like a loop that is going on?"""
+    if len(items) < length:
+        return False
+    marks = _marks(items[-length:], sites[-length:])
+    return any(run.start < run.period and run.end == length for run in _runs(marks))
+
+
+# ---- what looks alike ------------------------------------------------------------------------------------------------
+
+
+def _marks(items: Sequence[Item], sites: Sequence[Site | None]) -> np.ndarray:
+    """A number for each item; items with different numbers are not the same step of a loop."""
+    known: dict[Any, int] = {}
+    marks = [known.setdefault(_mark(item, site), len(known)) for item, site in zip(items, sites, strict=True)]
+    return np.array(marks, np.int64)
+
+
+def _mark(item: Item, site: Site | None) -> tuple[Any, ...]:
+    if isinstance(item, Guard):
+        return (id(site), item.kind)
+    return (id(site), id(item.prim), len(item.inputs), item.outs[0].aval.shape)
+
+
+def _finer(marks: np.ndarray, items: Sequence[Item], first: Mapping[Var, int]) -> np.ndarray:
+    """*marks*, where items that read different values that no item defines have different ones: layers that are alike
+    but for their weights."""
+    known: dict[Any, int] = {}
+    found = []
+    for mark, item in zip(marks.tolist(), items, strict=True):
+        read = item.inputs if isinstance(item, Node) else ()
+        outside = [id(a) for a in read if isinstance(a, Var) and a not in first]
+        found.append(known.setdefault((mark, *outside), len(known)))
+    return np.array(found, np.int64)
+
+
+class _Run(NamedTuple):
+    """From *start* to *end* marks come again *period* items later, if there are that many more."""
+
+    start: int
+    end: int
+    period: int
+
+
+def _runs(marks: np.ndarray, finer: np.ndarray | None = None) -> list[_Run]:
+    """The stretches in which *marks* repeat.
+
+    A period is tried where some mark, of these or of the *finer* ones, comes again at that distance several times in a
+    row, which that of any call does that a loop makes once in each turn.
+    """
+    n = len(marks)
+    steady = _steady(marks) if finer is None else np.concatenate([_steady(marks), _steady(finer)])
+    periods, counts = np.unique(steady, return_counts=True)
+    runs = []
+    for period in periods[np.argsort(-counts, kind="stable")][:MAX_PERIODS].tolist():
+        breaks = np.flatnonzero(marks[:-period] != marks[period:])
+        starts, ends = np.append(0, breaks + 1), np.append(breaks, n - period)
+        for k in np.flatnonzero(ends - starts >= (FEW_TRIPS - 1) * period):
+            runs.append(_Run(int(starts[k]), int(ends[k]) + period, period))
+    return runs
+
+
+def _steady(marks: np.ndarray) -> np.ndarray:
+    """The distances at which some mark comes again several times in a row."""
+    n = len(marks)
+    order = np.argsort(marks, kind="stable")
+    again = np.flatnonzero(marks[order[1:]] == marks[order[:-1]])
+    distance = np.zeros(n, np.int64)  # to the next item of the same mark
+    distance[order[again]] = order[again + 1] - order[again]
+    steady = distance > 0
+    there = np.arange(n)
+    for _ in range(FEW_TRIPS - 2):
+        there = np.minimum(there + distance, n - 1)
+        steady &= distance[there] == distance
+    return distance[steady]
+
+
+__all__ = ["Found", "alike", "find_repeats", "reaches_end", "worth_rolling"]

@@ -1,0 +1,82 @@
+"""Python counters become recorded integers where a loop that data ends is left.
+
+    n = 0
+    while abs(f(x)) > 1e-9:
+        x, n = x - f(x) / df(x), n + 1
+    return x, n
+
+How many turns there are is data, and so is ``n`` after the loop.  While it runs, ``n`` is a Python integer; when the
+question that ends the loop gets its other answer, a traced integer takes its place in the user's frame.  It is a
+constant of the recording, which the guards of the turns warrant, until the turns become a loop node
+(``while_loops.py``); then it follows from the node's number of steps.
+
+A variable is a counter if it was a Python integer in every turn and grew by the same number from each to the next, and
+if the loop is otherwise proven to hang on recorded values alone (``purity.py``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..bytecode.control_flow import flow_of
+from ..bytecode.frame_snapshot import Asked
+from ..bytecode.purity import Proof, counters, prove
+from ..ir.aval import INT, Aval
+from ..ir.graph import Lit, Node, Var
+from ..ir.primitive import PRIMITIVES
+from .repeats import FEW_TRIPS
+
+if TYPE_CHECKING:
+    from ..record.recorder import Recorder
+
+LARGEST = 1 << 53  # of a counter: what a float64 can still count
+
+
+def note_answer(recorder: Recorder, asked: Asked, answer: bool, wrap: Callable[[Var], Any]) -> None:
+    """*asked* was answered: where that ends a loop, replace its counters.  *wrap* makes a traced integer of a Var."""
+    key = id(asked.frame), asked.instruction
+    before, turns = recorder.answers.get(key, (not answer, []))
+    if answer == before:
+        turns.append(asked)
+        return
+    recorder.answers[key] = answer, [asked]
+    if len(turns) + 1 >= FEW_TRIPS:
+        _promote(recorder, [*turns, asked], answer, wrap)
+
+
+def _promote(recorder: Recorder, turns: Sequence[Asked], answer: bool, wrap: Callable[[Var], Any]) -> None:
+    frame, last = turns[-1].frame, turns[-1]
+    flow = flow_of(frame.f_code)
+    at, onward = flow.asks(last.instruction), flow.turn(last.instruction, answer)
+    loop = flow.loop_left_at(at) if at is not None else None
+    if at is None or loop is None or onward is None or onward in loop:
+        return
+    found = counters(turns)
+    proof = prove(turns, frozenset(found)) if found else ""
+    if not isinstance(proof, Proof):
+        return
+    for name in sorted(found.keys() & proof.counted):
+        value = last.values[name].value
+        if abs(value) > LARGEST:
+            continue
+        var = Var(Aval(INT, (), weak=True))
+        recorder.append(Node(PRIMITIVES["cast"], (Lit(value, INT),), {"dtype": INT}, (var,), recorder.site()))
+        recorder.env[var] = np.array(value)
+        recorder.counters[var] = name, found[name]
+        assign(frame, name, wrap(var))
+
+
+def assign(frame: FrameType, name: str, value: Any) -> None:
+    """Set a local variable of a function that is running, as debuggers do."""
+    frame.f_locals[name] = value
+    if sys.version_info < (3, 13):  # from then on f_locals writes through (PEP 667)
+        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+
+
+__all__ = ["assign", "note_answer"]

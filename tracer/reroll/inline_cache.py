@@ -1,0 +1,306 @@
+"""Following the user's operations whole.
+
+While a loop is followed (``loop_monitor.py``), an operation of the user's, as ``t[0]`` or ``np.stack([a, b])``, is
+still taken apart into items that are checked one by one.  ``learn`` looks on once; what it saw becomes an *answer*, a
+function that knows the operation again by what it was given, and has its result at once.
+
+Why that is right: the functions that come here (``dispatch.py``) are ours, and what they emit depends on their
+arguments alone: numbers, which have to be the same again; types and shapes, which belong to the Vars; and the values,
+each of which has to be what the slots of the items that took it say.  Then they would emit the same items, and these
+would pass the follower's own checks.  What is not of this kind is refused here, and goes the long way.
+
+An answer is generated from a text, which many operations share; what differs between them is in the cells of its
+closure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from ..ir.graph import Lit, Node, Var
+from ..record.array import DIRECT, TracedArray
+from ..record.buffers import Storage
+from .loop_monitor import Follower, Row
+from .repeats import Carried, Local, Numbers, Same, Slot, varying_axis
+
+Answer = Callable[[Any, tuple[Any, ...], dict[str, Any]], "TracedArray | None"]
+GETITEM = "[]"  # stands for a function in what is asked
+
+_VALUES = (int, float, bool, str, np.float64, np.float32, np.int64)
+_SINGLE = (type(None), type(Ellipsis), type, np.dtype)
+
+
+def learn(
+    follower: Follower, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[..., Any]
+) -> Any:
+    """``run(function, args, kwargs)``, and an answer for the next turn if there can be one."""
+    at, turn = follower.at, follower.current[-1]
+    follower.tries[at] -= 1
+    learning = _Learning(follower, function, args, kwargs)
+    result = run(function, args, kwargs)
+    if follower.recorder.follower is follower and learning.possible:
+        turned = follower.current[-1] - turn
+        if (not turned and follower.at > at) or (turned == 1 and not follower.at):
+            answer = learning.answer(at, follower.at or len(follower.places), turned, result)
+            if answer is not None:
+                follower.asks[at] = answer
+    return result
+
+
+class _Learning:
+    """One operation: what it was given, and the text of its answer."""
+
+    def __init__(self, follower: Follower, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]):
+        self.follower, self.function, self.args = follower, function, args
+        self.possible = True
+        self.cells: dict[str, Any] = {"function": function}
+        self.lines: list[str] = ["if asked is not function: return None"]
+        self.arrays: list[tuple[str, TracedArray, Var]] = []  # (its name in the text, the array, its value)
+        self.values: list[tuple[str, Any]] = []  # numbers and the like
+        self.late: list[str] = []  # what is done when all tests have been passed
+        self._sequence("args", args)
+        if kwargs:
+            self.lines.append(f"if len(kwargs) != {len(kwargs)}: return None")
+            for key, value in kwargs.items():
+                name = self._name()
+                self.lines.append(f"{name} = kwargs.get({key!r}, kwargs)")
+                self._leaf(name, value)
+        else:
+            self.lines.append("if kwargs: return None")
+
+    # ---- what it was given -------------------------------------------------------------------------------------
+
+    def _name(self) -> str:
+        return f"x{len(self.lines)}"
+
+    def _cell(self, value: Any) -> str:
+        name = f"c{len(self.cells)}"
+        self.cells[name] = value
+        return name
+
+    def _sequence(self, name: str, values: Any) -> None:
+        self.lines.append(f"if len({name}) != {len(values)}: return None")
+        if len(values) > 64:
+            self.possible = False
+            return
+        names = [f"{name}_{k}" for k in range(len(values))]
+        if names:
+            self.lines.append(f"{', '.join(names)}, = {name}")
+        for part, value in zip(names, values, strict=True):
+            self._leaf(part, value)
+
+    def _leaf(self, name: str, value: Any) -> None:
+        kind = type(value)
+        if kind is TracedArray:
+            if value._version != value._storage.version or type(value._atom) is Lit:
+                self.possible = False
+            self.lines.append(f"if type({name}) is not traced: return None")
+            self.lines.append(f"if {name}._version != {name}._storage.version: return None")
+            self.arrays.append((name, value, value._atom))  # type: ignore[arg-type]
+        elif kind is list or kind is tuple:
+            self.lines.append(f"if type({name}) is not {kind.__name__}: return None")
+            self._sequence(name, value)
+        elif kind is slice:
+            self.lines.append(f"if type({name}) is not slice: return None")
+            for part in ("start", "stop", "step"):
+                self.lines.append(f"{name}_{part} = {name}.{part}")
+                self._leaf(f"{name}_{part}", getattr(value, part))
+        elif kind in _VALUES:
+            self.lines.append(f"if type({name}) is not {self._cell(kind)}: return None")
+            self.values.append((name, value))
+        elif kind in _SINGLE:
+            self.lines.append(f"if {name} is not {self._cell(value)}: return None")
+        else:
+            self.possible = False
+
+    # ---- what it did -------------------------------------------------------------------------------------------
+
+    def answer(self, at: int, end: int, turned: int, result: Any) -> Answer | None:
+        """The answer for an operation that was the items from *at* to *end*; None where there can be none."""
+        follower = self.follower
+        self.seen = [follower.current, follower.previous, follower.earlier, follower.oldest][turned:]  # in its turn
+        if type(result) is not TracedArray or result._recorder is not follower.recorder:
+            return None
+        if not (self._operands(at, end) and self._same_values() and self._result(at, end, result)):
+            return None
+        self.cells |= {"traced": TracedArray, "new": object.__new__, "Storage": Storage, "Row": Row, "end": end}
+        self.cells |= {"recorder": follower.recorder, "follower": follower, "asks": follower.asks}
+        make = _maker("\n        ".join(self.lines), ", ".join(self.cells))
+        return make(*self.cells.values())
+
+    def _operands(self, at: int, end: int) -> bool:
+        """Test that the arrays are what the items take; take numbers that differ from turn to turn."""
+        steps = self.follower.repeat.steps
+        tests: dict[tuple[str, Slot], None] = {}
+        for j in range(at, end):
+            step = steps[j]
+            if step.starts is not None and not self._varying_start(j, at):
+                return False
+            for o, slot in enumerate(step.slots):
+                if isinstance(slot, Local) and slot.item >= at:
+                    continue
+                if isinstance(slot, Numbers):
+                    if not self._direct(at, end) or not self._varying_number(j, o, slot):
+                        return False
+                    continue
+                value = self._value(slot)
+                if isinstance(value, Lit):
+                    continue  # it follows from the numbers given
+                names = [name for name, _, atom in self.arrays if atom is value]
+                if not names and not isinstance(slot, Same):
+                    return False
+                tests |= {(name, slot): None for name in names}
+        for name, slot in tests:
+            self.lines.append(f"if {name}._atom is not {self._place(slot)}: return None")
+        return len({name for name, _ in tests}) == len(self.arrays)
+
+    def _place(self, slot: Slot) -> str:
+        """Where an answer finds what *slot* names."""
+        follower = self.follower
+        if isinstance(slot, Same):
+            return self._cell(slot.atom)
+        assert isinstance(slot, Local | Carried)
+        distance = slot.distance if isinstance(slot, Carried) else 0
+        values = (follower.current, follower.previous, follower.earlier)[distance]
+        return f"{self._cell(values)}[{self._cell(slot.item)}]"
+
+    def _value(self, slot: Slot) -> Any:
+        """What *slot* named in the turn that was looked at."""
+        if isinstance(slot, Same):
+            return slot.atom
+        assert isinstance(slot, Local | Carried)
+        return self.seen[slot.distance if isinstance(slot, Carried) else 0][slot.item]
+
+    def _direct(self, at: int, end: int) -> bool:
+        """Did it go the short way (``direct_call``), which makes one item of the arguments as they are?"""
+        item = self.follower.repeat.steps[at].item
+        if end != at + 1 or not isinstance(item, Node) or DIRECT.get(self.function) is not item.prim:
+            return False
+        avals = [array.aval for _, array, _ in self.arrays]
+        alike = all(a.dtype is avals[0].dtype and a.shape == avals[0].shape and not a.weak for a in avals)
+        return alike and bool(avals) and avals[0].is_float and len(self.args) == len(item.inputs)
+
+    def _varying_number(self, j: int, o: int, slot: Numbers) -> bool:
+        name = f"args_{o}"
+        found = [k for k, (n, v) in enumerate(self.values) if n == name and type(v) in (float, int)]
+        if not found:
+            return False
+        del self.values[found[0]]
+        convert, numbers = self._cell(slot.like.aval.dtype.type), self._cell(self.follower.numbers[j, o])
+        self.late.append(f"{numbers}.append({convert}({name}))")
+        return True
+
+    def _varying_start(self, j: int, at: int) -> bool:
+        """``x[i]``: the position in the index that the start of the slice follows."""
+        step = self.follower.repeat.steps[j]
+        index = self.args[1] if self.function is GETITEM else None
+        assert step.starts is not None
+        axis, shape = varying_axis(step.starts), self.args[0].shape
+        items = index if type(index) is tuple else (index,)
+        if j != at or axis >= len(items) or any(type(i) not in (int, slice) for i in items):
+            return False
+        name = "args_1" if type(index) is not tuple else f"args_1_{axis}"
+        found = [k for k, (n, v) in enumerate(self.values) if n == name and type(v) is int]
+        starts = self.follower.starts[j]
+        start = starts[-1]
+        if not found or items[axis] != start[axis]:
+            return False
+        del self.values[found[0]]
+        self.lines.append(f"if not 0 <= {name} < {self._cell(shape[axis])}: return None")
+        before, after = self._cell(tuple(start[:axis])), self._cell(tuple(start[axis + 1 :]))
+        self.late.append(f"{self._cell(starts)}.append((*{before}, {name}, *{after}))")
+        return True
+
+    def _same_values(self) -> bool:
+        for name, value in self.values:
+            if isinstance(value, float) and (math.isnan(value) or not value):  # 0.0 is not -0.0
+                self.lines.append(f"if repr({name}) != {self._cell(repr(value))}: return None")
+            else:
+                self.lines.append(f"if {name} != {self._cell(value)}: return None")
+        return True
+
+    # ---- what came of it ---------------------------------------------------------------------------------------
+
+    def _result(self, at: int, end: int, result: TracedArray) -> bool:
+        """Make the same result."""
+        follower, seen = self.follower, self.seen[0]
+        places = [j for j in range(at, end) if seen[j] is result._atom]
+        if not places or result._version != result._storage.version:
+            return False
+        if self.function != GETITEM and (result.ndim > 1 or result._steps):  # its layout rests on that of the arrays
+            for name, array, _ in self.arrays:
+                self.lines.append(f"if {name}.known_c_order() is not {array.known_c_order()}: return None")
+        self.lines += self.late
+        self.cells["current"] = follower.current
+        for j in range(at, end):
+            if j != places[-1] and follower.takers[j] < end:
+                continue  # nobody else can see it
+            value = follower.fixed[j]
+            if j in follower.twins:
+                self.lines.append(f"value = current[{self._cell(follower.twins[j])}]")
+            elif value is None:
+                step, aval = self._cell(follower.places[j]), self._cell(seen[j].aval)
+                self.lines.append("value = new(Row)")
+                self.lines.append(f"value.aval, value.step, value.turn = {aval}, {step}, current[-1]")
+            else:
+                self.lines.append(f"value = {self._cell(value)}")
+            self.lines.append(f"current[{self._cell(j)}] = value")
+            if j == places[-1]:
+                self.lines.append("found = value")
+        self.lines.append("array = new(traced)")
+        if not (self._view(result) or self._fresh(result)):
+            return False
+        self.lines.append("array._recorder, array._atom = recorder, found")
+        if end == len(follower.places):
+            self.lines.append("follower.moved(end)")
+        else:
+            self.lines += ["follower.at = end", "recorder.ask = asks[end]"]
+        self.lines.append("return array")
+        return True
+
+    def _view(self, result: TracedArray) -> bool:
+        """A view of the first array?"""
+        if not self.arrays:
+            return False
+        name, base, _ = self.arrays[0]
+        steps = base._steps
+        if result._storage is not base._storage or len(result._steps) != len(steps) + 1:
+            return False
+        if result._uncertain is not base._uncertain or any(a is not b for a, b in zip(result._steps, steps)):  # noqa: B905
+            return False
+        self.lines.append(f"array._storage = {name}._storage")
+        self.lines.append(f"array._steps = (*{name}._steps, {self._cell(result._steps[-1])})")
+        self.lines.append(f"array._version, array._uncertain = {name}._version, {name}._uncertain")
+        return True
+
+    def _fresh(self, result: TracedArray) -> bool:
+        """An array with a buffer of its own?"""
+        storage = result._storage
+        own = all(storage is not array._storage for _, array, _ in self.arrays)
+        plain = not (result._steps or storage.version or result._uncertain or storage.owner)
+        if not (own and plain and storage.home is self.follower.recorder):
+            return False
+        self.lines.append("storage = new(Storage)")
+        self.lines.append("storage.home, storage.atom, storage.owner, storage.version = recorder, found, None, 0")
+        self.lines.append(f"storage.c_order, storage.array0d = {storage.c_order}, {storage.array0d}")
+        self.lines.append("array._storage, array._steps, array._version, array._uncertain = storage, (), 0, False")
+        return True
+
+
+@lru_cache(maxsize=4096)
+def _maker(body: str, cells: str) -> Any:
+    """What makes answers of this text, of the values of its cells."""
+    text = f"def make({cells}):\n    def answer(asked, args, kwargs):\n        {body}\n    return answer"
+    code: CodeType = compile(text, "<tracegrad: a followed operation>", "exec")
+    names: dict[str, Any] = {}
+    exec(code, names)
+    return names["make"]
+
+
+__all__ = ["GETITEM", "learn"]

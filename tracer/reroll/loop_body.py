@@ -1,0 +1,401 @@
+"""One block of a repeat as the body of a loop node.
+
+The body is written from the block's steps: what a slot says of an operand decides whether it becomes a carry, a row, a
+number reckoned from the step's own, or a constant.  Where no loop is needed, the blocks become operations on all rows
+at once (``vectorize.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..ir.aval import BOOL, FLOAT_KINDS, HALF, INT, Aval
+from ..ir.graph import (
+    Atom,
+    Builder,
+    Guard,
+    Lit,
+    Node,
+    Var,
+    building,
+    by_value,
+    live_nodes,
+    read_vars,
+    strong,
+    structural,
+)
+from ..ir.primitive import PRIMITIVES
+from ..ir.site import Site
+from ..ops.closure_conversion import closed, deduplicated, needed_carries
+from ..ops.control import LOOP_OVER
+from ..ops.elementwise import F, cast
+from ..ops.shape import PAD, iota, reshape, zeros
+from .pad_sums import Spread, without_pads
+from .repeats import Carried, Item, Local, Numbers, Same, Slot, Step
+from .row_rewrite import Array, Key, without_arrays
+from .vectorize import mapped
+from .windows import Window, dynamic_rows, moved_back, rows_of, updated
+
+MakeConst = Callable[[np.ndarray], Var]
+Nested = Callable[[Sequence[Item], Sequence[Site | None], Sequence[Atom], MakeConst], tuple[list[Node], list[Guard]]]
+
+
+class Row(Var):
+    """What a single turn of a followed loop defines (``loop_monitor.py``); no node does, before it is asked for."""
+
+    __slots__ = ()
+
+
+class Lines(Builder):
+    """Nodes that belong to a given line."""
+
+    def site(self) -> Site | None:
+        return self.site_override
+
+
+class Ending(NamedTuple):
+    """Of a loop that ends when its last step, a guard, finds another answer than *continuing*.  It has at most *length*
+    trips; *lagging* are values of the block before the last one that are read later."""
+
+    continuing: bool
+    length: int
+    lagging: dict[Key, Var]
+
+
+class Made(NamedTuple):
+    """A loop node: stacked values by item, the flag that its guards have held, the line of the first guard; or, where
+    it is *mapped*, whole arrays in place of a loop.  ``arrays``: what was written row by row, by update.  ``going``:
+    of a loop that ends by itself, whether it would have gone on; ``taken``: in how many steps."""
+
+    stacks: dict[Key, Atom]
+    held: Var | None
+    asked: Site | None
+    mapped: bool = False
+    arrays: Mapping[Key, tuple[Array, int]] = {}
+    going: Var | None = None
+    taken: Var | None = None
+
+
+class Block:
+    """*steps* as a loop of *length* trips.  *block* is the first block; *stack* gives the rows that a slot steps
+    through as one array, *nested* folds what repeats within a block."""
+
+    def __init__(
+        self, steps: Sequence[Step], block: Sequence[Item], length: int, stack: Callable[[Slot], Atom],
+        const: MakeConst, nested: Nested, ending: Ending | None = None,
+    ):  # fmt: skip
+        self.steps, self.block, self.length = steps, block, length
+        self.ending = ending
+        self.stack, self.const, self.nested = stack, const, nested
+
+    def make(self, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var], stacked: Collection[Key] = ()) -> Made:
+        """Append what stands for all blocks to *out*.  It defines *finals*, values of the last block, unless it is
+        mapped or they are arrays; and stacks of *wanted*.  Whole arrays are wanted of each block if among *stacked*."""
+        spread = without_pads(self.steps, self.block, {*wanted, *finals})
+        if spread is not None:
+            return self._spread(spread, out, wanted, finals, stacked)
+        new = without_arrays(self.steps, self.block, self.length, out, self.const, stacked)
+        if new is None:
+            stacks = mapped(out, self.steps, self.block, self.length, self.stack, self.const)
+            return self.loop(out, wanted, finals) if stacks is None else Made(stacks, None, None, True)
+        asked = [key for key in {*wanted, *finals} if key in new.arrays]
+        rows = {
+            (array.rows[k - 1], 0)
+            for array, last in (new.arrays[key] for key in asked)
+            for k in {last, len(array.rows)}
+        }
+        names = {key: (new.places[key[0]], key[1]) for key in {*wanted, *finals} if key not in new.arrays}
+        stacks, made = mapped(out, new.steps, new.block, self.length, self.stack, self.const), None
+        if stacks is None:
+            there = sorted(rows | {names[key] for key in wanted if key in names})
+            body = Block(new.steps, new.block, self.length, self.stack, self.const, self.nested)
+            made = body.loop(out, there, {names[key]: var for key, var in finals.items() if key in names})
+            stacks = made.stacks
+        for array, k in new.arrays.values():
+            row = stacks.get((array.rows[k - 1], 0))
+            if row is not None:
+                array.stacks[k] = row
+        held, line = (None, None) if made is None else (made.held, made.asked)
+        found = {old: stacks[key] for old, key in names.items() if key in stacks}
+        return Made(found, held, line, made is None, new.arrays)
+
+    def _spread(
+        self, spread: Spread, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var], stacked: Collection[Key]
+    ) -> Made:
+        """As ``make``, of the block with updates in place of sums."""
+        block = Block(spread.steps, spread.block, self.length, self.stack, self.const, self.nested)
+        names = {(j, i): (spread.places[j], i) for j, i in {*wanted, *finals, *stacked}}
+        old = {new: key for key, new in names.items()}
+        made = block.make(
+            out, [names[k] for k in wanted], {names[k]: v for k, v in finals.items()}, [names[k] for k in stacked]
+        )
+        stacks = {old[key]: x for key, x in made.stacks.items() if key in old}
+        arrays = {old[key]: array for key, array in made.arrays.items() if key in old}
+        return made._replace(stacks=stacks, arrays=arrays)
+
+    # ---- step by step --------------------------------------------------------------------------------------------
+
+    def loop(self, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var]) -> Made:
+        """Append the loop node to *out*.  It defines *finals*, values of the last block, and stacks of *wanted*."""
+        self.out = out
+        self.before, self.items = Lines(), Lines()  # what depends on the number of the step alone; all else
+        self.xs: dict[Any, tuple[Var, Atom]] = {}
+        self.carries: dict[Any, tuple[Var, Atom, Any]] = {}  # what it is: (incoming, initial, what it becomes)
+        self.values: dict[tuple[int, int], Atom] = {}
+        sequence: list[Item] = []
+        for j, step in enumerate(self.steps):
+            self.items = Lines()
+            self.before.site_override = self.items.site_override = step.item.site
+            if not step.fixed:
+                self._step(j, step)
+                sequence += self.items.nodes
+                if isinstance(step.item, Guard) and not (self.ending and j == len(self.steps) - 1):
+                    sequence += self.asked
+        going = Var(Aval(BOOL, ()))
+        if self.ending:
+            self._end(going)
+        finals = dict(sorted(finals.items()))
+        kept = set(finals.values())
+        for key in finals:
+            if not any(end == key for _, _, end in self.carries.values()):
+                aval = self.values[key].aval
+                self.carries["last", key] = Var(Aval(aval.dtype, aval.shape)), self._zeros(aval), key
+        carries = list(self.carries.values())
+        ends = [self.values[end] if isinstance(end, tuple) else end for _, _, end in carries]
+        stacked = [self.values[key] for key in wanted]
+        outputs = [*ends, *stacked]
+        every: list[Item] = [*self.before.nodes, *sequence]
+        sites = [item.site for item in every]
+        asked = [i.atom for i in every if isinstance(i, Guard)]
+        nodes, guards = self.nested(every, sites, [*outputs, *asked], self.const)
+        incoming = [c[0] for c in carries]
+        inits = [c[1] for c in carries]
+        if self.ending:
+            incoming, inits, ends = [going, *incoming], [structural(True, BOOL), *inits], [self.go_on, *ends]
+            carries.insert(0, (going, inits[0], self.go_on))
+            outputs.insert(0, self.go_on)
+        if guards:
+            with building(Lines()) as last:
+                flag = Var(Aval(BOOL, ()))
+                end: Atom = flag
+                for guard in guards:
+                    last.site_override = guard.site  # type: ignore[attr-defined]
+                    end = F.logical_and(end, guard.atom)
+                if self.ending:  # what is not as it was may not end at all
+                    outputs[0] = F.logical_and(outputs[0], end)
+            nodes += last.nodes
+            incoming.append(flag)
+            inits.append(structural(True, BOOL))
+            outputs.insert(len(ends), end)
+        nodes, outputs = deduplicated(nodes, outputs)
+        outs: list[Var] = []
+        for init, (_, _, end_key) in zip(inits, carries, strict=False):
+            var = finals.pop(end_key, None) if isinstance(end_key, tuple) else None
+            outs.append(Var(Aval(init.aval.dtype, init.aval.shape)) if var is None else var)
+        if self.ending:
+            kept.add(outs[0])
+            outs[1:] = [self.lagged.get(k, out) for k, out in enumerate(outs[1:])]
+            kept.update(self.ending.lagging.values())
+        held: Var | None = None
+        if guards:
+            held = Var(Aval(BOOL, ()))
+            outs.append(held)
+            kept.add(held)
+        stacks: dict[Key, Atom] = {}
+        for key, row in zip(wanted, stacked, strict=True):
+            stacks[key] = stack = Var(Aval(row.aval.dtype, (self.length, *row.aval.shape)))
+            outs.append(stack)
+            kept.add(stack)
+        taken = Var(Aval(INT, ()))
+        self._close(nodes, outputs, incoming, inits, outs, kept, going if self.ending else None, taken)
+        line = guards[0].site if guards else None
+        return Made(stacks, held, line, going=outs[0], taken=taken) if self.ending else Made(stacks, held, line)
+
+    def _end(self, going: Var) -> None:
+        """What the last step's guard says; carries for what is read of the block before the last."""
+        assert self.ending is not None
+        (asked,) = self.asked
+        assert isinstance(asked, Guard)
+        self.go_on = asked.atom
+        self.lagged: dict[int, Var] = {}  # carry: what it defines
+        for (j, i), var in self.ending.lagging.items():
+            key = next(k for k in self.carries if k[:3] == (j, i, 1))
+            before, init, _ = self.carries[key]
+            self.lagged[len(self.carries)] = var
+            self.carries["lag", j, i] = Var(Aval(var.aval.dtype, var.aval.shape)), init, before
+
+    def _zeros(self, aval: Aval) -> Atom:
+        """The start of a carry of which only the last value is wanted.  Nobody else is to find this node: it goes if
+        the carry does, and the order of what remains must not depend on it."""
+        zero = structural(0, aval.dtype)
+        if not aval.shape:
+            return zero
+        filled = Var(Aval(aval.dtype, aval.shape))
+        params = {"shape": aval.shape, "dims": ()}
+        self.out.append(Node(PRIMITIVES["broadcast"], (zero,), params, (filled,), self.out.site_override))
+        return filled
+
+    def _close(
+        self, nodes: list[Node], outputs: list[Atom], incoming: list[Var], inits: list[Atom], outs: list[Var],
+        wanted: set[Var], going: Var | None, taken: Var,
+    ) -> None:  # fmt: skip
+        """The node itself, without carries that nothing needs.  *going*: the carry that says whether to go on; *taken*:
+        how many steps that were."""
+        count = len(incoming)
+
+        def results(carried: Iterable[int]) -> list[Atom]:
+            return [*[outputs[k] for k in carried], *outputs[count:]]
+
+        def read_for(carried: Iterable[int]) -> set[Var]:
+            return read_vars(live_nodes(nodes, results(carried)), results(carried))
+
+        carried, read = needed_carries(incoming, [k for k in range(count) if outs[k] in wanted], read_for)
+        xs = [(row, x) for row, x in self.xs.values() if row in read]
+        inputs = [*[incoming[k] for k in carried], *[row for row, _ in xs]]
+        body, consts = closed(live_nodes(nodes, results(carried)), results(carried), inputs)
+        params: dict[str, Any] = {
+            "body": body, "consts": len(consts), "carries": len(carried), "length": self.length, "reverse": False,
+        }  # fmt: skip
+        defined = [*[outs[k] for k in carried], *outs[count:]]
+        if self.ending:
+            params.update(length=self.ending.length, stops=True)
+            body.outputs.insert(0, going)  # type: ignore[arg-type]
+            defined.insert(len(carried), taken)
+        operands = (*consts, *[inits[k] for k in carried], *[x for _, x in xs])
+        self.out.append(Node(LOOP_OVER, operands, params, tuple(defined), self.out.site_override))
+
+    # ---- one item ------------------------------------------------------------------------------------------------
+
+    def _step(self, j: int, step: Step) -> None:
+        item = step.item
+        if isinstance(item, Guard):
+            self.asked = self._asked(item, step)
+            return
+        with building(self.items):
+            operands = [self._operand(slot) for slot in step.slots]
+            if step.starts is not None:
+                self.values[j, 0] = self._indexed(item, step, operands)
+                return
+        outs = tuple([Var(Aval(o.aval.dtype, o.aval.shape)) for o in item.outs])
+        self.items.append(Node(item.prim, tuple(operands), item.params, outs, item.site))
+        self.values.update({(j, i): out for i, out in enumerate(outs)})
+
+    def _fixed(self, slot: Local | Carried) -> Var:
+        """What is the same in every block, as the first one has it."""
+        return self.block[slot.item].outs[slot.out]  # type: ignore[union-attr]
+
+    def _operand(self, slot: Slot) -> Atom:
+        if isinstance(slot, Local):
+            found = self.values.get((slot.item, slot.out))
+            return self._fixed(slot) if found is None else found
+        if isinstance(slot, Same):
+            return slot.atom
+        if isinstance(slot, Carried):
+            return self._carried(slot)
+        if isinstance(slot, Numbers):
+            return self.number(slot.values)
+        return self.row(id(slot), lambda: self.stack(slot))
+
+    def _carried(self, slot: Carried) -> Var:
+        init = slot.inits[0]
+        key = (slot.item, slot.out, slot.distance, by_value(init), *map(by_value, slot.inits[1:]))
+        found = self.carries.get(key)
+        if found is not None:
+            return found[0]
+        incoming = Var(Aval(init.aval.dtype, init.aval.shape))
+        if slot.distance == 1:
+            end: Any = (slot.item, slot.out)
+            if self.steps[slot.item].fixed:
+                end = self._fixed(slot)
+        else:
+            end = self._carried(Carried(slot.item, slot.out, slot.distance - 1, slot.inits[1:]))
+        self.carries[key] = incoming, strong(init), end
+        return incoming
+
+    def row(self, key: Any, make: Callable[[], Atom]) -> Var:
+        """This step's row of what *make* gives."""
+        found = self.xs.get(key)
+        if found is None:
+            with building(self.out):
+                x = make()
+            found = self.xs[key] = Var(Aval(x.aval.dtype, x.aval.shape[1:])), x
+        return found[0]
+
+    def number(self, values: np.ndarray) -> Atom:
+        """This step's entry of *values*: reckoned from the number of the step where that is exact."""
+        line = affine(values)
+        if line is None:
+            return self.row(("numbers", values.dtype, values.tobytes()), lambda: self.const(values))
+        slope, offset = line
+        with building(self.before):
+            x: Atom = cast(self._number_of_step(), values.dtype)
+            x = F.mul(x, Lit(slope, values.dtype)) if slope != 1 else x
+            return F.add(x, Lit(offset, values.dtype)) if offset else x
+
+    def _number_of_step(self) -> Var:
+        if self.ending is None:
+            return self.row("step", lambda: iota(self.length))
+        found = self.carries.get("step")
+        if found is None:
+            number = Var(Aval(INT, ()))
+            found = self.carries["step"] = number, structural(0, INT), F.add(number, structural(1, INT))
+        return found[0]
+
+    def _asked(self, guard: Guard, step: Step) -> list[Item]:
+        """A guard on a bool, for what was *expected* in every block."""
+        assert step.expected is not None
+        with building(self.items):
+            atom = self._operand(step.slots[0])
+            dtype, expected = atom.aval.dtype, step.expected
+            if self.ending and step is self.steps[-1]:
+                expected = np.full(self.length, self.ending.continuing)
+            if guard.kind == "bool" and dtype.kind != "b":
+                atom, expected, dtype = F.ne(atom, structural(0, dtype)), expected != 0, BOOL
+            elif dtype.kind in FLOAT_KINDS:
+                atom, expected = F.trunc(atom), np.trunc(expected)
+            if (expected == expected[0]).all():
+                if dtype.kind == "b":
+                    held = atom if expected[0] else F.logical_not(atom)
+                else:
+                    held = F.eq(atom, Lit(expected[0], dtype))
+            else:
+                held = F.eq(atom, self.number(expected.astype(dtype)))
+        return [Guard(held, np.bool_(True), "bool", guard.site)]
+
+    def _indexed(self, node: Node, step: Step, operands: list[Atom]) -> Atom:
+        """A slice, an update or a pad, at a start that differs from step to step."""
+        assert step.starts is not None
+        window = Window.of(node, step.starts)
+        if node.prim is PAD:
+            nothing = zeros(node.params["shape"], node.out.aval.dtype)
+            return updated(nothing, operands[0], window, self.number(window.positions))
+        if node.prim.name == "update":
+            return updated(operands[0], operands[1], window, self.number(window.positions))
+        slot = step.slots[0]
+        if isinstance(slot, Same):
+            key = (slot.atom, *window.key)
+            row: Atom = self.row(key, lambda: rows_of(slot.atom, window, self.const))
+            if window.count == 1:
+                row = reshape(row, (1, *row.aval.shape))
+            return moved_back(row, window)
+        return moved_back(dynamic_rows(operands[0], window, self.number(window.positions)), window)
+
+
+def affine(values: np.ndarray) -> tuple[Any, Any] | None:
+    """(a, b) where *values* are a * k + b exactly, for whole numbers a and b."""
+    if values.dtype.kind not in "if" or values.dtype in HALF or len(values) < 2 or not np.isfinite(values).all():
+        return None
+    slope, offset = values[1] - values[0], values[0]
+    most = 2**24 if values.dtype.itemsize < 8 else 2**31
+    if slope != np.trunc(slope) or offset != np.trunc(offset) or max(abs(values[-1]), abs(offset)) >= most:
+        return None
+    if values.dtype.kind in FLOAT_KINDS and slope < 0 and offset == 0:  # 0 * slope is -0.0
+        return None
+    line = (offset + slope * np.arange(len(values), dtype=values.dtype)).astype(values.dtype)
+    return (slope, offset) if line.tobytes() == values.tobytes() else None
+
+
+__all__ = ["Block", "Ending", "Key", "Lines", "Made", "MakeConst", "Row", "affine"]

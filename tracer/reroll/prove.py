@@ -1,0 +1,239 @@
+"""Proving what repeats: that every block of a stretch does the same thing.
+
+``prove`` takes a stretch of blocks and finds for each operand of each item one slot (``repeats.py``) that is right in
+every block.  Where none is, the stretch is cut off before the block that differs, and what is left is proven again.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat as forever
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..ir.aval import FLOAT_KINDS, HALF, held_dtype
+from ..ir.equality import same_params
+from ..ir.graph import Atom, Guard, Lit, Node, Var
+from ..ir.primitive import CUSTOM
+from .repeats import FEW_TRIPS, Carried, Item, Local, Numbers, Repeat, Rows, Same, Slot, Step
+
+VARYING = {"slice", "update", "pad"}  # primitives whose ``start`` may differ from block to block
+
+
+class Refusal(NamedTuple):
+    why: str
+    resume: int  # the item from which on another try may succeed
+
+
+def prove(items: Sequence[Item], first: Mapping[Var, int], start: int, period: int, trips: int) -> Repeat | Refusal:
+    """The repeat of *period* items from *start* on, with as many of *trips* blocks as can be proven.  *first*: the item
+    that first defines each Var."""
+    return _Matcher(items, first, start, period).match(trips)
+
+
+def first_items(items: Sequence[Item], wholes_of: Callable[[Atom], Sequence[Atom]] | None = None) -> dict[Var, int]:
+    """The item that first defines each Var.  *wholes_of*: what a value that no item defines is a part of."""
+    first: dict[Var, int] = {}
+    for k, item in enumerate(items):
+        if isinstance(item, Node):
+            for out in item.outs:
+                first.setdefault(out, k)
+    if wholes_of is not None:
+        for item in items:
+            for atom in item.inputs if isinstance(item, Node) else (item.atom,):
+                places = [first[whole] for whole in wholes_of(atom) if isinstance(whole, Var) and whole in first]
+                if places:
+                    first[atom] = max(places)  # type: ignore[index]
+    return first
+
+
+def match(
+    items: Sequence[Item], first: Mapping[Var, int], start: int, period: int, trips: int, *, whole: bool
+) -> Repeat | str:
+    """The repeat of at least four blocks that ends after *trips* blocks from *start*; where *whole* is False, before.
+    A first block that differs is left out.  Or why there is none."""
+    while trips >= FEW_TRIPS:
+        found = prove(items, first, start, period, trips)
+        if isinstance(found, Repeat):
+            if found.trips == trips or not whole:
+                return found
+            return "the last turns are not like the others"
+        skipped = max(1, -(-(found.resume - start) // period))
+        start, trips = start + skipped * period, trips - skipped
+        why = found.why
+    return why
+
+
+class _Matcher:
+    """Blocks of *period* items from *start* on.  Block 2 is the pattern: there everything carried has begun."""
+
+    def __init__(self, items: Sequence[Item], first: Mapping[Var, int], start: int, period: int):
+        self.items, self.first, self.start, self.period = items, first, start, period
+        # per item of a block, what it defines in blocks 0, 1 and 2
+        self.defined: list[dict[Var, list[tuple[int, int]]]] = []
+        for block in range(3):
+            places: dict[Var, list[tuple[int, int]]] = {}
+            for j in range(period):
+                item = items[start + block * period + j]
+                if isinstance(item, Node):
+                    for i, out in enumerate(item.outs):
+                        places.setdefault(out, []).append((j, i))
+            self.defined.append(places)
+
+    def match(self, trips: int) -> Repeat | Refusal:
+        """The repeat with as many of *trips* blocks as can be proven."""
+        tried = min(trips, FEW_TRIPS)
+        while True:
+            steps, valid, where, why = self._steps(tried)
+            if valid < tried:
+                if valid < FEW_TRIPS:
+                    return Refusal(why, self.start + valid * self.period + where + 1)
+                tried = trips = valid
+            elif tried < trips:
+                tried = trips
+            else:
+                return Repeat(self.start, self.period, trips, steps)
+
+    def _steps(self, trips: int) -> tuple[list[Step], int, int, str]:
+        """(steps, blocks that they hold for, the item of a block that stops them, why)"""
+        steps: list[Step] = []
+        self.steps = steps
+        self.columns = [self.items[self.start + j : self.start + trips * self.period : self.period]
+                        for j in range(self.period)]  # fmt: skip
+        self.outs: dict[tuple[int, int], list[Var]] = {}
+        best, where, why = trips, 0, ""
+        for j, column in enumerate(self.columns):
+            step, valid, reason = self._guard(j, column) if isinstance(column[0], Guard) else self._node(j, column)
+            if valid < best:
+                best, where, why = valid, j, reason
+                if best < FEW_TRIPS:
+                    break
+            steps.append(step)
+        return steps, best, where, why
+
+    def _node(self, j: int, column: Sequence[Any]) -> tuple[Step, int, str]:
+        pattern: Node = column[2]
+        here = f"{pattern.prim.name} at {pattern.site}"
+        if pattern.prim.kind == CUSTOM:
+            return Step(pattern, []), 0, f"{here}: a Function with a backward of its own"
+        starts, valid = _params(pattern, column)
+        if valid < len(column):
+            return Step(pattern, []), valid, f"{here}: other settings in block {valid}"
+        for i, out in enumerate(pattern.outs):
+            outs = self._outs(j, i)
+            alike = [v.aval is out.aval or v.aval.like(out.aval) for v in outs]
+            if not all(alike):
+                return Step(pattern, []), alike.index(False), f"{here}: other shapes or dtypes"
+        slots: list[Slot] = []
+        for o in range(len(pattern.inputs)):
+            slot, held = self._slot(j, [node.inputs[o] for node in column])
+            if held < valid:
+                valid = held
+            slots.append(slot)
+        step = Step(pattern, slots, starts)
+        step.fixed = starts is None and self._fixed(slots)
+        return step, valid, f"{here}: an operand that is neither carried nor the same in block {valid}"
+
+    def _guard(self, j: int, column: Sequence[Any]) -> tuple[Step, int, str]:
+        pattern: Guard = column[2]
+        slot, valid = self._slot(j, [guard.atom for guard in column])
+        expected = np.array([guard.expected for guard in column])
+        if pattern.atom.aval.dtype.kind in FLOAT_KINDS and pattern.kind not in ("bool", "int", "index"):
+            return Step(pattern, [slot]), 0, f"the number itself is looked at ({pattern.kind}) at {pattern.site}"
+        step = Step(pattern, [slot], expected=expected)
+        step.fixed = self._fixed([slot])
+        return step, valid, f"what is looked at ({pattern.kind}) at {pattern.site} in block {valid}"
+
+    def _fixed(self, slots: Sequence[Slot]) -> bool:
+        """Is what is made of *slots* the same in every block?"""
+        return all(isinstance(s, Same) or (isinstance(s, Local) and self.steps[s.item].fixed) for s in slots)
+
+    def _outs(self, j: int, i: int) -> list[Var]:
+        found = self.outs.get((j, i))
+        if found is None:
+            found = self.outs[j, i] = [node.outs[i] for node in self.columns[j]]  # type: ignore[union-attr]
+        return found
+
+    def _slot(self, j: int, atoms: list[Atom]) -> tuple[Slot, int]:
+        """(where item *j* of a block finds the operand that *atoms* are, in how many blocks that holds)"""
+        atom = atoms[2]
+        if isinstance(atom, Lit):
+            return _numbers(atom, atoms)
+        best: tuple[Slot, int] = (Same(atom), -1)
+        for slot in self._candidates(j, atom, atoms):
+            held = self._held(slot, atoms, atom)
+            if held > best[1]:
+                best = slot, held
+            if held == len(atoms):
+                break
+        return best
+
+    def _candidates(self, j: int, atom: Var, atoms: list[Atom]) -> list[Slot]:
+        result: list[Slot] = []
+        local = [p for p in self.defined[2].get(atom, ()) if p[0] < j]
+        if local:
+            result.append(Local(*local[-1]))
+        for distance in (1, 2):
+            before = self.defined[2 - distance].get(atom)
+            if before:
+                result.append(Carried(*before[-1], distance, tuple(atoms[:distance])))
+        if self._outside(atom):
+            result += [Same(atom), Rows(atoms)]  # type: ignore[arg-type]
+        return result
+
+    def _outside(self, atom: Atom) -> bool:
+        return isinstance(atom, Lit) or self.first.get(atom, -1) < self.start
+
+    def _held(self, slot: Slot, atoms: list[Atom], pattern: Var) -> int:
+        """The number of blocks, from the first on, for which *slot* is right."""
+        if isinstance(slot, Local):
+            return _agreeing(map(operator.is_, atoms, self._outs(slot.item, slot.out)), len(atoms))
+        if isinstance(slot, Carried):
+            for init in slot.inits:
+                if not (self._outside(init) and init.aval.like(pattern.aval)):
+                    return 0
+            d = slot.distance
+            return d + _agreeing(map(operator.is_, atoms[d:], self._outs(slot.item, slot.out)), len(atoms) - d)
+        if isinstance(slot, Same):
+            return _agreeing(map(operator.is_, atoms, forever(slot.atom)), len(atoms))
+        right = (isinstance(a, Var) and self._outside(a) and a.aval.like(pattern.aval) for a in atoms)
+        return _agreeing(right, len(atoms))
+
+
+def _agreeing(flags: Any, count: int) -> int:
+    for k, flag in enumerate(flags):
+        if not flag:
+            return k
+    return count
+
+
+def _numbers(pattern: Lit, atoms: list[Atom]) -> tuple[Slot, int]:
+    dtype, structural = pattern.aval.dtype, pattern.structural
+    alike = [isinstance(a, Lit) and a.aval.dtype == dtype and a.structural == structural for a in atoms]
+    held = alike.index(False) if not all(alike) else len(atoms)
+    values = np.array([a.value for a in atoms[:held]], held_dtype(dtype))  # type: ignore[union-attr]
+    if held > 2 and values.tobytes() == values[2].tobytes() * held:
+        return Same(pattern), held
+    if structural or dtype in HALF:  # part of the program; not rounded, as an array of half precision would be
+        bits = [v.tobytes() for v in values]
+        return Same(pattern), next((k for k, b in enumerate(bits) if b != bits[2]), held) if held > 2 else held
+    return Numbers(pattern, values), held
+
+
+def _params(pattern: Node, column: Sequence[Node]) -> tuple[np.ndarray | None, int]:
+    """(the starts where they differ, for how many blocks the params agree)"""
+    params = pattern.params
+    held = _agreeing((node.params is params or same_params(node.params, params) for node in column), len(column))
+    if held == len(column) or pattern.prim.name not in VARYING:
+        return None, held
+    rest = {k: v for k, v in params.items() if k != "start"}
+    held = _agreeing(({k: v for k, v in node.params.items() if k != "start"} == rest for node in column), len(column))
+    starts = np.array([node.params["start"] for node in column[:held]], np.int64).reshape(held, len(params["start"]))
+    other = np.logical_or.accumulate(starts != starts[:1], axis=0)
+    held = int(np.count_nonzero(np.count_nonzero(other, axis=1) <= 1))  # up to where they move along two axes at once
+    return starts[:held], held
+
+
+__all__ = ["Refusal", "first_items", "match", "prove"]

@@ -1,0 +1,104 @@
+"""What repeats in a recording: the data structures.
+
+A recording is a list of *items* in the order in which Python asked for them: nodes, and guards.  A node stands in it
+once for each time it was asked for, also where an equal one existed already, so that every turn of a Python loop
+leaves the same number of items.
+
+A ``Repeat`` says: from ``start`` on, ``trips`` blocks of ``period`` items each do the same thing.  What "the same"
+means is in its ``steps``, one for each item of a block, and in their *slots*, which say where a block finds an operand:
+
+    Local     what an earlier item of the same block defined
+    Carried   what an item of the block before defined, or of the one before that; in the first blocks: ``inits``
+    Same      one value from before the loop, or one constant
+    Rows      another value from before the loop in every block
+    Numbers   another constant in every block
+
+``find.py`` looks for them, ``prove.py`` proves every slot of every block, ``rewrite.py`` makes loop nodes
+of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from ..ir.graph import Atom, Guard, Lit, Node, Var
+
+Item: TypeAlias = Node | Guard
+
+FEW_TRIPS = 4  # no loop has fewer
+
+
+class Local(NamedTuple):
+    item: int
+    out: int
+
+
+class Carried(NamedTuple):
+    """``inits``: the operands of the first *distance* blocks."""
+
+    item: int
+    out: int
+    distance: int
+    inits: tuple[Atom, ...]
+
+
+class Same(NamedTuple):
+    atom: Atom
+
+
+class Rows(NamedTuple):
+    atoms: list[Var]
+
+
+class Numbers(NamedTuple):
+    like: Lit
+    values: np.ndarray
+
+
+Slot: TypeAlias = Local | Carried | Same | Rows | Numbers
+
+
+@dataclass(slots=True)
+class Step:
+    """One item of a block.  ``starts``: rows are blocks, columns axes, where ``start`` differs.  ``expected``: of a
+    guard, what it found in each block.  ``fixed``: the same in every block, so computed once."""
+
+    item: Item
+    slots: list[Slot]
+    starts: np.ndarray | None = None
+    expected: np.ndarray | None = None
+    fixed: bool = False
+
+
+@dataclass(slots=True)
+class Repeat:
+    start: int
+    period: int
+    trips: int
+    steps: list[Step]
+
+    @property
+    def end(self) -> int:
+        return self.start + self.period * self.trips
+
+
+def part_of(node: Node) -> tuple[int, ...]:
+    """The shape of what lies at the ``start`` of a slice, an update or a pad."""
+    if node.prim.name == "slice":
+        return node.params["shape"]
+    return node.inputs[node.prim.name == "update"].aval.shape
+
+
+def varying_axis(starts: np.ndarray) -> int:
+    """The axis along which the *starts* of a step differ."""
+    (axis,) = np.flatnonzero((starts != starts[0]).any(axis=0)).tolist()
+    return int(axis)
+
+
+__all__ = [
+    "FEW_TRIPS", "Carried", "Item", "Local", "Numbers", "Repeat", "Rows", "Same", "Slot", "Step", "part_of",
+    "varying_axis",
+]  # fmt: skip

@@ -1,0 +1,364 @@
+"""Repeats become loop nodes.
+
+This is done when Python has returned: only then is it known which values of a loop are used after it.  What was
+repeated keeps its names: a Var that is read later is defined by the loop (its value in the last step), or by a row of
+the loop's stacked results; so nothing outside of the loop has to change.
+
+Within a block nested repeats are found in the same way, before the block becomes the body of a loop.  A guard in a
+block becomes a flag that is carried along, and one guard after the loop asks whether it has held in every step.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..ir.graph import Atom, Guard, Node, Var, building
+from ..ir.primitive import PRIMITIVES
+from ..ir.site import Site
+from ..ops.shape import CONCAT, RESHAPE, concat, reshape, take_slice
+from .find import Found, find_repeats
+from .loop_body import Block, Lines, MakeConst, Row
+from .repeats import Carried, Item, Numbers, Repeat, Rows, Same, Slot, Step
+from .windows import merged, row_at
+
+if TYPE_CHECKING:
+    from .loop_monitor import Turns
+
+MAX_STACK = 64  # values that are stacked one by one, where a loop steps through them
+
+
+def wholes_of(every: Sequence[Turns], atom: Atom) -> list[Atom]:
+    """What *atom* is a part of, or stands for, if a turn of a followed loop has defined it."""
+    if type(atom) is Row:
+        for turns in every:
+            place = turns.place(atom)
+            if place is not None:
+                return turns.wholes(place)
+    return []
+
+
+class Place(NamedTuple):
+    """Which block of which repeat defines a Var."""
+
+    repeat: int
+    block: int
+    item: int
+    out: int
+
+
+class Column(NamedTuple):
+    """Rows ``first``, ``first + stride``, ... of what one item defines in every block of a repeat."""
+
+    repeat: int
+    item: int
+    out: int
+    first: int
+    stride: int
+    count: int  # type: ignore[assignment]
+
+
+def _loose(parts: Iterable[Atom | Column]) -> list[Atom]:
+    return [part for part in parts if not isinstance(part, Column)]
+
+
+class Fold:
+    """One level: the items of a recording, or of the body of a loop."""
+
+    def __init__(
+        self, items: Sequence[Item], found: Found, roots: Sequence[Atom], const: MakeConst, turns: Sequence[Turns] = ()
+    ):
+        self.items, self.first, self.roots, self.const = items, found.first, roots, const
+        self.turns = turns  # of loops that were followed: repeats -1, -2, ...
+        self.repeats = found.repeats
+        self.out = Lines()
+        self.guards: dict[int, Guard] = {}
+        self.held: list[Var] = []
+        self.defined: set[Var] = set()  # of what is given
+        self.stacks: dict[tuple[int, int, int], Atom] = {}  # (repeat, item, out): its values in all blocks
+        self.parts: dict[int, list[Atom | Column]] = {}  # id(slot of rows): what it is made of
+        self.joined: dict[int, list[Atom | Column]] = {}  # id(concat node): its operands
+
+    def run(self) -> tuple[list[Node], list[Guard]]:
+        self._settle_rows()
+        self._find_uses()
+        at = 0
+        for k, repeat in enumerate(self.repeats):
+            self._plain(at, repeat.start)
+            self._loop(k, repeat)
+            at = repeat.end
+        self._plain(at, len(self.items))
+        self._define(self.roots)
+        return self.out.nodes, list(self.guards.values())
+
+    # ---- which values of a repeat are needed ---------------------------------------------------------------------
+
+    def place(self, var: Atom) -> Place | None:
+        if not isinstance(var, Var):
+            return None
+        at = self.first.get(var, -1) if type(var) is not Row else -1
+        k = bisect_right(self.starts, at) - 1
+        if k >= 0 and at < self.repeats[k].end:
+            repeat = self.repeats[k]
+            block, item = divmod(at - repeat.start, repeat.period)
+            return Place(k, block, item, self.items[at].outs.index(var))  # type: ignore[union-attr]
+        for n, turns in enumerate(self.turns):
+            found = turns.place(var)
+            if found is not None:
+                return None if found[1] in turns.fixed else Place(-1 - n, *found, 0)
+        return None
+
+    def _values(self, k: int, item: int, out: int) -> list[Var]:
+        """What *item* defines in each block."""
+        r = self.repeats[k]
+        return [node.outs[out] for node in self.items[r.start + item : r.end : r.period]]  # type: ignore[union-attr]
+
+    def _column(self, atoms: Sequence[Atom]) -> Column | None:
+        """*atoms* as rows of what one item defines."""
+        first = self.place(atoms[0])
+        second = self.place(atoms[1]) if len(atoms) > 1 else None
+        if first is None or second is None or first[0] != second[0] or first[2:] != second[2:]:
+            return None
+        k, start, item, out = first
+        if (k >= 0 and self.repeats[k].steps[item].fixed) or (k < 0 and (item, out) in self.turns[-1 - k].arrays):
+            return None
+        stride = second.block - start
+        trips = self.repeats[k].trips if k >= 0 else self.turns[-1 - k].trips
+        last = start + stride * (len(atoms) - 1)
+        if not stride or not 0 <= last < trips:
+            return None
+        if k < 0:
+            turns = self.turns[-1 - k]
+            if any(turns.place(a) != (start + stride * n, item) for n, a in enumerate(atoms)):
+                return None
+        else:
+            values = self._values(k, item, out)
+            if any(values[start + stride * n] is not a for n, a in enumerate(atoms)):
+                return None
+        return Column(k, item, out, start, stride, len(atoms))
+
+    def _settle_rows(self) -> None:
+        """Find out what the rows are that repeats step through; a repeat over too many loose values is none."""
+        kept: list[Repeat] = []
+        every, self.repeats = self.repeats, kept
+        self.starts: list[int] = []
+        for repeat in every:
+            slots = [slot for step in repeat.steps for slot in step.slots if isinstance(slot, Rows)]
+            parts = {id(slot): self._parts(slot.atoms) for slot in slots}
+            if all(len(_loose(found)) <= MAX_STACK for found in parts.values()):
+                self.parts.update(parts)
+                kept.append(repeat)
+                self.starts.append(repeat.start)
+
+    def _find_given(self) -> set[Atom]:
+        """``given``: what repeats define before their loops.  The result: what is the same in every block of a repeat,
+        but was made before it, maybe by a block of another one."""
+        self.given: set[Var] = set()
+        needed: set[Atom] = set()
+        for repeat in self.repeats:
+            for j, step in enumerate(repeat.steps):
+                item = self.items[repeat.start + j]
+                if step.fixed and isinstance(item, Node):
+                    own = self.first[item.outs[0]] >= repeat.start and type(item.outs[0]) is not Row
+                    (self.given if own else needed).update(item.outs)
+        return needed
+
+    def _find_uses(self) -> None:
+        used: set[Atom] = {*self.roots, *self._find_given()}
+        columns = [part for parts in self.parts.values() for part in parts if isinstance(part, Column)]
+        at = 0
+        for repeat in [*self.repeats, None]:
+            for item in self.items[at : repeat.start if repeat else len(self.items)]:
+                if isinstance(item, Guard):
+                    used.add(item.atom)
+                elif item.prim is CONCAT and len(item.inputs) > 2:
+                    parts = self.joined[id(item)] = self._parts(item.inputs)
+                    columns += [p for p in parts if isinstance(p, Column)]
+                    used.update(_loose(parts))
+                else:
+                    used.update(item.inputs)
+            if repeat is not None:
+                at = repeat.end
+                used.update(self._read(repeat))
+        for column in columns:
+            if column.repeat < 0:
+                used.update(self.turns[-1 - column.repeat].wholes((0, column.item)))
+        used.update([x for atom in list(used) for x in wholes_of(self.turns, atom)])
+        self.columned = {(c.repeat, c.item, c.out) for c in columns}
+        self.stacked: set[tuple[int, int, int]] = set(self.columned)
+        self.used: list[dict[Var, Place]] = [{} for _ in self.repeats]
+        for atom in used:
+            place = self.place(atom)
+            if place is not None and place.repeat >= 0 and atom not in self.given:
+                assert isinstance(atom, Var)
+                self.used[place.repeat][atom] = place
+                fixed = self.repeats[place.repeat].steps[place.item].fixed
+                if place.block < self.repeats[place.repeat].trips - 1 and not fixed:
+                    self.stacked.add((place.repeat, place.item, place.out))
+
+    def _parts(self, atoms: Sequence[Atom]) -> list[Atom | Column]:
+        """*atoms*, where many in a row are rows of one item as one column."""
+        parts: list[Atom | Column] = []
+        k = 0
+        while k < len(atoms):
+            end = self._end_of_column(atoms, k)
+            end = end if end - k > 2 else k + 1
+            column = self._column(atoms[k:end])
+            parts += atoms[k:end] if column is None else [column]
+            k = end
+        return parts
+
+    def _end_of_column(self, atoms: Sequence[Atom], start: int) -> int:
+        """Up to where *atoms* are, from *start* on, what one item defines in blocks that are evenly spaced."""
+        here = self.place(atoms[start])
+        there = self.place(atoms[start + 1]) if start + 1 < len(atoms) else None
+        if here is None or there is None or here._replace(block=there.block) != there:
+            return start + 1
+        stride, end = there.block - here.block, start + 2
+        while end < len(atoms) and self.place(atoms[end]) == here._replace(block=here.block + stride * (end - start)):
+            end += 1
+        return end
+
+    def rows(self, column: Column) -> Atom:
+        """The values of *column*, stacked."""
+        k, item, out = column[:3]
+        x = self.stacks[k, item, out] if k >= 0 else self.turns[-1 - k].stacks[item, out]
+        rest = x.aval.shape[1:]
+        return take_slice(x, (column.first, *[0] * len(rest)), (column.stride, *[1] * len(rest)), (column.count, *rest))
+
+    # ---- what is not repeated ------------------------------------------------------------------------------------
+
+    def _plain(self, start: int, end: int) -> None:
+        for at in range(start, end):
+            item = self.items[at]
+            if isinstance(item, Guard):
+                self._define([item.atom])
+                self.guards[id(item)] = item
+            elif self.first[item.outs[0]] == at and type(item.outs[0]) is not Row:
+                parts = self.joined.get(id(item))
+                if parts is None or all(not isinstance(p, Column) for p in parts):
+                    self._define(item.inputs)
+                    self.out.append(item)
+                else:
+                    self._define(_loose(parts))
+                    self._join(item, parts)
+
+    def _join(self, node: Node, parts: Sequence[Atom | Column]) -> None:
+        axis, self.out.site_override = node.params["axis"], node.site
+        with building(self.out):
+            joined: list[Atom] = []
+            for part in parts:
+                if isinstance(part, Column):
+                    part = merged(self.rows(part), axis)
+                joined.append(part)
+            self._name(concat(joined, axis), node.out)
+
+    def _define(self, atoms: Iterable[Atom]) -> None:
+        """Make nodes for those of *atoms* that single turns of a followed loop have defined."""
+        for atom in atoms:
+            for turns in self.turns:
+                place = turns.place(atom) if type(atom) is Row else None
+                if place is None:
+                    continue
+                assert isinstance(atom, Row)
+                atom.__class__ = Var  # type: ignore[assignment]
+                fixed = turns.fixed.get(place[1])
+                if fixed is not None:
+                    self._name(fixed, atom)
+                    continue
+                written = turns.arrays.get((place[1], 0))
+                if written is not None:
+                    with building(self.out):
+                        self._name(written[0].after(written[1], place[0]), atom)
+                    continue
+                self._name_row(turns.stacks[place[1], 0], place[0], atom)
+
+    def _name(self, atom: Atom, var: Var) -> None:
+        """Define *var* to be *atom*."""
+        self.out.append(Node(PRIMITIVES["alias"], (atom,), {}, (var,), self.out.site_override))
+
+    def _name_row(self, x: Atom, t: int, var: Var) -> None:
+        """Define *var* to be row *t* of *x*."""
+        with building(self.out):
+            row = row_at(x, t)
+        self.out.append(Node(RESHAPE, (row,), {"shape": var.aval.shape}, (var,), self.out.site_override))
+
+    def _read(self, repeat: Repeat) -> Iterator[Atom]:
+        """What *repeat* reads from outside, but for columns."""
+        for step in repeat.steps:
+            for slot in step.slots:
+                if isinstance(slot, Same):
+                    yield slot.atom
+                elif isinstance(slot, Carried):
+                    yield from slot.inits
+                elif isinstance(slot, Rows):
+                    yield from _loose(self.parts[id(slot)])
+
+    # ---- a loop --------------------------------------------------------------------------------------------------
+
+    def _loop(self, k: int, repeat: Repeat) -> None:
+        self._define(self._read(repeat))
+        for j, step in enumerate(repeat.steps):
+            if step.fixed:
+                self._once(repeat, j, step)
+        wanted = [(j, i) for r, j, i in sorted(self.stacked) if r == k]
+        finals = {
+            (p.item, p.out): var for var, p in self.used[k].items()
+            if p.block == repeat.trips - 1 and not repeat.steps[p.item].fixed
+        }  # fmt: skip
+        block = self.items[repeat.start : repeat.start + repeat.period]
+        body = Block(repeat.steps, block, repeat.trips, self._stack, self.const, fold_items)
+        with building(self.out):
+            self.out.site_override = repeat.steps[0].item.site
+            made = body.make(self.out, wanted, finals, {key[1:] for key in self.columned if key[0] == k})
+            if made.held is not None:
+                self.held.append(made.held)
+                merged = Guard(made.held, np.bool_(True), "bool", made.asked)
+                self.guards[id(merged)] = merged
+            self.stacks.update(((k, *key), x) for key, x in made.stacks.items())
+            last = set() if made.mapped else {var for key, var in finals.items() if key not in made.arrays}
+            for var, place in sorted(self.used[k].items(), key=lambda use: use[1]):
+                step, written = repeat.steps[place.item], made.arrays.get((place.item, place.out))
+                if written is not None:
+                    self._name(written[0].after(written[1], place.block), var)
+                elif step.fixed:
+                    original = block[place.item].outs[place.out]  # type: ignore[union-attr]
+                    if original is not var:
+                        self._name(original, var)
+                elif var not in last:
+                    self._name_row(self.stacks[k, place.item, place.out], place.block, var)
+
+    def _stack(self, slot: Slot) -> Atom:
+        """The rows that *slot* steps through, as one array."""
+        if isinstance(slot, Numbers):
+            return self.const(slot.values)
+        assert isinstance(slot, Rows)
+        parts = self.parts[id(slot)]
+        return concat([self.rows(p) if isinstance(p, Column) else reshape(p, (1, *p.aval.shape)) for p in parts], 0)
+
+    def _once(self, repeat: Repeat, j: int, step: Step) -> None:
+        """What is the same in every block, before the loop: also what another item of the block defines first, to which
+        an equal operation came only by chance."""
+        item = self.items[repeat.start + j]
+        if isinstance(item, Guard):
+            self._define([item.atom])
+            self.guards[id(item)] = item
+        elif item.outs[0] in self.given:
+            if item.outs[0] not in self.defined:
+                self.defined.update(item.outs)
+                self.out.append(item)
+        else:
+            self._define(item.outs)
+
+
+def fold_items(
+    items: Sequence[Item], sites: Sequence[Site | None], roots: Sequence[Atom], const: MakeConst
+) -> tuple[list[Node], list[Guard]]:
+    """*items* with loops in place of what repeats: nodes, and the guards that are left."""
+    return Fold(items, find_repeats(items, sites), roots, const).run()
+
+
+__all__ = ["Fold", "fold_items", "wholes_of"]

@@ -1,0 +1,82 @@
+"""Rolling: a recording in which Python went through loops becomes a program with loops.
+
+Three steps, each in files of its own: loops that data ends (``while_loops.py``, and with branches
+in them ``branchy_loops.py``), all that repeats (``find.py``
+finds it, ``rewrite.py`` replaces it), and the results that nobody reads of loops that were followed
+(``loop_monitor.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..ir.graph import Atom, Graph, Node
+from ..ir.primitive import LOOP
+from ..ops.loop_pruning import prune_loops
+from ..record.recorder import Recorder, recording
+from .branchy_loops import find_branching
+from .find import find_repeats
+from .rewrite import Fold, wholes_of
+from .while_loops import fold_whiles, replace_items
+
+MOST_NOTES = 8  # of what was not rolled
+
+
+def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> None:
+    """Make loop nodes of what repeats in *recorder*, of which *roots* are still needed.  Not *guarded*: the guards are
+    dropped, because Python runs in each call."""
+    recorder.stop_following()
+    if not guarded:
+        recorder.drop_guards()
+    turns = recorder.turns
+    changed = _fold_ended(recorder, roots)
+    recorder.asked.clear()
+    found = find_repeats(recorder.items, recorder.sites, lambda atom: wholes_of(turns, atom))
+    for reason in found.refusals:
+        recorder.refuse(reason)
+    recorder.notes += [f"not-rolled: {reason}" for reason in recorder.unrolled[:MOST_NOTES]]
+    if not found.repeats and not recorder.turns and not changed:
+        return
+    fold = Fold(recorder.items, found, roots, recorder.const, recorder.turns)
+    nodes, guards = fold.run()
+    if recorder.turns:  # a followed loop defines all that its turns did
+        pruned = prune_loops(Graph([], nodes, list(roots), guards), lambda body: body)
+        if all(a is b for a, b in zip(pruned.outputs, roots, strict=True)):
+            nodes, guards = pruned.nodes, pruned.guards
+    recorder.replace(nodes, guards)
+    recorder.notes += [note for note in fold.out.notes if note not in recorder.notes]
+    for guard in fold.held:
+        recorder.env[guard] = np.array(True)
+    recorder.notes += [_note(node) for node in nodes if node.prim.kind == LOOP and "body" in node.params]
+
+
+def rolled(recorder: Recorder, roots: Sequence[Atom]) -> Recorder:
+    """A copy of *recorder* in which loop nodes stand for what repeats, and which *roots* can be read of.  *recorder*
+    itself still has every value."""
+    result = recorder.copy()
+    with recording(result):
+        roll(result, roots)
+    return result
+
+
+def _fold_ended(recorder: Recorder, roots: Sequence[Atom]) -> bool:
+    """Put loop nodes in the place of loops that data ends; were there any?  The innermost come first."""
+    changed = False
+    while recorder.asked:
+        branching = find_branching(recorder, roots)
+        replace_items(recorder, branching.made)
+        if not (branching.made or fold_whiles(recorder, roots, branching.waiting)):
+            return fold_whiles(recorder, roots) or changed
+        changed = True
+    return changed
+
+
+def _note(node: Node) -> str:
+    params = node.params
+    turns = "turns until it stops by itself" if params.get("stops") else f"{params['length']} turns"
+    return f"rolled: the loop at {node.site}, {len(params['body'].nodes)} operations a turn, {turns}"
+
+
+__all__ = ["roll", "rolled"]

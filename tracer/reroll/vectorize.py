@@ -1,0 +1,86 @@
+"""All blocks of a repeat at once: where they do not depend on each other and are elementwise, whole arrays stand in
+place of a loop.
+
+Each item becomes one operation whose operands and result have the blocks along axis 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..ir.graph import Atom, Builder, Guard, Lit, Node, Var
+from ..ir.primitive import ELEMENTWISE, PRIMITIVES
+from ..ops.shape import reshape
+from .repeats import Carried, Item, Local, Same, Slot, Step
+from .row_rewrite import Key
+from .windows import Window, moved_back, rows_of
+
+MAPPED = ("reshape", "broadcast", "alias")  # primitives that are not elementwise, but done for all blocks at once
+
+
+def mapped(
+    out: Builder, steps: Sequence[Step], block: Sequence[Item], length: int, stack: Callable[[Slot], Atom],
+    const: Callable[[np.ndarray], Var],
+) -> dict[Key, Atom] | None:  # fmt: skip
+    """What the items of *length* blocks define, stacked, appended to *out*; None where it takes a loop.
+
+    *block* is the first block, *stack* gives the rows that a slot steps through as one array.
+    """
+    if not all(step.fixed or _independent(step) for step in steps):
+        return None
+    values: dict[Key, Atom] = {}
+
+    def whole(slot: Slot) -> tuple[Atom, bool]:
+        """(an operand for all blocks, does it have rows)"""
+        if isinstance(slot, Local):
+            found = values.get((slot.item, slot.out))
+            return (block[slot.item].outs[slot.out], False) if found is None else (found, True)  # type: ignore[union-attr]
+        if isinstance(slot, Same):
+            return slot.atom, False
+        return stack(slot), True
+
+    for j, step in enumerate(steps):
+        if step.fixed:
+            continue
+        node = step.item
+        assert isinstance(node, Node)
+        out.site_override = node.site
+        if step.starts is not None:
+            window = Window.of(node, step.starts)
+            x = rows_of(step.slots[0].atom, window, const)  # type: ignore[union-attr]
+            if window.count == 1:
+                x = reshape(x, (length, 1, *x.aval.shape[1:]))
+            values[j, 0] = moved_back(x, window, 1)
+            continue
+        shape, params = (length, *node.out.aval.shape), dict(node.params)
+        operands = []
+        for slot in step.slots:
+            x, stacked = whole(slot)
+            if node.prim.kind == ELEMENTWISE and not isinstance(x, Lit) and x.aval.shape != shape:
+                rank = x.aval.ndim
+                dims = tuple(range(rank)) if stacked else tuple(range(len(shape) - rank, len(shape)))
+                x = out.emit(PRIMITIVES["broadcast"], (x,), {"shape": shape, "dims": dims})[0]
+            operands.append(x)
+        if "shape" in params:
+            params["shape"] = shape
+        if "dims" in params:
+            params["dims"] = (0, *[d + 1 for d in params["dims"]])
+        values[j, 0] = out.emit(node.prim, tuple(operands), params)[0]
+    return values
+
+
+def _independent(step: Step) -> bool:
+    """Can *step* be done for all blocks at once?"""
+    item = step.item
+    if isinstance(item, Guard):
+        return False
+    if step.starts is not None:
+        return item.prim.name == "slice" and isinstance(step.slots[0], Same)
+    if item.prim.kind != ELEMENTWISE and item.prim.name not in MAPPED:
+        return False
+    return not any(isinstance(slot, Carried) for slot in step.slots)
+
+
+__all__ = ["mapped"]

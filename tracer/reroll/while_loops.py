@@ -1,0 +1,365 @@
+"""Loops that data ends become loops that stop by themselves.
+
+Such a loop was recorded as turns of which the last asked a question whose answer was another one.  Where the turns are
+proven to repeat (``prove.py``), and the user's bytecode says that nothing but recorded values decides how many
+there are (``purity.py``), the turns become one loop node that stops when the answer changes.  Blocks begin after
+the question, so what comes before it for the first time stays as it is; the node's body computes a turn and the next
+answer, which is carried.
+
+What is read after the loop has to be what a local variable holds then, in the same way for every number of turns: what
+an item of the last turn defined, or of the turn before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..bytecode.frame_snapshot import Asked, Many, Traced
+from ..bytecode.purity import Proof, prove
+from ..ir.aval import INT
+from ..ir.errors import GraphError
+from ..ir.graph import Atom, Guard, Lit, Node, Var, building
+from ..ir.primitive import PRIMITIVES
+from ..ir.site import Site
+from ..ops.control import CAPACITY, UNLIMITED
+from ..ops.elementwise import F
+from .find import alike
+from .loop_body import Block, Ending, Key, Lines, affine
+from .prove import first_items, match
+from .repeats import FEW_TRIPS, Carried, Item, Numbers, Repeat, Rows, Slot, Step, part_of
+from .rewrite import fold_items, wholes_of
+
+if TYPE_CHECKING:
+    from ..record.recorder import Recorder
+
+
+class _Loop(NamedTuple):
+    repeat: Repeat
+    continuing: bool  # the answer with which another turn follows
+    length: int
+    finals: dict[Key, Var]  # read after the loop: of the last turn,
+    lagging: dict[Key, Var]  # and of the one before
+    counters: list[Node]  # the items after it that stand for Python counters
+
+
+def fold_whiles(recorder: Recorder, roots: Sequence[Atom], spared: Collection[int] = ()) -> bool:
+    """Put loop nodes in the place of loops in *recorder* that data ends, except those whose last item is *spared*; were
+    there any?"""
+    loops = _find(recorder, roots, spared)
+    replace_items(recorder, [(k.repeat.start, k.repeat.end + len(k.counters), _made(recorder, k)) for k in loops])
+    return bool(loops)
+
+
+# ---- finding --------------------------------------------------------------------------------------------------------
+
+
+def _find(recorder: Recorder, roots: Sequence[Atom], spared: Collection[int]) -> list[_Loop]:
+    items, first = recorder.items, first_items(recorder.items, lambda atom: wholes_of(recorder.turns, atom))
+    used: Uses | None = None
+    found: list[_Loop] = []
+    for run in sorted(alike(items, recorder.sites), key=lambda run: run.period):
+        trips = _turns(recorder, run.start, run.end, run.period)
+        if trips < FEW_TRIPS or run.end - 1 in spared:
+            continue
+        start = run.end - trips * run.period
+        if any(start < k.repeat.end and k.repeat.start < run.end for k in found):
+            continue
+        repeat = match(items, first, start, run.period, trips, whole=True)
+        if isinstance(repeat, str):
+            recorder.refuse(repeat)
+            continue
+        if used is None:
+            used = Uses(items, first, roots)
+        loop = _proven(recorder, repeat, used)
+        if isinstance(loop, str):
+            recorder.refuse(f"the loop that ends at {recorder.sites[run.end - 1]}: {loop}")
+        else:
+            found.append(loop)
+    return sorted(found, key=lambda loop: loop.repeat.start)
+
+
+def _turns(recorder: Recorder, start: int, end: int, period: int) -> int:
+    """How many blocks that end with one question, of which the last one's answer is another; 0 if there are none."""
+    last = recorder.items[end - 1]
+    if not isinstance(last, Guard) or last.kind != "bool":
+        return 0
+    trips = (end - start) // period
+    for k in range(1, trips):
+        at = end - 1 - k * period
+        guard = recorder.items[at]
+        if not isinstance(guard, Guard) or at not in recorder.asked or bool(guard.expected) == bool(last.expected):
+            return k if k > 1 else 0
+    return trips
+
+
+class Uses:
+    """What is read, by the last item that reads it."""
+
+    def __init__(self, items: Sequence[Item], first: dict[Var, int], roots: Sequence[Atom]):
+        self.items, self.first, self.roots = items, first, roots
+
+    def after(self, start: int, end: int) -> set[Var]:
+        """What items from *start* to *end* define and later ones read.  An operation that is asked for again later
+        is done again there, so its results do not count."""
+        again: set[Atom] = set()
+        read: set[Var] = set()
+
+        def note(atom: Atom) -> None:
+            if isinstance(atom, Var) and start <= self.first.get(atom, -1) < end and atom not in again:
+                read.add(atom)
+
+        for item in self.items[end:]:
+            if isinstance(item, Guard):
+                note(item.atom)
+                continue
+            for atom in item.inputs:
+                note(atom)
+            again.update(item.outs)
+        for atom in self.roots:
+            note(atom)
+        return read
+
+
+def _proven(recorder: Recorder, repeat: Repeat, uses: Uses) -> _Loop | str:
+    """*repeat* as a loop for any number of turns, or why it is none."""
+    ends = range(repeat.start + repeat.period - 1, repeat.end, repeat.period)
+    asked = [recorder.asked[k] for k in ends]
+    last = recorder.items[repeat.end - 1]
+    assert isinstance(last, Guard)
+    for step in repeat.steps[:-1]:
+        if isinstance(step.item, Guard):
+            if step.item.kind != "bool":
+                return f"a number is looked at ({step.item.kind}) at {step.item.site}"
+            assert step.expected is not None
+            if not (step.expected.astype(bool) == bool(step.expected[0])).all():
+                return f"another question has different answers, at {step.item.site}"
+    counters = counters_after(recorder, repeat.end)
+    proof = prove(asked, frozenset([recorder.counters[node.out][0] for node in counters]))
+    if isinstance(proof, str):
+        return proof
+    uneven = _uneven(repeat)
+    if uneven:
+        return uneven
+    places = _after(recorder.items, repeat, asked, proof)
+    if isinstance(places, str):
+        return places
+    finals: dict[Key, Var] = {}
+    lagging: dict[Key, Var] = {}
+    for var in uses.after(repeat.start, repeat.end):
+        if var not in places:
+            return "what is read after it is not what a local variable holds in every turn"
+        key, lag = places[var]
+        (lagging if lag else finals)[key] = var
+    carried = {
+        (s.item, s.out) for step in repeat.steps for s in step.slots if isinstance(s, Carried) and s.distance == 1
+    }
+    if not carried.issuperset(lagging):
+        return "a value of an earlier turn is read after it"
+    length = _length(recorder, repeat, proof)
+    return _Loop(repeat, not bool(last.expected), length, finals, lagging, counters)
+
+
+def counters_after(recorder: Recorder, end: int) -> list[Node]:
+    """The items from *end* on that stand for Python counters of the loop before them."""
+    found: list[Node] = []
+    for item in recorder.items[end:]:
+        if not isinstance(item, Node) or item.out not in recorder.counters:
+            break
+        found.append(item)
+    return found
+
+
+def _after(
+    items: Sequence[Item], repeat: Repeat, asked: Sequence[Asked], proof: Proof
+) -> dict[Var, tuple[Key, int]] | str:
+    """What the local variables that are read later hold at the end: (item of a turn, how many turns ago)."""
+    defined: dict[Var, list[Key]] = {}
+    for j in range(repeat.period):
+        item = items[repeat.end - repeat.period + j]
+        before = items[repeat.end - 2 * repeat.period + j]
+        for node in (item, before):
+            if isinstance(node, Node):
+                for i, out in enumerate(node.outs):
+                    defined.setdefault(out, []).append((j, i))
+    found: dict[Var, tuple[Key, int]] = {}
+    for name in proof.live:
+        reason = _place([a.values.get(name) for a in asked], items, repeat, defined, found)
+        if reason:
+            return f"`{name}` {reason}"
+    return found
+
+
+def _place(
+    values: Sequence[Any], items: Sequence[Item], repeat: Repeat, defined: dict[Var, list[Key]],
+    found: dict[Var, tuple[Key, int]],
+) -> str:  # fmt: skip
+    """Where one variable's value comes from, noted in *found*; or why that differs from turn to turn."""
+    last = values[-1]
+    if isinstance(last, Many):
+        if not all(isinstance(v, Many) and len(v.items) == len(last.items) for v in values):
+            return "is a tuple whose length changes"
+        for column in zip(*[v.items for v in values], strict=True):
+            reason = _place(column, items, repeat, defined, found)
+            if reason:
+                return reason
+        return ""
+    if not isinstance(last, Traced):
+        alike = all(type(v) is type(last) for v in values)
+        if alike and (last is None or all(v.value is last.value or v.value == last.value for v in values)):
+            return ""
+        return "is a Python value that changes, and is read after the loop"
+    atoms = [v.atom if isinstance(v, Traced) else None for v in values]
+    if last.atom is None or any(a is None for a in atoms):
+        return "is not a traced array in every turn"
+    if all(a is last.atom for a in atoms):
+        return ""
+    for key in defined.get(last.atom, ()):  # type: ignore[arg-type]
+        j, i = key
+        outs = [node.outs[i] for node in items[repeat.start + j : repeat.end : repeat.period]]  # type: ignore[union-attr]
+        for lag in (0, 1):
+            if all(a is o for a, o in zip(atoms[lag:], outs[: len(outs) - lag], strict=True)):
+                found[last.atom] = key, lag  # type: ignore[index]
+                return ""
+    return "is not computed in the same way in every turn"
+
+
+def _uneven(repeat: Repeat) -> str:
+    """Why what a turn reads does not follow from its number, if that is so."""
+    for step in repeat.steps:
+        if any(isinstance(slot, Rows) for slot in step.slots):
+            return f"it steps through a list of values, at {step.item.site}"
+        if any(isinstance(slot, Numbers) and affine(slot.values) is None for slot in step.slots):
+            return f"its numbers are not evenly spaced whole ones, at {step.item.site}"
+        if step.starts is not None and (np.diff(step.starts, n=2, axis=0) != 0).any():
+            return f"its positions are not evenly spaced, at {step.item.site}"
+    return ""
+
+
+def _length(recorder: Recorder, repeat: Repeat, proof: Proof) -> int:
+    """How many turns the loop node may take: as many as were seen, now or in a recording that this one verifies."""
+    if not proof.bounded and all(step.starts is None for step in repeat.steps):
+        return UNLIMITED
+    place = len(recorder.capacities)
+    known = recorder.known_capacities[place] if place < len(recorder.known_capacities) else 0
+    length = max(repeat.trips, known)
+    if any(not _within(step, length) for step in repeat.steps):
+        length = repeat.trips
+    recorder.capacities.append(length)
+    return length
+
+
+def _extended(values: np.ndarray, length: int) -> np.ndarray:
+    """The evenly spaced *values* and those that follow."""
+    count = np.arange(length).reshape(-1, *[1] * (values.ndim - 1))
+    return (values[0] + (values[1] - values[0]) * count).astype(values.dtype)
+
+
+def _within(step: Step, length: int) -> bool:
+    """Would the positions of *length* turns be in bounds?"""
+    if step.starts is None:
+        return True
+    node = step.item
+    assert isinstance(node, Node)
+    sizes = part_of(node)
+    whole = node.params["shape"] if node.prim.name == "pad" else node.inputs[0].aval.shape
+    reach = [(n - 1) * s for n, s in zip(sizes, node.params["step"], strict=True)]
+    starts = _extended(step.starts, length)
+    ends = starts + np.array(reach)
+    return bool((np.minimum(starts, ends) >= 0).all() and (np.maximum(starts, ends) < whole).all())
+
+
+def _stretched(step: Step, length: int) -> Step:
+    """*step* for *length* turns."""
+    slots = [
+        Numbers(slot.like, _extended(slot.values, length)) if isinstance(slot, Numbers) else slot for slot in step.slots
+    ]
+    starts = None if step.starts is None else _extended(step.starts, length)
+    return Step(step.item, slots, starts, step.expected, step.fixed)
+
+
+# ---- replacing ------------------------------------------------------------------------------------------------------
+
+
+def replace_items(recorder: Recorder, made: Sequence[tuple[int, int, Sequence[Item]]]) -> None:
+    """Put other items in the place of those from one number to another: (start, end, items), in order."""
+    items: list[Item] = []
+    sites: list[Site | None] = []
+    asked: dict[int, Asked] = {}
+    at = 0
+    for start, after, instead in [*made, (len(recorder.items), 0, ())]:
+        for k in range(at, start):
+            if k in recorder.asked:
+                asked[len(items)] = recorder.asked[k]
+            items.append(recorder.items[k])
+            sites.append(recorder.sites[k])
+        items += instead
+        sites += [item.site for item in instead]
+        at = after
+    recorder.items, recorder.sites, recorder.asked = items, sites, asked
+    recorder.counts = [0] * len(items)  # nothing is followed any more
+    recorder.nodes = _defined(items)
+
+
+def _defined(items: Sequence[Item]) -> list[Node]:
+    seen: set[Var] = set()
+    nodes = []
+    for item in items:
+        if isinstance(item, Node) and item.outs[0] not in seen:
+            seen.update(item.outs)
+            nodes.append(item)
+    return nodes
+
+
+def _made(recorder: Recorder, loop: _Loop) -> list[Item]:
+    """The items that stand for *loop*."""
+    repeat = loop.repeat
+    block = recorder.items[repeat.start : repeat.start + repeat.period]
+    fixed = [item for item, step in zip(block, repeat.steps, strict=True) if step.fixed]
+    out = Lines()
+    ending = Ending(loop.continuing, loop.length, loop.lagging)
+    length = repeat.trips if loop.length == UNLIMITED else loop.length
+    steps = [_stretched(step, length) for step in repeat.steps]
+    body = Block(steps, block, length, _stack, recorder.const, fold_items, ending)
+    site = repeat.steps[-1].item.site
+    with building(out):
+        out.site_override = site
+        made = body.loop(out, (), dict(loop.finals))
+    items: list[Item] = [*fixed, *out.nodes]
+    if made.held is not None:
+        items.append(Guard(made.held, np.bool_(True), "bool", made.asked))
+        recorder.env[made.held] = np.array(True)
+    if loop.length != UNLIMITED:
+        assert made.going is not None
+        with building(Lines()) as last:
+            last.site_override = site
+            done = F.logical_not(made.going)
+        items += [*last.nodes, Guard(done, np.bool_(True), CAPACITY, site)]
+        recorder.env[done] = np.array(True)
+    for node in loop.counters:
+        items += _counter(recorder, node, repeat.trips, made.taken, site)
+    return items
+
+
+def _counter(recorder: Recorder, node: Node, trips: int, count: Var | None, site: Site | None) -> list[Node]:
+    """What defines the integer that *node* stands for, by the number of steps, which were *trips* in this run."""
+    assert count is not None
+    recorder.env[count] = np.array(trips)
+    (_, step), (last,) = recorder.counters[node.out], node.inputs
+    assert isinstance(last, Lit)
+    with building(Lines()) as out:
+        out.site_override = site
+        grown = count if step == 1 else F.mul(count, Lit(step, INT))
+    return [
+        *out.nodes,
+        Node(PRIMITIVES["add"], (grown, Lit(int(last.value) - step * trips, INT)), {}, (node.out,), site),
+    ]
+
+
+def _stack(slot: Slot) -> Atom:
+    raise GraphError("a loop that data ends steps through no list")
+
+
+__all__ = ["Uses", "fold_whiles", "replace_items"]

@@ -69,7 +69,7 @@ def figures(workload: Workload) -> Figures:
     """What the kernels for value and gradient of *workload* are like.  Raises DeviceError without numba-cuda."""
     from tracegrad.codegen.cuda import ptx
     from tracegrad.codegen.cuda.assemble import assemble
-    from tracegrad.codegen.cuda.device import device_text
+    from tracegrad.codegen.cuda.intrinsics import device_text
     from tracegrad.codegen.cuda.mapping import product
     from tracegrad.codegen.cuda.program import Kernel
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.canonical import Canonical
-from ..codegen.program import Program, execute
+from ..codegen.cpu.assemble import Program, execute
+from ..codegen.lower.canonical import Canonical
 from ..tracer.ir.graph import Graph, Var
 from . import launch
 

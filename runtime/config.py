@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..codegen.loop_memory import loop_memory
+from ..codegen.derive.loop_memory import loop_memory
 
 
 def _number(name: str, default: int) -> int:

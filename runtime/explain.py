@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..codegen.canonical import ONE, Canonical, Const, Op, Sym
-from ..codegen.loop_tree import Call as LibraryCall
-from ..codegen.loop_tree import Loop, Schedule, Statement
-from ..codegen.loops import LoopPlan
-from ..codegen.program import Program
+from ..codegen.cpu.assemble import Program
+from ..codegen.cpu.loop_node import LoopPlan
+from ..codegen.lower.canonical import ONE, Canonical, Const, Op, Sym
+from ..codegen.schedule.loop_tree import Call as LibraryCall
+from ..codegen.schedule.loop_tree import Loop, Schedule, Statement
 from ..tracer.ir.errors import DifferentiationError
 from ..tracer.ir.graph import Graph
 from ..tracer.ir.primitive import HOST, LOOP

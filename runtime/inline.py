@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.adjoint import vjp
+from ..codegen.derive.adjoint import vjp
 from ..tracer.ir.graph import Atom, Lit, Node, Var, structural
 from ..tracer.ir.primitive import PRIMITIVES
 from ..tracer.record.array import TracedArray, to_atom, wrap

@@ -11,8 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from ..codegen.canonical import Canonical
-from ..codegen.program import Program, compile_canonical
+from ..codegen.cpu.assemble import Program, compile_canonical
+from ..codegen.lower.canonical import Canonical
 from .config import config
 
 P = TypeVar("P")

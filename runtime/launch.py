@@ -32,7 +32,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..codegen.program import KERNEL_TYPE
+from ..codegen.cpu.assemble import KERNEL_TYPE
 from ..tracer.ir.aval import is_number
 from . import _launch_ir as ir
 from . import _launch_layout as layout

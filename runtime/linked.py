@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import optree
 
-from ..codegen.canonical import canonicalise
-from ..codegen.simplify import simplify
-from ..codegen.storage import CUDA_PRODUCTS
+from ..codegen.lower.canonical import canonicalise
+from ..codegen.lower.half_precision import CUDA_PRODUCTS
+from ..codegen.lower.simplify import simplify
 from ..tracer.ir.aval import Aval
 from ..tracer.ir.graph import Atom, Graph, Node, Var, read_vars
 from ..tracer.ir.primitive import ELEMENTWISE, VIEW

@@ -2,9 +2,9 @@
 
 A member of a family that misses at a guard has already run the steps in front of it, and the member that is run in
 its place begins with many of the same ones.  ``merge`` finds which steps of two members are the same
-(``codegen/common_steps.py``), gives what those leave behind one place in the workspace of the family, apart from all
-other temporaries, and says for each guard of each member which steps of the next one are done by then.  The launcher
-hands that to the next kernel as a word of bits (``launch.bind_family``).
+(``codegen/cpu/value_numbering.py``), gives what those leave behind one place in the workspace of the family, apart from
+all other temporaries, and says for each guard of each member which steps of the next one are done by then.  The
+launcher hands that to the next kernel as a word of bits (``launch.bind_family``).
 
 What is shared is a whole step: one loop nest, one library call, one loop over a body.  A step that was fused with work
 of one path alone is another step; to keep the common part out of it would cost every call a pass over its arrays.
@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.canonical import Sym
-from ..codegen.common_steps import Table, products, step_keys
-from ..codegen.guards import steps_before
-from ..codegen.memory import ALIGN, Temporary, plan
+from ..codegen.cpu.value_numbering import Table, products, step_keys
+from ..codegen.lower.canonical import Sym
+from ..codegen.schedule.early_exit import steps_before
+from ..codegen.schedule.memory import ALIGN, Temporary, plan
 from .paths import Path
 
 Product = tuple[int, int]  # (the step's number, which of the values that it leaves behind)

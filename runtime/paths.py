@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.interpreter import evaluate, tolerance
-from ..codegen.loop_capacity import CAPACITY
-from ..codegen.program import Program
+from ..codegen.cpu.assemble import Program
+from ..codegen.derive.capacity import CAPACITY
+from ..codegen.evaluate.interpreter import evaluate, tolerance
 from ..tracer.ir.aval import FLOAT_KINDS, held_dtype
 from ..tracer.ir.errors import TracegradError
 from ..tracer.ir.graph import Guard

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import optree
 
-from ..codegen.adjoint import vjp
-from ..codegen.canonical import canonicalise
-from ..codegen.loop_capacity import CAPACITY
-from ..codegen.simplify import simplify
-from ..codegen.storage import CUDA_PRODUCTS
+from ..codegen.derive.adjoint import vjp
+from ..codegen.derive.capacity import CAPACITY
+from ..codegen.lower.canonical import canonicalise
+from ..codegen.lower.half_precision import CUDA_PRODUCTS
+from ..codegen.lower.simplify import simplify
 from ..tracer import numpy_api  # noqa: F401  (fills the tables of NumPy functions)
 from ..tracer.ir.aval import FLOAT_KINDS, Aval
 from ..tracer.ir.errors import TracegradError, refusals

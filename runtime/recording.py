@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import optree
 
-from ..codegen.canonical import Canonical
+from ..codegen.lower.canonical import Canonical
 from ..tracer.ir.evaluate import Env
 from ..tracer.ir.graph import Atom, Graph, Guard, Node, Var
 from .outputs import Output

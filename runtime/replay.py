@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.program import Program
+from ..codegen.cpu.assemble import Program
 from ..tracer.record.autocast import SETTING
 from .calls import OBJECT, TENSOR, VALUE, Call, unwrap
 from .cuda.steps import StepProgram

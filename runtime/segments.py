@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen.activity import depends_on, reached
-from ..codegen.adjoint import vjp, vjp_seeded
-from ..codegen.canonical import canonicalise
-from ..codegen.interpreter import evaluate
-from ..codegen.loop_adjoint import materialise
-from ..codegen.simplify import simplify
+from ..codegen.derive.activity import depends_on, reached
+from ..codegen.derive.adjoint import vjp, vjp_seeded
+from ..codegen.derive.loop_adjoint import materialise
+from ..codegen.evaluate.interpreter import evaluate
+from ..codegen.lower.canonical import canonicalise
+from ..codegen.lower.simplify import simplify
 from ..tracer.ir.aval import Aval
 from ..tracer.ir.evaluate import Env
 from ..tracer.ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, structural

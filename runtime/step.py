@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from ..codegen.program import Program
+from ..codegen.cpu.assemble import Program
 from ..tracer.record.recorder import current_recorder
 from .binding import argument_records, bind_program
 from .calls import DEVICE, TENSOR, Call, flatten

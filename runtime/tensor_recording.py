@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import optree
 
-from ..codegen.canonical import Canonical, canonicalise
-from ..codegen.host_part import divide
-from ..codegen.simplify import simplify
-from ..codegen.storage import CUDA_PRODUCTS
+from ..codegen.lower.canonical import Canonical, canonicalise
+from ..codegen.lower.half_precision import CUDA_PRODUCTS
+from ..codegen.lower.host_device_split import divide
+from ..codegen.lower.simplify import simplify
 from ..tracer.ir.aval import is_number
 from ..tracer.ir.errors import refusals
 from ..tracer.ir.graph import Atom, Graph, Lit, Var, building

@@ -36,7 +36,7 @@ from loop_grammar import Program, program
 
 import tracegrad
 from tracegrad import compile_grad, config
-from tracegrad.codegen import jit
+from tracegrad.codegen.cpu import jit
 from tracegrad.runtime.calls import flatten
 from tracegrad.runtime.paths import interpret
 from tracegrad.runtime.record import record

@@ -11,10 +11,10 @@ from typing import Any
 import fake_cupy
 import numpy as np
 
-from tracegrad.codegen.adjoint import jvp, vjp
-from tracegrad.codegen.cupy_backend import CupyBackend
-from tracegrad.codegen.cupy_rows import Modules
-from tracegrad.codegen.interpreter import evaluate
+from tracegrad.codegen.derive.adjoint import jvp, vjp
+from tracegrad.codegen.evaluate.cupy_backend import CupyBackend
+from tracegrad.codegen.evaluate.cupy_exceptions import Modules
+from tracegrad.codegen.evaluate.interpreter import evaluate
 from tracegrad.tracer import ops as _ops  # noqa: F401  (fills the registry)
 from tracegrad.tracer.ir.aval import FLOAT_KINDS, HALF, Aval, finfo, held_dtype
 from tracegrad.tracer.ir.check import check_graph
@@ -29,7 +29,7 @@ F64, F32, I64, BOOL = (np.dtype(name) for name in ("float64", "float32", "int64"
 
 # ---- tiers -----------------------------------------------------------------------------------------------------
 
-_KERNEL_MODULE = "tracegrad.codegen.program"
+_KERNEL_MODULE = "tracegrad.codegen.cpu.assemble"
 
 
 _programs: dict[Any, Any] = {}

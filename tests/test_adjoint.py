@@ -32,7 +32,7 @@ from support import (
     vjp_graph,
 )
 
-from tracegrad.codegen.adjoint import jvp, vjp
+from tracegrad.codegen.derive.adjoint import jvp, vjp
 from tracegrad.tracer.ir.aval import Aval
 from tracegrad.tracer.ir.graph import Builder, Graph, Lit, Var, bind, building, structural
 from tracegrad.tracer.ir.primitive import PRIMITIVES

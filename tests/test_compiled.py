@@ -27,7 +27,7 @@ from tracegrad import (
     compile_grad,
     config,
 )
-from tracegrad.codegen import jit
+from tracegrad.codegen.cpu import jit
 from tracegrad.runtime import ladder
 from tracegrad.runtime.kernels import kernels
 

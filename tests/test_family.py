@@ -10,7 +10,7 @@ import pytest
 
 import tracegrad
 from tracegrad import compile_grad
-from tracegrad.codegen.program import compile_graph
+from tracegrad.codegen.cpu.assemble import compile_graph
 from tracegrad.runtime import family as family_module
 from tracegrad.runtime import launch
 from tracegrad.runtime.family import successors

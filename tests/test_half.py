@@ -31,8 +31,8 @@ from tracing import Traced
 
 import tracegrad
 from tracegrad import compile_grad
-from tracegrad.codegen.simplify import simplify
-from tracegrad.codegen.storage import in_float32
+from tracegrad.codegen.lower.half_precision import in_float32
+from tracegrad.codegen.lower.simplify import simplify
 from tracegrad.tracer.ir.aval import BFLOAT16, FLOAT16, HALF, Aval, can_cast, finfo, promote_types
 from tracegrad.tracer.ir.graph import bind
 from tracegrad.tracer.ir.parse import parse_graph

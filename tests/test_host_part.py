@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from tracegrad.codegen.host_part import Divided, divide
-from tracegrad.codegen.interpreter import evaluate, guards_hold
+from tracegrad.codegen.evaluate.interpreter import evaluate, guards_hold
+from tracegrad.codegen.lower.host_device_split import Divided, divide
 from tracegrad.tracer.ir.graph import Graph
 from tracegrad.tracer.ir.parse import parse_graph
 

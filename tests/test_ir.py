@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support import BOOL, F32, F64, I64, grad_graph, make_graph, operand_avals, primitive_graph, prims, vjp_graph
 
-from tracegrad.codegen.interpreter import evaluate, guards_hold
+from tracegrad.codegen.evaluate.interpreter import evaluate, guards_hold
 from tracegrad.tracer.ir import parse
 from tracegrad.tracer.ir.aval import Aval
 from tracegrad.tracer.ir.check import check_graph

@@ -17,7 +17,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tracegrad.codegen import jit
+from tracegrad.codegen.cpu import jit
 from tracegrad.runtime import _launch_layout as layout
 from tracegrad.runtime import launch
 from tracegrad.runtime.launch import ArrayArg, ArrayOut, ConstArg, ScalarArg, ScalarOut

@@ -12,8 +12,8 @@ from agreement import agree
 
 import tracegrad as tg
 from tracegrad import compile_grad, config
-from tracegrad.codegen import loop_storage
-from tracegrad.codegen.loop_cut import least_stored
+from tracegrad.codegen.derive import residuals
+from tracegrad.codegen.derive.residual_cut import least_stored
 from tracegrad.runtime.kernels import kernels
 from tracegrad.tracer.ir.aval import Aval
 from tracegrad.tracer.ir.graph import Node, Var
@@ -150,7 +150,7 @@ def test_what_is_written_to_memory_has_its_price_too(budget, monkeypatch):
     budget(10**9)
     (_, cached), gradient = bodies(compile_grad(newton), V20)
     assert "sin" not in cached and "cos" not in cached
-    monkeypatch.setattr(loop_storage, "CACHED", 0)
+    monkeypatch.setattr(residuals, "CACHED", 0)
     (_, large), found = bodies(compile_grad(newton), V20)
     assert "sin" in large and "cos" in large
     np.testing.assert_allclose(found, gradient, rtol=1e-12)

@@ -10,9 +10,9 @@ import pytest
 from branching import check as check_program
 
 from tracegrad import compile_grad
-from tracegrad.codegen.common_steps import products, step_keys
-from tracegrad.codegen.guards import steps_before
-from tracegrad.codegen.program import KERNEL_TYPE, compile_graph, workspace
+from tracegrad.codegen.cpu.assemble import KERNEL_TYPE, compile_graph, workspace
+from tracegrad.codegen.cpu.value_numbering import products, step_keys
+from tracegrad.codegen.schedule.early_exit import steps_before
 from tracegrad.runtime import launch
 from tracegrad.runtime.family import successors
 from tracegrad.tracer.ir.parse import parse_graph

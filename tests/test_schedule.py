@@ -13,13 +13,13 @@ import pytest
 from tracing import Traced
 
 from tracegrad import compile_grad
-from tracegrad.codegen import jit
-from tracegrad.codegen.adjoint import vjp
-from tracegrad.codegen.canonical import canonicalise
-from tracegrad.codegen.interpreter import evaluate
-from tracegrad.codegen.loop_tree import Call, Loop, Statement
-from tracegrad.codegen.program import CompiledGraph, compile_graph, execute
-from tracegrad.codegen.simplify import simplify
+from tracegrad.codegen.cpu import jit
+from tracegrad.codegen.cpu.assemble import CompiledGraph, compile_graph, execute
+from tracegrad.codegen.derive.adjoint import vjp
+from tracegrad.codegen.evaluate.interpreter import evaluate
+from tracegrad.codegen.lower.canonical import canonicalise
+from tracegrad.codegen.lower.simplify import simplify
+from tracegrad.codegen.schedule.loop_tree import Call, Loop, Statement
 from tracegrad.tracer.ir.graph import Graph, bind, literal, structural
 from tracegrad.tracer.ir.primitive import PRIMITIVES
 from tracegrad.tracer.ops import product, reduce, shape

@@ -14,9 +14,9 @@ from agreement import agree, numerical_gradient
 
 import tracegrad as tg
 from tracegrad import ShapeError, UnsupportedError, autograd, compile_grad, config
-from tracegrad.codegen.adjoint import jvp, vjp_seeded
-from tracegrad.codegen.loop_capacity import capacity
-from tracegrad.codegen.loop_memory import loop_memory
+from tracegrad.codegen.derive.adjoint import jvp, vjp_seeded
+from tracegrad.codegen.derive.capacity import capacity
+from tracegrad.codegen.derive.loop_memory import loop_memory
 from tracegrad.runtime.kernels import kernels
 from tracegrad.tracer.ir.errors import GraphError
 from tracegrad.tracer.ir.graph import bind, structural

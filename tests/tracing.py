@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from support import strict_evaluate
 
-from tracegrad.codegen.adjoint import vjp
+from tracegrad.codegen.derive.adjoint import vjp
 from tracegrad.tracer import numpy_api  # noqa: F401  (installs the front end)
 from tracegrad.tracer.ir.check import check_graph
 from tracegrad.tracer.ir.graph import Atom, Graph, structural

@@ -16,14 +16,15 @@ import llvmlite.ir as ir
 import numpy as np
 
 from ...tracer.ir.primitive import LOOP, RECURRENCE, SCATTER
-from ..buffers import buffer_of
-from ..canonical import ONE, Canonical, Op, Sym
-from ..guards import guards_of
-from ..loop_tree import Call, Loop, Statement, carries, item_buffers, produces, statements_of
-from ..memory import ALIGN, Sizes, Temporary
+from ..lower.canonical import ONE, Canonical, Op, Sym
+from ..schedule.buffers import buffer_of
+from ..schedule.early_exit import guards_of
+from ..schedule.loop_tree import Call, Loop, Statement, carries, item_buffers, produces, statements_of
+from ..schedule.memory import ALIGN, Sizes, Temporary
+from .block_reduce import INT, partial_dtypes
 from .kernels import KernelEmitter
-from .lanes import LaneEmitter, lanes_of
-from .loops import write_loop, write_sums
+from .loop_kernels import write_loop, write_sums
+from .loop_strategy import Way, note, way_of
 from .mapping import (
     BLOCK,
     COLUMNS,
@@ -37,14 +38,13 @@ from .mapping import (
     product,
     scalar_extent,
 )
+from .offload import for_device
+from .parallel_scan import Scan, extents, shares_of, worth_cutting
 from .placing import device_schedule
 from .program import CudaProgram, Gate, Kernel, Library, Order, Step
-from .retarget import for_device
-from .rows import closing_rows, combine_parts, reduce_parts, row_items, whole_rows
-from .scan import Scan, extents, shares_of, worth_cutting
+from .row_reduce import closing_rows, combine_parts, reduce_parts, row_items, whole_rows
 from .scatter import BY_ORDER, BY_WINNER, how_to_write, stages, write_stage
-from .totals import INT, partial_dtypes
-from .ways import Way, note, way_of
+from .vector_access import LaneEmitter, lanes_of
 
 
 @dataclass(frozen=True, slots=True)

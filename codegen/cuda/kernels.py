@@ -16,17 +16,17 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from ..accumulators import Accumulator
-from ..canonical import Canonical, Dim, Sym
-from ..cpu import ItemEmitter
-from ..hints import give_hint
-from ..loop_tree import Call, Loop, Schedule, Statement, carries, statements_of
-from ..reads import domain, domain_indices, reduced_depths
-from ..scalar import I32, I64, PTR, declare, from_memory, memory_type, to_memory
-from ..views import Indices
+from ..cpu.hints import give_hint
+from ..cpu.loop_nest import ItemEmitter
+from ..cpu.reductions import Accumulator
+from ..cpu.scalar import I32, I64, PTR, declare, from_memory, memory_type, to_memory
+from ..lower.canonical import Canonical, Dim, Sym
+from ..schedule.dependences import domain, domain_indices, reduced_depths
+from ..schedule.index_maps import Indices
+from ..schedule.loop_tree import Call, Loop, Schedule, Statement, carries, statements_of
+from .block_reduce import BlockShare, BlockTotal, ThreadTotal
 from .libdevice import DeviceScalars
 from .mapping import BLOCK, PART_ROWS, PARTS, SPREAD, Geometry, Mapping, prefix
-from .totals import BlockShare, BlockTotal, ThreadTotal
 
 VOID = ir.VoidType()
 INTRINSICS: dict[str, tuple[ir.Type, ...]] = {  # result, arguments

@@ -21,7 +21,7 @@ import scipy.special as sp
 from ...tracer.ir.aval import Aval
 from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.primitive import ELEMENTWISE, Primitive
-from ..scalar import Scalars, declare, lower, register_type
+from ..cpu.scalar import Scalars, declare, lower, register_type
 
 # intrinsics and C functions that libdevice has under the same name
 INTRINSICS = frozenset("fabs copysign floor ceil trunc rint sqrt".split())

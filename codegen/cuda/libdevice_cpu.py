@@ -19,7 +19,7 @@ import threading
 import llvmlite.binding as llvm
 
 from ...tracer.ir.errors import DeviceError
-from .. import jit
+from ..cpu import jit
 from . import libdevice, ptx
 
 # what __nvvm_reflect answers: the options of ptx.FLOAT_OPTIONS, and a Hopper (the functions that kernels call ask only

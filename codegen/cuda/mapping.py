@@ -18,10 +18,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...tracer.ir.primitive import RECURRENCE
-from ..canonical import Canonical, Dim
-from ..loop_tree import Loop, Statement, carries, statements_of
-from ..memory import Sizes
-from ..reads import domain, reduced_depths
+from ..lower.canonical import Canonical, Dim
+from ..schedule.dependences import domain, reduced_depths
+from ..schedule.loop_tree import Loop, Statement, carries, statements_of
+from ..schedule.memory import Sizes
 from .placing import keeps_inner
 
 THREAD, BLOCK, COLUMNS = "thread", "block", "columns"
@@ -101,7 +101,7 @@ class Extent:
     units: tuple[Dim, ...]
     inner: tuple[Dim, ...] = ()  # BLOCK: the loops that a block's threads share, the longest of which counts
     cut: Dim = 0  # the axis that is cut in parts
-    lanes: int = 1  # THREAD: units that a thread takes at a time (lanes.py)
+    lanes: int = 1  # THREAD: units that a thread takes at a time (vector_access.py)
     lonely: bool = False  # a thread works long at its unit and needs no other: blocks are small, and so there are many
     whole: bool = False  # a thread for each unit, for all of its parts
     rows: bool = False  # BLOCK: the inner loops are cut in parts, a block for each

@@ -8,10 +8,10 @@ ones, and a recurrence.
 from __future__ import annotations
 
 from ...tracer.ir.primitive import RECURRENCE, REDUCE
-from ..canonical import Canonical, Op
-from ..loop_tree import Loop, Schedule, Statement, statements_of
-from ..reads import domain, reduced_depths
-from ..schedule import Placer, contractions, settle
+from ..lower.canonical import Canonical, Op
+from ..schedule.dependences import domain, reduced_depths
+from ..schedule.loop_tree import Loop, Schedule, Statement, statements_of
+from ..schedule.schedule import Placer, contractions, settle
 
 
 def keeps_inner(op: Op) -> bool:

@@ -2,8 +2,8 @@
 
 Three data structures: a ``Kernel`` is one launch, a ``Library`` an operation that the array module of the device does
 (CuPy), and a ``CudaProgram`` is these steps in order with their buffers.  A ``Machine`` runs steps; ``run`` walks them.
-A program is made once for a signature (``assemble.py``), like the CPU's (``codegen/program.py``), and knows nothing of
-sizes.
+A program is made once for a signature (``assemble.py``), like the CPU's (``codegen/cpu/assemble.py``), and knows
+nothing of sizes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..canonical import Canonical, Sym
-from ..loop_tree import Schedule
-from ..memory import ALIGN, Sizes, Temporary, plan
+from ..lower.canonical import Canonical, Sym
+from ..schedule.loop_tree import Schedule
+from ..schedule.memory import ALIGN, Sizes, Temporary, plan
 from .mapping import Extent, Geometry
 
 

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from ...tracer.ir.errors import DeviceError
-from . import dialect
+from . import nvvm_ir
 
 try:
     from cuda.bindings import nvjitlink, nvvm
@@ -68,7 +68,7 @@ def compile_ptx(
     *max_threads*: the most threads of a block with which they will be launched.  Raises DeviceError where libNVVM
     refuses the module, or a function is called that is neither in it nor in libdevice.
     """
-    source = dialect.to_nvvm(text, kernels, max_threads).encode()
+    source = nvvm_ir.to_nvvm(text, kernels, max_threads).encode()
     options = [f"-arch=compute_{cc[0]}{cc[1]}", "-opt=3", *FLOAT_OPTIONS]
     program = nvvm.create_program()
     try:

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from ..buffers import SMALL
-from ..canonical import Canonical, Dim, Op, Sym
-from ..scalar import I64, counting, memory_type
-from .calls import ThreadCalls
+from ..cpu.scalar import I64, counting, memory_type
+from ..lower.canonical import Canonical, Dim, Op, Sym
+from ..schedule.buffers import SMALL
+from .block_calls import ThreadCalls
 from .kernels import KernelEmitter
 from .mapping import Geometry
 

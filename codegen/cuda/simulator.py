@@ -18,11 +18,11 @@ import numba.cuda
 import numpy as np
 from numba.cuda.simulator.kernel import FakeCUDAKernel
 
-from .. import jit
-from ..canonical import Canonical
-from ..hints import finish_hints
-from ..memory import ALIGN
-from ..program import host_view, run_host
+from ..cpu import jit
+from ..cpu.assemble import host_view, run_host
+from ..cpu.hints import finish_hints
+from ..lower.canonical import Canonical
+from ..schedule.memory import ALIGN
 from . import libdevice_cpu
 from .mapping import Geometry
 from .program import CudaProgram, Kernel, Library, Order, run

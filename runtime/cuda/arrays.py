@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.cupy_backend import CupyBackend
+from ...codegen.evaluate.cupy_backend import CupyBackend
 from ...tracer.ir.aval import check_dtype
 from ...tracer.ir.errors import DeviceError, UnsupportedError
 from ...tracer.ir.site import at_site

@@ -12,8 +12,8 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-from ...codegen.cupy_backend import CupyBackend
-from ...codegen.cupy_rows import Modules
+from ...codegen.evaluate.cupy_backend import CupyBackend
+from ...codegen.evaluate.cupy_exceptions import Modules
 from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.site import at_site
 

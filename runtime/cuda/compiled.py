@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.buffers import buffer_of
-from ...codegen.canonical import Canonical, Sym
+from ...codegen.cpu.assemble import step_operands
 from ...codegen.cuda.program import CudaProgram, Kernel, Library, Order, run
-from ...codegen.cupy_backend import CupyBackend
-from ...codegen.program import step_operands
+from ...codegen.evaluate.cupy_backend import CupyBackend
+from ...codegen.lower.canonical import Canonical, Sym
+from ...codegen.schedule.buffers import buffer_of
 from ...tracer.ir.errors import OutOfMemoryError
 from .loading import Loaded, programs
 from .replay import Replays, forget_graphs

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...codegen.canonical import Canonical
 from ...codegen.cuda import ptx
 from ...codegen.cuda.assemble import assemble
-from ...codegen.cuda.device import device_text
+from ...codegen.cuda.intrinsics import device_text
 from ...codegen.cuda.program import CudaProgram
+from ...codegen.lower.canonical import Canonical
 from ..kernels import KernelCache
 
 WAVES = 4  # how often the device is filled by the blocks of a launch, where their number is free

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...codegen.canonical import Canonical
-from ...codegen.cupy_backend import CupyBackend
+from ...codegen.evaluate.cupy_backend import CupyBackend
+from ...codegen.lower.canonical import Canonical
 from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.graph import Graph
 from ..eager import dtypes

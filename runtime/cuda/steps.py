@@ -1,9 +1,10 @@
 """Recorded steps on a CUDA device: one call computes everything, and writes only when all of it is known to hold.
 
 A step's recording (``tensor_recording.py``) has inputs and results on the device, and some on the host: learning rates,
-counts of steps, batches that NumPy has made.  ``StepProgram`` has it in two parts (``codegen/host_part.py``): a kernel
-of the CPU for what depends on the host alone, and a ``DeviceProgram`` (``run.py``) for the rest.  ``launch`` is what a
-path of a step calls, with the protocol of ``binding.bind_program``:
+counts of steps, batches that NumPy has made.  ``StepProgram`` has it in two parts
+(``codegen/lower/host_device_split.py``): a kernel of the CPU for what depends on the host alone, and a
+``DeviceProgram`` (``run.py``) for the rest.  ``launch`` is what a path of a step calls, with the protocol of
+``binding.bind_program``:
 
 1. it looks at what it is given, as the native launcher does;
 2. the host's part runs: its guards may fail before the device has been asked for anything;
@@ -21,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.canonical import canonicalise
-from ...codegen.host_part import Divided, divide
-from ...codegen.simplify import simplify
+from ...codegen.lower.canonical import canonicalise
+from ...codegen.lower.host_device_split import Divided, divide
+from ...codegen.lower.simplify import simplify
 from ...tracer.ir.graph import Graph
 from ..binding import argument_records, bind_graph, launched
 from ..kernels import kernels

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.cupy_backend import CupyBackend
+from ...codegen.evaluate.cupy_backend import CupyBackend
 from ...tracer.ir.evaluate import Env
 from ...tracer.ir.graph import Node
 from ..state_watch import restore_profile

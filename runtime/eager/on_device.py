@@ -2,8 +2,8 @@
 
 An ``Op`` is recorded there instead of run: the same function, on traced arrays, gives a small graph of primitives,
 which the device computes.  So every operation that has a derivative runs on the device, and its derivative too, by the
-same rows (``codegen/cupy_rows.py``).  A graph is kept for operands of its kind, unless the function looked at values.
-``Recorded`` is what is kept; start reading at ``compute``.
+same rows (``codegen/evaluate/cupy_exceptions.py``).  A graph is kept for operands of its kind, unless the function
+looked at values. ``Recorded`` is what is kept; start reading at ``compute``.
 
 What is no ``Op`` needs nothing here: views, and questions without a derivative (``argmax``, ``isclose``), which CuPy's
 arrays answer by NumPy's protocols.
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.cupy_backend import CupyBackend
+from ...codegen.evaluate.cupy_backend import CupyBackend
 from ...tracer.ir.graph import Atom, Graph
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.autocast import off

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.adjoint import vjp_seeded
+from ...codegen.derive.adjoint import vjp_seeded
 from ...tracer import numpy_api  # noqa: F401  (fills the tables of NumPy functions)
 from ...tracer.ir.aval import FLOAT, FLOAT32, HALF, INT, Aval
 from ...tracer.ir.evaluate import run_nodes, stored

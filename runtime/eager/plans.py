@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.canonical import canonicalise
-from ...codegen.simplify import simplify
+from ...codegen.lower.canonical import canonicalise
+from ...codegen.lower.simplify import simplify
 from ...tracer.ir.aval import Aval
 from ...tracer.ir.graph import Atom, Var, structural
 from ...tracer.ops.elementwise import F, broadcast_to

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.canonical import Canonical, canonicalise
-from ...codegen.interpreter import tolerance
-from ...codegen.program import Program
-from ...codegen.simplify import simplify
+from ...codegen.cpu.assemble import Program
+from ...codegen.evaluate.interpreter import tolerance
+from ...codegen.lower.canonical import Canonical, canonicalise
+from ...codegen.lower.simplify import simplify
 from ...tracer.ir.aval import FLOAT32, HALF
 from ...tracer.ir.errors import TracegradError
 from ...tracer.record.array import TracedArray, to_atom

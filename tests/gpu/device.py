@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from tracing import Traced
 
-from tracegrad.codegen.canonical import canonicalise
-from tracegrad.codegen.simplify import simplify
+from tracegrad.codegen.lower.canonical import canonicalise
+from tracegrad.codegen.lower.simplify import simplify
 from tracegrad.runtime.cuda.arrays import download
 from tracegrad.runtime.cuda.run import program_of
 from tracegrad.tracer.ir.graph import Graph

@@ -10,7 +10,7 @@ import numpy as np
 from support import assert_agree, condition, differentiated, float_inputs, operand_values, prims, random_like, rng_for
 from test_primitives import CANCELLING, EXACT, has_derivative, smooth_graph
 
-from tracegrad.codegen.adjoint import jvp, vjp
+from tracegrad.codegen.derive.adjoint import jvp, vjp
 from tracegrad.tracer.ir.graph import Atom, Graph, Var
 from tracegrad.tracer.ir.primitive import Primitive
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from fake_cupy import runtime
 
-from tracegrad.codegen.canonical import Canonical, canonicalise
 from tracegrad.codegen.cuda.assemble import assemble
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import CudaProgram
 from tracegrad.codegen.cuda.simulator import SMALL, Simulator, simulate
-from tracegrad.codegen.simplify import simplify
+from tracegrad.codegen.lower.canonical import Canonical, canonicalise
+from tracegrad.codegen.lower.simplify import simplify
 from tracegrad.runtime.cuda.loading import Loaded
 from tracegrad.tracer.ir.graph import Graph
 

@@ -26,8 +26,8 @@ from test_primitives import (
     tolerance,
 )
 
-from tracegrad.codegen import jit
-from tracegrad.codegen.scalar import (
+from tracegrad.codegen.cpu import jit
+from tracegrad.codegen.cpu.scalar import (
     I32,
     I64,
     PTR,
@@ -44,7 +44,7 @@ from tracegrad.tracer.ir.errors import DeviceError
 from tracegrad.tracer.ir.primitive import ELEMENTWISE, PRIMITIVES, Primitive
 
 pytest.importorskip("cuda.bindings.nvvm", reason="numba-cuda is not installed")
-from tracegrad.codegen.cuda import dialect, libdevice, libdevice_cpu, ptx
+from tracegrad.codegen.cuda import libdevice, libdevice_cpu, nvvm_ir, ptx
 
 VOID = ir.VoidType()
 # The largest error found in ulp, float64 and float32, of rows that are one function of libdevice.  None is above the
@@ -184,8 +184,8 @@ def on_the_cpu() -> dict[str, Callable[..., None]]:
     """Row id -> a function of addresses and a count."""
     libdevice_cpu.install()
     names = [jit.unique_name("row") for _ in ROWS]
-    text = dialect.to_nvvm(rows_module(names, one_after_another), [])
-    text = text.replace(dialect.HEAD, "")  # LLVM 22 reads the older dialect, too: only the target is the CPU's
+    text = nvvm_ir.to_nvvm(rows_module(names, one_after_another), [])
+    text = text.replace(nvvm_ir.HEAD, "")  # LLVM 22 reads the older dialect, too: only the target is the CPU's
     compiled = jit.compile_text(text, jit.unique_name("rows"))
     found = {}
     for row, name in zip(ROWS, names, strict=True):

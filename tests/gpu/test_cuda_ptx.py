@@ -10,12 +10,12 @@ import llvmlite.ir as ir
 import numpy as np
 import pytest
 
-from tracegrad.codegen import jit
-from tracegrad.codegen.scalar import F64, I8, I32, I64, PTR
+from tracegrad.codegen.cpu import jit
+from tracegrad.codegen.cpu.scalar import F64, I8, I32, I64, PTR
 from tracegrad.tracer.ir.errors import DeviceError
 
 pytest.importorskip("cuda.bindings.nvvm", reason="numba-cuda is not installed")
-from tracegrad.codegen.cuda import dialect, ptx
+from tracegrad.codegen.cuda import nvvm_ir, ptx
 
 VOID = ir.VoidType()
 TARGETS = pytest.mark.parametrize("cc", [(8, 0), (9, 0), (10, 0)], ids=str)
@@ -132,7 +132,7 @@ NUMBERS = np.array([1.0, 2.5, 2.5, -0.0, 0.0, -0.0, np.nan, 3.0, np.nan, np.inf,
 
 def test_the_translation_computes_the_same():
     results = []
-    for translate in (lambda text: text, lambda text: dialect.to_nvvm(text, []).replace(dialect.HEAD, "")):
+    for translate in (lambda text: text, lambda text: nvvm_ir.to_nvvm(text, []).replace(nvvm_ir.HEAD, "")):
         name = jit.unique_name("sequential")  # LLVM 22 reads the older dialect, too
         compiled = jit.compile_text(translate(sequential(name)), name)
         out, counts = np.zeros(3 * (NUMBERS.size - 1)), np.zeros(4, np.int64)
@@ -249,9 +249,9 @@ def test_half_precision():
 
 def test_errors():
     with pytest.raises(DeviceError, match="no kernel 'other'"):
-        dialect.to_nvvm(everything(), ["other"])
+        nvvm_ir.to_nvvm(everything(), ["other"])
     with pytest.raises(DeviceError, match="no LLVM IR"):
-        dialect.to_nvvm("define void @kernel( {", ["kernel"])
+        nvvm_ir.to_nvvm("define void @kernel( {", ["kernel"])
     with pytest.raises(DeviceError, match="no such functions on the device: betainc"):
         ptx.compile_ptx(called("betainc"), ["kernel"])
     with pytest.raises(DeviceError, match="libNVVM refuses"):
@@ -268,7 +268,7 @@ def test_numba_cudas_own_wrapper_gives_the_same_ptx(monkeypatch):
         "options = dict(arch='compute_90', opt=3, fma=0, prec_div=1, prec_sqrt=1, ftz=0)\n"
         "sys.stdout.write(nvvm.compile_ir(sys.stdin.read(), **options).decode())\n"
     )
-    source = dialect.to_nvvm(called("__nv_exp"), ["kernel"])
+    source = nvvm_ir.to_nvvm(called("__nv_exp"), ["kernel"])
     done = subprocess.run([sys.executable, "-c", program], input=source, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.rstrip("\0\n ") == ptx.compile_ptx(called("__nv_exp"), ["kernel"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support import F32, F64, I64, operand_avals, prims
 
-from tracegrad.codegen.cupy_rows import ROWS, Modules, device_function
+from tracegrad.codegen.evaluate.cupy_exceptions import ROWS, Modules, device_function
 from tracegrad.tracer.ir.primitive import PRIMITIVES
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed: pip install -e '.[cuda]'")

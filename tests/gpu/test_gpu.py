@@ -10,7 +10,7 @@ from support import F32, F64, operand_avals, operand_values, primitive_graph, pr
 
 import tracegrad
 from tracegrad import compile_grad, nn, optim
-from tracegrad.codegen.interpreter import evaluate
+from tracegrad.codegen.evaluate.interpreter import evaluate
 from tracegrad.runtime.cuda.availability import cuda_status
 
 pytestmark = pytest.mark.gpu

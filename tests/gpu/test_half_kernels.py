@@ -13,15 +13,15 @@ from simulated import cuda_tier
 from support import F32, F64, assert_agree, evaluate
 from tracing import Traced
 
-from tracegrad.codegen.canonical import canonicalise
 from tracegrad.codegen.cuda import ptx
 from tracegrad.codegen.cuda.assemble import assemble
-from tracegrad.codegen.cuda.device import device_text
+from tracegrad.codegen.cuda.intrinsics import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import CudaProgram, Library
 from tracegrad.codegen.cuda.simulator import SMALL, simulate
-from tracegrad.codegen.simplify import simplify
-from tracegrad.codegen.storage import CUDA_PRODUCTS
+from tracegrad.codegen.lower.canonical import canonicalise
+from tracegrad.codegen.lower.half_precision import CUDA_PRODUCTS
+from tracegrad.codegen.lower.simplify import simplify
 from tracegrad.tracer.ir.aval import BFLOAT16, FLOAT16
 from tracegrad.tracer.ir.graph import Graph
 

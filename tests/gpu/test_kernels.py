@@ -11,10 +11,10 @@ from simulated import cuda_program, simulated
 from support import assert_agree, evaluate
 from tracing import Traced
 
-from tracegrad.codegen.cuda import mapping, ptx, rows
-from tracegrad.codegen.cuda.device import device_text
+from tracegrad.codegen.cuda import mapping, ptx, row_reduce
+from tracegrad.codegen.cuda.intrinsics import device_text
 from tracegrad.codegen.cuda.mapping import BLOCK, COLUMNS, SPREAD, THREAD, Geometry, mapping_of, parts_of_columns
-from tracegrad.codegen.loop_tree import Loop
+from tracegrad.codegen.schedule.loop_tree import Loop
 
 rng = np.random.default_rng(5)
 VECTOR, MATRIX = rng.normal(size=23), rng.normal(size=(9, 21))
@@ -205,7 +205,7 @@ def test_numbers_that_are_ready_before_a_loop_do_not_wait_for_it():
 
 
 def test_few_long_rows_are_cut_in_parts(monkeypatch):
-    for module in (mapping, rows):
+    for module in (mapping, row_reduce):
         monkeypatch.setattr(module, "PART_COLUMNS", 16)
         monkeypatch.setattr(module, "ROW_BLOCKS", 12)
     long = rng.normal(size=(3, 40))

@@ -12,7 +12,7 @@ from support import assert_same_bits, evaluate, layouts
 from tracing import Traced
 
 from tracegrad.codegen.cuda import ptx
-from tracegrad.codegen.cuda.device import device_text
+from tracegrad.codegen.cuda.intrinsics import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
 
 rng = np.random.default_rng(11)

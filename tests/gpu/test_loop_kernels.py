@@ -12,8 +12,8 @@ from support import assert_agree, evaluate
 from tracing import Traced
 
 import tracegrad as tg
-from tracegrad.codegen.cuda import ptx, ways
-from tracegrad.codegen.cuda.device import device_text
+from tracegrad.codegen.cuda import loop_strategy, ptx
+from tracegrad.codegen.cuda.intrinsics import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import Library
 from tracegrad.tracer.ir.primitive import LOOP
@@ -259,7 +259,7 @@ def test_what_is_too_much_for_a_block_is_left_to_the_array_module():
         assert_agree(found[0], evaluate(graph, [x])[0])
         return len(launched)
 
-    assert launches(40) == launches(ways.REACH + 1) + 1
+    assert launches(40) == launches(loop_strategy.REACH + 1) + 1
 
 
 def test_positions_out_of_bounds_in_one_trajectory_are_found():

@@ -20,7 +20,7 @@ from benchmarks.recorded import recorded
 from benchmarks.workloads import SMALL_LOOPS, STRAIGHT
 from tracegrad.codegen.cuda import ptx
 from tracegrad.codegen.cuda.assemble import assemble
-from tracegrad.codegen.cuda.device import device_text
+from tracegrad.codegen.cuda.intrinsics import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import Kernel
 from tracegrad.tracer.ir.graph import Graph

@@ -12,7 +12,7 @@ from support import assert_agree, evaluate, make_graph
 from tracing import Traced
 
 from tracegrad.codegen.cuda import mapping, ptx
-from tracegrad.codegen.cuda.device import device_text
+from tracegrad.codegen.cuda.intrinsics import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.tracer.ir.aval import Aval
 from tracegrad.tracer.ops.reduce import linrec

@@ -12,7 +12,7 @@ from support import assert_agree, evaluate, make_graph
 from tracing import Traced
 
 from tracegrad.codegen.cuda import ptx
-from tracegrad.codegen.cuda.device import device_text
+from tracegrad.codegen.cuda.intrinsics import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import Kernel, Library, Order
 from tracegrad.codegen.cuda.scatter import BY_ADDING, BY_LOOKING, BY_ORDER, BY_WINNER, how_to_write

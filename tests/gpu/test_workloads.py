@@ -25,7 +25,7 @@ from support import TIERS
 
 from benchmarks.recorded import recorded
 from benchmarks.workloads import SMALL_LOOPS, STRAIGHT
-from tracegrad.codegen.program import execute
+from tracegrad.codegen.cpu.assemble import execute
 from tracegrad.runtime.kernels import KernelCache, kernels
 
 SMALLER = {  # workloads whose arguments are cut to size

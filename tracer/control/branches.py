@@ -24,7 +24,7 @@ from ..record.array import TracedArray, to_atom
 from ..record.recorder import Recorder, recording
 from .body_recorder import BranchRecorder
 from .loop_recording import finish_loop
-from .trees import (  # fmt: skip
+from .trees import (
     array_recorder,
     as_result,
     check_truth,

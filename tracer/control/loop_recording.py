@@ -20,7 +20,7 @@ from ..ops.shape import iota
 from ..record.array import TracedArray, to_atom, wrap
 from ..record.recorder import Recorder, recording
 from .body_recorder import BodyRecorder
-from .trees import (  # fmt: skip
+from .trees import (
     as_result,
     check_truth,
     flatten,

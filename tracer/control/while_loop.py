@@ -2,7 +2,7 @@
 
 While a function is recorded it is one node of the program; otherwise it is a plain Python loop over NumPy arrays.  For
 its value nothing is kept of a step, so there is no limit to their number.  What the reverse mode keeps of each step
-needs room: how much is found when the derivative is taken (``codegen/loop_capacity.py``).
+needs room: how much is found when the derivative is taken (``codegen/derive/capacity.py``).
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Abstract values: what is known of an array before it has contents.
 
 Sizes are plain integers here: a recording has real shapes.  They turn into symbols only when a finished graph is
-given its signature (``codegen/canonical.py``), so everything up to there may look at numbers freely.
+given its signature (``codegen/lower/canonical.py``), so everything up to there may look at numbers freely.
 
 float16 and bfloat16 (``HALF``) are dtypes of arrays, not of arithmetic: what is between a load and a store is float32
-(``held_dtype``), and the number is rounded where it is stored or explicitly cast.  ``codegen/storage.py`` says how.
+(``held_dtype``), and the number is rounded where it is stored or explicitly cast.  ``codegen/lower/half_precision.py``
+says how.
 """
 
 from __future__ import annotations

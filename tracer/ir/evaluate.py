@@ -1,7 +1,7 @@
 """Running nodes: what the recorder asks when control flow needs a value, and the core of the interpreter.
 
 Where the arrays lie and what computes on them is a ``Backend``.  ``HOST`` is NumPy; the one for CUDA is
-``codegen/cupy_backend.py``.
+``codegen/evaluate/cupy_backend.py``.
 """
 
 from __future__ import annotations

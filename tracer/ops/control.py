@@ -16,7 +16,7 @@ How many of the *length* rows are run may be known only when it runs:
 
 Rows of the ys that no step wrote are zeros.  A loop without ys may have the *length* ``UNLIMITED``.
 
-The derivative takes a derivative of the body, so it stands with the adjoint (``codegen/loop_adjoint.py``).
+The derivative takes a derivative of the body, so it stands with the adjoint (``codegen/derive/loop_adjoint.py``).
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def _impl(*values: Any, **params: Any) -> Any:
 
 
 def _rule(*_: Any, **__: Any) -> Any:
-    raise GraphError("the derivative of a loop is taken by codegen/loop_adjoint.py")
+    raise GraphError("the derivative of a loop is taken by codegen/derive/loop_adjoint.py")
 
 
 # vjp: only to say that there is one

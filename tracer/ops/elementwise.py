@@ -1,7 +1,7 @@
 """Elementwise primitives: one row each.
 
 A row gives the NumPy implementation, the local partials as expressions of ``(out, *inputs)``, the scalar lowering as an
-expression over a scalar emitter ``s`` (``codegen/scalar.py`` and its CUDA twin provide it; ``UFUNC`` calls NumPy's
+expression over a scalar emitter ``s`` (``codegen/cpu/scalar.py`` and its CUDA twin provide it; ``UFUNC`` calls NumPy's
 or SciPy's own inner loop), and the domain that its tests draw from.
 
 Subgradients at kinks, the same in every tier: ``abs`` and ``sign`` 0 at 0; ``maximum``/``minimum`` one half each

@@ -1,0 +1,364 @@
+"""A graph -> a compiled program.
+
+``compile_graph`` is the whole pipeline: canonical form, schedule, LLVM IR, machine code.  A ``Program`` is shared by
+every graph with the same key; ``bind`` gives it one run's sizes and constants.  A program is a list of *segments*:
+native ones are functions of one module; where NumPy has to do a step (sort, search), it runs between two of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import llvmlite.ir as ir
+import numpy as np
+
+from ...tracer.ir.graph import Graph
+from ...tracer.ir.primitive import LOOP
+from ..lower.canonical import ONE, Canonical, Const, Op, Sym, canonicalise
+from ..lower.simplify import simplify
+from ..schedule.buffers import buffer_of, counted, filled
+from ..schedule.early_exit import Item, check_early, guards_of, is_heavy, steps_before
+from ..schedule.loop_tree import Call, Schedule, Statement, item_buffers
+from ..schedule.memory import Sizes, Temporary, plan
+from ..schedule.schedule import make_schedule
+from ..schedule.tiles import TILE
+from . import jit, vecmath
+from .expressions import Numbers
+from .hints import finish_hints
+from .library_calls import native
+from .loop_node import Frame, LoopPlan, emit_items, grouped, plan_loop
+from .scalar import I8, I64, PTR
+
+#: ``int64 kernel(void **bufs, int64 *sizes, void *consts, int64 done)``.  It holds the GIL.
+KERNEL_TYPE = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+MAX_DONE = 62  # steps for which ``done`` has a bit
+
+
+@dataclass(slots=True)
+class Segment:
+    """Either a native function (``address``) or one operation for NumPy (``host``)."""
+
+    address: int = 0
+    symbol: str = ""
+    host: Op | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """Compiled code for one signature."""
+
+    key: tuple
+    arguments: int  # how many of the graph's inputs are the caller's; the rest are captured or constant arrays
+    inputs: list[Sym]
+    results: list[Sym]
+    temporaries: list[Temporary]
+    segments: list[Segment]
+    buffer_index: dict[Sym, int]
+    canonical: Canonical
+    schedule: Schedule
+    compiled: jit.Compiled | None
+    guards: list[Sym]
+    seconds: dict[str, float] = field(default_factory=dict)
+    plans: dict[Op, LoopPlan] = field(default_factory=dict)  # of the loops that run inside the kernel
+    bits: dict[Item, int] = field(default_factory=dict)  # of the steps that a kernel can be told to be done already
+
+    @property
+    def is_native(self) -> bool:
+        return len(self.segments) == 1 and self.segments[0].host is None
+
+    def plan(self, sizes: Sizes) -> tuple[list[int], int]:
+        return plan(self.temporaries, sizes)
+
+
+def compile_canonical(canonical: Canonical, arguments: int) -> Program:
+    """Schedule, emit and compile."""
+    clock = time.perf_counter()
+    schedule = make_schedule(canonical)
+    check_early(canonical, schedule)
+    scheduled = time.perf_counter()
+    program = _Assembler(canonical, schedule, arguments).assemble()
+    program.seconds["schedule"] = scheduled - clock
+    return program
+
+
+class _Assembler:
+    def __init__(self, canonical: Canonical, schedule: Schedule, arguments: int):
+        self.canonical, self.schedule, self.arguments = canonical, schedule, arguments
+        self.results = [x for x in canonical.outputs[: canonical.results] if isinstance(x, Sym)]
+        self.guards = guards_of(canonical)
+        self.name = jit.unique_name("tg_kernel")
+        self.module = ir.Module(self.name)
+        self.module.triple, self.module.data_layout = jit.target_triple(), jit.data_layout()
+        results = set(self.results)
+        self.plans = {
+            item.op: plan_loop(item.op, canonical)
+            for item in schedule.body
+            if isinstance(item, Call) and item.op.prim.kind == LOOP and native(item.op)
+        }
+        self.work = {w.sym: w for plan in self.plans.values() for w in plan.work}
+        self.temps = [*[s for s in schedule.where if s not in results], *self.work]
+        order = [*canonical.inputs[:arguments], *self.results, *canonical.inputs[arguments:], *self.temps]
+        self.index = {sym: k for k, sym in enumerate(order)}
+        asked = steps_before(schedule, len(self.guards) - 1) if self.guards else 0
+        heavy = [item for item in schedule.body[:asked] if is_heavy(item)]
+        self.bits = {item: bit for bit, item in enumerate(heavy[:MAX_DONE])}
+
+    def assemble(self) -> Program:
+        start = time.perf_counter()
+        segments: list[Segment] = []
+        run: list[Any] = []
+        for item in self._items():
+            if isinstance(item, Call) and not native(item.op):
+                if run:
+                    segments.append(self._native(run, len(segments)))
+                    run = []
+                segments.append(Segment(host=item.op))
+            else:
+                run.append(item)
+        if any(run) or not segments:
+            segments.append(self._native(run, len(segments)))
+        emitted = time.perf_counter()
+        text = _finish_text(str(self.module))
+        compiled = jit.compile_text(text, self.name)
+        for segment in segments:
+            if segment.symbol:
+                segment.address = compiled.address(segment.symbol)
+        done = time.perf_counter()
+        return Program(
+            self.canonical.key, self.arguments, self.canonical.inputs, self.results, self._temporaries(), segments,
+            self.index,
+            self.canonical, self.schedule, compiled, self.guards,
+            {"emit": emitted - start, "llvm": done - emitted}, self.plans, self.bits,
+        )  # fmt: skip
+
+    def _items(self) -> list[Any]:
+        """The steps as ``grouped`` gives them, and ranges of guards that are checked between them."""
+        result: list[Any] = []
+        start = checked = 0
+        for position, guards in self.schedule.checks:
+            result += [*grouped(self.schedule.body[start:position]), range(checked, guards)]
+            start, checked = position, guards
+        return [*result, *grouped(self.schedule.body[start:]), range(checked, len(self.guards))]
+
+    def _native(self, items: list[Any], number: int) -> Segment:
+        symbol = f"{self.name}_s{number}"
+        function = ir.Function(self.module, ir.FunctionType(I64, [PTR, PTR, PTR, I64]), symbol)
+        function.attributes.add("nounwind")
+        bufs, sizes, consts, told = function.args
+        entry = ir.IRBuilder(function.append_basic_block("entry"))
+        first = function.append_basic_block("start")
+        b = ir.IRBuilder(first)
+        pointers: dict[Sym, ir.Value] = {}
+
+        def pointer(sym: Sym) -> ir.Value:
+            if sym not in pointers:
+                place = entry.gep(bufs, [I64(self.index[sym])], source_etype=PTR)
+                pointers[sym] = entry.load(place, typ=PTR)
+            return pointers[sym]
+
+        numbers = Numbers(self.canonical, entry, sizes, consts)
+        frame = Frame(self.canonical, self.schedule, self.plans, b, entry, pointer, sizes, consts, numbers)
+        for is_check, part in itertools.groupby(items, lambda item: isinstance(item, range)):
+            if not is_check:
+                for item in part:
+                    bit = None if isinstance(item, list) else self.bits.get(item)
+                    with contextlib.nullcontext() if bit is None else b.if_then(_unset(b, told, bit)):
+                        emit_items(frame, [item], self.name)
+                continue
+            for number in itertools.chain.from_iterable(part):
+                held = b.icmp_unsigned("!=", b.load(pointer(self.guards[number]), typ=I8), I8(0))
+                with b.if_then(b.not_(held)):
+                    b.ret(I64(number))
+        b.ret(I64(-1))
+        entry.position_at_end(entry.block)
+        entry.branch(first)
+        return Segment(symbol=symbol)
+
+    def _temporaries(self) -> list[Temporary]:
+        first: dict[Sym, int] = {}
+        last: dict[Sym, int] = {}
+
+        def touch(sym: Sym, position: int) -> None:
+            first.setdefault(sym, position)
+            last[sym] = position
+
+        for position, item in enumerate(self.schedule.body):
+            if isinstance(item, Call):
+                for x in item.op.ins:
+                    if isinstance(x, Sym):
+                        touch(buffer_of(self.canonical, self.schedule.stored, x), position)
+                for out in item.op.outs:
+                    touch(out, position)
+                for w in self.plans[item.op].work if item.op in self.plans else ():
+                    touch(w.sym, position)
+            else:
+                for sym in item_buffers(self.schedule.reads, item):
+                    touch(sym, position)
+        for guard in self.guards:
+            last[guard] = len(self.schedule.body)
+        # scalar statements in a row are one function, in which all their buffers are live
+        result = []
+        for sym in self.temps:
+            wide = [d for d in sym.dims if d != ONE][self.schedule.contracted.get(sym, 0) :]
+            itemsize = sym.dtype.itemsize * (TILE if sym in self.schedule.tiled else 1)
+            name = repr(sym)
+            if sym in self.work:
+                wide, itemsize, name = list(self.work[sym].dims), self.work[sym].itemsize, f"{name} of a loop"
+            result.append(
+                Temporary(name, tuple(wide), itemsize, self._group_start(first[sym]), self._group_end(last[sym]))
+            )
+        return result
+
+    def _group_start(self, position: int) -> int:
+        body = self.schedule.body
+        while (
+            position > 0
+            and position < len(body)
+            and isinstance(body[position], Statement)
+            and isinstance(body[position - 1], Statement)
+        ):
+            position -= 1
+        return position
+
+    def _group_end(self, position: int) -> int:
+        body = self.schedule.body
+        while (
+            position + 1 < len(body)
+            and isinstance(body[position], Statement)
+            and isinstance(body[position + 1], Statement)
+        ):
+            position += 1
+        return position
+
+
+def _unset(b: ir.IRBuilder, bits: ir.Value, bit: int) -> ir.Value:
+    return b.icmp_unsigned("==", b.and_(bits, I64(1 << bit)), I64(0))
+
+
+_DEFINE = re.compile(r"^(define [^\n]*)$", re.MULTILINE)
+
+
+def _finish_text(text: str) -> str:
+    width = ' "prefer-vector-width"="512"'
+    return vecmath.complete(finish_hints(_DEFINE.sub(lambda m: m.group(1) + width, text)))
+
+
+# ---- running a graph once, as tests and the slow path do -----------------------------------------------------------
+
+
+def workspace(program: Program, sizes: np.ndarray) -> tuple[list[int], np.ndarray]:
+    offsets, total = program.plan(sizes)
+    raw = np.empty(total + 64, np.uint8)
+    return offsets, raw
+
+
+def execute(program: Program, canonical: Canonical, arrays: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
+    """(failed guard or -1, results) of *program* for the sizes and constants of *canonical*.
+
+    *arrays* are all of the graph's inputs, C-contiguous.
+    """
+    sizes, consts = canonical.sizes, canonical.consts
+    offsets, raw = workspace(program, sizes)
+    base = -(-raw.ctypes.data // 64) * 64
+    results = [np.empty(tuple(int(sizes[d]) for d in s.dims), s.dtype) for s in program.results]
+    n = program.arguments
+    held = [*arrays[:n], *results, *arrays[n:]]
+    addresses = [a.ctypes.data for a in held] + [base + o for o in offsets]
+    bufs = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+    failed = -1
+    for segment in program.segments:
+        if segment.host is not None:
+            run_host(program, program.canonical.ops.index(segment.host), canonical, addresses)
+        else:
+            function = KERNEL_TYPE(segment.address)
+            failed = function(ctypes.addressof(bufs), sizes.ctypes.data, consts.ctypes.data, 0)
+            if failed >= 0:
+                break
+    del held, raw
+    return failed, results
+
+
+def host_view(program: Any, canonical: Canonical, addresses: list[int]) -> Callable[[Sym], np.ndarray]:
+    """The function that gives a stored value of *program*, whose buffers are at *addresses*, as an array."""
+
+    def view(x: Sym) -> Any:
+        shape = tuple(int(canonical.sizes[d]) for d in x.dims)
+        count = int(np.prod(shape, dtype=np.int64))
+        if not count:
+            return np.empty(shape, x.dtype)
+        buffer = buffer_of(program.canonical, program.schedule.stored, x)
+        raw = (ctypes.c_char * (count * x.dtype.itemsize)).from_address(addresses[program.buffer_index[buffer]])
+        return np.frombuffer(memoryview(raw), x.dtype).reshape(shape)
+
+    return view
+
+
+def run_host(program: Any, position: int, canonical: Canonical, addresses: list[int]) -> None:
+    """One operation by its NumPy implementation, on the program's buffers."""
+    op, view = program.canonical.ops[position], host_view(program, canonical, addresses)
+    with np.errstate(all="ignore"):
+        operands, params = step_operands(program, position, canonical, view, np)
+        found = op.prim.impl(*operands, **params)
+        for out, value in zip(op.outs, found if op.more else (found,), strict=True):
+            np.copyto(view(out), value, casting="unsafe")
+
+
+def step_operands(
+    program: Any, position: int, canonical: Canonical, view: Callable[[Sym], Any], xp: Any
+) -> tuple[list[Any], dict[str, Any]]:
+    """The operands and params with which the implementation of operation *position* is called, for the numbers of
+    *canonical*.  *view* gives a stored value as an array of the module *xp*."""
+    sizes, op, mine = canonical.sizes, program.canonical.ops[position], canonical.ops[position]
+
+    def number(x: Const) -> Any:
+        if x.slot is None:
+            return x.value
+        return np.frombuffer(canonical.consts[x.slot :].tobytes()[: x.dtype.itemsize], x.dtype)[0]
+
+    def operand(k: int) -> Any:
+        """Operand *k*, also where it has no buffer."""
+        x = op.ins[k]
+        if isinstance(x, Const):
+            return number(x)
+        fill, rows = filled(program.canonical, op, k), counted(program.canonical, op, k)
+        if fill is not None:
+            return xp.full(tuple(int(sizes[d]) for d in x.dims), number(fill), x.dtype)
+        if rows is not None:
+            return xp.arange(int(sizes[x.dims[0]]), dtype=x.dtype)
+        return view(x)
+
+    params = dict(mine.params)
+    if op.prim.name == "nonzero":
+        params["count"] = int(sizes[op.out.dims[0]])
+    if op.prim.kind == LOOP:
+        params.update(body=mine.params["body"].graph, length=int(sizes[op.params["length"]]))
+    return [operand(k) for k in range(len(op.ins))], params
+
+
+class CompiledGraph:
+    """A graph with its program: what tests run against the interpreter."""
+
+    def __init__(self, graph: Graph):
+        self.graph = simplify(graph)
+        self.canonical = canonicalise(self.graph)
+        self.program = compile_canonical(self.canonical, len(graph.inputs))
+
+    def run(self, inputs: Sequence[Any]) -> list[np.ndarray]:
+        arrays = [
+            np.ascontiguousarray(np.asarray(x, dtype=v.aval.dtype).reshape(v.aval.shape))
+            for x, v in zip(inputs, self.graph.inputs, strict=True)
+        ]
+        arrays = [a.reshape(v.aval.shape) for a, v in zip(arrays, self.graph.inputs, strict=True)]
+        self.failed, results = execute(self.program, self.canonical, [*arrays, *(a for _, a in self.graph.consts)])
+        return results
+
+
+def compile_graph(graph: Graph) -> CompiledGraph:
+    return CompiledGraph(graph)

@@ -1,0 +1,295 @@
+"""One element of a value, as LLVM IR at the current place in a loop nest.
+
+``ValueEmitter.value`` is where to start: the element of a value at a position, which is loaded where the value is
+stored and computed in place where it is not.  A position is a tuple of index expressions (``affine.py``); a *mask* is
+the conditions under which it is asked for at all.  Code that does not depend on a loop goes in front of it: there is a
+builder for the home of each loop, and a scope of values at hand for each home and each body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import llvmlite.ir as ir
+
+from ...tracer.ir.aval import FLOAT_KINDS
+from ...tracer.ir.primitive import ELEMENTWISE
+from ..lower.canonical import ONE, Canonical, Const, Dim, Operand, Sym
+from ..schedule.affine import Index, depends_on
+from ..schedule.index_maps import Alternative, Condition, Indices, known, read
+from ..schedule.loop_tree import Schedule
+from .scalar import I1, I8, I64, PTR, Scalars, constant, from_memory, lower, memory_type, register_type, to_memory
+
+
+class Numbers:
+    """This run's sizes and constants, read once in a function's entry block."""
+
+    def __init__(self, program: Canonical, entry: ir.IRBuilder, sizes: ir.Value, consts: ir.Value):
+        self.static, self.entry = program.static, entry
+        self._sizes_ptr, self._consts_ptr = sizes, consts
+        self._sizes: dict[Dim, ir.Value] = {}
+        self._consts: dict[tuple[int, Any], ir.Value] = {}
+
+    def size(self, dim: Dim) -> ir.Value:
+        if dim in self.static:
+            return I64(self.static[dim])
+        found = self._sizes.get(dim)
+        if found is None:
+            place = self.entry.gep(self._sizes_ptr, [I64(dim)], inbounds=True, source_etype=I64)
+            found = self._sizes[dim] = self._invariant(self.entry.load(place, typ=I64))
+        return found
+
+    def _invariant(self, load: Any) -> Any:
+        """A load of what nothing writes: it may leave any loop."""
+        load.set_metadata("invariant.load", self.entry.module.add_metadata([]))
+        return load
+
+    def const(self, x: Const) -> ir.Value:
+        if x.slot is None:
+            return constant(x.dtype, x.value)
+        found = self._consts.get((x.slot, x.dtype))
+        if found is None:
+            place = self.entry.gep(self._consts_ptr, [I64(8 * x.slot)], inbounds=True, source_etype=I8)
+            loaded = self._invariant(self.entry.load(place, typ=memory_type(x.dtype)))
+            found = from_memory(self.entry, loaded, x.dtype)
+            self._consts[(x.slot, x.dtype)] = found
+        return found
+
+
+class ValueEmitter:
+    """A function of the kernel, and the values in it.  ``cpu.ItemEmitter`` adds the loops."""
+
+    scalars: type[Scalars] = Scalars  # whose functions scalar bodies call
+
+    def __init__(
+        self, program: Canonical, schedule: Schedule, module: ir.Module, name: str, used: list[Sym],
+        inline: bool = False,
+    ):  # fmt: skip
+        self.program, self.schedule = program, schedule
+        self.used = used
+        kind = ir.FunctionType(ir.VoidType(), [PTR] * (len(used) + 2))
+        self.function = ir.Function(module, kind, name)
+        self.function.linkage = "internal"
+        self.function.attributes.add("alwaysinline" if inline else "noinline")
+        self.function.attributes.add("nounwind")
+        for arg in self.function.args[: len(used)]:
+            arg.add_attribute("noalias")
+        self.pointer = dict(zip(used, self.function.args, strict=False))
+        entry = self.function.append_basic_block("entry")
+        self.entry = ir.IRBuilder(entry)
+        start = self.function.append_basic_block("start")
+        self.start = start
+        self.b = ir.IRBuilder(start)
+        self.loops: list[ir.Value] = []  # the loop variables in force
+        self.homes: list[ir.IRBuilder] = []  # where code that is invariant in loop k goes
+        self.scopes: list[dict[Any, ir.Value]] = [{}]  # values at hand: whole function, then loop by loop
+        self.tile_start: ir.Value | None = None  # first row of the tile, in a loop over tiles
+        self.assumed: frozenset[Condition] = frozenset()  # conditions known to hold here
+        self.refused: frozenset[Condition] = frozenset()  # conditions known not to hold here
+        self.accumulators: dict[Sym, Any] = {}  # by result: what the loops in force carry (reductions.py)
+        self.numbers = Numbers(program, self.entry, *self.function.args[-2:])
+        self.size, self.const = self.numbers.size, self.numbers.const
+
+    def finish(self) -> ir.Function:
+        self.b.ret_void()
+        self.entry.position_at_end(self.entry.block)  # others have put their allocas there
+        self.entry.branch(self.start)
+        return self.function
+
+    # ---- numbers -----------------------------------------------------------------------------------------------
+
+    def index(self, index: Index, mask: tuple[Condition, ...] = ()) -> ir.Value:
+        """An index expression as an i64 at the current position."""
+        b = self.b
+        total: ir.Value | None = None
+        for t, coefficient in sorted(index.terms, key=lambda item: repr(item[0])):
+            if t[0] == "i":
+                value = self.loops[t[1]]
+            elif t[0] == "s":
+                value = self.size(t[1])
+            elif t[0] == "d":
+                value = b.sdiv(self.index(t[1], mask), I64(t[2]))
+            else:
+                value = self._gathered(t, mask)
+            if coefficient != 1:
+                value = b.mul(value, I64(coefficient), flags=("nsw",))
+            total = value if total is None else b.add(total, value, flags=("nsw",))
+        if total is None:
+            return I64(index.const)
+        return b.add(total, I64(index.const), flags=("nsw",)) if index.const else total
+
+    def _gathered(self, t: Any, mask: tuple[Condition, ...]) -> ir.Value:
+        """A position computed by the program, kept in bounds: a guard on it that fails drops the result, not the
+        process."""
+        _, sym, at, dim = t
+        value = self.value(sym, at, mask)
+        if value.type != I64:
+            value = self.b.sext(value, I64)
+        last = self.b.sub(self.size(dim), I64(1))
+        inside = self.b.icmp_unsigned("<=", value, last)
+        return self.b.select(inside, value, I64(0))
+
+    def condition(self, condition: Condition, mask: tuple[Condition, ...]) -> ir.Value:
+        kind, index, bound = condition
+        value = self.index(index, mask)
+        if kind != "mod":
+            return self.b.icmp_unsigned("<", value, self.size(bound))
+        return self.b.icmp_signed("==", self.b.srem(value, I64(bound)), I64(0))
+
+    def all_conditions(self, conditions: tuple[Condition, ...], mask: tuple[Condition, ...] = ()) -> ir.Value:
+        """Do they hold?  Any answer will do where *mask* does not."""
+        value: ir.Value | None = None
+        for position, condition in enumerate(conditions):
+            this = self.condition(condition, (*mask, *conditions[:position]))
+            value = this if value is None else self.b.and_(value, this)
+        return I1(1) if value is None else value
+
+    # ---- values ------------------------------------------------------------------------------------------------
+
+    def value(self, x: Operand, at: Indices, mask: tuple[Condition, ...] = ()) -> ir.Value:
+        """The element of *x* at position *at*; where *mask* does not hold, any value that does no harm."""
+        if isinstance(x, Const):
+            return self.const(x)
+        if not at:
+            mask = ()  # what has no axes can be evaluated anywhere
+        key = (x, at, mask)
+        # what was computed under fewer conditions will do: else each of n updates of one array would double the work
+        weaker = [(x, at, mask[:k]) for k in range(len(mask), -1, -1)]
+        for scope in reversed(self.scopes):
+            for found in map(scope.get, weaker):
+                if found is not None:
+                    return found
+        depth = max([depends_on(i) for i in at], default=0)
+        if mask or depth == len(self.loops):
+            value = self._compute(x, at, mask)
+            self.scopes[-1][key] = value
+            return value
+        with self._hoisted(depth):
+            value = self._compute(x, at, mask)
+            self.scopes[-1][key] = value
+        return value
+
+    @contextmanager
+    def _hoisted(self, depth: int) -> Iterator[None]:
+        """Emit at loop depth *depth*, before the loop below it."""
+        saved = self.b, self.loops, self.scopes, self.homes
+        # the scope of a loop's home is the one after the scope of its surroundings
+        self.b, self.loops, self.scopes, self.homes = (
+            self.homes[depth],
+            self.loops[:depth],
+            self.scopes[: 2 * depth + 2],
+            self.homes[:depth],
+        )
+        try:
+            yield
+        finally:
+            self.b, self.loops, self.scopes, self.homes = saved
+
+    def _stored(self, x: Sym) -> bool:
+        return x in self.schedule.stored or x not in self.program.producers
+
+    def _compute(self, x: Sym, at: Indices, mask: tuple[Condition, ...], top: bool = False) -> ir.Value:
+        if self._stored(x) and not top:
+            return self._load(x, self._offset(x, at, mask), mask)
+        op = self.program.producers[x]
+        if op.prim.kind == ELEMENTWISE:
+            args = [self.value(y, at if y.dims else (), mask) for y in op.ins]
+            wide = bool(x.dims)
+            return lower(self.b, op.prim, args, [y.dtype for y in op.ins], x.dtype, wide, op.params, self.scalars)
+        if op.prim.name == "iota":
+            value = self.index(at[0], mask)
+            if x.dtype.kind in FLOAT_KINDS:
+                return self.b.sitofp(value, register_type(x.dtype))
+            return value if x.dtype.itemsize == 8 else self.b.trunc(value, register_type(x.dtype))
+        return self._choose(x, read(op, at), mask)
+
+    def _choose(self, x: Sym, choices: list[Alternative], mask: tuple[Condition, ...]) -> ir.Value:
+        possible: list[Alternative] = []
+        for choice in choices:
+            unknown = self._unknown(choice.conditions, mask)
+            if unknown is None:
+                continue
+            certain = not unknown or (choice.remains and not possible)
+            possible.append(choice._replace(conditions=() if certain else unknown))
+            if certain:  # what follows is out of the question
+                break
+        result: ir.Value = constant(x.dtype, 0)
+        if possible and (possible[-1].remains or not possible[-1].conditions):
+            last = possible.pop()
+            result = self._alternative(last, (*mask, *last.conditions))
+        for choice in reversed(possible):
+            value = self._alternative(choice, (*mask, *choice.conditions))
+            result = self.b.select(self.all_conditions(choice.conditions, mask), value, result)
+        return result
+
+    def _unknown(self, conditions: tuple[Condition, ...], mask: tuple[Condition, ...]) -> tuple[Condition, ...] | None:
+        """Those of *conditions* that may or may not hold here; None where one does not."""
+        unknown = []
+        for c in conditions:
+            held = known(c, self.program.static)
+            if held is False or c in self.refused:
+                return None
+            if held is None and c not in self.assumed and c not in mask:
+                unknown.append(c)
+        return tuple(unknown)
+
+    def _alternative(self, choice: Alternative, mask: tuple[Condition, ...]) -> ir.Value:
+        if choice.indices is not None:
+            return self.value(choice.operand, choice.indices, mask)
+        assert isinstance(choice.operand, Sym) and choice.flat is not None
+        return self._load(choice.operand, self._horner(*choice.flat, mask), mask)
+
+    def _horner(self, dims: tuple[Dim, ...], at: Indices, mask: tuple[Condition, ...]) -> ir.Value:
+        b = self.b
+        offset: ir.Value | None = None
+        for d, i in zip(dims, at, strict=True):
+            if d == ONE:
+                continue
+            value = self.index(i, mask)
+            offset = (
+                value if offset is None else b.add(b.mul(offset, self.size(d), flags=("nsw",)), value, flags=("nsw",))
+            )
+        return I64(0) if offset is None else offset
+
+    def _offset(self, x: Sym, at: Indices, mask: tuple[Condition, ...]) -> ir.Value:
+        dims = x.dims
+        skip = self.schedule.contracted.get(x, 0)
+        if not skip:
+            return self._horner(dims, at, mask)
+        wide = [a for a, d in enumerate(dims) if d != ONE][skip:]
+        offset = self._horner(tuple(dims[a] for a in wide), tuple(at[a] for a in wide), mask)
+        if x in self.schedule.tiled:
+            assert self.tile_start is not None
+            row: ir.Value = self.b.sub(self.loops[0], self.tile_start, flags=("nsw",))
+            for a in wide:
+                row = self.b.mul(row, self.size(dims[a]), flags=("nsw",))
+            offset = self.b.add(row, offset, flags=("nsw",))
+        return offset
+
+    def _load(self, x: Sym, offset: ir.Value, mask: tuple[Condition, ...]) -> ir.Value:
+        kind = memory_type(x.dtype)
+        if not mask:
+            place = self.b.gep(self.pointer[x], [offset], inbounds=True, source_etype=kind)
+            return from_memory(self.b, self.b.load(place, typ=kind), x.dtype)
+        # a real branch: the vectoriser turns it into a masked load, and no address out of bounds is read
+        allowed = self.all_conditions(mask)
+        before = self.b.block
+        inside = self.b.append_basic_block("inside")
+        after = self.b.append_basic_block("after")
+        self.b.cbranch(allowed, inside, after)
+        self.b.position_at_end(inside)
+        place = self.b.gep(self.pointer[x], [offset], inbounds=True, source_etype=kind)
+        loaded = self.b.load(place, typ=kind)
+        self.b.branch(after)
+        self.b.position_at_end(after)
+        phi = self.b.phi(kind)
+        phi.add_incoming(loaded, inside)
+        phi.add_incoming(ir.Constant(kind, 0 if isinstance(kind, ir.IntType) else 0.0), before)
+        return from_memory(self.b, phi, x.dtype)
+
+    def store(self, x: Sym, at: Indices, value: ir.Value) -> None:
+        kind = memory_type(x.dtype)
+        place = self.b.gep(self.pointer[x], [self._offset(x, at, ())], inbounds=True, source_etype=kind)
+        self.b.store(to_memory(self.b, value, x.dtype), place)

@@ -1,0 +1,175 @@
+"""Steps that are not loop nests of ours: matrix products by BLAS, indexed writes.
+
+BLAS comes from SciPy's Cython bindings, as in numba.  A row-major product C = A B is the column-major C' = B' A'.
+
+A product A' B that sums over many rows, as for the gradient of a weight, is taken as a sum of products of few rows
+each: OpenBLAS has kernels for small products that read their operands where they lie, while it copies those of large
+ones.  Where the result is small, the copying takes a third of the time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import llvmlite.ir as ir
+import scipy.linalg.cython_blas as cython_blas
+
+from ...tracer.ir.aval import FLOAT_KINDS
+from ...tracer.ir.primitive import LOOP
+from ..lower.canonical import ONE, Canonical, Dim, Op, Sym
+from ..schedule.buffers import buffer_of, filled
+from ..schedule.dependences import is_call
+from . import jit
+from .expressions import Numbers
+from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type, to_memory
+
+_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+_get_name = ctypes.pythonapi.PyCapsule_GetName
+_get_name.restype, _get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+
+
+SMALL_PRODUCT = 1_000_000  # multiplications up to which OpenBLAS copies nothing
+FEWEST, MOST = 64, 128  # rows of A and B that are multiplied at once in A' B, if not all
+
+
+def _register_blas() -> None:
+    for name in ("dgemm", "sgemm"):
+        capsule = cython_blas.__pyx_capi__[name]
+        jit.add_symbol(f"tg_{name}", _get_pointer(capsule, _get_name(capsule)))
+
+
+_register_blas()
+
+
+def native(op: Op) -> bool:
+    """Can the call run inside the kernel?  (Otherwise NumPy does it between kernels.)"""
+    if op.prim.name == "matmul":
+        return op.out.dtype.kind in FLOAT_KINDS
+    if op.prim.kind == LOOP:
+        return all(native(inner) for inner in op.params["body"].program.ops if is_call(inner))
+    return op.prim.name in ("scatter", "scatter_add") and op.out.dtype.kind in ("i", "u", *FLOAT_KINDS)
+
+
+class CallEmitter:
+    """Writes library steps into the kernel's entry function."""
+
+    def __init__(self, program: Canonical, stored: set[Sym], b: ir.IRBuilder, pointer: Any, numbers: Numbers):
+        self.program, self.stored = program, stored
+        self.b, self.entry, self.pointer = b, numbers.entry, pointer
+        self.size, self.const = numbers.size, numbers.const
+
+    def emit(self, op: Op) -> None:
+        {"matmul": self._matmul, "scatter": self._scatter, "scatter_add": self._scatter}[op.prim.name](op)
+
+    def _buffer(self, x: Any) -> ir.Value:
+        return self.pointer(buffer_of(self.program, self.stored, x))
+
+    def _count(self, dims: tuple[Dim, ...]) -> ir.Value:
+        total: ir.Value = I64(1)
+        for d in dims:
+            if d != ONE:
+                total = self.b.mul(total, self.size(d))
+        return total
+
+    def _matmul(self, op: Op) -> None:
+        b = self.b
+        x, y = op.ins
+        ta, tb = op.params["ta"], op.params["tb"]
+        rows, inner = (x.dims[-1], x.dims[-2]) if ta else (x.dims[-2], x.dims[-1])
+        columns = y.dims[-2] if tb else y.dims[-1]
+        m, k, n = self.size(rows), self.size(inner), self.size(columns)
+        kind = memory_type(op.out.dtype)
+        name = "tg_dgemm" if op.out.dtype.itemsize == 8 else "tg_sgemm"
+        gemm = declare(b.module, name, ir.VoidType(), *[PTR] * 13)
+        px, py, pc = self._buffer(x), self._buffer(y), self.pointer(op.out)
+
+        def cell(value: ir.Value, kind: ir.Type) -> ir.Value:
+            slot = self.entry.alloca(kind)
+            b.store(value, slot)
+            return slot
+
+        def int_cell(value: ir.Value) -> ir.Value:
+            return cell(b.trunc(value, I32), I32)
+
+        def leading(value: ir.Value) -> ir.Value:
+            return int_cell(b.select(b.icmp_signed(">", value, I64(1)), value, I64(1)))
+
+        letter_y, letter_x = cell(I8(ord("T" if tb else "N")), I8), cell(I8(ord("T" if ta else "N")), I8)
+        one, zero = cell(constant(op.out.dtype, 1), kind), cell(constant(op.out.dtype, 0), kind)
+        n_cell, m_cell, k_cell = int_cell(n), int_cell(m), int_cell(k)
+        ldy, ldx, ldc = leading(k if tb else n), leading(m if ta else k), leading(n)
+        empty = b.icmp_signed("==", b.mul(m, n), I64(0))
+        with b.if_then(b.not_(empty)), counting(b, self._count(op.out.dims[:-2])) as batch:
+            at_x = b.gep(px, [b.mul(batch, b.mul(m, k))], source_etype=kind)
+            at_y = b.gep(py, [b.mul(batch, b.mul(k, n))], source_etype=kind)
+            at_c = b.gep(pc, [b.mul(batch, b.mul(m, n))], source_etype=kind)
+            operands = [letter_y, letter_x, n_cell, m_cell, k_cell, one]
+            if not ta or tb:
+                b.call(gemm, [*operands, at_y, ldy, at_x, ldx, zero, at_c, ldc])
+            else:
+                at_once, pieces = self._pieces(m, k, n)
+                with counting(b, pieces) as piece:
+                    first = b.mul(piece, at_once)
+                    b.store(b.trunc(self._least(at_once, b.sub(k, first)), I32), k_cell)
+                    scale = b.select(b.icmp_signed("==", piece, I64(0)), zero, one)
+                    from_x = b.gep(at_x, [b.mul(first, m)], source_etype=kind)
+                    from_y = b.gep(at_y, [b.mul(first, n)], source_etype=kind)
+                    b.call(gemm, [*operands, from_y, ldy, from_x, ldx, scale, at_c, ldc])
+
+    def _pieces(self, m: ir.Value, k: ir.Value, n: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """(how many of the *k* rows of A and B are multiplied at once in A' B, how many times); m n is not 0."""
+        b = self.b
+        room = b.sdiv(I64(SMALL_PRODUCT), b.mul(m, n))
+        whole = b.or_(b.icmp_signed("<=", k, room), b.icmp_signed("<", room, I64(FEWEST)))
+        at_once = b.select(whole, k, self._least(room, I64(MOST)))
+        # where there are no rows, one product of none sets the result to zero
+        at_once = b.select(b.icmp_signed(">", at_once, I64(1)), at_once, I64(1))
+        pieces = b.sdiv(b.sub(b.add(k, at_once), I64(1)), at_once)
+        return at_once, b.select(b.icmp_signed(">", pieces, I64(1)), pieces, I64(1))
+
+    def _least(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return self.b.select(self.b.icmp_signed("<", x, y), x, y)
+
+    def _scatter(self, op: Op) -> None:
+        b, (x, index, _) = self.b, op.ins
+        with counting(b, self._count(x.dims)) as i:
+            self._begin(op, i)
+        width = self._count(x.dims[1:])
+        with counting(b, self._count(index.dims)) as r, self._position(op, r) as position, counting(b, width) as c:
+            self._write(op, r, position, c)
+
+    def _begin(self, op: Op, place: ir.Value) -> None:
+        """Write element number *place* of an indexed write's target."""
+        kind = memory_type(op.out.dtype)
+        self.b.store(self._initial(op, place), self.b.gep(self.pointer(op.out), [place], source_etype=kind))
+
+    def _initial(self, op: Op, place: ir.Value) -> ir.Value:
+        """Element number *place* of the target before anything is written."""
+        b, kind = self.b, memory_type(op.out.dtype)
+        fill = filled(self.program, op, 0)
+        if fill is not None:
+            return to_memory(b, self.const(fill), fill.dtype)
+        return b.load(b.gep(self._buffer(op.ins[0]), [place], source_etype=kind), typ=kind)
+
+    @contextmanager
+    def _position(self, op: Op, r: ir.Value) -> Iterator[ir.Value]:
+        """Where row number *r* is written to: out of bounds only where the guard on it fails; the results are dropped
+        then."""
+        b = self.b
+        position = b.load(b.gep(self._buffer(op.ins[1]), [r], source_etype=I64), typ=I64)
+        with b.if_then(b.icmp_unsigned("<", position, self.size(op.ins[0].dims[0]))):
+            yield position
+
+    def _write(self, op: Op, r: ir.Value, position: ir.Value, c: ir.Value) -> None:
+        """Column *c* of row *r*, to row *position*."""
+        b, kind, width = self.b, memory_type(op.out.dtype), self._count(op.out.dims[1:])
+        target = b.gep(self.pointer(op.out), [b.add(b.mul(position, width), c)], source_etype=kind)
+        new = b.load(b.gep(self._buffer(op.ins[2]), [b.add(b.mul(r, width), c)], source_etype=kind), typ=kind)
+        if op.prim.name == "scatter_add":
+            old = b.load(target, typ=kind)
+            new = b.fadd(old, new) if op.out.dtype.kind in FLOAT_KINDS else b.add(old, new)
+        b.store(new, target)

@@ -1,0 +1,136 @@
+"""The steps of a loop as LLVM blocks, and how a carry goes from one to the next.
+
+A loop has up to three ways to its end: no step at all, the step that is not taken, the last row.  What a value is
+there depends on the way (``Stepping.last``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import llvmlite.ir as ir
+
+from ...tracer.ops.control import before_consts
+from ..schedule.buffers import filled
+from .scalar import I64, PTR, memory_type, to_memory
+
+if TYPE_CHECKING:
+    from .loop_node import LoopEmitter
+
+
+class Stepping:
+    """At most *n* steps, written at the builder's position; the body begins with phis."""
+
+    def __init__(self, b: ir.IRBuilder, n: ir.Value):
+        self.b, self.n = b, n
+        self.before, self.body = b.block, b.append_basic_block("step")
+        self.after = b.append_basic_block("steps_done")
+        self.left: ir.Block | None = None
+        b.cbranch(b.icmp_signed(">", n, I64(0)), self.body, self.after)
+        b.position_at_end(self.body)
+        self.number = b.phi(I64)
+        self.number.add_incoming(I64(0), self.before)
+
+    def leave_unless(self, go_on: ir.Value) -> None:
+        b = self.b
+        self.left, taken = b.block, b.append_basic_block("step_taken")
+        b.cbranch(go_on, taken, self.after)
+        b.position_at_end(taken)
+
+    def finish(self) -> None:
+        b = self.b
+        self.following = b.add(self.number, I64(1), flags=("nuw", "nsw"))
+        self.number.add_incoming(self.following, b.block)
+        self.end = b.block
+        b.cbranch(b.icmp_signed("<", self.following, self.n), self.body, self.after)
+        b.position_at_end(self.after)
+
+    def last(self, kind: ir.Type, none: ir.Value, left: ir.Value, done: ir.Value) -> ir.Value:
+        """*none* where no row was there, *left* where a step was not taken, *done* after the last row."""
+        value = self.b.phi(kind)
+        value.add_incoming(none, self.before)
+        value.add_incoming(done, self.end)
+        if self.left is not None:
+            value.add_incoming(left, self.left)
+        return value
+
+
+class Carry:
+    """One carry: in slots, or in two buffers."""
+
+    def __init__(self, loop: LoopEmitter, k: int, n: ir.Value):
+        op, program = loop.plan.op, loop.plan.program
+        inside = op.params["consts"] + k
+        position = before_consts(op.params) + inside
+        self.loop, self.n, self.stops = loop, n, op.params["stops"]
+        self.before, self.after = program.inputs[inside], program.outputs[self.stops + k]
+        self.given = op.ins[position]
+        self.fill = filled(loop.frame.program, op, position)
+        self.result = loop.result(k)
+        self.size = loop.plan.carried.get(self.before)
+
+    def start(self) -> None:
+        """Before the first step."""
+        loop, b = self.loop, self.loop.b
+        if self.size is not None:
+            self.old, self.new = loop.slots(self.before, self.size), loop.slots(self.before, self.size)
+            loop.load_small(self.given, self.before, self.old, self.size, self.fill)
+            loop.pointers[self.before], loop.pointers[self.after] = self.old, self.new
+            return
+        # The last step should write the result: which buffer the first one writes follows from the number of steps,
+        # where that is known; else what ends up in the other buffer is copied.
+        self.spare = loop.frame.pointer(loop.plan.spares[self.before])
+        odd = ir.Constant(ir.IntType(1), 1) if self.stops else b.trunc(self.n, ir.IntType(1))
+        self.first = b.select(odd, self.result, self.spare)
+        if self.fill is not None:
+            self.initial = b.select(odd, self.spare, self.result)
+            value = to_memory(b, loop.frame.numbers.const(self.fill), self.fill.dtype)
+            self._each(value, self.initial)
+        else:
+            self.initial = loop.outside(self.given)
+
+    def open(self, before: ir.Block) -> None:
+        if self.size is None:
+            b = self.loop.b
+            self.reading, self.writing = b.phi(PTR), b.phi(PTR)
+            self.reading.add_incoming(self.initial, before)
+            self.writing.add_incoming(self.first, before)
+            self.loop.pointers[self.before], self.loop.pointers[self.after] = self.reading, self.writing
+
+    def close(self) -> None:
+        """After a step."""
+        b = self.loop.b
+        if self.size is not None:
+            self.loop.copy_small(self.new, self.old, self.before, self.size)
+            return
+        at_result = b.icmp_unsigned("==", self.writing, self.result)
+        self.following = b.select(at_result, self.spare, self.result)
+        self.reading.add_incoming(self.writing, b.block)
+        self.writing.add_incoming(self.following, b.block)
+
+    def settle(self, step: Stepping) -> None:
+        """At the end of the loop, where phis go."""
+        if self.size is None and self.stops:
+            self.final = step.last(PTR, self.initial, self.reading, self.writing)
+
+    def finish(self) -> None:
+        """After the last step, or none."""
+        loop, b = self.loop, self.loop.b
+        if self.size is not None:
+            loop.copy_small(self.old, self.result, self.before, self.size)
+        elif self.stops:
+            with b.if_then(b.icmp_unsigned("!=", self.final, self.result)):
+                self._each(None, self.result, self.final)
+        elif self.fill is None:
+            with b.if_then(b.icmp_signed("<=", self.n, I64(0))):
+                self._each(None, self.result, self.initial)
+
+    def _each(self, value: ir.Value | None, target: ir.Value, source: ir.Value | None = None) -> None:
+        """Write *value*, or what *source* holds, into every element of *target*."""
+        b, kind = self.loop.b, memory_type(self.before.dtype)
+        with self.loop.frame.each(self.loop.count(self.before)) as i:
+            new = value if source is None else b.load(b.gep(source, [i], source_etype=kind), typ=kind)
+            b.store(new, b.gep(target, [i], source_etype=kind))
+
+
+__all__ = ["Carry", "Stepping"]

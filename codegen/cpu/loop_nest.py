@@ -1,0 +1,212 @@
+"""A schedule -> LLVM IR for the CPU.
+
+Every top-level item of the schedule becomes one function whose buffer arguments are ``noalias`` (LLVM vectorises
+without run-time checks); the kernel's entry calls them in order.  ``ItemEmitter`` writes one such function: start
+reading at ``loop``, and in ``expressions.py`` at ``value``.
+
+Kernel ABI: ``i64 kernel(ptr bufs, ptr sizes, ptr consts, i64 done)``; bufs are the data pointers of arguments, results,
+captured arrays, temporaries; it returns -1, or the number of the first guard that does not hold.  Steps whose bits are
+set in *done* are left out.
+"""
+
+from __future__ import annotations
+
+import llvmlite.ir as ir
+
+from ..schedule.affine import add, loop_var
+from ..schedule.dependences import domain_indices
+from ..schedule.index_maps import Condition
+from ..schedule.loop_tree import Call, Loop, Statement, carries, statements_of
+from ..schedule.schedule import interior
+from ..schedule.tiles import TILE
+from .expressions import ValueEmitter
+from .hints import SCALAR, SIMPLE, UNROLLED, give_hint
+from .reductions import Accumulator
+from .scalar import I64
+
+MAX_INTERLEAVED = 60  # instructions of a body that LLVM may interleave
+MAX_PARTS = 16  # conditions of a loop whose pieces may each have a loop
+CHUNK = 1024  # elements of one partial sum: partial sums are added up in order, whatever the number of threads
+
+
+class ItemEmitter(ValueEmitter):
+    """One function of the kernel: a loop nest, or straight-line scalar code."""
+
+    accumulator: type[Accumulator] = Accumulator  # how reductions are kept
+
+    def items(self, body: list[Loop | Statement | Call]) -> None:
+        for item in body:
+            if isinstance(item, Loop):
+                self.loop(item)
+            else:
+                assert isinstance(item, Statement)
+                self.statement(item)
+
+    def loop(self, loop: Loop) -> None:
+        depth = len(self.loops)
+        closing = [s for s in statements_of(loop) if s.complete == depth and carries(s.op)]
+        totals = [self.accumulator(self, s) for s in closing]
+        for a in totals:
+            a.start()
+        n = self.size(loop.dim)
+        direct = [a for a in totals if a.statement in loop.body and a.chunkable]
+        if loop.segments and depth == 0:
+            self._chunked(loop, n, direct, TILE)
+        elif direct and loop.dim not in self.program.static and depth == 0:
+            self._chunked(loop, n, direct, CHUNK)
+        else:
+            self._split(loop, I64(0), n)
+        for a in totals:
+            a.close()
+
+    def _chunked(self, loop: Loop, n: ir.Value, direct: list[Accumulator], length: int) -> None:
+        """The loop in pieces of *length*: partial sums are added up piece by piece, and segments take turns."""
+        b = self.b
+        before = b.block
+        head, after = b.append_basic_block("chunk"), b.append_basic_block("chunks_done")
+        b.cbranch(b.icmp_signed(">", n, I64(0)), head, after)
+        b.position_at_end(head)
+        lo = b.phi(I64)
+        lo.add_incoming(I64(0), before)
+        for a in direct:
+            a.open_partial()
+        stop = b.add(lo, I64(length), flags=("nsw",))
+        hi = b.select(b.icmp_signed("<", stop, n), stop, n)
+        outer_tile, self.tile_start = self.tile_start, lo
+        for segment in loop.segments or [loop.body]:
+            self._split(Loop(loop.dim, segment), lo, hi)
+        self.tile_start = outer_tile
+        for a in direct:
+            a.add_partial()
+        lo.add_incoming(stop, b.block)
+        b.cbranch(b.icmp_signed("<", stop, n), head, after)
+        b.position_at_end(after)
+
+    def _split(self, loop: Loop, lo: ir.Value, hi: ir.Value) -> None:
+        """An innermost loop that reads through pads or shifts, piece by piece.
+
+        A piece goes on for as long as the same conditions hold.  Pieces in which all of them hold, one, or none, have a
+        loop of their own without any condition (the parts of an array that was put together from slices); all
+        others have one that looks at the conditions in every iteration.
+        """
+        b, depth = self.b, len(self.loops)
+        conditions = interior(self.program, loop, depth, self.schedule.reads)
+        if not conditions:
+            self._counted(loop, lo, hi)
+            return
+        spans = [self._span(c, depth) for c in conditions]
+        before = b.block
+        head, join, after = [b.append_basic_block(name) for name in ("piece", "piece_done", "pieces_done")]
+        b.cbranch(b.icmp_signed("<", lo, hi), head, after)
+        b.position_at_end(head)
+        at = b.phi(I64)
+        at.add_incoming(lo, before)
+        bits = ir.IntType(len(conditions) + 1)
+        stop, held = hi, ir.Constant(bits, 0)
+        for k, (begin, end) in enumerate(spans):
+            early, late = b.icmp_signed("<", at, begin), b.icmp_signed(">=", at, end)
+            change = b.select(early, begin, b.select(late, hi, end))
+            stop = b.select(b.icmp_signed("<", change, stop), change, stop)
+            inside = b.not_(b.or_(early, late))
+            held = b.or_(held, b.shl(b.zext(inside, bits), ir.Constant(bits, k)))
+        edges = all(kind == "edge" for kind, _, _ in conditions)
+        pieces = self._pieces(conditions, edges)
+        blocks = [b.append_basic_block("held") for _ in pieces]
+        switch = b.switch(held, blocks[-1])
+        outside = self.assumed, self.refused
+        for (number, given), block in zip(pieces, blocks, strict=True):
+            if block is not blocks[-1]:
+                switch.add_case(ir.Constant(bits, number), block)
+            b.position_at_end(block)
+            if given is not None:
+                self.assumed = outside[0] | given
+                self.refused = outside[1] | (frozenset(conditions) - given)
+            few = edges and given != frozenset(conditions)
+            self._counted(loop, at, stop, SCALAR if few else SIMPLE if given is None else "")
+            self.assumed, self.refused = outside
+            b.branch(join)
+        b.position_at_end(join)
+        at.add_incoming(stop, join)
+        b.cbranch(b.icmp_signed("<", stop, hi), head, after)
+        b.position_at_end(after)
+
+    def _pieces(self, conditions: list[Condition], edges: bool) -> list[tuple[int, frozenset[Condition] | None]]:
+        """The sets of conditions with a loop of their own, by the bits of their members; None: all other sets."""
+        pieces: dict[int, frozenset[Condition] | None] = {(1 << len(conditions)) - 1: frozenset(conditions)}
+        if len(conditions) == 1:
+            return [*pieces.items(), (0, frozenset())]
+        if not edges and len(conditions) <= MAX_PARTS:
+            pieces.update((1 << k, frozenset([c])) for k, c in enumerate(conditions))
+            pieces[0] = frozenset()
+        return [*pieces.items(), (-1, None)]
+
+    def _span(self, condition: Condition, depth: int) -> tuple[ir.Value, ir.Value]:
+        """From where to where, in the loop at *depth*, the *condition* holds."""
+        b = self.b
+        _, index, dim = condition
+        (coefficient,) = [c for t, c in index.terms if t == ("i", depth)]
+        rest = self.index(add(index, loop_var(depth), -coefficient))
+        if coefficient == 1:  # 0 <= i + rest < n
+            return b.neg(rest), b.sub(self.size(dim), rest)
+        return b.add(b.sub(rest, self.size(dim)), I64(1)), b.add(rest, I64(1))  # 0 <= rest - i < n
+
+    def _counted(self, loop: Loop, lo: ir.Value, hi: ir.Value, hint: str = "") -> None:
+        b = self.b
+        home, body, after = b.append_basic_block("home"), b.append_basic_block("loop"), b.append_basic_block("done")
+        if isinstance(lo, ir.Constant) and isinstance(hi, ir.Constant) and hi.constant > lo.constant:
+            b.branch(home)
+        else:
+            b.cbranch(b.icmp_signed("<", lo, hi), home, after)
+        before = ir.IRBuilder(home)  # stays open while the body is written: what is invariant goes there
+        b.position_at_end(body)
+        i = b.phi(I64)
+        self.loops.append(i)
+        self.homes.append(before)
+        self.scopes += [{}, {}]  # the home's, the body's
+        written = self._written()
+        self.items(loop.body)
+        self.loops.pop()
+        self.homes.pop()
+        del self.scopes[-2:]
+        before.branch(body)
+        i.add_incoming(lo, before.block)
+        following = b.add(i, I64(1), flags=("nuw", "nsw"))
+        i.add_incoming(following, b.block)
+        back = b.cbranch(b.icmp_signed("<", following, hi), body, after)
+        # interleaving hides the latency of accumulators; elsewhere, and in large bodies, it only makes code
+        large = self._written() - written > MAX_INTERLEAVED
+        if not hint and (large or not any(isinstance(item, Statement) and carries(item.op) for item in loop.body)):
+            hint = SIMPLE
+        if loop.dim in self.program.static and self._masked(loop):
+            # LLVM 22 vectorises a short loop with masked loads into loads from wrong addresses; unrolled, the masks
+            # are decided when it compiles
+            hint = UNROLLED
+        if hint and not any(isinstance(item, Loop) for item in loop.body):
+            give_hint(back, hint)
+        b.position_at_end(after)
+
+    def _masked(self, loop: Loop) -> bool:
+        """Does the loop's own body read through pads, so that some of its loads have conditions?"""
+        return any(isinstance(item, Statement) and self.schedule.reads[item.out].conditions for item in loop.body)
+
+    def _written(self) -> int:
+        return sum(len(block.instructions) for block in self.function.blocks)
+
+    def statement(self, s: Statement) -> None:
+        op = s.op
+        at = domain_indices(op)
+        if carries(op):
+            accumulator = self.accumulators.get(op.out)
+            if accumulator is None:  # every reduced axis has size 1
+                accumulator = self.accumulator(self, s)
+                accumulator.start()
+                accumulator.update(at)
+                accumulator.close()
+            else:
+                accumulator.update(at)
+            return
+        value = self.scopes[-1].get((op.out, at, ()))
+        if value is None:
+            value = self._compute(op.out, at, (), top=True)
+        self.store(op.out, at, value)
+        self.scopes[-1][(op.out, at, ())] = value

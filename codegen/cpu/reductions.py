@@ -1,0 +1,187 @@
+"""What reductions and recurrences carry from one iteration to the next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import llvmlite.ir as ir
+import numpy as np
+
+from ...tracer.ir.aval import FLOAT_KINDS
+from ...tracer.ir.primitive import RECURRENCE, REDUCE
+from ..lower.canonical import ONE, Dim
+from ..schedule.affine import ZERO, loop_var
+from ..schedule.dependences import reduced_depths
+from ..schedule.index_maps import Indices
+from ..schedule.loop_tree import Statement
+from .expressions import ValueEmitter
+from .scalar import F64, I64, Scalars, constant, counting, declare, from_memory, memory_type, register_type, to_memory
+
+
+class Accumulator:
+    """What a reduction or recurrence carries: a register, or the result's own buffer where an inner axis is kept."""
+
+    def __init__(self, emitter: ValueEmitter, statement: Statement):
+        self.e, self.statement = emitter, statement
+        self.op = statement.op
+        self.dtype = self.op.ins[0].dtype
+        depths = sorted(reduced_depths(self.op)) if self.op.prim.kind == REDUCE else []
+        loops = len(statement.path)
+        self.in_register = self.op.prim.kind == RECURRENCE or depths == list(range(loops - len(depths), loops))
+        self.slot: ir.Value | None = None
+        self.partial: ir.Value | None = None
+        self.where: ir.Value | None = None
+        emitter.accumulators[self.op.out] = self
+
+    @property
+    def chunkable(self) -> bool:
+        return self.in_register and self.op.prim.name == "reduce_sum" and self.dtype.kind in FLOAT_KINDS
+
+    def identity(self) -> ir.Constant:
+        name, dtype = self.op.prim.name, self.dtype
+        if name in ("reduce_max", "argmax"):
+            low: Any = -np.inf if dtype.kind in FLOAT_KINDS else (0 if dtype.kind in "bu" else np.iinfo(dtype).min)
+            return constant(dtype, low)
+        if name in ("reduce_min", "argmin"):
+            high: Any = np.inf if dtype.kind in FLOAT_KINDS else (1 if dtype.kind == "b" else np.iinfo(dtype).max)
+            return constant(dtype, high)
+        return constant(dtype, 1 if name in ("reduce_prod", "reduce_and") else 0)
+
+    def start(self) -> None:
+        e = self.e
+        if self.in_register:
+            self.slot = e.entry.alloca(register_type(self.dtype))
+            e.b.store(self.identity(), self.slot)
+            if self.op.prim.name in ("argmax", "argmin"):
+                self.where = e.entry.alloca(I64)
+                e.b.store(I64(0), self.where)
+        else:
+            self._fill()
+
+    def _fill(self) -> None:
+        """Set the result's elements below the current loops to the identity."""
+        e, b = self.e, self.e.b
+        out = self.op.out
+        wide = [d for d in out.dims if d != ONE]
+        outer = len(e.loops)
+        count: ir.Value = I64(1)
+        for d in wide[outer:]:
+            count = b.mul(count, e.size(d))
+        at = tuple(
+            ZERO if d == ONE else (loop_var(k) if k < outer else ZERO)
+            for d, k in zip(out.dims, _places(out.dims), strict=True)
+        )
+        base = e._offset(out, at, ())
+        kind = memory_type(self.dtype)
+        with counting(b, count) as i:
+            place = b.gep(e.pointer[out], [b.add(base, i, flags=("nsw",))], inbounds=True, source_etype=kind)
+            b.store(to_memory(b, self.identity(), self.dtype), place)
+
+    def combine(self, total: ir.Value, value: ir.Value) -> ir.Value:
+        b, name = self.e.b, self.op.prim.name
+        is_float = self.dtype.kind in FLOAT_KINDS
+        if name == "reduce_sum":
+            return b.fadd(total, value, flags=("reassoc",)) if is_float else b.add(total, value)
+        if name == "reduce_prod":
+            return b.fmul(total, value, flags=("reassoc",)) if is_float else b.mul(total, value)
+        if name == "reduce_or":
+            return b.or_(total, value)
+        if name == "reduce_and":
+            return b.and_(total, value)
+        largest = name == "reduce_max"
+        if is_float:
+            return self.extreme(largest, total, value)
+        s = Scalars(b, self.dtype, self.dtype)
+        return s.select(s.cmp(">" if largest else "<", value, total), value, total)
+
+    def extreme(self, largest: bool, x: ir.Value, y: ir.Value) -> ir.Value:
+        """The larger or smaller of two floats; nan wins, as in NumPy."""
+        b, suffix = self.e.b, "f64" if x.type == F64 else "f32"
+        intrinsic = f"llvm.{'maximum' if largest else 'minimum'}.{suffix}"
+        return b.call(declare(b.module, intrinsic, x.type, x.type, x.type), [x, y])
+
+    def update(self, at: Indices) -> None:
+        e, op = self.e, self.op
+        b = e.b
+        if op.prim.kind == RECURRENCE:
+            factor, drive = e.value(op.ins[0], at), e.value(op.ins[1], at)
+            assert self.slot is not None
+            carried = b.load(self.slot, typ=register_type(self.dtype))
+            one = isinstance(factor, ir.Constant) and factor.constant == 1
+            product = carried if one else (b.fmul if self.dtype.kind in FLOAT_KINDS else b.mul)(factor, carried)
+            value = b.fadd(product, drive) if self.dtype.kind in FLOAT_KINDS else b.add(product, drive)
+            b.store(value, self.slot)
+            e.store(op.out, at, value)
+            return
+        value = e.value(op.ins[0], at)
+        if op.prim.name in ("argmax", "argmin"):
+            self._update_arg(value, at)
+        elif self.in_register:
+            slot = self.partial or self.slot
+            b.store(self.combine(b.load(slot, typ=register_type(self.dtype)), value), slot)
+        else:
+            kept = tuple(i for a, i in enumerate(at) if a not in op.params["axes"])
+            kind = memory_type(self.dtype)
+            place = b.gep(e.pointer[op.out], [e._offset(op.out, kept, ())], inbounds=True, source_etype=kind)
+            total = from_memory(b, b.load(place, typ=kind), self.dtype)
+            b.store(to_memory(b, self.combine(total, value), self.dtype), place)
+
+    def _update_arg(self, value: ir.Value, at: Indices) -> None:
+        b = self.e.b
+        assert self.slot is not None and self.where is not None
+        s = Scalars(b, self.dtype, self.dtype)
+        best = b.load(self.slot, typ=register_type(self.dtype))
+        better = s.cmp(">" if self.op.prim.name == "argmax" else "<", value, best)
+        if self.dtype.kind in FLOAT_KINDS:
+            better = b.or_(better, b.and_(s.isnan(value), b.not_(s.isnan(best))))
+        position = self.e.index(at[self.op.params["axes"][0]])
+        b.store(b.select(better, value, best), self.slot)
+        b.store(b.select(better, position, b.load(self.where, typ=I64)), self.where)
+
+    # ---- partial sums of a chunk -------------------------------------------------------------------------------
+
+    def open_partial(self) -> None:
+        if self.partial is None:
+            self.partial = self.e.entry.alloca(register_type(self.dtype))
+        self.e.b.store(self.identity(), self.partial)
+
+    def add_partial(self) -> None:
+        b = self.e.b
+        assert self.slot is not None and self.partial is not None
+        kind = register_type(self.dtype)
+        b.store(b.fadd(b.load(self.slot, typ=kind), b.load(self.partial, typ=kind)), self.slot)
+
+    def close(self) -> None:
+        """After the loop: the result is final."""
+        del self.e.accumulators[self.op.out]
+        if self.in_register and self.op.prim.kind != RECURRENCE:
+            self.finish(self.total())
+
+    def total(self) -> ir.Value:
+        """What is in the register."""
+        if self.where is not None:
+            return self.e.b.load(self.where, typ=I64)
+        return self.e.b.load(self.slot, typ=register_type(self.dtype))
+
+    def finish(self, value: ir.Value) -> None:
+        """Store the result, which is at hand for what follows."""
+        at = self.result_indices()
+        self.e.store(self.op.out, at, value)
+        self.e.scopes[-1][(self.op.out, at, ())] = value
+
+    def result_indices(self) -> Indices:
+        source = self.op.ins[0]
+        return tuple(
+            ZERO if d == ONE else loop_var(k)
+            for a, (d, k) in enumerate(zip(source.dims, _places(source.dims), strict=True))
+            if a not in self.op.params["axes"]
+        )
+
+
+def _places(dims: tuple[Dim, ...]) -> list[int]:
+    """The loop depth of each axis (axes of size 1 have none: the number is not used)."""
+    result, depth = [], 0
+    for d in dims:
+        result.append(depth)
+        depth += d != ONE
+    return result

@@ -1,0 +1,411 @@
+"""Scalar bodies: what the ``lower`` column of the primitive table means as LLVM IR.
+
+A ``Scalars`` object is the ``s`` that a row's lowering is written against: arithmetic on values of one dtype.  bools
+are ``i1`` in registers and one byte in memory; float16 and bfloat16 ``float`` in registers and 16 bits in memory.
+Function calls go to libm by name (``vecmath.py`` says which have vector forms), or to the inner loop of a NumPy or
+SciPy ufunc; ``cuda/libdevice.py`` sends them elsewhere.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import llvmlite.ir as ir
+import numpy as np
+
+from ...tracer.ir.aval import BFLOAT16, FLOAT16, FLOAT_KINDS, HALF
+from . import jit, vecmath
+
+I1, I8, I16, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
+F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
+PTR = ir.PointerType()
+_UINT64 = np.dtype("uint64")
+
+
+def register_type(dtype: np.dtype) -> ir.Type:
+    """The type of a value of *dtype* in a register."""
+    if dtype.kind in FLOAT_KINDS:
+        return F64 if dtype.itemsize == 8 else F32
+    return I1 if dtype.kind == "b" else ir.IntType(8 * dtype.itemsize)
+
+
+def memory_type(dtype: np.dtype) -> ir.Type:
+    """The type of an element of *dtype* in memory.  bfloat16 is an integer: LLVM 7, by which PTX is made, lacks it."""
+    if dtype.kind == "b":
+        return I8
+    return {FLOAT16: F16, BFLOAT16: I16}.get(dtype) or register_type(dtype)
+
+
+def to_memory(builder: ir.IRBuilder, value: ir.Value, dtype: np.dtype) -> ir.Value:
+    """*value* as it is stored; of half precision it is rounded to the nearest, ties to even."""
+    if dtype.kind == "b":
+        return builder.zext(value, I8)
+    if dtype == FLOAT16:
+        return builder.fptrunc(value, F16)
+    return _to_bfloat16(builder, value) if dtype == BFLOAT16 else value
+
+
+def from_memory(builder: ir.IRBuilder, value: ir.Value, dtype: np.dtype) -> ir.Value:
+    if dtype.kind == "b":
+        return builder.icmp_unsigned("!=", value, I8(0))
+    if dtype == FLOAT16:
+        return builder.fpext(value, F32)
+    if dtype == BFLOAT16:  # the upper half of a float32
+        return builder.bitcast(builder.shl(builder.zext(value, I32), I32(16)), F32)
+    return value
+
+
+def _to_bfloat16(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    bits = b.bitcast(value, I32)
+    odd = b.and_(b.lshr(bits, I32(16)), I32(1))
+    nearest = b.lshr(b.add(bits, b.add(odd, I32(0x7FFF))), I32(16))  # a carry goes into the exponent, as it should
+    quiet = b.or_(b.lshr(bits, I32(16)), I32(0x40))  # a NaN stays one, whatever the lower half was
+    return b.trunc(b.select(b.fcmp_unordered("uno", value, value), quiet, nearest), I16)
+
+
+def rounded(b: ir.IRBuilder, x: ir.Value, dtype: np.dtype) -> ir.Value:
+    """The float *x* (float32 or float64) as a register of half precision has it: one that *dtype* can hold."""
+    return from_memory(b, to_memory(b, x if x.type == F32 else _to_odd(b, x), dtype), dtype)
+
+
+def _to_odd(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """The double *x* as a float that rounds to half precision as *x* itself does.
+
+    It is rounded toward zero, and what is lost makes it odd: so it is never halfway between two numbers where *x* is
+    not.
+    """
+    nearest = b.fptrunc(x, F32)
+    back = b.fpext(nearest, F64)
+    beyond = b.fcmp_ordered(">", _magnitude(b, back), _magnitude(b, x))
+    toward_zero = b.sub(b.bitcast(nearest, I32), b.zext(beyond, I32))
+    inexact = b.zext(b.fcmp_ordered("!=", back, x), I32)
+    return b.bitcast(b.or_(toward_zero, inexact), F32)
+
+
+def _magnitude(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """|x| of a double without a function, which the device has under another name."""
+    return b.bitcast(b.and_(b.bitcast(x, I64), I64(2**63 - 1)), F64)
+
+
+def constant(dtype: np.dtype, value: Any) -> ir.Constant:
+    kind = register_type(dtype)
+    if dtype.kind in FLOAT_KINDS:
+        return ir.Constant(kind, float(dtype.type(value)))
+    return ir.Constant(kind, int(value))
+
+
+class Scalars:
+    """Arithmetic on values of one dtype, at the builder's position; *wide*: elements of an array."""
+
+    def __init__(self, builder: ir.IRBuilder, dtype: np.dtype, out: np.dtype, wide: bool = True):
+        self.b = builder
+        self.wide = wide
+        self.dtype = dtype
+        self.out = out
+        self.is_float = dtype.kind in FLOAT_KINDS
+        self.is_bool = dtype.kind == "b"
+        self.signed = dtype.kind == "i"
+
+    # ---- constants and arithmetic ------------------------------------------------------------------------------
+
+    def const(self, value: float) -> ir.Constant:
+        return constant(self.dtype, value)
+
+    def add(self, x: Any, y: Any) -> Any:
+        if self.is_bool:
+            return self.b.or_(x, y)
+        return self.b.fadd(x, y) if self.is_float else self.b.add(x, y)
+
+    def sub(self, x: Any, y: Any) -> Any:
+        return self.b.fsub(x, y) if self.is_float else self.b.sub(x, y)
+
+    def mul(self, x: Any, y: Any) -> Any:
+        if self.is_bool:
+            return self.b.and_(x, y)
+        return self.b.fmul(x, y) if self.is_float else self.b.mul(x, y)
+
+    def div(self, x: Any, y: Any) -> Any:
+        return self.b.fdiv(x, y)
+
+    def neg(self, x: Any) -> Any:
+        return self.b.fneg(x) if self.is_float else self.b.neg(x)
+
+    def abs(self, x: Any) -> Any:
+        if self.is_float:
+            return self.intrinsic("fabs", x)
+        return self.select(self.cmp("<", x, self.const(0)), self.neg(x), x) if self.signed else x
+
+    def sign(self, x: Any) -> Any:
+        one, zero = self.const(1), self.const(0)
+        if not self.is_float:
+            minus = self.const(-1) if self.signed else zero
+            return self.select(self.cmp(">", x, zero), one, self.select(self.cmp("<", x, zero), minus, zero))
+        positive = self.select(self.cmp(">", x, zero), one, self.select(self.cmp("==", x, zero), zero, x))
+        return self.select(self.cmp("<", x, zero), self.const(-1), positive)  # nan stays nan
+
+    def floor_divide(self, x: Any, y: Any) -> Any:
+        if self.is_float:
+            return self._float_divmod(x, y)[0]
+        return self._int_divmod(x, y)[0]
+
+    def remainder(self, x: Any, y: Any) -> Any:
+        if self.is_float:
+            return self._float_divmod(x, y)[1]
+        return self._int_divmod(x, y)[1]
+
+    def fmod(self, x: Any, y: Any) -> Any:
+        if self.is_float:
+            return self.call("fmod", x, y)
+        trap = self.cmp("==", y, self.const(0))
+        if self.signed:
+            trap = self.b.or_(trap, self.cmp("==", y, self.const(-1)))  # INT_MIN % -1 traps too
+        safe = self.select(trap, self.const(1), y)
+        return self.b.srem(x, safe) if self.signed else self.b.urem(x, safe)
+
+    def _float_divmod(self, x: Any, y: Any) -> tuple[Any, Any]:
+        """NumPy's npy_divmod: the remainder has the divisor's sign, the quotient is rounded from an exact division."""
+        zero = self.const(0)
+        mod = self.call("fmod", x, y)
+        quotient = self.div(self.sub(x, mod), y)
+        opposite = self.b.xor(self.cmp("<", y, zero), self.cmp("<", mod, zero))
+        nonzero = self.cmp("!=", mod, zero)
+        adjust = self.b.and_(nonzero, opposite)
+        mod_adjusted = self.select(adjust, self.add(mod, y), mod)
+        mod_final = self.select(self.cmp("==", mod, zero), self.intrinsic("copysign", zero, y), mod_adjusted)
+        quotient = self.select(adjust, self.sub(quotient, self.const(1)), quotient)
+        floor = self.intrinsic("floor", quotient)
+        floor = self.select(
+            self.cmp(">", self.sub(quotient, floor), self.const(0.5)), self.add(floor, self.const(1)), floor
+        )
+        signed_zero = self.intrinsic("copysign", zero, self.div(x, y))
+        whole = self.select(self.cmp("==", quotient, zero), signed_zero, floor)
+        by_zero = self.cmp("==", y, zero)
+        return self.select(by_zero, self.div(x, y), whole), self.select(by_zero, mod, mod_final)
+
+    def _int_divmod(self, x: Any, y: Any) -> tuple[Any, Any]:
+        zero, one = self.const(0), self.const(1)
+        by_zero = self.cmp("==", y, zero)
+        safe = self.select(by_zero, one, y)
+        if not self.signed:
+            return self.select(by_zero, zero, self.b.udiv(x, safe)), self.select(by_zero, zero, self.b.urem(x, safe))
+        minus_one = self.cmp("==", safe, self.const(-1))  # INT_MIN / -1 traps
+        safe = self.select(minus_one, one, safe)
+        quotient, rest = self.b.sdiv(x, safe), self.b.srem(x, safe)
+        adjust = self.b.and_(
+            self.cmp("!=", rest, zero), self.b.xor(self.cmp("<", rest, zero), self.cmp("<", safe, zero))
+        )
+        quotient = self.select(adjust, self.sub(quotient, one), quotient)
+        rest = self.select(adjust, self.add(rest, safe), rest)
+        quotient = self.select(minus_one, self.neg(x), quotient)
+        return self.select(by_zero, zero, quotient), self.select(by_zero, zero, rest)
+
+    def pow(self, x: Any, y: Any) -> Any:
+        if self.is_float:
+            return self.call("pow", x, y)
+        return self.ufunc(np.power, x, y)
+
+    # ---- comparing and choosing --------------------------------------------------------------------------------
+
+    def cmp(self, symbol: str, x: Any, y: Any) -> Any:
+        if self.is_float:
+            return self.b.fcmp_unordered(symbol, x, y) if symbol == "!=" else self.b.fcmp_ordered(symbol, x, y)
+        return self.b.icmp_signed(symbol, x, y) if self.signed else self.b.icmp_unsigned(symbol, x, y)
+
+    def select(self, condition: Any, x: Any, y: Any) -> Any:
+        return self.b.select(condition, x, y)
+
+    def isnan(self, x: Any) -> Any:
+        return self.b.fcmp_unordered("uno", x, x) if self.is_float else I1(0)
+
+    def isinf(self, x: Any) -> Any:
+        return self.cmp("==", self.intrinsic("fabs", x), self.const(np.inf)) if self.is_float else I1(0)
+
+    def isfinite(self, x: Any) -> Any:
+        return self.cmp("<", self.intrinsic("fabs", x), self.const(np.inf)) if self.is_float else I1(1)
+
+    def both(self, x: Any, y: Any) -> Any:
+        return self.b.and_(x, y)
+
+    def either(self, x: Any, y: Any) -> Any:
+        return self.b.or_(x, y)
+
+    def differ(self, x: Any, y: Any) -> Any:
+        return self.b.xor(x, y)
+
+    def invert(self, x: Any) -> Any:
+        return self.b.not_(x)
+
+    def shift_left(self, x: Any, n: Any) -> Any:
+        """x << n; 0 where n is not below the width (as an unsigned number), as in NumPy."""
+        return self.select(self._below_width(n), self.b.shl(x, n), self.const(0))
+
+    def shift_right(self, x: Any, n: Any) -> Any:
+        """x >> n; only the sign is left where n is not below the width."""
+        if self.signed:
+            return self.b.ashr(x, self.select(self._below_width(n), n, self.const(8 * self.dtype.itemsize - 1)))
+        return self.select(self._below_width(n), self.b.lshr(x, n), self.const(0))
+
+    def _below_width(self, n: Any) -> Any:
+        return self.b.icmp_unsigned("<", n, self.const(8 * self.dtype.itemsize))
+
+    def pack(self, high: Any, low: Any) -> Any:
+        """The uint64 whose halves are two uint32."""
+        return self.b.or_(self.b.shl(self.b.zext(high, I64), I64(32)), self.b.zext(low, I64))
+
+    def same_bits(self, x: Any, y: Any) -> Any:
+        if self.is_float:
+            kind = ir.IntType(8 * self.dtype.itemsize)
+            x, y = self.b.bitcast(x, kind), self.b.bitcast(y, kind)
+        return self.b.icmp_unsigned("==", x, y)
+
+    # ---- functions ---------------------------------------------------------------------------------------------
+
+    def intrinsic(self, name: str, *args: Any) -> Any:
+        """An LLVM intrinsic; integers go through unchanged (floor of an integer is itself)."""
+        if not self.is_float:
+            return args[0]
+        kind = args[0].type
+        suffix = "f64" if kind == F64 else "f32"
+        return self.b.call(declare(self.b.module, f"llvm.{name}.{suffix}", kind, *[kind] * len(args)), args)
+
+    def call(self, name: str, *args: Any) -> Any:
+        """A C math function of double or float."""
+        kind = args[0].type
+        symbol = vecmath.symbol_for(name if kind == F64 else name + "f", self.wide)
+        return self.b.call(declare(self.b.module, symbol, kind, *[kind] * len(args)), args)
+
+    def ufunc(self, function: Any, *args: Any) -> Any:
+        """One element through the inner loop of a NumPy or SciPy ufunc."""
+        return call_ufunc(self.b, function, args, self.dtype, self.out)
+
+    def cast(self, x: Any, dtype: np.dtype) -> Any:
+        return convert(self.b, x, self.dtype, dtype)
+
+
+def convert(b: ir.IRBuilder, x: Any, source: np.dtype, target: np.dtype) -> Any:
+    """*x* of *source* as *target*, with C's semantics as in NumPy's astype."""
+    if source == target:
+        return x
+    kind = register_type(target)
+    if target.kind == "b":
+        return (
+            b.fcmp_unordered("!=", x, ir.Constant(x.type, 0.0))
+            if source.kind in FLOAT_KINDS
+            else b.icmp_unsigned("!=", x, ir.Constant(x.type, 0))
+        )
+    if source.kind in FLOAT_KINDS:
+        if target in HALF:
+            return rounded(b, x, target)
+        if target.kind in FLOAT_KINDS:
+            return x if x.type == kind else b.fpext(x, kind) if kind == F64 else b.fptrunc(x, kind)
+        # through int64, as NumPy does on this hardware: nan and out of range give the minimum
+        minimum = I64(-(2**63))
+        wide = b.fpext(x, F64) if x.type == F32 else x
+        if target == _UINT64:  # its upper half is out of int64's range
+            upper = b.and_(b.fcmp_ordered(">=", wide, F64(2.0**63)), b.fcmp_ordered("<", wide, F64(2.0**64)))
+            wide = b.select(upper, b.fsub(wide, F64(2.0**63)), wide)
+        fits = b.and_(b.fcmp_ordered(">=", wide, F64(-(2.0**63))), b.fcmp_ordered("<", wide, F64(2.0**63)))
+        whole = b.select(fits, b.fptosi(b.select(fits, wide, F64(0.0)), I64), minimum)
+        if target == _UINT64:
+            return b.select(upper, b.xor(whole, minimum), whole)
+        return whole if target.itemsize == 8 else b.trunc(whole, kind)
+    if target.kind in FLOAT_KINDS:
+        number = b.sitofp(x, kind) if source.kind == "i" else b.uitofp(x, kind)
+        return rounded(b, number, target) if target in HALF else number
+    width, wanted = x.type.width, kind.width
+    if wanted < width:
+        return b.trunc(x, kind)
+    if wanted > width:
+        return b.sext(x, kind) if source.kind == "i" else b.zext(x, kind)
+    return x
+
+
+@contextmanager
+def counting(b: ir.IRBuilder, n: ir.Value) -> Iterator[ir.Value]:
+    """A loop over 0 <= i < n: what is written inside is its body."""
+    before, body, after = b.block, b.append_basic_block("each"), b.append_basic_block("end")
+    b.cbranch(b.icmp_signed(">", n, I64(0)), body, after)
+    b.position_at_end(body)
+    i = b.phi(I64)
+    i.add_incoming(I64(0), before)
+    yield i
+    following = b.add(i, I64(1), flags=("nuw", "nsw"))
+    i.add_incoming(following, b.block)
+    b.cbranch(b.icmp_signed("<", following, n), body, after)
+    b.position_at_end(after)
+
+
+def declare(module: ir.Module, name: str, result: ir.Type, *args: ir.Type) -> ir.Function:
+    found = module.globals.get(name)
+    return found if found is not None else ir.Function(module, ir.FunctionType(result, args), name)
+
+
+def lower(
+    builder: ir.IRBuilder, prim: Any, args: list[Any], dtypes: list[np.dtype], out: np.dtype, wide: bool,
+    params: dict[str, Any], scalars: type[Scalars] = Scalars,
+) -> Any:  # fmt: skip
+    """The value of primitive *prim* on register values *args*; *scalars*: whose functions it calls."""
+    dtype = dtypes[-1] if prim.name == "select" else dtypes[0]
+    s = scalars(builder, dtype, out, wide)
+    rule: Callable[..., Any] | str = prim.lower
+    if rule == "ufunc":
+        return s.ufunc(prim.impl, *args)
+    return rule(s, *args, **params)  # type: ignore[operator]
+
+
+# ---- ufunc inner loops -----------------------------------------------------------------------------------------
+
+
+class _UFuncObject(ctypes.Structure):
+    """The stable head of PyUFuncObject (numpy/ufuncobject.h)."""
+
+    _fields_ = [
+        ("refcount", ctypes.c_ssize_t),
+        ("type", ctypes.c_void_p),
+        ("nin", ctypes.c_int),
+        ("nout", ctypes.c_int),
+        ("nargs", ctypes.c_int),
+        ("identity", ctypes.c_int),
+        ("functions", ctypes.POINTER(ctypes.c_void_p)),
+        ("data", ctypes.POINTER(ctypes.c_void_p)),
+        ("ntypes", ctypes.c_int),
+    ]
+
+
+def ufunc_loop(function: Any, signature: str) -> tuple[int, int]:
+    """(address, data) of the inner loop of *function* for *signature* such as ``"d->d"``."""
+    position = function.types.index(signature)
+    head = _UFuncObject.from_address(id(function))
+    if head.nin != function.nin or head.ntypes != function.ntypes:
+        raise RuntimeError(f"the layout of ufunc objects is not the expected one (NumPy {np.__version__})")
+    return head.functions[position] or 0, (head.data[position] or 0) if head.data else 0
+
+
+def call_ufunc(b: ir.IRBuilder, function: Any, args: tuple[Any, ...], dtype: np.dtype, out: np.dtype) -> Any:
+    wanted = dtype.char * len(args) + "->" + out.char
+    working, result_type = dtype, out
+    if wanted not in function.types:
+        wanted = "d" * len(args) + "->d"
+        working = result_type = np.dtype("float64")
+        args = tuple(convert(b, a, dtype, working) for a in args)
+    address, data = ufunc_loop(function, wanted)
+    name = f"tg_ufunc_{function.__name__}_{wanted.replace('->', '_').replace('?', 'bool')}"
+    jit.add_symbol(name, address)
+    loop = declare(b.module, name, ir.VoidType(), PTR, PTR, PTR, PTR)
+    with b.goto_entry_block():
+        slots = [b.alloca(memory_type(working)) for _ in args] + [b.alloca(memory_type(result_type))]
+        pointers = b.alloca(PTR, len(slots))
+        dims = b.alloca(I64)
+        steps = b.alloca(I64, len(slots))
+    for slot, arg in zip(slots, args, strict=False):
+        b.store(to_memory(b, arg, working), slot)
+    for k, slot in enumerate(slots):
+        b.store(slot, b.gep(pointers, [I64(k)], source_etype=PTR))
+        b.store(I64(0), b.gep(steps, [I64(k)], source_etype=I64))
+    b.store(I64(1), dims)
+    b.call(loop, [pointers, dims, steps, b.inttoptr(I64(data), PTR)])
+    value = from_memory(b, b.load(slots[-1], typ=memory_type(result_type)), result_type)
+    return convert(b, value, result_type, out)

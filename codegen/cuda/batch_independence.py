@@ -1,0 +1,262 @@
+"""Loops whose state is a batch of trajectories that do not depend on each other: a thread can run one from end to end.
+
+``batch_of`` proves it for one axis of a loop, from the operations of its body: each maps index i of the axis to index
+i and to nothing else.  ``one_of`` is then the program of one trajectory: the body with that axis of size 1.  What is
+small for one trajectory is a value in registers there, however many trajectories there are.
+
+One thing may go across trajectories: a number that is carried and only added to, or a flag that is asked in each step,
+with a reduction over all of them (``sums_of``).  Each trajectory then carries its own, and a kernel after the loop adds
+them up.
+
+A *batch* is a set of dims: the body of a loop has its own table of sizes, in which the axis may have several numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from ...tracer.ir.primitive import ELEMENTWISE, LOOP, PRODUCT, RECURRENCE, REDUCE
+from ...tracer.ops.control import before_consts, before_rows
+from ..lower.canonical import ONE, Body, Canonical, Dim, Op, Operand, Sym
+from ..schedule.buffers import rows_from
+
+Batch = frozenset[Dim]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Why a loop is not a batch of trajectories."""
+
+    reason: str
+
+
+class Trajectories(NamedTuple):
+    """By the sizes around a loop: the axis of its trajectories, all dims that stand for it, and what goes across."""
+
+    dim: Dim
+    axes: Batch
+    sums: dict[int, list[Op]]
+
+
+def batch_of(op: Op) -> Trajectories | Shared:
+    """The axis of the loop *op* along which its trajectories are independent."""
+    reasons = []
+    for dim in _candidates(op):
+        batch, inner = closed(op, frozenset({dim}))
+        sums = sums_of(op, inner)
+        why = dependence(op, batch, {part for parts in sums.values() for part in parts})
+        if why is None:
+            return Trajectories(dim, batch, sums)
+        reasons.append(f"not for each index of n{dim}: {why}")
+    return Shared(reasons[0] if reasons else "its state has no axis of trajectories")
+
+
+def _candidates(op: Op) -> list[Dim]:
+    """The first axes of carries and of rows."""
+    rows = before_rows(op.params)
+    dims = [_leading(out.dims) for out in op.outs[: op.params["carries"]]]
+    dims += [_leading(out.dims[1:]) for out in op.outs[rows:]]
+    return list(dict.fromkeys(d for d in dims if d not in (ONE, op.params["length"])))
+
+
+def _leading(dims: Sequence[Dim]) -> Dim:
+    return next((d for d in dims if d != ONE), ONE)
+
+
+def pairs(op: Op) -> list[tuple[tuple[Dim, ...], Sym]]:
+    """What goes into the body of a loop and what comes out of it: dims outside of a step, value inside."""
+    program = op.params["body"].program
+    lead, stops, rows = before_consts(op.params), int(op.params["stops"]), before_rows(op.params)
+    found: list[tuple[tuple[Dim, ...], Any]] = []
+    for k, inside in enumerate(program.inputs):
+        dims = op.ins[lead + k].dims
+        found.append((dims[1:] if lead + k >= rows_from(op) else dims, inside))
+    found += [(op.outs[k].dims, program.outputs[stops + k]) for k in range(op.params["carries"])]
+    found += [(op.outs[k].dims[1:], program.outputs[k]) for k in range(rows, len(op.outs))]
+    return found
+
+
+def closed(op: Op, batch: Batch) -> tuple[Batch, Batch]:
+    """*batch*, dims of the program around the loop *op*, with all that are as long; and the same in its body.
+
+    What goes into a step is as long as what it is outside, a carry begins a step as it ends it.
+    """
+    program, first = op.params["body"].program, op.params["consts"]
+    ends = zip(program.inputs[first:], program.outputs[op.params["stops"] :][: op.params["carries"]], strict=False)
+    same = [(x.dims, y.dims) for x, y in ends]
+    outer, inner = set(batch), set[Dim]()
+    while True:
+        before = len(outer) + len(inner)
+        for dims, sym in pairs(op):
+            for outside, inside in zip(dims, sym.dims, strict=True):
+                if outside in outer or inside in inner:
+                    outer.add(outside)
+                    inner.add(inside)
+        for begin, end in same:
+            for axes in zip(begin, end, strict=True):
+                inner.update(axes if inner.intersection(axes) else ())
+        for part in program.ops:
+            if part.prim.kind == LOOP:
+                inner |= closed(part, frozenset(inner))[0]
+        if len(outer) + len(inner) == before:
+            return frozenset(outer), frozenset(inner)
+
+
+def inner_batch(op: Op, batch: Batch) -> Batch:
+    """The *batch* of the program around the loop *op*, by the sizes of its body."""
+    return closed(op, batch)[1]
+
+
+def in_batch(dims: Iterable[Dim], batch: Batch) -> bool:
+    return any(d in batch for d in dims)
+
+
+def dependence(op: Op, batch: Batch, but: Container[Op] = ()) -> str | None:
+    """Why the trajectories of the loop *op* depend on each other, or on their order in memory; None if they don't, or
+    only by *but* these operations."""
+    if op.params["length"] in batch:
+        return "it is the axis of the steps"
+    for dims, _ in pairs(op):
+        if in_batch(dims, batch) and _leading(dims) not in batch:
+            return "an operand or result has it inside another axis"
+    program, inner = op.params["body"].program, inner_batch(op, batch)
+    for part in program.ops:
+        if any(sum(d in inner for d in x.dims) > 1 for x in (*part.ins, *part.outs)):
+            return f"{part.prim.name} has it twice"
+        why = None if part in but else _across(part, inner)
+        if why is not None:
+            return why
+    return None
+
+
+def _across(op: Op, batch: Batch) -> str | None:
+    """Why index i of *op*'s result needs more than index i of its operands."""
+    name, kind = op.prim.name, op.prim.kind
+    if not any(in_batch(x.dims, batch) for x in (*op.ins, *op.outs)) or kind == ELEMENTWISE:
+        return None
+    if kind == LOOP:
+        return dependence(op, batch)
+    if _CARRIED.get(name, _carried_by_kind)(op, batch):
+        return None
+    return f"{name} goes across it"
+
+
+def _place(x: Operand, batch: Batch) -> int | None:
+    """The axis of *x* that is the batch's."""
+    return next((a for a, d in enumerate(x.dims) if d in batch), None)
+
+
+def _carried_by_kind(op: Op, batch: Batch) -> bool:
+    if op.prim.kind == REDUCE:
+        return _place(op.ins[0], batch) not in op.params["axes"]
+    if op.prim.kind == RECURRENCE:
+        return op.out.dims[-1] not in batch
+    if op.prim.kind == PRODUCT:
+        inner_x, inner_y = (-2 if op.params["ta"] else -1), (-1 if op.params["tb"] else -2)
+        return op.ins[0].dims[inner_x] not in batch and op.ins[1].dims[inner_y] not in batch
+    return False
+
+
+def _reshape(op: Op, batch: Batch) -> bool:
+    """The axis stays one, with as many elements inside it as before."""
+    before, after = ([d for d in x.dims if d != ONE] for x in (op.ins[0], op.out))
+    p, q = (next((a for a, d in enumerate(dims) if d in batch), None) for dims in (before, after))
+    return p is not None and q is not None and (before[:p] == after[:q] or before[p + 1 :] == after[q + 1 :])
+
+
+def _same_axis(op: Op, batch: Batch) -> bool:
+    """Slices, pads, updates: the whole axis, where it was."""
+    places = {_place(x, batch) for x in (*op.ins, op.out)}
+    (axis,) = places if len(places) == 1 else (None,)
+    return axis is not None and op.params["start"][axis] == 0 and op.params["step"][axis] == 1
+
+
+def _concat(op: Op, batch: Batch) -> bool:
+    return len({_place(x, batch) for x in (*op.ins, op.out)} - {op.params["axis"]}) == 1
+
+
+def _gather(op: Op, batch: Batch) -> bool:
+    return op.ins[0].dims[0] not in batch and in_batch(op.out.dims, batch)
+
+
+_CARRIED: dict[str, Any] = {
+    "reshape": _reshape, "slice": _same_axis, "pad": _same_axis, "update": _same_axis, "concat": _concat,
+    "gather": _gather, "transpose": lambda op, batch: True, "iota": lambda op, batch: False,
+    "broadcast": lambda op, batch: in_batch(op.out.dims, batch),
+}  # fmt: skip
+
+
+# ---- what is added up over trajectories ----------------------------------------------------------------------------
+
+_MERGES = {"reduce_sum": "add", "reduce_and": "logical_and", "reduce_or": "logical_or"}
+
+
+def sums_of(op: Op, batch: Batch) -> dict[int, list[Op]]:
+    """The carries that are single numbers to which each step only adds reductions over *batch*, by number.
+
+    *batch* is by the sizes of the body.  "Adds" is what goes with the reduction: it is the same in any order.
+    """
+    program, first = op.params["body"].program, op.params["consts"]
+    uses = Counter(x for part in program.ops for x in part.ins if isinstance(x, Sym))
+    uses.update(x for x in program.outputs if isinstance(x, Sym))
+    found: dict[int, list[Op]] = {}
+    for k in range(op.params["carries"]):
+        begin, end = program.inputs[first + k], program.outputs[op.params["stops"] + k]
+        parts: list[Op] = []
+        names: set[str] = set()
+        leaves = [end]
+        begins = 0
+        while leaves:
+            x = leaves.pop()
+            made = program.producers.get(x) if isinstance(x, Sym) and uses[x] == 1 else None
+            if x is begin and uses[begin] == 1:
+                begins += 1
+            elif made is not None and made.prim.name in _MERGES and in_batch(made.ins[0].dims, batch):
+                parts.append(made)
+                names.add(_MERGES[made.prim.name])
+            elif made is not None and made.prim.name in _MERGES.values():
+                names.add(made.prim.name)
+                leaves += made.ins
+            else:
+                break
+        else:
+            if begins == 1 and parts and len(names) == 1 and not begin.dims:
+                found[k] = parts
+    return found
+
+
+# ---- the program of one trajectory -------------------------------------------------------------------------------
+
+
+def one_of(op: Op, batch: Batch) -> Op:
+    """The loop *op* for one index of *batch*: operands and results as they are, its body without that axis."""
+    body: Body = op.params["body"]
+    program = _without(body.program, inner_batch(op, batch))
+    return replace(op, params={**op.params, "body": replace(body, program=program)})
+
+
+def _without(program: Canonical, batch: Batch) -> Canonical:
+    """*program* with the axes of *batch* of size 1."""
+    known: dict[Sym, Sym] = {}
+
+    def moved(x: Any) -> Any:
+        if not isinstance(x, Sym):
+            return x
+        if x not in known:
+            known[x] = Sym(x.number, x.dtype, tuple(ONE if d in batch else d for d in x.dims))
+        return known[x]
+
+    ops = []
+    for op in program.ops:
+        params = one_of(op, batch).params if op.prim.kind == LOOP else op.params
+        ins, more = tuple(map(moved, op.ins)), tuple(map(moved, op.more))
+        ops.append(replace(op, ins=ins, out=moved(op.out), more=more, params=params))
+    inputs, outputs = [moved(x) for x in program.inputs], [moved(x) for x in program.outputs]
+    producers = {out: op for op in ops for out in op.outs}
+    return replace(program, inputs=inputs, ops=ops, outputs=outputs, producers=producers)
+
+
+__all__ = ["Batch", "Shared", "Trajectories", "batch_of", "in_batch", "inner_batch", "one_of", "pairs"]

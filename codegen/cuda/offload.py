@@ -1,0 +1,32 @@
+"""What no kernel can compute on the device, set apart: such an operation becomes a step that the array module does."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ...tracer.ir.primitive import ELEMENTWISE, HOST
+from ..lower.canonical import COPY, SAME_BITS, Canonical, Op
+from .libdevice import has_device_lowering
+
+
+class Aside:
+    """An elementwise primitive as a step of its own."""
+
+    kind = HOST
+    cost = 1
+
+    def __init__(self, prim: Any) -> None:
+        self.prim, self.name, self.impl = prim, prim.name, prim.impl
+
+
+def for_device(canonical: Canonical) -> Canonical:
+    """*canonical*, operation by operation, with those set apart that libdevice has no function for."""
+    ops = [op if has_kernel(op) else dataclasses.replace(op, prim=Aside(op.prim)) for op in canonical.ops]
+    return dataclasses.replace(canonical, ops=ops, producers={out: op for op in ops for out in op.outs})
+
+
+def has_kernel(op: Op) -> bool:
+    if op.prim.kind != ELEMENTWISE or op.prim in (COPY, SAME_BITS):
+        return True
+    return has_device_lowering(op.prim, [x.dtype for x in op.ins], op.params)

@@ -1,0 +1,173 @@
+"""Derivatives, graph to graph: reverse mode (vjp) and forward mode (jvp).
+
+Both append ordinary nodes to the builder in force, so derivatives of derivatives need nothing new, and forward and
+adjoint are one scheduling problem.  Zero times infinity is zero here: where a cotangent may be exactly 0 because
+``where``, ``maximum`` or an index left an element out, or infinite because it passed a singular point, it is
+multiplied by ``mulz``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...tracer.ir.errors import GraphError
+from ...tracer.ir.graph import Atom, Lit, Node, Var, bind, current_builder
+from ...tracer.ir.primitive import CUSTOM, ELEMENTWISE, LOOP
+from ...tracer.ir.site import adjoint_site
+from ...tracer.ops.elementwise import MINUS, ONE, F, broadcast_to
+from .activity import depends_on
+from .capacity import give_capacity
+from .checkpoints import split
+from .loop_adjoint import TooMuch, loop_jvp, loop_vjp, materialise
+from .taint import EVERY, NONE, Care, Doubt
+
+
+def vjp(nodes: Sequence[Node], output: Atom, cotangent: Atom, wrt: Sequence[Var]) -> list[Atom]:
+    """Cotangents of *wrt* for the cotangent of *output*; *nodes* are the program between them, in order."""
+    cotangents, _ = vjp_seeded(nodes, [(output, cotangent)], wrt)
+    return [materialise(ct, var) for ct, var in zip(cotangents, wrt, strict=True)]
+
+
+def vjp_seeded(
+    nodes: Sequence[Node], seeds: Sequence[tuple[Atom, Atom]], wrt: Sequence[Var], *, careful: bool = False
+) -> tuple[list[Atom | None], list[bool]]:
+    """As ``vjp``, from several (output, cotangent) pairs; None where nothing flows.
+
+    *careful*: the cotangents given may hold exact zeros or infinities.  The second result says the same of those
+    returned.
+    """
+    doubt = EVERY if careful else NONE
+    found, doubts = reverse(nodes, [(output, cotangent, doubt) for output, cotangent in seeds], wrt)
+    return found, [bool(d) for d in doubts]
+
+
+def reverse(
+    nodes: Sequence[Node], seeds: Sequence[tuple[Atom, Atom, Doubt]], wrt: Sequence[Var]
+) -> tuple[list[Atom | None], list[Doubt]]:
+    """Cotangents of *wrt* (None where nothing flows), and what each may hold; of each seed it is given."""
+    active = depends_on(nodes, wrt)
+    cotangents: dict[Var, Atom] = {}
+    care = Care()
+    for output, cotangent, doubt in seeds:
+        if isinstance(output, Var) and output in active:
+            known = cotangents.get(output)
+            cotangents[output] = cotangent if known is None else F.add(known, cotangent)
+            care.add(output, doubt)
+    builder = current_builder()
+    outer = builder.site_override
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
+        if not any(o in cotangents and o in active for o in node.outs):
+            continue
+        builder.site_override = adjoint_site(node.site)
+        if node.prim.kind == LOOP:
+            give_capacity(node)
+        wants = [isinstance(a, Var) and a in active for a in node.inputs]
+        cts = [cotangents.get(o) for o in node.outs]
+        contributions: Sequence[Atom | None]
+        doubts: list[Doubt] | None = None
+        if node.prim.kind == LOOP:
+            found = loop_vjp(node, cts, wants, [care.of([o]) for o in node.outs], reverse)
+            if isinstance(found, TooMuch):
+                parts = split(node, found.nbytes)
+                active |= depends_on(parts, active)
+                todo += parts
+                continue
+            contributions, doubts = found
+        else:
+            contributions = _node_vjp(node, cts, wants, bool(care.of(node.outs)))
+        for k, (atom, contribution) in enumerate(zip(node.inputs, contributions, strict=True)):
+            if contribution is None or not isinstance(atom, Var) or atom not in active:
+                continue
+            previous = cotangents.get(atom)
+            cotangents[atom] = contribution if previous is None else F.add(previous, contribution)
+            if doubts is None:
+                care.pass_on(node, atom)
+            else:
+                care.add(atom, doubts[k])
+    builder.site_override = outer
+    return [cotangents.get(var) for var in wrt], [care.of([var]) for var in wrt]
+
+
+def _node_vjp(node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], careful: bool) -> Sequence[Atom | None]:
+    prim = node.prim
+    if prim.kind == CUSTOM and prim.vjp is not None:
+        return prim.vjp(cts, node.outs, *node.inputs, **node.params)
+    ct = cts[0]
+    assert ct is not None
+    if prim.vjp is not None:
+        return prim.vjp(ct, node.out, *node.inputs, **node.params)
+    if prim.transpose is not None:
+        return [prim.transpose(ct, node.inputs[0].aval, **node.params) if wants[0] else None]
+    if prim.kind != ELEMENTWISE:
+        raise GraphError(f"{prim.name} has no derivative rule")
+    multiply = F.mulz if careful or prim.singular else F.mul
+    result: list[Atom | None] = []
+    for partial, wanted in zip(prim.partials, wants, strict=True):
+        if partial is None or not wanted:
+            result.append(None)
+        elif partial is ONE:
+            result.append(ct)
+        elif partial is MINUS:
+            result.append(F.neg(ct))
+        else:
+            factor = partial(node.out, *node.inputs, **node.params)
+            result.append(_times(multiply, ct, factor))
+    return result
+
+
+def _times(multiply: object, ct: Atom, factor: Atom) -> Atom:
+    if isinstance(ct, Lit) and ct.is_structural(1):
+        return factor
+    return multiply(ct, factor)  # type: ignore[operator]
+
+
+def jvp(nodes: Sequence[Node], tangents: dict[Var, Atom], output: Atom) -> Atom:
+    """The tangent of *output* for tangents of some Vars."""
+    known = jvp_all(nodes, tangents)
+    return materialise(known.get(output) if isinstance(output, Var) else None, output)
+
+
+def jvp_all(nodes: Sequence[Node], tangents: dict[Var, Atom]) -> dict[Var, Atom]:
+    """The tangents of all values of *nodes* that depend on the Vars in *tangents*."""
+    known = dict(tangents)
+    active = depends_on(nodes, list(tangents))
+    for node in nodes:
+        if all(o not in active or o in known for o in node.outs):
+            continue
+        inner = [known.get(a) if isinstance(a, Var) else None for a in node.inputs]
+        if all(t is None for t in inner):
+            continue
+        found = loop_jvp(node, inner, jvp_all) if node.prim.kind == LOOP else [_node_jvp(node, inner)]
+        known.update((out, t) for out, t in zip(node.outs, found, strict=False) if t is not None)
+    return known
+
+
+def _node_jvp(node: Node, tangents: Sequence[Atom | None]) -> Atom | None:
+    prim = node.prim
+    if prim.jvp is not None:
+        return prim.jvp(tangents, node.out, *node.inputs, **node.params)
+    if prim.transpose is not None:
+        return _apply_linear(node, tangents[0])
+    total: Atom | None = None
+    for partial, tangent in zip(prim.partials, tangents, strict=True):
+        if partial is None or tangent is None:
+            continue
+        if partial is ONE:
+            term: Atom = tangent
+        elif partial is MINUS:
+            term = F.neg(tangent)
+        else:
+            term = F.mulz(tangent, partial(node.out, *node.inputs, **node.params))
+        total = term if total is None else F.add(total, term)
+    return total
+
+
+def _apply_linear(node: Node, tangent: Atom | None) -> Atom | None:
+    """A linear map applied to its tangent."""
+    if tangent is None:
+        return None
+    if isinstance(tangent, Lit) and node.inputs[0].aval.shape:
+        tangent = broadcast_to(tangent, node.inputs[0].aval.shape)
+    return bind(node.prim, tangent, **node.params)

@@ -1,0 +1,138 @@
+"""Room for the steps of a loop that ends by itself, before its adjoint stores something of each of them.
+
+How many steps there are is known in the run that is being recorded: NumPy runs the loop once.  The room is for more
+than twice as many, and a guard of the kind "capacity" holds the kernel to it: a call that needs more is recorded again
+with more room, and finds the same kernel, because the length of a loop is one of its run-time arguments.
+
+The steps of a loop in the body of another differ from one run of it to the next: the one around it carries the
+greatest number so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ...tracer.ir.aval import INT, Aval
+from ...tracer.ir.errors import GraphError, UnsupportedError
+from ...tracer.ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, current_builder, structural
+from ...tracer.ir.primitive import LOOP
+from ...tracer.ir.site import at_site
+from ...tracer.ops.control import CAPACITY, UNLIMITED, before_consts, loop_view
+from ...tracer.ops.elementwise import F
+from ...tracer.record.recorder import Recorder
+from .loop_memory import loop_memory
+
+LEAST = 1024  # steps that there is room for, where memory allows
+
+
+class Need(NamedTuple):
+    """What a loop without a limit has to have room for."""
+
+    steps: Atom  # how many there are, at most
+    row: int  # bytes of what it carries
+
+
+def give_capacity(node: Node) -> None:
+    """Let the loop *node* of the recording in progress, and those in its body, have finite lengths.
+
+    The node may grow by carries, which say how many steps the loops in its body take.  Raises UnsupportedError in the
+    body of another loop.
+    """
+    if not _unlimited(node):
+        return
+    needs = _reported(node)
+    recorder = current_builder()
+    if not isinstance(recorder, Recorder):
+        raise GraphError("the adjoint of a loop without a limit needs the values of a recording")
+    if recorder.parent is not None:
+        raise UnsupportedError(at_site(_NESTED, node.site))
+    lengths = []
+    for need in needs:
+        length = _length(recorder, need)
+        recorder.guards.append(Guard(F.lt(need.steps, Lit(length, INT)), np.True_, CAPACITY, node.site))
+        lengths.append(length)
+    _limit(node, iter(lengths))
+
+
+def _unlimited(node: Node) -> bool:
+    """Is *node* a loop without a limit, or is one in its body?"""
+    if node.prim.kind != LOOP:
+        return False
+    return node.params["length"] == UNLIMITED or any(_unlimited(n) for n in node.params["body"].nodes)
+
+
+def _reported(node: Node) -> list[Need]:
+    """What the loop *node* and those in its body need, by values outside of it; it grows by carries that say so."""
+    view = loop_view(node)
+    needs: list[Need] = []
+    carries: list[Var] = []
+    found: list[Var] = []
+    ends: list[Atom] = []
+    with building(Builder()) as builder:
+        for within in view.body.nodes:
+            if not _unlimited(within):
+                builder.append(within)
+                continue
+            copy = Node(within.prim, within.inputs, within.params, within.outs, within.site)
+            builder.append(copy)
+            for need in _reported(copy):
+                most = Var(Aval(INT, ()))
+                carries.append(most)
+                ends.append(F.maximum(most, need.steps))
+                found.append(Var(Aval(INT, ())))
+                needs.append(Need(found[-1], need.row))
+    if carries:
+        lead, inner, outer = before_consts(node.params), view.inner, view.outer
+        asked = [] if view.go_on is None else [view.go_on]
+        body = Graph(
+            [*inner.consts, *inner.carries, *carries, *inner.xs], builder.nodes,
+            [*asked, *view.ends, *ends, *view.rows],
+        )  # fmt: skip
+        node.params = {**node.params, "body": body, "carries": len(view.finals) + len(carries)}
+        starts = [structural(0, INT)] * len(carries)
+        node.inputs = (*node.inputs[:lead], *outer.consts, *outer.carries, *starts, *outer.xs)
+        node.outs = (*view.finals, *found, *node.outs[len(view.finals) :])
+        current_builder().claim(found)
+    if node.params["length"] == UNLIMITED:
+        count = loop_view(node).ran
+        assert count is not None
+        needs.append(Need(count, sum(v.aval.size * v.aval.dtype.itemsize for v in view.inner.carries)))
+    return needs
+
+
+def _limit(node: Node, lengths: Iterator[int]) -> None:
+    """Give *node* and the loops in its body their *lengths*, in the order of ``_reported``."""
+    body = node.params["body"]
+    for inner in body.nodes:
+        if _unlimited(inner):  # made by _reported: nobody else has it
+            _limit(inner, lengths)
+    if node.params["length"] == UNLIMITED:
+        node.params = {**node.params, "length": next(lengths)}
+
+
+def _length(recorder: Recorder, need: Need) -> int:
+    """Room for the steps of this run: a length that an earlier recording gave, if that is enough."""
+    steps = int(recorder.value(need.steps))
+    place = len(recorder.capacities)
+    known = recorder.known_capacities[place] if place < len(recorder.known_capacities) else 0
+    length = known if steps < known else capacity(steps, need.row)
+    recorder.capacities.append(length)
+    return length
+
+
+def capacity(steps: int, row: int) -> int:
+    """Room for *steps* steps and as many again, of *row* bytes each, within the budget; for one more at least."""
+    wanted = max(LEAST, 1 << max(2 * steps - 1, 0).bit_length())
+    return max(steps + 1, min(wanted, loop_memory.budget // max(row, 1)))
+
+
+_NESTED = (
+    "this takes the gradient of a while_loop inside the body of another loop or a branch, where the number of its "
+    "steps is not known while the body is recorded; take the gradient of the whole outside, or write the inner loop "
+    "as tracegrad.scan over a fixed length, choosing with np.where"
+)
+
+__all__ = ["CAPACITY", "capacity", "give_capacity"]

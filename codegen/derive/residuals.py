@@ -1,0 +1,108 @@
+"""What the adjoint of a loop stores, and what it adds up after the loop instead of in every step.
+
+A backward step runs the forward step again, except for what is dear: the results of products and of reductions over
+more than a few elements are not computed again, those of transcendental functions only where storing something would
+take longer.  ``residual_cut.py`` finds what to store.
+
+A constant's cotangent is a sum over all steps.  Where a step's share is a matrix product (the gradient of a weight),
+the operands of all steps are stacked, and one product after the loop replaces a small one and an addition in each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import NamedTuple
+
+from ...tracer.ir.graph import Atom, Node, Var
+from ...tracer.ir.primitive import ELEMENTWISE, HOST, PRODUCT, RECURRENCE, REDUCE, SCATTER
+from ...tracer.ops.control import loop_view
+from ...tracer.ops.product import matmul
+from ...tracer.ops.shape import reshape, transpose
+from .checkpoints import stored_bytes
+from .loop_memory import loop_memory
+from .residual_cut import least_stored
+
+SMALL = 16  # elements: what is no larger is summed in registers, and reduced again rather than stored
+TRANSCENDENTAL = 20  # rough flops of an elementwise operation from which on it counts what computing it again costs
+CACHED = 32 << 20  # bytes that are written and read again without going to memory
+# rough flops that take as long as to write and read again one byte in the cache, in memory; where there is no room
+IN_CACHE, IN_MEMORY, NO_ROOM = 1, 4, 1_000_000
+
+
+def values_to_store(
+    node: Node, nodes: Sequence[Node], outputs: Sequence[Atom], storable: Mapping[Var, bool], forward: Sequence[Node]
+) -> list[Var]:
+    """What a step of the loop *node* stores, so that its adjoint's *nodes* compute *outputs* in the least time.
+
+    *storable* says of each value that can be stored whether it is in any case.  Loops within the body are run again.
+    """
+    view = loop_view(node)
+    carries, known = view.inner.carries, view.ran is None  # of steps that data counts, most rows are never written
+    cached = min(CACHED, loop_memory.budget) if known else loop_memory.budget
+    again = {out: cost for n in forward for out in n.outs if (cost := _cost(n))} | dict.fromkeys(carries, inf)
+    for rate, limit in (IN_CACHE, cached), (IN_MEMORY, loop_memory.budget), (NO_ROOM, inf):
+        price = {v: 0 if anyway else max(rate * _nbytes(v), 1) for v, anyway in storable.items()}
+        chosen = least_stored(nodes, outputs, again, price)
+        stored = [v for v, anyway in storable.items() if anyway or v in chosen]
+        if stored_bytes(node, stored) <= limit:
+            break
+    return stored
+
+
+def _nbytes(v: Var) -> int:
+    return v.aval.size * v.aval.dtype.itemsize
+
+
+def _cost(node: Node) -> float:
+    """Rough flops to compute the results of *node* again; 0 where they are not worth counting."""
+    prim = node.prim
+    if prim.kind in (REDUCE, RECURRENCE):
+        return inf if node.inputs[0].aval.size > SMALL else 0
+    if prim.kind == ELEMENTWISE:
+        return prim.cost * node.out.aval.size if prim.cost >= TRANSCENDENTAL else 0
+    return inf if prim.kind in (PRODUCT, SCATTER, HOST) else 0
+
+
+class Product(NamedTuple):
+    """A step's share of a sum, ``x @ y`` of matrices (x stored transposed with *ta*, y with *tb*), or x ⊗ y."""
+
+    x: Var
+    y: Var
+    ta: bool
+    tb: bool
+
+
+def as_product(value: Atom, producers: Mapping[Var, Node]) -> Product | None:
+    """*value* as a product of matrices, or as an outer product of two vectors."""
+    node = producers.get(value) if isinstance(value, Var) else None
+    if node is None or node.out.aval.ndim != 2 or node.out.aval.size <= SMALL or len(node.inputs) != 2:
+        return None
+    x, y = node.inputs
+    if node.prim.name == "matmul" and isinstance(x, Var) and isinstance(y, Var):
+        return Product(x, y, node.params["ta"], node.params["tb"])
+    if node.prim.name != "mul":
+        return None
+    sides = {}
+    for side in (x, y):
+        wide = producers.get(side) if isinstance(side, Var) else None
+        if wide is None or wide.prim.name != "broadcast" or not isinstance(wide.inputs[0], Var):
+            return None
+        sides[wide.params["dims"]] = wide.inputs[0]
+    return Product(sides[(0,)], sides[(1,)], True, False) if set(sides) == {(0,), (1,)} else None
+
+
+def sum_of_products(x: Atom, y: Atom, ta: bool, tb: bool) -> Var:
+    """The sum over axis 0 of the products of rows of *x* and *y* (see ``Product``), as one product."""
+    if x.aval.ndim == 2:
+        return matmul(x, y, True, False)
+    return matmul(_joined(x, ta), _joined(y, not tb), ta, tb)
+
+
+def _joined(x: Atom, first: bool) -> Atom:
+    """x[t, a, b] with the steps t joined to the axis that is summed over: a where it is the *first*, else b."""
+    t, a, b = x.aval.shape
+    return reshape(x, (t * a, b)) if first else reshape(transpose(x, (1, 0, 2)), (a, t * b))
+
+
+__all__ = ["Product", "as_product", "sum_of_products", "values_to_store"]

@@ -1,0 +1,1 @@
+"""Graphs run node by node, without a kernel: by NumPy (``interpreter.py``) or by CuPy on a device."""

@@ -1,0 +1,275 @@
+"""From a recorded graph to its canonical form: the program without its numbers.
+
+Three data structures: a ``Sym`` is a value with a dtype and symbolic dims; an ``Op`` applies a primitive; a
+``Canonical`` is the program, the ``key`` that names its kernel, and the numbers that were lifted out of it (sizes,
+constants).
+
+A *dim* is an index into a table of sizes.  Two axes share a dim where the operations force them to be equal
+(``equal_axes.py``), never because two numbers happen to coincide: batch 10 and 10 features stay apart, so a new batch
+size finds the same kernel.  Dim 0 is the size 1.  Small sizes of inner axes are static: they are part of the key, and
+loops over them are unrolled.  Code generation sees only ``Canonical``, so nothing about a particular run can leak into
+a kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...tracer.ir.graph import Graph, Lit, Node, Var
+from ...tracer.ir.primitive import ELEMENTWISE, LOOP
+from ...tracer.ir.site import Site
+from ...tracer.ops.control import split_body
+from .equal_axes import EqualAxes, Place, is_edge_pad, size_of
+
+STATIC_LIMIT = 16  # inner sizes up to this are part of the key
+SMALL_START = 8  # slice starts up to this are part of the key
+
+Dim: TypeAlias = int
+ONE: Dim = 0
+
+
+class Sym:
+    """A value of the canonical program."""
+
+    __slots__ = ("dims", "dtype", "number")
+
+    def __init__(self, number: int, dtype: np.dtype, dims: tuple[Dim, ...]):
+        self.number, self.dtype, self.dims = number, dtype, dims
+
+    def __repr__(self) -> str:
+        return f"v{self.number}"
+
+
+class Const:
+    """A scalar constant: ``value`` where it is structural, else ``slot``, its place among the run-time constants."""
+
+    __slots__ = ("dtype", "slot", "value")
+    dims: tuple[Dim, ...] = ()
+
+    def __init__(self, dtype: np.dtype, value: Any, slot: int | None):
+        self.dtype, self.value, self.slot = dtype, value, slot
+
+    def __repr__(self) -> str:
+        return f"c{self.slot}" if self.slot is not None else repr(self.value)
+
+
+Operand: TypeAlias = Sym | Const
+
+
+@dataclass(slots=True, eq=False)
+class Op:
+    """``out = prim(*ins, **params)``; sizes among the params are dims, starts are ints (small) or ``("s", dim)``."""
+
+    prim: Any
+    ins: tuple[Operand, ...]
+    params: dict[str, Any]
+    out: Sym
+    site: Site | None
+    more: tuple[Sym, ...] = ()  # a loop has several results
+
+    @property
+    def outs(self) -> tuple[Sym, ...]:
+        return (self.out, *self.more)
+
+
+@dataclass(slots=True, eq=False)
+class Body:
+    """The body of a loop.  Its sizes and constants follow those of the program around it, from these places on."""
+
+    program: Canonical
+    sizes_at: int
+    consts_at: int
+    graph: Graph  # this run's, for the interpreter
+
+
+@dataclass(slots=True)
+class Canonical:
+    inputs: list[Sym]  # the graph's inputs, then its const arrays
+    ops: list[Op]
+    outputs: list[Operand]  # results, then one bool per guard
+    results: int  # how many of the outputs are results
+    static: dict[Dim, int]  # dims whose size is part of the program
+    key: tuple
+    sizes: np.ndarray  # this run's sizes, by dim
+    consts: np.ndarray  # this run's constants, 8 bytes each
+    producers: dict[Sym, Op] = field(default_factory=dict)
+
+
+def _body_of(node: Node) -> Canonical:
+    """The canonical body of a loop; of one that stops, with what it asks in front, so that it can end there."""
+    body = node.params["body"]
+    if not node.params.get("stops"):
+        return canonicalise(body, body=True)
+    asking, working = split_body(body)
+    return canonicalise(Graph(body.inputs, [*asking, *working], body.outputs), body=True, first=True)
+
+
+def canonicalise(graph: Graph, *, body: bool = False, first: bool = False) -> Canonical:
+    """The canonical form of *graph*.  Graphs that differ only in numbers get equal keys.
+
+    In the *body* of a loop small sizes of all axes are static: what is small and carried is kept in registers.
+    *first*: the first output is there before anything is done that it does not depend on.
+    """
+    bodies = {node: _body_of(node) for node in graph.nodes if node.prim.kind == LOOP}
+    axes = EqualAxes(graph, {n: ([x.dims for x in b.inputs], [x.dims for x in b.outputs]) for n, b in bodies.items()})
+    inner: set[Any] = set()
+    for places in axes.places.values():
+        for place in places if body else places[1:]:
+            if 2 <= size_of(place) <= STATIC_LIMIT:
+                inner.add(axes.find(place))
+
+    sizes: list[int] = [1]
+    static: dict[Dim, int] = {ONE: 1}
+    table: dict[Any, Dim] = {}
+    starts: dict[int, Dim] = {}
+    tokens: list[Any] = []
+
+    def dim(place: Place) -> Dim:
+        size = size_of(place)
+        if size == 1:
+            return ONE
+        root = axes.find(place)
+        found = table.get(root)
+        if found is None:
+            found = table[root] = len(sizes)
+            sizes.append(size)
+            if root in inner:
+                static[found] = size
+        return found
+
+    numbers: dict[Var, Sym] = {}
+
+    def define(var: Var) -> Sym:
+        sym = Sym(len(numbers), var.aval.dtype, tuple(dim(p) for p in axes.places[var]))
+        numbers[var] = sym
+        return sym
+
+    consts: list[bytes] = []
+
+    def operand(atom: Any) -> Operand:
+        if isinstance(atom, Var):
+            return numbers[atom]
+        if atom.structural:
+            return Const(atom.aval.dtype, atom.value, None)
+        consts.append(np.asarray(atom.value).tobytes().ljust(8, b"\0"))
+        return Const(atom.aval.dtype, None, len(consts) - 1)
+
+    def token(x: Operand) -> Any:
+        if isinstance(x, Sym):
+            return x.number
+        return ("c", x.dtype.char) if x.slot is not None else ("k", x.dtype.char, np.asarray(x.value).tobytes())
+
+    def start_of(value: int) -> Any:
+        if -SMALL_START <= value <= SMALL_START:
+            return value
+        if value not in starts:
+            starts[value] = len(sizes)
+            sizes.append(value)
+        return ("s", starts[value])
+
+    inputs = [define(v) for v in graph.inputs] + [define(v) for v, _ in graph.consts]
+    tokens.append(tuple((s.dtype.char, s.dims) for s in inputs))
+
+    def loop_op(node: Node, ins: tuple[Operand, ...]) -> Op:
+        part = bodies[node]
+        place = Body(part, len(sizes), len(consts), node.params["body"])
+        sizes.extend(int(n) for n in part.sizes)
+        consts.extend(part.consts[k : k + 1].tobytes() for k in range(len(part.consts)))
+        outs = tuple(define(v) for v in node.outs)
+        rest = {name: node.params.get(name, False) for name in ("consts", "carries", "reverse", "counted", "stops")}
+        length = dim(axes.lengths[node])
+        shown = (part.key, place.sizes_at, place.consts_at, length, *rest.values())
+        tokens.append((node.prim.name, tuple(token(x) for x in ins), shown, tuple(s.dims for s in outs)))
+        return Op(node.prim, ins, {"body": place, "length": length, **rest}, outs[0], node.site, outs[1:])
+
+    ops = []
+    for node in graph.nodes:
+        ins = tuple(operand(a) for a in node.inputs)
+        if node.prim.kind == LOOP:
+            ops.append(loop_op(node, ins))
+            continue
+        out = define(node.out)
+        params = {}
+        for name, value in node.params.items():
+            if name in ("shape", "size", "count"):
+                continue  # the dims of the result say it
+            params[name] = tuple(start_of(v) for v in value) if name == "start" else value
+        if node.prim.name in ("pad", "update"):
+            placed = node.inputs[0 if node.prim.name == "pad" else 1].aval.shape
+            params["edge"] = is_edge_pad(placed, node.out.aval.shape)
+        ops.append(Op(node.prim, ins, params, out, node.site))
+        shown = tuple(str(v) if isinstance(v, np.dtype) else v for v in params.values())
+        tokens.append((node.prim.name, tuple(token(x) for x in ins), shown, out.dtype.char, out.dims))
+    outputs: list[Operand] = []
+    for atom in graph.outputs:
+        x = operand(atom)
+        tokens.append(("out", token(x)))
+        if isinstance(x, Const) or x in outputs or x in inputs:  # each result has a buffer of its own
+            copy = Sym(len(numbers) + len(ops), x.dtype, x.dims)
+            ops.insert(0 if first and not outputs else len(ops), Op(COPY, (x,), {}, copy, None))
+            x = copy
+        outputs.append(x)
+    results = len(outputs)
+    for guard in graph.guards:
+        ops.append(_guard_op(guard, operand, define_bool := Sym(len(numbers) + len(ops), np.dtype(bool), ())))
+        outputs.append(define_bool)
+        tokens.append(("guard", token(ops[-1].ins[0]), token(ops[-1].ins[1])))
+    tokens.append(tuple(sorted(static.items())))
+    canonical = Canonical(
+        inputs,
+        ops,
+        outputs,
+        results,
+        static,
+        tuple(tokens),
+        np.array(sizes, np.int64),
+        np.frombuffer(b"".join(consts), np.int64).copy(),
+    )
+    canonical.producers = {out: op for op in ops for out in op.outs}
+    return canonical
+
+
+def _guard_op(guard: Any, operand: Any, out: Sym) -> Op:
+    """``atom has the bits of expected``, as an op of its own kind."""
+    dtype = guard.atom.aval.dtype
+    expected = Lit(guard.expected, dtype, structural=dtype.kind == "b")
+    return Op(SAME_BITS, (operand(guard.atom), operand(expected)), {}, out, guard.site)
+
+
+class _SameBits:
+    """Pseudo-primitive of guards: equality of bit patterns, so that nan is equal to nan and 0.0 is not -0.0."""
+
+    name = "same_bits"
+    kind = ELEMENTWISE
+    cost = 1
+
+    @staticmethod
+    def impl(x: Any, y: Any) -> Any:
+        return np.asarray(x).tobytes() == np.asarray(y).tobytes()
+
+    @staticmethod
+    def lower(s: Any, x: Any, y: Any) -> Any:
+        return s.same_bits(x, y)
+
+
+class _Copy:
+    """Pseudo-primitive: a result that is an input, a constant or another result."""
+
+    name = "copy"
+    kind = ELEMENTWISE
+    cost = 0
+
+    @staticmethod
+    def impl(x: Any) -> Any:
+        return np.array(x)
+
+    @staticmethod
+    def lower(s: Any, x: Any) -> Any:
+        return x
+
+
+SAME_BITS = _SameBits()
+COPY = _Copy()

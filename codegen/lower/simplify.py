@@ -1,0 +1,174 @@
+"""Small rewrites of a graph before it gets its signature.
+
+Each rule is a function of one node; ``RULES`` says which it looks at.  Numbers may be looked at freely here: the
+rewritten graph is what gets the signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+import numpy as np
+
+from ...tracer.ir.aval import FLOAT_KINDS, Aval
+from ...tracer.ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, bind, building
+from ...tracer.ir.primitive import CUSTOM
+from ...tracer.ir.site import Site
+from ...tracer.ops.loop_pruning import prune_loops
+from ...tracer.ops.shape import transpose
+from .equal_axes import is_edge_pad
+from .half_precision import in_float32
+
+Producers = dict[Var, Node]
+Rule = Callable[[Node, Producers], Atom | None]
+
+
+class _Rewriter(Builder):
+    """Keeps the user's line of the node being rewritten."""
+
+    here: Site | None = None
+
+    def site(self) -> Site | None:
+        return self.here
+
+
+def _swapped(x: Atom, producers: Producers) -> Atom | None:
+    """What *x* is the matrix transpose of, batch axes untouched."""
+    node = producers.get(x) if isinstance(x, Var) else None
+    if node is None or node.prim.name != "transpose":
+        return None
+    perm = node.params["perm"]
+    n = len(perm)
+    return node.inputs[0] if n >= 2 and perm == (*range(n - 2), n - 1, n - 2) else None
+
+
+def _matmul(node: Node, producers: Producers) -> Atom | None:
+    """A transposed operand becomes a flag of the product."""
+    x, y = node.inputs
+    ta, tb = node.params["ta"], node.params["tb"]
+    x2, y2 = _swapped(x, producers), _swapped(y, producers)
+    if x2 is None and y2 is None:
+        return None
+    return bind(
+        node.prim,
+        x if x2 is None else x2,
+        y if y2 is None else y2,
+        ta=ta != (x2 is not None),
+        tb=tb != (y2 is not None),
+    )
+
+
+def _argument(node: Node, producers: Producers) -> Atom | None:
+    """argmax and argmin run along the last axis."""
+    (axis,) = node.params["axes"]
+    x = node.inputs[0]
+    last = x.aval.ndim - 1
+    if axis == last:
+        return None
+    perm = (*(a for a in range(last + 1) if a != axis), axis)
+    return bind(node.prim, transpose(x, perm), axes=(last,))
+
+
+def _product(node: Node, producers: Producers) -> Atom | None:
+    """A factor that is the constant 1 of the program goes."""
+    for one, other in (node.inputs, reversed(node.inputs)):
+        source = producers.get(one) if isinstance(one, Var) else None
+        constant = source.inputs[0] if source is not None and source.prim.name == "broadcast" else one
+        if (
+            isinstance(constant, Lit)
+            and constant.is_structural(1)
+            and other.aval.shape == node.out.aval.shape
+            and isinstance(other, Var)
+        ):
+            return other
+    return None
+
+
+RULES: dict[str, Rule] = {
+    "matmul": _matmul,
+    "argmax": _argument,
+    "argmin": _argument,
+    "mul": _product,
+    "mulz": _product,
+}
+
+
+def widen_sums(graph: Graph) -> Graph:
+    """The sum over a slice becomes the sum over the whole, zeros added, where the adjoint pads to that whole anyway.
+
+    Value and gradient of a stencil then share one loop, and one pass over the input.
+    """
+    wholes: dict[tuple[int, ...], Node] = {}
+    for node in graph.nodes:
+        if node.prim.name != "pad" or set(node.params["step"]) != {1}:
+            continue
+        inner = node.inputs[0].aval.shape
+        if is_edge_pad(inner, node.params["shape"]):
+            wholes.setdefault(inner, node)
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        x = node.inputs[0] if node.inputs else None
+        if node.prim.name == "reduce_sum" and isinstance(x, Var) and len(node.params["axes"]) == x.ndim:
+            pad = wholes.get(x.shape)
+            if pad is not None and x.dtype.kind in FLOAT_KINDS:
+                wide = Var(Aval(x.dtype, pad.params["shape"]))
+                nodes.append(Node(pad.prim, (x,), pad.params, (wide,), node.site))
+                node = Node(node.prim, (wide,), node.params, node.outs, node.site)
+        nodes.append(node)
+    return Graph(graph.inputs, nodes, graph.outputs, graph.guards, graph.consts)
+
+
+def simplify(graph: Graph, half_products: Container[np.dtype] = ()) -> Graph:
+    """*graph* with loops reduced to what is read, sums widened, the rules applied, and arithmetic on float16 and
+    bfloat16 in float32.
+
+    *half_products*: the target has matrix products of these dtypes.
+    """
+    return in_float32(_reduced(graph), half_products)
+
+
+def _reduced(graph: Graph) -> Graph:
+    return apply_rules(widen_sums(prune_loops(graph, _reduced)))
+
+
+def apply_rules(graph: Graph) -> Graph:
+    """*graph* with the rules applied, or itself where none does."""
+    producers: Producers = {}
+    renamed: dict[Var, Atom] = {}
+    builder = _Rewriter()
+    changed = False
+
+    def current(atom: Atom) -> Atom:
+        return renamed.get(atom, atom) if isinstance(atom, Var) else atom
+
+    with building(builder):
+        for node in graph.nodes:
+            inputs = tuple(current(a) for a in node.inputs)
+            if node.prim.kind == CUSTOM:  # its derivative has been taken, or nobody asked
+                changed = True
+                renamed.update(zip(node.outs, inputs, strict=False))
+                continue
+            moved = node if inputs == node.inputs else Node(node.prim, inputs, node.params, node.outs, node.site)
+            builder.here = node.site
+            rule = RULES.get(node.prim.name)
+            result = rule(moved, producers) if rule is not None else None
+            if result is None:
+                builder.nodes.append(moved)
+                producers[node.out] = moved
+                continue
+            changed = True
+            renamed[node.out] = result
+            for new in builder.nodes[-2:]:
+                producers.setdefault(new.out, new)
+    if not changed:
+        return graph
+    outputs = [current(a) for a in graph.outputs]
+    guards = [Guard(current(g.atom), g.expected, g.kind, g.site, g.position) for g in graph.guards]
+    needed: set[Atom] = {*outputs, *(g.atom for g in guards)}
+    kept = []
+    for node in reversed(builder.nodes):
+        if any(o in needed for o in node.outs):
+            kept.append(node)
+            needed.update(node.inputs)
+    kept.reverse()
+    return Graph(graph.inputs, kept, outputs, guards, [c for c in graph.consts if c[0] in needed])

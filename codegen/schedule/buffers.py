@@ -1,0 +1,81 @@
+"""Where the operands of calls lie: which of them need no buffer of their own, and whose buffer holds an array.
+
+A reshape, or the first rows of an array, lies in the buffer of what it is made from.  What a call reads that is one
+constant throughout, or counts up, has no buffer at all: the call is told the constant, or knows the number of its step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...tracer.ir.primitive import LOOP, SCATTER
+from ...tracer.ops.control import before_consts
+from ..lower.canonical import Canonical, Const, Dim, Op, Sym
+from .dependences import is_call, is_loop_root
+
+SMALL = 16  # elements up to which a value of static size in the body of a loop is kept in stack slots
+
+
+def rows_from(loop: Op) -> int:
+    """The first of the operands of a loop that it steps through."""
+    return before_consts(loop.params) + loop.params["consts"] + loop.params["carries"]
+
+
+def counted(program: Canonical, call: Op, position: int) -> Op | None:
+    """The iota that a loop takes its rows from, where it does: the row is the number of the step."""
+    if call.prim.kind != LOOP or position < rows_from(call):
+        return None
+    x = call.ins[position]
+    producer = program.producers.get(x) if isinstance(x, Sym) else None
+    return producer if producer is not None and producer.prim.name == "iota" else None
+
+
+def elements(program: Canonical, dims: Sequence[Dim]) -> int | None:
+    """The number of elements where it is static and small, else None."""
+    total = 1
+    for d in dims:
+        if d not in program.static:
+            return None
+        total *= program.static[d]
+    return total if total <= SMALL else None
+
+
+def filled(program: Canonical, call: Op, position: int) -> Const | None:
+    """The constant that a scatter's target, a carry as it starts or a small operand of a loop is full of: no buffer is
+    made of it."""
+    x = call.ins[position]
+    if not isinstance(x, Sym):
+        return None
+    if call.prim.kind == LOOP:
+        lead, body = before_consts(call.params), call.params["body"].program
+        is_carry = lead + call.params["consts"] <= position < rows_from(call)
+        if position < lead or (not is_carry and elements(body, body.inputs[position - lead].dims) is None):
+            return None
+    elif call.prim.kind != SCATTER or position:
+        return None
+    producer = program.producers.get(x)
+    if producer is not None and producer.prim.name == "broadcast" and isinstance(producer.ins[0], Const):
+        return producer.ins[0]
+    return None
+
+
+def buffer_of(program: Canonical, stored: set[Sym], x: Sym) -> Sym:
+    """Where *x*'s elements lie in row-major order: itself if stored, else what it reshapes or is the first rows of."""
+    while (
+        x not in stored
+        and (op := program.producers.get(x)) is not None
+        and (op.prim.name == "reshape" or is_first_rows(program, op))
+        and isinstance(op.ins[0], Sym)
+    ):
+        x = op.ins[0]
+    return x
+
+
+def is_first_rows(program: Canonical, op: Op) -> bool:
+    """Does *op* take whole rows, from the first on, of an array that lies in memory in any case?"""
+    if op.prim.name != "slice" or not op.out.dims or not isinstance(op.ins[0], Sym):
+        return False
+    source = program.producers.get(buffer_of(program, set(), op.ins[0]))
+    plain = all(n == 0 for n in op.params["start"]) and all(n == 1 for n in op.params["step"])
+    kept = source is None or is_call(source) or is_loop_root(source)
+    return plain and kept and op.out.dims[1:] == op.ins[0].dims[1:]

@@ -1,0 +1,134 @@
+"""How each index map reads its operands: the one place that knows what slice, pad, concat and their kin mean in a loop.
+
+``read(op, indices)`` gives the alternatives of a value at *indices*: the first alternative whose condition holds is
+the value; where none holds it is zero.  An alternative's position lies in its operand only where its condition holds,
+also where it is what remains.  The scheduler walks them to see what a loop touches, the emitter to write code.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..lower.canonical import ONE, Dim, Op, Operand, Sym
+from .affine import ZERO, Index, add, divide, start_index, term
+
+Indices = tuple[Index, ...]
+# ("in", Index, Dim): 0 <= index < size; ("edge", Index, Dim): the same, false for a few iterations only;
+# ("mod", Index, k): k divides index
+Condition = tuple[Any, ...]
+
+
+class Alternative(NamedTuple):
+    conditions: tuple[Condition, ...]
+    operand: Operand
+    indices: Indices | None  # None: read the operand's buffer flat, at the position that `flat` gives
+    flat: tuple[tuple[Dim, ...], Indices] | None = None  # (dims of the reshaped array, position in it)
+    remains: bool = False  # its conditions hold wherever those of the alternatives before it do not
+
+
+def known(condition: Condition, static: dict[Dim, int]) -> bool | None:
+    """Does it hold, as far as sizes that are part of the program say?"""
+    kind, index, bound = condition
+    if any(t[0] != "s" or t[1] not in static for t, _ in index.terms):
+        return None
+    position = index.const + sum(c * static[t[1]] for t, c in index.terms)
+    if kind == "mod":
+        return position % bound == 0
+    return 0 <= position < static[bound] if bound in static else None
+
+
+def read(op: Op, at: Indices) -> list[Alternative]:
+    return _READERS[op.prim.name](op, at)
+
+
+def _broadcast(op: Op, at: Indices) -> list[Alternative]:
+    x = op.ins[0]
+    return [Alternative((), x, tuple(ZERO if x.dims[a] == ONE else at[d] for a, d in enumerate(op.params["dims"])))]
+
+
+def _transpose(op: Op, at: Indices) -> list[Alternative]:
+    moved: list[Index] = [ZERO] * len(at)
+    for k, p in enumerate(op.params["perm"]):
+        moved[p] = at[k]
+    return [Alternative((), op.ins[0], tuple(moved))]
+
+
+def reshape_axes(before: tuple[Dim, ...], after: tuple[Dim, ...]) -> list[int | None] | None:
+    """For each operand axis the result axis that it equals (None: a size of 1); None where axes merge or split."""
+    wide_before = [a for a, d in enumerate(before) if d != ONE]
+    wide_after = [b for b, d in enumerate(after) if d != ONE]
+    if [before[a] for a in wide_before] != [after[b] for b in wide_after]:
+        return None
+    match = dict(zip(wide_before, wide_after, strict=True))
+    return [match.get(a) for a in range(len(before))]
+
+
+def _reshape(op: Op, at: Indices) -> list[Alternative]:
+    x = op.ins[0]
+    axes = reshape_axes(x.dims, op.out.dims)
+    if axes is None:
+        return [Alternative((), x, None, (op.out.dims, at))]
+    return [Alternative((), x, tuple(ZERO if b is None else at[b] for b in axes))]
+
+
+def _slice(op: Op, at: Indices) -> list[Alternative]:
+    start, step = op.params["start"], op.params["step"]
+    return [
+        Alternative((), op.ins[0], tuple(add(start_index(s), i, k) for s, k, i in zip(start, step, at, strict=True)))
+    ]
+
+
+def _inside(x: Operand, op: Op, at: Indices) -> tuple[tuple[Condition, ...], Indices]:
+    """Where in *x*, placed at start + step * i of the result, the position *at* falls, and under what conditions."""
+    conditions: list[Condition] = []
+    moved = []
+    for axis, (s, k, i) in enumerate(zip(op.params["start"], op.params["step"], at, strict=True)):
+        if s == 0 and k == 1 and x.dims[axis] == op.out.dims[axis]:
+            moved.append(i)
+            continue
+        offset = add(i, start_index(s), -1)
+        if k != 1:
+            exact = divide(offset, k)
+            if exact is None:
+                conditions.append(("mod", offset, abs(k)))
+                exact = term(("d", offset, k))
+            offset = exact
+        conditions.append(("edge" if op.params["edge"] else "in", offset, x.dims[axis]))
+        moved.append(offset)
+    return tuple(conditions), tuple(moved)
+
+
+def _pad(op: Op, at: Indices) -> list[Alternative]:
+    conditions, moved = _inside(op.ins[0], op, at)
+    return [Alternative(conditions, op.ins[0], moved)]
+
+
+def _update(op: Op, at: Indices) -> list[Alternative]:
+    x, v = op.ins
+    conditions, moved = _inside(v, op, at)
+    return [Alternative(conditions, v, moved), Alternative((), x, at)]
+
+
+def _concat(op: Op, at: Indices) -> list[Alternative]:
+    axis = op.params["axis"]
+    position = at[axis]
+    result = []
+    for number, x in enumerate(op.ins):
+        last = number == len(op.ins) - 1
+        conditions = (("in", position, x.dims[axis]),) if len(op.ins) > 1 else ()
+        result.append(Alternative(conditions, x, (*at[:axis], position, *at[axis + 1 :]), remains=last))
+        position = add(position, term(("s", x.dims[axis])), -1)
+    return result
+
+
+def _gather(op: Op, at: Indices) -> list[Alternative]:
+    x, index = op.ins
+    rank = len(index.dims)
+    position = term(("v", index, at[:rank], x.dims[0])) if isinstance(index, Sym) else ZERO
+    return [Alternative((), x, (position, *at[rank:]))]
+
+
+_READERS = {
+    "broadcast": _broadcast, "transpose": _transpose, "reshape": _reshape, "slice": _slice, "pad": _pad,
+    "update": _update, "concat": _concat, "gather": _gather,
+}  # fmt: skip

@@ -1,0 +1,98 @@
+"""The loop tree: what a schedule is made of.
+
+A ``Statement`` computes one stored value (a *root*); a ``Loop`` is one dim and a body of loops and statements; a
+``Call`` is work for a library (BLAS, a scatter, NumPy).  A ``Schedule`` is the body of an outermost pseudo-loop, with
+what is stored where.  ``schedule.py`` builds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...tracer.ir.primitive import RECURRENCE, REDUCE
+from ..lower.canonical import ONE, Dim, Op, Sym
+from .dependences import Reads
+
+
+@dataclass(eq=False, slots=True)
+class Statement:
+    """Compute root *op*'s value inside *path* (outermost loop first)."""
+
+    op: Op
+    path: list[Loop] = field(default_factory=list)
+    complete: int = 0  # the root's element is final at this loop depth, after the loop below it ends
+
+    @property
+    def out(self) -> Sym:
+        return self.op.out
+
+
+@dataclass(eq=False, slots=True)
+class Loop:
+    """``segments``: the body in parts, each of which runs over a tile of rows before the next one does."""
+
+    dim: Dim
+    body: list[Loop | Statement | Call] = field(default_factory=list)
+    segments: list[list[Loop | Statement | Call]] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """A library step, or a loop with a body of its own; its operands are buffers."""
+
+    op: Op
+
+
+@dataclass(slots=True)
+class Schedule:
+    body: list[Loop | Statement | Call]
+    stored: set[Sym]
+    where: dict[Sym, Statement | Call]
+    reads: dict[Sym, Reads]
+    contracted: dict[Sym, int]  # a temporary that lives within its first n loops: those axes have no storage
+    tiled: set[Sym]  # of these, the ones that have storage for one tile of rows
+    notes: list[str]
+    checks: list[tuple[int, int]] = field(default_factory=list)  # (position in body, guards checked before it)
+
+    def kept_axes(self, sym: Sym) -> list[Dim]:
+        """The axes of *sym* that have storage, but for those of size 1."""
+        return [d for d in sym.dims if d != ONE][self.contracted.get(sym, 0) :]
+
+
+def carries(op: Op) -> bool:
+    """Does the root keep something from one iteration to the next?"""
+    return op.prim.kind in (REDUCE, RECURRENCE)
+
+
+def statements_of(item: Loop | Statement | Call) -> list[Statement]:
+    """The statements in *item*, in order."""
+    if isinstance(item, Loop):
+        return [s for i in item.body for s in statements_of(i)]
+    return [item] if isinstance(item, Statement) else []
+
+
+def produces(item: Loop | Statement | Call) -> set[Sym]:
+    """The stored values that *item* makes."""
+    if isinstance(item, Loop):
+        return set().union(*[produces(i) for i in item.body]) if item.body else set()
+    return set(item.op.outs)
+
+
+def streams(loop: Loop, known: dict[Sym, Reads]) -> set[Sym]:
+    result: set[Sym] = set()
+    for item in loop.body:
+        if isinstance(item, Loop):
+            result |= streams(item, known)
+        elif isinstance(item, Statement):
+            result |= {s for s, _ in known[item.out].stored if s.dims} | {item.out}
+    return result
+
+
+def item_buffers(placed: dict[Sym, Reads], item: Loop | Statement) -> list[Sym]:
+    """The stored values that one item reads or writes."""
+    used: dict[Sym, None] = {}
+    for s in statements_of(item):
+        used[s.out] = None
+        for sym, _ in placed[s.out].stored:
+            used[sym] = None
+    return list(used)

@@ -1,0 +1,309 @@
+"""What is stored, what is recomputed, and which loops are shared.
+
+The result is a loop tree (``loop_tree.py``).  What is no root of it is inlined into the loops that read it.  Roots are
+placed one by one, in program order, into the existing loops wherever that is legal: they then share the loops' memory
+traffic, and a row that one of them reduces is at hand for the next (softmax, layer norm, X @ w followed by X.T @ r).
+``Placer`` is about what is correct; what is worth storing is decided apart, in ``worth_storing``.  Both leave named
+reasons for ``explain()``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...tracer.ir.primitive import ELEMENTWISE, VIEW
+from ..lower.canonical import ONE, Canonical, Dim, Sym
+from .affine import depends_on, loop_var
+from .buffers import buffer_of, counted, filled
+from .dependences import Mask, Reads, completion, domain, is_call, is_loop_root, reads
+from .index_maps import Condition, Indices
+from .loop_tree import Call, Loop, Schedule, Statement, produces, streams
+from .tiles import ROW_FLOPS, TILE, segments_of, tile_storage, worth_tiling
+
+MAX_ARRAYS = 24  # arrays streamed by one innermost loop
+RECOMPUTE_FLOPS = 40  # an inlined value costing more than this in all its extra evaluations is stored
+SCALAR_FLOPS = 400  # the same for a value without axes, in extra functions of the kernel
+REDUNDANT_FLOPS = 3  # the same, per iteration of a loop that the value does not depend on
+
+
+# ---- placing ---------------------------------------------------------------------------------------------------
+
+
+class Placer:
+    """Builds the loop tree.  One instance per attempt."""
+
+    recompute_flops = RECOMPUTE_FLOPS
+
+    def __init__(self, program: Canonical, stored: set[Sym]):
+        self.program = program
+        self.stored = stored
+        self.body: list[Loop | Statement | Call] = []
+        self.where: dict[Sym, Statement | Call] = {}
+        self.reads: dict[Sym, Reads] = {}
+        self.notes: list[str] = []
+
+    def run(self) -> None:
+        for op in self.program.ops:
+            if not any(out in self.stored for out in op.outs):
+                continue
+            if is_call(op):
+                self.body.append(call := Call(op))
+                self.where.update(dict.fromkeys(op.outs, call))
+                continue
+            statement = Statement(op, complete=completion(op))
+            self.reads[op.out] = reads(self.program, op, self.stored)
+            self._place(statement)
+            self.where[op.out] = statement
+
+    def _place(self, statement: Statement) -> None:
+        dims = domain(statement.op)
+        body: list[Loop | Statement | Call] = self.body
+        depth = 0
+        while True:
+            first = self._earliest(body, statement, depth)
+            if depth == len(dims):
+                body.append(statement)
+                return
+            loop = self._best_loop(body[first:], statement, dims[depth], depth)
+            if loop is None:
+                loop = Loop(dims[depth])
+                body.append(loop)
+            statement.path.append(loop)
+            body = loop.body
+            depth += 1
+
+    def _best_loop(self, items: list, statement: Statement, dim: Dim, depth: int) -> Loop | None:
+        """The loop that *statement* shares most arrays with, of those that it may enter; the last of equals."""
+        needed = {sym for sym, _ in self.reads[statement.out].stored}
+        best, most = None, -1
+        for item in items:
+            if isinstance(item, Loop) and item.dim == dim and self._may_enter(item, statement, depth):
+                shared = len(needed & (streams(item, self.reads) | produces(item)))
+                if shared >= most:
+                    best, most = item, shared
+        return best
+
+    def _earliest(self, body: list, statement: Statement, depth: int) -> int:
+        """Position in *body* from which on *statement* may stand: at or after the last item that it needs."""
+        needed = {sym for sym, _ in self.reads[statement.out].stored}
+        last = 0
+        for position, item in enumerate(body):
+            if produces(item) & needed:
+                last = position
+        return last
+
+    def _may_enter(self, loop: Loop, statement: Statement, depth: int) -> bool:
+        """May *statement* stand inside *loop*, at the end of its body?"""
+        mine = self.reads[statement.out]
+        inside = produces(loop)
+        for sym, at in mine.stored:
+            if sym not in inside:
+                continue
+            producer = self.where[sym]
+            assert isinstance(producer, Statement)
+            if producer.complete <= depth:
+                return self._refuse(statement, producer, "needs the finished result of the loop")
+            if at is None or not self._same_row(producer, at, depth):
+                return self._refuse(statement, producer, "reads another row than the loop has at hand")
+        if len(streams(loop, self.reads) | {s for s, _ in mine.stored} | {statement.out}) > MAX_ARRAYS:
+            self.notes.append(f"{statement.out}: not fused: too many arrays in one loop")
+            return False
+        return True
+
+    def _same_row(self, producer: Statement, at: Indices, depth: int) -> bool:
+        """Position *at* of the producer's value is the current iteration of the loops up to and including *depth*."""
+        place = 0
+        for d, index in zip(producer.out.dims, at, strict=True):
+            if d == ONE:
+                continue
+            if place > depth:
+                return True
+            if index != loop_var(place):
+                return False
+            place += 1
+        return place > depth
+
+    def _refuse(self, statement: Statement, producer: Statement, why: str) -> bool:
+        self.notes.append(
+            f"{statement.out} ({statement.op.prim.name}) not fused with {producer.out} ({producer.op.prim.name}): {why}"
+        )
+        return False
+
+
+# ---- what is worth storing ---------------------------------------------------------------------------------------
+
+
+def _initially_stored(program: Canonical) -> set[Sym]:
+    stored = {out for op in program.ops if is_loop_root(op) or is_call(op) for out in op.outs}
+    stored |= {x for x in program.outputs if isinstance(x, Sym) and x in program.producers}
+    for op in program.ops:
+        if is_call(op):
+            stored |= {
+                buffer_of(program, set(), x)
+                for k, x in enumerate(op.ins)
+                if isinstance(x, Sym) and not filled(program, op, k) and not counted(program, op, k)
+            } & set(program.producers)
+    return stored
+
+
+def interior(program: Canonical, loop: Loop, depth: int, known: dict[Sym, Reads]) -> list[Condition]:
+    """The conditions by which an innermost *loop* is split, into an interior in which they hold and edges.
+
+    None where they exclude each other: rows of one array that are read one by one have no interior in common.
+    """
+    if loop.dim in program.static or any(isinstance(item, Loop) for item in loop.body):
+        return []
+    found: dict[Condition, None] = {}
+    latest: dict[
+        frozenset, int
+    ] = {}  # by what is added to the loop's variable: where the interior begins at the earliest
+    first_end: dict[frozenset, int] = {}  # and ends at the latest
+    for item in loop.body:
+        for condition in known[item.out].conditions if isinstance(item, Statement) else ():
+            kind, index, bound = condition
+            mine = [c for t, c in index.terms if t == ("i", depth)]
+            if kind == "mod" or mine not in ([1], [-1]) or any(t[0] not in "is" for t, _ in index.terms):
+                continue
+            found[condition] = None
+            if bound in program.static:
+                size = program.static[bound]
+                begin = -index.const if mine == [1] else index.const - size + 1
+                latest[index.terms] = max(begin, latest.get(index.terms, begin))
+                first_end[index.terms] = min(begin + size, first_end.get(index.terms, begin + size))
+    return [] if any(latest[terms] >= first_end[terms] for terms in latest) else list(found)
+
+
+def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
+    """Inlined values whose recomputation would cost more than a buffer."""
+    uses: dict[Sym, set[tuple[int, Indices, Mask]]] = {}  # loop, position, mask in its interior
+    redundant: dict[Sym, bool] = {}
+    forced: set[Sym] = set()
+    per_row: set[Sym] = set()  # evaluated once a row, between inner loops
+    masked: set[Sym] = set()  # evaluated under conditions in a loop that is not unrolled: what has one element, too
+    interiors: dict[int, set[Condition]] = {}  # of the loops
+    function = _functions(placer.body)
+    homes: dict[Sym, set[int]] = {}  # of values without axes: the functions that evaluate them
+    for sym, found in placer.reads.items():
+        statement = placer.where[sym]
+        assert isinstance(statement, Statement)
+        home = id(statement.path[-1]) if statement.path else 0
+        if home and home not in interiors:
+            interiors[home] = set(interior(program, statement.path[-1], len(statement.path) - 1, placer.reads))
+        forced |= set(found.forced)
+        for (value, at), masks in found.inlined.items():
+            if value in placer.stored:
+                continue
+            homes.setdefault(value, set()).add(function[id(statement.path[0] if statement.path else statement)])
+            for mask in masks:
+                inner = tuple(c for c in mask if not home or c not in interiors[home])
+                uses.setdefault(value, set()).add((home, at, inner))
+                if inner and home and statement.path[-1].dim not in program.static:
+                    masked.add(value)
+            depth = max((depends_on(i) for i in at), default=0)
+            rank = sum(d != ONE for d in value.dims)
+            if depth > rank:
+                redundant[value] = True
+            if depth == rank == 1 and len(statement.path) > 1 and statement.path[0].dim not in program.static:
+                per_row.add(value)
+    costs: dict[Sym, int] = {}
+    flagged: set[Sym] = set()
+    for op in program.ops:
+        if op.out in placer.stored or is_call(op):
+            continue
+        cost = (op.prim.cost if op.prim.kind == ELEMENTWISE else 0) + sum(
+            costs.get(x, 0) for x in op.ins if isinstance(x, Sym)
+        )
+        costs[op.out] = cost
+        wide = any(d != ONE for d in op.out.dims)
+        extra = len(uses.get(op.out, ())) - 1
+        if not wide and (len(homes.get(op.out, ())) - 1) * cost > SCALAR_FLOPS:
+            flagged.add(op.out)
+        if op.prim.name == "broadcast" or not (wide or op.out in masked):
+            continue
+        if (
+            extra * cost > placer.recompute_flops
+            or (redundant.get(op.out) and cost > REDUNDANT_FLOPS)
+            or (op.out in per_row and cost >= ROW_FLOPS)
+        ):
+            flagged.add(op.out)
+    consumers: dict[Sym, list[Sym]] = {}
+    for op in program.ops:
+        for x in op.ins:
+            if isinstance(x, Sym):
+                consumers.setdefault(x, []).append(op.out)
+    # a value whose only reader is stored too would be evaluated once: leave it inlined
+    return forced | {s for s in flagged if not (len(set(consumers[s])) == 1 and consumers[s][0] in flagged)}
+
+
+def _functions(body: Sequence[Loop | Statement | Call]) -> dict[int, int]:
+    """By id of each top-level item: the number of the function that it will be in.  Statements in a row share one."""
+    result: dict[int, int] = {}
+    number, before = 0, False
+    for item in body:
+        is_statement = isinstance(item, Statement)
+        number += not (is_statement and before)
+        result[id(item)], before = number, is_statement
+    return result
+
+
+# ---- the whole ---------------------------------------------------------------------------------------------------
+
+
+def settle(program: Canonical, place: type[Placer] = Placer) -> Placer:
+    """The loop tree by *place*, with all that is worth storing stored."""
+    stored = _initially_stored(program)
+    while True:
+        placer = place(program, stored)
+        placer.run()
+        more = worth_storing(program, placer) - stored
+        if not more:
+            break
+        stored = stored | more
+    for sym in sorted(stored, key=lambda s: s.number):
+        op = program.producers[sym]
+        if op.prim.kind in (ELEMENTWISE, VIEW) and sym not in program.outputs:
+            placer.notes.append(f"{sym} ({op.prim.name}) is stored: recomputing it would cost more")
+    return placer
+
+
+def make_schedule(program: Canonical) -> Schedule:
+    placer = settle(program)
+    contracted = contractions(program, placer)
+    tiled: set[Sym] = set()
+    for item in placer.body:
+        if isinstance(item, Loop) and worth_tiling(program, placer.reads, item):
+            item.segments = segments_of(item)
+            tiled |= tile_storage(placer.reads, item, contracted)
+            placer.notes.append(
+                f"loop over n{item.dim}: taken in tiles of {TILE} rows, so that the work per row is vectorised"
+            )
+    return Schedule(placer.body, placer.stored, placer.where, placer.reads, contracted, tiled, placer.notes)
+
+
+def contractions(program: Canonical, placer: Placer) -> dict[Sym, int]:
+    """Temporaries used only within the loops that make them: storage for their inner axes is enough."""
+    result: dict[Sym, int] = {}
+    outputs = {x for x in program.outputs if isinstance(x, Sym)}
+    called = {
+        buffer_of(program, placer.stored, x) for op in program.ops if is_call(op) for x in op.ins if isinstance(x, Sym)
+    }
+    readers: dict[Sym, list[tuple[Statement, Indices | None]]] = {}
+    for sym, found in placer.reads.items():
+        statement = placer.where[sym]
+        assert isinstance(statement, Statement)
+        for value, at in found.stored:
+            readers.setdefault(value, []).append((statement, at))
+    for sym, producer in placer.where.items():
+        if not isinstance(producer, Statement) or sym in outputs or sym in called or not producer.path:
+            continue
+        shared = producer.complete
+        for statement, at in readers.get(sym, []):
+            common = 0
+            for mine, theirs in zip(producer.path, statement.path, strict=False):
+                if mine is not theirs:
+                    break
+                common += 1
+            shared = 0 if at is None else min(shared, common)
+        if shared:
+            result[sym] = shared
+    return result

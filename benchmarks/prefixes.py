@@ -1,8 +1,9 @@
 """What inputs cost that take turns between two paths with a common beginning: ``python -m benchmarks.prefixes``.
 
 A call whose input goes another way than the one before first runs the kernel of that one, up to the branch.  Steps
-that both paths have in common are then done (``runtime/merging.py``).  Shown are processor times, medians: a call on
-each path alone, a call on each in turn, and how much more that is.  ``--apart`` lets each path run all of its steps.
+that both paths have in common are then done (``runtime/paths/shared_prefix.py``).  Shown are processor times, medians:
+a call on each path alone, a call on each in turn, and how much more that is.  ``--apart`` lets each path run all of its
+steps.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from tracegrad import compile_grad
-from tracegrad.runtime import family
-from tracegrad.runtime.merging import Merged, merge
+from tracegrad.runtime.paths import family
+from tracegrad.runtime.paths.shared_prefix import Merged, merge
 
 ROUNDS = 200
 

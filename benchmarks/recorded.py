@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.runtime.calls import flatten
-from tracegrad.runtime.plan_cache import PlanCache
-from tracegrad.runtime.record import record
-from tracegrad.runtime.recording import VALUE_AND_GRAD, Mode, Recording
+from tracegrad.runtime.paths.plan_cache import PlanCache
+from tracegrad.runtime.record.call_key import flatten
+from tracegrad.runtime.record.record import record
+from tracegrad.runtime.record.recording import VALUE_AND_GRAD, Mode, Recording
 
 
 def recorded(

@@ -2,7 +2,7 @@
 
 A call is answered by the first of the *slots* of what is asked (value, gradient or both) that knows it: a family of
 the paths that answered last, with a check of the outside state and a native launch (under 1 µs).  What no slot answers
-goes down the ladder (``ladder.py``).
+goes down the ladder (``dispatch.py``).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ..tensors import dtypes
 from ..tracer.record.autocast import USE
 from .bound import BoundFunction
 from .config import config
 from .declare import check_function, positions, shifted_positions, static_positions
-from .eager import dtypes
-from .endpoint import Endpoint
 from .explain import explain_call
-from .ladder import Ladder
-from .recording import GRAD, VALUE, VALUE_AND_GRAD, Mode
+from .paths.dispatch import Ladder
+from .paths.entry import Endpoint
+from .record.recording import GRAD, VALUE, VALUE_AND_GRAD, Mode
 from .stats import PathStats, Stats
 
 

@@ -11,20 +11,20 @@ from ..codegen.cpu.loop_node import LoopPlan
 from ..codegen.lower.canonical import ONE, Canonical, Const, Op, Sym
 from ..codegen.schedule.loop_tree import Call as LibraryCall
 from ..codegen.schedule.loop_tree import Loop, Schedule, Statement
+from ..steps.on_device import StepProgram
 from ..tracer.ir.errors import DifferentiationError
 from ..tracer.ir.graph import Graph
 from ..tracer.ir.primitive import HOST, LOOP
 from ..tracer.ir.text import print_graph
-from .calls import Call, flatten
 from .cuda.run import program_of
-from .cuda.steps import StepProgram
-from .differentiable import name_of
-from .family import describe_families
-from .kernels import kernels
-from .paths import describe_guard
-from .record import record
-from .recording import VALUE, Mode, Recording
-from .state import Snapshot, StatePlan
+from .launch.kernel_cache import kernels
+from .paths.family import describe_families
+from .paths.paths import describe_guard
+from .record.call_key import Call, flatten
+from .record.differentiable import name_of
+from .record.record import record
+from .record.recording import VALUE, Mode, Recording
+from .state.state import Snapshot, StatePlan
 
 if TYPE_CHECKING:
     from .compiled import CompiledFunction

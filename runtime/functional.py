@@ -7,13 +7,13 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..tensors.backward import grad as tensor_grad
+from ..tensors.tensor import Tensor
 from .bound import BoundFunction
 from .compiled import CompiledFunction
 from .declare import positions, shifted_positions
-from .eager.backward import grad as tensor_grad
-from .eager.tensor import Tensor
 from .explain import explain_call
-from .recording import GRAD, VALUE_AND_GRAD, Mode
+from .record.recording import GRAD, VALUE_AND_GRAD, Mode
 from .stats import Stats
 
 

@@ -10,7 +10,7 @@ from support import TIERS, why_unavailable
 
 from tracegrad.runtime.cuda import availability
 from tracegrad.runtime.cuda import run as run_on_device
-from tracegrad.runtime.kernels import kernels
+from tracegrad.runtime.launch.kernel_cache import kernels
 
 
 @pytest.fixture(params=TIERS)

@@ -9,10 +9,10 @@ import optree
 import pytest
 
 from tracegrad import compile_grad, config
-from tracegrad.runtime.calls import ARRAY, FLOAT, OBJECT, SCALAR, VALUE, Static, classify, flatten
-from tracegrad.runtime.kernels import KernelCache
-from tracegrad.runtime.ladder import Ladder
-from tracegrad.runtime.trees import Source, flatten_tree, make_function, packing, unpacking
+from tracegrad.runtime.launch.kernel_cache import KernelCache
+from tracegrad.runtime.paths.dispatch import Ladder
+from tracegrad.runtime.record.call_key import ARRAY, FLOAT, OBJECT, SCALAR, VALUE, Static, classify, flatten
+from tracegrad.runtime.record.trees import Source, flatten_tree, make_function, packing, unpacking
 
 X = np.array([0.3, -1.2, 2.0, 0.7])
 

@@ -10,7 +10,7 @@ from agreement import agree
 
 import tracegrad as tg
 from tracegrad import compile_grad, config
-from tracegrad.runtime.kernels import kernels
+from tracegrad.runtime.launch.kernel_cache import kernels
 
 V20 = np.linspace(0.5, 0.9, 20)
 V3 = np.linspace(0.5, 0.9, 3)

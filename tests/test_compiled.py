@@ -28,8 +28,8 @@ from tracegrad import (
     config,
 )
 from tracegrad.codegen.cpu import jit
-from tracegrad.runtime import ladder
-from tracegrad.runtime.kernels import kernels
+from tracegrad.runtime.launch.kernel_cache import kernels
+from tracegrad.runtime.paths import dispatch
 
 pytestmark = pytest.mark.usefixtures("fresh_kernels")
 
@@ -663,8 +663,8 @@ def checking():
 
 def test_check_mode(checking, monkeypatch):
     compared = []
-    real = ladder.compare
-    monkeypatch.setattr(ladder, "compare", lambda *a: (compared.append(1), real(*a)))
+    real = dispatch.compare
+    monkeypatch.setattr(dispatch, "compare", lambda *a: (compared.append(1), real(*a)))
     f = compile_grad(lambda x: np.sum(np.exp(x)) if x[0] > 0 else np.sum(x))
     for _ in range(4):
         f.value_and_grad(X)
@@ -688,8 +688,8 @@ def test_check_mode_reports_a_disagreement(checking, monkeypatch):
     f = compile_grad(lambda x: np.sum(np.exp(x) * 1.25))
     f(X)
     config.check = True
-    real = ladder.run_path
-    monkeypatch.setattr(ladder, "run_path", lambda *a: real(*a) * 1.001)
+    real = dispatch.run_path
+    monkeypatch.setattr(dispatch, "run_path", lambda *a: real(*a) * 1.001)
     with pytest.raises(TracegradError, match="disagree"):
         f(X)
 

@@ -12,7 +12,7 @@ from agreement import agree, numerical_gradient
 import tracegrad as tg
 from tracegrad import BadIndexError, ShapeError, UnsupportedError, autograd, compile_grad, config
 from tracegrad.codegen.derive.adjoint import jvp
-from tracegrad.runtime.kernels import kernels
+from tracegrad.runtime.launch.kernel_cache import kernels
 from tracegrad.tracer.record.array import TracedArray
 from tracegrad.tracer.record.recorder import Recorder, recording
 

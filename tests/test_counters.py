@@ -12,7 +12,7 @@ import pytest
 from agreement import numerical_gradient
 
 from tracegrad import compile_grad, config
-from tracegrad.runtime.kernels import kernels
+from tracegrad.runtime.launch.kernel_cache import kernels
 
 POINTS = [5.0, 0.3, 900.0, 41.0, 1e5, 7.0, 1e-3, 2.5, 1e7]
 

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from test_launch import F4, F8, address, where
 
-from tracegrad.runtime import launch
-from tracegrad.runtime._tape import Tape
-from tracegrad.runtime.launch import ArrayArg, ArrayOut, ConstArg, ScalarArg, ScalarOut
+from tracegrad.runtime.launch import bind
+from tracegrad.runtime.launch.bind import ArrayArg, ArrayOut, ConstArg, ScalarArg, ScalarOut
+from tracegrad.runtime.launch.tape import Tape
 
 
 @pytest.fixture(params=[True, False], ids=["native", "python"])
 def native(request):
-    if request.param and not launch.NATIVE:
-        pytest.skip(launch.NATIVE_REASON)
+    if request.param and not bind.NATIVE:
+        pytest.skip(bind.NATIVE_REASON)
     return request.param
 
 
@@ -27,7 +27,7 @@ def scale(native, n, donated, **kwargs):
     """``(sum of s * x, s * x)`` of arguments s and x, with results donated as asked for."""
     sizes = np.array([n])
     args, outs = [ScalarArg(F8), ArrayArg(F8, (n,))], [ScalarOut(F8), ArrayOut(F8, (n,))]
-    call = launch.bind_donated(
+    call = bind.bind_donated(
         address("scale"), args, outs, donated, (), [0], sizes, arena_bytes=8 * n, native=native, **kwargs
     )
     assert isinstance(call, functools.partial) is not native
@@ -51,14 +51,14 @@ def test_single(native):
 
 
 def test_no_results_are_left(native):
-    call = launch.bind_donated(address("copy"), [ArrayArg(F8, ())], [ScalarOut(F8)], {0: 0}, native=native)
+    call = bind.bind_donated(address("copy"), [ArrayArg(F8, ())], [ScalarOut(F8)], {0: 0}, native=native)
     x = np.array(1.5)
     assert call(x) == () and x == 1.5
 
 
 def test_constants_have_no_buffer(native):
     args = [ConstArg(None), ArrayArg(F8, ()), ConstArg("a")]
-    call = launch.bind_donated(address("copy"), args, [ScalarOut(F8)], {0: 1}, native=native)
+    call = bind.bind_donated(address("copy"), args, [ScalarOut(F8)], {0: 1}, native=native)
     x = np.array(2.5)
     assert call(None, x, "a") == () and x == 2.5 and call("a", x, None) is None
 
@@ -71,12 +71,12 @@ def test_every_buffer_is_where_the_kernel_expects_it(native):
     args = [ArrayArg(F8, (2,)), ArrayArg(np.dtype(np.int64), (count,))]
     outs = [ArrayOut(F8, (2,)), ArrayOut(np.dtype(np.int64), (count,))]
     x, seen = np.ones(2), np.zeros(count, np.int64)
-    call = launch.bind_donated(
+    call = bind.bind_donated(
         address("spy"), args, outs, {1: 1}, [where(held)], [64], sizes, arena_bytes=128, keep_alive=(held,),
         native=native,
     )  # fmt: skip
     (fresh,) = call(x, seen)
-    base = launch.ensure_arena(0)
+    base = bind.ensure_arena(0)
     assert seen.tolist() == [where(x), where(seen), where(fresh), base + 128, where(held), base + 64]
 
 
@@ -84,7 +84,7 @@ def test_nothing_is_written_where_a_guard_fails(native):
     consts = np.array([-1], np.int64)
     x = np.ones(3)
     args, outs = [ArrayArg(F8, (3,))], [ArrayOut(F8, (3,))]
-    call = launch.bind_donated(address("answer"), args, outs, {0: 0}, consts=consts, native=native)
+    call = bind.bind_donated(address("answer"), args, outs, {0: 0}, consts=consts, native=native)
     for guard in (0, 3, 2**40):
         consts[0] = guard
         assert call(x) == guard and type(call(x)) is int
@@ -105,7 +105,7 @@ def test_read_only_arguments_do_not_match(native):
 @pytest.mark.parametrize("bad", [np.ones((3, 2)).T, np.ones((2, 6))[:, ::2], np.ones((2, 3), F4), np.ones(6), None])
 def test_other_arguments_do_not_match(native, bad):
     args, outs = [ArrayArg(F8, (2, 3))], [ArrayOut(F8, (2, 3))]
-    assert launch.bind_donated(address("nothing"), args, outs, {0: 0}, native=native)(bad) is None
+    assert bind.bind_donated(address("nothing"), args, outs, {0: 0}, native=native)(bad) is None
 
 
 def test_mistakes_are_refused():
@@ -115,9 +115,9 @@ def test_mistakes_are_refused():
         ([ScalarOut(F8)], {0: 1}),
     ):  # fmt: skip
         with pytest.raises(TypeError, match="cannot take the place"):
-            launch.bind_donated(address("nothing"), two, outs, donated)
+            bind.bind_donated(address("nothing"), two, outs, donated)
     with pytest.raises(ValueError, match="two results"):
-        launch.bind_donated(address("nothing"), two, [ArrayOut(F8, (3,))] * 2, {0: 0, 1: 0})
+        bind.bind_donated(address("nothing"), two, [ArrayOut(F8, (3,))] * 2, {0: 0, 1: 0})
 
 
 def test_a_tape_of_several_kernels(native):
@@ -132,7 +132,7 @@ def test_a_tape_of_several_kernels(native):
             tape.call(address("copy"), 0, 0, [(0, 8 * k), (2, 0)])
             tape.copy((2, 0), (1, 8 * k), 8)
         args = [ArrayArg(F8, (3,)), ArrayArg(F8, (3,), True)]
-        call = launch.bind_tape(tape, args, temp_offsets=[0], keep_alive=(consts,), arena_bytes=8, native=native)
+        call = bind.bind_tape(tape, args, temp_offsets=[0], keep_alive=(consts,), arena_bytes=8, native=native)
         y[:] = -1
         assert call(x, y) == (() if stop == 3 else 7)
         assert y.tolist() == ([0, 1, 2] if stop == 3 else [0, -1, -1])
@@ -143,5 +143,5 @@ def test_many_buffers(native):
     arrays = [np.full(2, float(k)) for k in range(count)]
     args = [ArrayArg(F8, (2,)) for _ in range(count)]
     donated = {k: k for k in range(count)}
-    call = launch.bind_donated(address("nothing"), args, [ArrayOut(F8, (2,))] * count, donated, native=native)
+    call = bind.bind_donated(address("nothing"), args, [ArrayOut(F8, (2,))] * count, donated, native=native)
     assert call(*arrays) == ()

@@ -13,9 +13,9 @@ from support import assert_same_bits
 
 import tracegrad
 from tracegrad import compile_grad
-from tracegrad.runtime.eager import create, dtypes, random
-from tracegrad.runtime.eager.capture import Capture, capturing
-from tracegrad.runtime.eager.tensor import Size, Tensor
+from tracegrad.tensors import create, dtypes, random
+from tracegrad.tensors.capture import Capture, capturing
+from tracegrad.tensors.tensor import Size, Tensor
 from tracegrad.tracer.record.array import TracedArray
 from tracegrad.tracer.record.recorder import Recorder
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tracegrad
-from tracegrad.runtime.eager import plans
+from tracegrad.tensors import compiled_backward
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # PyTorch's
 
@@ -203,13 +203,13 @@ def test_both_tiers(block):
     compiled = 0
     for seed in range(1000 * block, 1000 * block + 9):
         steps = program(seed, 14, (*KINDS, "cut"))
-        plans.clear()
+        compiled_backward.clear()
         first = run(tracegrad, steps, seed)
         for _ in range(2):
             same(run(tracegrad, steps, seed), first, 1e-12)
-        compiled += plans.tapes.compiled
+        compiled += compiled_backward.tapes.compiled
     assert compiled >= 6
-    plans.clear()
+    compiled_backward.clear()
 
 
 def value(arrays: list[np.ndarray], steps: list[Step], seed: int, roots: list[int]) -> float:
@@ -227,7 +227,7 @@ def test_finite_differences(block):
     checked = 0
     for seed in range(1000 * block + 100, 1000 * block + 118):
         steps = program(seed, 10, KINDS)
-        plans.clear()
+        compiled_backward.clear()
         grads = run(tracegrad, steps, seed)
         if not isinstance(grads, list) or not np.isfinite(np.concatenate([g.ravel() for g in grads])).all():
             continue
@@ -252,7 +252,7 @@ def test_finite_differences(block):
         assert abs(nearer - expected) <= 1e-4 * (1 + abs(expected)), (seed, steps)
         checked += 1
     assert checked >= 8
-    plans.clear()
+    compiled_backward.clear()
 
 
 # ---- against PyTorch -----------------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def compare(torch: Any, seed: int) -> bool:
         assert k > 4 or t._version == u._version, (seed, k, steps)  # of others PyTorch counts its own writes too
     roots = roots_of(mine, seed)
     grads = run(torch, steps, seed, roots)
-    plans.clear()
+    compiled_backward.clear()
     for _ in range(3):
         own = run(tracegrad, steps, seed, roots)
         if grads == "error" or own == "error":  # what is saved need not be the same
@@ -311,4 +311,4 @@ def test_as_pytorch(block):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install -e '.[oracle]'")
     compared = sum(compare(torch, seed) for seed in range(1000 * block + 500, 1000 * block + 518))
     assert compared >= 7
-    plans.clear()
+    compiled_backward.clear()

@@ -12,7 +12,7 @@ import pytest
 import tracegrad as torch
 from tracegrad.autograd import gradcheck, gradgradcheck
 from tracegrad.autograd.functional import hessian, hvp, jacobian, jvp, vhp, vjp
-from tracegrad.runtime.eager.gradcheck import GradcheckError
+from tracegrad.autograd.gradcheck import GradcheckError
 
 
 def tensor(values: Any, requires_grad: bool = True, dtype: Any = None) -> Any:

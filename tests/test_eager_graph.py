@@ -14,7 +14,7 @@ import pytest
 
 import tracegrad as torch
 from tracegrad import autograd, compile_grad, tensor
-from tracegrad.runtime.eager import plans
+from tracegrad.tensors import compiled_backward
 
 AGAIN = (
     "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
@@ -26,7 +26,7 @@ AGAIN = (
 
 @pytest.fixture(autouse=True)
 def no_tapes():
-    plans.clear()
+    compiled_backward.clear()
 
 
 def raises(kind, message):

@@ -12,7 +12,7 @@ import pytest
 
 import tracegrad as torch
 from tracegrad import tensor
-from tracegrad.runtime.eager import plans
+from tracegrad.tensors import compiled_backward
 
 LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
 VIEW_OF_LEAF = "a view of a leaf Variable that requires grad is being used in an in-place operation."
@@ -22,7 +22,7 @@ NO_GRAD_VIEW = "A view was created in no_grad mode and is being modified inplace
 
 @pytest.fixture(autouse=True)
 def no_tapes():
-    plans.clear()
+    compiled_backward.clear()
 
 
 def raises(kind, message):

@@ -17,8 +17,8 @@ import scipy.special
 from eager_expressions import CONSTANTS, ERRORS, EXPRESSIONS, LEAVES, NUMPY, listed
 
 import tracegrad as T  # noqa: N812
-from tracegrad.runtime.eager.methods import PUBLIC
-from tracegrad.runtime.eager.tensor import METHODS
+from tracegrad.tensors.methods import PUBLIC
+from tracegrad.tensors.tensor import METHODS
 
 _STATEMENT = re.compile(r"^(\w+)\[.*\]\s*=[^=]")
 

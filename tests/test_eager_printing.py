@@ -7,8 +7,8 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
-from tracegrad.runtime.eager import printing
-from tracegrad.runtime.eager.printing import format_tensor, set_printoptions
+from tracegrad.tensors import printing
+from tracegrad.tensors.printing import format_tensor, set_printoptions
 
 F64, F32, I64 = (np.dtype(name) for name in ("float64", "float32", "int64"))
 NAN, INF = np.nan, np.inf

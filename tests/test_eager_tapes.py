@@ -13,15 +13,15 @@ import tracegrad as torch
 from tracegrad import autograd, tensor
 from tracegrad.autograd import tapes
 from tracegrad.runtime.config import config
-from tracegrad.runtime.eager import plans
-from tracegrad.runtime.kernels import kernels
+from tracegrad.runtime.launch.kernel_cache import kernels
+from tracegrad.tensors import compiled_backward
 
 
 @pytest.fixture(autouse=True)
 def no_tapes():
-    plans.clear()
+    compiled_backward.clear()
     yield
-    plans.clear()
+    compiled_backward.clear()
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_the_second_time_a_tape_is_compiled(no_kernels):
         ((x @ w).tanh() ** 2).mean().backward()
         assert counts() == found, n
     assert repr(tapes) == "3 backwards compiled, 1 interpreted; 1 kernels made"
-    plans.clear()
+    compiled_backward.clear()
     assert counts() == (0, 0, 0)
 
 
@@ -348,7 +348,7 @@ def test_hooks_and_retained_gradients_are_interpreted_and_right():
         (h * h).sum().backward()
         assert x.grad.tolist() == [80.0, 160.0]
     assert refused() == ["a hook on an intermediate result"] and counts() == (4, 0, 0)
-    plans.clear()
+    compiled_backward.clear()
     for _ in range(4):
         x.grad = None
         h = x * 2
@@ -404,10 +404,10 @@ def test_long_tapes_are_walked():
     x = leaf(1.0)
     for _ in range(2):
         y = x
-        for _ in range(plans.MAX_NODES + 1):
+        for _ in range(compiled_backward.MAX_NODES + 1):
             y = y * 1.0
         y.backward()
-    assert x.grad.tolist() == [2.0] and refused() == [f"more than {plans.MAX_NODES} operations"]
+    assert x.grad.tolist() == [2.0] and refused() == [f"more than {compiled_backward.MAX_NODES} operations"]
 
 
 def test_custom_functions_are_interpreted():
@@ -487,7 +487,7 @@ def test_the_table_of_tapes_is_bounded(monkeypatch):
     x = leaf(1.0, 2.0)
     for k in range(30):
         (x ** (2 + k)).sum().backward()
-    assert len(plans._plans) == 8
+    assert len(compiled_backward._plans) == 8
 
 
 def test_a_changing_structure_does_not_thrash():

@@ -11,10 +11,10 @@ import pytest
 import tracegrad
 from tracegrad import compile_grad
 from tracegrad.codegen.cpu.assemble import compile_graph
-from tracegrad.runtime import family as family_module
-from tracegrad.runtime import launch
-from tracegrad.runtime.family import successors
-from tracegrad.runtime.ladder import Ladder
+from tracegrad.runtime.launch import bind
+from tracegrad.runtime.paths import family as family_module
+from tracegrad.runtime.paths.dispatch import Ladder
+from tracegrad.runtime.paths.family import successors
 from tracegrad.tracer.ir.parse import parse_graph
 
 N = 20
@@ -65,7 +65,7 @@ def warm(f, inputs):
 
 @pytest.fixture(params=["native", "python"])
 def launcher(request, monkeypatch):
-    monkeypatch.setattr(launch, "NATIVE", launch.NATIVE and request.param == "native")
+    monkeypatch.setattr(bind, "NATIVE", bind.NATIVE and request.param == "native")
 
 
 @pytest.fixture
@@ -277,9 +277,9 @@ def test_members_that_do_not_agree_are_refused():
         f(np.ones(n)), f(np.ones(n))
     launches = [family.members[0].launch for family in f._value.owners]
     with pytest.raises(ValueError, match="same arguments and results"):
-        launch.bind_family(launches, [[], []])
+        bind.bind_family(launches, [[], []])
     with pytest.raises(ValueError, match="at most"):
-        launch.bind_family(launches[:1] * 63, [[]] * 63)
+        bind.bind_family(launches[:1] * 63, [[]] * 63)
 
 
 # ---- guards that are checked early ---------------------------------------------------------------------------------

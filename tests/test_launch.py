@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from tracegrad.codegen.cpu import jit
-from tracegrad.runtime import _launch_layout as layout
-from tracegrad.runtime import launch
-from tracegrad.runtime.launch import ArrayArg, ArrayOut, ConstArg, ScalarArg, ScalarOut
+from tracegrad.runtime.launch import bind as launch
+from tracegrad.runtime.launch import object_layout as layout
+from tracegrad.runtime.launch.bind import ArrayArg, ArrayOut, ConstArg, ScalarArg, ScalarOut
 
 F8, F4, I8, B1 = (np.dtype(name) for name in ("float64", "float32", "int64", "bool"))
 

@@ -14,7 +14,7 @@ import tracegrad as tg
 from tracegrad import compile_grad, config
 from tracegrad.codegen.derive import residuals
 from tracegrad.codegen.derive.residual_cut import least_stored
-from tracegrad.runtime.kernels import kernels
+from tracegrad.runtime.launch.kernel_cache import kernels
 from tracegrad.tracer.ir.aval import Aval
 from tracegrad.tracer.ir.graph import Node, Var
 from tracegrad.tracer.ir.primitive import LOOP

@@ -16,7 +16,7 @@ from agreement import agree, numerical_gradient
 import tracegrad as tg
 from tracegrad import MutationError, ShapeError, TracegradError, UnsupportedError, autograd, compile_grad, config
 from tracegrad.codegen.derive.adjoint import jvp
-from tracegrad.runtime.kernels import kernels
+from tracegrad.runtime.launch.kernel_cache import kernels
 from tracegrad.tracer.ir.errors import GraphError
 from tracegrad.tracer.ir.parse import parse_graph
 from tracegrad.tracer.ir.text import print_graph

@@ -13,11 +13,11 @@ from tracegrad import compile_grad
 from tracegrad.codegen.cpu.assemble import KERNEL_TYPE, compile_graph, workspace
 from tracegrad.codegen.cpu.value_numbering import products, step_keys
 from tracegrad.codegen.schedule.early_exit import steps_before
-from tracegrad.runtime import launch
-from tracegrad.runtime.family import successors
+from tracegrad.runtime.launch import bind
+from tracegrad.runtime.paths.family import successors
 from tracegrad.tracer.ir.parse import parse_graph
 
-native_only = pytest.mark.skipif(not launch.NATIVE, reason=launch.NATIVE_REASON)
+native_only = pytest.mark.skipif(not bind.NATIVE, reason=bind.NATIVE_REASON)
 N = 20
 
 
@@ -217,7 +217,7 @@ def test_random_programs(seed):
 
 
 def test_without_a_native_launcher_each_path_runs_its_steps(monkeypatch):
-    monkeypatch.setattr(launch, "NATIVE", False)
+    monkeypatch.setattr(bind, "NATIVE", False)
     f = compile_grad(dense)
     for point in points(12) * 2:
         value, gradient = f.value_and_grad(*point)

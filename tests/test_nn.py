@@ -17,7 +17,7 @@ import pytest
 import tracegrad
 from tracegrad import nn
 from tracegrad.nn import functional as F  # noqa: N812
-from tracegrad.runtime.eager.tensor import epoch
+from tracegrad.tensors.tensor import epoch
 
 if importlib.util.find_spec("torch") is not None:
     import torch

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from tracegrad import optim
-from tracegrad.runtime import launch
 from tracegrad.runtime.config import config
-from tracegrad.runtime.eager import update
-from tracegrad.runtime.eager.capture import Capture, capturing
-from tracegrad.runtime.eager.tensor import Tensor, from_data, make
-from tracegrad.runtime.kernels import kernels
+from tracegrad.runtime.launch import bind
+from tracegrad.runtime.launch.kernel_cache import kernels
+from tracegrad.tensors import update
+from tracegrad.tensors.capture import Capture, capturing
+from tracegrad.tensors.tensor import Tensor, from_data, make
 from tracegrad.tracer.record.recorder import Recorder
 
 try:
@@ -84,7 +84,7 @@ def rng():
 def path(request, monkeypatch):
     """With the native launcher and without."""
     if request.param == "python":
-        monkeypatch.setattr(launch, "NATIVE", False)
+        monkeypatch.setattr(bind, "NATIVE", False)
         update._families.clear()
     yield request.param
     update._families.clear()

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tracegrad import compile_grad
-from tracegrad.runtime import endpoint, ladder, launch
+from tracegrad.runtime.launch import bind
+from tracegrad.runtime.paths import dispatch, entry
 
 X = np.array([0.3, -1.2, 2.0, 0.7])
 
@@ -35,7 +36,7 @@ def counted(f):
 
 @pytest.fixture(params=["native", "python"])
 def launcher(request, monkeypatch):
-    monkeypatch.setattr(launch, "NATIVE", launch.NATIVE and request.param == "native")
+    monkeypatch.setattr(bind, "NATIVE", bind.NATIVE and request.param == "native")
 
 
 def test_runs_are_counted_in_the_fast_path_too(launcher):
@@ -79,14 +80,14 @@ def test_counts_of_a_function_that_numpy_runs_partly():
 def launches(monkeypatch):
     """The paths that the ladder ran."""
     ran = []
-    real = ladder.run_path
-    monkeypatch.setattr(ladder, "run_path", lambda path, *rest: (ran.append(path), real(path, *rest))[1])
+    real = dispatch.run_path
+    monkeypatch.setattr(dispatch, "run_path", lambda path, *rest: (ran.append(path), real(path, *rest))[1])
     return ran
 
 
 @pytest.fixture
 def no_slots(monkeypatch):
-    monkeypatch.setattr(endpoint, "MAX_SLOTS", 0)
+    monkeypatch.setattr(entry, "MAX_SLOTS", 0)
 
 
 @pytest.mark.usefixtures("no_slots")

@@ -10,7 +10,7 @@ import pytest
 from agreement import numerical_gradient
 
 from tracegrad import compile_grad, config
-from tracegrad.runtime.kernels import kernels
+from tracegrad.runtime.launch.kernel_cache import kernels
 
 V = np.array([0.3, -0.4, 0.25])
 

@@ -12,10 +12,10 @@ from agreement import numerical_gradient
 
 import tracegrad as tg
 from tracegrad import compile_grad, config
-from tracegrad.runtime.calls import flatten
-from tracegrad.runtime.kernels import kernels
-from tracegrad.runtime.record import record
-from tracegrad.runtime.recording import VALUE, Mode
+from tracegrad.runtime.launch.kernel_cache import kernels
+from tracegrad.runtime.record.call_key import flatten
+from tracegrad.runtime.record.record import record
+from tracegrad.runtime.record.recording import VALUE, Mode
 from tracegrad.tracer.ir.primitive import LOOP
 from tracegrad.tracer.reroll import loop_monitor
 

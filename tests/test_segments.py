@@ -11,7 +11,7 @@ from agreement import agree
 import tracegrad
 from tracegrad import autograd, compile_grad
 from tracegrad.runtime.config import config
-from tracegrad.runtime.segments import split
+from tracegrad.runtime.paths.segments import split
 from tracegrad.tracer.ir.aval import FLOAT, Aval
 from tracegrad.tracer.ir.evaluate import Producers, demand
 from tracegrad.tracer.ir.graph import Builder, Var, building, live_nodes
@@ -110,7 +110,7 @@ def test_a_question_with_one_answer_does_not_cut():
 
 
 def test_a_long_loop_is_not_compiled_as_a_whole(monkeypatch):
-    monkeypatch.setattr("tracegrad.runtime.live.LONG", 100)
+    monkeypatch.setattr("tracegrad.runtime.paths.fallback.LONG", 100)
 
     def plain(x):
         y, k = x, 0
@@ -272,8 +272,8 @@ def test_check_mode(monkeypatch):
     try:
         for x in inputs(6, seed=3):
             f.value_and_grad(x)
-        real = tracegrad.runtime.segments._given
-        monkeypatch.setattr("tracegrad.runtime.segments._given", lambda *a: real(*a) * 1.001)
+        real = tracegrad.runtime.paths.segments._given
+        monkeypatch.setattr("tracegrad.runtime.paths.segments._given", lambda *a: real(*a) * 1.001)
         with pytest.raises(tracegrad.TracegradError, match="disagree"):
             f.value_and_grad(x)
     finally:

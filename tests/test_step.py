@@ -9,7 +9,7 @@ import pytest
 
 import tracegrad as torch
 from tracegrad import nn
-from tracegrad.runtime.kernels import kernels
+from tracegrad.runtime.launch.kernel_cache import kernels
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(16, 4))

@@ -5,14 +5,14 @@ import pytest
 
 import tracegrad as torch
 from tracegrad import nn
-from tracegrad.runtime.eager import plans
+from tracegrad.tensors import compiled_backward
 
 FEW, MANY = 20, 50  # turns
 
 
 @pytest.fixture(autouse=True)
 def eager_code_goes_node_by_node(monkeypatch):
-    monkeypatch.setattr(plans, "MAX_NODES", 0)
+    monkeypatch.setattr(compiled_backward, "MAX_NODES", 0)
 
 
 def array(seed, *shape):

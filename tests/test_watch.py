@@ -17,13 +17,14 @@ from array import array
 import numpy as np
 import pytest
 
-from tracegrad.runtime import _watch_closed, _watch_filter, state_watch
-from tracegrad.runtime._watch_filter import PairSet
-from tracegrad.runtime.state import analyse, watch
+from tracegrad.runtime.state import native_filter, quiet_calls
+from tracegrad.runtime.state import watch as state_watch
+from tracegrad.runtime.state.native_filter import PairSet
+from tracegrad.runtime.state.state import analyse, watch
 from tracegrad.tracer.record.array import TracedArray
 from tracegrad.tracer.record.recorder import Recorder, recording
 
-native_only = pytest.mark.skipif(not _watch_filter.available(), reason=str(_watch_filter._fault))
+native_only = pytest.mark.skipif(not native_filter.available(), reason=str(native_filter._fault))
 
 
 class Moment(datetime.datetime):
@@ -227,7 +228,7 @@ def test_recursion_and_generators():
     def run():
         return down(50), sum(v for v in range(5)), [v + 1 for v in range(3)]
 
-    natively, in_python = reasons_of(run) if _watch_filter.available() else ([], [])
+    natively, in_python = reasons_of(run) if native_filter.available() else ([], [])
     assert natively == in_python == []
 
 
@@ -302,10 +303,10 @@ def test_quick_parts_are_not_reported_on_where_we_watch():
     def mine(frame, event, arg):
         events.append(frame.f_code.co_name)
 
-    quiet = _watch_closed.entry(inner, outer)
+    quiet = quiet_calls.entry(inner, outer)
     for watched in (True, False):
         events.clear()
-        _watch_closed.mark(watched)
+        quiet_calls.mark(watched)
         sys.setprofile(mine)
         try:
             assert quiet(6, 3) == 2
@@ -314,23 +315,23 @@ def test_quick_parts_are_not_reported_on_where_we_watch():
             call(plain_helper)
         finally:
             sys.setprofile(None)
-            _watch_closed.mark(False)
+            quiet_calls.mark(False)
         assert ("inner" in events) == (not watched) and "plain_helper" in events
         events.clear()
-        _watch_closed.mark(watched)
+        quiet_calls.mark(watched)
         sys.setprofile(mine)
         try:
             assert quiet(a=6, b=-3) == 5
         finally:
             sys.setprofile(None)
-            _watch_closed.mark(False)
+            quiet_calls.mark(False)
         assert "outer" in events and "plain_helper" in events  # the open part always is
 
 
 @native_only
 def test_marks_are_of_one_thread_and_go_with_the_watch():
     events = []
-    quiet = _watch_closed.entry(plain_helper, plain_helper)
+    quiet = quiet_calls.entry(plain_helper, plain_helper)
 
     def work():
         sys.setprofile(lambda frame, event, arg: events.append(frame.f_code.co_name))
@@ -372,7 +373,7 @@ def test_what_operators_call_of_the_users_is_watched(traced):
 
 
 def test_pair_set_grows_and_starts_anew(monkeypatch):
-    monkeypatch.setattr(_watch_filter, "_MOST_SLOTS", 64)
+    monkeypatch.setattr(native_filter, "_MOST_SLOTS", 64)
     cell = array("q", [0])
     pairs = PairSet(cell)
     for k in range(1, 33):

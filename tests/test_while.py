@@ -17,7 +17,7 @@ from tracegrad import ShapeError, UnsupportedError, autograd, compile_grad, conf
 from tracegrad.codegen.derive.adjoint import jvp, vjp_seeded
 from tracegrad.codegen.derive.capacity import capacity
 from tracegrad.codegen.derive.loop_memory import loop_memory
-from tracegrad.runtime.kernels import kernels
+from tracegrad.runtime.launch.kernel_cache import kernels
 from tracegrad.tracer.ir.errors import GraphError
 from tracegrad.tracer.ir.graph import bind, structural
 from tracegrad.tracer.ir.parse import parse_graph

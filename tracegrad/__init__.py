@@ -7,8 +7,9 @@ from numpy import e, iinfo, inf, nan, pi
 from . import amp, autograd, cuda, linalg, nn, optim, random
 from .runtime.compiled import CompiledFunction, compile_grad
 from .runtime.config import config
-from .runtime.eager.autocast import autocast
-from .runtime.eager.create import (
+from .steps.step import CompiledStep, compile
+from .tensors.autocast import autocast
+from .tensors.create import (
     BoolTensor,
     ByteTensor,
     DoubleTensor,
@@ -35,8 +36,8 @@ from .runtime.eager.create import (
     zeros,
     zeros_like,
 )
-from .runtime.eager.device import device, get_default_device, set_default_device
-from .runtime.eager.dtypes import (
+from .tensors.device import device, get_default_device, set_default_device
+from .tensors.dtypes import (
     bfloat16,
     bool_,
     double,
@@ -56,8 +57,8 @@ from .runtime.eager.dtypes import (
     short,
     uint8,
 )
-from .runtime.eager.methods import PUBLIC
-from .runtime.eager.modes import (
+from .tensors.methods import PUBLIC
+from .tensors.modes import (
     enable_grad,
     inference_mode,
     is_grad_enabled,
@@ -65,8 +66,8 @@ from .runtime.eager.modes import (
     no_grad,
     set_grad_enabled,
 )
-from .runtime.eager.printing import set_printoptions
-from .runtime.eager.random import (
+from .tensors.printing import set_printoptions
+from .tensors.random import (
     Generator,
     bernoulli,
     default_generator,
@@ -82,8 +83,7 @@ from .runtime.eager.random import (
     randperm,
     seed,
 )
-from .runtime.eager.tensor import Size, Tensor
-from .runtime.step import CompiledStep, compile
+from .tensors.tensor import Size, Tensor
 from .tracer.control.branches import cond, switch
 from .tracer.control.scan import fori_loop, map, scan
 from .tracer.control.while_loop import while_loop
@@ -101,7 +101,7 @@ from .tracer.numpy_api.creation import array, asarray
 
 __version__ = "0.1.0"
 
-# The functions of tensors stand in tables (runtime/eager/ops_*.py), which give Tensor its methods too.
+# The functions of tensors stand in tables (tensors/ops_*.py), which give Tensor its methods too.
 globals().update(PUBLIC, bool=bool_, float=float_, int=int_)
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Mixed precision, in PyTorch's spelling."""
 
-from .runtime.eager.autocast import autocast
-from .runtime.optim.grad_scaler import GradScaler
+from .optim.grad_scaler import GradScaler
+from .tensors.autocast import autocast
 
 __all__ = ["GradScaler", "autocast"]

@@ -1,6 +1,6 @@
 """Linear algebra on tensors, under PyTorch's names."""
 
-from .runtime.eager.methods import PUBLIC
+from .tensors.methods import PUBLIC
 
 cross = PUBLIC["linalg_cross"]
 matrix_norm = PUBLIC["linalg_matrix_norm"]

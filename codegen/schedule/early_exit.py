@@ -1,7 +1,7 @@
 """When a kernel checks its guards: as soon as they are known, where that saves something.
 
-A kernel of a path that doesn't hold should end early, since another one takes its place (``runtime/family.py``).  The
-steps that the first guards need go first, then those guards are checked, and so on; results that a kernel has begun
+A kernel of a path that doesn't hold should end early, since another one takes its place (``runtime/paths/family.py``).
+The steps that the first guards need go first, then those guards are checked, and so on; results that a kernel has begun
 are private until it answers.  Guards are checked in their order whatever the steps.
 
 Only whole steps are moved.  A loop that a guard needs keeps what else it does in the same pass: to split it would cost

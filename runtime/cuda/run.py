@@ -1,8 +1,8 @@
 """Programs on a CUDA device: recordings bound to a launch there, in the place of the native launcher.
 
 A *program* here is whatever has ``execute(values, targets) -> (failed guard or -1, results)`` over arrays of the device
-(``DeviceProgram``): kernels (``compiled.py``), or CuPy, operation by operation (``Interpreted``), where numba-cuda is
-not installed.  ``program_of`` is the one place that chooses.
+(``DeviceProgram``): kernels (``bound_program.py``), or CuPy, operation by operation (``Interpreted``), where numba-cuda
+is not installed.  ``program_of`` is the one place that chooses.
 
 ``launcher`` puts such a program behind the protocol of ``launch.bind``: a callable of arguments and captured arrays
 that gives the results, or the number of a failed guard.  Results of arguments on the device stay there, as Tensors, and
@@ -20,10 +20,10 @@ import numpy as np
 
 from ...codegen.evaluate.cupy_backend import CupyBackend
 from ...codegen.lower.canonical import Canonical
+from ...tensors import dtypes
+from ...tensors.tensor import Tensor, make
 from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.graph import Graph
-from ..eager import dtypes
-from ..eager.tensor import Tensor, make
 from .availability import require_cuda
 
 
@@ -76,7 +76,7 @@ class Interpreted:
 def compiler() -> Any:
     """The module that compiles, or a string: why there is none."""
     try:
-        return importlib.import_module(f"{__package__}.compiled")
+        return importlib.import_module(f"{__package__}.bound_program")
     except (DeviceError, ImportError) as error:  # numba-cuda, or a part of it
         return str(error)
 

@@ -20,8 +20,8 @@ import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tracegrad.runtime import state_trust, state_watch
 from tracegrad.runtime.cuda import availability
+from tracegrad.runtime.state import trust, watch
 
 from . import functions, runtime, special
 from .array import ndarray
@@ -43,13 +43,13 @@ _HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 @contextmanager
 def _trusted() -> Iterator[None]:
     """As CuPy is where it is installed: library code, which is not looked at when a user's function calls it."""
-    paths, everywhere = state_trust._standard_paths, state_watch._EVERYWHERE
-    state_trust._standard_paths = lambda: [*paths(), _HERE]
-    state_watch._EVERYWHERE = state_trust.Trust()
+    paths, everywhere = trust._standard_paths, watch._EVERYWHERE
+    trust._standard_paths = lambda: [*paths(), _HERE]
+    watch._EVERYWHERE = trust.Trust()
     try:
         yield
     finally:
-        state_trust._standard_paths, state_watch._EVERYWHERE = paths, everywhere
+        trust._standard_paths, watch._EVERYWHERE = paths, everywhere
 
 
 @contextmanager

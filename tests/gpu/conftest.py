@@ -5,9 +5,9 @@ from __future__ import annotations
 import fake_cupy
 import pytest
 
-from tracegrad.runtime.cuda import replay
+from tracegrad.runtime.cuda import graphs
 from tracegrad.runtime.cuda import run as run_on_device
-from tracegrad.runtime.step import CompiledStep
+from tracegrad.steps.step import CompiledStep
 
 
 @pytest.fixture(params=["operations", "kernels"])
@@ -19,12 +19,12 @@ def way(request, monkeypatch):
         pytest.importorskip("numba_cuda", reason="kernels are simulated by numba-cuda")
         from simulated import simulated_load
 
-        from tracegrad.runtime.cuda.loading import programs
+        from tracegrad.runtime.cuda.load import programs
 
         monkeypatch.setattr(programs, "make", simulated_load)
         programs.clear()
         request.addfinalizer(programs.clear)
-    replay.forget_graphs()
+    graphs.forget_graphs()
     with fake_cupy.installed():
         yield request.param
 

@@ -14,7 +14,7 @@ from tracegrad.codegen.cuda.program import CudaProgram
 from tracegrad.codegen.cuda.simulator import SMALL, Simulator, simulate
 from tracegrad.codegen.lower.canonical import Canonical, canonicalise
 from tracegrad.codegen.lower.simplify import simplify
-from tracegrad.runtime.cuda.loading import Loaded
+from tracegrad.runtime.cuda.load import Loaded
 from tracegrad.tracer.ir.graph import Graph
 
 Launches = list[tuple[str, int, int]]

@@ -16,9 +16,9 @@ from simulated import simulated_load
 import tracegrad
 from tracegrad import autocast, compile_grad
 from tracegrad.codegen.cuda.assemble import assemble
-from tracegrad.runtime import ladder
-from tracegrad.runtime.cuda import replay
-from tracegrad.runtime.cuda.loading import Loaded, programs
+from tracegrad.runtime.cuda import graphs
+from tracegrad.runtime.cuda.load import Loaded, programs
+from tracegrad.runtime.paths import dispatch
 from tracegrad.tracer.ir.aval import BFLOAT16, finfo
 from tracegrad.tracer.ir.errors import OutOfMemoryError
 
@@ -30,7 +30,7 @@ X, Y, W = rng.normal(size=(20, 3)), np.sign(rng.normal(size=20)), rng.normal(siz
 def device(monkeypatch):
     monkeypatch.setattr(programs, "make", simulated_load)
     programs.clear()
-    replay.forget_graphs()
+    graphs.forget_graphs()
     with fake_cupy.installed() as module:
         yield module
     programs.clear()
@@ -196,7 +196,7 @@ def idle(canonical, arguments, xp):
 
 def test_memory_does_not_grow_with_the_number_of_shapes_and_graphs(monkeypatch):
     monkeypatch.setattr(programs, "make", idle)
-    monkeypatch.setattr(replay, "MAX_GRAPHS", 4)
+    monkeypatch.setattr(graphs, "MAX_GRAPHS", 4)
     f = compile_grad(lambda x: np.sum(np.sin(x)) * np.sum(x), target="auto")
     pool = fake_cupy.cupy.get_default_memory_pool()
     inputs = [on_device(rng.normal(size=10 + k))[0] for k in range(12)]
@@ -207,7 +207,7 @@ def test_memory_does_not_grow_with_the_number_of_shapes_and_graphs(monkeypatch):
                 f.grad(x)
         gc.collect()
         held.append(pool.used_bytes())
-    assert counts["replay"] > 20 and len(replay._used) == 4
+    assert counts["replay"] > 20 and len(graphs._used) == 4
     assert held[1] == held[2] == held[3]
 
 
@@ -217,13 +217,13 @@ def test_graphs_are_given_up_where_memory_runs_out():
     expected = host(f.grad(*arguments))
     for _ in range(12):
         f.grad(*arguments)
-    assert replay._used
+    assert graphs._used
     pool = fake_cupy.cupy.get_default_memory_pool()
     (w,) = on_device(2 * W)
     gc.collect()
     pool.set_limit(size=pool.used_bytes() + 1024)  # too little for another workspace beside the graphs'
     f.grad(w, *arguments[1:])
-    assert not replay._used
+    assert not graphs._used
     pool.set_limit(size=0)
     np.testing.assert_array_equal(host(f.grad(*arguments)), expected)
 
@@ -237,7 +237,7 @@ def test_a_cached_call_does_not_go_down_the_ladder(monkeypatch):
     def refuse(*args):
         raise AssertionError("the ladder")
 
-    monkeypatch.setattr(ladder, "flatten", refuse)
+    monkeypatch.setattr(dispatch, "flatten", refuse)
     np.testing.assert_allclose(host(f.grad(x, 3.0)), 3 * np.cos(W), rtol=1e-12)
     np.testing.assert_allclose(host(f.grad(tracegrad.tensor(x), 3.0)), 3 * np.cos(W), rtol=1e-12)
 
@@ -259,7 +259,7 @@ def no_ladder(monkeypatch):
     def refuse(*args):
         raise AssertionError("the ladder")
 
-    monkeypatch.setattr(ladder, "flatten", refuse)
+    monkeypatch.setattr(dispatch, "flatten", refuse)
 
 
 def test_a_cached_call_with_guards_does_not_go_down_the_ladder(monkeypatch):

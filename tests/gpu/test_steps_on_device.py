@@ -12,7 +12,7 @@ from test_step import OPTIMIZERS
 
 import tracegrad as torch
 from tracegrad import nn, optim
-from tracegrad.runtime.cuda import replay
+from tracegrad.runtime.cuda import graphs
 from tracegrad.tracer.ir.errors import OutOfMemoryError
 
 pytestmark = pytest.mark.usefixtures("way")
@@ -150,7 +150,7 @@ def branching():
         return loss
 
     def effects():
-        drawn = torch.runtime.eager.random.default_generator._stream.bit_generator.state["state"]
+        drawn = torch.tensors.random.default_generator._stream.bit_generator.state["state"]
         return host(w).tolist(), host(total).tolist(), host(w.grad).tolist(), w._version, total._version, drawn
 
     return step, effects
@@ -201,10 +201,10 @@ def test_running_out_of_memory_leaves_everything_as_it_was(kind):
         state = [t for entry in optimizer.state.values() for t in entry.values()]
         tensors = [*model.parameters(), *[p.grad for p in model.parameters()], *state]
         found = [(t.detach().cpu().numpy().tolist(), t._version) for t in tensors]
-        return found, torch.runtime.eager.random.default_generator._stream.bit_generator.state
+        return found, torch.tensors.random.default_generator._stream.bit_generator.state
 
     before = effects()
-    replay.forget_graphs()
+    graphs.forget_graphs()
     fake_cupy.pool.set_limit(size=fake_cupy.pool.used_bytes() + 20_000)
     with pytest.raises(OutOfMemoryError, match="nothing has been changed"):
         step(x)

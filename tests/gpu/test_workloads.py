@@ -26,7 +26,7 @@ from support import TIERS
 from benchmarks.recorded import recorded
 from benchmarks.workloads import SMALL_LOOPS, STRAIGHT
 from tracegrad.codegen.cpu.assemble import execute
-from tracegrad.runtime.kernels import KernelCache, kernels
+from tracegrad.runtime.launch.kernel_cache import KernelCache, kernels
 
 SMALLER = {  # workloads whose arguments are cut to size
     "logistic_10000x100": lambda w, X, y: (w[:20], X[:50, :20], y[:50]),

@@ -1,6 +1,11 @@
-"""Neural networks: modules, layers, losses.  ``nn.functional``, ``nn.init`` and ``nn.utils`` hold the functions."""
+"""Neural networks in PyTorch's style: modules (``module.py``), their layers, losses and the functions behind them.
 
-from ..runtime.nn.activations import (
+``nn.functional``, ``nn.init`` and ``nn.utils`` hold the functions. They are operations on tensors, one for each layer;
+nothing here knows a derivative.
+"""
+
+from . import functional, init, parameter, utils
+from .activations import (
     ELU,
     GELU,
     SELU,
@@ -18,10 +23,10 @@ from ..runtime.nn.activations import (
     Softsign,
     Tanh,
 )
-from ..runtime.nn.containers import ModuleDict, ModuleList, ParameterList, Sequential
-from ..runtime.nn.conv import AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d
-from ..runtime.nn.layers import Dropout, Embedding, Flatten, Identity, Linear, Unflatten
-from ..runtime.nn.losses import (
+from .containers import ModuleDict, ModuleList, ParameterList, Sequential
+from .conv import AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d
+from .layers import Dropout, Embedding, Flatten, Identity, Linear, Unflatten
+from .losses import (
     BCELoss,
     BCEWithLogitsLoss,
     CrossEntropyLoss,
@@ -32,9 +37,8 @@ from ..runtime.nn.losses import (
     NLLLoss,
     SmoothL1Loss,
 )
-from ..runtime.nn.module import Module
-from ..runtime.nn.norm import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm
-from . import functional, init, parameter, utils
+from .module import Module
+from .norm import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm
 from .parameter import Parameter
 
 __all__ = [

@@ -1,7 +1,54 @@
-"""Parameters."""
+"""``Parameter``: a tensor that becomes one of a module's parameters where it is assigned to an attribute of it."""
 
-from ..runtime.nn.parameter import Parameter
+from __future__ import annotations
 
-__all__ = [
-    "Parameter",
-]
+from typing import Any
+
+import numpy as np
+
+from ..tensors import create, dtypes
+from ..tensors.modes import STATE
+from ..tensors.tensor import Tensor, raw
+
+
+class Parameter(Tensor):
+    """A leaf of any shape over the memory of *data*, which asks for gradients unless told otherwise.
+
+    :param data: a Tensor, whose history is left behind; without it the parameter is empty.
+    """
+
+    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
+        if STATE.capture is not None:
+            STATE.capture.refuse("makes a Parameter")
+        if data is None:
+            self._data = np.empty((0,), dtypes.get_default_dtype())
+        elif isinstance(data, Tensor):
+            self._data, self._counter = raw(data), data._counter
+        else:
+            raise TypeError(f"the data of a Parameter has to be a Tensor, not {type(data).__name__}")
+        self._inference = STATE.inference
+        if requires_grad:
+            self.requires_grad_()
+
+    def __repr__(self) -> str:
+        return self._text("Parameter containing:\n")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A copy of the values.  The gradient is not copied, as in PyTorch."""
+        known = memo.get(id(self))
+        if known is None:
+            copied = object.__new__(type(self))
+            copied._data, copied._counter, copied._requires = raw(self).copy(), [0], self._requires
+            known = memo[id(self)] = copied
+        return known
+
+
+def add_parameter(module: Any, name: str, shape: Any, **options: Any) -> None:
+    """Give *module* a parameter of *shape*, not yet filled, or None where there is no shape."""
+    if shape is None:
+        module.register_parameter(name, None)
+    else:
+        setattr(module, name, Parameter(create.empty(shape, **options)))
+
+
+__all__ = ["Parameter"]

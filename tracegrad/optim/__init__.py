@@ -1,10 +1,10 @@
 """Optimizers: each step is one fused launch over all parameters of a group."""
 
-from ..runtime.optim.adam import Adam, AdamW
-from ..runtime.optim.lbfgs import LBFGS
-from ..runtime.optim.optimizer import Optimizer
-from ..runtime.optim.rmsprop import RMSprop
-from ..runtime.optim.sgd import SGD
 from . import lr_scheduler
+from .adam import Adam, AdamW
+from .lbfgs import LBFGS
+from .optimizer import Optimizer
+from .rmsprop import RMSprop
+from .sgd import SGD
 
 __all__ = ["LBFGS", "SGD", "Adam", "AdamW", "Optimizer", "RMSprop", "lr_scheduler"]

@@ -1,7 +1,7 @@
 """Where the user's operations come in: operators, indexing, NumPy's protocols, methods.
 
 Each has two parts.  The *quick* one comes first; it runs no code but our own and NumPy's, whatever the user has
-written, so a watch need not look inside (``runtime/_watch_closed.py``), and it gives None where it can't say that.
+written, so a watch need not look inside (``runtime/state/quiet_calls.py``), and it gives None where it can't say that.
 Then the *open* one does what there is to do.  In a loop that is followed, the quick part may have the answer at once
 (``inline_cache.py``).
 """

@@ -1,8 +1,8 @@
 """Mixed precision: what an operation does to the dtypes of its operands inside ``with autocast(...)``.
 
 ``SETTING`` is the one data structure: the dtype that products have at present in this thread, or None.  Whoever reads
-it makes a program that depends on it, so it is part of every call key (``runtime/calls.py``).  The lists of operations
-are PyTorch's, as far as NumPy has them; tensors have theirs in ``runtime/eager/autocast.py``.
+it makes a program that depends on it, so it is part of every call key (``runtime/record/call_key.py``).  The lists of
+operations are PyTorch's, as far as NumPy has them; tensors have theirs in ``tracegrad/tensors/autocast.py``.
 """
 
 from __future__ import annotations

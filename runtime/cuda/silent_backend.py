@@ -1,0 +1,53 @@
+"""The device's backend during a recording that is watched (``watch.py``).
+
+What CuPy does to answer a question of control flow, compiling a kernel, say, is no doing of the user's function.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ...codegen.evaluate.cupy_backend import CupyBackend
+from ...tracer.ir.evaluate import Env
+from ...tracer.ir.graph import Node
+from ..state.watch import restore_profile
+
+
+class Unwatched:
+    """A ``tracer.evaluate.Backend`` that does what *backend* does, while no watch looks."""
+
+    def __init__(self, backend: CupyBackend) -> None:
+        self._backend = backend
+
+    def asarray(self, value: Any) -> Any:
+        with _unwatched():
+            return self._backend.asarray(value)
+
+    def run_nodes(self, nodes: Iterable[Node], env: Env) -> None:
+        with _unwatched():
+            self._backend.run_nodes(nodes, env)
+
+    def download(self, value: Any) -> np.ndarray:
+        with _unwatched():
+            return self._backend.download(value)
+
+
+@contextmanager
+def _unwatched() -> Iterator[None]:
+    profile = sys.getprofile()
+    if profile is None:
+        yield
+        return
+    sys.setprofile(None)
+    try:
+        yield
+    finally:
+        restore_profile(profile)
+
+
+__all__ = ["Unwatched"]

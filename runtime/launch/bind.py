@@ -1,0 +1,509 @@
+"""Binding a kernel to an exact layout of arguments, as a callable that costs a fraction of a microsecond.
+
+A kernel has the C signature ``int64 kernel(void **bufs, int64 *sizes, void *consts, int64 done)``.  It answers -1 when
+all of its guards held, else the index of the first that failed; steps whose bits are set in *done* are left out.  Its
+buffers are, in this order: inputs, outputs, captured arrays, temporaries.  A scalar's buffer is a slot of eight bytes
+that holds the value.
+
+Three data structures:
+
+* The **argument and output records** (:class:`ArrayArg`, :class:`ScalarArg`, :class:`ConstArg`, :class:`ArrayOut`,
+  :class:`ScalarOut`): what a call must look like, and what it gives back.
+* The :class:`Plan`: everything that one binding knows, kept alive with it.
+* The **arena**: the one workspace of the process.  Temporaries are offsets into it.  A kernel runs with the GIL held
+  from the first to the last use of the arena, so one workspace serves every kernel and every thread.
+
+Start reading at :func:`bind`.  Its result is a builtin whose C function is generic and driven by a table
+(``_launch_ir``); :func:`call_python` does the same work in Python, more legibly and some fifty times slower, where
+:data:`NATIVE` is False.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import math
+import threading
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from ...codegen.cpu.assemble import KERNEL_TYPE
+from ...tracer.ir.aval import is_number
+from . import launcher_ir as ir
+from . import object_layout as layout
+from .native import builtins_of
+from .tape import Tape, runner
+
+# --------------------------------------------------------------------------------------------------- records
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayArg:
+    """An ndarray (no subclass) of this dtype and shape, C-contiguous and aligned.  It may be read-only, unless it is
+    *written*."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    written: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarArg:
+    """A float, np.float64 or np.float32, handed to the kernel as *dtype* (float64 or float32).
+
+    *accept* narrows the types, for where they don't mean the same: a Python float takes on the precision of the
+    arrays it meets, ``np.float64`` does not.
+    """
+
+    dtype: np.dtype
+    accept: tuple[type, ...] = (float, np.float64, np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstArg:
+    """This very object (a singleton or an interned value).  The kernel does not see it."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOut:
+    """A new C-contiguous ndarray."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarOut:
+    """A NumPy scalar, never a Python int: the caller can tell a result from the index of a guard by its type."""
+
+    dtype: np.dtype
+
+
+Arg = ArrayArg | ScalarArg | ConstArg
+Out = ArrayOut | ScalarOut
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What :func:`bind` was given.  *sizes_at*, *consts_at* and *counts_at* are addresses."""
+
+    kernel_address: int
+    args: tuple[Arg, ...]
+    outs: tuple[Out, ...]
+    extra: tuple[int, ...]
+    temp_offsets: tuple[int, ...]
+    sizes: np.ndarray | None
+    consts: bytes | np.ndarray
+    keep_alive: tuple[object, ...]
+    single: bool
+    sizes_at: int
+    consts_at: int
+    counts: np.ndarray | None
+    counts_at: int
+
+
+class Merged(Protocol):
+    """What members of a family share: see ``merging.Merged``."""
+
+    @property
+    def offsets(self) -> Sequence[Sequence[int]]: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def done(self) -> Sequence[Sequence[int]]: ...
+
+
+class Binding(bytes):
+    """The launcher's table; the ``__self__`` of a native binding.  It keeps alive what it points to: *words* has the
+    address of the member to run first, then the members, one for each of *plans*."""
+
+    plans: tuple[Plan, ...]
+    words: np.ndarray
+
+
+# ----------------------------------------------------------------------------------------------------- arena
+
+_ARENA_ALIGN = 64
+_ARENA_STEP = 1 << 16
+
+_lock = threading.RLock()
+_arena: np.ndarray | None = None
+_arena_bytes = 0
+_arena_cell = ctypes.c_int64(0)  # the arena's base address, which every call reads
+
+
+def ensure_arena(nbytes: int) -> int:
+    """Make the workspace at least *nbytes* long and return its address (0 while none was ever needed).
+
+    It grows and never shrinks.  The old one is let go: no kernel is in the middle of a run while this thread is here.
+    """
+    global _arena, _arena_bytes
+    with _lock:
+        if nbytes > _arena_bytes:
+            size = -(-nbytes // _ARENA_STEP) * _ARENA_STEP
+            block = np.empty(size + _ARENA_ALIGN, np.uint8)
+            start = _address(block)
+            _arena_cell.value = start + -start % _ARENA_ALIGN
+            _arena, _arena_bytes = block, size
+        return _arena_cell.value
+
+
+# ------------------------------------------------------------------------------------------------------ bind
+
+#: Buffers of one kernel whose table still fits on any thread's stack; :func:`call_python` has no such limit.
+MAX_BUFFERS = 1 << 14
+
+_FAULT = layout.fault()
+#: Whether :func:`bind` gives native callables in this process, and why not.
+NATIVE: bool = _FAULT is None
+NATIVE_REASON: str = _FAULT or "native"
+
+_ACCEPT: dict[type, int] = {float: ir.ACCEPT_FLOAT, np.float64: ir.ACCEPT_NP_FLOAT64, np.float32: ir.ACCEPT_NP_FLOAT32}
+_FLOAT_KIND = {np.dtype(np.float64): ir.KIND_FLOAT64, np.dtype(np.float32): ir.KIND_FLOAT32}
+
+
+def bind(
+    kernel_address: int,
+    args: Sequence[Arg],
+    outs: Sequence[Out],
+    extra: Sequence[int] = (),
+    temp_offsets: Sequence[int] = (),
+    sizes: np.ndarray | None = None,
+    consts: bytes | np.ndarray = b"",
+    keep_alive: Sequence[object] = (),
+    single: bool = False,
+    arena_bytes: int = 0,
+    native: bool = True,
+    counts: np.ndarray | None = None,
+) -> Callable[..., object]:
+    """A callable that runs the kernel on arguments of exactly this layout.
+
+    Called (by position only), it returns
+
+    * None when the arguments do not match in number, type, dtype, shape or contiguity: nothing was done;
+    * a Python int, the index of the guard that failed: the outputs were dropped;
+    * else the tuple of the outputs, or with *single* the only output itself.
+
+    *extra* are addresses of captured arrays, *temp_offsets* bytes into the arena, which is made *arena_bytes* long.
+    *sizes* (int64) and *consts* are read where they stand at each call, so an ndarray may be changed in place.
+    *keep_alive* is whatever the kernel's code and *extra* live in.  *native* is False to get the Python fallback.
+    *counts* (int64) has a place for runs in which all guards held, then one for failures of each guard.
+    """
+    plan = Plan(
+        kernel_address=kernel_address,
+        args=tuple(args),
+        outs=tuple(outs),
+        extra=tuple(extra),
+        temp_offsets=tuple(temp_offsets),
+        sizes=sizes,
+        consts=consts,
+        keep_alive=tuple(keep_alive),
+        single=single,
+        sizes_at=0 if sizes is None else _address(sizes),
+        consts_at=_address(consts) if len(consts) else 0,
+        counts=counts,
+        counts_at=0 if counts is None else _address(counts),
+    )
+    _check(plan, arena_bytes)
+    if plan.temp_offsets:
+        ensure_arena(max(arena_bytes, 1))
+    builtin = _native_builtin() if native and NATIVE else None
+    if builtin is None or len(plan.args) + len(plan.outs) + len(plan.extra) + len(plan.temp_offsets) > MAX_BUFFERS:
+        return functools.partial(call_python, plan)
+    return builtin(_binding((plan,), ()))
+
+
+#: Members of a family: the launcher notes which of them it has run in the bits of a word.
+MAX_FAMILY = 62
+
+
+def bind_family(
+    members: Sequence[Callable[..., object]], following: Sequence[Sequence[int]], merged: Merged | None = None
+) -> Callable[..., object]:
+    """One callable for several that :func:`bind` gave, of the same arguments and results, with the protocol of those.
+
+    The member that answered last runs first. Where guard *g* of member *k* fails, ``following[k][g]`` runs in its
+    place, unless it has run in this call or is -1: then the answer is *g*, plus the number of guards (the length of
+    ``following``) of all members before *k*.
+    """
+    tables = [getattr(member, "__self__", None) for member in members]
+    builtin = _native_builtin() if NATIVE else None
+    plans = [plan for table in tables if isinstance(table, Binding) for plan in table.plans]
+    if any((plan.args, plan.outs, plan.single) != (plans[0].args, plans[0].outs, plans[0].single) for plan in plans):
+        raise ValueError("the members of a family must have the same arguments and results")
+    if len(members) > MAX_FAMILY:
+        raise ValueError(f"a family has at most {MAX_FAMILY} members, not {len(members)}")
+    if builtin is None or len(plans) != len(members):
+        return functools.partial(call_family, tuple(members), following, [0])
+    if merged is None:
+        return builtin(_binding(plans, following))
+    plans = [replace(p, temp_offsets=tuple(o)) for p, o in zip(plans, merged.offsets, strict=True)]
+    for plan in plans:
+        _check(plan, merged.nbytes)
+    ensure_arena(merged.nbytes)
+    return builtin(_binding(plans, following, merged.done))
+
+
+def _check(plan: Plan, arena_bytes: int) -> None:
+    """Refuse what would otherwise crash the process, or read memory that is not the kernel's."""
+    if not plan.kernel_address:
+        raise ValueError("the address of the kernel is null")
+    if plan.single and len(plan.outs) != 1:
+        raise ValueError(f"single=True is for one output, not {len(plan.outs)}")
+    for row in (*plan.args, *plan.outs):
+        if not isinstance(row, ConstArg) and not (isinstance(row.dtype, np.dtype) and row.dtype.isnative):
+            raise TypeError(f"dtype must be a np.dtype in native byte order, not {row.dtype!r}")
+    for arg in plan.args:
+        if isinstance(arg, ScalarArg) and (arg.dtype not in _FLOAT_KIND or not _ACCEPT.keys() >= set(arg.accept)):
+            raise TypeError(f"a scalar argument is float64 or float32 and accepts {list(_ACCEPT)}, not {arg}")
+    for out in plan.outs:
+        if not (is_number(out.dtype) or out.dtype.kind == "c"):
+            raise TypeError(f"an output of dtype {out.dtype} is not supported")
+    if plan.counts is not None and (plan.counts.dtype != np.int64 or not plan.counts.flags.c_contiguous):
+        raise TypeError("counts must be a contiguous array of int64")
+    if plan.sizes is not None and (plan.sizes.dtype != np.int64 or not plan.sizes.flags.c_contiguous):
+        raise TypeError("sizes must be a contiguous array of int64")
+    consts = plan.consts
+    if isinstance(consts, np.ndarray) and not (consts.dtype.itemsize == 8 and consts.flags.c_contiguous):
+        raise TypeError("consts must be bytes or a contiguous array of eight-byte numbers")
+    if plan.temp_offsets and not 0 <= min(plan.temp_offsets) <= max(plan.temp_offsets) <= arena_bytes:
+        raise ValueError("a temporary lies outside the arena")
+
+
+def _address(data: np.ndarray | bytes) -> int:
+    a = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else data
+    return a.__array_interface__["data"][0]
+
+
+# ------------------------------------------------------------------------------------- results in place of arguments
+
+
+def bind_tape(
+    tape: Tape,
+    args: Sequence[Arg],
+    outs: Sequence[Out] = (),
+    extra: Sequence[int] = (),
+    temp_offsets: Sequence[int] = (),
+    keep_alive: Sequence[object] = (),
+    single: bool = False,
+    arena_bytes: int = 0,
+    native: bool = True,
+) -> Callable[..., object]:
+    """A callable that carries out *tape* on arguments of exactly this layout, with the protocol of :func:`bind`.
+
+    The tape counts buffers as kernels do: *args* (constants have none), *outs*, *extra*, *temp_offsets*.  A failed
+    guard ends it, and then its number is the result.  What the tape writes must be marked as ``ArrayArg.written``.
+    """
+    buffers = sum(not isinstance(arg, ConstArg) for arg in args) + len(outs) + len(extra) + len(temp_offsets)
+    room = _aligned(arena_bytes)
+    words = tape.finish(buffers)
+    total = room + tape.largest * 8
+    return bind(runner(), args, outs, extra, (*temp_offsets, room), None, words, keep_alive, single, total, native)
+
+
+def bind_donated(
+    kernel_address: int,
+    args: Sequence[Arg],
+    outs: Sequence[Out],
+    donated: Mapping[int, int],
+    extra: Sequence[int] = (),
+    temp_offsets: Sequence[int] = (),
+    sizes: np.ndarray | None = None,
+    consts: bytes | np.ndarray = b"",
+    keep_alive: Sequence[object] = (),
+    single: bool = False,
+    arena_bytes: int = 0,
+    native: bool = True,
+) -> Callable[..., object]:
+    """As :func:`bind`, but result *k* is written into argument ``donated[k]`` once all guards have held.
+
+    What a call returns are the other results.  A donated argument must be an array of the result's dtype and shape;
+    where a call is given a read-only one it answers None, as for any argument that does not match.  Donated arguments
+    must not overlap each other; what is only read may overlap with them.
+    """
+    targets = set(donated.values())
+    if len(targets) != len(donated):
+        raise ValueError(f"two results are donated to one argument: {dict(donated)}")
+    rows = [replace(a, written=True) if k in targets and isinstance(a, ArrayArg) else a for k, a in enumerate(args)]
+    for k, target in donated.items():
+        row = rows[target]
+        if not isinstance(row, ArrayArg) or (row.dtype, row.shape) != (outs[k].dtype, getattr(outs[k], "shape", ())):
+            raise TypeError(f"result {k}, {outs[k]}, cannot take the place of argument {target}, {args[target]}")
+    buffer_of = list(itertools.accumulate((not isinstance(a, ConstArg) for a in rows), initial=0))
+    kept = [out for k, out in enumerate(outs) if k not in donated]
+    first_out, first_temp = buffer_of[-1], buffer_of[-1] + len(kept) + len(extra)
+    places: list[int] = list(range(first_out))
+    staged: list[int] = []
+    copies: list[tuple[int, int, int]] = []
+    returned = itertools.count(first_out)
+    for k, out in enumerate(outs):
+        if k not in donated:
+            places.append(next(returned))
+            continue
+        shape = rows[donated[k]].shape  # type: ignore[union-attr]
+        places.append(first_temp + len(temp_offsets) + len(staged))
+        staged.append(_aligned(arena_bytes))
+        nbytes = out.dtype.itemsize * math.prod(shape)
+        arena_bytes = staged[-1] + max(nbytes, 8)
+        copies.append((places[-1], buffer_of[donated[k]], nbytes))
+    places += range(first_out + len(kept), first_temp + len(temp_offsets))
+    sizes_at = 0 if sizes is None else _address(sizes)
+    tape = Tape()
+    tape.call(kernel_address, sizes_at, _address(consts) if len(consts) else 0, [(place, 0) for place in places])
+    for source, target, nbytes in copies:
+        tape.copy((source, 0), (target, 0), nbytes)
+    kept_alive = (*keep_alive, sizes, consts)
+    return bind_tape(tape, rows, kept, extra, (*temp_offsets, *staged), kept_alive, single, arena_bytes, native)
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ARENA_ALIGN) * _ARENA_ALIGN
+
+
+# --------------------------------------------------------------------------------------------- native binding
+
+
+def _binding(
+    plans: Sequence[Plan], following: Sequence[Sequence[int]], done: Sequence[Sequence[int]] | None = None
+) -> Binding:
+    """The words that the launcher reads (see ``_launch_ir``).  The *plans* differ in their kernels at most."""
+    starts = list(itertools.accumulate((_member_words(plan) for plan in plans), initial=1))
+    words = np.zeros(starts[-1] + 2 * sum(map(len, following)), np.int64)
+    address = {k: _address(words) + 8 * start for k, start in enumerate(starts[:-1])}
+    words[0] = address[0]
+    links, base = starts[-1], 0
+    for k, plan in enumerate(plans):
+        linked = 0
+        if following:
+            linked = _address(words) + 8 * links
+            end = links + 2 * len(following[k])
+            words[links:end:2] = [address.get(target, 0) for target in following[k]]
+            words[links + 1 : end : 2] = 0 if done is None else done[k]
+            links = end
+        member = (
+            *(plan.kernel_address, plan.sizes_at, plan.consts_at, len(plan.extra), len(plan.temp_offsets)),
+            *(plan.counts_at, base, 1 << k, linked, *plan.extra, *plan.temp_offsets),
+        )
+        words[starts[k] : starts[k + 1]] = member
+        base += len(following[k]) if following else 0
+    room = max(len(plan.extra) + len(plan.temp_offsets) for plan in plans)
+    table = Binding(_table(plans[0], room, _address(words)))
+    table.plans, table.words = tuple(plans), words
+    return table
+
+
+def _member_words(plan: Plan) -> int:
+    return len(ir.MEMBER) + len(plan.extra) + len(plan.temp_offsets)
+
+
+def _table(plan: Plan, room: int, first: int) -> bytes:
+    words = array("q", (len(plan.args), len(plan.outs), plan.single, room, first))
+    for arg in plan.args:
+        if isinstance(arg, ArrayArg):
+            kind = ir.KIND_WRITTEN if arg.written else ir.KIND_ARRAY
+            words.extend((kind, id(arg.dtype), len(arg.shape), *arg.shape))
+        elif isinstance(arg, ScalarArg):
+            words.extend((_FLOAT_KIND[arg.dtype], sum({_ACCEPT[accepted] for accepted in arg.accept})))
+        else:
+            words.extend((ir.KIND_CONST, id(arg.value)))
+    for out in plan.outs:
+        if isinstance(out, ArrayOut):
+            words.extend((ir.KIND_ARRAY, id(out.dtype), len(out.shape), *out.shape))
+        else:
+            words.extend((ir.KIND_SCALAR_OUT, id(out.dtype)))
+    return words.tobytes()
+
+
+_builtin: Callable[[Binding], Callable[..., object]] | None = None
+_keep: list[object] = []
+
+
+def _native_builtin() -> Callable[[Binding], Callable[..., object]] | None:
+    """Table -> builtin.  Compiles the launcher at the first call; None where that fails."""
+    global _builtin, NATIVE, NATIVE_REASON
+    if _builtin is None:
+        with _lock:
+            if _builtin is None and NATIVE:
+                try:
+                    engine, address = ir.compile_launcher(ctypes.addressof(_arena_cell))
+                except Exception as error:  # no such target, an LLVM that reads the text otherwise: not worth a crash
+                    NATIVE, NATIVE_REASON = False, f"the launcher did not compile: {error}"
+                    return None
+                doc = b"Run a compiled kernel: outputs, or the index of a failed guard, or None for other arguments."
+                _keep.append(engine)  # as long as the process lives: bindings point to it
+                _builtin = builtins_of(address, b"call", doc)
+    return _builtin
+
+
+# --------------------------------------------------------------------------------------------- Python binding
+
+
+def call_family(
+    members: Sequence[Callable[..., object]], following: Sequence[Sequence[int]], first: list[int], *values: object
+) -> object:
+    """One call of a family, as the native launcher does it; ``first[0]`` is the member that answered last."""
+    k, tried = first[0], set()
+    while True:
+        found = members[k](*values)
+        if type(found) is not int:
+            if found is not None:
+                first[0] = k
+            return found
+        tried.add(k)
+        after = following[k][found]
+        if after < 0 or after in tried:
+            return found + sum(map(len, following[:k]))
+        k = after
+
+
+def call_python(plan: Plan, *values: object) -> object:
+    """One call of a binding, step by step as the native launcher does it."""
+    if len(values) != len(plan.args):
+        return None
+    bufs: list[int] = []
+    slots: list[np.ndarray] = []
+
+    def slot() -> np.ndarray:
+        slots.append(np.zeros(ir.SLOT_BYTES, np.uint8))
+        bufs.append(_address(slots[-1]))
+        return slots[-1]
+
+    for value, arg in zip(values, plan.args, strict=True):
+        if isinstance(arg, ArrayArg):
+            if type(value) is not np.ndarray or value.dtype != arg.dtype or value.shape != arg.shape:
+                return None
+            if not (value.flags.c_contiguous and value.flags.aligned and value.flags.writeable >= arg.written):
+                return None
+            bufs.append(_address(value))
+        elif isinstance(arg, ScalarArg):
+            if type(value) not in arg.accept:
+                return None
+            c_type = ctypes.c_double if arg.dtype == np.float64 else ctypes.c_float  # which rounds without a warning
+            c_type.from_address(_address(slot())).value = value  # type: ignore[assignment]
+        elif value is not arg.value:
+            return None
+    results: list[np.ndarray] = []
+    for out in plan.outs:
+        if isinstance(out, ArrayOut):
+            results.append(np.empty(out.shape, out.dtype))
+            bufs.append(_address(results[-1]))
+        else:
+            results.append(slot()[: out.dtype.itemsize].view(out.dtype))
+    bufs.extend(plan.extra)
+    with _lock:  # without a GIL, this keeps the arena to one kernel at a time
+        bufs.extend(_arena_cell.value + offset for offset in plan.temp_offsets)
+        pointers = (ctypes.c_void_p * len(bufs))(*bufs)
+        failed = KERNEL_TYPE(plan.kernel_address)(ctypes.addressof(pointers), plan.sizes_at, plan.consts_at, 0)
+    if plan.counts is not None:
+        plan.counts[1 + failed] += 1
+    if failed >= 0:
+        return failed
+    given = [r if isinstance(out, ArrayOut) else r[0] for r, out in zip(results, plan.outs, strict=True)]
+    return given[0] if plan.single else tuple(given)

@@ -1,0 +1,70 @@
+"""The kernel cache of the process: signature -> compiled program.
+
+Bounded, least recently used first out, thread-safe.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from ...codegen.cpu.assemble import Program, compile_canonical
+from ...codegen.lower.canonical import Canonical
+from ..config import config
+
+P = TypeVar("P")
+
+
+class KernelCache(Generic[P]):
+    """``get`` compiles what it does not hold; two threads that want one kernel compile it once."""
+
+    def __init__(self, compile: Callable[[Canonical, int], P]) -> None:
+        self._compile = compile
+        self._lock = threading.RLock()
+        self._programs: OrderedDict[tuple, P] = OrderedDict()
+        self.hits = 0
+        self.compiles = 0
+
+    def get(self, canonical: Canonical, arguments: int) -> tuple[P, bool]:
+        """(program, was it there already)"""
+        key = (arguments, canonical.key)
+        with self._lock:
+            found = self._programs.get(key)
+            if found is not None:
+                self._programs.move_to_end(key)
+                self.hits += 1
+                return found, True
+            program = self._deeply(canonical, arguments)
+            self.compiles += 1
+            self._programs[key] = program
+            while len(self._programs) > config.max_kernels:
+                self._programs.popitem(last=False)
+            return program, False
+
+    def _deeply(self, canonical: Canonical, arguments: int) -> P:
+        """The passes descend along chains of operations: a long Python loop makes a deep one."""
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(limit + 20 * _operations(canonical))
+        try:
+            return self._compile(canonical, arguments)
+        finally:
+            sys.setrecursionlimit(limit)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._programs.clear()
+
+    def __len__(self) -> int:
+        return len(self._programs)
+
+
+def _operations(canonical: Canonical) -> int:
+    """How many operations there are, those of loops' bodies included."""
+    bodies = [op.params["body"].program for op in canonical.ops if "body" in op.params]
+    return len(canonical.ops) + sum(_operations(body) for body in bodies)
+
+
+kernels: KernelCache[Program] = KernelCache(compile_canonical)

@@ -1,0 +1,460 @@
+"""The native launcher: one C-level function in LLVM IR which carries out a cached call.
+
+A cached call has to cost well under a microsecond, and Python cannot even look at five arguments in that time.
+So the work of a call is done by one function with the C signature of a fast CPython builtin (``METH_FASTCALL``).
+It is generic: it is compiled once per process, in some hundredths of a second, and is told what to do by a table.
+
+Two data structures.  The **table** of a binding is a flat run of 64-bit words, read strictly front to back like a tape:
+a header (:data:`HEADER`), one row per argument, one row per output.  The rows, with a word for each column::
+
+    array argument or output  KIND_ARRAY                      dtype object   number of dimensions   dimension ...
+    array that is written     KIND_WRITTEN                    the same; a read-only array is none of these
+    scalar argument           KIND_FLOAT64 or KIND_FLOAT32    accepted types (a sum of ACCEPT_*)
+    constant argument         KIND_CONST                      the object itself
+    scalar output             KIND_SCALAR_OUT                 dtype object
+
+A **member** is one kernel on these arguments and outputs: a header (:data:`MEMBER`), the addresses of its constant
+arrays, the offsets of its temporaries.  Where guard k of a member fails, words 2k and 2k + 1 of its ``following`` are
+the member to run in its place (0: none is known), as long as that one has not run in this call, and which steps of that
+one are done by then (``merging``).  The table's ``first`` leads to the member that is run first: the one that answered
+last, since inputs tend to go the way of those before.
+
+Both are written by ``launch``, where ``call_python`` and ``call_family`` are the same work in Python.  Start reading at
+:data:`LAUNCHER`, at the function ``tracegrad_launch``.
+
+``_native`` compiles it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import object_layout as layout
+from .native import compile_function, filled
+
+#: Words of the table's header, in order.
+#: ``room``: the most constant arrays and temporaries of any member; ``first``: where the address of one stands.
+HEADER = ("n_args", "n_outs", "single", "room", "first")
+
+#: Words of a member's header.  ``base``: what is added to the index of a guard that failed; ``bit``: the member's own.
+MEMBER = ("kernel", "sizes", "consts", "n_extra", "n_temps", "counts", "base", "bit", "following")
+
+KIND_ARRAY, KIND_FLOAT64, KIND_FLOAT32, KIND_CONST, KIND_SCALAR_OUT, KIND_WRITTEN = range(6)
+ACCEPT_FLOAT, ACCEPT_NP_FLOAT64, ACCEPT_NP_FLOAT32 = 1, 2, 4
+
+#: Bytes of a scalar's slot on the launcher's stack.  Two words, so that a complex result fits.
+SLOT_BYTES = 16
+
+# `$name` is filled in by `launcher_ir`: a number, or the address of a function or object as a constant pointer.
+LAUNCHER = r"""
+; Is `object` an ndarray as the row says?  The cheap tests that fail most often come first.
+define internal i1 @is_expected_array(ptr %object, ptr %row) {
+entry:
+  %type.at = getelementptr i8, ptr %object, i64 $ob_type
+  %type = load ptr, ptr %type.at
+  %exact = icmp eq ptr %type, $ndarray              ; a subclass may mean anything: not ours
+  br i1 %exact, label %layout, label %no
+layout:                                             ; C-contiguous, aligned, writeable if need be; the same rank
+  %flags.at = getelementptr i8, ptr %object, i64 $array_flags
+  %flags = load i32, ptr %flags.at
+  %kind = load i64, ptr %row
+  %written = icmp eq i64 %kind, $KIND_WRITTEN
+  %wanted = select i1 %written, i32 $carray_written, i32 $carray
+  %carray = and i32 %flags, %wanted
+  %carray.ok = icmp eq i32 %carray, %wanted
+  %nd.at = getelementptr i8, ptr %object, i64 $array_nd
+  %nd.int = load i32, ptr %nd.at
+  %nd = sext i32 %nd.int to i64
+  %row.nd.at = getelementptr i64, ptr %row, i64 2
+  %row.nd = load i64, ptr %row.nd.at
+  %nd.ok = icmp eq i64 %nd, %row.nd
+  %layout.ok = and i1 %carray.ok, %nd.ok
+  br i1 %layout.ok, label %dtype, label %no
+dtype:                                              ; nearly always the one dtype object of its kind ...
+  %descr.at = getelementptr i8, ptr %object, i64 $array_descr
+  %descr = load ptr, ptr %descr.at
+  %row.descr.at = getelementptr i64, ptr %row, i64 1
+  %row.descr = load ptr, ptr %row.descr.at
+  %same = icmp eq ptr %descr, %row.descr
+  br i1 %same, label %shape, label %equivalent
+equivalent:                                         ; ... but unpickled arrays have copies of it
+  %equal = call i8 $PyArray_EquivTypes(ptr %descr, ptr %row.descr)
+  %equal.ok = icmp ne i8 %equal, 0
+  br i1 %equal.ok, label %shape, label %no
+shape:
+  %dims.at = getelementptr i8, ptr %object, i64 $array_dims
+  %dims = load ptr, ptr %dims.at
+  %row.dims = getelementptr i64, ptr %row, i64 3
+  br label %dim
+dim:
+  %d = phi i64 [ 0, %shape ], [ %d.next, %dim.body ]
+  %d.done = icmp eq i64 %d, %nd
+  br i1 %d.done, label %yes, label %dim.body
+dim.body:
+  %size.at = getelementptr i64, ptr %dims, i64 %d
+  %size = load i64, ptr %size.at
+  %row.size.at = getelementptr i64, ptr %row.dims, i64 %d
+  %row.size = load i64, ptr %row.size.at
+  %size.ok = icmp eq i64 %size, %row.size
+  %d.next = add i64 %d, 1
+  br i1 %size.ok, label %dim, label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+; Give up the first `n` outputs.  Those not made (scalars before boxing) are null, which Py_DecRef permits.
+define internal void @drop(ptr %results, i64 %n) {
+entry:
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %body ]
+  %done = icmp eq i64 %i, %n
+  br i1 %done, label %end, label %body
+body:
+  %at = getelementptr ptr, ptr %results, i64 %i
+  %result = load ptr, ptr %at
+  call void $Py_DecRef(ptr %result)
+  %i.next = add i64 %i, 1
+  br label %head
+end:
+  ret void
+}
+
+; The builtin: self is the table (a bytes object), args are borrowed references.
+define ptr @tracegrad_launch(ptr %self, ptr %args, i64 %nargs) {
+entry:
+  %table = getelementptr i8, ptr %self, i64 $ob_sval
+  %n_args.at = getelementptr i64, ptr %table, i64 $n_args
+  %n_args = load i64, ptr %n_args.at
+  %arity.ok = icmp eq i64 %nargs, %n_args
+  br i1 %arity.ok, label %open, label %mismatch
+
+open:
+  %n_outs.at = getelementptr i64, ptr %table, i64 $n_outs
+  %n_outs = load i64, ptr %n_outs.at
+  %room.at = getelementptr i64, ptr %table, i64 $room
+  %room = load i64, ptr %room.at
+  %first.at = getelementptr i64, ptr %table, i64 $first
+  %first = load ptr, ptr %first.at
+  ; On the stack: the kernel's table of buffers, a slot per argument and output for scalars, the new outputs.
+  %n_slots = add i64 %n_args, %n_outs
+  %n_bufs = add i64 %n_slots, %room
+  %bufs = alloca ptr, i64 %n_bufs
+  %slots.bytes = mul i64 %n_slots, $slot
+  %slots = alloca i8, i64 %slots.bytes, align 16
+  %results = alloca ptr, i64 %n_outs
+  %rows = getelementptr i64, ptr %table, i64 $header
+  br label %arg
+
+; ---- 1. The arguments.  `row` walks the table, `buf` the buffers.  Nothing is changed before all have matched.
+arg:
+  %i = phi i64 [ 0, %open ], [ %i.next, %arg.next ]
+  %row = phi ptr [ %rows, %open ], [ %row.next, %arg.next ]
+  %buf = phi ptr [ %bufs, %open ], [ %buf.next, %arg.next ]
+  %slot.offset = mul i64 %i, $slot
+  %slot = getelementptr i8, ptr %slots, i64 %slot.offset
+  %i.next = add i64 %i, 1
+  %args.done = icmp eq i64 %i, %n_args
+  br i1 %args.done, label %out, label %arg.body
+
+arg.body:
+  %object.at = getelementptr ptr, ptr %args, i64 %i
+  %object = load ptr, ptr %object.at
+  %kind = load i64, ptr %row
+  %word1.at = getelementptr i64, ptr %row, i64 1
+  %word2.at = getelementptr i64, ptr %row, i64 2
+  switch i64 %kind, label %const [ i64 $KIND_ARRAY, label %array
+                                   i64 $KIND_WRITTEN, label %array
+                                   i64 $KIND_FLOAT64, label %scalar
+                                   i64 $KIND_FLOAT32, label %scalar ]
+
+array:
+  %array.ok = call i1 @is_expected_array(ptr %object, ptr %row)
+  br i1 %array.ok, label %array.take, label %mismatch
+array.take:
+  %data.at = getelementptr i8, ptr %object, i64 $array_data
+  %data = load ptr, ptr %data.at
+  store ptr %data, ptr %buf
+  %array.nd = load i64, ptr %word2.at
+  %array.words = add i64 %array.nd, 3
+  br label %arg.next
+
+scalar:                                             ; a float of an accepted type, widened, then stored as wanted
+  %type.at = getelementptr i8, ptr %object, i64 $ob_type
+  %type = load ptr, ptr %type.at
+  %is.float = icmp eq ptr %type, $float
+  %is.float64 = icmp eq ptr %type, $float64
+  %is.float32 = icmp eq ptr %type, $float32
+  %bit.a = select i1 %is.float, i64 $ACCEPT_FLOAT, i64 0
+  %bit.b = select i1 %is.float64, i64 $ACCEPT_NP_FLOAT64, i64 %bit.a
+  %bit = select i1 %is.float32, i64 $ACCEPT_NP_FLOAT32, i64 %bit.b
+  %accept = load i64, ptr %word1.at
+  %accepted = and i64 %accept, %bit
+  %scalar.ok = icmp ne i64 %accepted, 0
+  br i1 %scalar.ok, label %scalar.read, label %mismatch
+scalar.read:
+  %value.at = getelementptr i8, ptr %object, i64 $ob_fval
+  br i1 %is.float32, label %scalar.read32, label %scalar.read64
+scalar.read32:
+  %value32 = load float, ptr %value.at
+  %widened = fpext float %value32 to double
+  br label %scalar.store
+scalar.read64:
+  %value64 = load double, ptr %value.at
+  br label %scalar.store
+scalar.store:
+  %value = phi double [ %widened, %scalar.read32 ], [ %value64, %scalar.read64 ]
+  store ptr %slot, ptr %buf
+  %store.narrow = icmp eq i64 %kind, $KIND_FLOAT32
+  br i1 %store.narrow, label %scalar.store32, label %scalar.store64
+scalar.store32:
+  %narrowed = fptrunc double %value to float
+  store float %narrowed, ptr %slot
+  br label %arg.next
+scalar.store64:
+  store double %value, ptr %slot
+  br label %arg.next
+
+const:                                              ; this very object; it has no buffer
+  %constant = load ptr, ptr %word1.at
+  %const.ok = icmp eq ptr %object, %constant
+  br i1 %const.ok, label %arg.next, label %mismatch
+
+arg.next:
+  %words = phi i64 [ %array.words, %array.take ], [ 2, %scalar.store32 ], [ 2, %scalar.store64 ], [ 2, %const ]
+  %used = phi i64 [ 1, %array.take ], [ 1, %scalar.store32 ], [ 1, %scalar.store64 ], [ 0, %const ]
+  %row.next = getelementptr i64, ptr %row, i64 %words
+  %buf.next = getelementptr ptr, ptr %buf, i64 %used
+  br label %arg
+
+; ---- 2. The outputs.  `slot` and `row` stand behind the arguments now.  No Python code can run in here.
+out:
+  %o = phi i64 [ 0, %arg ], [ %o.next, %out.next ]
+  %out.row = phi ptr [ %row, %arg ], [ %out.row.next, %out.next ]
+  %out.buf = phi ptr [ %buf, %arg ], [ %out.buf.next, %out.next ]
+  %outs.done = icmp eq i64 %o, %n_outs
+  br i1 %outs.done, label %begin, label %out.body
+
+out.body:
+  %out.kind = load i64, ptr %out.row
+  %out.is_array = icmp eq i64 %out.kind, $KIND_ARRAY
+  br i1 %out.is_array, label %out.array, label %out.scalar
+
+out.array:
+  %out.descr.at = getelementptr i64, ptr %out.row, i64 1
+  %out.descr = load ptr, ptr %out.descr.at
+  %out.nd.at = getelementptr i64, ptr %out.row, i64 2
+  %out.nd = load i64, ptr %out.nd.at
+  %out.nd.int = trunc i64 %out.nd to i32
+  %out.dims = getelementptr i64, ptr %out.row, i64 3
+  call void $Py_IncRef(ptr %out.descr)              ; the next call takes this reference, even if it fails
+  %new = call ptr $PyArray_NewFromDescr(ptr $ndarray, ptr %out.descr, i32 %out.nd.int, ptr %out.dims, ptr null,
+                                        ptr null, i32 0, ptr null)
+  %new.failed = icmp eq ptr %new, null
+  br i1 %new.failed, label %error, label %out.array.take
+out.array.take:
+  %new.data.at = getelementptr i8, ptr %new, i64 $array_data
+  %new.data = load ptr, ptr %new.data.at
+  %out.array.words = add i64 %out.nd, 3
+  br label %out.next
+
+out.scalar:                                         ; boxed after the kernel
+  %out.slot.offset = mul i64 %o, $slot
+  %out.slot = getelementptr i8, ptr %slot, i64 %out.slot.offset
+  br label %out.next
+
+out.next:
+  %made = phi ptr [ %new, %out.array.take ], [ null, %out.scalar ]
+  %out.data = phi ptr [ %new.data, %out.array.take ], [ %out.slot, %out.scalar ]
+  %out.words = phi i64 [ %out.array.words, %out.array.take ], [ 2, %out.scalar ]
+  %result.at = getelementptr ptr, ptr %results, i64 %o
+  store ptr %made, ptr %result.at
+  store ptr %out.data, ptr %out.buf
+  %o.next = add i64 %o, 1
+  %out.row.next = getelementptr i64, ptr %out.row, i64 %out.words
+  %out.buf.next = getelementptr ptr, ptr %out.buf, i64 1
+  br label %out
+
+; ---- 3. A member's constant arrays and temporaries.  The arena may have moved since the last call: its base is read
+;      anew.
+begin:
+  %begin.member = load ptr, ptr %first
+  br label %attempt
+attempt:
+  %member = phi ptr [ %begin.member, %begin ], [ %next, %hop ]
+  %tried.before = phi i64 [ 0, %begin ], [ %tried, %hop ]
+  %done = phi i64 [ 0, %begin ], [ %next.done, %hop ]
+  %bit.at = getelementptr i64, ptr %member, i64 $bit
+  %bit.mine = load i64, ptr %bit.at
+  %tried = or i64 %tried.before, %bit.mine
+  %n_extra.at = getelementptr i64, ptr %member, i64 $n_extra
+  %n_extra = load i64, ptr %n_extra.at
+  %n_temps.at = getelementptr i64, ptr %member, i64 $n_temps
+  %n_temps = load i64, ptr %n_temps.at
+  %extra = getelementptr i64, ptr %member, i64 $member
+  %extra.bytes = mul i64 %n_extra, 8
+  call void @llvm.memcpy.p0.p0.i64(ptr %out.buf, ptr %extra, i64 %extra.bytes, i1 false)
+  %offsets = getelementptr i64, ptr %extra, i64 %n_extra
+  %temps = getelementptr ptr, ptr %out.buf, i64 %n_extra
+  %arena = load ptr, ptr $arena_cell
+  br label %temp
+temp:
+  %t = phi i64 [ 0, %attempt ], [ %t.next, %temp.body ]
+  %temps.done = icmp eq i64 %t, %n_temps
+  br i1 %temps.done, label %run, label %temp.body
+temp.body:
+  %offset.at = getelementptr i64, ptr %offsets, i64 %t
+  %offset = load i64, ptr %offset.at
+  %temporary = getelementptr i8, ptr %arena, i64 %offset
+  %temp.at = getelementptr ptr, ptr %temps, i64 %t
+  store ptr %temporary, ptr %temp.at
+  %t.next = add i64 %t, 1
+  br label %temp
+
+; ---- 4. The kernel; where a guard of it fails, that of another member, on the same arguments and outputs.
+run:
+  %kernel = load ptr, ptr %member
+  %sizes.at = getelementptr i64, ptr %member, i64 $sizes
+  %sizes = load ptr, ptr %sizes.at
+  %consts.at = getelementptr i64, ptr %member, i64 $consts
+  %consts = load ptr, ptr %consts.at
+  %failed = call i64 %kernel(ptr %bufs, ptr %sizes, ptr %consts, i64 %done)
+  %counts.at = getelementptr i64, ptr %member, i64 $counts
+  %counts = load ptr, ptr %counts.at
+  %counted = icmp ne ptr %counts, null
+  br i1 %counted, label %tally, label %ran
+tally:                                              ; one more run to the end (-1), or failure of this guard
+  %tally.place = add i64 %failed, 1
+  %tally.at = getelementptr i64, ptr %counts, i64 %tally.place
+  %tally.before = load i64, ptr %tally.at
+  %tally.after = add i64 %tally.before, 1
+  store i64 %tally.after, ptr %tally.at
+  br label %ran
+ran:
+  %held = icmp slt i64 %failed, 0
+  br i1 %held, label %answered, label %guard
+guard:
+  %following.at = getelementptr i64, ptr %member, i64 $following
+  %following = load ptr, ptr %following.at
+  %alone = icmp eq ptr %following, null
+  br i1 %alone, label %miss, label %follow
+follow:
+  %next.word = mul i64 %failed, 2
+  %next.at = getelementptr i64, ptr %following, i64 %next.word
+  %next = load ptr, ptr %next.at
+  %last = icmp eq ptr %next, null
+  br i1 %last, label %miss, label %hop
+hop:
+  %next.done.at = getelementptr i64, ptr %next.at, i64 1
+  %next.done = load i64, ptr %next.done.at
+  %next.bit.at = getelementptr i64, ptr %next, i64 $bit
+  %next.bit = load i64, ptr %next.bit.at
+  %again = and i64 %tried, %next.bit
+  %fresh = icmp eq i64 %again, 0
+  br i1 %fresh, label %attempt, label %miss
+answered:
+  store ptr %member, ptr %first
+  br label %box
+
+; ---- 5. The result: box the scalars, then one object or a tuple.
+box:
+  %b = phi i64 [ 0, %answered ], [ %b.next, %box.next ]
+  %box.row = phi ptr [ %row, %answered ], [ %box.row.next, %box.next ]
+  %boxes.done = icmp eq i64 %b, %n_outs
+  br i1 %boxes.done, label %give, label %box.body
+box.body:
+  %box.at = getelementptr ptr, ptr %results, i64 %b
+  %box.kind = load i64, ptr %box.row
+  %box.is_array = icmp eq i64 %box.kind, $KIND_ARRAY
+  br i1 %box.is_array, label %box.array, label %box.scalar
+box.array:
+  %box.nd.at = getelementptr i64, ptr %box.row, i64 2
+  %box.nd = load i64, ptr %box.nd.at
+  %box.words.array = add i64 %box.nd, 3
+  br label %box.next
+box.scalar:
+  %box.slot.offset = mul i64 %b, $slot
+  %box.slot = getelementptr i8, ptr %slot, i64 %box.slot.offset
+  %box.descr.at = getelementptr i64, ptr %box.row, i64 1
+  %box.descr = load ptr, ptr %box.descr.at
+  %boxed = call ptr $PyArray_Scalar(ptr %box.slot, ptr %box.descr, ptr null)
+  store ptr %boxed, ptr %box.at
+  %box.failed = icmp eq ptr %boxed, null
+  br i1 %box.failed, label %error, label %box.next
+box.next:
+  %box.words = phi i64 [ %box.words.array, %box.array ], [ 2, %box.scalar ]
+  %box.row.next = getelementptr i64, ptr %box.row, i64 %box.words
+  %b.next = add i64 %b, 1
+  br label %box
+
+give:
+  %single.at = getelementptr i64, ptr %table, i64 $single
+  %single = load i64, ptr %single.at
+  %is.single = icmp ne i64 %single, 0
+  br i1 %is.single, label %give.one, label %give.tuple
+give.one:
+  %only = load ptr, ptr %results
+  ret ptr %only
+give.tuple:                                         ; may start a garbage collection, and so run Python code
+  %tuple = call ptr $PyTuple_New(i64 %n_outs)
+  %tuple.failed = icmp eq ptr %tuple, null
+  br i1 %tuple.failed, label %error, label %item
+item:
+  %k = phi i64 [ 0, %give.tuple ], [ %k.next, %item.body ]
+  %items.done = icmp eq i64 %k, %n_outs
+  br i1 %items.done, label %item.end, label %item.body
+item.body:
+  %item.at = getelementptr ptr, ptr %results, i64 %k
+  %item.value = load ptr, ptr %item.at
+  %ignored = call i32 $PyTuple_SetItem(ptr %tuple, i64 %k, ptr %item.value)
+  %k.next = add i64 %k, 1
+  br label %item
+item.end:
+  ret ptr %tuple
+
+; ---- The other ways out.
+mismatch:
+  call void $Py_IncRef(ptr $none)
+  ret ptr $none
+miss:
+  call void @drop(ptr %results, i64 %n_outs)
+  %base.at = getelementptr i64, ptr %member, i64 $base
+  %base = load i64, ptr %base.at
+  %number = add i64 %base, %failed
+  %index = call ptr $PyLong_FromLongLong(i64 %number)
+  ret ptr %index
+error:                                              ; the exception is set
+  %count = phi i64 [ %o, %out.array ], [ %n_outs, %box.scalar ], [ %n_outs, %give.tuple ]
+  call void @drop(ptr %results, i64 %count)
+  ret ptr null
+}
+
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+"""
+
+
+def launcher_ir(arena_cell: int) -> str:
+    """:data:`LAUNCHER` with the offsets and addresses of this process; the arena's base stands at *arena_cell*."""
+    numbers: dict[str, int] = layout.offsets() | {name: position for position, name in enumerate(HEADER)}
+    numbers |= {name: value for name, value in globals().items() if name.startswith(("KIND_", "ACCEPT_"))}
+    numbers |= {name: position for position, name in enumerate(MEMBER)}
+    numbers |= {"header": len(HEADER), "member": len(MEMBER), "slot": SLOT_BYTES, "carray": layout.CARRAY_FLAGS}
+    numbers["carray_written"] = layout.CARRAY_FLAGS | _writeable_flag()
+    objects = {"none": None, "float": float, "float64": np.float64, "float32": np.float32}
+    addresses = layout.numpy_api() | {name: id(obj) for name, obj in objects.items()} | {"arena_cell": arena_cell}
+    functions = ("Py_IncRef", "Py_DecRef", "PyTuple_New", "PyTuple_SetItem", "PyLong_FromLongLong")
+    return filled(LAUNCHER, numbers, addresses, functions)
+
+
+def _writeable_flag() -> int:
+    """The bit by which the flags of a writeable ndarray differ from those of a read-only one."""
+    array, frozen = np.zeros(1), np.zeros(1)
+    frozen.flags.writeable = False
+    return array.flags.num ^ frozen.flags.num
+
+
+def compile_launcher(arena_cell: int) -> tuple[object, int]:
+    """Compile the launcher for this process: the engine which owns the machine code, and the function's address."""
+    return compile_function(launcher_ir(arena_cell), "tracegrad_launch")

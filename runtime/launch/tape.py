@@ -1,0 +1,144 @@
+"""Several kernels in one launch, and results that go into the memory of arguments.
+
+A *tape* is a run of 64-bit words that a generic native function (:data:`RUNNER`) carries out, front to back.  To the
+launcher that function is a kernel like any other, ``int64 run(void **bufs, int64 *sizes, void *tape, int64 done)``;
+it needs neither sizes nor what is done.  The words::
+
+    the position, among the launcher's buffers, of room for the largest table of pointers; then any number of
+    CALL  kernel  sizes  consts  count  (buffer, offset in bytes) * count
+    COPY  buffer  offset  into buffer  offset  bytes
+    END
+
+``CALL`` calls a kernel on these places of the launcher's buffers.  Where its answer is not negative (a guard has
+failed) the tape ends with that answer, so what has not been copied yet never will be.  ``COPY`` moves a result from
+the arena to where it belongs: LLVM was told that the buffers of a kernel do not overlap, so none writes into its
+arguments itself.  A tape allocates nothing on the stack.
+
+:class:`Tape` writes the words.  Start reading at :data:`RUNNER`.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Iterable
+
+from .native import compile_function
+
+CALL, COPY, END = range(3)
+
+Place = tuple[int, int]  # (position among the launcher's buffers, offset in bytes)
+
+RUNNER = """
+define i64 @tracegrad_tape(ptr %bufs, ptr %unused, ptr %tape, i64 %none) {
+entry:
+  %room = load i64, ptr %tape
+  %table.at = getelementptr ptr, ptr %bufs, i64 %room
+  %table = load ptr, ptr %table.at
+  %first = getelementptr i64, ptr %tape, i64 1
+  br label %step
+
+step:
+  %word = phi ptr [ %first, %entry ], [ %after.call, %call.done ], [ %after.copy, %copy ]
+  %kind = load i64, ptr %word
+  %w1 = getelementptr i64, ptr %word, i64 1
+  %w2 = getelementptr i64, ptr %word, i64 2
+  %w3 = getelementptr i64, ptr %word, i64 3
+  %w4 = getelementptr i64, ptr %word, i64 4
+  %w5 = getelementptr i64, ptr %word, i64 5
+  switch i64 %kind, label %end [ i64 0, label %call
+                                 i64 1, label %copy ]
+
+call:
+  %kernel = load ptr, ptr %w1
+  %sizes = load ptr, ptr %w2
+  %consts = load ptr, ptr %w3
+  %count = load i64, ptr %w4
+  br label %place
+place:                                              ; the kernel's table of buffers
+  %i = phi i64 [ 0, %call ], [ %i.next, %place.body ]
+  %pair = phi ptr [ %w5, %call ], [ %pair.next, %place.body ]
+  %placed = icmp eq i64 %i, %count
+  br i1 %placed, label %run, label %place.body
+place.body:
+  %index = load i64, ptr %pair
+  %base.at = getelementptr ptr, ptr %bufs, i64 %index
+  %base = load ptr, ptr %base.at
+  %offset.at = getelementptr i64, ptr %pair, i64 1
+  %offset = load i64, ptr %offset.at
+  %address = getelementptr i8, ptr %base, i64 %offset
+  %entry.at = getelementptr ptr, ptr %table, i64 %i
+  store ptr %address, ptr %entry.at
+  %i.next = add i64 %i, 1
+  %pair.next = getelementptr i64, ptr %pair, i64 2
+  br label %place
+run:
+  %answer = call i64 %kernel(ptr %table, ptr %sizes, ptr %consts, i64 0)
+  %held = icmp slt i64 %answer, 0
+  br i1 %held, label %call.done, label %failed
+failed:
+  ret i64 %answer
+call.done:
+  %pairs = mul i64 %count, 2
+  %after.call = getelementptr i64, ptr %w5, i64 %pairs
+  br label %step
+
+copy:
+  %from = load i64, ptr %w1
+  %from.at = getelementptr ptr, ptr %bufs, i64 %from
+  %from.base = load ptr, ptr %from.at
+  %from.offset = load i64, ptr %w2
+  %source = getelementptr i8, ptr %from.base, i64 %from.offset
+  %into = load i64, ptr %w3
+  %into.at = getelementptr ptr, ptr %bufs, i64 %into
+  %into.base = load ptr, ptr %into.at
+  %into.offset = load i64, ptr %w4
+  %target = getelementptr i8, ptr %into.base, i64 %into.offset
+  %bytes = load i64, ptr %w5
+  call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 %bytes, i1 false)
+  %after.copy = getelementptr i64, ptr %word, i64 6
+  br label %step
+
+end:
+  ret i64 -1
+}
+
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+"""
+
+
+class Tape:
+    """The words of one tape, as they are written; ``largest`` is the length of its largest table of pointers."""
+
+    def __init__(self) -> None:
+        self._words = array("q")
+        self.largest = 1
+
+    def call(self, kernel: int, sizes: int, consts: int, places: Iterable[Place]) -> None:
+        """Call *kernel* (an address, like *sizes* and *consts*) on *places*."""
+        places = list(places)
+        self._words.extend((CALL, kernel, sizes, consts, len(places)))
+        for place in places:
+            self._words.extend(place)
+        self.largest = max(self.largest, len(places))
+
+    def copy(self, source: Place, target: Place, nbytes: int) -> None:
+        """Copy *nbytes* from *source* to *target*."""
+        self._words.extend((COPY, *source, *target, nbytes))
+
+    def finish(self, room: int) -> bytes:
+        """The tape, with its table of pointers in the launcher's buffer *room*."""
+        return array("q", (room, *self._words, END)).tobytes()
+
+
+_lock = threading.Lock()
+_runner: tuple[object, int] | None = None
+
+
+def runner() -> int:
+    """The address of the compiled :data:`RUNNER`; compiles it at the first call."""
+    global _runner
+    with _lock:
+        if _runner is None:
+            _runner = compile_function(RUNNER, "tracegrad_tape")
+        return _runner[1]

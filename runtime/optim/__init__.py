@@ -1,1 +1,0 @@
-"""Optimizers and learning rate schedules over eager tensors; ``tracegrad.optim`` is their face."""

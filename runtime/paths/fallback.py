@@ -1,0 +1,78 @@
+"""Kinds of call whose Python runs each time: why, and how the programs that it records are run.
+
+As long as the programs are few, each is one kernel.  A kind of call that has shown more than ``max_paths`` programs,
+because it goes another way through its branches again and again, is run in segments from then on; so is one whose
+first program is the thousand steps of a ``while`` loop.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from ..config import config
+from ..record.recording import Pieces, Recording
+from .segments import Answers, Segments
+
+LONG = 3000  # operations, adjoint included, from which on a program is compiled in pieces if it can be
+LONG_PIECE = 100  # operations of such a piece, on average, at most
+
+_ADVICE = "choose with np.where(condition, a, b) there, or compute in a loop that stays one (tracegrad.scan)"
+
+
+@dataclass(eq=False, slots=True)
+class Live:
+    why: str
+    split: str = ""  # why it runs in segments, where that is the reason for all
+    programs: int = 0  # kernels compiled for whole programs
+    segments: Segments | None = None
+
+    def compiled(self) -> None:
+        """One more program needed a kernel of its own."""
+        self.programs += 1
+        if too_many_programs(self.programs) and self.segments is None:
+            self.segments = Segments()
+
+    def describe(self) -> str:
+        """How a call runs, in one line."""
+        how = "reuses the kernel" if self.segments is None else "reuses the kernels of its segments"
+        return f"a call like this runs Python each time and {how}: {self.why}"
+
+
+def too_many_programs(count: int) -> bool:
+    """Is it time to stop compiling each of *count* programs as a whole?  A heuristic: either way is right."""
+    return count > config.max_paths
+
+
+def too_long(recording: Recording) -> str:
+    """Why a first program should not be compiled as a whole: the time that this takes grows with the square of its
+    length, and its pieces are short.  "" where it should.  A heuristic, as above."""
+    length = len(recording.graph.nodes)
+    if length <= LONG:
+        return ""
+    answers = Answers()
+    answers.learn(recording.graph.guards)
+    pieces = len(answers.cuts(recording.graph.guards)) + 1
+    if length > LONG_PIECE * pieces:
+        return ""
+    return f"too-long: {length} operations between {pieces - 1} branches, the last at {recording.graph.guards[-1].site}"
+
+
+def branch_outcomes(site: Any) -> str:
+    """Why a kind of call with too many paths goes live."""
+    return f"more than {config.max_paths} branch outcomes, the last at {site}"
+
+
+def tell(name: str, live: Live, pieces: Pieces) -> None:
+    """Warn, at the line of the last branch that takes the program apart."""
+    guard = None if live.segments is None else live.segments.answers.last(pieces.guards)
+    if guard is not None and guard.site is not None:
+        message = (
+            f"{name}: Python runs in each call, and only what lies between the branches is compiled "
+            f"({live.split or branch_outcomes(guard.site)}); {_ADVICE}"
+        )
+        warnings.warn_explicit(message, UserWarning, guard.site.file, guard.site.line)
+
+
+__all__ = ["Live", "branch_outcomes", "tell", "too_long", "too_many_programs"]

@@ -1,0 +1,200 @@
+"""Paths: recordings of one kind of call, bound to their kernels.
+
+A ``Variant`` is one call key under one outside state; it holds the ``Path`` objects that its branches have shown so
+far, most recent first.  A path is not ``verified`` until a second recording has given the same program.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...codegen.cpu.assemble import Program
+from ...codegen.derive.capacity import CAPACITY
+from ...codegen.evaluate.interpreter import evaluate, tolerance
+from ...tensors.tensor import Tensor, make
+from ...tracer.ir.aval import FLOAT_KINDS, held_dtype
+from ...tracer.ir.errors import TracegradError
+from ...tracer.ir.graph import Guard
+from ..cuda.arrays import download, on_device, upload
+from ..cuda.run import launcher, program_of
+from ..launch import bind as launch
+from ..launch.binding import bind_graph, launched
+from ..record.call_key import ARRAY, DATA, Call
+from ..record.recording import Recording
+from ..state.state import Snapshot
+from ..stats import PathStats
+
+
+@dataclass(eq=False, slots=True)
+class Path:
+    """One recording with its kernel, ready to run: ``launch(*data, *captured arrays)`` as in ``launch.bind``.
+
+    ``numbers`` are the bits of the floats that Python looked at, as the kernel computed them in the run that was
+    recorded; an empty entry has yet to be filled in.  ``counts`` are kept by the launcher: how often the path ran to
+    its end, then how often each of ``guards`` was the first that failed.
+    """
+
+    recording: Recording
+    program: Program | None  # None: on a CUDA device, where `launch` has its own
+    launch: Callable[..., Any]
+    assemble: Callable[[Sequence[Any]], Any] | None
+    numbers: list[bytes]
+    counts: np.ndarray
+    guards: list[Guard]  # as the kernel checks them, then those on numbers
+    questions: list[tuple[Any, bytes, int]]  # the same as Python asked them: (kind and line, answer, index in guards)
+    verified: bool = False
+    steps: list[int] | None = None  # their numbers among those of the variant (``merging``)
+
+    def number_failed(self, k: int) -> int:
+        """Number *k* was another one: the kernel ran, but not this path.  Returns the guard's index."""
+        guard = len(self.guards) - len(self.numbers) + k
+        self.counts[0] -= 1
+        self.counts[1 + guard] += 1
+        return guard
+
+    def stats(self, mode: str) -> PathStats:
+        """What the counters say."""
+        runs, *failed = self.counts.tolist()
+        misses: Counter[str] = Counter()
+        for guard, count in zip(self.guards, failed, strict=True):
+            if count:
+                misses[describe_guard(guard)] += count
+        return PathStats(mode, runs, tuple([describe_guard(self.guards[k]) for *_, k in self.questions]), misses)
+
+
+def describe_guard(guard: Guard, other: str = "") -> str:
+    """What Python asked, and what the answer was: ``bool() gave True at m.py:3 in f``."""
+    if guard.kind == CAPACITY:
+        return f"a loop {'takes more than the' if other else 'ended within the'} room for its steps at {guard.site}"
+    value = guard.expected.item() if hasattr(guard.expected, "item") else guard.expected
+    return f"{guard.kind}() gave {other}{value} at {guard.site}"
+
+
+@dataclass(eq=False, slots=True)
+class Variant:
+    snapshot: Snapshot
+    paths: list[Path] = field(default_factory=list)
+    steps: dict[Any, int] = field(default_factory=dict)  # what kernels of its paths compute, numbered (``merging``)
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A guard that did not hold: its index among ``Path.guards``."""
+
+    guard: int
+
+
+def bind_path(recording: Recording, program: Program, call: Call) -> Path:
+    """The path of *recording*: its kernel bound to this call's shapes and constants."""
+    canonical = recording.canonical
+    args: list[Any] = []
+    inputs = iter(recording.graph.inputs)
+    for leaf, kind in zip(call.leaves, call.kinds, strict=True):
+        if kind == ARRAY:
+            args.append(launch.ArrayArg((var := next(inputs)).aval.dtype, var.aval.shape))
+        elif kind in DATA:
+            args.append(launch.ScalarArg(next(inputs).aval.dtype, (type(leaf),)))
+    args += [launch.ArrayArg(var.aval.dtype, var.aval.shape) for var in inputs]
+    counts = _new_counts(recording)
+    bound = bind_graph(recording.graph, canonical, program, recording.output.single, args, counts)
+    return _path(recording, program, bound, counts)
+
+
+def bind_device_path(recording: Recording, stays: bool) -> tuple[Path, bool]:
+    """(the path of *recording* on the CUDA device, were its kernels there already); *stays*: its results stay there."""
+    counts, graph = _new_counts(recording), recording.graph
+    program = program_of(graph, recording.canonical, recording.arguments)
+    bound = launcher(
+        program, len(graph.inputs), single=recording.output.single, stays=stays,
+        numbers=len(recording.numbers), counts=counts,
+    )  # fmt: skip
+    return _path(recording, None, bound, counts), program.cached
+
+
+def _new_counts(recording: Recording) -> np.ndarray:
+    return np.zeros(1 + len(recording.graph.guards) + len(recording.numbers), np.int64)
+
+
+def _path(recording: Recording, program: Program | None, bound: Callable[..., Any], counts: np.ndarray) -> Path:
+    guards = [*recording.graph.guards, *recording.numbers]
+    assemble = None if recording.output.text is None else recording.output.function()
+    order = sorted(enumerate(guards), key=lambda item: item[1].position)
+    questions = [((g.kind, g.site), np.asarray(g.expected).tobytes(), index) for index, g in order]
+    return Path(recording, program, bound, assemble, [b""] * len(recording.numbers), counts, guards, questions)
+
+
+def outgrown(path: Path, recording: Recording) -> bool:
+    """Is *path* the same as the new *recording*, but for room in its loops, which was too little?"""
+    known = path.recording
+    return (
+        known.capacities != recording.capacities
+        and known.canonical.key == recording.canonical.key
+        and known.facts == recording.facts
+    )
+
+
+def run_path(path: Path, call: Call, captured: Sequence[np.ndarray]) -> Any:
+    """The results of *path* (a tuple, or the only one), or ``Missed``."""
+    found = launched(path.launch, [*call.data, *captured])
+    if type(found) is int:
+        return Missed(found)
+    if path.numbers:
+        return _check_numbers(path, found)
+    return found
+
+
+def _check_numbers(path: Path, found: tuple[Any, ...]) -> Any:
+    first = len(found) - len(path.numbers)
+    for k, expected in enumerate(path.numbers):
+        value = found[first + k]
+        if not expected:
+            if not _close(value, path.recording.numbers[k].expected):
+                return Missed(path.number_failed(k))
+            path.numbers[k] = value.tobytes()
+        elif value.tobytes() != expected:
+            return Missed(path.number_failed(k))
+    return found
+
+
+def _close(a: Any, b: Any) -> bool:
+    """Does a kernel's number agree with NumPy's, rounding aside?"""
+    limit = tolerance(a.dtype)
+    return bool(np.isclose(a, b, rtol=limit, atol=limit, equal_nan=True))
+
+
+def interpret(recording: Recording, call: Call, captured: Sequence[np.ndarray]) -> Any:
+    """The results of *recording* by NumPy, in the form in which a kernel gives them."""
+    values: list[Any] = [np.array(v)[()] for v in evaluate(recording.graph, _on_host([*call.data, *captured]))]
+    if call.device is not None and call.device.stays:
+        values = [make(upload(np.asarray(v))) for v in values]
+    return values[0] if recording.output.single else tuple(values)
+
+
+def compare(path: Path, call: Call, captured: Sequence[np.ndarray], found: Any) -> None:
+    """TRACEGRAD_CHECK=1: the interpreter's results against the kernel's."""
+    expected = evaluate(path.recording.graph, _on_host([*call.data, *captured]))
+    results = found if isinstance(found, tuple) else (found,)
+    for ours, theirs in zip(results, expected, strict=True):
+        compare_result(download(ours._data) if isinstance(ours, Tensor) else ours, theirs)
+
+
+def _on_host(values: Sequence[Any]) -> list[Any]:
+    return [download(x) if on_device(x) else x for x in values]
+
+
+def compare_result(ours: Any, theirs: np.ndarray) -> None:
+    """An error where a kernel's result is not the interpreter's, rounding aside."""
+    limit = tolerance(theirs.dtype)
+    ours, theirs = (np.asarray(x).astype(held_dtype(theirs.dtype), copy=False) for x in (ours, theirs))
+    scale = np.max(np.abs(theirs[np.isfinite(theirs)]), initial=1.0) if theirs.dtype.kind in FLOAT_KINDS else 1.0
+    if not np.allclose(ours, theirs, rtol=limit, atol=limit * scale, equal_nan=True):
+        worst = np.nanmax(np.abs(np.asarray(ours, float) - theirs))
+        raise TracegradError(
+            f"TRACEGRAD_CHECK: kernel and interpreter disagree by {worst} in a result of shape {theirs.shape}; "
+            "please report this"
+        )

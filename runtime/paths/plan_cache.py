@@ -1,0 +1,45 @@
+"""The analyses of one function's outside state, by the classes of the objects among its arguments."""
+
+from __future__ import annotations
+
+import threading
+import types
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from ..config import config
+from ..record.call_key import OBJECT, Call
+from ..record.differentiable import leaf_names
+from ..state.state import StatePlan, analyse
+
+
+class PlanCache:
+    """Bounded by ``config.max_plans``, least recently used first out; thread-safe."""
+
+    def __init__(self, fn: Callable[..., Any], may_print: bool = False) -> None:
+        self._fn = fn
+        self._may_print = may_print  # a replay that doesn't is none the worse
+        self._plans: OrderedDict[Any, StatePlan] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def get(self, call: Call) -> StatePlan:
+        """The analysis of the function for objects of these classes."""
+        objects = call.objects
+        key = tuple([o if isinstance(o, types.FunctionType | type) else type(o) for o in objects])
+        with self._lock:
+            plan = self._plans.get(key)
+            if plan is not None:
+                self._plans.move_to_end(key)
+                return plan
+        names = leaf_names(self._fn, call) if objects else []
+        labels = tuple([n for n, k in zip(names, call.kinds, strict=False) if k == OBJECT])
+        plan = analyse(self._fn, objects, labels=labels, may_print=self._may_print)
+        with self._lock:
+            self._plans[key] = plan
+            while len(self._plans) > config.max_plans:
+                self._plans.popitem(last=False)
+        return plan

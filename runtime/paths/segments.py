@@ -1,0 +1,309 @@
+"""Programs in segments: what runs where Python has to run in each call, and takes another way through its branches
+again and again.
+
+The recorded program (``Pieces``) is cut where control flow asked for a value.  Each *segment* between two cuts has a
+forward kernel, from what it reads of other segments to what they or the result read of it, and a backward kernel,
+from what it reads and the cotangents of what it gives to the cotangents of what it reads.  So ten ``if`` statements
+need kernels for twenty pieces, not for a thousand programs; and the steps of a long loop share theirs.
+
+Where to cut decides nothing but speed: any cut of a list in execution order gives the same numbers.  ``cuts`` is
+that heuristic.  A backward kernel computes again what it needs of its segment's forward.  The segment that makes the
+loss has one kernel for both.  What NumPy has already computed for Python's questions is not computed again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...codegen.derive.activity import depends_on, reached
+from ...codegen.derive.adjoint import vjp, vjp_seeded
+from ...codegen.derive.loop_adjoint import materialise
+from ...codegen.evaluate.interpreter import evaluate
+from ...codegen.lower.canonical import canonicalise
+from ...codegen.lower.simplify import simplify
+from ...tracer.ir.aval import Aval
+from ...tracer.ir.evaluate import Env
+from ...tracer.ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, structural
+from ...tracer.ir.primitive import LOOP
+from ...tracer.ir.site import Site
+from ..config import config
+from ..launch.binding import argument_records, bind_graph, launched
+from ..launch.kernel_cache import kernels
+from ..record.recording import Pieces, Recording
+from .paths import compare_result
+
+NEVER_VARIED = "never-varied"
+
+
+# ---- where to cut --------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Answers:
+    """What each question of the control flow has been answered so far, by kind and line."""
+
+    first: dict[tuple[str, Site | None], bytes] = field(default_factory=dict)
+    varied: set[tuple[str, Site | None]] = field(default_factory=set)
+
+    def learn(self, guards: Sequence[Guard]) -> None:
+        for guard in guards:
+            question = (guard.kind, guard.site)
+            if question not in self.varied and self.first.setdefault(question, _answer(guard)) != _answer(guard):
+                self.varied.add(question)
+
+    def cuts(self, guards: Sequence[Guard]) -> list[int]:
+        """The positions at which to cut.  An assertion that always holds is no reason to take kernels apart: only a
+        question that has had several answers is (``never-varied`` names the others)."""
+        return sorted({g.position for g in guards if (g.kind, g.site) in self.varied})
+
+    def last(self, guards: Sequence[Guard]) -> Guard | None:
+        """The last of *guards* that cuts."""
+        return next((g for g in reversed(guards) if (g.kind, g.site) in self.varied), None)
+
+    def describe(self) -> str:
+        """What cuts the program, and what doesn't: for ``explain()``."""
+        lines = [f"cut at {kind}() at {site}: it has had several answers" for kind, site in self.varied]
+        lines += [
+            f"not cut at {kind}() at {site}: {NEVER_VARIED}, it has always had the same answer"
+            for kind, site in self.first
+            if (kind, site) not in self.varied
+        ]
+        return "\n".join(sorted(lines)) or "no value decided the control flow: one segment"
+
+
+def _answer(guard: Guard) -> bytes:
+    """As much of a guard's value as Python saw."""
+    value = np.asarray(guard.expected)
+    if guard.kind == "bool":
+        return bytes([bool(value)])
+    return (np.trunc(value) if guard.kind in ("int", "index") else value).tobytes()
+
+
+# ---- segments ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """Nodes in order, what they read from outside and what is read of them outside, in order."""
+
+    nodes: list[Node]
+    reads: list[Var]
+    gives: list[Var]
+
+
+def split(nodes: Sequence[Node], roots: Sequence[Atom], cuts: Sequence[int]) -> list[Segment]:
+    """The *nodes* that *roots* depend on, cut at the positions *cuts*."""
+    live = set(live_nodes(nodes, roots))
+    bounds = [0, *cuts, len(nodes)]
+    parts = [[n for n in nodes[a:b] if n in live] for a, b in itertools.pairwise(bounds)]
+    parts = [part for part in parts if part]
+    wanted = {r for r in roots if isinstance(r, Var)}
+    reads = []
+    for part in parts:
+        own = {out for n in part for out in n.outs}
+        reads.append(list(dict.fromkeys(a for n in part for a in n.inputs if isinstance(a, Var) and a not in own)))
+        wanted.update(reads[-1])
+    return [
+        Segment(part, read, [out for n in part for out in n.outs if out in wanted])
+        for part, read in zip(parts, reads, strict=True)
+    ]
+
+
+@dataclass(slots=True, eq=False)
+class Bound:
+    """A kernel of a segment, bound to sizes and constants."""
+
+    run: Callable[..., Any]
+    flows: list[bool] = field(default_factory=list)  # which of the cotangents asked for there are
+    delicate: list[bool] = field(default_factory=list)  # which of those may hold exact zeros or infinities
+
+
+class Segments:
+    """How one kind of call runs in segments.  ``run`` is safe to call from several threads.
+
+    *recordings*: runs that have shown what the control flow is asked."""
+
+    def __init__(self, recordings: Iterable[Recording] = ()) -> None:
+        self.answers = Answers()
+        for known in recordings:
+            self.answers.learn([*known.graph.guards, *known.numbers])
+        self._bound: OrderedDict[Hashable, Bound] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def run(self, pieces: Pieces) -> tuple[tuple[Any, ...], int]:
+        """(the results, how many kernels had to be compiled)"""
+        self.answers.learn(pieces.guards)
+        run = _Run(self, pieces)
+        found = run.results()
+        if config.check:
+            _compare(pieces, found)
+        return found, run.compiles
+
+    def known(self, key: Hashable | None) -> Bound | None:
+        if key is None:
+            return None
+        with self._lock:
+            found = self._bound.get(key)
+            if found is not None:
+                self._bound.move_to_end(key)
+            return found
+
+    def keep(self, key: Hashable | None, bound: Bound) -> None:
+        if key is not None:
+            with self._lock:
+                self._bound[key] = bound
+                while len(self._bound) > config.max_segments:
+                    self._bound.popitem(last=False)
+
+
+class _Run:
+    """One call.  ``values`` and ``cotangents`` grow as kernels run."""
+
+    def __init__(self, owner: Segments, pieces: Pieces):
+        self.owner, self.pieces = owner, pieces
+        self.values: Env = dict(pieces.env)
+        self.cotangents: dict[Var, np.ndarray] = {}
+        self.delicate: set[Var] = set()
+        self.compiles = 0
+
+    def results(self) -> tuple[Any, ...]:
+        pieces, loss = self.pieces, self.pieces.loss
+        roots = [r for r in pieces.results if r not in set(pieces.gradients)]
+        segments = split(pieces.nodes, roots, self.owner.answers.cuts(pieces.guards))
+        nodes = [n for segment in segments for n in segment.nodes]
+        flows: set[Var] = set()
+        if loss is not None and pieces.wrt:
+            flows = reached(nodes, [loss], depends_on(nodes, pieces.wrt))
+        if isinstance(loss, Var) and loss in pieces.wrt:
+            self.cotangents[loss] = np.ones((), loss.aval.dtype)
+        turn = next((k for k, s in enumerate(segments) if loss in flows and loss in s.gives), -1)
+        for k, segment in enumerate(segments):
+            if k == turn:
+                self.backward(segment, flows, [g for g in segment.gives if g not in self.values])
+            else:
+                self.forward(segment)
+        for segment in reversed(segments[: max(turn, 0)]):
+            self.backward(segment, flows, [])
+        for var, stands in zip(pieces.wrt, pieces.gradients, strict=True):
+            found = self.cotangents.get(var)
+            self.values[stands] = np.zeros(var.aval.shape, var.aval.dtype) if found is None else found
+        return tuple([_given(self.values, r) for r in pieces.results])
+
+    def forward(self, segment: Segment) -> None:
+        """Compute what others read of *segment*, as far as NumPy has not done so yet."""
+        wanted = [g for g in segment.gives if g not in self.values]
+        if not wanted:
+            return
+        key = _key(segment, "forward", wanted)
+        bound = self.owner.known(key)
+        if bound is None:
+            graph = Graph(list(segment.reads), live_nodes(segment.nodes, wanted), list(wanted))
+            bound = Bound(self.bind(graph))
+            self.owner.keep(key, bound)
+        found = launched(bound.run, [self.values[v] for v in segment.reads])
+        self.values.update(zip(wanted, map(np.asarray, found), strict=True))
+
+    def backward(self, segment: Segment, flows: set[Var], also: list[Var]) -> None:
+        """Compute the cotangents of what *segment* reads, and the values *also*."""
+        loss = self.pieces.loss
+        seeds = [g for g in segment.gives if g is loss or g in self.cotangents]
+        wants = [v for v in segment.reads if v in flows]
+        if not (seeds and wants) and not also:
+            return
+        careful = any(seed in self.delicate for seed in seeds)
+        given = [seed for seed in seeds if seed is not loss]
+        key = _key(segment, "backward", also, given, seeds, wants, careful)
+        bound = self.owner.known(key)
+        if bound is None:
+            bound = self._derive(segment, seeds, given, wants, careful, also)
+            self.owner.keep(key, bound)
+        arguments = [self.values[v] for v in segment.reads] + [self.cotangents[v] for v in given]
+        found = iter(launched(bound.run, arguments))
+        self.values.update((v, np.asarray(next(found))) for v in also)
+        for var, flowing, delicate in zip(wants, bound.flows, bound.delicate, strict=True):
+            if flowing:
+                share = np.asarray(next(found))
+                known = self.cotangents.get(var)
+                self.cotangents[var] = share if known is None else np.asarray(known + share)
+            if delicate:
+                self.delicate.add(var)
+
+    def _derive(
+        self, segment: Segment, seeds: list[Var], given: list[Var], wants: list[Var], careful: bool, also: list[Var]
+    ) -> Bound:
+        builder = Builder()
+        # a loop gets further results while its adjoint is made: not the recorded one
+        nodes = [Node(n.prim, n.inputs, n.params, n.outs, n.site) if n.prim.kind == LOOP else n for n in segment.nodes]
+        builder.adopt(nodes)
+        places = {v: Var(Aval(v.aval.dtype, v.aval.shape)) for v in given}
+        pairs: list[tuple[Atom, Atom]] = [(s, places.get(s, structural(1, s.aval.dtype))) for s in seeds]
+        with building(builder):
+            cts, delicate = vjp_seeded(nodes, pairs, wants, careful=careful)
+            outputs = [*also, *[materialise(ct, v) for ct, v in zip(cts, wants, strict=True) if ct is not None]]
+        graph = Graph([*segment.reads, *places.values()], live_nodes(builder.nodes, outputs), outputs)
+        return Bound(self.bind(graph), [ct is not None for ct in cts], delicate)
+
+    def bind(self, graph: Graph) -> Callable[..., Any]:
+        graph = simplify(graph)
+        canonical = canonicalise(graph)
+        program, hit = kernels.get(canonical, len(graph.inputs))
+        self.compiles += not hit
+        return bind_graph(graph, canonical, program, False, argument_records(graph.inputs, [None] * len(graph.inputs)))
+
+
+def _given(values: Env, atom: Atom) -> Any:
+    """A result, in memory of its own, as a kernel would give it."""
+    value = np.array(atom.value if isinstance(atom, Lit) else values[atom], dtype=atom.aval.dtype, order="C")
+    return value if value.ndim else value[()]
+
+
+def _key(segment: Segment, *rest: Any) -> Hashable | None:
+    """What a kernel of *segment* is found by again without being derived; None where that can't be told.
+
+    Everything the derivation looks at is in it: operations, parameters, types, numbers, wiring.
+    """
+    number: dict[Var, int] = {}
+    parts: list[Any] = []
+    for var in segment.reads:
+        number[var] = len(number)
+        parts.append(var.aval)
+    for node in segment.nodes:
+        if node.prim.kind == LOOP:  # a body is made anew in each run
+            return None
+        operands = [number[a] if isinstance(a, Var) else (a.value.tobytes(), a.aval, a.structural) for a in node.inputs]
+        for out in node.outs:
+            number[out] = len(number)
+            parts.append(out.aval)
+        parts.append((node.prim, tuple(node.params.values()), tuple(operands)))
+    for item in rest:
+        parts.append(tuple([number[v] for v in item]) if isinstance(item, list) else item)
+    return tuple(parts)
+
+
+# ---- TRACEGRAD_CHECK -----------------------------------------------------------------------------------------------
+
+
+def _compare(pieces: Pieces, found: Sequence[Any]) -> None:
+    """The results of the segments against those of the program as a whole, by the interpreter."""
+    builder = Builder()
+    builder.adopt(pieces.nodes)
+    derived: dict[Var, Atom] = {}
+    if pieces.loss is not None:
+        with building(builder):
+            adjoint = vjp(pieces.nodes, pieces.loss, structural(1, pieces.loss.aval.dtype), pieces.wrt)
+        derived = dict(zip(pieces.gradients, adjoint, strict=True))
+    outputs = [derived.get(r, r) if isinstance(r, Var) else r for r in pieces.results]
+    sources = [v for v in pieces.sources if v in pieces.env]
+    graph = Graph(sources, live_nodes(builder.nodes, outputs), outputs)
+    for ours, theirs in zip(found, evaluate(graph, [pieces.env[v] for v in sources]), strict=True):
+        compare_result(ours, theirs)
+
+
+__all__ = ["Answers", "Segment", "Segments", "split"]

@@ -1,0 +1,169 @@
+"""What paths of a family have in common is computed once in a call.
+
+A member of a family that misses at a guard has already run the steps in front of it, and the member that is run in
+its place begins with many of the same ones.  ``merge`` finds which steps of two members are the same
+(``codegen/cpu/value_numbering.py``), gives what those leave behind one place in the workspace of the family, apart from
+all other temporaries, and says for each guard of each member which steps of the next one are done by then.  The
+launcher hands that to the next kernel as a word of bits (``launch.bind_family``).
+
+What is shared is a whole step: one loop nest, one library call, one loop over a body.  A step that was fused with work
+of one path alone is another step; to keep the common part out of it would cost every call a pass over its arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...codegen.cpu.value_numbering import Table, products, step_keys
+from ...codegen.lower.canonical import Sym
+from ...codegen.schedule.early_exit import steps_before
+from ...codegen.schedule.memory import ALIGN, Temporary, plan
+from .paths import Path
+
+Product = tuple[int, int]  # (the step's number, which of the values that it leaves behind)
+Place = tuple[str, int]  # ("result", which) or ("temporary", which)
+
+
+@dataclass(slots=True)
+class Merged:
+    """Of the members of a family: where their temporaries lie, and what is done where another one goes on.
+
+    ``offsets[k]``: of the temporaries of member k, in a workspace of ``nbytes``.  ``done[k][g]``: the bits of the steps
+    of the member that follows guard g of member k.  ``shared``: how many different steps are not run again somewhere;
+    ``apart``: how many in front of a branch are not, since the path that follows has them in another form, if at all.
+    """
+
+    offsets: list[list[int]]
+    nbytes: int
+    done: list[list[int]]
+    shared: int
+    apart: int
+
+
+@dataclass(slots=True)
+class _Member:
+    """A path's steps by number: where each stands, its bit, and the places of what it leaves behind."""
+
+    path: Path
+    position: dict[int, int] = field(default_factory=dict)
+    bit: dict[int, int] = field(default_factory=dict)
+    places: dict[int, list[Place]] = field(default_factory=dict)
+
+    def before(self, guard: int) -> set[int]:
+        """The steps that have run when *guard* fails."""
+        assert self.path.program is not None
+        end = steps_before(self.path.program.schedule, guard)
+        return {key for key, position in self.position.items() if position < end}
+
+
+def merge(paths: Sequence[Path], following: Sequence[Sequence[int]], table: Table) -> Merged:
+    """What *paths* share, of which the launcher runs ``following[k][g]`` where guard g of path k fails.
+
+    *table* numbers what is computed in paths of this variant.
+    """
+    members = [_member(path, table) for path in paths]
+    shareable = _shareable(members)
+    done: list[list[int]] = []
+    used: set[int] = set()
+    seen: set[int] = set()
+    for member, after in zip(members, following, strict=True):
+        row = []
+        for guard, k in enumerate(after):
+            before = member.before(guard) if k >= 0 else set()
+            common = before & members[k].bit.keys() & shareable
+            row.append(sum(1 << members[k].bit[key] for key in common))
+            used |= common
+            seen |= before
+        done.append(row)
+    home, start = _homes(members, used)
+    plans = [_offsets(member, used, home, start) for member in members]
+    return Merged(
+        [offsets for offsets, _ in plans], max(total for _, total in plans), done, len(used), len(seen - used)
+    )
+
+
+def _member(path: Path, table: Table) -> _Member:
+    program, recording = path.program, path.recording
+    assert program is not None
+    member = _Member(path)
+    if not program.is_native:
+        return member
+    if path.steps is None:
+        path.steps = step_keys(program, recording.canonical, [a for _, a in recording.graph.consts], table)
+    results = {sym: k for k, sym in enumerate(program.results)}
+    first = len(program.inputs) + len(results)  # buffer of the first temporary
+
+    def place(sym: Sym) -> Place:
+        return ("result", results[sym]) if sym in results else ("temporary", program.buffer_index[sym] - first)
+
+    for position, (item, key) in enumerate(zip(program.schedule.body, path.steps, strict=True)):
+        if item in program.bits and key not in member.bit:
+            member.position[key], member.bit[key] = position, program.bits[item]
+            member.places[key] = [place(sym) for sym in products(program, item)]
+    return member
+
+
+def _shareable(members: Sequence[_Member]) -> set[int]:
+    """The steps that leave behind the same results, or temporaries, in every member that has them."""
+    seen: dict[int, Any] = {}
+    clash: set[int] = set()
+    for member in members:
+        for key, places in member.places.items():
+            kinds = [place if place[0] == "result" else "temporary" for place in places]
+            if seen.setdefault(key, kinds) != kinds:
+                clash.add(key)
+    return seen.keys() - clash
+
+
+def _homes(members: Sequence[_Member], used: set[int]) -> tuple[dict[Product, int], int]:
+    """(the offset of each temporary that steps in *used* leave behind, where those end)."""
+    home: dict[Product, int] = {}
+    end = 0
+    for member in members:
+        for key in sorted(used & member.places.keys()):
+            for ordinal, (kind, k) in enumerate(member.places[key]):
+                if kind == "temporary" and (key, ordinal) not in home:
+                    home[key, ordinal] = end
+                    end += _temporaries(member)[k].nbytes(_sizes(member))
+    return home, -(-end // ALIGN) * ALIGN
+
+
+def _offsets(member: _Member, used: set[int], home: dict[Product, int], start: int) -> tuple[list[int], int]:
+    """(the offsets of the temporaries of *member*, the bytes that it needs): those of its own from *start* on."""
+    pinned = {
+        k: home[key, ordinal]
+        for key in used & member.places.keys()
+        for ordinal, (kind, k) in enumerate(member.places[key])
+        if kind == "temporary"
+    }
+    temporaries = _temporaries(member)
+    free = [k for k in range(len(temporaries)) if k not in pinned]
+    planned, total = plan([temporaries[k] for k in free], _sizes(member))
+    own = {k: start + offset for k, offset in zip(free, planned, strict=True)}
+    return [pinned[k] if k in pinned else own[k] for k in range(len(temporaries))], start + total
+
+
+def _temporaries(member: _Member) -> list[Temporary]:
+    assert member.path.program is not None
+    return member.path.program.temporaries
+
+
+def _sizes(member: _Member) -> np.ndarray:
+    return member.path.recording.canonical.sizes
+
+
+def describe_merged(merged: Merged) -> list[str]:
+    """What is computed once though several paths need it, and what is not."""
+    lines = []
+    if merged.shared:
+        lines.append(f"steps in front of branches that one launch runs once for all paths: {merged.shared}")
+    if merged.apart:
+        lines.append(f"steps in front of branches that may run again: {merged.apart}, fused with work of one path")
+    return lines
+
+
+__all__ = ["Merged", "describe_merged", "merge"]

@@ -1,0 +1,222 @@
+"""What a call looks like: its arguments flattened, and the key under which its recordings are kept.
+
+An argument tree is flattened with optree (dicts, lists, tuples, namedtuples, registered dataclasses).  A leaf is data
+(a float array, a Python float: traced), a value (int, bool, str: part of the key), or an object (``self``, settings,
+a function: outside state, guarded by value).
+
+Data on a CUDA device is unwrapped here to CuPy arrays over the same memory; ``Call.device`` tells of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import optree
+
+from ...tensors import dtypes
+from ...tensors.tensor import Tensor
+from ...tracer.ir.aval import HALF, SUPPORTED, check_dtype
+from ...tracer.ir.errors import DeviceError, UnsupportedError
+from ...tracer.ir.site import at_site
+from ...tracer.record.array import TracedArray
+from ...tracer.record.autocast import SETTING
+from ..cuda.arrays import as_device, on_device
+from ..cuda.availability import require_cuda
+from ..state.values import is_leaf, same, token
+from .trees import flatten_tree, unflatten_tree
+
+ARRAY, FLOAT, SCALAR, VALUE, OBJECT, TRACED = "array", "float", "scalar", "value", "object", "traced"
+TENSOR = "tensor"
+DEVICE = "device"  # data on a CUDA device; an array once it is unwrapped
+DATA = frozenset((ARRAY, FLOAT, SCALAR))
+
+
+@dataclass(frozen=True, slots=True)
+class OnDevice:
+    """How a call runs on a CUDA device: *stays*, its results stay there, since some argument lies there; *linked*, some
+    argument is a tensor that requires gradients."""
+
+    stays: bool
+    linked: bool
+
+
+@dataclass(slots=True)
+class Call:
+    """One call's arguments.  ``tree`` is the structure of (args, kwargs)."""
+
+    leaves: list[Any]
+    tree: Any
+    kinds: tuple[str, ...]
+    key: tuple[Any, ...]
+    device: OnDevice | None = None
+
+    @property
+    def objects(self) -> tuple[Any, ...]:
+        return tuple([unwrap(x) for x, k in zip(self.leaves, self.kinds, strict=True) if k == OBJECT])
+
+    @property
+    def data(self) -> list[Any]:
+        """The leaves that a kernel takes."""
+        return [x for x, k in zip(self.leaves, self.kinds, strict=True) if k in DATA]
+
+    @property
+    def positional(self) -> list[Any]:
+        """The structure of each positional argument."""
+        return optree.treespec_children(optree.treespec_children(self.tree)[0])
+
+    def owners(self) -> list[int]:
+        """For each leaf the positional argument that it belongs to (-1: a keyword argument)."""
+        owners = [position for position, spec in enumerate(self.positional) for _ in range(spec.num_leaves)]
+        return owners + [-1] * (len(self.leaves) - len(owners))
+
+    def rebuild(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """(args, kwargs) over other leaves."""
+        args, kwargs = unflatten_tree(self.tree, [unwrap(x) for x in leaves])
+        return args, kwargs
+
+
+class Static:
+    """A static argument: one leaf whatever it is, compared by value."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+
+def unwrap(x: Any) -> Any:
+    return x.value if type(x) is Static else x
+
+
+def flatten(
+    args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[int | str] = frozenset(), target: str = "cpu"
+) -> Call:
+    """Flatten and classify the arguments of a call that is to run on *target*: "cpu", "cuda", or "auto", where the
+    arguments are; "step" is "auto" that takes tensors as they are, and other arrays on a device not at all."""
+    if static:
+        args = tuple([Static(a) if i in static else a for i, a in enumerate(args)])
+        kwargs = {k: Static(v) if k in static else v for k, v in kwargs.items()}
+    leaves, tree = flatten_tree((args, kwargs))
+    kinds, parts = [], []
+    for leaf in leaves:
+        kind, part = classify(leaf)
+        kinds.append(kind)
+        parts.append(part)
+    device = None
+    if target == "step":
+        _keep_tensors(leaves, kinds, parts)
+    elif target == "cuda" or DEVICE in kinds:
+        device = _unwrap_device(leaves, kinds, parts, target)
+    return Call(leaves, tree, tuple(kinds), (tree, tuple(parts), dtypes.default.char, device, SETTING.dtype), device)
+
+
+def _keep_tensors(leaves: list[Any], kinds: list[str], parts: list[Any]) -> None:
+    """Tensors on a device are tensors; what else lies there stays of its kind."""
+    for k, kind in enumerate(kinds):
+        if kind == DEVICE and isinstance(leaves[k], Tensor):
+            array = as_device(leaves[k]._data)
+            kinds[k] = TENSOR
+            parts[k] = (DEVICE, array.dtype.char, array.shape, leaves[k]._requires, array.flags.c_contiguous)
+
+
+def _unwrap_device(leaves: list[Any], kinds: list[str], parts: list[Any], target: str) -> OnDevice | None:
+    """Put CuPy arrays in place of data on a device."""
+    places = [k for k, kind in enumerate(kinds) if kind == DEVICE]
+    if target == "cpu":
+        name = type(leaves[places[0]]).__name__
+        raise DeviceError(
+            at_site(
+                f'an argument of type {name} is on a CUDA device, but the function was compiled with target="cpu": '
+                'use target="auto" or target="cuda", or copy it to the host'
+            )
+        )
+    if TRACED in kinds:  # becomes part of the recording around it
+        return None
+    if target == "cuda":
+        require_cuda('target="cuda"')
+    linked = False
+    for k in places:
+        leaf = leaves[k]
+        linked |= isinstance(leaf, Tensor) and leaf.requires_grad
+        array = as_device(leaf._data if isinstance(leaf, Tensor) else leaf)
+        leaves[k], kinds[k] = array, ARRAY
+        parts[k] = (DEVICE, array.dtype.char, array.shape, array.ndim <= 1 or array.flags.c_contiguous)
+    return OnDevice(bool(places), linked)
+
+
+_HALF_SCALARS = {d.type for d in HALF}
+
+
+def classify(leaf: Any) -> tuple[str, Any]:
+    """(kind, what of the leaf is part of the call key)."""
+    kind = type(leaf)
+    if kind is np.ndarray:
+        if leaf.dtype not in SUPPORTED or not leaf.dtype.isnative:
+            check_dtype(leaf.dtype, "an array argument")
+        # the layout counts: whether a reshape is a view depends on it
+        return ARRAY, (leaf.dtype.char, leaf.shape, leaf.ndim <= 1 or leaf.flags.c_contiguous)
+    if kind is float:
+        return FLOAT, float
+    if kind is TracedArray:
+        return TRACED, None
+    if isinstance(leaf, Tensor):
+        data = leaf._data
+        if type(data) is TracedArray:
+            return TENSOR, None
+        if type(data) is not np.ndarray:
+            return DEVICE, None
+        return TENSOR, (data.dtype.char, data.shape, leaf._requires, data.flags.c_contiguous)
+    if kind is Static:
+        if isinstance(leaf.value, np.ndarray | TracedArray):
+            raise UnsupportedError(
+                at_site(
+                    "a static argument must not be an array: its contents would have to be compared in each call; "
+                    "take it out of static_argnames"
+                )
+            )
+        return (VALUE, token(leaf.value)) if is_leaf(leaf.value) else (OBJECT, kind)
+    if kind in _HALF_SCALARS:
+        raise UnsupportedError(
+            at_site(f"a scalar argument of {np.dtype(kind)}: pass a number, float(x), or an array without axes")
+        )
+    if issubclass(kind, np.floating):
+        check_dtype(leaf.dtype, "a scalar argument")
+        return SCALAR, leaf.dtype.char
+    if is_leaf(leaf):
+        if issubclass(kind, np.generic):
+            check_dtype(leaf.dtype, "a scalar argument")
+        return VALUE, token(leaf)
+    if issubclass(kind, np.ndarray):
+        raise UnsupportedError(
+            at_site(f"a {kind.__name__} argument is not supported; pass a plain array: np.asarray(x)")
+        )
+    if on_device(leaf):
+        return DEVICE, None
+    if not isinstance(leaf, type) and (hasattr(kind, "__array__") or hasattr(kind, "__dlpack__")):
+        raise UnsupportedError(
+            at_site(f"an argument of type {kind.__module__}.{kind.__name__} is not a NumPy array; pass np.asarray(x)")
+        )
+    return OBJECT, kind
+
+
+__all__ = [
+    "ARRAY",
+    "DATA",
+    "DEVICE",
+    "FLOAT",
+    "OBJECT",
+    "SCALAR",
+    "TENSOR",
+    "TRACED",
+    "VALUE",
+    "Call",
+    "OnDevice",
+    "Static",
+    "classify",
+    "flatten",
+    "same",
+    "unwrap",
+]

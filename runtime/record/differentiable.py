@@ -1,0 +1,136 @@
+"""What is differentiated, and with respect to what; or an error that says it in the user's names.
+
+The loss is what the function returned; the arguments are leaves of the call, which ``leaf_names`` names as the user
+would write them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import optree
+
+from ...tracer.ir.aval import FLOAT_KINDS
+from ...tracer.ir.errors import DifferentiationError
+from ...tracer.ir.graph import Atom, Lit
+from ...tracer.ir.site import at_site
+from ...tracer.record.array import TracedArray, to_atom
+from .call_key import ARRAY, FLOAT, OBJECT, SCALAR, TRACED, Call
+from .recording import Mode
+from .trees import Source, packing
+
+
+def leaf_names(fn: Callable[..., Any], call: Call) -> list[str]:
+    """How the user would write each leaf: ``w``, ``params['b1']``."""
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names = []
+    for accessor in optree.treespec_accessors(call.tree):
+        path = list(accessor)
+        if path[0].entry == 0:
+            position = path[1].entry
+            named = position < len(parameters) and parameters[position].kind is not inspect.Parameter.VAR_POSITIONAL
+            root = parameters[position].name if named else f"argument {position}"
+        else:
+            root = str(path[1].entry)
+        names.append(root + "".join(f".{p.entry}" if hasattr(p, "field") else f"[{p.entry!r}]" for p in path[2:]))
+    return names
+
+
+def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
+    """The leaves that gradients are taken of."""
+    owners = call.owners()
+    count = len(call.positional)
+    result = []
+    for position in mode.positions:
+        actual = position + count if position < 0 else position
+        if not 0 <= actual < count:
+            raise DifferentiationError(
+                at_site(
+                    f"argnums={mode.argnums}: the call has {count} positional argument{'s' * (count != 1)}; "
+                    "pass what is differentiated by position"
+                )
+            )
+        mine = [k for k, o in enumerate(owners) if o == actual]
+        for k in mine:
+            leaf, kind = call.leaves[k], call.kinds[k]
+            if kind in (FLOAT, SCALAR) or (kind in (ARRAY, TRACED) and leaf.dtype.kind in FLOAT_KINDS):
+                continue
+            what, remedy = _not_a_float(leaf, kind)
+            raise DifferentiationError(
+                at_site(
+                    f"cannot differentiate with respect to `{names[k]}`, {what}: "
+                    f"only floats have gradients; pass {remedy}, or choose other argnums"
+                )
+            )
+        result += mine
+    return result
+
+
+def _not_a_float(leaf: Any, kind: str) -> tuple[str, str]:
+    if kind in (ARRAY, TRACED):
+        return f"an array of {leaf.dtype}", "x.astype(float)"
+    if kind == OBJECT:
+        return (
+            f"an object of type {type(leaf).__name__}",
+            "its arrays as arguments of their own (or register the class with optree)",
+        )
+    remedy = f"{leaf}.0" if isinstance(leaf, int) and not isinstance(leaf, bool) else "a float or a float array"
+    return f"{type(leaf).__name__} {leaf!r}", remedy
+
+
+def scalar_loss(fn: Any, out: Any) -> Atom:
+    """*out* as the scalar that is differentiated, or a clear error."""
+    if isinstance(out, (TracedArray, float, int, np.generic, np.ndarray)) and not isinstance(out, bool):
+        atom = to_atom(out)
+        if atom.aval.shape == () and atom.aval.dtype.kind in FLOAT_KINDS:
+            return atom
+        if atom.aval.shape == () and isinstance(atom, Lit) and not isinstance(out, np.bool_):
+            return Lit(atom.value, np.dtype("float64"))
+        if atom.aval.shape == ():
+            raise DifferentiationError(
+                at_site(f"{name_of(fn)} returned {atom.aval.dtype}, which has no gradient; return a float")
+            )
+        found = f"an array of shape {atom.aval.shape}"
+    else:
+        found = "None" if out is None else type(out).__name__
+    hint = (
+        "return (loss, aux) with has_aux=True" if isinstance(out, tuple)
+        else "is a return missing?" if out is None
+        else "reduce it with np.sum(...) or np.mean(...)"
+    )  # fmt: skip
+    raise DifferentiationError(at_site(f"a gradient needs a scalar loss, but {name_of(fn)} returned {found}: {hint}"))
+
+
+def split_aux(fn: Any, out: Any) -> tuple[Any, Any]:
+    """(loss, aux) of a function with ``has_aux``."""
+    if not (isinstance(out, tuple) and len(out) == 2):
+        raise DifferentiationError(
+            at_site(
+                f"has_aux=True needs a function that returns (loss, aux), "
+                f"but {name_of(fn)} returned {type(out).__name__}"
+            )
+        )
+    return out
+
+
+def name_of(fn: Any) -> str:
+    """The function's name, and where it is defined."""
+    code = getattr(fn, "__code__", None)
+    name = getattr(fn, "__qualname__", None) or repr(fn)
+    return name if code is None else f"{name} ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
+
+
+def gradient_text(call: Call, mode: Mode, source: Source, leaves: Iterator[str]) -> str:
+    """The expression for gradients in the structure of the arguments."""
+    specs = call.positional
+    parts = [packing(source, specs[p], leaves) for p in mode.positions]
+    return parts[0] if isinstance(mode.argnums, int) else f"({', '.join(parts)}{',' if parts else ''})"
+
+
+__all__ = ["differentiated", "gradient_text", "leaf_names", "name_of", "scalar_loss", "split_aux"]

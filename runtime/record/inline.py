@@ -1,0 +1,71 @@
+"""A compiled function called while another is being recorded: its program becomes part of that one.
+
+Gradients too: the recorder's nodes between the function's arguments and its result are differentiated in place, so
+derivatives of derivatives need no machinery of their own.  Each differentiated argument is renamed first (``alias``),
+so that a closure over the same value stays constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...codegen.derive.adjoint import vjp
+from ...tracer.ir.graph import Atom, Lit, Node, Var, structural
+from ...tracer.ir.primitive import PRIMITIVES
+from ...tracer.record.array import TracedArray, to_atom, wrap
+from ...tracer.record.recorder import Recorder, require_recorder
+from .call_key import Call
+from .differentiable import differentiated, gradient_text, leaf_names, scalar_loss, split_aux
+from .recording import GRAD, VALUE, Mode
+from .trees import Source, make_function
+
+
+def inline_call(fn: Callable[..., Any], mode: Mode, call: Call) -> Any:
+    """The result of *fn* (or of its gradient) within the recording in progress."""
+    recorder = require_recorder("a compiled function on traced arrays")
+    if mode.kind == VALUE:
+        args, kwargs = call.rebuild(call.leaves)
+        return fn(*args, **kwargs)
+    with recorder.in_full():
+        return _gradient(fn, mode, call, recorder)
+
+
+def _gradient(fn: Callable[..., Any], mode: Mode, call: Call, recorder: Recorder) -> Any:
+    leaves, wrt = list(call.leaves), differentiated(call, mode, leaf_names(fn, call))
+    start = len(recorder.nodes)
+    renamed: list[Var] = []
+    for k in wrt:
+        alias = _alias(to_atom(leaves[k]), recorder)
+        renamed.append(alias)
+        leaves[k] = TracedArray(alias, recorder, owner="an argument of the inner function")
+    args, kwargs = call.rebuild(leaves)
+    out = fn(*args, **kwargs)
+    aux: Any = None
+    if mode.has_aux:
+        out, aux = split_aux(fn, out)
+    loss = scalar_loss(fn, out)
+    gradients = vjp(recorder.nodes[start:], loss, structural(1, loss.aval.dtype), renamed)
+    tree = _tree(call, mode, [wrap(g, recorder) for g in gradients])
+    if mode.kind == GRAD:
+        return (tree, aux) if mode.has_aux else tree
+    value = wrap(loss, recorder)
+    return ((value, aux), tree) if mode.has_aux else (value, tree)
+
+
+def _alias(atom: Atom, recorder: Recorder) -> Var:
+    """*atom* under a name that nothing else has: equal nodes would be shared, and two arguments with one value
+    confused."""
+    if isinstance(atom, Lit):
+        atom = recorder.const(np.asarray(atom.value))
+    alias = Var(atom.aval)
+    recorder.append(Node(PRIMITIVES["alias"], (atom,), {}, (alias,), recorder.site()))
+    return alias
+
+
+def _tree(call: Call, mode: Mode, gradients: list[Any]) -> Any:
+    source = Source()
+    source.lines = [f"return {gradient_text(call, mode, source, iter([f'r[{k}]' for k in range(len(gradients))]))}"]
+    return make_function("def assemble(r):", source)(gradients)

@@ -1,0 +1,253 @@
+"""One run of the user's Python: recorded, differentiated, and ready to be given a kernel.
+
+``record`` runs the function on traced arguments and returns a ``Recording`` (``recording.py``): the simplified graph
+(results, then what the guards on floats look at), its canonical form, and the text of the expression that puts the
+results together (``outputs.py``).  ``record_pieces`` stops before the derivative and returns ``Pieces``, which
+``segments.py`` takes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import optree
+
+from ...codegen.derive.adjoint import vjp
+from ...codegen.derive.capacity import CAPACITY
+from ...codegen.lower.canonical import canonicalise
+from ...codegen.lower.half_precision import CUDA_PRODUCTS
+from ...codegen.lower.simplify import simplify
+from ...tracer import numpy_api  # noqa: F401  (fills the tables of NumPy functions)
+from ...tracer.ir.aval import FLOAT_KINDS, Aval
+from ...tracer.ir.errors import TracegradError, refusals
+from ...tracer.ir.evaluate import HOST
+from ...tracer.ir.graph import Atom, Guard, Lit, Var, structural
+from ...tracer.ir.primitive import CUSTOM
+from ...tracer.ops.elementwise import F
+from ...tracer.record.array import TracedArray
+from ...tracer.record.recorder import Recorder, recording
+from ...tracer.reroll.roll import roll
+from ..cuda.availability import require_cuda
+from ..cuda.silent_backend import Unwatched
+from ..state.state import Snapshot, StatePlan
+from .call_key import ARRAY, DATA, FLOAT, OBJECT, Call
+from .differentiable import differentiated, gradient_text, leaf_names, scalar_loss, split_aux
+from .gc_pause import fewer_collections
+from .outputs import Output, packed
+from .recording import GRAD, VALUE, Mode, Pieces, Recording
+from .trees import NAMESPACE, Source
+from .unwrap_tracers import settle
+
+
+def record(
+    fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snapshot: Snapshot | None,
+    capacities: Sequence[int] = (),
+) -> Recording:  # fmt: skip
+    """Run *fn* on traced arguments.  With a *snapshot* of the outside state, captured arrays become inputs and
+    branches become guards, so that the result can be replayed; without one, Python runs each time and only the kernel
+    is kept.  *capacities*: of the recording that this one is to verify."""
+    found = _record(fn, call, mode, plan, snapshot, capacities, in_pieces=False)
+    assert isinstance(found, Recording)
+    return found
+
+
+def record_pieces(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan) -> Recording | Pieces:
+    """As ``record`` without a snapshot, up to the derivative.  A whole ``Recording`` where a derivative runs Python of
+    the user's (a ``Function``), which has to happen within the recording."""
+    return _record(fn, call, mode, plan, None, (), in_pieces=True)
+
+
+def _record(
+    fn: Callable[..., Any],
+    call: Call,
+    mode: Mode,
+    plan: StatePlan,
+    snapshot: Snapshot | None,
+    capacities: Sequence[int],
+    *,
+    in_pieces: bool,
+) -> Recording | Pieces:
+    clock = time.perf_counter()
+    recorder = Recorder()
+    if call.device is not None:
+        recorder.backend = Unwatched(require_cuda("a call on the device"))
+    if not in_pieces:
+        recorder.follow_loops()
+    recorder.known_capacities = capacities
+    names = leaf_names(fn, call)
+    wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
+    leaves, inputs = list(call.leaves), {}
+    for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
+        if kind in DATA:
+            inputs[k] = recorder.add_input(leaf, f"the argument `{names[k]}`", weak=kind == FLOAT)
+            owner = f"the argument `{names[k]}`" if kind == ARRAY else None  # `x += 1` on a scalar makes a new one
+            leaves[k] = TracedArray(inputs[k], recorder, owner=owner)
+    captured: list[np.ndarray] = []
+    changes: list[str] = []
+    refusals.last = None
+    with fewer_collections(), recording(recorder), _own_words():
+        if snapshot is None:
+            try:
+                args, kwargs = call.rebuild(leaves)
+                out = fn(*args, **kwargs)
+            finally:
+                settle(plan, plan.snapshot(call.objects), lambda value: _plain(value, recorder))
+        else:
+            captured = list(snapshot.arrays)
+            recorder.watch, recorder.may_draw = plan.watch, True
+            out, changes = _run_frozen(call, leaves, plan, snapshot, recorder)
+        if refusals.last is not None:  # caught by the function, which has not computed what NumPy would have
+            refused, message = refusals.last
+            raise refused(*message)
+        ran = time.perf_counter()
+        if not in_pieces:
+            roll(recorder, _returned(out), guarded=snapshot is not None)
+        if in_pieces and not any(node.prim.kind == CUSTOM for node in recorder.nodes):
+            return _pieces(fn, out, mode, call, recorder, [inputs[k] for k in wrt])
+        atoms, output = _outputs(fn, out, mode, call, recorder, [inputs[k] for k in wrt], len(wrt))
+        changes += recorder.reasons  # an adjoint may run Python too (ops/custom.py)
+        numbers = sort_guards(recorder) if snapshot is not None else []
+        if snapshot is None:
+            recorder.guards[:] = [g for g in recorder.guards if g.kind == CAPACITY]  # Python decides all else anew
+        if recorder.stream_state is not None:
+            captured.append(recorder.stream_state)
+        if not numbers:
+            output.simplify(len(atoms))
+        atoms += [guard.atom for guard in numbers]
+    graph = simplify(recorder.finish(atoms), () if recorder.backend is HOST else CUDA_PRODUCTS)
+    derived = time.perf_counter()
+    canonical = canonicalise(graph)
+    done = time.perf_counter()
+    return Recording(
+        graph, canonical, len(inputs) + len(captured), captured, output, numbers, list(recorder.input_names), changes,
+        tuple(recorder.capacities), tuple(recorder.notes),
+        {"record": ran - clock, "derive": derived - ran, "sign": done - derived}, recorder.draws,
+    )  # fmt: skip
+
+
+@contextmanager
+def _own_words() -> Iterator[None]:
+    """Let our own refusal through where NumPy has wrapped it: ``plain[0] = traced`` raises a bare ValueError."""
+    try:
+        yield
+    except TracegradError:
+        raise
+    except Exception as error:
+        cause = error.__cause__ or error.__context__
+        if isinstance(cause, TracegradError):
+            raise cause from None
+        raise
+
+
+def _run_frozen(
+    call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, recorder: Recorder
+) -> tuple[Any, list[str]]:
+    """(what the function returned, what it changed outside itself): it ran with traced stand-ins for the arrays of
+    the snapshot."""
+    stand_ins: dict[int, TracedArray] = {}
+    for array, name in zip(snapshot.arrays, snapshot.array_names, strict=True):
+        owner = f"`{name}`, an array from outside the function"
+        stand_in = TracedArray(recorder.add_input(array, f"`{name}`"), recorder, owner=owner)
+        stand_ins[id(array)] = recorder.captured[id(array)] = stand_in
+    substitution = plan.substitute(lambda array, name: stand_ins[id(array)], call.objects, snapshot)
+    _replace_objects(call, leaves, substitution.objects)
+    args, kwargs = call.rebuild(leaves)
+    try:
+        with plan.watch():
+            out = substitution.fn(*args, **kwargs)
+    finally:  # what it has done outside stays done, also when it raises
+        changes = list(substitution.changes())
+        if changes:
+            substitution.writeback(lambda value: _plain(value, recorder))
+        after = plan.snapshot(call.objects)
+        settle(plan, after, lambda value: _plain(value, recorder))
+    return out, changes or plan.changes(snapshot, after)
+
+
+def _plain(value: Any, recorder: Recorder) -> Any:
+    """The value that a traced array stands for, to be kept outside the recording."""
+    if not isinstance(value, TracedArray):
+        return value
+    return np.array(recorder.value(value.atom))[()]
+
+
+def _replace_objects(call: Call, leaves: list[Any], objects: Sequence[Any]) -> None:
+    replaced = iter(objects)
+    for k, kind in enumerate(call.kinds):
+        if kind == OBJECT:
+            leaves[k] = next(replaced)
+
+
+# ---- guards --------------------------------------------------------------------------------------------------------
+
+
+def sort_guards(recorder: Recorder) -> list[Guard]:
+    """Let each guard ask for no more than Python saw, and take out those on floats.
+
+    ``if t`` saw only whether *t* is zero and ``int(t)`` only the integral part.  ``float(t)`` saw every bit; NumPy
+    and a kernel may differ in the last one, so the kernel hands over its own number and is held to that (see
+    ``Path.numbers``).
+    """
+    kept, numbers = [], []
+    for guard in recorder.guards:
+        dtype = guard.atom.aval.dtype
+        if guard.kind == "bool" and dtype.kind != "b":
+            asked = F.ne(guard.atom, structural(0, dtype))
+            kept.append(Guard(asked, np.bool_(guard.expected != 0), guard.kind, guard.site, guard.position))
+        elif guard.kind in ("int", "index") and dtype.kind in FLOAT_KINDS:
+            whole = np.trunc(guard.expected)
+            kept.append(Guard(F.trunc(guard.atom), whole, guard.kind, guard.site, guard.position))
+        elif dtype.kind in FLOAT_KINDS:
+            numbers.append(guard)
+        else:
+            kept.append(guard)
+    recorder.guards[:] = [g for g in kept if not isinstance(g.atom, Lit)]
+    return numbers
+
+
+# ---- what comes out ------------------------------------------------------------------------------------------------
+
+
+def _returned(out: Any) -> list[Atom]:
+    """The traced values in what a function has returned."""
+    leaves = optree.tree_leaves(out, none_is_leaf=True, namespace=NAMESPACE)
+    return [leaf.atom for leaf in leaves if isinstance(leaf, TracedArray)]
+
+
+def _outputs(
+    fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: Sequence[Var], count: int,
+    derive: Callable[..., Sequence[Atom]] = vjp,
+) -> tuple[list[Atom], Output]:  # fmt: skip
+    """(atoms of the graph's results, what they make up)."""
+    source = Source("o")
+    if mode.kind == VALUE:
+        atoms: list[Atom] = []
+        text, statics = packed(out, source, atoms)
+        return atoms, Output(text, source.names, False, statics)
+    aux: Any = None
+    if mode.has_aux:
+        out, aux = split_aux(fn, out)
+    loss = scalar_loss(fn, out)
+    gradients = derive(list(recorder.nodes), loss, structural(1, loss.aval.dtype), wrt)
+    atoms = [loss, *gradients]  # a gradient alone has its value in it too: one kernel serves both
+    first = len(atoms) - count
+    tree = gradient_text(call, mode, source, iter([f"r[{first + k}]" for k in range(count)]))
+    extra, statics = packed(aux, source, atoms) if mode.has_aux else ("", ())
+    if mode.kind == GRAD:
+        text = f"({tree}, {extra})" if mode.has_aux else tree
+    else:
+        text = f"((r[0], {extra}), {tree})" if mode.has_aux else f"(r[0], {tree},)"
+    return atoms, Output(text, source.names, False, statics)
+
+
+def _pieces(fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: list[Var]) -> Pieces:
+    gradients = [Var(Aval(v.aval.dtype, v.aval.shape)) for v in wrt]
+    results, output = _outputs(fn, out, mode, call, recorder, wrt, len(wrt), derive=lambda *_: gradients)
+    output.simplify(len(results))
+    loss = None if mode.kind == VALUE else results[0]
+    sources = [*recorder.inputs, *[var for var, _ in recorder.consts]]
+    return Pieces(recorder.nodes, recorder.guards, sources, recorder.env, results, loss, wrt, gradients, output)

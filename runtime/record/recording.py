@@ -1,0 +1,113 @@
+"""What one run of the user's Python gives, and when two runs have given the same.
+
+A ``Mode`` is what was asked for.  A ``Recording`` is a run that is ready for a kernel: its graph, with the derivative
+in it, and how the user gets the results.  ``Pieces`` are a run that is not yet differentiated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import optree
+
+from ...codegen.lower.canonical import Canonical
+from ...tracer.ir.evaluate import Env
+from ...tracer.ir.graph import Atom, Graph, Guard, Node, Var
+from .outputs import Output
+
+VALUE, GRAD, VALUE_AND_GRAD = "value", "grad", "value_and_grad"
+
+
+@dataclass(slots=True, frozen=True)
+class Mode:
+    """What is asked of a function: its value, its gradient with respect to *argnums*, or both."""
+
+    kind: str
+    argnums: int | tuple[int, ...] = 0
+    has_aux: bool = False
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        return (self.argnums,) if isinstance(self.argnums, int) else self.argnums
+
+
+@dataclass(slots=True)
+class Recording:
+    graph: Graph
+    canonical: Canonical
+    arguments: int  # graph inputs that are arguments or captured arrays; the rest are constants
+    captured: list[np.ndarray]  # the captured arrays among them, as they were; emptied when the recording has been used
+    output: Output
+    numbers: list[Guard]  # guards on floats, by their bits: the last results of the graph
+    names: list[str]  # of the graph's inputs, as the user would write them
+    changes: list[str] = field(default_factory=list)
+    capacities: tuple[int, ...] = ()  # steps that there is room for in its loops
+    notes: tuple[str, ...] = ()  # what was decided about its loops
+    seconds: dict[str, float] = field(default_factory=dict)
+    draws: int = 0  # from the default stream of random numbers, whose state is then the last of the captured arrays
+
+    def same_program(self, other: Recording) -> bool:
+        """Do two recordings denote the same computation, constants included?"""
+        return (
+            same_computation(self, other)
+            and self.draws == other.draws
+            and self.output.text == other.output.text
+            and self.output.single == other.output.single
+            and equal_statics(self.output.statics, other.output.statics)
+            and len(self.numbers) == len(other.numbers)
+        )
+
+    @property
+    def facts(self) -> list[tuple[str, bytes]]:
+        """What control flow relied on, in a form that can be compared."""
+        return [(g.kind, np.asarray(g.expected).tobytes()) for g in (*self.graph.guards, *self.numbers)]
+
+
+@dataclass(slots=True, eq=False)
+class Pieces:
+    """A run of the user's Python, not yet differentiated: what ``segments.py`` cuts into pieces."""
+
+    nodes: list[Node]
+    guards: list[Guard]  # as they were asked, in order
+    sources: list[Var]  # inputs and constants
+    env: Env  # the values of those, and of whatever Python asked for
+    results: list[Atom]
+    loss: Atom | None  # of which gradients are wanted,
+    wrt: list[Var]  # with respect to these;
+    gradients: list[Var]  # what stands for them among the results
+    output: Output
+
+    def assembled(self, found: tuple[Any, ...]) -> Any:
+        """What the user gets, of the results' values."""
+        if self.output.text is None:
+            return found[0] if self.output.single else found
+        return self.output.function()(found)
+
+
+def same_computation(one: Any, other: Any) -> bool:
+    """Are the graphs of two recordings the same, sizes, constants and constant arrays included?"""
+    a, b = one.canonical, other.canonical
+    arrays = [(x, y) for (_, x), (_, y) in zip(one.graph.consts, other.graph.consts, strict=False)]
+    return (
+        a.key == b.key
+        and a.sizes.tobytes() == b.sizes.tobytes()
+        and a.consts.tobytes() == b.consts.tobytes()
+        and len(one.graph.consts) == len(other.graph.consts)
+        and all(x.tobytes() == y.tobytes() for x, y in arrays)
+    )
+
+
+def equal_statics(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    return len(a) == len(b) and all(type(x) is type(y) and _equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _equal(x: Any, y: Any) -> bool:
+    if x is y:
+        return True
+    if isinstance(x, np.ndarray):
+        return x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes()
+    if isinstance(x, float):
+        return np.float64(x).tobytes() == np.float64(y).tobytes()
+    return isinstance(x, (int, str, bytes, bool, np.generic, optree.PyTreeSpec)) and bool(x == y)

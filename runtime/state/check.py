@@ -1,0 +1,385 @@
+"""From a state graph to a key, the arrays in it, and a fast checker that says whether the state is still the same.
+
+Start reading at ``digest``. One walk over the graph yields the key (a tuple of tokens) and, in the same order, the
+source text of a checker function. The checker is made to cost next to nothing:
+
+- it is built with the *user's own globals* as its globals and the *user's own cells* as its closure, so that a global
+  or a captured variable is read by the interpreter's fastest instructions, and a builtin that has been shadowed is
+  seen as the user's code would see it;
+- values are compared by ``is`` first, and by value only if that fails;
+- the text depends on the structure of the state only: states of one structure share the compiled code.
+
+It never runs the user's code: attributes are read only where the class is known to hold no descriptor for them.
+"""
+
+from __future__ import annotations
+
+import keyword
+import operator
+import sys
+import types
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .graph import Edge, Graph, Leaf, Node
+from .objects import lookup
+from .values import Same, StateKey, all_same, array_token, content, distinct, identity, is_empty, keys_same, same, token
+
+Checker = Callable[..., tuple[Any, ...] | None]
+
+_CONSTANT = {"function", "class", "module", "partial", "compiled", "bound", "const"}  # guarded by identity
+_UNROLL = 8  # from this many leaves on, a container is compared by a loop in C
+_codes: dict[str, types.CodeType] = {}
+_CODE_LIMIT = 512
+
+
+@dataclass(slots=True)
+class Digest:
+    """The key of a graph, its arrays, and how to make the checker."""
+
+    key: StateKey
+    arrays: tuple[np.ndarray, ...]
+    names: tuple[str, ...]
+    trail: list[tuple[str, Hashable]]  # (label, token) pairs, to tell what has changed
+    source: str  # of the checker
+    reader: str  # of the same without the tests of the arrays
+    cells: dict[str, types.CellType]
+    main: dict[str, Any]
+
+    def make(self, source: str) -> Checker:
+        """The checker: called with the objects, returns the arrays as they are now, or None."""
+        code = _codes.get(source)
+        if code is None:
+            code = _compile(source, sorted(self.cells))
+            if len(_codes) >= _CODE_LIMIT:
+                _codes.clear()
+            _codes[source] = code
+        closure = tuple([self.cells[name] for name in code.co_freevars])
+        return types.FunctionType(code, self.main, "check", None, closure)
+
+
+def _compile(source: str, cells: list[str]) -> types.CodeType:
+    head = "def _outer():\n" + (f" {' = '.join(cells)} = None\n" if cells else "")
+    module = compile(head + source, "<tracegrad state check>", "exec")
+    outer = next(c for c in module.co_consts if isinstance(c, types.CodeType))
+    return next(c for c in outer.co_consts if isinstance(c, types.CodeType))
+
+
+def digest(graph: Graph) -> Digest:
+    return _Emitter(graph).run()
+
+
+@dataclass(slots=True)
+class _Emitter:
+    graph: Graph
+    body: list[str] = field(default_factory=list)
+    light: list[str] = field(default_factory=list)
+    cells: dict[str, types.CellType] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)  # id of a constant or cell -> its name in the checker
+    keep: list[Any] = field(default_factory=list)
+    variables: dict[int, str] = field(default_factory=dict)  # id of a node -> its variable
+    order: dict[int, int] = field(default_factory=dict)  # id of a node -> its number
+    spaces: dict[tuple[int, str], bool] = field(default_factory=dict)  # globals that are guarded already
+    tokens: list[Hashable] = field(default_factory=list)
+    trail: list[tuple[str, Hashable]] = field(default_factory=list)
+    arrays: list[Node] = field(default_factory=list)
+    contents: list[Node] = field(default_factory=list)
+    groups: dict[Hashable, list[str]] = field(default_factory=dict)  # what must stay distinct objects
+    pending: deque[tuple[str, Node]] = field(default_factory=deque)  # nodes whose parts are still to be guarded
+    count: int = 0
+
+    # ---- names in the checker
+
+    def fresh(self, letter: str = "v") -> str:
+        self.count += 1
+        return f"_tg_{letter}{self.count}"
+
+    def constant(self, obj: Any) -> str:
+        if obj is None or obj is True or obj is False or obj is Ellipsis:
+            return repr(obj)
+        name = self.names.get(id(obj))
+        if name is None:
+            name = self.names[id(obj)] = self.fresh("k")
+            self.keep.append(obj)
+            self.cells[name] = types.CellType(obj)
+        return name
+
+    def cell(self, cell: types.CellType) -> str:
+        name = self.names.get(-id(cell))
+        if name is None:
+            name = self.names[-id(cell)] = self.fresh("c")
+            self.cells[name] = cell
+        return name
+
+    def line(self, text: str) -> None:
+        self.body.append(text)
+        self.light.append(text)
+
+    def fail_if(self, condition: str) -> None:
+        self.line(f"if {condition}: return None")
+
+    def add(self, label: str, *parts: Hashable) -> None:
+        self.tokens.append(parts)
+        self.trail.append((label, parts))
+
+    # ---- the walk
+
+    def run(self) -> Digest:
+        graph = self.graph
+        if graph.roots:
+            self.child("", graph.roots[0], "the function", guard=False)
+        parameters = []
+        for root in graph.roots[1:]:
+            name = self.fresh("o")
+            parameters.append(name)
+            self.child(name, root, root.label if isinstance(root, Node) else "argument", guard=True)
+        while self.pending:
+            self.parts(*self.pending.popleft())
+        for variables in self.groups.values():
+            if 1 < len(variables) <= 4:
+                pairs = [f"{a} is {b}" for i, a in enumerate(variables) for b in variables[i + 1 :]]
+                self.fail_if(" or ".join(pairs))
+            elif len(variables) > 4:
+                self.fail_if(f"not {self.constant(distinct)}({', '.join(variables)})")
+        names = [self.variables[id(node)] for node in self.arrays]
+        result = f"({', '.join(names)},)" if names else "()"
+        head = f" def check({', '.join(parameters)}):\n  try:\n"
+        tail = f"   return {result}\n  except {self.constant(Exception)}:\n   return None\n"
+        full, light = ("".join([f"   {line}\n" for line in lines]) for lines in (self.body, self.light))
+        return Digest(
+            StateKey(tuple(self.tokens)),
+            tuple(node.obj for node in self.arrays),
+            tuple(node.label for node in self.arrays),
+            self.trail,
+            head + full + tail,
+            head + light + tail,
+            self.cells,
+            graph.main if graph.main is not None else {},
+        )
+
+    def child(self, expr: str, child: Leaf | Node, label: str, guard: bool = True) -> None:
+        """Guard one part; ``expr`` reads it in the checker. Without ``guard`` it is a constant of its owner."""
+        if isinstance(child, Leaf):
+            self.leaf(expr, child, label, guard)
+            return
+        known = self.variables.get(id(child))
+        if known is not None:
+            self.add(label, "again", self.order[id(child)])
+            if guard and expr != known:
+                self.fail_if(f"{expr} is not {known}")
+            return
+        self.order[id(child)] = len(self.order)
+        if child.kind in _CONSTANT or not guard:
+            name = self.variables[id(child)] = self.constant(child.obj)
+            if guard:
+                self.fail_if(f"{expr} is not {name}")
+            if child.kind in _CONSTANT:
+                self.add(label, child.kind, identity(child.obj))
+            else:
+                self.parts_head(name, child, label)
+        else:
+            name = self.variables[id(child)] = self.fresh()
+            self.line(f"{name} = {expr}")
+            self.parts_head(name, child, label)
+        self.pending.append((name, child))
+
+    def leaf(self, expr: str, leaf: Leaf, label: str, guard: bool) -> None:
+        value = leaf.value
+        self.add(label, token(value) if leaf.by_value else identity(value))
+        if not guard:
+            return
+        name = self.constant(value)
+        if not leaf.by_value or value is None or type(value) is bool:
+            self.fail_if(f"{expr} is not {name}")
+        else:
+            temporary = self.fresh("t")
+            self.fail_if(f"({temporary} := {expr}) is not {name} and not {self.constant(same)}({temporary}, {name})")
+
+    # ---- what an object must be itself, before its parts are looked at
+
+    def parts_head(self, name: str, node: Node, label: str) -> None:
+        kind, obj = node.kind, node.obj
+        type_test = f"{self.constant(type)}({name}) is not {self.constant(type(obj))}"
+        length = f"{self.constant(len)}({name}) != {len(obj)}" if kind in ("list", "tuple", "dict", "set") else ""
+        if kind == "array":
+            self.array(name, node, label, type_test)
+            return
+        self.add(label, kind, identity(type(obj)), len(obj) if length else 0)
+        counted = kind == "dict" and node.extra  # the comparison of the keys below counts them too
+        self.fail_if(type_test + (f" or {length}" if length and not counted else ""))
+        if kind == "dict":
+            keys = tuple([identity(k) if isinstance(k, type | types.FunctionType) else token(k) for k in node.extra])
+            self.add(label, keys)
+            if node.extra:
+                if all(type(k) is str for k in node.extra):
+                    self.fail_if(f"(*{name},) != {self.constant(node.extra)}")
+                else:
+                    self.fail_if(f"not {self.constant(keys_same)}({name}, {self.constant(node.extra)})")
+        elif kind == "instance":
+            self.instance_head(name, node, label)
+        elif kind == "list" and hasattr(obj, "maxlen"):
+            self.add(label, obj.maxlen)
+            self.fail_if(f"{name}.maxlen != {obj.maxlen}")
+        if kind in ("list", "dict", "set", "instance"):
+            self.groups.setdefault((kind, identity(type(obj)), len(obj) if length else 0), []).append(name)
+
+    def array(self, name: str, node: Node, label: str, type_test: str) -> None:
+        array = node.obj
+        self.add(label, "array", array_token(array), node.sub, node.fixed)
+        dtype, shape = self.constant(array.dtype), self.constant(array.shape)
+        kind = self.fresh("t")
+        layout = (
+            f"not {name}.flags.c_contiguous"
+            if array.flags.c_contiguous
+            else f"{name}.strides != {self.constant(array.strides)}"
+        )
+        self.body.append(
+            f"if {type_test} or (({kind} := {name}.dtype) is not {dtype} and {kind} != {dtype}) "
+            f"or {name}.shape != {shape} or {layout}: return None"
+        )
+        self.light.append(f"if {type_test}: return None")
+        self.groups.setdefault(("array", str(array.dtype), array.shape), []).append(name)
+        if node.sub:
+            self.arrays.append(node)
+        if node.fixed and array.nbytes <= 1 << 20:
+            data = content(array)
+            self.add(label, "content", data)
+            self.fail_if(f"{name}.tobytes() != {self.constant(data)}")
+
+    def instance_head(self, name: str, node: Node, label: str) -> None:
+        shadow, absent, everyone = node.extra
+        store = getattr(node.obj, "__dict__", None)
+        self.add(label, shadow, absent, everyone)
+        tests = []
+        if store is not None and (shadow or absent or everyone is not None):
+            variable = self.fresh()
+            self.line(f"{variable} = {name}.__dict__")
+            tests += [f"{n!r} in {variable}" for n in sorted(shadow)]
+            if absent:
+                tests.append(f"not {self.constant(absent)}.isdisjoint({variable})")
+            if everyone is not None:
+                tests.append(f"(*{variable},) != {self.constant(everyone)}")
+        if absent:
+            for base in type(node.obj).__mro__:
+                if base is not object and base.__flags__ & (1 << 9):
+                    tests.append(f"not {self.constant(absent)}.isdisjoint({self.constant(base)}.__dict__)")
+        if tests:
+            self.fail_if(" or ".join(tests))
+
+    # ---- the parts
+
+    def parts(self, name: str, node: Node) -> None:
+        edges = node.edges
+        if node.kind == "function" and not node.extra:  # a library's function is not patched in place
+            fn = node.obj
+            self.add(node.label, Same(fn.__code__))
+            self.fail_if(f"{name}.__code__ is not {self.constant(fn.__code__)}")
+            if fn.__defaults__:
+                self.fail_if(f"{name}.__defaults__ is not {self.constant(fn.__defaults__)}")
+            if fn.__kwdefaults__ is None and fn.__code__.co_kwonlyargcount:
+                self.fail_if(f"{name}.__kwdefaults__ is not None")
+        if node.kind in ("list", "tuple", "dict") and len(edges) > _UNROLL and self.flat(name, node):
+            return
+        if node.kind == "set":
+            elements = self.fresh()
+            self.line(f"{elements} = (*{name},)")
+            name = elements
+        for edge in edges:
+            self.edge(name, node, edge)
+
+    def flat(self, name: str, node: Node) -> bool:
+        """A container of leaves only: one comparison in C."""
+        if not all(isinstance(e.child, Leaf) and e.child.by_value and e.how in ("item", "key") for e in node.edges):
+            return False
+        values = tuple([e.child.value for e in node.edges])  # type: ignore[union-attr]
+        self.add(node.label, tuple([token(v) for v in values]))
+        source = f"{name}.values()" if node.kind == "dict" else name
+        constant = self.constant(values)
+        quick = f"{self.constant(all)}({self.constant(map)}({self.constant(operator.is_)}, {source}, {constant}))"
+        self.fail_if(f"not {quick} and not {self.constant(all_same)}({source}, {constant})")
+        return True
+
+    def edge(self, owner: str, node: Node, edge: Edge) -> None:
+        how, arg, child = edge.how, edge.arg, edge.child
+        label = child.label if isinstance(child, Node) else _leaf_label(node, edge)
+        if how in ("global", "builtin", "noglobal"):
+            self.global_name(edge, label)
+            return
+        self.tokens.append((how, arg[1] if how == "class" else arg if type(arg) in (str, int) else None))
+        if how == "attr":
+            self.child(_attribute(owner, arg), child, label)
+        elif how == "const" or how == "quiet":
+            self.child("", child, label, guard=False)
+        elif how in ("item", "element"):
+            self.child(f"{owner}[{arg}]", child, label)
+        elif how == "key":
+            self.child(f"{owner}[{arg!r}]" if type(arg) is str else f"{owner}[{self.constant(arg)}]", child, label)
+        elif how == "cell":
+            self.child(self.cell(arg), child, label)
+        elif how == "emptycell":
+            self.fail_if(f"not {self.constant(is_empty)}({self.constant(arg)})")
+        elif how == "noattr":
+            self.fail_if(f"{self.constant(hasattr)}({owner}, {arg!r})")
+        elif how == "import":
+            self.child(f"{self.constant(sys.modules)}[{arg!r}]", child, label)
+        elif how == "class":
+            self.class_part(arg[0], arg[1], child, label)
+
+    def global_name(self, edge: Edge, label: str) -> None:
+        space, name = edge.arg[0], edge.arg[-1]
+        self.tokens.append((edge.how, name))
+        if (id(space), name) in self.spaces:
+            return
+        self.spaces[id(space), name] = True
+        if edge.how == "noglobal":
+            provided = edge.arg[1]
+            self.fail_if(f"{name!r} in {self.constant(space)} or {name!r} in {self.constant(provided)}")
+            return
+        if space is self.graph.main and _is_name(name):
+            expr = name
+        elif edge.how == "global":
+            expr = f"{self.constant(space)}[{name!r}]"
+        else:
+            self.fail_if(f"{name!r} in {self.constant(space)}")
+            expr = f"{self.constant(edge.arg[1])}[{name!r}]"
+        self.child(expr, edge.child, label)
+
+    def class_part(self, cls: type, name: str, child: Leaf | Node, label: str) -> None:
+        if (id(cls), "." + name) in self.spaces:
+            return
+        self.spaces[id(cls), "." + name] = True
+        raw = lookup(cls, name)
+        try:
+            direct = getattr(cls, name) is raw
+        except Exception:
+            direct = False
+        if direct and name.isidentifier() and not (name.startswith("__") and isinstance(child, Leaf)):
+            self.child(f"{self.constant(cls)}.{name}", child, label)
+        else:
+            self.child(f"{self.constant(lookup)}({self.constant(cls)}, {name!r})", child, label)
+
+
+def _attribute(owner: str, name: str) -> str:
+    return f"{owner}.{name}" if _is_name(name) else f"{owner}.__dict__[{name!r}]"
+
+
+def _is_name(name: str) -> bool:
+    """May *name* stand in a program?  (pytest gives modules globals like ``@pytest_ar``.)"""
+    return name.isidentifier() and not keyword.iskeyword(name)
+
+
+def _leaf_label(node: Node, edge: Edge) -> str:
+    how, arg = edge.how, edge.arg
+    if how in ("global", "builtin", "noglobal"):
+        return f"{'global' if how == 'global' else 'name'} {arg[-1]}"
+    if how in ("item", "key", "element"):
+        return f"{node.label}[{arg!r}]"
+    if how == "class":
+        return f"{arg[0].__name__}.{arg[1]}"
+    if how == "attr":
+        return f"{node.label.removeprefix('global ').removeprefix('closure ')}.{arg}"
+    return f"{how} of {node.label}"

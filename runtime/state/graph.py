@@ -1,0 +1,123 @@
+"""The outside state of a callable as a graph: one node per object, one edge per way to reach a part of it.
+
+Four data structures: ``Leaf`` (an immutable value), ``Node`` (an object with parts), ``Edge`` (how a part is reached)
+and ``Graph`` (all of it, with the reasons why it may not be provable). The walk that makes it is in ``walk.py``;
+``check.py`` turns it into a key and a checker, ``rebuild.py`` into a copy with other arrays.
+"""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass, field
+from typing import Any
+
+MAX_CONTENT = 1 << 20  # bytes of an array that is guarded by its contents
+
+Chains = dict[tuple[str, ...], str]  # attribute chain -> where it is read, "model.py:12"
+
+
+@dataclass(slots=True)
+class Leaf:
+    """A value without parts: compared by value (``by_value``) or by identity."""
+
+    value: Any
+    by_value: bool
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """An object with parts. ``kind`` says how it is guarded and rebuilt; see ``check.py``, ``rebuild.py``.
+
+    ``sub`` and ``fixed`` are set at the end: reached on a way on which every object can be replaced by a copy, and
+    reached on one where some object (a class) can't. An array that is ``fixed`` is guarded by its contents.
+    """
+
+    kind: str
+    obj: Any
+    label: str
+    site: str
+    edges: list[Edge] = field(default_factory=list)
+    extra: Any = None
+    sub: bool = False
+    fixed: bool = False
+
+    def edge(self, how: str, arg: Any, child: Leaf | Node, fixed: bool = False) -> None:
+        self.edges.append(Edge(how, arg, child, fixed))
+
+
+# Objects that can be changed: where one is reached on a fixed way too, a copy beside the original would come apart.
+_MUTABLE = {"list", "dict", "instance", "module", "set"}
+
+
+def holds_copies(node: Node) -> bool:
+    """Whether the node can be replaced by a copy with other parts."""
+    return not (node.fixed and node.kind in _MUTABLE)
+
+
+def mark(roots: list[Leaf | Node], nodes: list[Node]) -> None:
+    """Set ``sub`` and ``fixed`` of all nodes."""
+    count = -1
+    while count != (count := sum(node.fixed for node in nodes)):
+        for node in nodes:
+            node.sub = False
+        stack: list[tuple[Leaf | Node, bool]] = [(root, False) for root in roots]
+        seen: set[tuple[int, bool]] = set()
+        while stack:
+            child, fixed = stack.pop()
+            if isinstance(child, Leaf) or (id(child), fixed) in seen:
+                continue
+            seen.add((id(child), fixed))
+            child.sub |= not fixed
+            child.fixed |= fixed
+            fixed |= not holds_copies(child)
+            stack += [(e.child, fixed or e.fixed) for e in child.edges]
+
+
+@dataclass(slots=True)
+class Edge:
+    """How a part is reached from its owner: ``how`` is one of
+
+    ``global`` (globals dict, name), ``builtin`` (globals dict, name), ``noglobal``, ``cell``, ``emptycell``,
+    ``attr`` name, ``item`` index, ``key`` key, ``element`` index (of a set), ``class`` (class, name), ``const``
+    (the part of an object that can't change), ``import`` module name, ``quiet`` name (in the key, not in the checker).
+    """
+
+    how: str
+    arg: Any
+    child: Leaf | Node
+    fixed: bool
+
+
+@dataclass(slots=True)
+class Names:
+    """The attribute names that count, over all code reached; grows until it is stable."""
+
+    attrs: dict[str, None] = field(default_factory=dict)
+    compares: set[str] = field(default_factory=set)
+    called: set[str] = field(default_factory=set)
+    truths: set[str] = field(default_factory=set)  # names of what is tested for truth
+    supers: bool = False  # super() occurs: overridden methods count too
+    everything: bool = False  # attribute names are computed somewhere: all attributes count
+    absence: bool = False  # a missing attribute can be noticed
+
+    def state(self) -> tuple[int, ...]:
+        sizes = len(self.attrs), len(self.compares), len(self.called), len(self.truths)
+        return *sizes, self.supers, self.everything, self.absence
+
+    def copy(self) -> Names:
+        sets = dict(self.attrs), set(self.compares), set(self.called), set(self.truths)
+        return Names(*sets, self.supers, self.everything, self.absence)
+
+
+@dataclass(slots=True)
+class Graph:
+    roots: list[Leaf | Node]  # the callable, then the objects
+    nodes: list[Node]
+    reasons: list[str]
+    codes: dict[int, types.CodeType]
+    main: dict[str, Any] | None  # the globals of the callable itself
+    names: Names
+    tensors: dict[int, str] = field(default_factory=dict)  # id of each eager tensor in the state -> its name
+    optimizers: list[Any] = field(default_factory=list)
+    on_device: list[str] = field(default_factory=list)  # names of the eager tensors on a CUDA device
+    leaves_on_host: list[str] = field(default_factory=list)  # of those on the host that require gradients

@@ -1,0 +1,124 @@
+"""Modules in the outside state: a user's module is guarded attribute by attribute, a library's is judged.
+
+Start reading at ``visit``. A module counts with the attribute chains that the code reads from it (``config.lr``,
+``np.random.rand``), which the bytecode scan has collected. In a library the chain is followed to its end, and the
+function found there is pure or not; in a user's module each attribute is part of the state.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from .graph import Chains, Leaf, Node
+from .scan import CodeFacts
+from .trust import DRAW_ELSEWHERE, IMPURE_METHODS, hidden_state, impurity, module_impurity, plain_reader
+from .values import is_leaf
+
+if TYPE_CHECKING:
+    from .walk import Walker
+
+_COPIERS = {"asdict", "astuple", "deepcopy", "copy", "getmembers"}
+
+
+def placed(facts: CodeFacts, kind: str, name: str) -> Chains:
+    """The attribute chains that the code reads from a name, each with where it does."""
+    return {chain: facts.at(line) for chain, line in facts.chains.get((kind, name), {}).items()}
+
+
+def visit(walker: Walker, module: types.ModuleType, label: str, site: str, chains: Chains) -> Leaf | Node:
+    """The leaf of a library's module, or the node of a user's, with edges for what ``chains`` read from it."""
+    if walker.trust.module(module):
+        for chain, at in chains.items():
+            library_chain(walker, module, chain, at)
+        return walker.leaf(module, False)
+    node = walker.memo.get(id(module)) or walker.node("module", module, label, site, extra=set())
+    for name, rest in _first_names(walker, module, label, chains).items():
+        at = next(iter(rest.values()))
+        if name in module.__dict__:
+            value = module.__dict__[name]
+            if name not in node.extra or isinstance(value, types.ModuleType):  # a module may get more chains
+                child = walker.visit(value, f"{label.removeprefix('global ')}.{name}", at, rest)
+                if name not in node.extra:
+                    node.edge("attr", name, child)
+            node.extra.add(name)
+        elif "__getattr__" in module.__dict__:
+            walker.reason(f"reads {label}.{name} through the module's __getattr__ at {at}")
+        elif name not in node.extra:
+            node.extra.add(name)
+            node.edge("noattr", name, Leaf(None, False))
+    return node
+
+
+def _first_names(walker: Walker, module: types.ModuleType, label: str, chains: Chains) -> dict[str, Chains]:
+    """The attributes read, each with what is read from it in turn; all known names where the module is passed on."""
+    names: dict[str, Chains] = {}
+    for chain, at in chains.items():
+        if chain:
+            names.setdefault(chain[0], {})[chain[1:]] = at
+            continue
+        if walker.names.everything:
+            walker.reason(f"reads attributes by computed names where the module `{label}` is at hand (at {at})")
+        for name in sorted(walker.names.attrs.keys() & module.__dict__.keys()):
+            names.setdefault(name, {})[()] = at
+    return names
+
+
+def library_chain(walker: Walker, module: types.ModuleType, chain: tuple[str, ...], site: str) -> None:
+    """``np.random.rand``, ``time.time``: follow the chain through the modules and judge what it ends at."""
+    obj: Any = module
+    path, rest = module.__name__, chain
+    while rest and isinstance(obj, types.ModuleType):
+        try:
+            obj = getattr(obj, rest[0])
+        except Exception:
+            return  # the program will raise
+        path, rest = f"{path}.{rest[0]}", rest[1:]
+    if isinstance(obj, types.FunctionType) and not walker.trust.function(obj):
+        walker.reason(f"{path} is a function that was put into a library's module (read at {site})")
+        return
+    _note_readers(walker, obj)
+    why = impurity(obj)
+    if why is None and isinstance(obj, types.ModuleType):  # the module itself is passed on
+        for name in walker.names.attrs:
+            found = obj.__dict__.get(name)
+            if isinstance(found, types.ModuleType) and module_impurity(found.__name__):
+                why, path = module_impurity(found.__name__), f"{path}.{name}"
+    elif why is None and rest and (isinstance(obj, type) or rest[0] == "rvs"):
+        why = IMPURE_METHODS.get(rest[0])
+    if why is None and path.startswith("sys.") and not callable(obj) and not is_leaf(obj) and path != "sys.float_info":
+        why = "depends on the interpreter's state"
+    if why is None and hidden_state(type(obj)) is not None:
+        why = f"uses {path}, which {hidden_state(type(obj))}"
+    if why:
+        shown = ".".join([path, *rest])
+        shown = shown.replace("numpy.", "np.", 1) if shown.startswith("numpy.") else shown
+        walker.reason(f"{why}: {shown} at {site}" + (f"; {DRAW_ELSEWHERE}" if "random" in why else ""))
+
+
+def _note_readers(walker: Walker, obj: Any) -> None:
+    """Library code that may read attributes of the user's objects by itself makes all attributes count."""
+    if isinstance(obj, types.ModuleType):
+        reader = not plain_reader(obj.__name__)
+    else:
+        is_python = isinstance(obj, types.FunctionType | type)
+        reader = is_python and (not plain_reader(obj.__module__ or "") or obj.__name__ in _COPIERS)
+    if reader:
+        walker.names.everything = True
+
+
+def imported(
+    walker: Walker, node: Node, fn: types.FunctionType, facts: CodeFacts, name: str, level: int, line: int
+) -> None:
+    """An ``import`` in the body: the module is part of the state, with what the statement takes from it."""
+    at = facts.at(line)
+    full = name
+    if level:
+        package = (fn.__globals__.get("__package__") or "").rsplit(".", level - 1)[0]
+        full = f"{package}.{name}" if name else package
+    module = sys.modules.get(full)
+    if module is None:
+        walker.reason(f"imports {full} at {at}, which is not loaded yet")
+        return
+    node.edge("import", full, walker.visit(module, full, at, placed(facts, "import", name) or {(): at}), fixed=True)

@@ -1,0 +1,311 @@
+"""Classes and instances in the outside state: which attributes count, and how they are found through the MRO.
+
+Start reading at ``visit``. An instance of a user's class counts with its type and the attributes whose names occur
+in the analysed code; methods and properties of those names are helpers whose code is analysed too. An instance of
+a library's class counts with all its attributes. Whatever answers attribute reads in its own way
+(``__getattr__``, unknown descriptors, state kept in C) is refused with a reason.
+"""
+
+from __future__ import annotations
+
+import abc
+import argparse
+import enum
+import functools
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from .trust import hidden_state, impurity, keeps_c_state
+from .values import is_leaf
+
+if TYPE_CHECKING:
+    from .graph import Leaf, Node
+    from .walk import Walker
+
+_CONSTRUCTORS = {"__init__", "__new__", "__post_init__"}
+_RARE = {  # run only when asked for by name, or where the run-time watch will see them
+    "__repr__", "__str__", "__format__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__",
+    "__deepcopy__", "__sizeof__", "__dir__", "__init_subclass__", "__class_getitem__", "__set_name__", "__del__",
+    "__subclasshook__", "__getnewargs__", "__replace__", "__annotate__", "__annotate_func__", "__instancecheck__",
+    "__subclasscheck__", "__bytes__", "__getnewargs_ex__",
+}  # fmt: skip
+_COMPARISONS = {
+    "__eq__": {"==", "!=", "in"}, "__ne__": {"!="}, "__hash__": {"in", "=="}, "__lt__": {"<", ">"},
+    "__gt__": {"<", ">"}, "__le__": {"<=", ">="}, "__ge__": {"<=", ">="}, "__contains__": {"in"},
+}  # fmt: skip
+_PLAIN_BASES = {"abc", "typing", "typing_extensions", "enum", "builtins"}
+_METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
+_SPECIAL = types.FunctionType | property | staticmethod  # `__new__` is a static method
+_MISSING = object()
+_DATA_HOLDERS = (types.SimpleNamespace, argparse.Namespace)
+
+
+def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | Node:
+    """The leaf or node of a class, an instance or anything that has no other rule."""
+    kind = type(value)
+    if isinstance(value, type):
+        if walker.trust.cls(value):
+            why = impurity(value)
+            if why:
+                walker.reason(f"{why}: {value.__module__}.{value.__qualname__} at {site}")
+            return walker.leaf(value, False)
+        return user_class(walker, value, label, site, _called(walker, label))
+    if isinstance(value, enum.Enum):
+        return member(walker, value, label, site)
+    why = hidden_state(kind)
+    if why is not None:
+        return walker.unknown(value, label.removeprefix("global ").removeprefix("closure "), site, why)
+    if issubclass(kind, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):
+        return named_tuple(walker, value, label, site)
+    trusted = walker.trust.cls(kind)
+    if "cython_function" in kind.__name__ or kind.__name__ == "fortran":
+        return walker.c_function(value, label, site)
+    if trusted and callable(value) and _library_function(value):
+        return walker.c_function(value, label, site)
+    if trusted and _singleton(value):
+        return walker.leaf(value, False)
+    for base, name in ((dict, "dict"), (list, "list"), (tuple, "tuple"), (set, "set")):
+        if issubclass(kind, base):
+            return walker.unknown(value, label, site, f"is a subclass of {name}; use a plain {name}")
+    if keeps_c_state(kind):
+        return walker.unknown(value, label, site, "keeps state that Python can't see; pass it as an argument")
+    return instance(walker, value, label, site, trusted)
+
+
+def _called(walker: Walker, label: str) -> bool:
+    """Whether the code calls the class by the name it was found under, so that its constructor runs."""
+    return _last_word(label) in walker.names.called
+
+
+def _last_word(label: str) -> str:
+    return label.rpartition(" ")[2].rpartition(".")[2]
+
+
+def _library_function(value: Any) -> bool:
+    """Compiled functions of NumPy and SciPy: ufuncs, array-function dispatchers, Cython functions."""
+    top = type(value).__module__.partition(".")[0]
+    return top in ("numpy", "scipy") and keeps_c_state(type(value))
+
+
+def _singleton(value: Any) -> bool:
+    """An object that a library keeps in one of its modules (``scipy.stats.norm``, ``np.s_``, typing constructs)."""
+    top = type(value).__module__
+    if top.partition(".")[0] == "typing":
+        return True
+    if top.partition(".")[0] not in ("numpy", "scipy"):
+        return False
+    parts = top.split(".")
+    for depth in range(len(parts), 0, -1):
+        module = sys.modules.get(".".join(parts[:depth]))
+        if module is not None and any(v is value for v in list(module.__dict__.values())):
+            return True
+    return False
+
+
+def named_tuple(walker: Walker, value: Any, label: str, site: str) -> Leaf | Node:
+    node = walker.node("tuple", value, label, site)
+    for index, (name, item) in enumerate(zip(type(value)._fields, value, strict=True)):
+        node.edge("item", index, walker.visit(item, f"{label}.{name}", site))
+    if not walker.trust.cls(type(value)):
+        class_edges(walker, node, type(value), site, instance_only=True)
+    return node
+
+
+def member(walker: Walker, value: enum.Enum, label: str, site: str) -> Leaf | Node:
+    if not is_leaf(value._value_):
+        return walker.unknown(value, label, site, "is an enum member whose value can change; use plain values")
+    node = walker.node("const", value, label, site)
+    if not walker.trust.cls(type(value)):
+        class_edges(walker, node, type(value), site, instance_only=True)
+    return node
+
+
+def lookup(cls: type, name: str) -> Any:
+    """What the class and its bases hold under a name, as stored (descriptors are not asked)."""
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return _MISSING
+
+
+def _refuses(walker: Walker, cls: type) -> str | None:
+    for base in cls.__mro__:
+        if base is object or walker.trust.cls(base):
+            continue
+        for hook in ("__getattr__", "__getattribute__"):
+            if hook in base.__dict__:
+                return f"answers attribute reads by {hook}; use plain attributes"
+    return None
+
+
+# ---- classes
+
+
+def user_class(walker: Walker, cls: type, label: str, site: str, construct: bool) -> Leaf | Node:
+    """A class that the code names: it may be called, subclassed or asked for its attributes."""
+    node = walker.node("class", cls, label, site)
+    if type(cls) not in _METACLASSES:
+        return walker.unknown(cls, label, site, "has a metaclass of its own, which may do anything")
+    why = _refuses(walker, cls)
+    if why:
+        walker.reason(f"`{label}` ({cls.__qualname__}) {why} (read at {site})")
+    walker.pending.append(lambda: class_edges(walker, node, cls, site, instance_only=False, construct=construct))
+    return node
+
+
+def class_edges(
+    walker: Walker, node: Node, cls: type, site: str, *, instance_only: bool, construct: bool = False
+) -> None:
+    """Edges for what the class holds under the names that count: methods, properties, special methods, data."""
+    if walker.names.supers:
+        super_edges(walker, node, cls, site, construct)
+    is_enum = isinstance(cls, enum.EnumMeta)
+    for name in _wanted(walker, cls, construct):
+        raw = lookup(cls, name)
+        if raw is _MISSING or (is_enum and not isinstance(raw, types.FunctionType | property | classmethod)):
+            continue
+        helper = isinstance(raw, types.FunctionType | property | staticmethod | classmethod | functools.cached_property)
+        if helper or (not instance_only and not hasattr(type(raw), "__get__")):
+            node.edge("class", (cls, name), walker.visit(raw, f"{cls.__name__}.{name}", site), fixed=True)
+        elif not instance_only:
+            class_descriptor(walker, node, cls, name, raw, site)
+
+
+def super_edges(walker: Walker, node: Node, cls: type, site: str, construct: bool) -> None:
+    """What ``super()`` can find: the methods of the bases, overridden or not."""
+    for base in cls.__mro__[1:]:
+        if base is object or walker.trust.cls(base):
+            continue
+        for name in _wanted(walker, base, construct):
+            raw = lookup(base, name)
+            if isinstance(raw, types.FunctionType | property | staticmethod | classmethod):
+                node.edge("class", (base, name), walker.visit(raw, f"{base.__name__}.{name}", site), fixed=True)
+
+
+def class_descriptor(walker: Walker, node: Node, cls: type, name: str, raw: Any, site: str) -> bool:
+    """A descriptor in a class that is no function of the user's: C slots are fine, the rest is not understood."""
+    kind = type(raw)
+    if kind.__module__.partition(".")[0] == "tracegrad" or kind is types.BuiltinFunctionType or isinstance(raw, type):
+        node.edge("class", (cls, name), walker.visit(raw, f"{cls.__name__}.{name}", site), fixed=True)
+        return True
+    if kind.__module__ in ("builtins", "collections", "_collections") and kind is not super:
+        return True  # fields of named tuples, slot wrappers, getset and member descriptors, methods of built-in bases
+    why = "keeps results from earlier calls" if "lru_cache" in kind.__name__ else "is a descriptor of its own kind"
+    walker.reason(f"`{cls.__name__}.{name}` ({kind.__qualname__}) {why} (read at {site})")
+    return False
+
+
+def _wanted(walker: Walker, cls: type, construct: bool) -> list[str]:
+    """The names of a class that count: those in the code, and the special methods that operators call."""
+    attrs = walker.names.attrs
+    names = {n for n in getattr(cls, "_tracegrad_helpers", ()) if hasattr(cls, n)}  # what our own code calls
+    for base in cls.__mro__:
+        if base is object or walker.trust.cls(base):
+            names |= {n for n in base.__dict__ if n in attrs and not n.startswith("__")}
+            continue
+        for name, raw in base.__dict__.items():
+            if name in attrs or walker.names.everything:
+                if isinstance(raw, types.FunctionType) or name in attrs or not name.startswith(("__", "_abc_")):
+                    names.add(name)
+            elif name.startswith("__") and name.endswith("__") and isinstance(raw, _SPECIAL):
+                if name in _CONSTRUCTORS:
+                    if construct:
+                        names.add(name)
+                elif name not in _RARE:
+                    ops = _COMPARISONS.get(name)
+                    if ops is None or ops & walker.names.compares:
+                        names.add(name)
+    return sorted(names)
+
+
+# ---- instances
+
+
+def instance(walker: Walker, value: Any, label: str, site: str, trusted: bool) -> Leaf | Node:
+    cls = type(value)
+    why = None if trusted else _refuses(walker, cls)
+    if why:
+        return walker.unknown(value, label, site, why)
+    store = getattr(value, "__dict__", None)
+    if store is not None and type(store) is not dict:
+        return walker.unknown(value, label, site, "has a __dict__ of its own kind")
+    node = walker.node("instance", value, label, site)
+    walker.pending.append(lambda: fill_instance(walker, node, value, label, site, trusted))
+    return node
+
+
+def fill_instance(walker: Walker, node: Node, value: Any, label: str, site: str, trusted: bool) -> None:
+    cls = type(value)
+    store = getattr(value, "__dict__", None)
+    if not trusted and any(_reads_by_itself(walker, base) for base in cls.__mro__):
+        walker.names.everything = True
+    data_holder = cls in _DATA_HOLDERS
+    everything = walker.names.everything or trusted
+    fixed = (trusted and not data_holder) or lookup(cls, "__del__") is not _MISSING
+    names = set(walker.names.attrs)
+    if everything:
+        names |= set(store or ())
+        for base in cls.__mro__:
+            library = base is object or walker.trust.cls(base)
+            for name, raw in base.__dict__.items():
+                if type(raw) is types.MemberDescriptorType or not (library or name.startswith(("__", "_abc_"))):
+                    names.add(name)
+    shadow: set[str] = set()  # names that the class answers unless the instance has one of its own
+    absent: set[str] = set()
+    short = label.removeprefix("global ").removeprefix("closure ")
+    for name in sorted(names):
+        raw = _MISSING if trusted and store is not None and name in store else lookup(cls, name)
+        if raw is not _MISSING and type(raw) is types.MemberDescriptorType:
+            try:
+                part = getattr(value, name)
+            except AttributeError:
+                node.edge("noattr", name, walker.leaf(None, False))
+            else:
+                node.edge("attr", name, walker.visit(part, f"{short}.{name}", site), fixed)
+        elif isinstance(raw, property):
+            if not trusted:
+                node.edge("class", (cls, name), walker.visit(raw, f"{cls.__name__}.{name}", site), fixed=True)
+        elif raw is not _MISSING and hasattr(type(raw), "__set__"):
+            if not trusted and type(raw).__module__ != "builtins":
+                walker.reason(f"`{cls.__name__}.{name}` is a descriptor of its own kind (read at {site})")
+        elif store is not None and name in store:
+            node.edge("attr", name, walker.visit(store[name], f"{short}.{name}", site), fixed)
+        elif raw is _MISSING:
+            absent.add(name)
+        elif trusted:
+            continue
+        else:
+            shadow.add(name)
+            class_part(walker, node, cls, name, raw, site)
+    if walker.names.supers and not trusted:
+        super_edges(walker, node, cls, site, construct=False)
+    if not trusted:
+        done = {e.arg[1] for e in node.edges if e.how == "class"}
+        special = [n for n in _wanted(walker, cls, False) if n.startswith("__") and n not in done | shadow]
+        for name in special:
+            raw = lookup(cls, name)
+            if isinstance(raw, types.FunctionType):
+                node.edge("class", (cls, name), walker.visit(raw, f"{cls.__name__}.{name}", site), fixed=True)
+    if "__class__" in walker.names.attrs and not trusted:
+        node.edge("const", "__class__", walker.visit(cls, cls.__name__, site), fixed=True)
+    everyone = tuple(store) if everything and store is not None else None
+    missing = absent if walker.names.absence else set()
+    if not trusted and _last_word(label) in walker.names.truths:  # `if cfg:` is true because these are missing
+        missing |= {n for n in ("__bool__", "__len__") if lookup(cls, n) is _MISSING}
+    node.extra = (frozenset(shadow), frozenset(missing), everyone)
+
+
+def _reads_by_itself(walker: Walker, base: type) -> bool:
+    """Whether a base class is a library's, whose methods read attributes that no code of the user's names."""
+    return base is not object and base.__module__ not in _PLAIN_BASES and walker.trust.cls(base)
+
+
+def class_part(walker: Walker, node: Node, cls: type, name: str, raw: Any, site: str) -> None:
+    """Something the class gives to its instances: a method, or a value shared by them all."""
+    if isinstance(raw, types.FunctionType | staticmethod | classmethod | functools.cached_property):
+        node.edge("class", (cls, name), walker.visit(raw, f"{cls.__name__}.{name}", site), fixed=True)
+    elif hasattr(type(raw), "__get__"):
+        class_descriptor(walker, node, cls, name, raw, site)
+    else:
+        node.edge("class", (cls, name), walker.visit(raw, f"{cls.__name__}.{name}", site), fixed=True)

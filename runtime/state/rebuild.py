@@ -1,0 +1,335 @@
+"""The same callable over other arrays: copies of functions and containers in which every captured array is replaced.
+
+Start reading at ``Substitution``. Only what leads to an array is copied; nothing of the user's is changed, not even
+for a moment. A function gets new cells and an ``Overlay`` as its globals, which holds the replaced names and looks
+everything else up in the real ones. Because a run may change the copies (``self.calls += 1`` on a copied ``self``),
+``writeback`` carries such changes over to the originals afterwards.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .graph import Edge, Graph, Leaf, Node, holds_copies
+
+Wrap = Callable[[Any, str], Any]
+_MISSING = object()
+_COPIED_NAMES = ("__name__", "__package__", "__spec__", "__file__", "__path__", "__loader__", "__doc__")
+
+
+class Overlay(dict):
+    """Globals with some names replaced; the rest is read live from the real ones."""
+
+    def __init__(self, below: dict[str, Any], builtins: Any) -> None:
+        super().__init__((name, below[name]) for name in _COPIED_NAMES if name in below)
+        self["__builtins__"] = builtins
+        self._below = below
+
+    def __missing__(self, name: str) -> Any:
+        return self._below[name]
+
+
+@dataclass(slots=True)
+class _Copy:
+    """A copied object that can be changed, and what was in it when it was made."""
+
+    label: str
+    original: Any
+    copy: Any
+    before: Any
+
+
+class Substitution:
+    """``fn`` and ``objects`` are equivalent to the originals, over ``wrap(array, name)`` instead of each array."""
+
+    def __init__(self, graph: Graph, wrap: Wrap, fn: Any, objects: tuple[Any, ...], enabled: bool) -> None:
+        self._wrap = wrap
+        self._built: dict[int, Any] = {}  # id of a node -> what replaces it
+        self._cells: dict[int, types.CellType] = {}
+        self._spaces: dict[int, Overlay] = {}
+        self._filled: set[tuple[int, str]] = set()
+        self._copies: list[_Copy] = []
+        self._originals: dict[int, Any] = {}  # id of a replacement -> the original
+        self._keep: list[Any] = []
+        self._pending: deque[Callable[[], None]] = deque()  # copies whose parts are still to be put in
+        self._needed = _needed(graph) if enabled else set()
+        self.fn: Any = fn
+        self.objects: tuple[Any, ...] = objects
+        if self._needed and graph.roots:
+            self.fn = self._part(graph.roots[0], fn)
+            self.objects = tuple([self._part(r, o) for r, o in zip(graph.roots[1:], objects, strict=True)])
+        while self._pending:
+            self._pending.popleft()()
+        for copy in self._copies:
+            copy.before = _contents(copy.copy)
+
+    # ---- changes made by the run
+
+    def changes(self) -> list[str]:
+        """What the run changed in the copies, one line each."""
+        return [f"changes `{c.label}` while it runs" for c in self._copies if not _alike(c.before, _contents(c.copy))]
+
+    def writeback(self, unwrap: Callable[[Any], Any] = lambda value: value) -> list[str]:
+        """Carry what the run changed in the copies over to the originals; ``unwrap`` gives values their final form."""
+        changed = []
+        for c in self._copies:
+            now = _contents(c.copy)
+            if _alike(c.before, now):
+                continue
+            changed.append(f"changes `{c.label}` while it runs")
+            _apply(c.original, c.before, now, lambda value: self._back(value, unwrap, 0))
+            c.before = now
+        return changed
+
+    def _back(self, value: Any, unwrap: Callable[[Any], Any], depth: int) -> Any:
+        original = self._originals.get(id(value), _MISSING)
+        if original is not _MISSING:
+            return original
+        if depth < 20:
+            if type(value) in (list, tuple):
+                parts = [self._back(v, unwrap, depth + 1) for v in value]
+                if all(a is b for a, b in zip(parts, value, strict=True)):
+                    return value
+                return type(value)(parts)
+            if type(value) is dict:
+                pairs = {k: self._back(v, unwrap, depth + 1) for k, v in value.items()}
+                return value if all(pairs[k] is v for k, v in value.items()) else pairs
+        return unwrap(value)
+
+    # ---- building
+
+    def _part(self, child: Leaf | Node, original: Any) -> Any:
+        """What stands for a part of the state: itself, unless an array is in it."""
+        if isinstance(child, Leaf) or id(child) not in self._needed:
+            return original
+        if id(child) in self._built:
+            return self._built[id(child)]
+        return getattr(self, f"_{child.kind}")(child)
+
+    def _done(self, node: Node, copy: Any) -> Any:
+        self._built[id(node)] = copy
+        self._originals[id(copy)] = node.obj
+        self._keep.append(copy)
+        return copy
+
+    def _mutable(self, node: Node, copy: Any) -> Any:
+        self._copies.append(_Copy(node.label, node.obj, copy, None))
+        return self._done(node, copy)
+
+    def _array(self, node: Node) -> Any:
+        return self._done(node, self._wrap(node.obj, node.label))
+
+    def _function(self, node: Node) -> Any:
+        fn: types.FunctionType = node.obj
+        space = fn.__globals__
+        replaced = [e for e in node.edges if e.how == "global" and self._wanted(e.child)]
+        overlay: dict[str, Any] = space
+        if replaced or id(space) in self._spaces:
+            overlay = self._spaces.setdefault(id(space), Overlay(space, fn.__builtins__))  # type: ignore[attr-defined]
+        cells = []
+        cells_to_fill: list[tuple[types.CellType, Leaf | Node, Any]] = []
+        later: list[Edge] = []
+        by_cell = {id(e.arg): e for e in node.edges if e.how == "cell"}
+        for cell in fn.__closure__ or ():
+            edge = by_cell.get(id(cell))
+            if edge is None or not self._wanted(edge.child):
+                cells.append(cell)
+                continue
+            new = self._cells.get(id(cell))
+            if new is None:
+                new = self._cells[id(cell)] = types.CellType()
+                cells_to_fill.append((new, edge.child, cell.cell_contents))
+            cells.append(new)
+        copy = types.FunctionType(fn.__code__, overlay, fn.__name__, fn.__defaults__, tuple(cells) if cells else None)
+        copy.__qualname__, copy.__module__, copy.__doc__ = fn.__qualname__, fn.__module__, fn.__doc__
+        copy.__kwdefaults__ = fn.__kwdefaults__
+        copy.__dict__.update(fn.__dict__)
+        for edge in replaced:
+            if (id(space), edge.arg[1]) not in self._filled:
+                self._filled.add((id(space), edge.arg[1]))
+                later.append(edge)
+        self._pending.append(lambda: self._fill_function(node, copy, cells_to_fill, overlay, later))
+        return self._mutable(node, copy)
+
+    def _fill_function(
+        self,
+        node: Node,
+        copy: types.FunctionType,
+        cells: list[tuple[types.CellType, Leaf | Node, Any]],
+        overlay: dict[str, Any],
+        names: list[Edge],
+    ) -> None:
+        fn = node.obj
+        for new, child, value in cells:
+            new.cell_contents = self._part(child, value)
+        for edge in names:
+            space, name = edge.arg
+            overlay[name] = self._part(edge.child, space[name])
+        defaults = [e for e in node.edges if e.how == "const"]
+        if any(self._wanted(e.child) for e in defaults):
+            values = zip(defaults, fn.__defaults__ or (), strict=True)
+            copy.__defaults__ = tuple([self._part(e.child, v) for e, v in values])
+        for edge in node.edges:
+            if edge.how == "attr" and self._wanted(edge.child):
+                if edge.arg == "__kwdefaults__":
+                    copy.__kwdefaults__ = self._part(edge.child, fn.__kwdefaults__)
+                else:
+                    copy.__dict__[edge.arg] = self._part(edge.child, fn.__dict__[edge.arg])
+
+    def _wanted(self, child: Leaf | Node) -> bool:
+        return isinstance(child, Node) and id(child) in self._needed
+
+    def _list(self, node: Node) -> Any:
+        copy: Any = deque(maxlen=node.obj.maxlen) if isinstance(node.obj, deque) else []
+        parts = list(zip(node.edges, list(node.obj), strict=True))
+        self._pending.append(lambda: copy.extend([self._part(e.child, v) for e, v in parts]))
+        return self._mutable(node, copy)
+
+    def _tuple(self, node: Node) -> Any:
+        items = [e for e in node.edges if e.how == "item"]
+        parts = [self._part(e.child, v) for e, v in zip(items, node.obj, strict=True)]
+        make: Any = tuple.__new__  # past the __new__ of a named tuple
+        return self._done(node, make(type(node.obj), parts))
+
+    def _dict(self, node: Node) -> Any:
+        old = node.obj
+        copy = defaultdict(old.default_factory) if type(old) is defaultdict else type(old)()
+
+        def fill() -> None:
+            for edge in node.edges:
+                if edge.how == "key":
+                    copy[edge.arg] = self._part(edge.child, old[edge.arg])
+                elif self._wanted(edge.child):
+                    copy.default_factory = self._part(edge.child, old.default_factory)
+
+        self._pending.append(fill)
+        return self._mutable(node, copy)
+
+    def _instance(self, node: Node) -> Any:
+        old: Any = node.obj
+        cls: Any = type(old)
+        copy = cls.__new__(cls) if cls is types.SimpleNamespace else object.__new__(cls)
+
+        def fill() -> None:
+            for name, value in _contents(old).items():
+                _set(copy, name, value)
+            for edge in node.edges:
+                if edge.how == "attr" and self._wanted(edge.child):
+                    _set(copy, edge.arg, self._part(edge.child, getattr(old, edge.arg)))
+
+        self._pending.append(fill)
+        return self._mutable(node, copy)
+
+    def _module(self, node: Node) -> Any:
+        old: types.ModuleType = node.obj
+        copy = types.ModuleType(old.__name__, old.__doc__)
+        copy.__dict__["__getattr__"] = lambda name: getattr(old, name)
+
+        def fill() -> None:
+            for edge in node.edges:
+                if edge.how == "attr" and self._wanted(edge.child):
+                    copy.__dict__[edge.arg] = self._part(edge.child, old.__dict__[edge.arg])
+
+        self._pending.append(fill)
+        return self._mutable(node, copy)
+
+    def _method(self, node: Node) -> Any:
+        func, owner = node.edges
+        parts = self._part(func.child, node.obj.__func__), self._part(owner.child, node.obj.__self__)
+        return self._done(node, types.MethodType(*parts))
+
+    def _partial(self, node: Node) -> Any:
+        old = node.obj
+        func, args, named = node.edges
+        keywords = dict(old.keywords)  # of the partial's own: not the copy that `_dict` would fill later
+        if isinstance(named.child, Node):
+            keywords |= {e.arg: self._part(e.child, keywords[e.arg]) for e in named.child.edges}
+        copy = functools.partial(self._part(func.child, old.func), *self._part(args.child, old.args), **keywords)
+        copy.__dict__.update(old.__dict__)
+        return self._done(node, copy)
+
+    def _compiled(self, node: Node) -> Any:
+        return self._done(node, node.obj._tracegrad_rebuild(self._part(node.edges[0].child, node.obj.__wrapped__)))
+
+
+def _needed(graph: Graph) -> set[int]:
+    """The nodes from which a replaceable array is reached, by ways on which everything can be replaced."""
+    owners: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        if node.sub and holds_copies(node):
+            for edge in node.edges:
+                if not edge.fixed and isinstance(edge.child, Node):
+                    owners.setdefault(id(edge.child), []).append(node)
+    stack = [n for n in graph.nodes if n.kind == "array" and n.sub]
+    needed = {id(n) for n in stack}
+    while stack:
+        for owner in owners.get(id(stack.pop()), ()):
+            if id(owner) not in needed:
+                needed.add(id(owner))
+                stack.append(owner)
+    return needed
+
+
+def _slots(cls: type) -> list[str]:
+    """Attributes that lie in the instance itself.  ``SimpleNamespace`` lists its own dict among them."""
+    found = [n for c in cls.__mro__ for n, v in c.__dict__.items() if type(v) is types.MemberDescriptorType]
+    return [n for n in found if n != "__dict__"]
+
+
+def _contents(obj: Any) -> Any:
+    """A shallow picture of an object: a list, or a dict of attributes or items."""
+    if isinstance(obj, list | deque):
+        return list(obj)
+    if isinstance(obj, dict):
+        return dict(obj)
+    picture = dict(getattr(obj, "__dict__", {}))
+    if not isinstance(obj, types.FunctionType | types.ModuleType):
+        for name in _slots(type(obj)):
+            value = getattr(obj, name, _MISSING)
+            if value is not _MISSING:
+                picture[name] = value
+    return picture
+
+
+def _alike(a: Any, b: Any) -> bool:
+    if len(a) != len(b):
+        return False
+    if isinstance(a, list):
+        return all(x is y for x, y in zip(a, b, strict=True))
+    return all(x == y for x, y in zip(a, b, strict=True)) and all(a[k] is b[k] for k in a)
+
+
+def _set(obj: Any, name: str, value: Any) -> None:
+    store = getattr(obj, "__dict__", None)
+    if store is not None and name not in _slots(type(obj)):
+        store[name] = value
+    else:
+        object.__setattr__(obj, name, value)
+
+
+def _apply(original: Any, before: Any, now: Any, back: Callable[[Any], Any]) -> None:
+    if isinstance(now, list):
+        values = [back(v) for v in now]
+        if isinstance(original, deque):
+            original.clear()
+            original.extend(values)
+        else:
+            original[:] = values
+        return
+    is_dict = isinstance(original, dict)
+    for name in before.keys() - now.keys():
+        if is_dict:
+            del original[name]
+        else:
+            original.__dict__.pop(name, None) if hasattr(original, "__dict__") else object.__delattr__(original, name)
+    for name, value in now.items():
+        if name not in before or before[name] is not value:
+            if is_dict:
+                original[name] = back(value)
+            else:
+                _set(original, name, back(value))

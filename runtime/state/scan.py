@@ -1,0 +1,195 @@
+"""What a code object can read: a static scan of its bytecode, and of the functions nested in it.
+
+One data structure, ``CodeFacts``; start reading at ``scan``. Nothing is run and no value is looked at: the scan says
+which global names and closure cells the code loads, through which attribute chains (``np.random.rand``), which
+attribute names occur anywhere, and which instructions write outside state or look names up while running. The
+values behind the names are the business of ``graph.py``.
+"""
+
+from __future__ import annotations
+
+import dis
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import CodeType
+
+# Where a chain of attributes starts: ("global", name), ("deref", name), ("import", module), ("local", "").
+Root = tuple[str, str]
+
+_GLOBAL_LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
+_DEREF_LOADS = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
+_ATTR_LOADS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", "LOAD_ZERO_SUPER_ATTR"}
+_ATTR_WRITES = {"STORE_ATTR", "DELETE_ATTR"}
+_SILENT = {"CACHE", "NOP", "PUSH_NULL", "EXTENDED_ARG", "RESUME", "NOT_TAKEN"}
+_TRUTH_TESTS = {"UNARY_NOT", "TO_BOOL", "COPY"}
+_BY_NAME = {"getattr", "hasattr", "setattr", "delattr"}
+_OPAQUE_ATTRS = {
+    "__dict__", "__globals__", "__closure__", "__code__", "__builtins__", "__subclasses__", "__getattribute__",
+    "f_locals", "f_globals", "f_back", "gi_frame", "tb_frame", "cell_contents", "__defaults__", "__kwdefaults__",
+}  # fmt: skip
+_DYNAMIC_ATTRS = {"attrgetter", "methodcaller", "asdict", "astuple", "deepcopy", "getmembers", "__getstate__"}
+
+
+@dataclass(slots=True)
+class CodeFacts:
+    """What one function's code, with the code nested in it, can read and write outside itself."""
+
+    code: CodeType
+    globals: dict[str, int] = field(default_factory=dict)  # name -> line of its first load
+    chains: dict[Root, dict[tuple[str, ...], int]] = field(default_factory=dict)  # attribute chains -> line
+    imports: list[tuple[str, int, int]] = field(default_factory=list)  # (module, level, line)
+    attrs: dict[str, int] = field(default_factory=dict)  # every attribute name -> line
+    writes: list[tuple[str, int]] = field(default_factory=list)  # writes to globals and outer variables
+    opaque: list[tuple[str, int]] = field(default_factory=list)  # `x.__dict__` and the like
+    dynamic: bool = False  # attribute names that are computed: all attributes count as read
+    sees_absence: bool = False  # may notice that an attribute is missing (getattr, hasattr, try)
+    compares: set[str] = field(default_factory=set)  # comparison operators in use, and "in"
+    called: set[str] = field(default_factory=set)  # names that are called directly
+    truths: set[str] = field(default_factory=set)  # names of what is tested for truth directly
+    codes: list[CodeType] = field(default_factory=list)  # this code and all nested ones
+
+    file: str = ""  # where the code stands, without the folder
+
+    def __post_init__(self) -> None:
+        self.file = os.path.basename(self.code.co_filename)
+
+    def at(self, line: int) -> str:
+        """``model.py:12``."""
+        return f"{self.file}:{line or self.code.co_firstlineno}"
+
+
+_cache: dict[int, CodeFacts] = {}  # id(code) -> facts, which keep the code object (and so its id) alive
+_CACHE_LIMIT = 4096
+
+
+def scan(code: CodeType) -> CodeFacts:
+    """The facts of a function's code object; scanned once."""
+    facts = _cache.get(id(code))
+    if facts is None:
+        facts = CodeFacts(code)
+        _scan_into(facts, code, frozenset())
+        if len(_cache) >= _CACHE_LIMIT:
+            _cache.clear()
+        _cache[id(code)] = facts
+    return facts
+
+
+def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) -> None:
+    facts.codes.append(code)
+    if getattr(code, "co_exceptiontable", b""):
+        facts.sees_absence = True
+    everything = list(dis.get_instructions(code))
+    instructions = [i for i in everything if i.opname not in _SILENT]
+    facts.called |= _called(everything)
+    outer = set(code.co_freevars) - local_cells  # variables of a function around the analysed one
+    line = chain_line = code.co_firstlineno
+    root: Root | None = None
+    chain: tuple[str, ...] = ()
+    imported = ""
+    for index, ins in enumerate(instructions):
+        line = (ins.positions.lineno if ins.positions else None) or line
+        op, name = ins.opname, ins.argval
+        if root is not None and not (op in _ATTR_LOADS or op in _ATTR_WRITES):
+            _end_chain(facts, root, chain, chain_line)
+            root = None
+        if op in _GLOBAL_LOADS:
+            facts.globals.setdefault(name, line)
+            root, chain, chain_line = ("global", name), (), line
+            if name in _BY_NAME:
+                _attribute_by_name(facts, instructions, index, line)
+        elif op in _DEREF_LOADS:
+            root, chain, chain_line = (("deref", name) if name in outer else ("local", "")), (), line
+        elif op in _ATTR_LOADS or op in _ATTR_WRITES:
+            facts.attrs.setdefault(name, line)
+            if name in _OPAQUE_ATTRS:
+                facts.opaque.append((f"reads .{name}", line))
+            if name in _DYNAMIC_ATTRS:
+                facts.dynamic = True
+            if root is None:
+                root, chain = ("local", ""), ()
+            chain, chain_line = (*chain, name), line
+            if op in _ATTR_WRITES or not op.startswith(("LOAD_ATTR", "LOAD_METHOD")):
+                _end_chain(facts, root, chain, line)
+                root = None
+        elif op == "IMPORT_NAME":
+            level = instructions[index - 2].argval if index >= 2 else 0
+            imported = name
+            facts.imports.append((name, level if isinstance(level, int) else 0, line))
+            if index + 1 >= len(instructions) or instructions[index + 1].opname != "IMPORT_FROM":
+                _end_chain(facts, ("import", name), (), line)
+        elif op == "IMPORT_FROM":
+            facts.attrs.setdefault(name, line)
+            _end_chain(facts, ("import", imported), (name,), line)
+        elif op in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            facts.writes.append((f"writes the global `{name}`", line))
+        elif op in ("STORE_DEREF", "DELETE_DEREF"):
+            if name in outer:
+                facts.writes.append((f"writes the outer variable `{name}`", line))
+        elif op in _TRUTH_TESTS or op.startswith(("POP_JUMP", "JUMP_IF")):
+            before = instructions[index - 1].argval if index else None
+            if isinstance(before, str):
+                facts.truths.add(before)
+        elif op == "MATCH_CLASS":
+            facts.dynamic = facts.sees_absence = True
+        elif op == "COMPARE_OP":
+            facts.compares.add(str(name).removeprefix("bool(").removesuffix(")"))
+        elif op == "CONTAINS_OP":
+            facts.compares.add("in")
+    if root is not None:
+        _end_chain(facts, root, chain, chain_line)
+    inner = local_cells | set(code.co_cellvars)
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            _scan_into(facts, const, inner)
+
+
+def _called(instructions: list[dis.Instruction]) -> set[str]:
+    """The names that are loaded in order to be called: the interpreter pushes a NULL beside them."""
+    names = set()
+    for index, ins in enumerate(instructions):
+        op = ins.opname
+        if op == "LOAD_METHOD" or (op in ("LOAD_GLOBAL", "LOAD_ATTR") and "NULL" in ins.argrepr):
+            names.add(ins.argval)
+        elif op in _DEREF_LOADS | _GLOBAL_LOADS | {"LOAD_ATTR"}:
+            around = instructions[max(index - 1, 0) : index] + instructions[index + 1 : index + 2]
+            if any(i.opname == "PUSH_NULL" for i in around):
+                names.add(ins.argval)
+    return names
+
+
+def _end_chain(facts: CodeFacts, root: Root, chain: tuple[str, ...], line: int) -> None:
+    facts.chains.setdefault(root, {}).setdefault(chain, line)
+
+
+def _attribute_by_name(facts: CodeFacts, instructions: list[dis.Instruction], index: int, line: int) -> None:
+    """``getattr(obj, "name")``: a constant name is an attribute read like another; any other one is dynamic."""
+    facts.sees_absence = True
+    args = list(_simple_arguments(instructions, index + 1))
+    if len(args) >= 2 and isinstance(args[1], str):
+        facts.attrs.setdefault(args[1], line)
+        if args[1] in _OPAQUE_ATTRS:
+            facts.opaque.append((f"reads .{args[1]}", line))
+    else:
+        facts.dynamic = True
+
+
+def _simple_arguments(instructions: list[dis.Instruction], start: int) -> Iterator[object]:
+    """The arguments of a call where they are plain loads: constants as themselves, the rest as None."""
+    pending: list[object] = []
+    for ins in instructions[start:]:
+        op = ins.opname
+        if op in ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST"):
+            pending.append(ins.argval)
+        elif op in _ATTR_LOADS:
+            if pending:
+                pending[-1] = None
+        elif op.startswith(("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD")):
+            pending += [None, None]
+        elif op.startswith("LOAD_") and not op.startswith(("LOAD_SUPER", "LOAD_BUILD")):
+            pending.append(None)
+        elif op in ("PRECALL", "CALL") and ins.arg == len(pending):
+            yield from pending
+            return
+        else:
+            return

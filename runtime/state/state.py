@@ -1,0 +1,232 @@
+"""Outside state: what a callable reads besides its arguments, how it is guarded, and how its arrays are replaced.
+
+Two data structures: ``StatePlan`` (one per function and class of its objects; start reading there) and ``Snapshot``
+(the state at one moment: a key, the arrays, a fast checker). The parts:
+
+``scan.py``     what a code object can read, from its bytecode
+``values.py``   immutable values: tokens for keys, sameness
+``trust.py``    library code, impure functions, objects with hidden state
+``graph.py``    the state as a graph
+``walk.py``     the walk that makes it (``modules.py``, ``objects.py``: its parts)
+``check.py``    key and checker from the graph
+``rebuild.py``  the same callable over other arrays
+``watch.py``    what really ran
+
+Nothing here knows the tracer: it is plugged in as the callback of ``StatePlan.substitute``.
+"""
+
+from __future__ import annotations
+
+import types
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .check import Checker, Digest, digest
+from .graph import Graph, Names
+from .rebuild import Substitution
+from .trust import Trust
+from .values import StateKey
+from .walk import build
+from .watch import Watch
+
+__all__ = ["Snapshot", "StateKey", "StatePlan", "Substitution", "Watch", "analyse", "watch"]
+
+_SMALL = 1 << 20
+_SAMPLE = 1 << 13
+
+
+class Snapshot:
+    """The outside state at one moment.
+
+    ``key`` stands for everything guarded by value; ``arrays`` are read again each call: their dtypes, shapes and
+    layouts (C-contiguous, or the strides) are in the key, their contents are not. ``check(*objects)`` is the fast path:
+    the arrays as they are now, in the same order, or None if the state is another one. ``read(*objects)`` leaves out
+    the test of dtypes, shapes and layouts, for a caller that tests these arrays like its arguments.
+    """
+
+    check: Checker
+    read: Checker
+    __slots__ = ("_digest", "_graph", "_trail", "array_names", "arrays", "check", "key", "read", "reasons")
+
+    def __init__(self, made: Digest, graph: Graph) -> None:
+        self._digest: Digest = made
+        self._graph: Graph | None = graph
+        self._trail = made.trail
+        self.key = made.key
+        self.arrays: tuple[np.ndarray, ...] = made.arrays
+        self.array_names = made.names
+        self.reasons: list[str] = graph.reasons
+
+    @property
+    def provable(self) -> bool:
+        return not self.reasons
+
+    def __getattr__(self, name: str) -> Checker:
+        """``check`` and ``read`` are compiled when they are first asked for."""
+        if name == "check":
+            self.check = self._digest.make(self._digest.source)
+            return self.check
+        if name == "read":
+            self.read = self._digest.make(self._digest.reader)
+            return self.read
+        raise AttributeError(name)
+
+    @property
+    def tensors(self) -> dict[int, str]:
+        """The names of the eager tensors in the state, by id (until released)."""
+        return {} if self._graph is None else self._graph.tensors
+
+    @property
+    def on_device(self) -> list[str]:
+        """The names of the eager tensors in the state that lie on a CUDA device (until released)."""
+        return [] if self._graph is None else self._graph.on_device
+
+    @property
+    def leaves_on_host(self) -> list[str]:
+        """The names of the eager tensors in the state that lie on the host and require gradients (until released)."""
+        return [] if self._graph is None else self._graph.leaves_on_host
+
+    @property
+    def optimizers(self) -> list[Any]:
+        """The optimizers in the state (until released)."""
+        return [] if self._graph is None else self._graph.optimizers
+
+    def release(self) -> None:
+        """Let go of the user's arrays and objects; key, names and checker stay."""
+        self._graph = None
+        self.arrays = self._digest.arrays = ()
+
+
+class StatePlan:
+    """What a callable can read outside itself.
+
+    ``provable`` is False where that can't be known, with ``reasons`` that name the user's lines; then Python must run
+    each time. Reasons found by ``watch`` while running stay; reasons found in the state (a generator in a global) go
+    when the state does.
+    """
+
+    def __init__(self, fn: Callable[..., Any], labels: tuple[str, ...], trust: Trust, may_print: bool) -> None:
+        self.fn = fn
+        self._may_print = may_print
+        self._labels = labels
+        self._trust = trust
+        self._names = Names()
+        self._static: list[str] = []
+        self._found: list[str] = []
+        self._codes: dict[int, types.CodeType] = {}
+
+    @property
+    def reasons(self) -> list[str]:
+        return list(dict.fromkeys(self._static + self._found))
+
+    @property
+    def provable(self) -> bool:
+        return not self._static and not self._found
+
+    # ---- the state now
+
+    def snapshot(self, objects: tuple[Any, ...] = ()) -> Snapshot:
+        """The state as it is now, for these objects."""
+        labels = self._labels if len(self._labels) == len(objects) else _labels(self.fn, len(objects))
+        graph = build(self.fn, tuple(objects), labels, self._trust, self._names.copy())
+        self._names = graph.names
+        self._static = graph.reasons
+        self._codes = graph.codes
+        return Snapshot(digest(graph), graph)
+
+    def check(self, snap: Snapshot, objects: tuple[Any, ...] = ()) -> tuple[Any, ...] | None:
+        """The arrays as they are now if the state is still that of ``snap``, else None.
+
+        ``snap.check(*objects)`` is the same with one call less.
+        """
+        return snap.check(*objects)
+
+    def matches(self, snap: Snapshot, objects: tuple[Any, ...] = ()) -> bool:
+        """Whether the state is still that of ``snap`` (contents of its arrays aside)."""
+        return snap.check(*objects) is not None
+
+    def current_arrays(self, snap: Snapshot, objects: tuple[Any, ...] = ()) -> tuple[Any, ...] | None:
+        return snap.check(*objects)
+
+    # ---- what a run does to the state
+
+    def fingerprint(self, snap: Snapshot) -> tuple[Any, ...]:
+        """Identities and contents of the arrays: whole up to 1 MiB, a sample of larger ones."""
+        return tuple([(id(a), _checksum(a)) for a in snap.arrays])
+
+    def changes(self, before: Snapshot, after: Snapshot) -> list[str]:
+        """What differs between two snapshots, one line each; empty if nothing that is guarded does."""
+        changed: dict[str, None] = {}
+        if before.key != after.key:
+            # A token may be mere structure; what is told is the labels of the tokens that have no partner.
+            old, new = set(before._trail), set(after._trail)
+            for label, _ in [t for t in before._trail if t not in new] + [t for t in after._trail if t not in old]:
+                changed.setdefault(f"changes `{label}` while it runs")
+            if not changed:
+                changed.setdefault("changes the structure of what it reads while it runs")
+        names = zip(before.array_names, before.arrays, after.arrays, strict=False)
+        for name, a, b in names:
+            if a is not b:
+                changed.setdefault(f"replaces the array `{name}` while it runs")
+        return list(changed)
+
+    def watch(self) -> Watch:
+        """Context manager around a recorded run: what ran besides the analysed code becomes a reason."""
+        return Watch(self._codes, self._trust, self._found.append, self._may_print)
+
+    # ---- other arrays
+
+    def substitute(
+        self, wrap: Callable[[np.ndarray, str], Any], objects: tuple[Any, ...] = (), snap: Snapshot | None = None
+    ) -> Substitution:
+        """The callable and the objects over ``wrap(array, name)`` in place of each array of the snapshot.
+
+        Where the plan is not provable, they are the originals themselves.
+        """
+        if snap is None or snap._graph is None:
+            snap = self.snapshot(objects)
+        assert snap._graph is not None
+        return Substitution(snap._graph, wrap, self.fn, tuple(objects), self.provable)
+
+
+def analyse(
+    fn: Callable[..., Any],
+    objects: tuple[Any, ...] = (),
+    *,
+    labels: tuple[str, ...] | None = None,
+    may_print: bool = False,
+) -> StatePlan:
+    """Find the outside state of a callable; ``objects`` are arguments that are no data (``self``, settings).
+
+    With *may_print*, that it prints is no reason to run its Python in each call."""
+    trust = Trust()
+    plan = StatePlan(fn, tuple(labels) if labels is not None else _labels(fn, len(objects)), trust, may_print)
+    plan.snapshot(tuple(objects))
+    return plan
+
+
+def watch(plan: StatePlan) -> Watch:
+    return plan.watch()
+
+
+def _labels(fn: Any, count: int) -> tuple[str, ...]:
+    code = getattr(fn, "__code__", None)
+    names = list(code.co_varnames[: code.co_argcount]) if isinstance(code, types.CodeType) else []
+    return tuple([names[i] if i < len(names) else f"object {i}" for i in range(count)])
+
+
+def _checksum(array: np.ndarray) -> int:
+    if array.dtype.hasobject:
+        return 0
+    if array.nbytes > _SMALL:
+        flat = (
+            array.reshape(-1) if array.flags.c_contiguous else array.T.reshape(-1) if array.flags.f_contiguous else None
+        )
+        if flat is None:
+            step = max(1, array.shape[0] // 64)
+            return zlib.crc32(array[::step].tobytes())
+        return zlib.crc32(flat[:: max(1, flat.size // _SAMPLE)].tobytes())
+    return zlib.crc32(array.tobytes())

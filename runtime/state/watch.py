@@ -1,0 +1,244 @@
+"""Watching a recorded run: was all the Python that ran analysed before, and did anything impure run?
+
+One class, ``Watch``; start reading at ``__enter__``. A replay is right if the run was decided by guarded state alone.
+The analysis guards what the *analysed* code can read; the watch shows that no other code ran. What it finds becomes a
+reason why the function can't be replayed without its Python.
+
+It is the thread's profile function. Where nobody else profiles, that is the native filter (``native_filter.py``), which
+asks here only about what it does not know; else a callback in Python, which passes events on to the profiler that was
+there before. Both come to the same methods: ``_new_code`` and ``_c_call``, whose answer says what needs no second look.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from .native_filter import Filter, available
+from .quiet_calls import mark
+from .trust import DRAW_ELSEWHERE, IMPURE_METHODS, RUN_TIME_BUILTINS, Trust, hidden_state, module_impurity
+
+_PURE_CALLS = {"fspath", "is_finalizing", "getsizeof", "intern", "_getframe", "exc_info"}
+# Only where the user's code calls it directly: libraries do these things for good reasons of their own.
+_DIRECT_ONLY = {"sys", "_thread", "gc", "weakref", "_weakref", "builtins", "_contextvars"}
+_AGAIN, _HERE, _ALWAYS = range(3)  # what looking at a call of a C function has shown
+_EVERYWHERE = Trust()  # library code for every function, whatever its settings trust besides
+_QUIET_LIBRARIES = ("tracegrad", "numpy", "scipy", "numba", "llvmlite", "optree", "importlib")
+
+
+class Watch:
+    """Context manager around a recorded run; ``reasons`` is filled while it runs."""
+
+    def __init__(
+        self, codes: dict[int, types.CodeType], trust: Trust, report: Callable[[str], None], may_print: bool = False
+    ) -> None:
+        self._codes = codes
+        self._trust = trust
+        self._report = report
+        self._may_print = may_print
+        self._known: dict[int, types.CodeType] = {}  # ids of codes that need no second look; kept alive
+        self._types: dict[type, str | None] = {}
+        self._collector: set[types.CodeType] = set()  # what the garbage collector calls, whenever it happens to run
+        self._prior: Any = None
+        self._print: tuple[types.FrameType, int] | None = None  # the last call of print: its frame and instruction
+        self._random: Any = None
+        self._filter: Filter | None = None
+        self.reasons: list[str] = []
+
+    def __enter__(self) -> Watch:
+        self._collector = {cb.__code__ for cb in gc.callbacks if isinstance(cb, types.FunctionType)}
+        self._prior = sys.getprofile()
+        self._random = _numpy_random_state()
+        if callable(self._prior) or not available():
+            sys.setprofile(self._callback(self._prior if callable(self._prior) else None))
+        else:
+            if sys.gettrace() is None:  # a debugger sees everything
+                mark(True)
+            self._filter = Filter.of(self._ask)
+            self._filter.install()  # the collector's callbacks may be asked about at once
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._print = None
+        if self._filter is not None:
+            self._filter.remove()
+            mark(False)
+        else:
+            sys.setprofile(None)
+        if callable(self._prior):
+            restore_profile(self._prior)
+        elif hasattr(self._prior, "enable"):  # cProfile before Python 3.12 is no Python function
+            self._prior.enable()
+        if self._random != _numpy_random_state():
+            self._add(f"draws random numbers from np.random; {DRAW_ELSEWHERE}")
+
+    def _add(self, reason: str) -> None:
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+            self._report(reason)
+
+    def _callback(self, prior: Any) -> Callable[[types.FrameType, str, Any], None]:
+        """The profile function in Python: a closure that drops what is known at once, since it runs for every call."""
+        known, kinds, new_code, c_call = self._known, self._types, self._new_code, self._c_call
+        may_print = self._may_print
+        printing: types.FrameType | None = None  # in there a notebook's stdout may use threads, clocks, anything
+
+        def event(frame: types.FrameType, what: str, arg: Any) -> None:
+            nonlocal printing
+            if printing is not None:
+                if frame is printing and arg is print and what != "c_call":
+                    printing = None
+            elif may_print and arg is print and what == "c_call":
+                printing = frame
+            elif what == "call":
+                if id(frame.f_code) not in known:
+                    new_code(frame)
+            elif what == "c_call":
+                owner = getattr(arg, "__self__", None)
+                if kinds.get(type(owner), True):
+                    c_call(frame, arg, owner)
+            if prior is not None:
+                prior(frame, what, arg)
+
+        return event
+
+    def _ask(self, frame: types.FrameType, what: str, arg: Any) -> None:
+        """What the native filter does not know: looked at, and taught to the filter where one look is enough."""
+        assert self._filter is not None
+        if self._prints(frame, what, arg):
+            return
+        if what == "call":
+            code = frame.f_code
+            if id(code) not in self._known:
+                self._new_code(frame)
+            self._filter.learn(code, code, _library_code(code))
+        elif what == "c_call":
+            owner = getattr(arg, "__self__", None)
+            answer, kind = self._c_call(frame, arg, owner), type(owner)
+            if answer == _HERE and _library_code(frame.f_code):
+                self._filter.learn_here((kind, arg), frame.f_code)
+            elif answer == _ALWAYS and kind in (types.ModuleType, type):
+                self._filter.learn(owner, arg, kind is types.ModuleType or not _heap_type(owner))
+            elif answer == _ALWAYS:
+                self._filter.learn(kind, kind, not _heap_type(kind))
+
+    def _prints(self, frame: types.FrameType, what: str, arg: Any) -> bool:
+        """Does this happen in a call of ``print``, which may print?  A notebook's stdout may use threads, clocks..."""
+        if not self._may_print:
+            return False
+        if what == "c_call" and arg is print:
+            self._print = frame, frame.f_lasti
+            return True
+        if self._print is None:
+            return False
+        caller, instruction = self._print
+        above = frame.f_back
+        while above is not None and above is not caller:
+            above = above.f_back
+        return above is caller and caller.f_lasti == instruction
+
+    def _new_code(self, frame: types.FrameType) -> None:
+        code = frame.f_code
+        self._known[id(code)] = code
+        if id(code) in self._codes or code in self._collector:
+            return
+        if not self._trust.file(code.co_filename) and not self._generated(frame):
+            where = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+            self._add(f"calls helper `{code.co_name}` at {where} that was found only while running")
+
+    def _generated(self, frame: types.FrameType) -> bool:
+        """Code that a library made (the ``__init__`` of a dataclass) and calls itself."""
+        if frame.f_code.co_filename != "<string>":
+            return False
+        at = frame.f_back
+        while at is not None and self._trust.file(at.f_code.co_filename):
+            if str(at.f_globals.get("__name__", "")).startswith(_QUIET_LIBRARIES):
+                return True
+            at = at.f_back
+        return False
+
+    def _c_call(self, frame: types.FrameType, function: Any, owner: Any) -> int:
+        """Look at a call of a C function; whether it is harmless ``_ALWAYS`` (and so is any method of its owner's type,
+        if that is neither module nor class), ``_HERE``, when this very code calls it, or has to be looked at again."""
+        kind = type(owner)
+        if kind is types.ModuleType:
+            name = owner.__name__
+            why = RUN_TIME_BUILTINS.get(function.__name__) if name == "builtins" else module_impurity(name)
+            if not why or function.__name__ in _PURE_CALLS:
+                return _ALWAYS
+            return self._impure(frame, why, name, function.__name__)
+        if kind is type:
+            if function.__name__ not in IMPURE_METHODS or all(c.__module__ != "datetime" for c in owner.__mro__):
+                return _ALWAYS
+            return self._impure(frame, "reads the clock", "datetime", function.__name__)
+        why = self._types[kind] = self._hidden(kind)
+        if why is None:
+            return _ALWAYS
+        return self._impure(frame, why, kind.__module__, f"{kind.__name__}.{function.__name__}")
+
+    @staticmethod
+    def _hidden(kind: type) -> str | None:
+        why = hidden_state(kind)
+        if why is None or "iterator" in why:  # iterators made inside the run are its own affair
+            return None
+        return "draws random numbers" if "random" in why else f"calls an object that {why.partition(';')[0]}"
+
+    def _impure(self, frame: types.FrameType, why: str, module: str, name: str) -> int:
+        if frame.f_code in self._collector:
+            return _AGAIN
+        direct = not self._trust.file(frame.f_code.co_filename)
+        if not direct and (module in _DIRECT_ONLY or (module in ("_io", "io") and why.startswith("calls"))):
+            return _HERE
+        at: types.FrameType | None = frame
+        while at is not None and (self._trust.file(at.f_code.co_filename) or at.f_code in self._collector):
+            if at.f_code in self._collector:
+                return _AGAIN
+            library = at.f_globals.get("__name__") or ""
+            if isinstance(library, str) and library.startswith(_QUIET_LIBRARIES) and "random numbers" not in why:
+                return _HERE if at is frame else _AGAIN
+            if at.f_code.co_filename.startswith("<frozen importlib"):
+                return _AGAIN
+            at = at.f_back
+        if at is None:
+            return _AGAIN
+        where = f"{os.path.basename(at.f_code.co_filename)}:{at.f_lineno}"
+        shown = name if module == "builtins" else f"{module}.{name}"
+        self._add(f"{why}: {shown} at {where}")
+        return _AGAIN
+
+
+def restore_profile(profile: Any) -> None:
+    """``sys.setprofile``, of what ``sys.getprofile`` has given, which may be a watch."""
+    if isinstance(profile, Filter):
+        profile.install()
+    else:
+        sys.setprofile(profile)
+
+
+def _library_code(code: types.CodeType) -> bool:
+    """Whether no watch of this process has to look at this code: library code, and not made for one function."""
+    return _EVERYWHERE.file(code.co_filename) and not code.co_filename.startswith("<tracegrad")
+
+
+def _heap_type(cls: Any) -> bool:
+    """Whether a class was made while running: it may go, and others come."""
+    return bool(cls.__flags__ & (1 << 9))
+
+
+def _numpy_random_state() -> Any:
+    """The state of NumPy's global generator, which draws unseen (it is Cython); None where it isn't loaded."""
+    module = sys.modules.get("numpy.random.mtrand")
+    if module is None:
+        return None
+    try:
+        generator = module._rand._bit_generator
+        if type(generator).__name__ == "MT19937":
+            return ctypes.string_at(generator.ctypes.state_address, 2500)  # 624 words and a position
+        return repr(generator.state)
+    except Exception:
+        return None

@@ -1,0 +1,73 @@
+"""What the operations of this layer need of arrays beyond NumPy, for plain and for traced arrays alike.
+
+Functions here are called within ``Op.fn``.  Bounds of indices are checked before (``check_targets``), outside of it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..tensors.tensor import Tensor, raw
+from ..tracer.ir.aval import INT
+from ..tracer.ops.elementwise import F, cast
+from ..tracer.ops.indexing import gather
+from ..tracer.ops.shape import iota
+from ..tracer.record.array import TracedArray, to_atom, wrap_array
+
+# Tensors give inf and nan without a word, as in tracegrad/tensors/op.py.
+warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"tracegrad\.nn")
+
+
+def held(x: Any) -> Any:
+    """*x*, through which no gradient flows."""
+    return wrap_array(F.stop_gradient(to_atom(x))) if isinstance(x, TracedArray) else x
+
+
+def rows(x: Any, index: Any) -> Any:
+    """``x[index]`` for an array of integers that are known to lie in [0, len(x))."""
+    if isinstance(x, TracedArray) or isinstance(index, TracedArray):
+        return wrap_array(gather(to_atom(x), cast(to_atom(index), INT)))
+    return x[index]
+
+
+def is_class(target: Any, classes: int, axis: int) -> Any:
+    """``result[..., c, ...] = (target == c)``, with a new *axis* for c in [0, classes)."""
+    count = wrap_array(iota(classes)) if isinstance(target, TracedArray) else np.arange(classes)
+    shape = [1] * (len(target.shape) + 1)
+    shape[axis] = classes
+    return np.expand_dims(target, axis) == count.reshape(shape)
+
+
+def reduced(loss: Any, reduction: str) -> Any:
+    """The mean or the sum of *loss*, or all of it."""
+    return loss.sum() / loss.size if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+
+def mean(x: Any, axes: tuple[int, ...]) -> Any:
+    """The mean over *axes*, which stay with size 1.  NumPy's own takes longer than a small array."""
+    return x.sum(axis=axes, keepdims=True) / math.prod([x.shape[k] for k in axes])
+
+
+def softplus(x: Any) -> Any:
+    """log(1 + exp(x))"""
+    if type(x) is np.ndarray:  # logaddexp, vectorised
+        return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+    return np.logaddexp(0.0, x)
+
+
+def all_within(index: Tensor, size: int, besides: int | None = None) -> bool:
+    """Do all elements of *index* lie in [0, size), or equal *besides*?  A recording keeps the answer as a guard."""
+    values = raw(index)
+    if besides is None and values.dtype == np.int64 and type(values) is np.ndarray:
+        return not np.count_nonzero(values.view(np.uint64) >= size)  # negative numbers are large ones there
+    inside = (values >= 0) & (values < size)
+    if besides is not None:
+        inside = inside | (values == besides)
+    return bool(inside.all())
+
+
+__all__ = ["all_within", "held", "is_class", "mean", "reduced", "rows", "softplus"]

@@ -1,0 +1,201 @@
+"""Normalising layers: over the last axes, over the batch, over groups of channels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensors import create
+from ..tensors.modes import no_grad
+from ..tensors.ops_basic import add_
+from ..tensors.tensor import Tensor
+from . import init
+from .functional import normalization
+from .module import Module
+from .parameter import Parameter, add_parameter
+
+
+def _add_affine(module: Module, shape: Any, weight: bool, bias: bool, **options: Any) -> None:
+    """Parameters ``weight`` and ``bias``, or None."""
+    for name, wanted in (("weight", weight), ("bias", bias)):
+        add_parameter(module, name, shape if wanted else None, **options)
+
+
+def _reset_affine(module: Module) -> None:
+    """Weight 1 and bias 0."""
+    weight, bias = module._parameters["weight"], module._parameters.get("bias")
+    if weight is not None:
+        init.ones_(weight)
+    if bias is not None:
+        init.zeros_(bias)
+
+
+class LayerNorm(Module):
+    """(x - mean) / sqrt(variance + eps) over the last axes, times ``weight`` plus ``bias``.
+
+    :param normalized_shape: sizes of these axes; the input has shape (..., \\*normalized_shape), the parameters have
+        shape normalized_shape.
+    """
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self, normalized_shape: Any, eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True,
+        device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
+        _add_affine(self, shape, elementwise_affine, elementwise_affine and bias, dtype=dtype, device=device)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Weight 1 and bias 0."""
+        _reset_affine(self)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return normalization.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class RMSNorm(Module):
+    """x / sqrt(mean of squares + eps) over the last axes, times ``weight``; shapes as in ``LayerNorm``."""
+
+    weight: Parameter | None
+
+    def __init__(
+        self, normalized_shape: Any, eps: float | None = None, elementwise_affine: bool = True, device: Any = None,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
+        weight = Parameter(create.empty(shape, dtype=dtype, device=device)) if elementwise_affine else None
+        self.register_parameter("weight", weight)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Weight 1."""
+        _reset_affine(self)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return normalization.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class _BatchNorm(Module):
+    """Each channel with mean 0 and variance 1 over the batch, times ``weight`` plus ``bias``, shape (num_features,).
+
+    In training ``running_mean`` and ``running_var`` follow the batches: by the share *momentum*, or where that is None
+    as plain averages.  In evaluation they are used, unless *track_running_stats* is False.
+    """
+
+    weight: Parameter | None
+    bias: Parameter | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+    _ndims: tuple[int, ...] = ()
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
+        track_running_stats: bool = True, device: Any = None, dtype: Any = None, *, bias: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        options = {"dtype": dtype, "device": device}
+        _add_affine(self, num_features, affine, affine and bias, **options)
+        tracked = track_running_stats
+        self.register_buffer("running_mean", create.zeros(num_features, **options) if tracked else None)
+        self.register_buffer("running_var", create.ones(num_features, **options) if tracked else None)
+        count = create.tensor(0, dtype="int64", device=device) if tracked else None
+        self.register_buffer("num_batches_tracked", count)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Mean 0, variance 1, no batches."""
+        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
+            init.zeros_(self.running_mean)
+            init.ones_(self.running_var)
+            init.zeros_(self.num_batches_tracked)
+
+    def reset_parameters(self) -> None:
+        """Weight 1, bias 0, and ``reset_running_stats``."""
+        self.reset_running_stats()
+        _reset_affine(self)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim not in self._ndims:
+            raise ValueError(f"expected {' or '.join(f'{n}D' for n in self._ndims)} input (got {input.ndim}D input)")
+        share = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.num_batches_tracked is not None:
+            with no_grad():
+                add_(self.num_batches_tracked, 1)
+            if self.momentum is None:
+                share = 1.0 / float(self.num_batches_tracked)
+        moving = self.training or not self.track_running_stats
+        return normalization.batch_norm(
+            input, self.running_mean, self.running_var, self.weight, self.bias,
+            moving or self.running_mean is None, share, self.eps,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    __doc__ = f"Inputs of shape (n, num_features) or (n, num_features, length).\n\n    {_BatchNorm.__doc__}"
+    _ndims = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    __doc__ = f"Inputs of shape (n, num_features, h, w).\n\n    {_BatchNorm.__doc__}"
+    _ndims = (4,)
+
+
+class GroupNorm(Module):
+    """Each of *num_groups* groups of channels of each image with mean 0 and variance 1, times ``weight`` plus ``bias``.
+
+    Inputs have shape (n, num_channels, ...), the parameters (num_channels,).
+    """
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, device: Any = None,
+        dtype: Any = None, *, bias: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if num_channels % num_groups:
+            raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
+        _add_affine(self, num_channels, affine, affine and bias, dtype=dtype, device=device)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Weight 1 and bias 0."""
+        _reset_affine(self)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return normalization.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+__all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "LayerNorm", "RMSNorm"]

@@ -1,0 +1,119 @@
+"""RMSprop, plain, centered, with momentum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..tensors.tensor import Tensor
+from ..tensors.update import fused_update
+from .adam import lerp
+from .optimizer import Group, Optimizer, Params, check_learning_rate, check_option, descended, new_count, zeros_like
+
+
+class RMSprop(Optimizer):
+    r"""RMSprop.
+
+    .. math::
+        g &\leftarrow \nabla f(\theta) + \lambda \theta \\
+        v &\leftarrow \alpha v + (1 - \alpha) g^2, \quad \bar g \leftarrow \alpha \bar g + (1 - \alpha) g \\
+        b &\leftarrow \mu b + g \big/ \left(\sqrt{v - \bar g^2} + \epsilon\right) \\
+        \theta &\leftarrow \theta - \gamma b
+
+    with learning rate γ (*lr*), α (*alpha*), ε (*eps*), λ (*weight_decay*), μ (*momentum*); the mean ḡ is there only if
+    *centered*.  *maximize* ascends.  T. Tieleman and G. Hinton, lecture 6.5 of "Neural networks for machine learning",
+    2012; centered: A. Graves, "Generating sequences with recurrent neural networks", 2013.
+    """
+
+    _later: ClassVar[dict[str, Any]] = {
+        "momentum": 0, "centered": False, "foreach": None, "maximize": False, "differentiable": False,
+        "capturable": False,
+    }  # fmt: skip
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Any = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_learning_rate(lr)
+        check_option("epsilon value", eps, eps >= 0.0)
+        check_option("momentum value", momentum, momentum >= 0.0)
+        check_option("weight_decay value", weight_decay, weight_decay >= 0.0)
+        check_option("alpha value", alpha, alpha >= 0.0)
+        super().__init__(
+            params,
+            {
+                "lr": lr, "momentum": momentum, "alpha": alpha, "eps": eps, "centered": centered,
+                "weight_decay": weight_decay, "capturable": capturable, "foreach": foreach, "maximize": maximize,
+                "differentiable": differentiable,
+            },
+        )  # fmt: skip
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the parameters by their gradients."""
+        loss = self._loss(closure)
+        for group in self.param_groups:
+            momentum, centered = group["momentum"] > 0, group["centered"]
+            names = ["step", "square_avg"]
+            if momentum:
+                names.append("momentum_buffer")
+            if centered:
+                names.append("grad_avg")
+            rows: list[tuple[Tensor, ...]] = []
+            for p, grad in self._with_grads(group):
+                state = self.state[p]
+                if not state:
+                    state["step"] = new_count()
+                    for name in names[1:]:
+                        state[name] = zeros_like(p)
+                rows.append((p, grad, *[state[name] for name in names]))
+            hyper = (
+                (group, "lr"), (group, "alpha"), (group, "eps"), (group, "weight_decay"), (group, "momentum"),
+            )  # fmt: skip
+            fused_update(_rmsprop, rows, hyper, self._statics(group))
+        return loss
+
+    @staticmethod
+    def _statics(group: Group) -> tuple[Any, ...]:
+        """What of a group is part of the program."""
+        small = 1 - group["alpha"] < 0.5
+        decays = bool(group["weight_decay"] != 0)
+        return bool(group["maximize"]), decays, group["momentum"] > 0, bool(group["centered"]), small
+
+
+def _rmsprop(
+    arrays: tuple[Any, ...], lr: Any, alpha: Any, eps: Any, weight_decay: Any, momentum: Any, maximize: bool,
+    decays: bool, moves: bool, centered: bool, small: bool,
+) -> tuple[Any, ...]:  # fmt: skip
+    p, g, step, square = arrays[:4]
+    g = descended(p, g, weight_decay, maximize, decays)
+    square = square * alpha + (1 - alpha) * g * g
+    results: list[Any] = [None, None, step + 1, square]
+    if centered:
+        mean = lerp(arrays[-1], g, 1 - alpha, small)
+        scale = np.sqrt(square - mean * mean) + eps
+    else:
+        scale = np.sqrt(square) + eps
+    if moves:
+        buffer = arrays[4] * momentum + g / scale
+        results += [buffer]
+        results[0] = p - lr * buffer
+    else:
+        results[0] = p - lr * g / scale
+    if centered:
+        results += [mean]
+    return tuple(results)
+
+
+__all__ = ["RMSprop"]

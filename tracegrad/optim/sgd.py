@@ -1,0 +1,122 @@
+"""Stochastic gradient descent, with momentum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from ..tensors.modes import STATE
+from ..tensors.tensor import Tensor
+from ..tensors.update import fused_update
+from .optimizer import Group, Optimizer, Params, check_flags, check_learning_rate, check_option, descended, zeros_like
+
+
+class SGD(Optimizer):
+    r"""Stochastic gradient descent.
+
+    .. math::
+        g &\leftarrow \nabla f(\theta) + \lambda \theta \\
+        b &\leftarrow \mu b + (1 - \tau) g \quad (\text{at first } b = g) \\
+        \theta &\leftarrow \theta - \gamma b \quad (\text{Nesterov: } \theta - \gamma (g + \mu b))
+
+    with learning rate γ (*lr*), μ (*momentum*), τ (*dampening*), λ (*weight_decay*).  *maximize* ascends.  Momentum: I.
+    Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013; the formula has
+    PyTorch's conventions.
+    """
+
+    _later: ClassVar[dict[str, Any]] = {
+        "nesterov": False,
+        "maximize": False,
+        "foreach": None,
+        "differentiable": False,
+        "fused": False,
+    }
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Any = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_learning_rate(lr)
+        check_option("momentum value", momentum, momentum >= 0.0)
+        check_option("weight_decay value", weight_decay, weight_decay >= 0.0)
+        check_flags(fused, foreach)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        super().__init__(
+            params,
+            {
+                "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
+                "nesterov": nesterov, "maximize": maximize, "foreach": foreach, "differentiable": differentiable,
+                "fused": fused,
+            },
+        )  # fmt: skip
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the parameters by their gradients."""
+        loss = self._loss(closure)
+        for group in self.param_groups:
+            statics = self._statics(group)
+            found: list[tuple[Tensor, ...]] = self._with_grads(group)  # type: ignore[assignment]
+            if group["momentum"] == 0:
+                fused_update(_plain, found, ((group, "lr"), (group, "weight_decay")), statics[:2])
+                continue
+            rows, fresh = [], []
+            for p, grad in found:
+                state = self.state[p]
+                buffer = state.get("momentum_buffer")
+                if buffer is None:
+                    buffer = state["momentum_buffer"] = zeros_like(p)
+                    fresh.append((p, grad, buffer))
+                else:
+                    rows.append((p, grad, buffer))
+            hyper = ((group, "lr"), (group, "weight_decay"), (group, "momentum"), (group, "dampening"))
+            if fresh and not statics[-1]:  # without dampening a buffer of zeros becomes the gradient by itself
+                rows, fresh = [*rows, *fresh] if rows else fresh, []
+            if fresh and STATE.capture is not None:
+                STATE.capture.refuse("makes the first step of SGD with dampening")
+            fused_update(_with_momentum, rows, hyper, (*statics, False))
+            fused_update(_with_momentum, fresh, hyper, (*statics, True))
+        return loss
+
+    @staticmethod
+    def _statics(group: Group) -> tuple[Any, ...]:
+        """What of a group is part of the program."""
+        return (
+            bool(group["maximize"]),
+            bool(group["weight_decay"] != 0),
+            bool(group["nesterov"]),
+            bool(group["dampening"] != 0),
+        )
+
+
+def _plain(arrays: tuple[Any, ...], lr: Any, weight_decay: Any, maximize: bool, decays: bool) -> tuple[Any, ...]:
+    p, g = arrays
+    g = descended(p, g, weight_decay, maximize, decays)
+    return p - lr * g, None
+
+
+def _with_momentum(
+    arrays: tuple[Any, ...], lr: Any, weight_decay: Any, momentum: Any, dampening: Any, maximize: bool, decays: bool,
+    nesterov: bool, dampened: bool, first: bool,
+) -> tuple[Any, ...]:  # fmt: skip
+    p, g, buffer = arrays
+    g = descended(p, g, weight_decay, maximize, decays)
+    if first:
+        buffer = g
+    else:
+        buffer = momentum * buffer + ((1 - dampening) * g if dampened else g)
+    direction = g + momentum * buffer if nesterov else buffer
+    return p - lr * direction, None, buffer
+
+
+__all__ = ["SGD"]

@@ -1,0 +1,4 @@
+"""``tracegrad.compile``: whole training steps over tensors, recorded once and replayed as one program.
+
+Start reading at ``step.py``; ``record.py`` is the recording, ``replay.py`` what is generated from it.
+"""

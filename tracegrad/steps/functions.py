@@ -1,0 +1,119 @@
+"""Compiled functions of tensors: ``compile_grad`` functions called with Tensors, or reading Tensors (a Module's
+parameters) from outside.
+
+Such a call is a compiled step (``step.py``), whose results are linked to the tensors that they depend on by one node of
+the eager graph (``step_autograd.py``); gradients are asked of that node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import optree
+
+from ..nn.module import Module
+from ..runtime.cuda.arrays import as_device, on_device
+from ..runtime.record.differentiable import name_of, split_aux
+from ..runtime.record.recording import GRAD, VALUE, Mode
+from ..runtime.record.trees import NAMESPACE
+from ..tensors import backward as engine
+from ..tensors.modes import enable_grad
+from ..tensors.on_device import filled
+from ..tensors.tensor import Tensor, make
+from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.errors import DeviceError, DifferentiationError
+from ..tracer.ir.site import at_site
+from .step import CompiledStep
+
+
+class TensorFunction(CompiledStep):
+    """The form of a compiled function that takes and gives Tensors."""
+
+    _counted = 0  # the compiled function counts its calls itself
+
+
+def call_tensors(form: TensorFunction, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Answer a call of a compiled function with Tensors: its value, gradient or both.
+
+    Gradients have the structure of the arguments: a Tensor for a Tensor, an array for an array; for a Module a dict
+    from the names of its parameters to Tensors.
+    """
+    if mode.kind == VALUE:
+        return form(*args, **kwargs)
+    places: list[Any] = []
+    wanted: list[Tensor] = []
+    changed = list(args)
+    for position in mode.positions:
+        if not -len(args) <= position < len(args):
+            raise DifferentiationError(
+                at_site(f"argnums={mode.argnums}: the call has {len(args)} positional arguments")
+            )
+        argument = args[position]
+        if isinstance(argument, Module):
+            named = dict(argument.named_parameters())
+            places.append(lambda grads, names=tuple(named): {n: next(grads) for n in names})
+            wanted += named.values()
+            continue
+        leaves, spec = optree.tree_flatten(argument, namespace=NAMESPACE)
+        aliases = [_differentiable(leaf, form, position) for leaf in leaves]
+        wanted += aliases
+        changed[position] = optree.tree_unflatten(spec, aliases)
+        places.append(_rebuild(spec, [isinstance(leaf, Tensor) or on_device(leaf) for leaf in leaves]))
+    with enable_grad():
+        out = form(*changed, **kwargs)
+        loss, aux = split_aux(form, out) if mode.has_aux else (out, None)
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.dtype.kind not in FLOAT_KINDS:
+            found = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+            raise DifferentiationError(at_site(f"a gradient needs a scalar loss, but {name_of(form)} returned {found}"))
+        if loss._requires:
+            grads = engine.grad(loss, wanted, allow_unused=True, materialize_grads=True)
+        else:
+            grads = tuple([make(filled(0, t.shape, t.dtype, t._data)) for t in wanted])
+    iterator = iter(grads)
+    parts = [place(iterator) for place in places]
+    tree = parts[0] if isinstance(mode.argnums, int) else tuple(parts)
+    value = loss.detach()
+    if mode.kind == GRAD:
+        return (tree, aux) if mode.has_aux else tree
+    return ((value, aux), tree) if mode.has_aux else (value, tree)
+
+
+def check_all_on_device(arguments: Any) -> None:
+    """DeviceError where a Tensor among *arguments* is on the host: a target does not copy tensors."""
+    for leaf in optree.tree_leaves(arguments, namespace=NAMESPACE):
+        if isinstance(leaf, Tensor) and not leaf.is_cuda:
+            raise on_the_host("an argument")
+
+
+def on_the_host(name: str) -> DeviceError:
+    """The error for a tensor of a call that is to run on a device."""
+    return DeviceError(at_site(f'{name} is a tensor on the CPU, but target="cuda": move it there with .cuda()'))
+
+
+def _differentiable(leaf: Any, form: Any, position: int) -> Tensor:
+    """A tensor of the same contents, of which the gradient is taken."""
+    if isinstance(leaf, Tensor):
+        data = leaf._data
+    else:
+        data = as_device(leaf) if on_device(leaf) else np.asarray(leaf)
+    if data.dtype.kind not in FLOAT_KINDS:
+        raise DifferentiationError(
+            at_site(
+                f"cannot differentiate {name_of(form)} with respect to argument {position}, which holds {data.dtype}: "
+                "only floats have gradients"
+            )
+        )
+    alias = make(data)
+    alias._requires = True
+    return alias
+
+
+def _rebuild(spec: Any, tensors: list[bool]) -> Callable[[Any], Any]:
+    def rebuild(grads: Any) -> Any:
+        return optree.tree_unflatten(
+            spec, [g if is_tensor else g._data[()] for is_tensor, g in zip(tensors, grads, strict=False)]
+        )
+
+    return rebuild

@@ -1,0 +1,130 @@
+"""The state walk's part for the eager layer: tensors, modules and optimizers in the outside state.
+
+A tensor counts by its identity; its contents are read anew when a recording runs.  A module's plain attributes and the
+facts about tensors (does it require gradients, has it hooks) are part of the key but not of the checker: whatever
+changes them counts in ``eager.tensor.epoch``, and a compiled step whose epoch has moved on compares keys.  Containers
+and objects in a module are checked like any other state.  An optimizer's numbers are read by its recordings themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ..nn.module import Module
+from ..optim.optimizer import Optimizer
+from ..runtime.state import objects
+from ..runtime.state.values import is_leaf
+from ..tensors.device import on_cuda
+from ..tensors.tensor import Tensor
+
+if TYPE_CHECKING:
+    from ..runtime.state.graph import Leaf, Node
+    from ..runtime.state.walk import Walker
+
+_REGISTRIES = {"_parameters", "_buffers", "_modules"}  # what they hold is in the module's attributes too
+_CALLED_BY_US = ("forward",)
+
+
+def is_eager(value: Any) -> bool:
+    return isinstance(value, (Tensor, Module, Optimizer))
+
+
+def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | Node:
+    """The leaf or node of a tensor, a module or an optimizer."""
+    if isinstance(value, Tensor):
+        _named(walker, value, label)
+        walker.leaf(None, True)  # counts
+        node = walker.node("const", value, label, site)
+        node.edge("quiet", "facts", walker.leaf(tensor_facts(value), True))
+        return node
+    node = walker.node("instance", value, label, site, extra=(frozenset(), frozenset(), None))
+    fill = _fill_module if isinstance(value, Module) else _fill_optimizer
+    walker.pending.append(lambda: fill(walker, node, value, label, site))
+    return node
+
+
+def _named(walker: Walker, t: Tensor, label: str) -> None:
+    """Remember the shortest of the names under which a tensor was met."""
+    label = label.removeprefix("global ").removeprefix("closure ")
+    if on_cuda(t._data):
+        walker.on_device.append(label)
+    elif t._requires:
+        walker.leaves_on_host.append(label)
+    known = walker.tensors.get(id(t))
+    if known is None or len(label) < len(known):
+        walker.tensors[id(t)] = label
+
+
+def tensor_facts(t: Tensor) -> tuple[Any, ...]:
+    """What a recording relies on about a tensor from outside, contents aside."""
+    data = t._data
+    flags = (t._requires, t._node is None, bool(t._hooks), bool(t._after), on_cuda(data))
+    return (id(t), *flags, data.shape, data.dtype.char)
+
+
+def optimizer_numbers(optimizers: Iterable[Optimizer]) -> list[tuple[dict[str, Any], str, Any]]:
+    """(group, key, value) of each number of these optimizers, which the walk leaves to the recording."""
+    return [
+        (group, key, value)
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for key, value in group.items()
+        if _is_number(value)
+    ]
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is float or (type(value) is tuple and bool(value) and all(type(v) is float for v in value))
+
+
+def _fill_module(walker: Walker, node: Node, module: Module, label: str, site: str) -> None:
+    short = label.removeprefix("global ").removeprefix("closure ")
+    cls = type(module)
+    for name in _CALLED_BY_US:
+        walker.names.attrs.setdefault(name)
+    if not walker.trust.cls(cls):
+        objects.class_edges(walker, node, cls, site, instance_only=True)
+        for name in sorted(walker.names.attrs):
+            if name not in module.__dict__:
+                raw = objects.lookup(cls, name)
+                if raw is not objects._MISSING and is_leaf(raw):
+                    objects.class_part(walker, node, cls, name, raw, site)
+    for name, value in module.__dict__.items():
+        if name in _REGISTRIES:
+            continue
+        if is_leaf(value):
+            node.edge("quiet", name, walker.leaf(value, True))
+        elif isinstance(value, Tensor):
+            _named(walker, value, f"{short}.{name}")
+            node.edge("quiet", name, walker.leaf(tensor_facts(value), True))
+        elif isinstance(value, dict) and not value and name.endswith("_hooks"):
+            node.edge("quiet", name, walker.leaf((), True))
+        else:
+            node.edge("attr", name, walker.visit(value, f"{short}.{name}", site), fixed=True)
+
+
+def _fill_optimizer(walker: Walker, node: Node, optimizer: Optimizer, label: str, site: str) -> None:
+    """Groups (parameters and settings) and state; numbers only where the user's own code looks into the groups."""
+    walker.optimizers.append(optimizer)
+    short = label.removeprefix("global ").removeprefix("closure ")
+    everything = "param_groups" in walker.names.attrs or "defaults" in walker.names.attrs
+    groups = walker.node("list", optimizer.param_groups, f"{short}.param_groups", site)
+    node.edge("attr", "param_groups", groups, fixed=True)
+    for index, group in enumerate(optimizer.param_groups):
+        at = f"{short}.param_groups[{index}]"
+        part = walker.node("dict", group, at, site, extra=tuple(group))
+        groups.edge("item", index, part, fixed=True)
+        for key, value in group.items():
+            if _is_number(value) and not everything:
+                continue
+            part.edge("key", key, walker.visit(value, f"{at}[{key!r}]", site), fixed=True)
+    for name, value in optimizer.__dict__.items():
+        if name.endswith("_hooks") and value:
+            node.edge("attr", name, walker.visit(value, f"{short}.{name}", site), fixed=True)
+    for parameter, entry in optimizer.state.items():
+        if isinstance(entry, dict) and isinstance(parameter, Tensor):
+            part = walker.node("dict", entry, f"{short}.state[...]", site, extra=tuple(entry))
+            node.edge("const", "state", part, fixed=True)
+            for key, value in entry.items():
+                part.edge("key", key, walker.visit(value, f"{short}.state[...][{key!r}]", site), fixed=True)

@@ -1,0 +1,244 @@
+"""Results of compiled steps that stay connected to the tensors they depend on.
+
+Where a step returns tensors whose gradients can still be asked for (a forward pass, a loss without its backward), the
+recording also holds what their backward needs, and one ``LinkedBackward`` node leads from the results to the tensors
+from outside.  A single scalar comes with its gradients, from the same kernel.  Other results come with *residuals*:
+what the backward reads of the forward and is not merely elementwise; the backward is a kernel of its own, compiled
+when it is first asked for.  With ``create_graph`` the step's Python runs again, eagerly.
+
+Start reading at ``derive``, which runs inside the capture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import optree
+
+from ..codegen.lower.canonical import canonicalise
+from ..codegen.lower.half_precision import CUDA_PRODUCTS
+from ..codegen.lower.simplify import simplify
+from ..runtime.cuda.run import program_of
+from ..runtime.launch.binding import argument_records, bind_graph, launched
+from ..runtime.launch.kernel_cache import kernels
+from ..runtime.record.trees import NAMESPACE
+from ..tensors import backward as engine
+from ..tensors.apply import apply
+from ..tensors.backward_pass import collect
+from ..tensors.capture import Capture
+from ..tensors.device import on_cuda
+from ..tensors.modes import STATE, enable_grad
+from ..tensors.node import Node as TapeNode
+from ..tensors.node import next_sequence
+from ..tensors.on_device import filled
+from ..tensors.ops_basic import MUL
+from ..tensors.tensor import Tensor, make, raw
+from ..tracer.ir.aval import Aval
+from ..tracer.ir.graph import Atom, Graph, Node, Var, read_vars
+from ..tracer.ir.primitive import ELEMENTWISE, VIEW
+from ..tracer.ops.elementwise import broadcast_to, cast
+from ..tracer.record.array import TracedArray
+from ..tracer.record.recorder import Recorder
+
+
+@dataclass(eq=False, slots=True)
+class Link:
+    """How results depend on the tensors ``wanted``.  Without ``cotangents`` the payload of a run is the ``gradients``
+    of one scalar (of those ``given``); with them it is residuals, and ``gradients`` are atoms over inputs, residuals
+    and cotangents."""
+
+    wanted: list[Tensor]
+    given: list[bool] = field(default_factory=list)
+    cotangents: list[Var] = field(default_factory=list)
+    gradients: list[Atom] = field(default_factory=list)
+    residuals: list[Var] = field(default_factory=list)
+    backward: Backward | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Backward:
+    """The backward of a recording: a graph over some of its inputs (``reads``), residuals and cotangents."""
+
+    graph: Graph
+    reads: list[int]
+    scalars: list[type | None]
+    on_device: bool = False
+    launch: Callable[..., Any] | None = None
+
+    def run(self, values: Sequence[Any]) -> Sequence[Any]:
+        if self.launch is None:
+            canonical = canonicalise(self.graph)
+            if self.on_device:
+                on_device = program_of(self.graph, canonical, len(self.graph.inputs))
+                self.launch = lambda *given: on_device.execute(given)[1]
+                return self.launch(*values)
+            program, _ = kernels.get(canonical, len(self.graph.inputs))
+            args = argument_records(self.graph.inputs, self.scalars)
+            self.launch = bind_graph(self.graph, canonical, program, False, args)
+        return launched(self.launch, values)
+
+
+def as_array(result: Any) -> Any:
+    """A result of a program as an array: what has no dimensions comes as a scalar from programs on the host."""
+    return result if on_cuda(result) else np.asarray(result)
+
+
+def tensors_in(tree: Any) -> list[Tensor]:
+    leaves = optree.tree_leaves(tree, none_is_leaf=True, namespace=NAMESPACE)
+    return [x for x in leaves if isinstance(x, Tensor)]
+
+
+def derive(capture: Capture, out: Any) -> None:
+    """Sets ``capture.link`` where results of *out*, which the step has returned, stay connected."""
+    if not STATE.grad:
+        return
+    results = [t for t in tensors_in(out) if type(t._data) is TracedArray and t.requires_grad and t._node is not None]
+    wanted = [t for t in capture.touched if t.requires_grad and type(t._data) is not TracedArray]
+    if not results or not wanted or any(node.freed for node in collect(results, capture.since)):
+        return
+    try:
+        capture.link = _link(capture, results, wanted)
+    except RuntimeError as error:  # an operand was overwritten: for eager code an error when the backward is asked for
+        capture.refuse(f"returns a tensor whose backward is an error ({str(error).partition(':')[0]})")
+
+
+def _link(capture: Capture, results: list[Tensor], wanted: list[Tensor]) -> Link:
+    """How *results* depend on *wanted*."""
+    if len(results) == 1 and raw(results[0]).size == 1:
+        found = engine.partial_gradients(results, wanted, None, capture.since)
+        atoms = [raw(g).atom for g in found if g is not None]
+        return Link(wanted, [g is not None for g in found], gradients=atoms)
+    recorder = capture.recorder
+    cotangents = [Var(Aval(raw(r).dtype, raw(r).shape)) for r in results]
+    for var in cotangents:
+        recorder.env[var] = np.zeros(var.aval.shape, var.aval.dtype)
+    seeds = [make(TracedArray(var, recorder)) for var in cotangents]
+    found = engine.partial_gradients(results, wanted, seeds, capture.since)
+    atoms = [_fitted(g) for g in found if g is not None]
+    return Link(wanted, [g is not None for g in found], cotangents, atoms)
+
+
+def _fitted(gradient: Tensor) -> Atom:
+    data = raw(gradient)
+    atom = data.atom
+    return atom if isinstance(atom, Var) else broadcast_to(cast(atom, data.dtype), data.shape)
+
+
+def finish(
+    link: Link | None, recorder: Recorder, written: set[Var], scalars: Sequence[type | None], on_device: bool
+) -> tuple[list[Atom], list[str]]:
+    """(the payload that goes with the results, what speaks against replaying).  *recorder* has the program as it is to
+    be run, *on_device* or on the host; *scalars*: types of inputs that are numbers."""
+    if link is None:
+        return [], []
+    if not link.cotangents:
+        return list(link.gradients), []
+    nodes = _split(link, recorder.nodes)
+    used = read_vars(nodes, link.gradients)
+    reads = [k for k, var in enumerate(recorder.inputs) if var in used]
+    inputs = [recorder.inputs[k] for k in reads]
+    consts = [c for c in recorder.consts if c[0] in used]
+    graph = Graph([*inputs, *link.residuals, *link.cotangents], nodes, list(link.gradients), [], consts)
+    graph = simplify(graph, CUDA_PRODUCTS if on_device else ())
+    arrays: list[type | None] = [None] * (len(graph.inputs) - len(reads))
+    link.backward = Backward(graph, reads, [scalars[k] for k in reads] + arrays, on_device)
+    overwritten = written & set(inputs)
+    return list(link.residuals), ["overwrites a tensor that the backward of its result reads"] * bool(overwritten)
+
+
+def _split(link: Link, nodes: Sequence[Node]) -> list[Node]:
+    """The nodes of the backward, those that are computed again included; what it reads of the others are the link's
+    residuals."""
+    after: set[Var] = set(link.cotangents)  # what depends on a cotangent
+    dear: set[Var] = set()
+    for node in nodes:
+        if not after.isdisjoint(node.inputs):
+            after.update(node.outs)
+        elif node.prim.kind not in (ELEMENTWISE, VIEW):
+            dear.update(node.outs)
+    read: set[Atom] = set(link.gradients)
+    kept: list[Node] = []
+    for node in reversed(nodes):
+        if not read.isdisjoint(node.outs) and dear.isdisjoint(node.outs):
+            kept.append(node)
+            read.update(node.inputs)
+    link.residuals = [out for node in nodes for out in node.outs if out in dear and out in read]
+    return kept[::-1]
+
+
+class LinkedBackward(TapeNode):
+    """A compiled step as one operation of the eager graph."""
+
+    label = "CompiledFunctionBackward"
+    plain = False
+
+    def __init__(
+        self, link: Link, wanted: Sequence[Tensor], results: Sequence[Tensor], payload: Sequence[Any],
+        operands: Sequence[Any], counters: Sequence[Any], again: Callable[[], Any],
+    ):  # fmt: skip
+        edges = tuple([t._node or t for t in wanted])
+        outs = tuple([t._out for t in wanted])
+        super().__init__(None, (), edges, outs, (), tuple([r._data for r in results]), ())
+        self.link: Link | None = link
+        self.wanted: Sequence[Tensor] = wanted
+        self.payload = payload
+        self.operands = operands  # the inputs that the backward reads
+        self.counters = [(c, c[0]) for c in counters]
+        self.again: Callable[[], Any] | None = again
+
+    def custom_vjp(self, cts: list[Tensor | None], create_graph: bool) -> list[Tensor | None]:
+        link = self.link
+        assert link is not None
+        if create_graph:
+            return self._eagerly(cts)
+        if link.cotangents:
+            self._check()
+            assert link.backward is not None
+            beside = next(ct._data for ct in cts if ct is not None)
+            seeds = [
+                filled(0, v.aval.shape, v.aval.dtype, beside) if ct is None else ct._data
+                for v, ct in zip(link.cotangents, cts, strict=True)
+            ]
+            residuals = [as_array(r) for r in self.payload]
+            found = [make(as_array(g)) for g in link.backward.run([*self.operands, *residuals, *seeds])]
+        else:
+            found = [apply(MUL, (cts[0], make(as_array(g)))) for g in self.payload]
+        gradients = iter(found)
+        return [next(gradients) if given else None for given in link.given]
+
+    def _eagerly(self, cts: list[Tensor | None]) -> list[Tensor | None]:
+        self._check()
+        assert self.again is not None
+        since = next_sequence()
+        with enable_grad():
+            results = [r for r in tensors_in(self.again()) if r.requires_grad]
+        pairs = [(r, ct) for r, ct in zip(results, cts, strict=True) if ct is not None]
+        return engine.differentiable_gradients([r for r, _ in pairs], self.wanted, [ct for _, ct in pairs], since)
+
+    def _check(self) -> None:
+        for counter, count in self.counters:
+            if counter[0] != count:
+                raise RuntimeError(
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                    f"an operand of a compiled function is at version {counter[0]}; expected version {count} instead."
+                )
+
+    def custom_free(self) -> None:
+        self.freed = True
+        self.link = self.again = None
+        self.payload = self.operands = self.wanted = ()
+
+
+def linked(
+    link: Link, out: Any, requires: Sequence[bool], wanted: Sequence[Tensor], payload: Sequence[Any],
+    operands: Sequence[Any], counters: Sequence[Any], again: Callable[[], Any],
+) -> Any:  # fmt: skip
+    """*out*, whose tensors that require gradients are made the results of one node."""
+    results = [t for t, r in zip(tensors_in(out), requires, strict=False) if r]
+    node = LinkedBackward(link, wanted, results, payload, operands, counters, again)
+    for k, result in enumerate(results):
+        result._node, result._out, result._requires = node, k, True
+    return out

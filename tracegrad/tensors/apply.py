@@ -1,0 +1,159 @@
+"""Running an operation: on raw arrays, its result wrapped, and put on the tape where an operand requires gradients.
+
+Start reading at ``apply``, then ``record``.  Of large arrays the tape holds only what the derivative will read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..runtime.cuda.availability import IN_USE
+from ..tracer.ir.aval import FLOAT_KINDS, HALF
+from ..tracer.record.array import TracedArray
+from ..tracer.record.autocast import SETTING, USE, off
+from .device import on_cuda
+from .messages import misfit
+from .modes import STATE
+from .node import Node, node_class
+from .on_device import compute
+from .op import Op, aval_of
+from .tensor import _ENGINE, Tensor, _ndarray, _new, make, refresh
+
+LARGE = 1 << 13  # elements; smaller arrays are held without asking whether they will be read
+
+
+def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> Any:
+    """The result of *op*: a Tensor, or a tuple of Tensors.  Operands are Tensors or Python numbers."""
+    if USE.begun and SETTING.dtype is not None:
+        operands = _ENGINE["autocast"](op, operands, SETTING.dtype)
+        with off():
+            return apply(op, operands, statics)
+    state = STATE
+    capture = state.capture
+    if capture is None:
+        raws = tuple([t._data if isinstance(t, Tensor) else t for t in operands])
+        try:
+            if IN_USE[0] and any(map(on_cuda, raws)):
+                out = compute(op, raws, statics)
+            else:
+                for x in raws:
+                    if type(x) is _ndarray and x.itemsize == 2 and x.dtype in HALF:
+                        out = op.in_float32(raws, statics)
+                        break
+                else:
+                    out = op.fn(*raws, *statics)
+        except ValueError as error:
+            raise misfit(error, raws) from None
+    else:
+        raws = tuple([capture.raw(t) if isinstance(t, Tensor) else t for t in operands])
+        out = op.fn(*raws, *statics)
+        capture.note_place(raws, out)
+    if type(out) is tuple:
+        results = tuple([make(_laid_out(r, op.in_rows)) for r in out])
+        if state.grad and any(isinstance(t, Tensor) and t.requires_grad for t in operands):
+            record(op, operands, statics, raws, results)
+        return results
+    if type(out) is not _ndarray and type(out) is not TracedArray and not on_cuda(out):
+        out = np.asarray(out)
+    if op.in_rows:
+        out = _laid_out(out, True)
+    result = _new(Tensor)
+    result._data = out
+    result._counter = [0]
+    if capture is not None:
+        capture.made(result)
+    if state.grad:
+        for t in operands:
+            if isinstance(t, Tensor) and (t._requires if t._base is None else t.requires_grad):
+                if out.dtype.kind in FLOAT_KINDS:
+                    record(op, operands, statics, raws, (result,))
+                break
+    elif state.inference:
+        result._inference = True
+    return result
+
+
+def _laid_out(data: Any, in_rows: bool) -> Any:
+    """*data* as an array; one of NumPy's lies in rows if *in_rows*."""
+    if type(data) is TracedArray or on_cuda(data):
+        return data
+    array = np.asarray(data)
+    return np.ascontiguousarray(array) if in_rows and not array.flags.c_contiguous else array
+
+
+def _what_is_read(
+    op: Op, statics: tuple[Any, ...], edges: list[Any], raws: tuple[Any, ...], kept: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The operands and results, with mere avals in place of what the derivative will not read: large arrays are held
+    only where they must be."""
+    avals = tuple([aval_of(x) for x in raws])
+    operands, results = op.saves(avals, statics, tuple([e is not None for e in edges]))
+    return (
+        tuple([x if k in operands else a for k, (x, a) in enumerate(zip(raws, avals, strict=True))]),
+        tuple([x if k in results else aval_of(x) for k, x in enumerate(kept)]),
+    )
+
+
+def _check_inference(
+    op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...], raws: tuple[Any, ...], edges: list[Any]
+) -> None:
+    """Raise where the derivative would have to read an inference tensor."""
+    local = op.vjp(tuple([aval_of(x) for x in raws]), statics, tuple([e is not None for e in edges]), False)
+    if any(isinstance(t := operands[k], Tensor) and t._inference for k in local.saved_in):
+        raise RuntimeError(
+            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
+            "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use "
+            "it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
+        )
+
+
+def record(
+    op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...], raws: tuple[Any, ...], results: tuple[Tensor, ...]
+) -> Node:
+    """Put the operation on the tape and link its floating-point results to it."""
+    edges: list[Any] = []
+    outs: list[int] = []
+    versions: list[Any] = []
+    inference = False
+    for t in operands:
+        if isinstance(t, Tensor):
+            if t._base is not None and t._attr_version != t._counter[0]:
+                refresh(t)
+            inference |= t._inference
+            version = t._counter
+            versions.append((version, version[0]))
+            if t._requires:
+                node = t._node
+                edges.append(t if node is None else node)
+                outs.append(t._out)
+                continue
+        else:
+            versions.append(None)
+        edges.append(None)
+        outs.append(0)
+    if inference:
+        _check_inference(op, operands, statics, raws, edges)
+    for r in results:
+        versions.append((r._counter, r._counter[0]))
+    cls = op.node_class
+    if cls is None:
+        cls = op.node_class = node_class(op.name)
+    kept: tuple[Any, ...] = tuple([r._data for r in results])
+    if kept[0].size > LARGE or any(type(x) is _ndarray and x.size > LARGE for x in raws):
+        raws, kept = _what_is_read(op, statics, edges, raws, kept)
+    node = cls(op, statics, tuple(edges), tuple(outs), raws, kept, tuple(versions))
+    for k, r in enumerate(results):
+        if r._data.dtype.kind in FLOAT_KINDS:
+            r._node = node
+            r._out = k
+            r._requires = True
+    if STATE.capture is not None:
+        node.site = STATE.capture.recorder.site()
+    elif STATE.anomaly:
+        node.site = _ENGINE["site"]()
+    return node
+
+
+__all__ = ["apply", "record"]

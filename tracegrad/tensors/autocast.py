@@ -1,0 +1,95 @@
+"""``autocast``: mixed precision inside a ``with`` statement or a decorated function.
+
+The setting itself lies lower (``tracer/record/autocast.py``), where recorded NumPy code reads it.  Operations on
+tensors are looked up in two lists by the names that ``grad_fn`` shows, or say it themselves (``Op.mixed``): products
+have their float32 operands cast to the setting's dtype, what is numerically delicate has operands of half precision
+cast to float32.  The casts are operations like any other, so gradients of float32 parameters are float32.  All else
+runs in the dtype in which its operands meet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..tracer.ir.aval import BFLOAT16, FLOAT16, FLOAT32, HALF
+from ..tracer.record.autocast import SETTING, USE
+from ..tracer.record.recorder import current_recorder
+from . import tensor as core
+from .dtypes import as_dtype
+from .modes import _Mode
+from .op import Op
+from .ops_basic import to_dtype
+from .tensor import Tensor
+
+PRODUCTS = frozenset("Mm Mv Dot Vdot Bmm Addmm Addmv Addr Baddbmm Convolution".split())
+IN_FLOAT32 = frozenset(
+    """Acos Asin BinaryCrossEntropy BinaryCrossEntropyWithLogits Cosh Cumprod Cumsum Erfinv Exp Exp2 Expm1 FusedRmsNorm
+    HuberLoss KlDiv LinalgVectorNorm Log Log10 Log1P Log2 LogSigmoid LogSoftmax Logaddexp Logaddexp2 Logsumexp Mean
+    MseLoss NativeGroupNorm NativeLayerNorm NllLoss Nansum Pow Prod Reciprocal Rsqrt Sinh SmoothL1Loss Softmax Softplus
+    Std StdMean Sum Tan Var VarMean""".split()
+)
+
+
+class autocast(_Mode):  # noqa: N801
+    """Mixed precision: matrix products and convolutions of float32 operands in *dtype* ("float16" or "bfloat16"), with
+    float32 inside; sums, norms, exponentials, softmax and losses in float32; all else in the dtype of its operands.
+
+    Parameters stay float32, and so do their gradients.  float64 operands are left alone.  ``enabled=False`` switches an
+    outer one off.  For NumPy code that is being compiled and for tensors alike; a compiled function keeps kernels for
+    each setting.  TypeError for any other dtype.
+    """
+
+    _state = SETTING
+    _names = ("dtype",)
+
+    def __init__(self, dtype: Any = BFLOAT16, enabled: bool = True) -> None:
+        super().__init__()
+        self._enabled = bool(enabled)
+        wanted = as_dtype(dtype)
+        if wanted not in HALF:
+            raise TypeError(f"autocast computes in float16 or bfloat16, not in {wanted}")
+        self._dtype = FLOAT16 if wanted == FLOAT16 else BFLOAT16  # one object each: settings are compared by identity
+
+    def _values(self) -> tuple[Any, ...]:
+        return (self._dtype if self._enabled else None,)
+
+    def clone(self) -> autocast:
+        return type(self)(self._dtype, self._enabled)
+
+    def __enter__(self) -> Any:
+        if not USE.begun:
+            USE.begin()
+        _changes()
+        return super().__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        _changes()
+        super().__exit__(*exc)
+
+
+def _changes() -> None:
+    """A loop that is being recorded by what its last turn did is from now on recorded in full."""
+    recorder = current_recorder()
+    if recorder is not None:
+        recorder.unfollow()
+
+
+def operands_of(op: Op, operands: tuple[Any, ...], dtype: np.dtype) -> tuple[Any, ...]:
+    """*operands* of *op* in the dtypes that the setting *dtype* asks for."""
+    name = op.name.partition("Backward")[0]
+    if op.mixed == "product" or op.fn is np.matmul or name in PRODUCTS:
+        tensors = [t.dtype for t in operands if isinstance(t, Tensor)]
+        if all(d in HALF or d == FLOAT32 for d in tensors):
+            return tuple([to_dtype(t, dtype) if isinstance(t, Tensor) else t for t in operands])
+    elif op.mixed == "float32" or name in IN_FLOAT32:
+        return tuple([
+            to_dtype(t, FLOAT32) if isinstance(t, Tensor) and t.dtype in HALF else t for t in operands
+        ])  # fmt: skip
+    return operands
+
+
+core._ENGINE.update(autocast=operands_of)
+
+__all__ = ["IN_FLOAT32", "PRODUCTS", "autocast", "operands_of"]

@@ -1,0 +1,374 @@
+"""A capture: a stretch of eager code that is recorded instead of computed.
+
+While ``STATE.capture`` is set, the array of every tensor that an operation touches is replaced by a traced one
+(``raw``): the first touch of a tensor from outside makes its memory an input of the recording (a ``Root``).  The tape,
+``backward`` and the optimizers run as always, on traced arrays; writes into tensors and assignments of ``.grad`` are
+kept here and take effect when the recording is run (``tracegrad/steps/step.py``, ``tracegrad/steps/functions.py``).
+
+A capture on a CUDA device (``device``) records what the device computes.  What lies on the host there (``_places``),
+numbers of optimizers, counts of steps, arrays of NumPy's, follows the rules of eager code: without dimensions it may
+meet what is on the device, otherwise not; what is computed of it alone lies on the host again.
+
+Sources of inputs, in the order of ``recorder.inputs``: ``("root", Root)``, ``("number", place)``,
+``("fresh", (draw, generator))``, and whatever the caller adds with ``add_input``.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..runtime.cuda.arrays import byte_bounds, upload
+from ..runtime.state.watch import restore_profile
+from ..tracer.ir.errors import TracegradError
+from ..tracer.ir.graph import Atom, Lit, Var
+from ..tracer.ir.site import adjoint_site, at_site
+from ..tracer.ops.elementwise import broadcast_to
+from ..tracer.record.array import TracedArray, to_atom, wrap_array
+from ..tracer.record.recorder import Recorder, recording
+from .device import CPU, device, device_of, on_cuda
+from .inplace import follow
+from .modes import STATE
+from .node import Node, next_sequence
+from .on_device import different_devices
+from .tensor import Tensor
+
+
+@dataclass(eq=False, slots=True)
+class Root:
+    """The memory of tensors from outside: ``array`` as it was found, first by way of ``tensor``."""
+
+    tensor: Tensor
+    array: Any  # ndarray
+    traced: Any  # TracedArray
+    var: Var
+    owner: Tensor | None = None  # the tensor is the ``.grad`` that this one had
+    version: int = 0  # of the memory, before the run
+
+    def release(self) -> None:
+        """Keep only the way to the memory."""
+        self.array = self.traced = None
+
+    @property
+    def place(self) -> Tensor:
+        """The tensor that leads to the memory: itself, or the one whose ``.grad`` it is."""
+        return self.tensor if self.owner is None else self.owner
+
+    @property
+    def written(self) -> bool:
+        return self.traced._storage.atom is not self.var
+
+    @property
+    def contents(self) -> Atom:
+        return self.traced._storage.atom
+
+
+class Capture:
+    """What one recording of eager code has touched and done."""
+
+    def __init__(self, recorder: Recorder, names: dict[int, str] | None = None, place: device = CPU) -> None:
+        self.recorder = recorder
+        self.device = place  # where arrays lie, unless `_places` says otherwise
+        self._places: dict[int, tuple[Any, device]] = {}  # id of a Storage -> itself, and where it lies
+        self._names = names or {}  # of tensors, by id
+        self.roots: list[Root] = []
+        self.sources: list[tuple[str, Any]] = []
+        self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}  # assigned .grad, by id of the tensor
+        self.looked: dict[int, tuple[Tensor, bool]] = {}  # tensors whose .grad was read, and was it None
+        self._traced: dict[int, tuple[Tensor, TracedArray]] = {}
+        self._by_array: dict[int, Root] = {}
+        self._grad_of: dict[int, Tensor] = {}
+        self._numbers: dict[Any, TracedArray] = {}
+        self.streams: dict[int, tuple[Any, Any]] = {}  # generators that were drawn from, and where they stood
+        self.drawn: dict[Var, np.ndarray] = {}  # inputs of random numbers -> those of this run
+        self._made: list[weakref.ref[Tensor]] = []
+        self.since = next_sequence()
+        self.link: Any = (
+            None  # how results hang together with tensors from outside (``tracegrad/steps/step_autograd.py``)
+        )
+
+    # ---- what the eager layer asks -----------------------------------------------------------------------------
+
+    def raw(self, t: Tensor) -> TracedArray:
+        data = t._data
+        if type(data) is TracedArray:
+            return data
+        found = self._traced.get(id(t))
+        if found is not None:
+            return found[1]
+        traced = self._lift(t)
+        self._traced[id(t)] = (t, traced)
+        return traced
+
+    def _lift(self, t: Tensor) -> TracedArray:
+        base = t._base
+        if base is not None:
+            return follow(self.raw(base), t._chain)
+        root = self._by_array.get(id(t._data))
+        if root is None:
+            owner = self._grad_of.get(id(t))
+            name = f"`{self._names[id(t)]}`" if id(t) in self._names else "a tensor from outside"
+            var = self.recorder.add_input(t._data, name)
+            traced = TracedArray(var, self.recorder)
+            traced._storage.array0d = True
+            traced._storage.c_order = bool(t._data.flags.c_contiguous)
+            self.put(traced, device_of(t._data))
+            root = Root(t, t._data, traced, var, owner, t._counter[0])
+            self.roots.append(root)
+            self.sources.append(("root", root))
+            self._by_array[id(t._data)] = root
+        return root.traced
+
+    def root_of(self, t: Tensor) -> Root | None:
+        """The root whose memory *t* shows, if it has been touched."""
+        return self._by_array.get(id(t._data))
+
+    def read_grad(self, t: Tensor) -> Tensor | None:
+        if type(t._data) is TracedArray:  # made in the run, and so is its .grad
+            return t._grad
+        found = self.grads.get(id(t))
+        if found is not None:
+            return found[1]
+        known = t._grad
+        self.looked.setdefault(id(t), (t, known is None))
+        if known is not None:
+            self._grad_of[id(known)] = t
+        return known
+
+    def write_grad(self, t: Tensor, value: Tensor | None) -> None:
+        if type(t._data) is TracedArray:
+            t._grad = value
+            return
+        self.grads[id(t)] = (t, value)
+
+    def number(self, place: tuple[Any, ...]) -> TracedArray:
+        """A number that is read anew whenever the recording runs: ``(group, "lr")``, ``(group, "betas", 0)``."""
+        key = (id(place[0]), *place[1:])
+        found = self._numbers.get(key)
+        if found is None:
+            var = self.add_input("number", float(number_at(place)), f"the setting `{place[1]}`", place, weak=True)
+            found = self._numbers[key] = self.put(TracedArray(var, self.recorder), CPU)
+        return found
+
+    def fresh(self, draw: Callable[[], np.ndarray], generator: Any) -> TracedArray:
+        """An array that is drawn anew, from the stream of *generator*, whenever the recording runs."""
+        self.streams.setdefault(id(generator), (generator, generator._stream.bit_generator.state))
+        profile = sys.getprofile()
+        sys.setprofile(None)  # the draw is known here, and is no reason not to replay
+        try:
+            array = np.asarray(draw())
+        finally:
+            restore_profile(profile)
+        var = self.add_input("fresh", array, "random numbers", (draw, generator))
+        self.drawn[var] = array
+        return self.put(TracedArray(var, self.recorder), CPU)
+
+    def constant(self, data: Any) -> TracedArray:
+        """An array that the run has made, as a traced one."""
+        if type(data) is TracedArray:
+            return data
+        return self.put(wrap_array(to_atom(data) if data.ndim else Lit(data[()], data.dtype)), CPU)
+
+    # ---- where arrays lie ----------------------------------------------------------------------------------------
+
+    def device_of(self, data: TracedArray) -> device:
+        found = self._places.get(id(data._storage))
+        return self.device if found is None else found[1]
+
+    def put(self, data: TracedArray, place: device) -> TracedArray:
+        """Note that *data* lies on *place*."""
+        if place.type != self.device.type or id(data._storage) in self._places:
+            self._places[id(data._storage)] = data._storage, place
+        return data
+
+    def moved(self, data: TracedArray, place: device) -> TracedArray:
+        """A copy of *data* on *place*; the recording is not replayed, unless what it runs on is that place."""
+        if place.type != self.device.type:
+            self.refuse("copies a tensor to another device")
+        return self.put(data.copy(), place)
+
+    def filled(self, value: Any, shape: Sequence[int], dtype: Any, beside: Any) -> TracedArray:
+        """An array full of *value*, which belongs to the program, where *beside* lies."""
+        atom = broadcast_to(Lit(value, np.dtype(dtype), structural=True), tuple(shape))
+        return self.put(wrap_array(atom), device_of(beside))
+
+    def put_beside(self, array: Any, beside: Any) -> TracedArray:
+        """*array* where *beside* lies: itself, or a copy."""
+        traced = self.constant(array)
+        where = device_of(beside)
+        return traced if self.device_of(traced).type == where.type else self.moved(traced, where)
+
+    def note_place(self, operands: Sequence[Any], results: Any) -> None:
+        """*results* (a traced array or a tuple of such) have been computed of *operands*.
+
+        :raises RuntimeError: in PyTorch's words, where operands lie on different devices.
+        """
+        if not self._places:
+            return
+        traced = [x for x in operands if type(x) is TracedArray]
+        places = {self.device_of(x).type: self.device_of(x) for x in traced}
+        if len(places) > 1:
+            if any(x.ndim for x in traced if self.device_of(x).type == "cpu"):
+                raise different_devices(places["cuda"].index)
+            places.pop("cpu")
+        for place in places.values():
+            for result in results if type(results) is tuple else (results,):
+                if type(result) is TracedArray:
+                    self.put(result, place)
+
+    @property
+    def touched(self) -> list[Tensor]:
+        """The tensors from outside that the run has used."""
+        return [t for t, _ in self._traced.values()]
+
+    def check_history(self, nodes: list[Node]) -> None:
+        """A backward within the run that goes on into a graph from outside must not be replayed."""
+        if any(node.sequence < self.since for node in nodes):
+            self.refuse("differentiates through operations that were done before the step")
+
+    def differentiate(self, node: Node | None) -> None:
+        """What is recorded next is the derivative of *node*, and belongs to its line: so the turns of a loop look alike
+        in the backward, too (``tracer/reroll/repeats.py``).  A custom node runs Python that has lines of its own."""
+        self.recorder.site_override = adjoint_site(node.site) if node is not None and node.plain else None
+
+    def refuse(self, what: str) -> None:
+        """The run does *what*, so it must not be replayed."""
+        self.recorder.unrepeatable(what)
+
+    def made(self, t: Tensor) -> None:
+        self._made.append(weakref.ref(t))
+
+    def forget(self, t: Tensor) -> None:
+        """The tensor is about to show other memory."""
+        self._traced.pop(id(t), None)
+
+    # ---- what the caller asks ----------------------------------------------------------------------------------
+
+    def add_input(self, kind: str, value: Any, name: str, payload: Any, *, weak: bool = False) -> Var:
+        """A further input of the recording."""
+        var = self.recorder.add_input(value, name, weak=weak)
+        self.sources.append((kind, payload))
+        return var
+
+    def survivors(self, known: set[int]) -> list[Tensor]:
+        """Tensors made in the run that somebody still holds, other than those of ids *known*."""
+        alive = [t for t in (r() for r in self._made) if t is not None and type(t._data) is TracedArray]
+        return [t for t in alive if id(t) not in known]
+
+    def check_overlap(self) -> None:
+        """Raise where memory that the run writes is reached in two ways that the recording can't tell are one."""
+        spans = sorted([(*byte_bounds(r.array), k) for k, r in enumerate(self.roots) if r.array.size])
+        reach, last = -1, -1
+        for low, high, k in spans:
+            if low < reach and (self.roots[k].written or self.roots[last].written):
+                one, other = self.roots[last].tensor, self.roots[k].tensor
+                raise TracegradError(
+                    at_site(
+                        "two tensors that are no views of one another share memory, and one of them is written "
+                        f"(shapes {list(one.shape)} and {list(other.shape)}): make one of them a clone()"
+                    )
+                )
+            if high > reach:
+                reach, last = high, k
+
+    def value(self, data: TracedArray) -> np.ndarray:
+        """What a traced array stands for in this run, by NumPy."""
+        return np.array(self.recorder.value(data.atom), dtype=data.dtype).reshape(data.shape)
+
+    def placed_value(self, data: TracedArray) -> Any:
+        """The same, where *data* lies."""
+        value = self.value(data)
+        return upload(value) if self.device_of(data).type == "cuda" else value
+
+    def array(self, data: TracedArray) -> Any:
+        """The same in the layout that it has there, if the device has computed it."""
+        if self.device_of(data).type == "cpu":
+            return self.value(data)
+        found = self.recorder.value_there(data.atom)
+        return found if on_cuda(found) and found.dtype == data.dtype else self.placed_value(data)
+
+    def settle(self) -> None:
+        """Give every tensor of the run its value, as if it had been computed at once: writes, ``.grad``, results."""
+        with recording(self.recorder):
+            self.recorder.active = True
+            with self.all_or_nothing():
+                writes = [
+                    (r.array, self.value(TracedArray(r.contents, self.recorder))) for r in self.roots if r.written
+                ]
+                writes = [(array, upload(value) if on_cuda(array) else value) for array, value in writes]
+                self.settle_tensors([t for t in (r() for r in self._made) if t is not None])
+                self.settle_tensors([grad for _, grad in self.grads.values() if grad is not None])
+            for array, value in writes:
+                array[...] = value
+            for t, grad in self.grads.values():
+                t._grad = grad
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Within it the run's effects are computed, and none has been had.  An exception, for want of memory, leaves
+        all as it was before the run: versions, too, and streams of random numbers."""
+        try:
+            yield
+        except BaseException:
+            for root in self.roots:
+                root.tensor._counter[0] = root.version
+            for generator, state in self.streams.values():
+                generator._stream.bit_generator.state = state
+            raise
+
+    def settle_tensors(self, tensors: list[Tensor]) -> None:
+        """Values in place of traced arrays, in these tensors and in the graphs behind them."""
+        seen: dict[int, Any] = {}
+
+        def settled(data: Any) -> Any:
+            if type(data) is not TracedArray:
+                return data
+            if id(data) not in seen:
+                seen[id(data)] = self.placed_value(data)
+            return seen[id(data)]
+
+        nodes: list[Node] = []
+        for t in tensors:
+            if t._base is not None and type(t._base._data) is TracedArray and type(t._data) is TracedArray:
+                self.settle_tensors([t._base])
+            if type(t._data) is TracedArray:
+                t._data = settled(t._data) if t._base is None else follow(t._base._data, t._chain)
+            if t._node is not None:
+                nodes.append(t._node)
+        done: set[Node] = set()
+        while nodes:
+            node = nodes.pop()
+            if node in done:
+                continue
+            done.add(node)
+            if node.inputs is not None and not node.freed:
+                node.inputs = tuple([settled(x) for x in node.inputs])
+                node.outputs = tuple([settled(x) for x in node.outputs])
+            nodes += [e for e in node.edges if isinstance(e, Node)]
+
+
+def number_at(place: tuple[Any, ...]) -> Any:
+    """The number that a place holds now."""
+    value = place[0][place[1]]
+    return value[place[2]] if len(place) == 3 else value
+
+
+@contextmanager
+def capturing(capture: Capture) -> Iterator[Capture]:
+    """Make *capture* the one in progress in this thread."""
+    before = STATE.capture
+    STATE.capture = capture
+    try:
+        with recording(capture.recorder):
+            yield capture
+    finally:
+        STATE.capture = before
+
+
+__all__ = ["Capture", "Root", "capturing", "number_at"]

@@ -1,0 +1,291 @@
+"""Hot tapes: a backward whose graph has been seen before runs as one compiled kernel.
+
+The *signature* of a tape is its operations, how they are wired, and the shapes of what came from outside.  The first
+backward with a signature goes node by node; from the second on a ``Plan`` holds a kernel made of the same local
+derivatives (``op.py``), inlined into one graph from (saved values, cotangents) to the gradients of the leaves.
+
+Compiling is bounded: each new kernel costs a credit, and credits come back as compiled backwards run, so a loop whose
+shape changes every time settles on the interpreter.  ``tapes`` counts all this and names what was refused.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..codegen.lower.canonical import canonicalise
+from ..codegen.lower.simplify import simplify
+from ..runtime.config import config
+from ..runtime.launch.binding import bind_graph, launched
+from ..runtime.launch.kernel_cache import kernels
+from ..tracer.ir.aval import Aval
+from ..tracer.ir.graph import Atom, Var, structural
+from ..tracer.ops.elementwise import F, broadcast_to
+from ..tracer.ops.shape import zeros
+from ..tracer.record.recorder import Recorder, recording
+from .device import on_cuda
+from .node import Node
+from .op import LocalVjp, aval_of, splice
+from .tensor import Tensor
+
+MAX_NODES = 2000  # a longer tape would compile for seconds
+MAX_CREDIT = 64.0
+RETURN = 1 / 16  # of a credit, for each compiled backward that runs
+
+_Source = tuple[int, int]  # (position of a node, position among its inputs followed by its outputs)
+
+
+@dataclass(slots=True)
+class Plan:
+    """A compiled backward.  ``launch`` takes ``sources``, then the seeds; what is found at ``same`` is one of the
+    sources again, saved by another node (perhaps at another time: it is checked for overwriting too)."""
+
+    launch: Callable[..., Any]
+    sources: list[_Source]
+    same: list[tuple[int, int, int]]  # position of the node, among its inputs and outputs, which source
+    single: bool
+    released: list[tuple[bool, tuple[Aval, ...], tuple[Aval, ...]]]  # per node: does it save anything; avals in, out
+
+
+@dataclass(slots=True)
+class TapeStats:
+    """What became of eager backwards: how many ran ``compiled`` and ``interpreted``, kernels ``compiles``, tapes by
+    ``refused`` reason."""
+
+    compiled: int = 0
+    interpreted: int = 0
+    compiles: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    credit: float = MAX_CREDIT / 2
+
+    def __repr__(self) -> str:
+        reasons = "".join(f"\n  not compiled: {n}x {why}" for why, n in self.refused.most_common())
+        return (
+            f"{self.compiled} backwards compiled, {self.interpreted} interpreted; {self.compiles} kernels made{reasons}"
+        )
+
+
+tapes = TapeStats()
+_plans: OrderedDict[Any, Plan | None] = OrderedDict()  # signature -> plan; None where it was seen once
+_lock = threading.Lock()
+
+
+def walked(why: str) -> None:
+    """Count a backward that goes node by node whatever its tape is."""
+    tapes.interpreted += 1
+    tapes.refused[why] += 1
+
+
+def clear() -> None:
+    """Forget every tape and every count."""
+    with _lock:
+        _plans.clear()
+    tapes.__init__()  # type: ignore[misc]
+
+
+def backward(
+    nodes: Sequence[Node], roots: Sequence[Tensor], seeds: Sequence[Tensor | None], retain: bool
+) -> list[tuple[Tensor, Any]] | None:
+    """(leaf, its gradient as an array) for each leaf; None where the tape has to be walked node by node."""
+    if any(map(on_cuda, [root._data for root in roots])):
+        walked("the tensors are on a CUDA device")
+        return None
+    found = signature(nodes, roots, seeds)
+    if isinstance(found, str):
+        walked(found)
+        return None
+    key, leaves = found
+    with _lock:
+        seen = key in _plans
+        plan = _plans.setdefault(key, None)
+        _plans.move_to_end(key)
+        while len(_plans) > config.max_tapes:
+            _plans.popitem(last=False)
+    if not seen:
+        tapes.interpreted += 1
+        return None
+    if plan is None:
+        if tapes.credit < 1:
+            walked("many shapes of graph, each seen too seldom to be worth a kernel")
+            return None
+        plan = _compile(key, nodes, roots, seeds, leaves)
+    grads = _launch(plan, nodes, seeds)
+    if grads is None:
+        walked("a saved value was overwritten or replaced")
+        return None
+    if not retain:
+        for node, (saves, avals, outs) in zip(nodes, plan.released, strict=True):
+            if saves:
+                node.freed = True
+                node.inputs = node.outputs = (None,) * len(outs)
+            else:
+                node.inputs, node.outputs = avals, outs
+    tapes.compiled += 1
+    if tapes.credit < MAX_CREDIT:
+        tapes.credit += RETURN
+    return list(zip(leaves, grads, strict=True))
+
+
+def signature(
+    nodes: Sequence[Node], roots: Sequence[Tensor], seeds: Sequence[Tensor | None]
+) -> tuple[Any, list[Tensor]] | str:
+    """(key, leaves in the order in which they are met), or why the tape has no compiled form."""
+    if len(nodes) > MAX_NODES:
+        return f"more than {MAX_NODES} operations"
+    index = {node: k for k, node in enumerate(nodes)}
+    leaves: list[Tensor] = []
+    leaf_index: dict[int, int] = {}
+    key: list[Any] = []
+    for node in nodes:
+        hooked = node.tensor_hooks is not None or node.hooks or node.pre_hooks
+        if node.freed or not node.plain or hooked or node.retained is not None:
+            return _refusal(node)
+        key.append(node.op)
+        if node.statics:
+            key.append(node.statics)
+        for edge, out, value in zip(node.edges, node.edge_outs, node.inputs, strict=True):
+            if edge is None:
+                key.append((value.dtype, value.shape) if hasattr(value, "dtype") else type(value))
+            elif isinstance(edge, Node):
+                key.append((index[edge], out) if out else index[edge])
+            else:
+                k = leaf_index.get(id(edge))
+                if k is None:
+                    k = leaf_index[id(edge)] = len(leaves)
+                    leaves.append(edge)
+                    key.append((value.dtype, value.shape))
+                key.append(-1 - k)
+    for root, seed in zip(roots, seeds, strict=True):
+        if root._node is None:
+            return "a leaf is among the outputs"
+        key.append((index[root._node], root._out, seed is None))
+    return tuple(key), leaves
+
+
+def _refusal(node: Node) -> str:
+    if node.freed:
+        return "the graph has been freed"
+    if not node.plain:
+        return f"contains {node.label}, whose derivative is Python code"
+    if node.retained is not None:
+        return "retain_grad() on an intermediate result"
+    return "a hook on an intermediate result"
+
+
+def _compile(
+    key: Any, nodes: Sequence[Node], roots: Sequence[Tensor], seeds: Sequence[Tensor | None], leaves: Sequence[Tensor]
+) -> Plan:
+    recorder = Recorder()
+    with recording(recorder):
+        sources, same, inputs, outputs, released = _adjoint(nodes, roots, seeds, leaves)
+    recorder.inputs = inputs
+    graph = simplify(recorder.finish(outputs))
+    canonical = canonicalise(graph)
+    program, hit = kernels.get(canonical, len(inputs))
+    if not hit:
+        tapes.compiles += 1
+        tapes.credit -= 1
+    made = Plan(bind_graph(graph, canonical, program, len(outputs) == 1), sources, same, len(outputs) == 1, released)
+    with _lock:
+        _plans[key] = made
+    return made
+
+
+def _adjoint(
+    nodes: Sequence[Node], roots: Sequence[Tensor], seeds: Sequence[Tensor | None], leaves: Sequence[Tensor]
+) -> tuple[list[_Source], list[tuple[int, int, int]], list[Var], list[Atom], list[Any]]:
+    """The backward of the whole tape, recorded: (what it reads, what of it is met again, its inputs, the leaves'
+    gradients, what each node saves)."""
+    index = {node: k for k, node in enumerate(nodes)}
+    leaf_index = {id(leaf): k for k, leaf in enumerate(leaves)}
+    cotangents: dict[tuple[int, int], Atom] = {}
+    gradients: dict[int, Atom] = {}
+    careful: set[tuple[int, int]] = set()
+    sources: list[_Source] = []
+    inputs: list[Var] = []
+    same: list[tuple[int, int, int]] = []
+    known: dict[Any, tuple[Any, int]] = {}  # name -> (the array, which source)
+    released: list[Any] = []
+
+    def residual(position: int, node: Node, k: int) -> Var:
+        """The saved value k of a node; what is known to be the same array is read once."""
+        count = len(node.inputs)
+        name: Any = (position, k)
+        if k >= count:
+            name = ("result", position, k - count)
+        elif node.edges[k] is not None:
+            edge = node.edges[k]
+            name = ("result", index[edge], node.edge_outs[k]) if isinstance(edge, Node) else ("leaf", id(edge))
+        value = node.saved(k)
+        found = known.get(name)
+        if found is not None and found[0] is value:
+            same.append((position, k, found[1]))
+            return inputs[found[1]]
+        if found is None:
+            known[name] = (value, len(inputs))
+        inputs.append(Var(aval_of(value)))
+        sources.append((position, k))
+        return inputs[-1]
+
+    given: list[Var] = []
+    for root, cotangent in zip(roots, seeds, strict=True):
+        assert root._node is not None
+        aval = aval_of(root._data)
+        if cotangent is None:
+            seed = broadcast_to(structural(1, aval.dtype), aval.shape)
+        else:
+            given.append(seed := Var(aval))
+        place = (index[root._node], root._out)
+        cotangents[place] = F.add(cotangents[place], seed) if place in cotangents else seed
+    for position, node in enumerate(nodes):
+        assert node.op is not None
+        needs = tuple([e is not None for e in node.edges])
+        avals = tuple([aval_of(x) for x in node.inputs])
+        marked = any((position, k) in careful for k in range(len(node.outputs)))
+        local: LocalVjp = node.op.vjp(avals, node.statics, needs, marked)
+        released.append((bool(local.saved_in or local.saved_out), avals, local.outs))
+        cts = [cotangents.get((position, k)) for k in local.seeded]
+        if all(ct is None for ct in cts) or not local.gives:
+            continue
+        count = len(node.inputs)
+        values: list[Atom] = [residual(position, node, k) for k in local.saved_in]
+        values += [residual(position, node, count + k) for k in local.saved_out]
+        for k, ct in zip(local.seeded, cts, strict=True):
+            values.append(zeros(local.outs[k].shape, local.outs[k].dtype) if ct is None else ct)
+        for k, g, mark in zip(local.gives, splice(local.graph, values), local.careful, strict=True):
+            edge = node.edges[k]
+            if isinstance(edge, Node):
+                place = (index[edge], node.edge_outs[k])
+                cotangents[place] = F.add(cotangents[place], g) if place in cotangents else g
+                if mark:
+                    careful.add(place)
+            else:
+                which = leaf_index[id(edge)]
+                gradients[which] = F.add(gradients[which], g) if which in gradients else g
+    outputs: list[Atom] = []
+    for k, leaf in enumerate(leaves):
+        aval = aval_of(leaf._data)
+        outputs.append(gradients[k] if k in gradients else zeros(aval.shape, aval.dtype))
+    return sources, same, [*inputs, *given], outputs, released
+
+
+def _launch(plan: Plan, nodes: Sequence[Node], seeds: Sequence[Tensor | None]) -> Sequence[Any] | None:
+    """The gradients; None where a saved value has been written to since (the walk node by node says which), or where
+    what was one array when the plan was made is two."""
+    values: list[Any] = []
+    for position, k in plan.sources:
+        if nodes[position].overwritten(k):
+            return None
+        values.append(nodes[position].saved(k))
+    for position, k, which in plan.same:
+        if nodes[position].overwritten(k) or nodes[position].saved(k) is not values[which]:
+            return None
+    values += [seed._data for seed in seeds if seed is not None]
+    found = launched(plan.launch, values)
+    grads = (found,) if plan.single else found
+    return [g if type(g) is np.ndarray else np.asarray(g) for g in grads]

@@ -1,0 +1,224 @@
+"""Writing into tensors, and what views have to do with it.
+
+A view shares memory with its base (never itself a view) and knows the chain of operations that leads to it.  Writing
+into a tensor computes the new value aside, copies it into the memory, counts the shared version, and moves the history:
+of a tensor of its own, to the new value's node; of a view, the *base* gets a ``CopySlices`` node (all of the base, with
+this part replaced), and every view of that base makes its history anew from the base when it is next asked for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..tracer.ir.aval import FLOAT_KINDS, can_cast
+from ..tracer.record.array import TracedArray
+from . import tensor as core
+from .apply import apply, record
+from .device import on_cuda
+from .dtypes import scalar_name
+from .messages import READ_ONLY
+from .modes import STATE
+from .node import Node, node_class
+from .on_device import repeats
+from .op import Op, aval_of
+from .tensor import Tensor, changed, make, raw
+
+_Chain = tuple[tuple[Op, tuple[Any, ...]], ...]
+
+
+def follow(base: Any, chain: _Chain) -> Any:
+    """The array that a view over *base* shows."""
+    for op, statics in chain:
+        base = op.fn(base, *statics)
+    return base
+
+
+def _write(base: Any, value: Any, chain: _Chain) -> Any:
+    result = base.copy()
+    follow(result, chain)[...] = value
+    return result
+
+
+FOLLOW = Op("AsStrided", follow)
+WRITE = Op("CopySlices", _write)
+
+
+def apply_view(op: Op, t: Tensor, statics: tuple[Any, ...] = ()) -> Tensor:
+    """The result of a view operation: a tensor over the same memory."""
+    data = raw(t)
+    result = core._new(Tensor)
+    result._data = out = op.fn(data, *statics)
+    version = result._counter = t._counter
+    result._base = t if t._base is None else t._base
+    result._chain = (*t._chain, (op, statics))
+    result._attr_version = version[0]
+    if t._inference:
+        result._inference = True
+    if STATE.capture is not None:
+        STATE.capture.made(result)
+    if t._base is not None and t._attr_version != version[0]:
+        core.refresh(t)
+    if not STATE.grad or t._no_grad_view:
+        result._no_grad_view = True
+    elif t._requires and out.dtype.kind in FLOAT_KINDS:
+        record(op, (t,), statics, (data,), (result,))
+    return result
+
+
+def refresh(view: Tensor) -> None:
+    """Make the history of *view* anew from its base."""
+    base = view._base
+    assert base is not None
+    view._attr_version = view._counter[0]
+    view._node, view._out, view._requires = None, 0, False
+    if base._requires and view._data.dtype.kind in FLOAT_KINDS:
+        record(FOLLOW, (base,), (view._chain,), (raw(base),), (view,))
+
+
+_NO_GRAD_VIEW = (
+    "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case "
+    "is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace "
+    "either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want "
+    "the inplace to be tracked)."
+)
+
+
+def check_writable(t: Tensor) -> None:
+    """Raise where PyTorch would: leaves that require gradients, views of such, inference tensors."""
+    if t._inference and not STATE.inference:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a "
+            "normal tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details."
+        )
+    if not STATE.grad:
+        return
+    if t._base is not None:
+        core.refresh(t)
+        base = t._base
+        if base._requires and base._node is None:
+            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+        if t._no_grad_view and base._requires:
+            raise RuntimeError(_NO_GRAD_VIEW)
+    elif t._requires and t._node is None:
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+
+
+def inplace(op: Op, t: Tensor, others: tuple[Any, ...] = (), statics: tuple[Any, ...] = ()) -> Tensor:
+    """``t`` becomes ``op(t, *others)``."""
+    check_writable(t)
+    new = apply(op, (t, *others), statics)
+    have, got = t.dtype, new.dtype
+    if have != got and not can_cast(got, have, "same_kind"):
+        raise RuntimeError(
+            f"result type {scalar_name(got)} can't be cast to the desired output type {scalar_name(have)}"
+        )
+    if raw(new).shape != raw(t).shape:
+        raise RuntimeError(
+            f"output with shape {list(raw(t).shape)} doesn't match the broadcast shape {list(raw(new).shape)}"
+        )
+    if t._no_grad_view and new._requires:
+        raise RuntimeError(_NO_GRAD_VIEW)
+    _keep_old(new, t)
+    return assign(t, new)
+
+
+def _keep_old(new: Tensor, t: Tensor) -> None:
+    """Where the derivative of an in-place operation reads the old value, give it a copy: *t* is about to be written."""
+    node = new._node
+    if node is None or node.op is None:
+        return
+    needs = tuple([e is not None for e in node.edges])
+    local = node.op.vjp(tuple([aval_of(x) for x in node.inputs]), node.statics, needs, False)
+    inputs, versions = list(node.inputs), list(node.versions)
+    for k in range(len(inputs)):
+        counter = versions[k]
+        if counter is None or counter[0] is not t._counter:
+            continue
+        read = k in local.saved_in or isinstance(inputs[k], TracedArray)
+        if read and k == 0:  # any other operand that shares the memory is an error that backward reports
+            inputs[k], versions[k] = inputs[k].copy(), None
+    node.inputs, node.versions = tuple(inputs), tuple(versions)
+
+
+def assign(t: Tensor, new: Tensor) -> Tensor:
+    """Copy *new* into the memory of *t*, count the version, move the history."""
+    data, value = raw(t), raw(new)
+    if on_cuda(data) and repeats(data):
+        raise RuntimeError(READ_ONLY)
+    try:
+        data[...] = value
+    except ValueError:
+        if type(data) is np.ndarray and not data.flags.writeable:  # expanded, or windows
+            raise RuntimeError(READ_ONLY) from None
+        raise
+    t._counter[0] += 1
+    if t._inference or not STATE.grad:
+        return t
+    if t._base is None:
+        if new._requires:
+            assert new._node is not None
+            _move_retained(t, new._node, new._out)
+            t._node, t._out, t._requires = new._node, new._out, True
+        return t
+    base = t._base
+    if new._requires or base._requires:
+        edges: list[Any] = []
+        outs: list[int] = []
+        for source in (base, new):
+            edges.append((source._node or source) if source._requires else None)
+            outs.append(source._out if source._requires else 0)
+        version = base._counter
+        cls = node_class("CopySlices")
+        versions = (None, None, (version, version[0]))
+        avals = (aval_of(raw(base)), aval_of(value))
+        node = cls(WRITE, (t._chain,), tuple(edges), tuple(outs), avals, (aval_of(raw(base)),), versions)
+        _move_retained(base, node, 0)
+        base._node, base._out, base._requires = node, 0, True
+    t._attr_version = -1
+    return t
+
+
+def _move_retained(t: Tensor, node: Node, out: int) -> None:
+    """``retain_grad`` asks for the gradient of what the tensor is now."""
+    kept = t._node.retained if t._node is not None else None
+    if kept is not None and t._out in kept and kept[t._out]() is t:
+        if node.retained is None:
+            node.retained = {}
+        node.retained[out] = kept.pop(t._out)
+
+
+def set_data(t: Tensor, value: Tensor) -> None:
+    """``t.data = value``: other memory, the same history."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+    if t._requires and value.dtype.kind not in FLOAT_KINDS:
+        raise RuntimeError("data set to a tensor that requires gradients must be floating point dtype")
+    capture = STATE.capture
+    if capture is not None:
+        capture.refuse("assigns .data of a tensor")
+        capture.forget(t)
+    t._data = value._data
+    changed()
+
+
+def detach(t: Tensor) -> Tensor:
+    """The same memory without history; writes are counted for both."""
+    result = make(raw(t))
+    result._counter = t._counter
+    result._inference = t._inference
+    return result
+
+
+def detach_(t: Tensor) -> Tensor:
+    """Cut this tensor off its history."""
+    if t._base is not None:
+        raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+    t._node, t._out, t._requires = None, 0, False
+    return t
+
+
+core._ENGINE.update(refresh=refresh, set_data=set_data)
+
+__all__ = ["apply_view", "assign", "check_writable", "detach", "detach_", "follow", "inplace", "set_data"]

@@ -1,0 +1,148 @@
+"""The tape: one ``Node`` for each recorded operation, linked from results to operands.
+
+``Tensor.grad_fn`` is the node that made the tensor.  A node's edges lead to the nodes of its operands, or to the
+operand itself where that is a leaf.  Nodes hold raw arrays, never tensors of their own results, so the graph has no
+cycles and goes when its last tensor goes; chains of any length are taken down without recursion.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from typing import Any
+
+from ..tracer.ir.site import Site
+from .op import Op
+
+_sequence = itertools.count()
+
+
+class RemovableHandle:
+    """What ``register_hook`` gives; ``remove()`` takes the hook away."""
+
+    _ids = itertools.count()
+
+    def __init__(self, hooks: OrderedDict[int, Any]):
+        self.id = next(RemovableHandle._ids)
+        self._hooks = hooks
+
+    def remove(self) -> None:
+        self._hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+class Node:
+    """One operation that was recorded.
+
+    ``edges[k]`` is where operand k came from: a ``Node`` (its result ``edge_outs[k]``), a leaf Tensor, or None where no
+    gradient is wanted.  ``inputs`` and ``outputs`` are raw arrays (after the buffers are freed: avals), ``versions``
+    the version counters of their tensors with what they counted.
+    """
+
+    op: Op | None
+    label = "Node"  # what grad_fn shows; each operation has a class of its own
+    plain = True  # its derivative is op.vjp, so that it can be part of a compiled backward
+    freed = False
+    tensor_hooks: dict[int, OrderedDict[int, Any]] | None = None  # of the results, by position
+    retained: dict[int, Any] | None = None  # weak references to results whose .grad is kept
+    hooks: OrderedDict[int, Any] | None = None
+    pre_hooks: OrderedDict[int, Any] | None = None
+    site: Site | None = None
+
+    def __init__(
+        self, op: Op | None, statics: tuple[Any, ...], edges: tuple[Any, ...], edge_outs: tuple[int, ...],
+        inputs: tuple[Any, ...], outputs: tuple[Any, ...], versions: tuple[Any, ...],
+    ):  # fmt: skip
+        self.op = op
+        self.statics = statics
+        self.edges = edges
+        self.edge_outs = edge_outs
+        self.inputs: Any = inputs
+        self.outputs: Any = outputs
+        self.versions = versions  # ((counter, count) or None for each input, then for each output)
+        self.sequence = next(_sequence)
+
+    def saved(self, k: int) -> Any:
+        """The saved value *k*: operands first, then results."""
+        count = len(self.inputs)
+        return self.inputs[k] if k < count else self.outputs[k - count]
+
+    def overwritten(self, k: int) -> bool:
+        """Has the saved value *k* been written to since?"""
+        version = self.versions[k]
+        return version is not None and version[0][0] != version[1]
+
+    def name(self) -> str:
+        """``AddBackward0`` and the like."""
+        return self.label
+
+    @property
+    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+        """(node, which of its results) for each operand; leaves are ``AccumulateGrad`` nodes, constants None."""
+        return tuple([
+            (None, 0) if edge is None else (edge, out) if isinstance(edge, Node) else (AccumulateGrad(edge), 0)
+            for edge, out in zip(self.edges, self.edge_outs, strict=True)
+        ])  # fmt: skip
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """A dict for the user's own notes."""
+        return self.__dict__.setdefault("_metadata", {})
+
+    def register_hook(self, hook: Any) -> RemovableHandle:
+        """``hook(grad_inputs, grad_outputs)`` runs after this node's backward and may replace the former."""
+        if self.hooks is None:
+            self.hooks = OrderedDict()
+        return _registered(self.hooks, hook)
+
+    def register_prehook(self, hook: Any) -> RemovableHandle:
+        """``hook(grad_outputs)`` runs before this node's backward and may replace them."""
+        if self.pre_hooks is None:
+            self.pre_hooks = OrderedDict()
+        return _registered(self.pre_hooks, hook)
+
+    def __repr__(self) -> str:
+        return f"<{self.label} object at {hex(id(self))}>"
+
+
+def _registered(hooks: OrderedDict[int, Any], hook: Any) -> RemovableHandle:
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
+
+
+class AccumulateGrad(Node):
+    """The end of the graph: adds to the ``.grad`` of ``variable``."""
+
+    label = "AccumulateGrad"
+
+    def __init__(self, variable: Any):
+        super().__init__(None, (), (), (), (), (), ())
+        self.variable = variable
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AccumulateGrad) and other.variable is self.variable
+
+    def __hash__(self) -> int:
+        return id(self.variable)
+
+
+_classes: dict[str, type[Node]] = {}
+
+
+def next_sequence() -> int:
+    """The number that the next node will not fall below."""
+    return next(_sequence)
+
+
+def node_class(name: str) -> type[Node]:
+    """The class of nodes that show *name*."""
+    found = _classes.get(name)
+    if found is None:
+        found = _classes[name] = type(name, (Node,), {"label": name})
+    return found

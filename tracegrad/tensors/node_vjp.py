@@ -1,0 +1,144 @@
+"""The derivative of one node of the tape: cotangents of its operands from those of its results.
+
+``node_vjp`` checks what was saved and runs the operation's ``LocalVjp`` (or the Python of a custom node); ``free`` lets
+go of what was saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.record.array import TracedArray
+from .apply import apply
+from .modes import STATE
+from .node import Node
+from .on_device import filled
+from .op import aval_of
+from .tensor import Tensor, make, raw
+
+AGAIN = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+    "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+    "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access saved "
+    "tensors after calling backward."
+)
+
+
+def node_vjp(
+    node: Node, cts: list[Tensor | None], wants: tuple[bool, ...], careful: set[tuple[Node, int]], create_graph: bool
+) -> tuple[Sequence[Tensor | None], Sequence[bool] | None]:
+    """(a cotangent for each operand, which of them need care)"""
+    if node.freed:
+        raise RuntimeError(AGAIN)
+    marks: Sequence[bool] | None = None
+    if node.plain:
+        grads, marks = _plain_vjp(node, cts, wants, any((node, k) in careful for k in range(len(cts))), create_graph)
+    else:
+        grads = node.custom_vjp(cts, create_graph)  # type: ignore[attr-defined]
+        marks = [True] * len(grads)  # whatever Python did may have made exact zeros
+    if STATE.anomaly and STATE.check_nan:
+        _check_nan(node, grads)
+    if node.hooks:
+        for hook in list(node.hooks.values()):
+            replaced = hook(tuple(grads), tuple(cts))
+            if replaced is not None:
+                grads = list(replaced)
+    return grads, marks
+
+
+def _plain_vjp(
+    node: Node, cts: list[Tensor | None], wants: tuple[bool, ...], careful: bool, create_graph: bool
+) -> tuple[list[Tensor | None], list[bool]]:
+    assert node.op is not None
+    local = node.op.vjp(tuple([aval_of(x) for x in node.inputs]), node.statics, wants, careful)
+    check_versions(node, local)
+    given = next((raw(ct) for ct in cts if ct is not None), None)
+    values = [_saved(node, k, create_graph) for k in local.saved_in]
+    values += [_saved_result(node, k, create_graph) for k in local.saved_out]
+    for k in local.seeded:
+        ct = cts[k]
+        if ct is None:
+            aval = local.outs[k]
+            ct = make(filled(0, aval.shape, aval.dtype, given))
+        values.append(ct)
+    grads: list[Tensor | None] = [None] * len(wants)
+    marks = [False] * len(wants)
+    if local.gives:
+        for k, g, mark in zip(local.gives, apply(local, tuple(values)), local.careful, strict=True):
+            grads[k], marks[k] = g, mark
+    for k, wanted in enumerate(wants):
+        if wanted and grads[k] is None:  # the operation is constant in this operand
+            aval = aval_of(node.inputs[k])
+            grads[k] = make(filled(0, aval.shape, aval.dtype, given))
+    return grads, marks
+
+
+def check_versions(node: Node, local: Any) -> None:
+    """Raise where a value that the derivative reads was overwritten since it was saved."""
+    count = len(node.inputs)
+    for k in (*local.saved_in, *[count + j for j in local.saved_out]):
+        if node.overwritten(k):
+            counter, saved = node.versions[k]
+            shape = list(node.saved(k).shape)
+            what = f"output {k - count} of {node.label}" if k >= count else "a saved operand"
+            edge = node.edges[k] if k < count else None
+            if isinstance(edge, Node):
+                what = f"output {node.edge_outs[k]} of {edge.label}"
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                f"[tensor of shape {shape}], which is {what}, is at version {counter[0]}; expected version "
+                f"{saved} instead. Hint: enable anomaly detection to find the operation that failed to compute its "
+                "gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False)."
+            )
+
+
+def _saved(node: Node, k: int, create_graph: bool) -> Any:
+    """A saved operand, with its history where derivatives of derivatives want it."""
+    data = node.inputs[k]
+    if type(data) is float or type(data) is int:
+        return data
+    if not create_graph or node.edges[k] is None:
+        return make(data)
+    edge = node.edges[k]
+    if not isinstance(edge, Node):
+        return edge
+    return linked(data, edge, node.edge_outs[k])
+
+
+def _saved_result(node: Node, k: int, create_graph: bool) -> Tensor:
+    data = node.outputs[k]
+    return linked(data, node, k) if create_graph and data.dtype.kind in FLOAT_KINDS else make(data)
+
+
+def linked(data: Any, node: Node, out: int) -> Tensor:
+    """A tensor over saved data that continues an existing history."""
+    result = make(data)
+    result._node, result._out, result._requires = node, out, True
+    return result
+
+
+def free(node: Node) -> None:
+    """Let go of what was saved.  Nodes that save nothing can run again, as in PyTorch."""
+    if not node.plain:
+        node.custom_free()  # type: ignore[attr-defined]
+        return
+    assert node.op is not None
+    avals = tuple([aval_of(x) for x in node.inputs])
+    local = node.op.vjp(avals, node.statics, tuple([e is not None for e in node.edges]), False)
+    if local.saved_in or local.saved_out:
+        node.freed = True
+        node.inputs = node.outputs = (None,) * len(node.outputs)
+    else:
+        node.inputs = avals
+        node.outputs = local.outs
+
+
+def _check_nan(node: Node, grads: Sequence[Tensor | None]) -> None:
+    for k, g in enumerate(grads):
+        if g is not None and not isinstance(raw(g), TracedArray) and np.isnan(raw(g)).any():
+            where = "" if node.site is None else f"\n  the forward operation was at {node.site.full()}"
+            raise RuntimeError(f"Function '{node.label}' returned nan values in its {k}th output.{where}")

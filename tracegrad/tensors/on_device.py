@@ -1,0 +1,196 @@
+"""Operations on tensors that lie on a CUDA device.
+
+An ``Op`` is recorded there instead of run: the same function, on traced arrays, gives a small graph of primitives,
+which the device computes.  So every operation that has a derivative runs on the device, and its derivative too, by the
+same rows (``codegen/evaluate/cupy_exceptions.py``).  A graph is kept for operands of its kind, unless the function
+looked at values. ``Recorded`` is what is kept; start reading at ``compute``.
+
+What is no ``Op`` needs nothing here: views, and questions without a derivative (``argmax``, ``isclose``), which CuPy's
+arrays answer by NumPy's protocols.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..codegen.evaluate.cupy_backend import CupyBackend
+from ..runtime.config import config
+from ..runtime.cuda.arrays import full, upload
+from ..runtime.cuda.availability import require_cuda
+from ..tracer.ir.graph import Atom, Graph
+from ..tracer.record.array import TracedArray, to_atom
+from ..tracer.record.autocast import off
+from ..tracer.record.recorder import Recorder, recording
+from .device import device_of, on_cuda
+from .modes import STATE
+from .op import LocalVjp, Op, aval_of
+from .tensor import Tensor, make
+
+PER_OP = 16  # what is kept here is for all operations, where config.max_derivatives is meant for one
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An operation for operands of one kind.  *places*: for each result its position among the graph's outputs, None
+    where the function gave None; *single*: it gave no tuple."""
+
+    graph: Graph
+    places: tuple[int | None, ...]
+    single: bool
+
+
+class _Recorder(Recorder):
+    """Notes whether the function looked at values: then its graph is good for these operands only."""
+
+    looked = False
+
+    def value(self, atom: Atom) -> Any:
+        self.looked = True
+        return super().value(atom)
+
+
+_recorded: OrderedDict[Any, Recorded] = OrderedDict()
+_lock = threading.Lock()
+
+
+def compute(op: Op, raws: Sequence[Any], statics: tuple[Any, ...] = (), *, numbers: bool = False) -> Any:
+    """The result of *op*, at least one of whose operands is on the device: an array there, or a tuple of such.  With
+    *numbers*, what depends on numbers alone is a NumPy scalar.
+
+    :raises RuntimeError: in PyTorch's words, where another operand is an array on the host with dimensions.
+    :raises OutOfMemoryError: nothing has been changed.
+    """
+    backend = require_cuda("a tensor on a CUDA device")
+    for x in raws:
+        if type(x) is np.ndarray and x.ndim:
+            raise different_devices(next(r.device.id for r in raws if on_cuda(r)))
+    if isinstance(op, LocalVjp):
+        return tuple(backend.execute(op.graph, raws)[1])
+    found = _find(op, raws, statics, backend)
+    _, results = backend.execute(found.graph, raws, numbers=numbers)
+    given = tuple([None if k is None else results[k] for k in found.places])
+    return given[0] if found.single else given
+
+
+def different_devices(index: int | None) -> RuntimeError:
+    """The error for operands on the host and on the device of this *index*."""
+    return RuntimeError(
+        f"Expected all tensors to be on the same device, but found at least two devices, cuda:{index} and cpu!"
+    )
+
+
+def _find(op: Op, raws: Sequence[Any], statics: tuple[Any, ...], backend: CupyBackend) -> Recorded:
+    key = (op, tuple([type(x) if isinstance(x, bool) else aval_of(x) for x in raws]), statics)
+    with _lock:
+        known = _recorded.get(key)
+        if known is not None:
+            _recorded.move_to_end(key)
+            return known
+    made, looked = _record(op, raws, statics, backend)
+    if not looked:
+        with _lock:
+            _recorded[key] = made
+            while len(_recorded) > PER_OP * config.max_derivatives:
+                _recorded.popitem(last=False)
+    return made
+
+
+def _record(op: Op, raws: Sequence[Any], statics: tuple[Any, ...], backend: CupyBackend) -> tuple[Recorded, bool]:
+    recorder = _Recorder()
+    recorder.backend = backend
+    atoms: list[Atom] = []
+    places: list[int | None] = []
+    with off(), recording(recorder):
+        operands = [recorder.add_input(x, "an operand", weak=type(x) in (int, float)) for x in raws]
+        out = op.fn(*[TracedArray(v, recorder) for v in operands], *statics)
+        for result in out if type(out) is tuple else (out,):
+            places.append(None if result is None else len(atoms))
+            if result is not None:
+                atoms.append(to_atom(result))
+        recorder.guards.clear()  # what was looked at is so in this run, and the graph is for no other
+        graph = recorder.finish(atoms)
+    return Recorded(graph, tuple(places), type(out) is not tuple), recorder.looked
+
+
+# ---- what else the eager layer needs of raw arrays, wherever they lie ------------------------------------------------
+
+
+def filled(value: float, shape: Sequence[int], dtype: Any, beside: Any) -> Any:
+    """An array full of *value* where the array *beside* lies."""
+    if STATE.capture is not None:
+        return STATE.capture.filled(value, shape, dtype, beside)
+    if on_cuda(beside):
+        return full(shape, value, dtype)
+    return np.full(tuple(shape), value, dtype)
+
+
+def put_beside(array: Any, beside: Any) -> Any:
+    """What the host has made, where the array *beside* lies."""
+    if STATE.capture is not None:
+        return STATE.capture.put_beside(array, beside)
+    return upload(array) if type(array) is np.ndarray and on_cuda(beside) else array
+
+
+def moved_beside(t: Tensor, beside: Any) -> Tensor:
+    """An index tensor where the array *beside* lies: an index may be on the host."""
+    array = put_beside(t._data, beside)
+    return t if array is t._data else make(array)
+
+
+def calculated(function: Callable[..., Any], data: Any, *statics: Any) -> Any:
+    """``function(data, *statics)`` for a raw array wherever it lies; *function* stands in a module."""
+    if not on_cuda(data):
+        return function(data, *statics)
+    with _lock:
+        op = _functions.setdefault(function, Op(function.__name__, function))
+    return compute(op, [data], statics)
+
+
+_functions: dict[Callable[..., Any], Op] = {}
+
+
+def by_the_host(name: str, array: np.ndarray, beside: Any) -> Any:
+    """*array*, which NumPy has computed of what *beside* is part of: put beside it.  On a device that is counted."""
+    if device_of(beside).type == "cpu":
+        return array
+    require_cuda("a tensor on a CUDA device").host_steps[name] += 1
+    return put_beside(array, beside)
+
+
+def check_positions(data: Any, size: int, dim: int) -> None:
+    """IndexError where integers on a device are no positions in *size* elements; waits for the device.  (It would read
+    whatever lies there.)"""
+    if data.size and bool(((data < -size) | (data >= size)).any()):
+        raise IndexError(f"index out of bounds for dimension {dim} with size {size}")
+
+
+def repeats(data: Any) -> bool:
+    """May several elements of a device array lie at one place, so that it must not be written?  (Expanded,
+    or windows.)"""
+    reach = 0
+    if not data.size:
+        return False
+    for stride, n in sorted((abs(s), n) for s, n in zip(data.strides, data.shape, strict=True) if n > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (n - 1)
+    return False
+
+
+__all__ = [
+    "by_the_host",
+    "calculated",
+    "check_positions",
+    "compute",
+    "different_devices",
+    "filled",
+    "moved_beside",
+    "put_beside",
+    "repeats",
+]

@@ -1,0 +1,234 @@
+"""One eager operation, and its derivative.
+
+Two data structures.  An ``Op`` is one row: the name that ``grad_fn`` shows and a function over raw arrays.  The same
+function computes (on NumPy arrays) and is recorded (on traced arrays), so each operation has the derivative that its
+IR primitives have, and nothing here knows a rule.  A ``LocalVjp`` is that derivative for operands of one kind: a small
+graph from (saved operands, saved results, cotangents of the results) to cotangents of the operands.  It is an ``Op``
+itself, which is how derivatives of derivatives come about.  Start reading at ``LocalVjp.derive``.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..codegen.derive.adjoint import vjp_seeded
+from ..runtime.config import config
+from ..tracer import numpy_api  # noqa: F401  (fills the tables of NumPy functions)
+from ..tracer.ir.aval import FLOAT, FLOAT32, HALF, INT, Aval
+from ..tracer.ir.evaluate import run_nodes, stored
+from ..tracer.ir.graph import Atom, Graph, Lit, Node, Var, current_builder, live_nodes, read_vars
+from ..tracer.ops.elementwise import broadcast_to
+from ..tracer.record.array import TracedArray, to_atom, wrap_array
+from ..tracer.record.autocast import off
+from ..tracer.record.recorder import Recorder, recording
+
+# Tensors give inf and nan without a word, as PyTorch's do; NumPy code of the user's keeps its warnings.
+warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"tracegrad\.(tensors|autograd)")
+
+_Avals = tuple[Aval, ...]
+_ndarray = np.ndarray
+# Operations whose results lie in rows whatever the layout of the operands, as in PyTorch (so that .view works on them);
+# the others keep NumPy's order, which for elementwise operations is PyTorch's too.
+_IN_ROWS = frozenset(
+    """Stack Cat Softmax LogSoftmax Cumsum Cumprod MaskedFill Index Sum Mean Prod Max Min Amax Amin Std Var Logsumexp
+    NativeLayerNorm NativeBatchNorm Gather IndexSelect""".split()
+)
+
+
+class Op:
+    """One operation: ``fn(*arrays, *statics)`` gives an array or a tuple of arrays.
+
+    ``name`` is what ``grad_fn`` shows (``Add`` becomes ``<AddBackward0>``).  Operands are arrays or Python floats,
+    which are data; *statics* are hashable and part of the signature.
+
+    What the derivative *reads* decides what may be overwritten between forward and backward.  By default it reads what
+    saves work; "operands": not the result, which is computed again (so that ``y = a / b; y += c`` is no error);
+    "result": the result instead of the first operand, which must make no difference (``relu``).
+
+    *mixed* is what ``autocast`` does to it, where the name does not say it: "product" or "float32".
+    """
+
+    __slots__ = ("__weakref__", "_derived", "_dtypes", "fn", "in_rows", "mixed", "name", "node_class", "reads")
+
+    def __init__(self, name: str, fn: Callable[..., Any], *, reads: str = "", mixed: str = ""):
+        self.name = name if "Backward" in name or name == "CopySlices" else f"{name}Backward0"
+        self.fn = fn
+        self.in_rows = self.name.partition("Backward")[0] in _IN_ROWS
+        self.reads = reads
+        self.mixed = mixed
+        self.node_class: Any = None  # made by node.py, which knows the base class
+        self._derived: OrderedDict[Any, LocalVjp] = OrderedDict()
+        self._dtypes: dict[Any, list[np.dtype]] = {}  # of results, where an operand has half precision
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def vjp(self, avals: _Avals, statics: tuple[Any, ...], needs: tuple[bool, ...], careful: bool) -> LocalVjp:
+        """The derivative for operands of these kinds, with respect to those in *needs*."""
+        key = (avals, statics, needs, careful)
+        found = self._derived.get(key)
+        if found is None:
+            made = LocalVjp.derive(self, avals, statics, needs, careful)
+            with _lock:
+                found = self._derived.setdefault(key, made)
+                while len(self._derived) > config.max_derivatives:
+                    self._derived.popitem(last=False)
+        return found
+
+    def run(self, operands: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
+        """``fn`` of raw operands; what is of half precision is computed with in float32."""
+        if any(type(x) is _ndarray and x.dtype in HALF for x in operands):
+            return self.in_float32(operands, statics)
+        return self.fn(*operands, *statics)
+
+    def in_float32(self, operands: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
+        """``fn`` of raw operands, float32 in place of those of half precision, its results rounded."""
+        wide = [x.astype(FLOAT32) if type(x) is _ndarray and x.dtype in HALF else x for x in operands]
+        with np.errstate(all="ignore"):
+            found = self.fn(*wide, *statics)
+            dtypes = self._result_dtypes(tuple([aval_of(x) for x in operands]), statics)
+            if type(found) is not tuple:
+                return np.asarray(found).astype(dtypes[0], copy=False)
+            return tuple([np.asarray(r).astype(d, copy=False) for r, d in zip(found, dtypes, strict=True)])
+
+    def _result_dtypes(self, avals: _Avals, statics: tuple[Any, ...]) -> list[np.dtype]:
+        """The dtypes of the results for operands of these kinds, as the operation's recording has them."""
+        key = (avals, statics)
+        found = self._dtypes.get(key)
+        if found is None:
+            recorder = Recorder()
+            with off(), recording(recorder):
+                made = self.fn(*[TracedArray(Var(a), recorder) for a in avals], *statics)
+                found = [to_atom(r).aval.dtype for r in (made if type(made) is tuple else (made,))]
+            if len(self._dtypes) >= config.max_derivatives:
+                self._dtypes.clear()
+            self._dtypes[key] = found
+        return found
+
+    def saves(
+        self, avals: _Avals, statics: tuple[Any, ...], needs: tuple[bool, ...]
+    ) -> tuple[frozenset[int], frozenset[int]]:
+        """(operands, results) that the derivative reads."""
+        found = [self.vjp(avals, statics, needs, careful) for careful in (False, True)]
+        return frozenset(k for v in found for k in v.saved_in), frozenset(k for v in found for k in v.saved_out)
+
+
+_lock = threading.Lock()
+_avals: dict[Any, Aval] = {}
+_WEAK_FLOAT = Aval(FLOAT, (), True)
+_WEAK_INT = Aval(INT, (), True)
+
+
+def aval_of(value: Any) -> Aval:
+    """The abstract value of an operand: an array, a traced array, a Python number, or an aval."""
+    if type(value) is float:
+        return _WEAK_FLOAT
+    if type(value) is Aval:
+        return value
+    if type(value) is int:
+        return _WEAK_INT
+    key = (value.dtype, value.shape)
+    found = _avals.get(key)
+    if found is None:
+        if len(_avals) > 1 << 14:
+            _avals.clear()
+        found = _avals[key] = Aval(*key)
+    return found
+
+
+class LocalVjp(Op):
+    """The derivative of one operation.  As an ``Op`` its operands are the saved operands (positions ``saved_in``), the
+    saved results (``saved_out``), then a cotangent for each result in ``seeded``; it gives a tuple, one cotangent for
+    each operand in ``gives``."""
+
+    __slots__ = ("careful", "gives", "graph", "outs", "saved_in", "saved_out", "seeded")
+
+    def __init__(
+        self, name: str, graph: Graph, outs: _Avals, saved_in: tuple[int, ...], saved_out: tuple[int, ...],
+        seeded: tuple[int, ...], gives: tuple[int, ...], careful: tuple[bool, ...],
+    ):  # fmt: skip
+        super().__init__(name, self._run)
+        self.graph = graph
+        self.outs = outs  # of the operation
+        self.saved_in, self.saved_out, self.seeded = saved_in, saved_out, seeded
+        self.gives = gives
+        self.careful = careful  # per given cotangent: it may hold exact zeros or infinities
+
+    @classmethod
+    def derive(cls, op: Op, avals: _Avals, statics: tuple[Any, ...], needs: tuple[bool, ...], careful: bool) -> Any:
+        recorder = Recorder()
+        operands = [Var(a) for a in avals]
+        with off(), recording(recorder):
+            made = op.fn(*[TracedArray(v, recorder) for v in operands], *statics)
+            outs = [to_atom(r) for r in (made if type(made) is tuple else (made,))]
+            forward = list(recorder.nodes)
+            seeded = tuple([k for k, o in enumerate(outs) if o.aval.is_float])
+            cotangents = [Var(Aval(outs[k].aval.dtype, outs[k].aval.shape)) for k in seeded]
+            wrt = [v for v, n in zip(operands, needs, strict=True) if n]
+            grads, marks = vjp_seeded(
+                forward, [(outs[k], ct) for k, ct in zip(seeded, cotangents, strict=True)], wrt, careful=careful
+            )
+            positions = [k for k, n in enumerate(needs) if n]
+            gives = tuple([k for k, g in zip(positions, grads, strict=True) if g is not None])
+            careful_out = tuple([m for g, m in zip(grads, marks, strict=True) if g is not None])
+            results: list[Atom] = [
+                _of_shape(g, operands[k].aval) for k, g in zip(positions, grads, strict=True) if g is not None
+            ]
+        # What the operation has computed already is read, not computed again.
+        produced = {o for n in forward for o in n.outs}
+        known = {o: Var(o.aval) for o in outs if isinstance(o, Var) and o in produced and op.reads != "operands"}
+        nodes = [_renamed(n, known) for n in recorder.nodes]
+        if op.reads == "result":
+            nodes = [_renamed(n, {operands[0]: known[outs[0]]}) for n in nodes]  # type: ignore[index]
+        results = [known.get(r, r) if isinstance(r, Var) else r for r in results]
+        nodes = live_nodes(nodes, results)
+        used = read_vars(nodes, results)
+        saved_in = tuple([k for k, v in enumerate(operands) if v in used])
+        saved_out = tuple([k for k, o in enumerate(outs) if isinstance(o, Var) and known.get(o) in used])
+        inputs = [operands[k] for k in saved_in] + [known[outs[k]] for k in saved_out] + cotangents  # type: ignore[index]
+        consts = [c for c in recorder.consts if c[0] in used]
+        graph = Graph(inputs, nodes, results, [], consts)
+        return cls(op.name, graph, tuple([o.aval for o in outs]), saved_in, saved_out, seeded, gives, careful_out)
+
+    def _run(self, *values: Any) -> tuple[Any, ...]:
+        """The cotangents: by NumPy, or recorded where a value is traced."""
+        graph = self.graph
+        if any(isinstance(v, TracedArray) for v in values):
+            atoms = splice(graph, [to_atom(v) for v in values])
+            return tuple([wrap_array(a) for a in atoms])
+        env: dict[Var, Any] = dict(zip(graph.inputs, values, strict=True))
+        env.update(graph.consts)
+        run_nodes(graph.nodes, env)
+        return tuple([stored(env, out) for out in graph.outputs])
+
+
+def _of_shape(grad: Atom, aval: Aval) -> Atom:
+    if isinstance(grad, Lit) and aval.shape:
+        return broadcast_to(grad, aval.shape)
+    return grad
+
+
+def _renamed(node: Node, names: dict[Var, Var]) -> Node:
+    if not any(a in names for a in node.inputs if isinstance(a, Var)):
+        return node
+    inputs = tuple([names.get(a, a) if isinstance(a, Var) else a for a in node.inputs])
+    return Node(node.prim, inputs, node.params, node.outs, node.site)
+
+
+def splice(graph: Graph, inputs: Sequence[Atom]) -> list[Atom]:
+    """The outputs of *graph* over other *inputs*, its nodes appended to the builder in force."""
+    builder = current_builder()
+    env: dict[Var, Atom] = dict(zip(graph.inputs, inputs, strict=True))
+    for var, array in graph.consts:
+        assert isinstance(builder, Recorder)
+        env[var] = builder.const(array)
+    for node in graph.nodes:
+        operands = tuple([env[a] if isinstance(a, Var) else a for a in node.inputs])
+        env.update(zip(node.outs, builder.emit(node.prim, operands, node.params), strict=True))
+    return [env[o] if isinstance(o, Var) else o for o in graph.outputs]

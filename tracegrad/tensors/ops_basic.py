@@ -1,0 +1,343 @@
+"""Arithmetic and comparisons: the operators, and the rule by which operands of several kinds meet.
+
+Each operation is one ``Op`` row over raw arrays.  ``operand`` turns what a user may write beside a tensor (numbers,
+NumPy arrays and scalars) into an operand; ``meet`` brings two tensors to one dtype by PyTorch's promotion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.record.array import TracedArray
+from . import dtypes
+from . import tensor as core
+from .apply import apply
+from .device import device_of
+from .inplace import assign, check_writable, inplace
+from .op import Op
+from .tensor import METHODS, Tensor, make, raw
+from .transfer import to_device
+
+
+def _fill(old: Any, value: Any) -> Any:
+    filled: Any = np.where(True, value, old)
+    return filled.astype(old.dtype)
+
+
+ADD = Op("Add", np.add)
+SUB = Op("Sub", np.subtract)
+MUL = Op("Mul", np.multiply)
+DIV = Op("Div", np.true_divide, reads="operands")
+NEG = Op("Neg", np.negative)
+POW_SCALAR = Op("Pow", lambda x, exponent: np.power(x, exponent))
+POW = Op("PowBackward1", np.power)
+FLOOR_DIVIDE = Op("NotImplemented", np.floor_divide)
+REMAINDER = Op("Remainder", np.remainder)
+TO = Op("ToCopy", lambda x, dtype: x.astype(dtype))
+FILL = Op("Fill", _fill)
+
+# alpha is part of the program: so nothing has to be saved, and backward may run again
+ADD_SCALED = Op("Add", lambda x, y, alpha: x + alpha * y)
+SUB_SCALED = Op("Sub", lambda x, y, alpha: x - alpha * y)
+
+_COMPARE = {name: Op(name, fn) for name, fn in {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
+}.items()}  # fmt: skip
+_BITS = {name: Op(name, fn) for name, fn in {
+    "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
+}.items()}  # fmt: skip
+
+
+def to_dtype(t: Tensor, dtype: np.dtype) -> Tensor:
+    """*t* in another dtype, recorded; *t* itself where nothing changes."""
+    return t if t.dtype == dtype else apply(TO, (t,), (dtype,))
+
+
+def operand(t: Tensor, other: Any) -> Any:
+    """What *other* is beside the tensor *t*: a Tensor, or a Python number of the kind that *t* takes."""
+    kind = type(other)
+    if kind is float:
+        return other
+    if isinstance(other, Tensor):
+        return other
+    if isinstance(other, (bool, np.bool_)):
+        other = int(other) if raw(t).dtype.kind != "b" else bool(other)
+        kind = type(other)
+    if isinstance(other, (int, np.integer)):
+        return float(other) if raw(t).dtype.kind in FLOAT_KINDS else other if kind is bool else int(other)
+    if isinstance(other, (float, np.floating)):
+        return float(other)
+    if isinstance(other, (np.ndarray, TracedArray)):
+        return make(other)
+    return NotImplemented
+
+
+def meet(a: Any, b: Any) -> tuple[Any, Any]:
+    """Two operands in one dtype.  One of them is a Tensor, the other a Tensor or a Python number."""
+    if not isinstance(a, Tensor):
+        b, a = meet(b, a)
+        return a, b
+    x = raw(a)
+    if isinstance(b, Tensor):
+        y = raw(b)
+        if x.dtype is y.dtype or x.dtype == y.dtype:
+            return a, b
+        dtype = dtypes.promote(x.dtype, len(x.shape), y.dtype, len(y.shape))
+        return to_dtype(a, dtype), to_dtype(b, dtype)
+    if type(b) is float and x.dtype.kind not in FLOAT_KINDS:
+        return to_dtype(a, dtypes.get_default_dtype()), b
+    if type(b) is int and x.dtype.kind == "b":
+        return to_dtype(a, np.dtype("int64")), b
+    return a, b
+
+
+def binary(op: Op, a: Tensor, other: Any) -> Any:
+    """``op(a, other)`` with promotion; NotImplemented where *other* is no operand."""
+    if type(other) is not float or a._data.dtype.kind not in FLOAT_KINDS:
+        other = operand(a, other)
+        if other is NotImplemented:
+            return NotImplemented
+        a, other = meet(a, other)
+    return apply(op, (a, other))
+
+
+def _operator(op: Op) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def forward(self: Tensor, other: Any) -> Any:
+        return binary(op, self, other)
+
+    def reflected(self: Tensor, other: Any) -> Any:
+        other = operand(self, other)
+        if other is NotImplemented:
+            return NotImplemented
+        a, b = meet(other, self)
+        return apply(op, (a, b))
+
+    return forward, reflected
+
+
+def _function(op: Op, name: str) -> Callable[..., Any]:
+    def function(input: Any, other: Any) -> Any:
+        if not isinstance(input, Tensor):
+            input = other._like(input) if isinstance(other, Tensor) else make(np.asarray(input))
+        result = binary(op, input, other)
+        if result is NotImplemented:
+            raise TypeError(f"{name}(): argument 'other' must be Tensor or Number, not {type(other).__name__}")
+        return result
+
+    function.__name__ = name
+    return function
+
+
+def _scaled(op: Op, input: Tensor, other: Any, alpha: float, *, write: bool = False) -> Tensor:
+    a, b = meet(input, operand(input, other))
+    if isinstance(alpha, float) and a.dtype.kind not in FLOAT_KINDS:
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    return inplace(op, a, (b,), (alpha,)) if write else apply(op, (a, b), (alpha,))
+
+
+def add(input: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
+    """``input + alpha * other``."""
+    return input + other if alpha == 1 else _scaled(ADD_SCALED, input, other, alpha)
+
+
+def sub(input: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
+    """``input - alpha * other``."""
+    return input - other if alpha == 1 else _scaled(SUB_SCALED, input, other, alpha)
+
+
+def rsub(input: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
+    return other - (input if alpha == 1 else input * alpha)
+
+
+mul = _function(MUL, "mul")
+
+
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """True division; with *rounding_mode* "floor" or "trunc" rounded."""
+    if not isinstance(input, Tensor):
+        return input / other
+    if rounding_mode is None:
+        return _true_divide(input, other)
+    if rounding_mode == "floor":
+        return METHODS["floor"](_true_divide(input, other)) if input.dtype.kind in FLOAT_KINDS else input // other
+    if rounding_mode == "trunc":
+        result = METHODS["trunc"](_true_divide(input, other))
+        return result if input.dtype.kind in FLOAT_KINDS else to_dtype(result, input.dtype)
+    raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'")
+
+
+def _floating(t: Tensor) -> Tensor:
+    return t if raw(t).dtype.kind in FLOAT_KINDS else to_dtype(t, dtypes.get_default_dtype())
+
+
+def _true_divide(self: Tensor, other: Any) -> Any:
+    if (
+        isinstance(other, Tensor)
+        and raw(self).dtype.kind not in FLOAT_KINDS
+        and raw(other).dtype.kind not in FLOAT_KINDS
+    ):
+        other = _floating(other)
+    return binary(DIV, _floating(self) if not isinstance(other, Tensor) else self, other)
+
+
+def _true_divide_reflected(self: Tensor, other: Any) -> Any:
+    this = _floating(self)
+    other = operand(this, other)
+    if other is NotImplemented:
+        return NotImplemented
+    a, b = meet(other, this)
+    return apply(DIV, (a, b))
+
+
+def pow(input: Any, exponent: Any) -> Tensor:
+    """``input ** exponent``; a number as exponent is part of the program (``x ** 2`` is a product)."""
+    if not isinstance(input, Tensor):
+        return exponent.__rpow__(input)
+    if isinstance(exponent, Tensor):
+        return binary(POW, input, exponent)
+    if isinstance(exponent, np.generic):
+        exponent = exponent.item()
+    if isinstance(exponent, float) and raw(input).dtype.kind not in FLOAT_KINDS:
+        input = _floating(input)
+    if isinstance(exponent, int) and exponent < 0 and raw(input).dtype.kind not in FLOAT_KINDS:
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
+    if not isinstance(exponent, (int, float)):
+        return NotImplemented
+    return apply(POW_SCALAR, (input,), (exponent,))
+
+
+def _rpow(self: Tensor, other: Any) -> Any:
+    other = operand(self, other)
+    if other is NotImplemented:
+        return NotImplemented
+    a, b = meet(other, self)
+    return apply(POW, (a, b))
+
+
+def neg(input: Tensor) -> Tensor:
+    return apply(NEG, (input,))
+
+
+def _inplace_method(op: Op, name: str) -> Callable[..., Any]:
+    def method(self: Tensor, other: Any) -> Tensor:
+        other = operand(self, other)
+        if other is NotImplemented:
+            raise TypeError(f"{name}(): argument 'other' must be Tensor or Number")
+        if isinstance(other, Tensor) and raw(other).dtype != raw(self).dtype:
+            check_writable(self)
+            wanted = dtypes.promote(self.dtype, self.ndim, other.dtype, other.ndim)
+            if wanted == self.dtype:
+                other = to_dtype(other, wanted)
+        return inplace(op, self, (other,))
+
+    method.__name__ = name
+    return method
+
+
+def add_(self: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
+    """``self += alpha * other``."""
+    return _iadd(self, other) if alpha == 1 else _scaled(ADD_SCALED, self, other, alpha, write=True)
+
+
+def sub_(self: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
+    """``self -= alpha * other``."""
+    return _isub(self, other) if alpha == 1 else _scaled(SUB_SCALED, self, other, alpha, write=True)
+
+
+_iadd = _inplace_method(ADD, "add_")
+_isub = _inplace_method(SUB, "sub_")
+mul_ = _inplace_method(MUL, "mul_")
+div_ = _inplace_method(DIV, "div_")
+
+
+def pow_(self: Tensor, exponent: Any) -> Tensor:
+    if isinstance(exponent, Tensor):
+        return inplace(POW, self, (exponent,))
+    return inplace(POW_SCALAR, self, (), (exponent,))
+
+
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Every element becomes *value*."""
+    if not isinstance(value, Tensor):
+        value = operand(self, value)
+    return inplace(FILL, self, (value,))
+
+
+def zero_(self: Tensor) -> Tensor:
+    """Every element becomes 0."""
+    if not self._requires and self._base is None and core.STATE.capture is None and not self._inference:
+        self._data[...] = 0
+        self._counter[0] += 1
+        return self
+    return inplace(FILL, self, (0.0 if self.dtype.kind in FLOAT_KINDS else 0,))
+
+
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Every element becomes that of *src*, broadcast and cast."""
+    if not isinstance(src, Tensor):
+        src = make(np.asarray(src))
+    check_writable(self)
+    src = to_device(src, device_of(self._data))
+    if src.dtype != self.dtype:
+        src = to_dtype(src, self.dtype)
+    return inplace(COPY, self, (src,))
+
+
+COPY = Op("CopyBackwards", lambda old, new: np.where(True, new, old))
+
+
+def _compare(name: str) -> Callable[..., Any]:
+    op = _COMPARE.get(name) or _BITS[name]
+
+    def method(self: Tensor, other: Any) -> Any:
+        if other is None:
+            return NotImplemented
+        return binary(op, self, other)
+
+    method.__name__ = name
+    return method
+
+
+def _invert(self: Tensor) -> Tensor:
+    return make(np.invert(raw(self)))
+
+
+def _like(self: Tensor, value: Any) -> Tensor:
+    return make(np.asarray(value, dtype=self.dtype if isinstance(value, (bool, int)) else None))
+
+
+def install() -> None:
+    """Give Tensor its operators."""
+    for name, op in {"add": ADD, "sub": SUB, "mul": MUL, "floordiv": FLOOR_DIVIDE, "mod": REMAINDER}.items():
+        forward, reflected = _operator(op)
+        setattr(Tensor, f"__{name}__", forward)
+        setattr(Tensor, f"__r{name}__", reflected)
+    special: dict[str, Any] = {
+        "__truediv__": _true_divide, "__rtruediv__": _true_divide_reflected, "__pow__": pow, "__rpow__": _rpow,
+        "__neg__": neg, "__pos__": lambda self: self, "__iadd__": _iadd, "__isub__": _isub, "__imul__": mul_,
+        "__itruediv__": div_, "__ipow__": pow_, "__invert__": _invert, "_like": _like,
+    }  # fmt: skip
+    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+        special[f"__{name}__"] = METHODS[name] = _compare(name)
+    for name in ("logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor"):
+        METHODS[name] = _compare(name)
+    for name, method in {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}.items():
+        special[f"__{name}__"] = special[f"__r{name}__"] = METHODS[method]
+    for name, method in special.items():
+        setattr(Tensor, name, method)
+    METHODS.update(
+        add=add, sub=sub, subtract=sub, mul=mul, multiply=mul, div=div, divide=div, true_divide=div, pow=pow, neg=neg,
+        negative=neg, rsub=rsub, add_=add_, sub_=sub_, mul_=mul_, div_=div_, pow_=pow_, fill_=fill_, zero_=zero_,
+        copy_=copy_, bitwise_not=_invert, logical_not=lambda self: make(np.logical_not(raw(self))),
+        remainder=_function(REMAINDER, "remainder"), floor_divide=_function(FLOOR_DIVIDE, "floor_divide"),
+    )  # fmt: skip
+
+
+install()
+
+__all__ = ["ADD", "MUL", "assign", "binary", "meet", "operand", "to_dtype"]

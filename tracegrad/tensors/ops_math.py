@@ -1,0 +1,257 @@
+"""Elementwise functions: a table of functions of one tensor, and one of functions of two.
+
+Functions of integers are computed in the default dtype, as in PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.special as sp
+
+from ..tracer.ir.aval import FLOAT_KINDS
+from . import dtypes
+from .apply import apply
+from .arguments import dtype_name, floating, kind_of, tensor_argument, unify
+from .inplace import inplace
+from .on_device import filled
+from .op import Op
+from .ops_basic import NEG, to_dtype
+from .ops_choose import between
+from .tensor import METHODS, Tensor, make, raw
+
+_ndarray = np.ndarray
+
+
+# ---- one operand ---------------------------------------------------------------------------------------------------
+
+
+def _rsqrt(x: Any) -> Any:
+    return 1.0 / np.sqrt(x)
+
+
+def _relu(x: Any) -> Any:
+    return np.maximum(x, 0) if type(x) is _ndarray else np.where(x <= 0, 0, x)
+
+
+def _sign(x: Any) -> Any:
+    """Of NaN it is 0 here."""
+    return np.where(np.isnan(x), 0.0, np.sign(x)) if x.dtype.kind in FLOAT_KINDS else np.sign(x)
+
+
+FLOATING: dict[str, Op] = {
+    name: Op(label, fn)
+    for name, label, fn in (
+        ("exp", "Exp", np.exp), ("exp2", "Exp2", np.exp2), ("expm1", "Expm1", np.expm1), ("log", "Log", np.log),
+        ("log2", "Log2", np.log2), ("log10", "Log10", np.log10), ("log1p", "Log1P", np.log1p),
+        ("sqrt", "Sqrt", np.sqrt), ("rsqrt", "Rsqrt", _rsqrt), ("sin", "Sin", np.sin), ("cos", "Cos", np.cos),
+        ("tan", "Tan", np.tan), ("asin", "Asin", np.arcsin), ("acos", "Acos", np.arccos), ("atan", "Atan", np.arctan),
+        ("sinh", "Sinh", np.sinh), ("cosh", "Cosh", np.cosh), ("tanh", "Tanh", np.tanh),
+        ("asinh", "Asinh", np.arcsinh), ("acosh", "Acosh", np.arccosh), ("atanh", "Atanh", np.arctanh),
+        ("sigmoid", "Sigmoid", sp.expit), ("erf", "Erf", sp.erf), ("erfc", "Erfc", sp.erfc),
+        ("erfinv", "Erfinv", sp.erfinv), ("lgamma", "Lgamma", sp.gammaln), ("digamma", "Digamma", sp.psi),
+        ("reciprocal", "Reciprocal", np.reciprocal), ("sinc", "Sinc", np.sinc),
+        ("deg2rad", "Deg2Rad", np.deg2rad), ("rad2deg", "Rad2Deg", np.rad2deg),
+    )
+}  # fmt: skip
+KEEPING: dict[str, Op] = {  # of integers they give integers
+    name: Op(label, fn, reads="result" if name == "relu" else "")
+    for name, label, fn in (
+        ("abs", "Abs", np.abs), ("sign", "Sign", _sign), ("sgn", "Sgn", _sign), ("floor", "Floor", np.floor),
+        ("ceil", "Ceil", np.ceil), ("trunc", "Trunc", np.trunc), ("relu", "Relu", _relu),
+        ("frac", "Frac", lambda x: x - np.trunc(x)), ("square", "Pow", np.square),
+    )
+}  # fmt: skip
+_ROUNDING = ("floor", "ceil", "trunc")
+ROUND = Op("Round", np.rint)
+ROUND_DECIMALS = Op("RoundBackward1", lambda x, decimals: np.round(x, decimals))
+NAN_TO_NUM = Op("NanToNum", lambda x, nan, high, low: np.nan_to_num(x, nan=nan, posinf=high, neginf=low))
+LOGIT = Op("Logit", sp.logit)
+LOGIT_EPS = Op("Logit", lambda x, eps: sp.logit(between(x, eps, 1.0 - eps)))
+
+
+def _of_floats(name: str, op: Op) -> Callable[..., Any]:
+    def function(input: Tensor) -> Tensor:
+        if not isinstance(input, Tensor):
+            tensor_argument(name, input)
+        return apply(op, (input if input._data.dtype.kind in FLOAT_KINDS else floating(input),))
+
+    return _named(function, name, f"``{name}`` of each element.")
+
+
+def _keeping(name: str, op: Op) -> Callable[..., Any]:
+    def function(input: Tensor) -> Tensor:
+        kind = tensor_argument(name, input)._data.dtype.kind
+        if kind not in FLOAT_KINDS:
+            if (kind == "b" and name != "sign") or name == "frac":
+                raise NotImplementedError(f"\"{name}\" not implemented for '{dtype_name(input)}'")
+            if name in _ROUNDING or kind == "b":
+                return apply(_POSITIVE, (input,))
+        return apply(op, (input,))
+
+    return _named(function, name, f"``{name}`` of each element; of integers an integer.")
+
+
+_POSITIVE = Op("Positive", lambda x: x.copy())
+
+
+def _named(function: Callable[..., Any], name: str, text: str) -> Callable[..., Any]:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    return function
+
+
+def _in_place(name: str, op: Op) -> Callable[..., Any]:
+    def method(self: Tensor) -> Tensor:
+        if name in _ROUNDING and self._data.dtype.kind not in FLOAT_KINDS:
+            return self
+        return inplace(op, self)
+
+    return _named(method, f"{name}_", f"``{name}`` of each element, in place.")
+
+
+def round(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """To the nearest integer (halves to even), or to so many *decimals*."""
+    tensor_argument("round", input)
+    if input._data.dtype.kind not in FLOAT_KINDS:
+        return apply(_POSITIVE, (input,))
+    return apply(ROUND, (input,)) if not decimals else apply(ROUND_DECIMALS, (input,), (int(decimals),))
+
+
+def round_(self: Tensor, *, decimals: int = 0) -> Tensor:
+    """``round`` in place."""
+    return inplace(ROUND, self) if not decimals else inplace(ROUND_DECIMALS, self, (), (int(decimals),))
+
+
+def nan_to_num(input: Tensor, nan: float | None = None, posinf: Any = None, neginf: Any = None) -> Tensor:
+    """NaN replaced by *nan* (0), infinities by the largest numbers of the dtype unless given."""
+    tensor_argument("nan_to_num", input)
+    if input._data.dtype.kind not in FLOAT_KINDS:
+        return apply(_POSITIVE, (input,))
+    return apply(NAN_TO_NUM, (input,), (0.0 if nan is None else float(nan), posinf, neginf))
+
+
+def logit(input: Tensor, eps: float | None = None) -> Tensor:
+    """log(x / (1 - x)); with *eps*, of x clamped to [eps, 1 - eps]."""
+    input = floating(tensor_argument("logit", input))
+    return apply(LOGIT, (input,)) if eps is None else apply(LOGIT_EPS, (input,), (float(eps),))
+
+
+def positive(input: Tensor) -> Tensor:
+    """*input* itself."""
+    return input
+
+
+# ---- questions about elements --------------------------------------------------------------------------------------
+
+
+def _question(name: str, fn: Callable[..., Any], of_integers: bool) -> Callable[..., Any]:
+    def function(input: Tensor) -> Tensor:
+        data = raw(tensor_argument(name, input))
+        if data.dtype.kind not in FLOAT_KINDS:
+            return make(filled(of_integers, data.shape, bool, data))
+        return make(np.asarray(fn(data)) if type(data) is _ndarray else fn(data))
+
+    return _named(function, name, f"``{name}`` of each element, as bools.")
+
+
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """Where ``|input - other| <= atol + rtol * |other|``."""
+    if input.dtype != other.dtype:
+        raise RuntimeError(f"{dtype_name(input)} did not match {dtype_name(other)}")
+    found = np.isclose(raw(input), raw(other), rtol=rtol, atol=atol, equal_nan=equal_nan)
+    return make(found if not isinstance(found, np.bool_) else np.asarray(found))
+
+
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """Whether all elements are close."""
+    return bool(raw(isclose(input, other, rtol, atol, equal_nan)).all())
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether both have the same shape and the same elements."""
+    x, y = raw(tensor_argument("equal", input)), raw(tensor_argument("equal", other, "other", 2))
+    return x.shape == y.shape and bool((x == y).all())
+
+
+# ---- two operands --------------------------------------------------------------------------------------------------
+
+TWO_FLOATING: dict[str, Op] = {
+    name: Op(label, fn)
+    for name, label, fn in (
+        ("atan2", "Atan2", np.arctan2), ("hypot", "Hypot", np.hypot), ("logaddexp", "Logaddexp", np.logaddexp),
+        ("logaddexp2", "Logaddexp2", np.logaddexp2), ("xlogy", "Xlogy", sp.xlogy),
+        ("xlog1py", "SpecialXlog1Py", sp.xlog1py), ("copysign", "Copysign", np.copysign),
+    )
+}  # fmt: skip
+TWO_KEEPING: dict[str, Op] = {
+    name: Op(label, fn)
+    for name, label, fn in (
+        ("maximum", "Maximum", np.maximum), ("minimum", "Minimum", np.minimum), ("fmax", "Fmax", np.fmax),
+        ("fmin", "Fmin", np.fmin), ("heaviside", "NotImplemented", np.heaviside),
+    )
+}  # fmt: skip
+
+
+def _of_two(name: str, op: Op, only_floats: bool) -> Callable[..., Any]:
+    def function(input: Any, other: Any) -> Tensor:
+        if not isinstance(other, Tensor) and not isinstance(input, Tensor):
+            tensor_argument(name, input)
+        a, b = unify(input, other)
+        if only_floats and kind_of(a, b) != "f":
+            a, b = (floating(v) if isinstance(v, Tensor) else float(v) for v in (a, b))
+        return apply(op, (a, b))
+
+    return _named(function, name, f"``{name}`` element by element, with broadcasting.")
+
+
+FMOD = {n: Op(f"FmodBackward{n}", np.fmod) for n in (0, 1)}
+
+
+def fmod(input: Tensor, other: Any) -> Tensor:
+    """The remainder of a division, with the sign of *input*."""
+    return apply(FMOD[isinstance(other, Tensor)], unify(tensor_argument("fmod", input), other))
+
+
+def float_power(input: Any, exponent: Any) -> Tensor:
+    """``input ** exponent`` in float64."""
+    base, power = (to_dtype(v, dtypes.float64) if isinstance(v, Tensor) else float(v) for v in (input, exponent))
+    return base**power
+
+
+# ---- the tables ----------------------------------------------------------------------------------------------------
+
+
+def install() -> None:
+    """Enter everything into the table of methods."""
+    for name, op in FLOATING.items():
+        METHODS[name] = _of_floats(name, op)
+        METHODS[f"{name}_"] = _in_place(name, op)
+    for name, op in KEEPING.items():
+        METHODS[name] = _keeping(name, op)
+        METHODS[f"{name}_"] = _in_place(name, op)
+    METHODS["neg_"] = METHODS["negative_"] = _in_place("neg", NEG)
+    for name, op in TWO_FLOATING.items():
+        METHODS[name] = _of_two(name, op, True)
+    for name, op in TWO_KEEPING.items():
+        METHODS[name] = _of_two(name, op, False)
+    for name, fn, of_integers in (("isnan", np.isnan, False), ("isinf", np.isinf, False),
+                                  ("isfinite", np.isfinite, True)):  # fmt: skip
+        METHODS[name] = _question(name, fn, of_integers)
+    for function in (
+        fmod, float_power, round, round_, nan_to_num, logit, positive, isclose, allclose, equal,
+    ):  # fmt: skip
+        METHODS[function.__name__] = function
+    METHODS.update(absolute=METHODS["abs"], arctan2=METHODS["atan2"])
+    METHODS.update({
+        f"arc{name[1:]}": METHODS[name] for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh")
+    })  # fmt: skip
+    METHODS.update(fix=METHODS["trunc"], expit=METHODS["sigmoid"])
+    Tensor.__abs__ = METHODS["abs"]  # type: ignore[attr-defined]
+
+
+install()
+
+__all__ = ["FLOATING", "KEEPING", "TWO_FLOATING", "TWO_KEEPING", "isclose", "round"]

@@ -1,0 +1,90 @@
+"""Filling with random numbers, drawn from the default generator or the one given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..tracer.ir.aval import FLOAT_KINDS
+from . import dtypes
+from .inplace import inplace
+from .on_device import put_beside
+from .op import Op
+from .random import drawn
+from .tensor import METHODS, Tensor, make, raw
+
+_OPS = {name: Op(label, lambda old, new: np.where(True, new, old)) for name, label in (
+    ("uniform_", "Uniform"), ("normal_", "Normal"), ("bernoulli_", "BernoulliBackward2"), ("random_", "Random"),
+    ("exponential_", "Exponential"),
+)}  # fmt: skip
+
+
+def _fill(name: str, self: Tensor, draw: Callable[[np.random.Generator], Any], generator: Any) -> Tensor:
+    dtype = self.dtype
+    drawn_here = drawn(lambda stream: np.asarray(draw(stream), dtype), generator)
+    return inplace(_OPS[name], self, (make(put_beside(drawn_here, self._data)),))
+
+
+def _floats(t: Tensor, kernel: str) -> None:
+    if t.dtype.kind not in FLOAT_KINDS:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.scalar_name(t.dtype)}'")
+
+
+def uniform_(self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **bounds: float) -> Tensor:
+    """Uniform numbers between two bounds (``from`` and ``to``)."""
+    low = bounds.pop("from", from_)
+    _floats(self, "check_uniform_bounds")
+    if low > to:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
+    shape = self.shape
+    return _fill("uniform_", self, lambda stream: low + (to - low) * stream.random(shape), generator)
+
+
+def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
+    """Normal numbers."""
+    _floats(self, "normal_kernel_cpu")
+    if std < 0:
+        raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
+    shape = self.shape
+    return _fill("normal_", self, lambda stream: mean + std * stream.standard_normal(shape), generator)
+
+
+def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
+    """1 with probability *p* (a number or a tensor), 0 otherwise."""
+    if not isinstance(p, Tensor) and not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    shape = self.shape
+    uniform = drawn(lambda stream: stream.random(shape), generator)
+    return inplace(
+        _OPS["bernoulli_"], self, (make((uniform < (raw(p) if isinstance(p, Tensor) else p)).astype(self.dtype)),)
+    )
+
+
+def random_(self: Tensor, from_: Any = 0, to: Any = None, *, generator: Any = None, **bounds: Any) -> Tensor:
+    """Integers from ``from`` to ``to`` - 1, or below the only bound given."""
+    low, high = bounds.pop("from", from_), bounds.pop("to", to)
+    if high is None:
+        low, high = (0, low) if low else (0, 2**24 if self.dtype.kind in FLOAT_KINDS else np.iinfo(self.dtype).max)
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    shape = self.shape
+    return _fill("random_", self, lambda stream: stream.integers(low, high, shape), generator)
+
+
+def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
+    """Exponentially distributed numbers with the rate *lambd*."""
+    _floats(self, "exponential_kernel_cpu")
+    shape = self.shape
+    return _fill("exponential_", self, lambda stream: stream.standard_exponential(shape) / lambd, generator)
+
+
+def install() -> None:
+    """Enter everything into the table of methods."""
+    functions: list[Callable[..., Any]] = [uniform_, normal_, bernoulli_, random_, exponential_]
+    for function in functions:
+        METHODS[function.__name__] = function
+
+
+install()

@@ -1,0 +1,347 @@
+"""Shapes: views of tensors in another shape, another order of dimensions, or broadcast; copies.
+
+Views share memory and go through ``apply_view``.  ``view`` is one only where the strides allow it; ``reshape`` copies
+where they don't.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tracer.record.array import TracedArray
+from .apply import apply
+from .arguments import (
+    FUNCTIONS,
+    dims_argument,
+    expand_error,
+    many_dims,
+    one_dim,
+    shape_argument,
+    spelled,
+    tensor_argument,
+)
+from .inplace import apply_view
+from .op import Op
+from .tensor import METHODS, Size, Tensor, raw
+
+_ndarray = np.ndarray
+_ALL = slice(None)
+Ints = tuple[int, ...]
+
+# ---- reshape and its relatives -------------------------------------------------------------------------------------
+
+
+def _reshaped(x: Any, shape: Ints) -> Any:
+    return x.view_reshape(shape, certain=True) if type(x) is TracedArray else x.reshape(shape)
+
+
+VIEW = Op("View", _reshaped)
+RESHAPE_ALIAS = Op("ReshapeAlias", _reshaped)
+UNSAFE_VIEW = Op("UnsafeView", lambda x, shape: x.reshape(shape))
+
+
+def full_shape(shape: Ints, size: int) -> Ints:
+    """*shape* with its -1 filled in."""
+    known = 1
+    unknown = -1
+    for d, n in enumerate(shape):
+        if n == -1:
+            if unknown >= 0:
+                raise RuntimeError("only one dimension can be inferred")
+            unknown = d
+        elif n < 0:
+            raise RuntimeError(f"invalid shape dimension {n} at index {d} of shape {list(shape)}")
+        else:
+            known *= n
+    if unknown < 0:
+        if known != size:
+            raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {size}")
+        return shape
+    if not known:
+        raise RuntimeError(
+            f"cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension size -1 "
+            "can be any value and is ambiguous"
+        )
+    if size % known:
+        raise RuntimeError(f"shape '{list(shape)}' is invalid for input of size {size}")
+    return (*shape[:unknown], size // known, *shape[unknown + 1 :])
+
+
+def _in_order(data: Any) -> bool:
+    return data.known_c_order() if type(data) is TracedArray else data.flags.c_contiguous
+
+
+def _viewable(data: Any, shape: Ints, unknown: bool = False) -> bool:
+    """Whether another shape needs no copy; *unknown* is the answer for a traced array, of which it is not sure."""
+    if _in_order(data) or not data.size:
+        return True
+    if type(data) is TracedArray:
+        return unknown
+    made = data.reshape(shape)
+    return np.may_share_memory(data, made) if type(data) is _ndarray else made.data.ptr == data.data.ptr
+
+
+def view(input: Tensor, *size: Any) -> Tensor:
+    """The same memory in another shape; an error where the strides do not allow it."""
+    data = raw(input)
+    shape = full_shape(shape_argument(size), data.size)
+    if not _viewable(data, shape, unknown=True):  # a capture comes after a run that would have raised
+        raise RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
+            "contiguous subspaces). Use .reshape(...) instead."
+        )
+    return apply_view(VIEW, input, (shape,))
+
+
+def reshape(input: Tensor, *shape: Any) -> Tensor:
+    """The elements in another shape: a view where possible, otherwise a copy."""
+    return _reshape_to(tensor_argument("reshape", input), shape_argument(shape))
+
+
+def _reshape_to(input: Tensor, shape: Ints) -> Tensor:
+    data = raw(input)
+    shape = full_shape(shape, data.size)
+    if _in_order(data):
+        return apply_view(VIEW, input, (shape,))
+    if _viewable(data, shape):
+        return apply_view(RESHAPE_ALIAS, input, (shape,))
+    return apply(UNSAFE_VIEW, (input,), (shape,))
+
+
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """``view`` in the shape of *other*."""
+    return view(input, other.shape)
+
+
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """``reshape`` to the shape of *other*."""
+    return _reshape_to(input, other.shape)
+
+
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """The dimensions from *start_dim* to *end_dim* as one."""
+    shape = tensor_argument("flatten", input)._data.shape
+    if not shape:
+        return reshape(input, 1)
+    first, last = one_dim(start_dim, len(shape)), one_dim(end_dim, len(shape))
+    if first > last:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if first == last:
+        return input
+    return _reshape_to(input, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+def ravel(input: Tensor) -> Tensor:
+    """All elements as a vector."""
+    return _reshape_to(tensor_argument("ravel", input), (-1,)) if raw(input).size else reshape(input, 0)
+
+
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """The dimension *dim* as several of the given *sizes*."""
+    shape = input.shape
+    at = one_dim(dim, len(shape))
+    inner = shape_argument((tuple(sizes),))
+    try:
+        inner = full_shape(inner, shape[at])
+    except RuntimeError:
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(inner)} don't multiply up to the size of dim {at} ({shape[at]}) in the "
+            "input tensor"
+        ) from None
+    return view(input, *shape[:at], *inner, *shape[at + 1 :])
+
+
+# ---- dimensions of size 1 ------------------------------------------------------------------------------------------
+
+_squeezed = lambda x, dims: x.squeeze(dims) if dims else x[...]  # noqa: E731
+SQUEEZE = {n: Op(f"SqueezeBackward{n}", _squeezed) for n in (0, 1, 2)}
+UNSQUEEZE = Op("Unsqueeze", lambda x, dim: x[(*[_ALL] * dim, None, Ellipsis)])
+
+
+def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
+    """Without the dimensions of size 1; only *dim* (one or several) if given."""
+    shape = tensor_argument("squeeze", input)._data.shape
+    dim = spelled(dim, axis)
+    kind = 0 if dim is None else 2 if isinstance(dim, (tuple, list)) else 1
+    return apply_view(SQUEEZE[kind], input, (tuple([d for d in many_dims(dim, len(shape)) if shape[d] == 1]),))
+
+
+def unsqueeze(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
+    """With a new dimension of size 1 at *dim*."""
+    at = one_dim(spelled(dim, axis), len(tensor_argument("unsqueeze", input)._data.shape) + 1)
+    return apply_view(UNSQUEEZE, input, (at,))
+
+
+# ---- orders of dimensions ------------------------------------------------------------------------------------------
+
+TRANSPOSE = Op("Transpose", lambda x, a, b: x.swapaxes(a, b) if x.shape else x[...])
+PERMUTE = Op("Permute", lambda x, dims: x.transpose(dims))
+T = Op("T", lambda x: x.T)
+
+
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """With two dimensions exchanged."""
+    ndim = len(tensor_argument("transpose", input)._data.shape)
+    return apply_view(TRANSPOSE, input, (one_dim(dim0, ndim), one_dim(dim1, ndim)))
+
+
+def t(input: Tensor) -> Tensor:
+    """A matrix transposed; vectors and scalars as they are."""
+    ndim = len(tensor_argument("t", input)._data.shape)
+    if ndim > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim}D")
+    return apply_view(T, input)
+
+
+def permute(input: Tensor, *dims: Any) -> Tensor:
+    """With the dimensions in the order given."""
+    ndim = len(tensor_argument("permute", input)._data.shape)
+    listed = dims_argument("permute", dims)
+    if len(listed) != ndim:
+        raise RuntimeError(
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
+            f"ordering of dimensions i.e. input.dim() = {ndim} is not equal to len(dims) = {len(listed)}"
+        )
+    order = tuple([one_dim(d, ndim) for d in listed])
+    if len(set(order)) != ndim:
+        raise RuntimeError("permute(): duplicate dims are not allowed.")
+    return apply_view(PERMUTE, input, (order,))
+
+
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """With the dimensions *source* moved to the places *destination*."""
+    ndim = len(tensor_argument("movedim", input)._data.shape)
+    sources, targets = (
+        [one_dim(d, ndim) for d in (dims if isinstance(dims, (tuple, list)) else (dims,))]
+        for dims in (source, destination)
+    )
+    if len(sources) != len(targets):
+        raise RuntimeError(
+            f"movedim: Invalid source or destination dims: source ({sources} dims) should contain the same number of "
+            f"dims as destination ({targets} dims)"
+        )
+    order = [d for d in range(ndim) if d not in sources]
+    for at, d in sorted(zip(targets, sources, strict=True)) if ndim else ():
+        order.insert(at, d)
+    return apply_view(PERMUTE, input, (tuple(order),))
+
+
+def _reversed(input: Tensor) -> Tensor:
+    return apply_view(PERMUTE, input, (tuple(range(input.ndim - 1, -1, -1)),))
+
+
+def _matrix_transposed(input: Tensor) -> Tensor:
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"tensor.mT is only supported on matrices or batches of matrices. Got {input.ndim}-D tensor."
+        )
+    return transpose(input, -2, -1)
+
+
+# ---- broadcasting --------------------------------------------------------------------------------------------------
+
+
+def _expanded(x: Any, shape: Ints) -> Any:
+    """Not to be written, unless nothing is repeated."""
+    return _reshaped(x, shape) if x.size == math.prod(shape) else np.broadcast_to(x, shape)
+
+
+EXPAND = Op("Expand", _expanded)
+
+
+def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
+    """Dimensions of size 1 (and new ones in front) in the sizes given, without a copy; -1 keeps a size."""
+    wanted = shape_argument(sizes if size is None else (size,))
+    have = tensor_argument("expand", input)._data.shape
+    new = len(wanted) - len(have)
+    if new < 0:
+        raise expand_error(have, wanted)
+    shape = []
+    for d, n in enumerate(wanted):
+        old = have[d - new] if d >= new else 1
+        if n == -1:
+            if d < new:
+                raise RuntimeError(
+                    f"The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension {d}"
+                )
+            n = old
+        elif n != old and old != 1:
+            raise expand_error(have, wanted)
+        shape.append(n)
+    return apply_view(EXPAND, input, (tuple(shape),))
+
+
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
+    """``expand`` to the shape of *other*."""
+    return expand(input, other.shape)
+
+
+def broadcast_to(input: Tensor, *size: Any) -> Tensor:
+    """``expand`` to *size*."""
+    return expand(input, *size)
+
+
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
+    """All tensors in their common shape."""
+    given = listed(tensors)
+    shape = broadcast_shapes(*[t.shape for t in given])
+    return tuple([t if t.shape == shape else expand(t, shape) for t in given])
+
+
+def broadcast_shapes(*shapes: Any) -> Size:
+    """The shape to which all *shapes* broadcast."""
+    try:
+        return Size(np.broadcast_shapes(*[(s,) if isinstance(s, int) else tuple(s) for s in shapes]))
+    except ValueError:
+        raise RuntimeError(
+            f"Shape mismatch: objects cannot be broadcast to a single shape: {', '.join(str(list(s)) for s in shapes)}"
+        ) from None
+
+
+def listed(tensors: Sequence[Any]) -> list[Any]:
+    """``f(a, b)`` and ``f([a, b])`` mean the same."""
+    if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
+        return list(tensors[0])
+    return list(tensors)
+
+
+# ---- copies --------------------------------------------------------------------------------------------------------
+
+CLONE = Op("Clone", lambda x: x.copy(order="K"))
+CONTIGUOUS = Op("Clone", lambda x: x.copy())
+
+
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy with the same history."""
+    return apply(CLONE, (tensor_argument("clone", input),))
+
+
+def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor itself where it lies in memory in C order, otherwise a copy that does."""
+    return input if is_contiguous(input) else apply(CONTIGUOUS, (input,))
+
+
+def is_contiguous(input: Tensor, memory_format: Any = None) -> bool:
+    """Whether the elements lie in memory in C order without gaps."""
+    return bool(_in_order(raw(input)))
+
+
+def install() -> None:
+    """Enter everything into the tables."""
+    methods: list[Callable[..., Any]] = [
+        view, reshape, view_as, reshape_as, flatten, ravel, unflatten, squeeze, unsqueeze, transpose, t, permute,
+        movedim, expand, expand_as, broadcast_to, clone, contiguous, is_contiguous,
+    ]  # fmt: skip
+    for function in methods:
+        METHODS[function.__name__] = function
+    METHODS.update(swapaxes=transpose, swapdims=transpose, moveaxis=movedim, adjoint=_matrix_transposed)
+    FUNCTIONS.update(broadcast_tensors=broadcast_tensors, broadcast_shapes=broadcast_shapes)
+    Tensor.T = property(_reversed)  # type: ignore[attr-defined]
+    Tensor.mT = property(_matrix_transposed)  # type: ignore[attr-defined]
+
+
+install()

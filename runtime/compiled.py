@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import functools
 import sys
+import types
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..tensors import dtypes
 from ..tracer.record.autocast import USE
-from .bound import BoundFunction
-from .config import config
+from .config import config, default_dtype
 from .declare import check_function, positions, shifted_positions, static_positions
 from .explain import explain_call
 from .paths.dispatch import Ladder
 from .paths.entry import Endpoint
 from .record.recording import GRAD, VALUE, VALUE_AND_GRAD, Mode
-from .stats import PathStats, Stats
+from .stats import Stats
 
 
 class CompiledFunction:
@@ -41,11 +40,11 @@ class CompiledFunction:
         self._names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
         self.stats = Stats(getattr(fn, "__qualname__", None) or repr(fn))
         self._ladder = Ladder(fn, static_positions(fn, self._names), target, self.stats)
-        self._endpoints: dict[Mode, Endpoint] = {}
-        self._value, self._grad, self._both = (self._endpoint(Mode(k, self._argnums, has_aux)) for k in _KINDS)
+        endpoint = self._ladder.endpoint
+        self._value, self._grad, self._both = (endpoint(Mode(k, self._argnums, has_aux)) for k in _KINDS)
         shifted = shifted_positions(self._argnums)  # of a method, argnums count the arguments after self
-        self._bound = tuple([self._endpoint(Mode(k, shifted, has_aux)) for k in _KINDS])
-        self.stats.count_paths = functools.partial(_path_stats, self._endpoints)
+        self._bound = tuple([endpoint(Mode(k, shifted, has_aux)) for k in _KINDS])
+        self.stats.count_paths = self._ladder.path_stats
         _functions.add(self)
 
     # The body of `run` stands in each of these three: a cached call is so short that one Python call less shows.
@@ -93,7 +92,7 @@ class CompiledFunction:
         """What happens in ``value_and_grad(*args)``: the recorded program with your lines, the adjoint, the kernels
         and why each fusion was or wasn't made, the memory plan, guards, cache hits, timings.  Runs the function's
         Python once."""
-        return explain_call(self, self._both.mode, args, kwargs)
+        return explain_call(self._ladder, self._both.mode, args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundFunction(self, instance)
@@ -116,9 +115,6 @@ class CompiledFunction:
 
     # ---- the ladder --------------------------------------------------------------------------------------------
 
-    def _endpoint(self, mode: Mode) -> Endpoint:
-        return self._endpoints.setdefault(mode, Endpoint(mode))
-
     def run(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call."""
         self.stats.calls += 1
@@ -130,12 +126,69 @@ class CompiledFunction:
 
     def drop_slots(self) -> None:
         """Send every call down the ladder (when ``config.check`` has been switched on)."""
-        with self._ladder.lock:
-            for endpoint in self._endpoints.values():
-                endpoint.drop_slots()
+        self._ladder.drop_slots()
 
 
 _KINDS = (VALUE, GRAD, VALUE_AND_GRAD)
+
+
+class BoundFunction:
+    """A compiled method of one instance.  argnums do not count ``self``."""
+
+    __slots__ = ("__func__", "__self__")
+
+    def __init__(self, function: CompiledFunction, instance: Any):
+        self.__func__ = function
+        self.__self__ = instance
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As :meth:`CompiledFunction.__call__`."""
+        function = self.__func__
+        return function.run(function._bound[0], (self.__self__, *args), kwargs)
+
+    def grad(self, *args: Any, **kwargs: Any) -> Any:
+        """As :meth:`CompiledFunction.grad`."""
+        function = self.__func__
+        return function.run(function._bound[1], (self.__self__, *args), kwargs)
+
+    def value_and_grad(self, *args: Any, **kwargs: Any) -> Any:
+        """As :meth:`CompiledFunction.value_and_grad`."""
+        function = self.__func__
+        return function.run(function._bound[2], (self.__self__, *args), kwargs)
+
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        """As :meth:`CompiledFunction.explain`."""
+        return explain_call(self.__func__._ladder, self.__func__._bound[2].mode, (self.__self__, *args), kwargs)
+
+    @property
+    def stats(self) -> Stats:
+        return self.__func__.stats
+
+    @property
+    def __wrapped__(self) -> types.MethodType:
+        return types.MethodType(self.__func__._fn, self.__self__)
+
+    @property
+    def __name__(self) -> str:
+        return getattr(self.__func__, "__name__", "method")
+
+    @property
+    def __doc__(self) -> Any:  # type: ignore[override]
+        return self.__func__.__doc__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BoundFunction) and self.__func__ is other.__func__ and self.__self__ is other.__self__
+
+    def __hash__(self) -> int:
+        return hash((id(self.__func__), id(self.__self__)))
+
+    def __repr__(self) -> str:
+        return f"<compiled method {self.stats.name} of {self.__self__!r}>"
+
+    def _tracegrad_rebuild(self, method: types.MethodType) -> BoundFunction:
+        return BoundFunction(self.__func__._tracegrad_rebuild(method.__func__), method.__self__)
+
+
 _functions: weakref.WeakSet[CompiledFunction] = weakref.WeakSet()
 
 
@@ -146,11 +199,7 @@ def _drop_all_slots() -> None:
 
 config.on_check(_drop_all_slots)
 USE.on_begin(_drop_all_slots)
-dtypes.on_default_change(_drop_all_slots)  # it is in the call key, which slots do not look at
-
-
-def _path_stats(endpoints: dict[Mode, Endpoint]) -> list[PathStats]:
-    return [found for endpoint in tuple(endpoints.values()) for found in endpoint.path_stats()]
+default_dtype.on_change(_drop_all_slots)  # it is in the call key, which slots do not look at
 
 
 def compile_grad(

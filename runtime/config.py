@@ -6,11 +6,38 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..codegen.derive.loop_memory import loop_memory
 
 
 def _number(name: str, default: int) -> int:
     return int(os.environ.get(f"TRACEGRAD_{name}", default))
+
+
+class DefaultDtype:
+    """The dtype that Python floats become in tensors, and a part of every call key.  Whoever keeps something that
+    depends on it registers with ``on_change``."""
+
+    __slots__ = ("_on_change", "dtype")
+
+    def __init__(self) -> None:
+        self.dtype = np.dtype(np.float64)
+        self._on_change: list[Callable[[], None]] = []
+
+    def set(self, dtype: np.dtype) -> None:
+        """Make *dtype* the default of the process (one assignment, which threads see at once)."""
+        if dtype != self.dtype:
+            self.dtype = dtype
+            for callback in self._on_change:
+                callback()
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call *callback* whenever the default has changed."""
+        self._on_change.append(callback)
+
+
+default_dtype = DefaultDtype()
 
 
 class Config:

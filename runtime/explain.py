@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..codegen.cpu.assemble import Program
 from ..codegen.cpu.loop_node import LoopPlan
 from ..codegen.lower.canonical import ONE, Canonical, Const, Op, Sym
 from ..codegen.schedule.loop_tree import Call as LibraryCall
 from ..codegen.schedule.loop_tree import Loop, Schedule, Statement
-from ..steps.on_device import StepProgram
 from ..tracer.ir.errors import DifferentiationError
 from ..tracer.ir.graph import Graph
 from ..tracer.ir.primitive import HOST, LOOP
 from ..tracer.ir.text import print_graph
 from .cuda.run import program_of
 from .launch.kernel_cache import kernels
+from .paths.dispatch import Ladder
 from .paths.family import describe_families
 from .paths.paths import describe_guard
 from .record.call_key import Call, flatten
@@ -26,36 +26,33 @@ from .record.record import record
 from .record.recording import VALUE, Mode, Recording
 from .state.state import Snapshot, StatePlan
 
-if TYPE_CHECKING:
-    from .compiled import CompiledFunction
-
 _SHOWN = 24  # names listed before the rest is counted
 
 
-def explain_call(function: CompiledFunction, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def explain_call(ladder: Ladder, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Records the call (its Python runs once more) and describes the program, its kernel and the function's history."""
-    call = flatten(args, kwargs, function._ladder.static, function._ladder.target)
-    plan = function._ladder.plans.get(call)
+    call = flatten(args, kwargs, ladder.static, ladder.target)
+    plan = ladder.plans.get(call)
     snapshot = plan.snapshot(call.objects)
     note = ""
     try:
-        recording = record(function._fn, call, mode, plan, snapshot if plan.provable else None)
+        recording = record(ladder.fn, call, mode, plan, snapshot if plan.provable else None)
     except DifferentiationError as error:
         note = f"\nno gradient, so this is its value alone: {str(error).splitlines()[0]}"
         mode = Mode(VALUE, mode.argnums, mode.has_aux)
-        recording = record(function._fn, call, mode, plan, snapshot if plan.provable else None)
+        recording = record(ladder.fn, call, mode, plan, snapshot if plan.provable else None)
     reasons = [*plan.reasons, *recording.changes]
     compiled, timings = _on_device(recording) if call.device is not None else _on_host(recording)
     parts = [
-        f"{name_of(function._fn)}: {mode.kind}\n{describe_status(function, mode, call)}{note}",
-        _section("inputs", describe_inputs(recording)),
-        _section("recorded program, with your lines", print_graph(recording.graph)),
+        f"{name_of(ladder.fn)}: {mode.kind}\n{describe_status(ladder, mode, call)}{note}",
+        section("inputs", describe_inputs(recording)),
+        section("recorded program, with your lines", print_graph(recording.graph)),
         *compiled,
-        _section("guards", describe_guards(recording)),
-        *_segments(function, mode, call),
-        _section("outside state", describe_state(plan, snapshot, reasons)),
-        _section("timings", timings),
-        _section("history", str(function.stats)),
+        section("guards", describe_guards(recording)),
+        *_segments(ladder, mode, call),
+        section("outside state", describe_state(plan, snapshot, reasons)),
+        section("timings", timings),
+        section("history", str(ladder.stats)),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -64,78 +61,36 @@ def _on_host(recording: Recording) -> tuple[list[str], str]:
     """What runs on the CPU, and how long it took to make."""
     known_before = kernels.compiles
     program, _ = kernels.get(recording.canonical, recording.arguments)
-    sections = [
-        _section("loops", describe_schedule(program)),
-        _section("decisions", describe_decisions(program, recording.notes)),
-        _section("memory", describe_memory(program, recording.canonical)),
-    ]
+    sections = host_sections(program, recording.canonical, recording.notes)
     return sections, describe_timings({**recording.seconds, **program.seconds}, kernels.compiles > known_before)
+
+
+def host_sections(program: Program, canonical: Canonical, notes: Iterable[str]) -> list[str]:
+    """Loops, decisions and memory of a program for the CPU."""
+    return [section("loops", describe_schedule(program)), *program_sections(program, canonical, notes)]
 
 
 def _on_device(recording: Recording) -> tuple[list[str], str]:
     """What runs on the CUDA device, and how long it took to make."""
     bound = program_of(recording.graph, recording.canonical, recording.arguments)
-    sections = [_section("on the CUDA device", bound.describe())]
-    sections += _device_program(bound.program, recording.canonical, recording.notes)
+    sections = [section("on the CUDA device", bound.describe())]
+    sections += program_sections(bound.program, recording.canonical, recording.notes)
     return sections, describe_timings(recording.seconds, not bound.cached)
 
 
-def _device_program(program: Any, canonical: Canonical, notes: Iterable[str] = ()) -> list[str]:
-    """The kernels of a device, if there are any."""
+def program_sections(program: Any, canonical: Canonical, notes: Iterable[str] = ()) -> list[str]:
+    """Decisions and memory of *program*, if there is one (CuPy has none)."""
     if program is None:
         return []
     return [
-        _section("decisions", describe_decisions(program, notes)),
-        _section("memory", describe_memory(program, canonical)),
+        section("decisions", describe_decisions(program, notes)),
+        section("memory", describe_memory(program, canonical)),
     ]
 
 
-def explain_step(step: Any) -> str:
-    """Describes what a compiled step has recorded so far; runs nothing."""
-    parts = [f"{name_of(step.__wrapped__)}: a compiled step"]
-    paths = [path for variant in step._variants.values() for path in variant.paths]
-    if not paths and not step.stats.live:
-        parts.append("nothing has been recorded yet: the first call of a kind runs eagerly, the second is recorded")
-    for k, path in enumerate(paths):
-        recording, program = path.recording, path.program
-        graph = recording.graph
-        state = "runs without Python" if path.verified else "has to be verified by a second recording"
-        parts += [
-            f"path {k + 1} of {len(paths)}, which {state}",
-            _section("inputs", _named_inputs(graph, recording.input_names)),
-            _section("effects", describe_effects(recording)),
-            _section("recorded program, with your lines", print_graph(graph)),
-            *_step_program(program, recording),
-            _section("guards", _guards(graph)),
-        ]
-    parts.append(_section("history", str(step.stats)))
-    return "\n\n".join(parts) + "\n"
-
-
-def _step_program(program: Any, recording: Any) -> list[str]:
-    """What runs a path of a step."""
-    if isinstance(program, StepProgram):
-        on_device = program.device.program
-        return [_section("on the CUDA device", program.describe()), *_device_program(on_device, program.canonical)]
-    return [
-        _section("loops", describe_schedule(program)),
-        _section("decisions", describe_decisions(program, recording.notes)),
-        _section("memory", describe_memory(program, recording.canonical)),
-    ]
-
-
-def describe_effects(recording: Any) -> str:
-    """What running a step's kernel changes."""
-    lines = [f"writes {recording.input_names[k]} in place" for k in recording.writes]
-    given = sum(result is not None for _, result in recording.grads)
-    dropped = len(recording.grads) - given
-    lines += [f"assigns .grad of {given} tensors"] * bool(given) + [f"drops .grad of {dropped} tensors"] * bool(dropped)
-    return "\n".join(lines) or "none"
-
-
-def describe_status(function: CompiledFunction, mode: Mode, call: Call) -> str:
+def describe_status(ladder: Ladder, mode: Mode, call: Call) -> str:
     """What a call like this one meets."""
-    endpoint = function._endpoints.get(mode)
+    endpoint = ladder.endpoints.get(mode)
     if endpoint is not None and call.key in endpoint.live:
         return endpoint.live[call.key].describe()
     variants = endpoint.variants.get(call.key, ()) if endpoint is not None else ()
@@ -149,21 +104,21 @@ def describe_status(function: CompiledFunction, mode: Mode, call: Call) -> str:
     return "\n".join([text, *together])
 
 
-def _segments(function: CompiledFunction, mode: Mode, call: Call) -> list[str]:
+def _segments(ladder: Ladder, mode: Mode, call: Call) -> list[str]:
     """Where the program is taken apart, if it is."""
-    endpoint = function._endpoints.get(mode)
+    endpoint = ladder.endpoints.get(mode)
     live = endpoint.live.get(call.key) if endpoint is not None else None
     if live is None or live.segments is None:
         return []
-    return [_section("segments", live.segments.answers.describe())]
+    return [section("segments", live.segments.answers.describe())]
 
 
 def describe_inputs(recording: Recording) -> str:
     """The inputs of the printed program, whose letters go in order, by the user's names for them."""
-    return _named_inputs(recording.graph, recording.names)
+    return describe_named_inputs(recording.graph, recording.names)
 
 
-def _named_inputs(graph: Graph, names: Iterable[str]) -> str:
+def describe_named_inputs(graph: Graph, names: Iterable[str]) -> str:
     head = print_graph(Graph(graph.inputs, [], []))
     letters = re.findall(r"(\w+):", head.partition(")")[0])
     named = zip(letters, names, graph.inputs, strict=True)
@@ -205,7 +160,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(unique[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _section(title: str, body: str) -> str:
+def section(title: str, body: str) -> str:
     return f"--- {title}\n{body.rstrip()}"
 
 
@@ -298,10 +253,14 @@ def describe_memory(program: Any, canonical: Canonical) -> str:
 
 def describe_guards(recording: Recording) -> str:
     exact = [describe_guard(g).replace(" at ", ", to the last bit, at ", 1) for g in recording.numbers]
-    return "\n".join([_guards(recording.graph), *exact]) if recording.graph.guards or not exact else "\n".join(exact)
+    return (
+        "\n".join([describe_graph_guards(recording.graph), *exact])
+        if recording.graph.guards or not exact
+        else "\n".join(exact)
+    )
 
 
-def _guards(graph: Graph) -> str:
+def describe_graph_guards(graph: Graph) -> str:
     lines = [describe_guard(g) for g in graph.guards]
     return "\n".join(lines) or "none: no value decided the control flow"
 

@@ -7,10 +7,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..tensors.backward import grad as tensor_grad
-from ..tensors.tensor import Tensor
-from .bound import BoundFunction
-from .compiled import CompiledFunction
+from .compiled import BoundFunction, CompiledFunction
 from .declare import positions, shifted_positions
 from .explain import explain_call
 from .record.recording import GRAD, VALUE_AND_GRAD, Mode
@@ -41,7 +38,7 @@ class Derivative:
             self._first = (fn.__self__,)
             inner = fn.__func__
         self._function = _compiled_form(inner)
-        self._endpoint = self._function._endpoint(
+        self._endpoint = self._function._ladder.endpoint(
             Mode(kind, shifted_positions(self._argnums, len(self._first)), has_aux)
         )
         functools.update_wrapper(self, self._function._fn, updated=())
@@ -56,7 +53,7 @@ class Derivative:
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """As :meth:`CompiledFunction.explain`, for this derivative."""
-        return explain_call(self._function, self._endpoint.mode, self._first + args, kwargs)
+        return explain_call(self._function._ladder, self._endpoint.mode, self._first + args, kwargs)
 
     def __repr__(self) -> str:
         return f"<{self._kind} of {self._function.stats.name}>"
@@ -68,25 +65,9 @@ class Derivative:
         return Derivative(fn, self._kind, self._argnums, self._has_aux)
 
 
-def grad(fn: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """The gradient of a function, or of tensors.
-
-    ``grad(fn, argnums=0, has_aux=False)`` is the gradient of *fn*, which returns a scalar, as a function.  *fn* may be
-    decorated with ``compile_grad`` or not; a decorated one shares its kernels.
-
-    ``grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False)`` gives the
-    gradients of the tensors *outputs* with respect to the tensors *inputs*, as a tuple, as in PyTorch.
-    """
-    if fn is None and "outputs" in kwargs:
-        return tensor_grad(*args, **kwargs)
-    if fn is None:
-        raise TypeError("grad() missing 1 required positional argument: 'fn' or 'outputs'")
-    if callable(fn) and not isinstance(fn, Tensor):
-        return _grad_of_function(fn, *args, **kwargs)
-    return tensor_grad(fn, *args, **kwargs)
-
-
-def _grad_of_function(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Derivative:
+def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Derivative:
+    """The gradient of *fn*, which returns a scalar, as a function.  A function decorated with ``compile_grad`` shares
+    its kernels."""
     return Derivative(fn, GRAD, argnums, has_aux)
 
 

@@ -103,7 +103,7 @@ def test_the_default_dtype():
     thread.start()
     thread.join()
     assert seen == [F32]
-    assert dtypes.default == F32
+    assert dtypes.get_default_dtype() == F32
     assert create.zeros(2).dtype == create.tensor([1.0]).dtype == random.rand(2).dtype == F32
     assert create.full((2,), 0.5).dtype == create.arange(0.0, 1.0, 0.5).dtype == create.eye(2).dtype == F32
     assert create.tensor(np.ones(2)).dtype == F64

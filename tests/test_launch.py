@@ -641,9 +641,9 @@ def test_a_moved_api_is_noticed(monkeypatch):
 def test_numba_is_not_needed():
     code = """
 import sys
-from tracegrad.runtime import launch
+from tracegrad.runtime.launch import bind
 had = "numba" in sys.modules
-assert launch._native_builtin() is not None, launch.NATIVE_REASON
+assert bind._native_builtin() is not None, bind.NATIVE_REASON
 assert ("numba" in sys.modules) is had
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -20,10 +20,10 @@ import numpy as np
 
 from ...codegen.evaluate.cupy_backend import CupyBackend
 from ...codegen.lower.canonical import Canonical
-from ...tensors import dtypes
-from ...tensors.tensor import Tensor, make
 from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.graph import Graph
+from ..config import default_dtype
+from ..tensor_library import TENSORS
 from .availability import require_cuda
 
 
@@ -108,7 +108,7 @@ def launcher(
         if failed >= 0:
             return failed
         first = len(results) - numbers
-        given = [make(r) for r in results[:first]] if stays else [r.get()[()] for r in results[:first]]
+        given = [TENSORS.wrap(r) for r in results[:first]] if stays else [r.get()[()] for r in results[:first]]
         given += [r.get()[()] for r in results[first:]]
         return given[0] if single else tuple(given)
 
@@ -123,20 +123,20 @@ def for_slot(launch: Callable[..., Any], example: Sequence[Any], inputs: int) ->
     the call.
     """
     xp = require_cuda("a recorded program").modules.xp
-    here, default = xp.cuda.Device().id, dtypes.default
+    here, default = xp.cuda.Device().id, default_dtype.dtype
     kinds = [type(x) for x in example] + [np.ndarray] * (inputs - len(example))
     looks = [(x.dtype, x.shape) if isinstance(x, (np.ndarray, xp.ndarray)) else None for x in example]
     looks += [None] * (inputs - len(example))  # captured arrays are as the outside state was seen to be
 
     def checked(*values: Any) -> Any:
-        if len(values) != inputs or dtypes.default is not default or xp.cuda.Device().id != here:
+        if len(values) != inputs or default_dtype.dtype is not default or xp.cuda.Device().id != here:
             return None
         given = []
         for value, kind, look in zip(values, kinds, looks, strict=True):
-            if type(value) is Tensor and kind is xp.ndarray:
-                if value.requires_grad:
+            if kind is xp.ndarray and isinstance(value, TENSORS.types):
+                if TENSORS.requires_grad(value):
                     return None
-                value = value._data
+                value = TENSORS.data(value)
             if type(value) is not kind:
                 return None
             if look is not None and ((value.dtype, value.shape) != look or not value.flags.c_contiguous):

@@ -19,22 +19,22 @@ from typing import Any
 
 import numpy as np
 
-from ...steps.functions import TensorFunction, call_tensors, check_all_on_device, on_the_host
-from ...tensors.device import on_cuda
-from ...tensors.modes import STATE
-from ...tensors.tensor import Tensor, make
+from ...tracer.ir.errors import DeviceError
+from ...tracer.ir.site import at_site
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.autocast import USE
 from ...tracer.record.recorder import current_recorder
 from ..config import config
+from ..cuda.arrays import on_device
 from ..cuda.run import for_slot
 from ..launch.kernel_cache import kernels
 from ..record.call_key import TENSOR, TRACED, Call, flatten
 from ..record.inline import inline_call
 from ..record.record import record, record_pieces
-from ..record.recording import VALUE, Recording
+from ..record.recording import VALUE, Mode, Recording
 from ..state.state import Snapshot, StatePlan
-from ..stats import Stats
+from ..stats import PathStats, Stats
+from ..tensor_library import TENSORS, TensorForm
 from .entry import Endpoint
 from .fallback import Live, branch_outcomes, tell, too_long, too_many_programs
 from .family import make_family
@@ -64,19 +64,31 @@ class Ladder:
     def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats):
         self.fn, self.static, self.target, self.stats = fn, static, target, stats
         self.lock = threading.Lock()
+        self.endpoints: dict[Mode, Endpoint] = {}
         self.plans = PlanCache(fn, may_print=True)
-        self._tensor_form: TensorFunction | None = None
+        self._tensor_form: TensorForm | None = None
         self._reads_tensors = False
         self._told = False  # that Python has to run in each call
 
+    def endpoint(self, mode: Mode) -> Endpoint:
+        """Where the calls that ask for *mode* come in."""
+        return self.endpoints.setdefault(mode, Endpoint(mode))
+
+    def path_stats(self) -> list[PathStats]:
+        """Counts of all paths that are kept."""
+        return [found for endpoint in tuple(self.endpoints.values()) for found in endpoint.path_stats()]
+
+    def drop_slots(self) -> None:
+        """Let no slot answer until its family is installed again."""
+        with self.lock:
+            for endpoint in self.endpoints.values():
+                endpoint.drop_slots()
+
     def descend(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if STATE.capture is not None or (
-            self._tensor_form is not None
-            and (self._reads_tensors or any(isinstance(a, Tensor) and not on_cuda(a._data) for a in args))
-        ):
+        if TENSORS.capturing() or (self._tensor_form is not None and (self._reads_tensors or any(map(_on_host, args)))):
             return self._call_tensors(endpoint, args, kwargs)
         call = flatten(args, kwargs, self.static, self.target)
-        if call.device is not None and call.device.linked and endpoint.mode.kind == VALUE and STATE.grad:
+        if call.device is not None and call.device.linked and endpoint.mode.kind == VALUE and TENSORS.grad_enabled():
             return self._call_tensors(endpoint, args, kwargs)  # a value that stays connected
         if TRACED in call.kinds or current_recorder() is not None:
             return inline_call(self.fn, endpoint.mode, call)
@@ -154,12 +166,10 @@ class Ladder:
 
     def _call_tensors(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer where Tensors are among the arguments or in the outside state."""
-        if self.target == "cuda" and STATE.capture is None:
-            check_all_on_device((args, kwargs))
         form = self._tensor_form
         if form is None:
-            form = self._tensor_form = TensorFunction(self.fn, self.static, self.stats)
-        return call_tensors(form, endpoint.mode, args, kwargs)
+            form = self._tensor_form = TENSORS.form(self.fn, self.static, self.target, self.stats)
+        return form.answer(endpoint.mode, args, kwargs)
 
     def _record_new(self, endpoint: Endpoint, call: Call, reason: str) -> Any:
         plan = self.plans.get(call)
@@ -168,7 +178,7 @@ class Ladder:
             if self.target == "cuda" and len(snapshot.on_device) < len(snapshot.tensors):
                 raise on_the_host(next(n for n in snapshot.tensors.values() if n not in snapshot.on_device))
             self._reads_tensors = True
-            args, kwargs = call.rebuild([make(x) if on_cuda(x) else x for x in call.leaves])
+            args, kwargs = call.rebuild([TENSORS.wrap(x) if on_device(x) else x for x in call.leaves])
             return self._call_tensors(endpoint, args, kwargs)
         recording = self._record(endpoint, call, plan, snapshot, reason)
         if recording.changes or not plan.provable:
@@ -305,6 +315,16 @@ class Ladder:
         return found if path.assemble is None else path.assemble(found)
 
 
+def _on_host(argument: Any) -> bool:
+    """Is it a tensor in the memory of the host?"""
+    return isinstance(argument, TENSORS.types) and not on_device(TENSORS.data(argument))
+
+
+def on_the_host(name: str) -> DeviceError:
+    """The error for a tensor of a call that is to run on a device."""
+    return DeviceError(at_site(f'{name} is a tensor on the CPU, but target="cuda": move it there with .cuda()'))
+
+
 def _to_front(items: list[Any], item: Any) -> None:
     if items[0] is not item and item in items:
         items.remove(item)
@@ -315,4 +335,4 @@ def _why(recording: Recording, plan: StatePlan) -> str:
     return "; ".join(dict.fromkeys([*plan.reasons, *recording.changes])) or "it changes what it reads"
 
 
-__all__ = ["Ladder"]
+__all__ = ["Ladder", "on_the_host"]

@@ -16,7 +16,6 @@ import numpy as np
 from ...codegen.cpu.assemble import Program
 from ...codegen.derive.capacity import CAPACITY
 from ...codegen.evaluate.interpreter import evaluate, tolerance
-from ...tensors.tensor import Tensor, make
 from ...tracer.ir.aval import FLOAT_KINDS, held_dtype
 from ...tracer.ir.errors import TracegradError
 from ...tracer.ir.graph import Guard
@@ -28,6 +27,7 @@ from ..record.call_key import ARRAY, DATA, Call
 from ..record.recording import Recording
 from ..state.state import Snapshot
 from ..stats import PathStats
+from ..tensor_library import TENSORS
 
 
 @dataclass(eq=False, slots=True)
@@ -171,7 +171,7 @@ def interpret(recording: Recording, call: Call, captured: Sequence[np.ndarray]) 
     """The results of *recording* by NumPy, in the form in which a kernel gives them."""
     values: list[Any] = [np.array(v)[()] for v in evaluate(recording.graph, _on_host([*call.data, *captured]))]
     if call.device is not None and call.device.stays:
-        values = [make(upload(np.asarray(v))) for v in values]
+        values = [TENSORS.wrap(upload(np.asarray(v))) for v in values]
     return values[0] if recording.output.single else tuple(values)
 
 
@@ -180,7 +180,7 @@ def compare(path: Path, call: Call, captured: Sequence[np.ndarray], found: Any) 
     expected = evaluate(path.recording.graph, _on_host([*call.data, *captured]))
     results = found if isinstance(found, tuple) else (found,)
     for ours, theirs in zip(results, expected, strict=True):
-        compare_result(download(ours._data) if isinstance(ours, Tensor) else ours, theirs)
+        compare_result(download(TENSORS.data(ours)) if isinstance(ours, TENSORS.types) else ours, theirs)
 
 
 def _on_host(values: Sequence[Any]) -> list[Any]:

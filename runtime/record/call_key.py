@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import optree
 
-from ...tensors import dtypes
-from ...tensors.tensor import Tensor
 from ...tracer.ir.aval import HALF, SUPPORTED, check_dtype
 from ...tracer.ir.errors import DeviceError, UnsupportedError
 from ...tracer.ir.site import at_site
 from ...tracer.record.array import TracedArray
 from ...tracer.record.autocast import SETTING
+from ..config import default_dtype
 from ..cuda.arrays import as_device, on_device
 from ..cuda.availability import require_cuda
 from ..state.values import is_leaf, same, token
+from ..tensor_library import TENSORS
 from .trees import flatten_tree, unflatten_tree
 
 ARRAY, FLOAT, SCALAR, VALUE, OBJECT, TRACED = "array", "float", "scalar", "value", "object", "traced"
@@ -110,16 +110,19 @@ def flatten(
         _keep_tensors(leaves, kinds, parts)
     elif target == "cuda" or DEVICE in kinds:
         device = _unwrap_device(leaves, kinds, parts, target)
-    return Call(leaves, tree, tuple(kinds), (tree, tuple(parts), dtypes.default.char, device, SETTING.dtype), device)
+    return Call(
+        leaves, tree, tuple(kinds), (tree, tuple(parts), default_dtype.dtype.char, device, SETTING.dtype), device
+    )
 
 
 def _keep_tensors(leaves: list[Any], kinds: list[str], parts: list[Any]) -> None:
     """Tensors on a device are tensors; what else lies there stays of its kind."""
     for k, kind in enumerate(kinds):
-        if kind == DEVICE and isinstance(leaves[k], Tensor):
-            array = as_device(leaves[k]._data)
+        leaf = leaves[k]
+        if kind == DEVICE and isinstance(leaf, TENSORS.types):
+            array = as_device(TENSORS.data(leaf))
             kinds[k] = TENSOR
-            parts[k] = (DEVICE, array.dtype.char, array.shape, leaves[k]._requires, array.flags.c_contiguous)
+            parts[k] = (DEVICE, array.dtype.char, array.shape, TENSORS.requires_grad(leaf), array.flags.c_contiguous)
 
 
 def _unwrap_device(leaves: list[Any], kinds: list[str], parts: list[Any], target: str) -> OnDevice | None:
@@ -140,8 +143,9 @@ def _unwrap_device(leaves: list[Any], kinds: list[str], parts: list[Any], target
     linked = False
     for k in places:
         leaf = leaves[k]
-        linked |= isinstance(leaf, Tensor) and leaf.requires_grad
-        array = as_device(leaf._data if isinstance(leaf, Tensor) else leaf)
+        is_tensor = isinstance(leaf, TENSORS.types)
+        linked |= is_tensor and TENSORS.requires_grad(leaf)
+        array = as_device(TENSORS.data(leaf) if is_tensor else leaf)
         leaves[k], kinds[k] = array, ARRAY
         parts[k] = (DEVICE, array.dtype.char, array.shape, array.ndim <= 1 or array.flags.c_contiguous)
     return OnDevice(bool(places), linked)
@@ -162,13 +166,13 @@ def classify(leaf: Any) -> tuple[str, Any]:
         return FLOAT, float
     if kind is TracedArray:
         return TRACED, None
-    if isinstance(leaf, Tensor):
-        data = leaf._data
+    if isinstance(leaf, TENSORS.types):
+        data = TENSORS.data(leaf)
         if type(data) is TracedArray:
             return TENSOR, None
         if type(data) is not np.ndarray:
             return DEVICE, None
-        return TENSOR, (data.dtype.char, data.shape, leaf._requires, data.flags.c_contiguous)
+        return TENSOR, (data.dtype.char, data.shape, TENSORS.requires_grad(leaf), data.flags.c_contiguous)
     if kind is Static:
         if isinstance(leaf.value, np.ndarray | TracedArray):
             raise UnsupportedError(

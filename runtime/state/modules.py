@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .graph import Chains, Leaf, Node
 from .scan import CodeFacts
 from .trust import DRAW_ELSEWHERE, IMPURE_METHODS, hidden_state, impurity, module_impurity, plain_reader
 from .values import is_leaf
-
-if TYPE_CHECKING:
-    from .walk import Walker
+from .walker import Walker
 
 _COPIERS = {"asdict", "astuple", "deepcopy", "copy", "getmembers"}
 

@@ -14,14 +14,12 @@ import enum
 import functools
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .graph import Leaf, Node
 from .trust import hidden_state, impurity, keeps_c_state
 from .values import is_leaf
-
-if TYPE_CHECKING:
-    from .graph import Leaf, Node
-    from .walk import Walker
+from .walker import Walker
 
 _CONSTRUCTORS = {"__init__", "__new__", "__post_init__"}
 _RARE = {  # run only when asked for by name, or where the run-time watch will see them
@@ -60,9 +58,9 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | Node:
         return named_tuple(walker, value, label, site)
     trusted = walker.trust.cls(kind)
     if "cython_function" in kind.__name__ or kind.__name__ == "fortran":
-        return walker.c_function(value, label, site)
+        return c_function(walker, value, label, site)
     if trusted and callable(value) and _library_function(value):
-        return walker.c_function(value, label, site)
+        return c_function(walker, value, label, site)
     if trusted and _singleton(value):
         return walker.leaf(value, False)
     for base, name in ((dict, "dict"), (list, "list"), (tuple, "tuple"), (set, "set")):
@@ -71,6 +69,26 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | Node:
     if keeps_c_state(kind):
         return walker.unknown(value, label, site, "keeps state that Python can't see; pass it as an argument")
     return instance(walker, value, label, site, trusted)
+
+
+def c_function(walker: Walker, value: Any, label: str, site: str) -> Leaf | Node:
+    """A function written in C: trusted if it is pure; bound to an object, it reads the object."""
+    why = impurity(value)
+    owner = getattr(value, "__self__", None)
+    name = getattr(value, "__qualname__", label)
+    if why:
+        module = getattr(owner, "__name__", None) if isinstance(owner, types.ModuleType) else None
+        shown = f"{module}.{name}" if module and module != "builtins" else name
+        walker.reason(f"{why}: {shown} at {site}")
+        return walker.leaf(value, False)
+    home = sys.modules.get(getattr(value, "__module__", None) or "")
+    if home is not None and not walker.trust.module(home):
+        return walker.unknown(value, label, site, "is compiled code, which can't be looked into")
+    if owner is None or isinstance(owner, types.ModuleType | type):
+        return walker.leaf(value, False)
+    node = walker.node("bound", value, label, site)
+    node.edge("const", "__self__", walker.visit(owner, label, site), fixed=True)
+    return node
 
 
 def _called(walker: Walker, label: str) -> bool:

@@ -8,6 +8,7 @@ the eager graph (``step_autograd.py``); gradients are asked of that node.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -15,33 +16,43 @@ import optree
 
 from ..nn.module import Module
 from ..runtime.cuda.arrays import as_device, on_device
+from ..runtime.paths.dispatch import on_the_host
 from ..runtime.record.differentiable import name_of, split_aux
 from ..runtime.record.recording import GRAD, VALUE, Mode
 from ..runtime.record.trees import NAMESPACE
+from ..runtime.stats import Stats
+from ..runtime.tensor_library import TENSORS
 from ..tensors import backward as engine
-from ..tensors.modes import enable_grad
+from ..tensors.modes import STATE, enable_grad
 from ..tensors.on_device import filled
 from ..tensors.tensor import Tensor, make
 from ..tracer.ir.aval import FLOAT_KINDS
-from ..tracer.ir.errors import DeviceError, DifferentiationError
+from ..tracer.ir.errors import DifferentiationError
 from ..tracer.ir.site import at_site
 from .step import CompiledStep
 
 
 class TensorFunction(CompiledStep):
-    """The form of a compiled function that takes and gives Tensors."""
+    """The form of a compiled function for *target* that takes and gives Tensors."""
 
     _counted = 0  # the compiled function counts its calls itself
 
+    def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats) -> None:
+        super().__init__(fn, static, stats)
+        self._target = target
 
-def call_tensors(form: TensorFunction, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Answer a call of a compiled function with Tensors: its value, gradient or both.
+    def answer(self, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The value, gradient or both.
 
-    Gradients have the structure of the arguments: a Tensor for a Tensor, an array for an array; for a Module a dict
-    from the names of its parameters to Tensors.
-    """
-    if mode.kind == VALUE:
-        return form(*args, **kwargs)
+        Gradients have the structure of the arguments: a Tensor for a Tensor, an array for an array; for a Module a
+        dict from the names of its parameters to Tensors.
+        """
+        if self._target == "cuda" and STATE.capture is None:
+            _check_all_on_device((args, kwargs))
+        return self(*args, **kwargs) if mode.kind == VALUE else _differentiate(self, mode, args, kwargs)
+
+
+def _differentiate(form: TensorFunction, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     places: list[Any] = []
     wanted: list[Tensor] = []
     changed = list(args)
@@ -80,16 +91,11 @@ def call_tensors(form: TensorFunction, mode: Mode, args: tuple[Any, ...], kwargs
     return ((value, aux), tree) if mode.has_aux else (value, tree)
 
 
-def check_all_on_device(arguments: Any) -> None:
+def _check_all_on_device(arguments: Any) -> None:
     """DeviceError where a Tensor among *arguments* is on the host: a target does not copy tensors."""
     for leaf in optree.tree_leaves(arguments, namespace=NAMESPACE):
         if isinstance(leaf, Tensor) and not leaf.is_cuda:
             raise on_the_host("an argument")
-
-
-def on_the_host(name: str) -> DeviceError:
-    """The error for a tensor of a call that is to run on a device."""
-    return DeviceError(at_site(f'{name} is a tensor on the CPU, but target="cuda": move it there with .cuda()'))
 
 
 def _differentiable(leaf: Any, form: Any, position: int) -> Tensor:
@@ -117,3 +123,14 @@ def _rebuild(spec: Any, tensors: list[bool]) -> Callable[[Any], Any]:
         )
 
     return rebuild
+
+
+TENSORS.types = (Tensor,)
+TENSORS.data = attrgetter("_data")
+TENSORS.requires_grad = attrgetter("requires_grad")
+TENSORS.wrap = make
+TENSORS.grad_enabled = lambda: STATE.grad
+TENSORS.capturing = lambda: STATE.capture is not None
+TENSORS.form = TensorFunction
+
+__all__ = ["TensorFunction"]

@@ -1,4 +1,4 @@
-"""The state walk's part for the eager layer: tensors, modules and optimizers in the outside state.
+"""Visitors of the state walk (``runtime/state/walker.py``) for tensors, modules, optimizers and schedulers.
 
 A tensor counts by its identity; its contents are read anew when a recording runs.  A module's plain attributes and the
 facts about tensors (does it require gradients, has it hooks) are part of the key but not of the checker: whatever
@@ -8,40 +8,49 @@ and objects in a module are checked like any other state.  An optimizer's number
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from ..nn.module import Module
+from ..optim.lr_scheduler import LRScheduler
 from ..optim.optimizer import Optimizer
 from ..runtime.state import objects
+from ..runtime.state.graph import Leaf, Node
 from ..runtime.state.values import is_leaf
+from ..runtime.state.walker import OF_SUBCLASSES, Walker
 from ..tensors.device import on_cuda
+from ..tensors.op import Op
 from ..tensors.tensor import Tensor
-
-if TYPE_CHECKING:
-    from ..runtime.state.graph import Leaf, Node
-    from ..runtime.state.walk import Walker
 
 _REGISTRIES = {"_parameters", "_buffers", "_modules"}  # what they hold is in the module's attributes too
 _CALLED_BY_US = ("forward",)
 
 
-def is_eager(value: Any) -> bool:
-    return isinstance(value, (Tensor, Module, Optimizer))
-
-
-def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | Node:
-    """The leaf or node of a tensor, a module or an optimizer."""
-    if isinstance(value, Tensor):
-        _named(walker, value, label)
-        walker.leaf(None, True)  # counts
-        node = walker.node("const", value, label, site)
-        node.edge("quiet", "facts", walker.leaf(tensor_facts(value), True))
-        return node
-    node = walker.node("instance", value, label, site, extra=(frozenset(), frozenset(), None))
-    fill = _fill_module if isinstance(value, Module) else _fill_optimizer
-    walker.pending.append(lambda: fill(walker, node, value, label, site))
+def _tensor(walker: Walker, value: Tensor, label: str, site: str) -> Node:
+    _named(walker, value, label)
+    walker.leaf(None, True)  # counts
+    node = walker.node("const", value, label, site)
+    node.edge("quiet", "facts", walker.leaf(tensor_facts(value), True))
     return node
+
+
+def _filled_later(fill: Callable[..., None]) -> Callable[..., Node]:
+    """The visitor of objects whose parts *fill* walks once the objects around them have been met."""
+
+    def visit(walker: Walker, value: Any, label: str, site: str) -> Node:
+        node = walker.node("instance", value, label, site, extra=(frozenset(), frozenset(), None))
+        walker.pending.append(lambda: fill(walker, node, value, label, site))
+        return node
+
+    return visit
+
+
+def _operation(walker: Walker, value: Op, label: str, site: str) -> Leaf:
+    return walker.leaf(value, False)
+
+
+def _scheduler(walker: Walker, value: LRScheduler, label: str, site: str) -> Leaf:
+    return walker.unknown(value, label, site, "counts its own steps; call its step() outside the compiled function")
 
 
 def _named(walker: Walker, t: Tensor, label: str) -> None:
@@ -128,3 +137,11 @@ def _fill_optimizer(walker: Walker, node: Node, optimizer: Optimizer, label: str
             node.edge("const", "state", part, fixed=True)
             for key, value in entry.items():
                 part.edge("key", key, walker.visit(value, f"{short}.state[...][{key!r}]", site), fixed=True)
+
+
+OF_SUBCLASSES.update({
+    Tensor: _tensor, Module: _filled_later(_fill_module), Optimizer: _filled_later(_fill_optimizer), Op: _operation,
+    LRScheduler: _scheduler,
+})  # fmt: skip
+
+__all__ = ["optimizer_numbers", "tensor_facts"]

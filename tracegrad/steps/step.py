@@ -20,7 +20,6 @@ from ..codegen.cpu.assemble import Program
 from ..nn.module import Module
 from ..runtime.config import config
 from ..runtime.cuda.availability import current_device
-from ..runtime.explain import explain_step
 from ..runtime.launch.binding import argument_records, bind_program
 from ..runtime.launch.kernel_cache import kernels
 from ..runtime.paths.plan_cache import PlanCache
@@ -32,6 +31,7 @@ from ..tensors.device import CPU, device, on_cuda
 from ..tensors.modes import STATE
 from ..tensors.tensor import epoch, make
 from ..tracer.record.recorder import current_recorder
+from .explain import explain_step
 from .on_device import StepProgram
 from .record import TensorRecording, record_tensors, scalar_type
 from .replay import (

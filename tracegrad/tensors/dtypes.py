@@ -9,12 +9,13 @@ the default dtype, its ``int`` is int64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
+from ..runtime.config import default_dtype
 from ..tracer.ir.aval import BFLOAT16, FLOAT16, FLOAT_KINDS, SUPPORTED, promote_types
 from ..tracer.record.array import TracedArray
 
@@ -31,8 +32,6 @@ uint32 = np.dtype("uint32")
 uint16 = np.dtype("uint16")
 uint8 = np.dtype("uint8")
 bool_ = np.dtype("bool")
-
-default: np.dtype = float64  # what Python floats become; read it as dtypes.default, or call get_default_dtype()
 
 _NAMES: dict[str, np.dtype] = {
     "float64": float64, "double": float64, "float32": float32, "float": float32, "float16": float16, "half": float16,
@@ -59,7 +58,7 @@ def as_dtype(spec: Any) -> np.dtype:
     if isinstance(spec, np.dtype):
         return supported(spec)
     if spec is float:
-        return default
+        return default_dtype.dtype
     if spec is int:
         return int64
     if spec is bool:
@@ -96,7 +95,7 @@ def scalar_name(dtype: np.dtype) -> str:
 
 def get_default_dtype() -> np.dtype:
     """The dtype that Python floats become; float64 unless ``set_default_dtype`` was called."""
-    return default
+    return default_dtype.dtype
 
 
 def set_default_dtype(d: Any) -> None:
@@ -104,24 +103,12 @@ def set_default_dtype(d: Any) -> None:
 
     TypeError where *d* is no floating dtype; Python's ``float`` is none, since it denotes the default itself.
     """
-    global default
     if d is float or not isinstance(d, np.dtype | str | type):
         raise TypeError("invalid dtype object: only floating-point types are supported as the default type")
     dtype = as_dtype(d)
     if dtype.kind not in FLOAT_KINDS:
         raise TypeError("only floating-point types are supported as the default type")
-    if dtype != default:
-        default = dtype
-        for callback in _on_change:
-            callback()
-
-
-def on_default_change(callback: Callable[[], None]) -> None:
-    """Call *callback* whenever the default dtype has changed."""
-    _on_change.append(callback)
-
-
-_on_change: list[Callable[[], None]] = []
+    default_dtype.set(dtype)
 
 
 # ---- promotion ----------------------------------------------------------------------------------------------------
@@ -167,11 +154,11 @@ def infer(data: Any) -> np.dtype:
 def infer_leaves(leaves: list[Any]) -> np.dtype:
     """The dtype of all *leaves* of a nested sequence together; the default dtype if there are none."""
     kinds = set(map(type, leaves))
-    found = {_PLAIN[kind] or default for kind in kinds if kind in _PLAIN}
+    found = {_PLAIN[kind] or default_dtype.dtype for kind in kinds if kind in _PLAIN}
     if not kinds <= _PLAIN.keys():
         found |= {_infer_one(leaf) for leaf in leaves if type(leaf) not in _PLAIN}
     dtypes = sorted(found, key=lambda dtype: CATEGORIES[dtype.kind])
-    result = dtypes[0] if dtypes else default
+    result = dtypes[0] if dtypes else default_dtype.dtype
     for dtype in dtypes[1:]:
         result = promote(result, 0, dtype, 0)
     return result
@@ -179,13 +166,13 @@ def infer_leaves(leaves: list[Any]) -> np.dtype:
 
 def _infer_one(value: Any) -> np.dtype:
     if isinstance(value, TracedArray) and value.aval.weak:  # stands for a Python number
-        return {"i": int64, "b": bool_}.get(value.dtype.kind, default)
+        return {"i": int64, "b": bool_}.get(value.dtype.kind, default_dtype.dtype)
     dtype = getattr(value, "dtype", None)
     if isinstance(dtype, np.dtype):
         return supported(dtype)
     for kind, plain in _PLAIN.items():
         if isinstance(value, kind):
-            return default if plain is None else plain
+            return default_dtype.dtype if plain is None else plain
     if isinstance(value, complex):
         raise TypeError(_COMPLEX)
     if isinstance(value, str):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..runtime.config import default_dtype
 from ..runtime.cuda.arrays import download
 from ..tracer.ir.aval import FLOAT_KINDS
 from ..tracer.record.array import TracedArray
@@ -499,7 +500,7 @@ def epoch() -> int:
     return _epoch[0]
 
 
-dtypes.on_default_change(changed)
+default_dtype.on_change(changed)
 
 
 def set_grad(t: Tensor, value: Tensor | None) -> None:

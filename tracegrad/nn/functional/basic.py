@@ -27,8 +27,8 @@ from ...tensors.ops_reduce import LOG_SOFTMAX, SOFTMAX
 from ...tensors.tensor import Tensor, make, raw
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.record.autocast import may_meet
-from ..arrays import all_within, held, rows
-from ..arrays import softplus as stable_softplus
+from .arrays import all_within, held, rows
+from .arrays import softplus as stable_softplus
 
 Ints = tuple[int, ...]
 

@@ -17,7 +17,7 @@ from ...tensors.op import Op
 from ...tensors.tensor import Tensor, raw
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.record.autocast import may_meet
-from ..arrays import all_within, held, is_class, reduced
+from .arrays import all_within, held, is_class, reduced
 from .value_losses import arrays_of, reduction_of
 
 

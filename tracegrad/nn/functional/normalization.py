@@ -14,7 +14,7 @@ from ...tensors.inplace import inplace
 from ...tensors.modes import no_grad
 from ...tensors.op import Op
 from ...tensors.tensor import Tensor, raw
-from ..arrays import mean
+from .arrays import mean
 
 Ints = tuple[int, ...]
 

@@ -16,7 +16,7 @@ from ...tensors.op import Op
 from ...tensors.ops_basic import meet
 from ...tensors.tensor import Tensor, raw
 from ...tracer.record.autocast import may_meet
-from ..arrays import reduced, softplus
+from .arrays import reduced, softplus
 
 
 def reduction_of(reduction: str, size_average: bool | None, reduce: bool | None) -> str:

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..tensors.tensor import Tensor, raw
-from ..tracer.ir.aval import INT
-from ..tracer.ops.elementwise import F, cast
-from ..tracer.ops.indexing import gather
-from ..tracer.ops.shape import iota
-from ..tracer.record.array import TracedArray, to_atom, wrap_array
+from ...tensors.tensor import Tensor, raw
+from ...tracer.ir.aval import INT
+from ...tracer.ops.elementwise import F, cast
+from ...tracer.ops.indexing import gather
+from ...tracer.ops.shape import iota
+from ...tracer.record.array import TracedArray, to_atom, wrap_array
 
 # Tensors give inf and nan without a word, as in tracegrad/tensors/op.py.
 warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"tracegrad\.nn")

@@ -1,0 +1,98 @@
+"""One walk over the outside state, and the registry of those who know the values that it meets.
+
+A *visitor* makes the leaf or the node of a value: ``visitor(walker, value, label, site)``. It is registered for values
+of one class (``OF_CLASS``) or for those of its subclasses too (``OF_SUBCLASSES``, where the nearest base decides; the
+visitor of ``object`` is asked last). Visitors of Python's own types are in ``walk.py``, ``modules.py`` and
+``objects.py``; libraries above the compiler register their own.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from .graph import Chains, Leaf, Names, Node
+from .trust import Trust
+from .values import is_leaf, leaf_size
+
+MAX_LEAVES = 10_000
+MAX_DEPTH = 100
+
+Visitor = Callable[..., Leaf | Node]  # (walker, value, label, site); that of modules also takes attribute chains
+OF_CLASS: dict[type, Visitor] = {}
+OF_SUBCLASSES: dict[type, Visitor] = {}
+
+
+def _visitor(kind: type) -> Visitor:
+    found = OF_CLASS.get(kind)
+    return found if found is not None else next(OF_SUBCLASSES[b] for b in kind.__mro__ if b in OF_SUBCLASSES)
+
+
+class UnknownError(Exception):
+    """Raised inside the walk where going on makes no sense (too many leaves, nested too deeply)."""
+
+
+class Walker:
+    """One walk over the state. ``visit`` hands each value to the visitor of its class; each object becomes one node."""
+
+    def __init__(self, trust: Trust, names: Names) -> None:
+        self.trust = trust
+        self.names = names
+        self.nodes: list[Node] = []
+        self.tensors: dict[int, str] = {}  # id of each eager tensor that was met -> its name
+        self.on_device: list[str] = []  # names of those on a CUDA device
+        self.leaves_on_host: list[str] = []  # names of those on the host that require gradients
+        self.optimizers: list[Any] = []
+        self.memo: dict[int, Node] = {}
+        self.reasons: dict[str, None] = {}
+        self.codes: dict[int, types.CodeType] = {}
+        self.main: dict[str, Any] | None = None
+        self.leaves = 0
+        self.depth = 0
+        self.pending: deque[Callable[[], None]] = deque()  # nodes whose parts are still to be walked
+
+    # ---- small tools
+
+    def reason(self, text: str) -> None:
+        self.reasons.setdefault(text)
+
+    def node(self, kind: str, obj: Any, label: str, site: str, extra: Any = None) -> Node:
+        node = Node(kind, obj, label, site, extra=extra)
+        self.nodes.append(node)
+        self.memo[id(obj)] = node
+        return node
+
+    def leaf(self, value: Any, by_value: bool) -> Leaf:
+        self.leaves += leaf_size(value) if by_value else 1
+        if self.leaves > MAX_LEAVES:
+            raise UnknownError(f"reads more than {MAX_LEAVES:,} values outside itself; pass them as an array")
+        return Leaf(value, by_value)
+
+    def unknown(self, value: Any, label: str, site: str, why: str) -> Leaf:
+        name = type(value).__qualname__
+        module = type(value).__module__
+        full = name if module == "builtins" else f"{module.removesuffix('._generator')}.{name}"
+        self.reason(f"`{label}` ({full}) {why} (read at {site})")
+        return Leaf(value, False)
+
+    # ---- values
+
+    def visit(self, value: Any, label: str, site: str, chains: Chains | None = None) -> Leaf | Node:
+        """The leaf or node of a value; ``chains`` are the attribute chains that the code reads from it."""
+        if is_leaf(value):
+            return self.leaf(value, True)
+        self.depth += 1
+        try:
+            if self.depth > MAX_DEPTH:
+                raise UnknownError(f"reads values nested more than {MAX_DEPTH} deep: `{label}` at {site}")
+            if isinstance(value, types.ModuleType):
+                return OF_CLASS[types.ModuleType](self, value, label, site, chains or {(): site})
+            known = self.memo.get(id(value))
+            return known if known is not None else _visitor(type(value))(self, value, label, site)
+        finally:
+            self.depth -= 1
+
+
+__all__ = ["MAX_LEAVES", "OF_CLASS", "OF_SUBCLASSES", "UnknownError", "Walker"]

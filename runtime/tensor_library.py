@@ -1,0 +1,47 @@
+"""The library of tensors that stands on the compiler, as the compiler sees it.
+
+The compiler answers calls over NumPy and CuPy arrays without one. A library registers its functions in ``TENSORS``:
+how a tensor is told and taken apart, how an array of a device becomes one, and the form of a compiled function that
+takes tensors. The visitors of its objects in outside state are registered in ``state/walker.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .stats import Stats
+
+
+class TensorForm(Protocol):
+    """One compiled function as it is called with tensors."""
+
+    def answer(self, mode: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The value, gradient or both, as *mode* (``record/recording.py``) asks."""
+
+
+def _none(*given: Any) -> Any:
+    raise AssertionError("no library of tensors is registered")
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(slots=True)
+class TensorLibrary:
+    """Functions over tensors. The defaults are those of a process without tensors."""
+
+    types: tuple[type, ...] = ()  # of tensors, subclasses included
+    data: Callable[[Any], Any] = _none  # the array in a tensor: NumPy's, CuPy's or a TracedArray
+    requires_grad: Callable[[Any], bool] = _none
+    wrap: Callable[[Any], Any] = lambda array: array  # a result that stays on a device
+    grad_enabled: Callable[[], bool] = _never  # in this thread
+    capturing: Callable[[], bool] = _never  # is a step being recorded in this thread?
+    form: Callable[[Callable[..., Any], frozenset[int | str], str, Stats], TensorForm] = (
+        _none  # of (fn, static, target)
+    )
+
+
+TENSORS = TensorLibrary()

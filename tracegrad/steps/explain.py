@@ -1,0 +1,55 @@
+"""``step.explain()``: what a compiled step has recorded, in text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..runtime.explain import (
+    describe_graph_guards,
+    describe_named_inputs,
+    host_sections,
+    program_sections,
+    section,
+)
+from ..runtime.record.differentiable import name_of
+from ..tracer.ir.text import print_graph
+from .on_device import StepProgram
+
+
+def explain_step(step: Any) -> str:
+    """Describes what a compiled step has recorded so far; runs nothing."""
+    parts = [f"{name_of(step.__wrapped__)}: a compiled step"]
+    paths = [path for variant in step._variants.values() for path in variant.paths]
+    if not paths and not step.stats.live:
+        parts.append("nothing has been recorded yet: the first call of a kind runs eagerly, the second is recorded")
+    for k, path in enumerate(paths):
+        recording, program = path.recording, path.program
+        graph = recording.graph
+        state = "runs without Python" if path.verified else "has to be verified by a second recording"
+        parts += [
+            f"path {k + 1} of {len(paths)}, which {state}",
+            section("inputs", describe_named_inputs(graph, recording.input_names)),
+            section("effects", describe_effects(recording)),
+            section("recorded program, with your lines", print_graph(graph)),
+            *_step_program(program, recording),
+            section("guards", describe_graph_guards(graph)),
+        ]
+    parts.append(section("history", str(step.stats)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _step_program(program: Any, recording: Any) -> list[str]:
+    """What runs a path of a step."""
+    if isinstance(program, StepProgram):
+        on_device = program.device.program
+        return [section("on the CUDA device", program.describe()), *program_sections(on_device, program.canonical)]
+    return host_sections(program, recording.canonical, recording.notes)
+
+
+def describe_effects(recording: Any) -> str:
+    """What running a step's kernel changes."""
+    lines = [f"writes {recording.input_names[k]} in place" for k in recording.writes]
+    given = sum(result is not None for _, result in recording.grads)
+    dropped = len(recording.grads) - given
+    lines += [f"assigns .grad of {given} tensors"] * bool(given) + [f"drops .grad of {dropped} tensors"] * bool(dropped)
+    return "\n".join(lines) or "none"

@@ -1,7 +1,7 @@
 # demo, test, oracle, lint, bench, gpu-check, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
 #
 #   make demo                                  logistic regression on real data, with a summary
-#   make test PYTEST_ARGS="tests/test_ir.py"   a part of the tests
+#   make test PYTEST_ARGS="tests/tracer/ir" a part of the tests
 #   make bench BENCH_ARGS="--quick"            options of python -m benchmarks
 #   make test PYTHON=python3.12 VENV=.venv312  another interpreter
 

@@ -12,6 +12,8 @@ from tracegrad.runtime.cuda import availability
 from tracegrad.runtime.cuda import run as run_on_device
 from tracegrad.runtime.launch.kernel_cache import kernels
 
+pytest_plugins = ["device_fixtures"]
+
 
 @pytest.fixture(params=TIERS)
 def run(request):

@@ -2,7 +2,7 @@
 
 Everything else that a row's ``lower`` says is shared: ``DeviceScalars`` is ``Scalars`` but for the three methods that
 call functions.  ``__nv_exp`` is for float64, ``__nv_expf`` for float32.  CUDA's documented errors are 1 or 2 ulp for
-most functions and at most 5; ``tests/gpu/test_cuda_libdevice.py`` has a table of what was found.
+most functions and at most 5; ``tests/codegen/cuda/test_libdevice.py`` has a table of what was found.
 
 What libdevice does not have (the digamma function, the Hurwitz zeta function) has no device lowering, nor have powers
 of signed integers, where NumPy raises an error for negative exponents: ``has_device_lowering`` says so, and such rows

@@ -5,13 +5,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from device import HANDFUL, device_tier
 from matrix import assert_targets_agree, bounds, program_of
 from support import TIERS, assert_agree

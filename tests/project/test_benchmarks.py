@@ -1,0 +1,56 @@
+"""The benchmarks' control flow: gradients by hand are right, explicit loops agree with them, misses are told."""
+
+from __future__ import annotations
+
+import pytest
+
+import tracegrad
+from benchmarks import targets
+from benchmarks.peers import TraceGradExplicit
+from benchmarks.timing import deviation, reference
+from benchmarks.workloads import LOOPS, SMALL_LOOPS, STRAIGHT, select
+
+EXPLICIT = [name for name, workload in SMALL_LOOPS.items() if "tracegrad-explicit" in workload.spellings]
+
+
+@pytest.mark.parametrize("name", SMALL_LOOPS)
+def test_gradient_by_hand_is_that_of_the_plain_loop(name):
+    value, gradients = reference(SMALL_LOOPS[name])  # raises where a central difference says otherwise
+    assert value != 0.0 and all(gradient.any() for gradient in gradients)
+
+
+@pytest.mark.parametrize("name", EXPLICIT)
+def test_explicit_loops_compute_the_same(name):
+    workload = SMALL_LOOPS[name]
+    if workload.group in ("newton", "branches", "rk45") and not hasattr(tracegrad, "while_loop"):
+        pytest.skip("spelled by while_loop and cond")
+    prepared = TraceGradExplicit(1).prepare(workload)
+    expected = reference(workload)
+    for _ in range(3):
+        assert deviation(prepared.to_numpy(prepared.call()), expected) < workload.tolerance
+
+
+def test_quick_runs_take_the_small_sizes():
+    assert {w.name for w in select([], loops=True)} == set(LOOPS)
+    assert {w.name for w in select([], quick=True)} == set(STRAIGHT) | set(SMALL_LOOPS)
+    assert [w.name for w in select(["rk4_200"], loops=True, quick=True)] == ["rk4_200"]
+    assert [w.name for w in select(["lstm"], loops=True)] == ["lstm_128", "lstm_1024"]
+
+
+def test_what_takes_too_long_misses_its_target():
+    cells = {"tracegrad": {"status": "too long"}, "jax": {"status": "ok", "steady": 1.0}}
+    verdicts = targets.loops({"rk4_1000": cells})
+    assert ["rk4_1000, JAX / tracegrad", "≥ 3", "too long", "**no**"] in verdicts
+    assert all(verdict[-1] == "**no**" for verdict in verdicts)
+
+
+def test_targets_are_judged_by_what_was_measured():
+    def row(ours, first):
+        times = {"tracegrad": ours, "jax": 4.0, "torch": 90.0, "numba": 0.75}
+        return {name: {"status": "ok", "steady": time, "first": first} for name, time in times.items()}
+
+    met = {text: verdict for text, *_, verdict in targets.loops({"rk4_50": row(1.0, 2.0), "rk4_1000": row(1.0, 5.0)})}
+    assert met["rk4_50, JAX / tracegrad"] == "yes"
+    assert met["rk4_50, PyTorch eager / tracegrad"] == "**no**"
+    assert met["rk4_50, tracegrad / numba by hand"] == "yes"
+    assert met["first call of rk4_1000 / of rk4_50"] == "**no**"

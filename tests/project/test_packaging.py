@@ -1,0 +1,119 @@
+"""What is shipped: metadata, public names, a complete wheel that works."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import tracegrad
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LAYERS = ("tracegrad", "runtime", "codegen", "tracer")
+SOURCES = sorted(str(p.relative_to(ROOT)) for layer in LAYERS for p in (ROOT / layer).rglob("*.py"))
+
+
+def installed_name(source: str) -> str:
+    """Where a source file of the repository lies in the installed package."""
+    return source if source.startswith("tracegrad/") else f"tracegrad/{source}"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from a copy of the sources, so that no earlier build can leave anything in it."""
+    place = tmp_path_factory.mktemp("wheel")
+    copy = place / "source"
+    copy.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    for layer in LAYERS:
+        shutil.copytree(ROOT / layer, copy / layer, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    build = f"from setuptools.build_meta import build_wheel; build_wheel({str(place)!r})"
+    done = subprocess.run([sys.executable, "-c", build], cwd=copy, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (found,) = place.glob("*.whl")
+    return found
+
+
+def test_metadata() -> None:
+    about = metadata.metadata("tracegrad")
+    assert about["Name"] == "tracegrad"
+    assert about["Version"] == tracegrad.__version__ == PROJECT["project"]["version"]
+    assert about["Requires-Python"] == ">=3.11"
+    assert about["License-Expression"] == "Apache-2.0"
+    assert set(about.get_all("Provides-Extra") or ()) >= {"test", "bench", "cuda", "examples"}
+
+
+def test_runtime_requirements_are_the_agreed_ones() -> None:
+    names = {re.split(r"[<>=!~ ]", r)[0] for r in PROJECT["project"]["dependencies"]}
+    assert names == {"numpy", "scipy", "numba", "llvmlite", "optree", "ml_dtypes", "platformdirs"}
+
+
+@pytest.mark.parametrize("module", ["tracegrad", "tracegrad.autograd"])
+def test_public_names_exist(module: str) -> None:
+    face = importlib.import_module(module)
+    assert sorted(face.__all__) == list(face.__all__)
+    for name in face.__all__:
+        assert getattr(face, name) is not None
+
+
+def test_every_folder_of_code_is_a_package() -> None:
+    for folder in {Path(source).parent for source in SOURCES}:
+        assert (ROOT / folder / "__init__.py").is_file(), folder
+
+
+def test_a_bare_checkout_can_be_imported() -> None:
+    program = "import tracegrad; print(tracegrad.__file__, tracegrad.tracer.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); {program}"],
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
+    assert done.stdout.split() == [f"{ROOT}/tracegrad/__init__.py", f"{ROOT}/tracegrad/tracer/__init__.py"], done.stderr
+
+
+def test_wheel_holds_every_source_file(wheel: Path) -> None:
+    contents = set(zipfile.ZipFile(wheel).namelist())
+    expected = {installed_name(s) for s in SOURCES} | {"tracegrad/py.typed"}
+    assert expected <= contents
+    assert {n.split("/")[0] for n in contents} == {"tracegrad", f"tracegrad-{tracegrad.__version__}.dist-info"}
+    assert any(n.endswith("licenses/LICENSE") for n in contents)
+
+
+def test_wheel_works(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    program = (
+        "import tracegrad, numpy as np\n"
+        f"assert tracegrad.__file__.startswith({str(tmp_path)!r}), tracegrad.__file__\n"
+        "value, g = tracegrad.compile_grad(lambda x: np.sum(x * np.sin(x))).value_and_grad(np.arange(3.0))\n"
+        "assert np.allclose(g, np.sin(np.arange(3.0)) + np.arange(3.0) * np.cos(np.arange(3.0)))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("document", ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"])
+def test_links_between_documents_lead_somewhere(document: str) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / document).read_text()):
+        assert (ROOT / target).exists(), f"{document} links to {target}"
+
+
+def test_ci_runs_the_tests_and_the_linters() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    steps = [line for line in script.read_text().splitlines() if line.startswith("make ")]
+    assert steps == ["make oracle", "make test", "make lint"]

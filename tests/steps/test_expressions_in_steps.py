@@ -1,0 +1,90 @@
+"""Every expression of ``eager_expressions.py`` in a compiled step on the device, on the stand-in for CuPy, against the
+same function run eagerly there: results and where they lie, gradients, the kinds of errors."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from eager_expressions import ASKS_FOR_THE_HOST, CONSTANTS, EXPRESSIONS, LEAVES, flat
+
+import tracegrad
+
+T: Any = tracegrad
+
+pytestmark = [pytest.mark.usefixtures("cupy"), pytest.mark.filterwarnings("ignore")]
+
+STEP = """
+def step(*leaves):
+    {names} = [leaf * 1 for leaf in leaves]
+    {statement}
+    results = flat({result})
+    weighted = [
+        (r * T.arange(1, r.numel() + 1, dtype=r.dtype).reshape(r.shape)).sum()
+        for r in results
+        if isinstance(r, T.Tensor) and r.requires_grad
+    ]
+    total = sum(weighted[1:], weighted[0]) if weighted else None
+    return results, total
+"""
+
+
+def made(text: str) -> Any:
+    """A function of the leaves that gives the results of the expression (or statement), and a scalar."""
+    try:
+        compile(text, "<expression>", "eval")
+        parts = {"statement": "pass", "result": text}
+    except SyntaxError:
+        parts = {"statement": text, "result": re.match(r"\w+", text)[0]}  # type: ignore[index]
+    space: dict[str, Any] = {"T": T, "F": T.nn.functional, "np": np, "flat": flat}
+    space |= {name: T.tensor(value) for name, value in CONSTANTS.items()}
+    exec(STEP.format(names=", ".join(LEAVES), **parts), space)
+    return space["step"]
+
+
+def outcome(function: Any) -> Any:
+    """The kind of the error, or (results, gradients)."""
+    T.manual_seed(0)
+    leaves = [T.tensor(value, requires_grad=True) for value in LEAVES.values()]
+    try:
+        results, total = function(*leaves)
+        if total is not None:
+            total.backward()
+    except Exception as error:
+        return type(error)
+    return [*results, *[leaf.grad for leaf in leaves]]
+
+
+def differ(a: Any, b: Any) -> bool:
+    if not isinstance(a, T.Tensor):
+        return not (a is b or a == b)
+    if not isinstance(b, T.Tensor):
+        return True
+    if (a.device, a.dtype, a.shape, a.requires_grad) != (b.device, b.dtype, b.shape, b.requires_grad):
+        return True
+    x, y = a.detach().cpu().numpy(), b.detach().cpu().numpy()
+    return not np.allclose(x, y, 1e-6, 1e-9, equal_nan=True)
+
+
+def difference(text: str) -> str:
+    eager, compiled = made(text), T.compile(made(text))
+    for call in ("eager", "recorded", "verified"):
+        expected, found = outcome(eager), outcome(compiled)
+        if isinstance(expected, type) or isinstance(found, type):
+            return "" if expected is found else f"{text}, {call}: {expected} eagerly, {found} compiled"
+        if any(differ(a, b) for a, b in zip(expected, found, strict=True)):
+            return f"{text}, {call}: {expected} eagerly, {found} compiled"
+    return ""
+
+
+@pytest.mark.parametrize("group", EXPRESSIONS)
+def test_expressions(group):
+    texts = [text.strip() for text in EXPRESSIONS[group].replace("\n", " ").split(";")]
+    texts = [text for text in texts if text and not any(word in text for word in ASKS_FOR_THE_HOST)]
+    T.set_default_device("cuda")
+    try:
+        assert [wrong for wrong in map(difference, texts) if wrong] == []
+    finally:
+        T.set_default_device(None)

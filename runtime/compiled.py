@@ -2,7 +2,7 @@
 
 A call is answered by the first of the *slots* of what is asked (value, gradient or both) that knows it: a family of
 the paths that answered last, with a check of the outside state and a native launch (under 1 µs).  What no slot answers
-goes down the ladder (``dispatch.py``).
+goes to the dispatcher (``paths/dispatcher.py``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..tracer.record.autocast import USE
 from .config import config, default_dtype
 from .declare import check_function, positions, shifted_positions, static_positions
 from .explain import explain_call
-from .paths.dispatch import Ladder
+from .paths.dispatcher import Dispatcher
 from .paths.entry import Endpoint
 from .record.recording import GRAD, VALUE, VALUE_AND_GRAD, Mode
 from .stats import Stats
@@ -39,12 +39,12 @@ class CompiledFunction:
         self._has_aux = has_aux
         self._names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
         self.stats = Stats(getattr(fn, "__qualname__", None) or repr(fn))
-        self._ladder = Ladder(fn, static_positions(fn, self._names), target, self.stats)
-        endpoint = self._ladder.endpoint
+        self._dispatcher = Dispatcher(fn, static_positions(fn, self._names), target, self.stats)
+        endpoint = self._dispatcher.endpoint
         self._value, self._grad, self._both = (endpoint(Mode(k, self._argnums, has_aux)) for k in _KINDS)
         shifted = shifted_positions(self._argnums)  # of a method, argnums count the arguments after self
         self._bound = tuple([endpoint(Mode(k, shifted, has_aux)) for k in _KINDS])
-        self.stats.count_paths = self._ladder.path_stats
+        self.stats.count_paths = self._dispatcher.path_stats
         _functions.add(self)
 
     # The body of `run` stands in each of these three: a cached call is so short that one Python call less shows.
@@ -59,7 +59,7 @@ class CompiledFunction:
             found = slot(args, kwargs)
             if found is not None:
                 return found
-        return self._ladder.descend(endpoint, args, kwargs)
+        return self._dispatcher.dispatch(endpoint, args, kwargs)
 
     def grad(self, *args: Any, **kwargs: Any) -> Any:
         """Gradient with respect to ``argnums``, in the structure of those arguments (with ``has_aux``: (gradient,
@@ -73,7 +73,7 @@ class CompiledFunction:
             found = slot(args, kwargs)
             if found is not None:
                 return found
-        return self._ladder.descend(endpoint, args, kwargs)
+        return self._dispatcher.dispatch(endpoint, args, kwargs)
 
     def value_and_grad(self, *args: Any, **kwargs: Any) -> Any:
         """(value, gradient) from one kernel; with ``has_aux`` ((value, aux), gradient).
@@ -86,13 +86,13 @@ class CompiledFunction:
             found = slot(args, kwargs)
             if found is not None:
                 return found
-        return self._ladder.descend(endpoint, args, kwargs)
+        return self._dispatcher.dispatch(endpoint, args, kwargs)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """What happens in ``value_and_grad(*args)``: the recorded program with your lines, the adjoint, the kernels
         and why each fusion was or wasn't made, the memory plan, guards, cache hits, timings.  Runs the function's
         Python once."""
-        return explain_call(self._ladder, self._both.mode, args, kwargs)
+        return explain_call(self._dispatcher, self._both.mode, args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundFunction(self, instance)
@@ -107,13 +107,13 @@ class CompiledFunction:
             found = getattr(found, part, None)
         if found is self:
             return name  # by name, as plain functions are pickled
-        return (CompiledFunction, (self._fn, self._argnums, self._has_aux, self._names, self._ladder.target))
+        return (CompiledFunction, (self._fn, self._argnums, self._has_aux, self._names, self._dispatcher.target))
 
     def _tracegrad_rebuild(self, fn: Callable[..., Any]) -> CompiledFunction:
         """The same compiled function over another body: used when an outer recording replaces captured arrays."""
-        return CompiledFunction(fn, self._argnums, self._has_aux, self._names, self._ladder.target)
+        return CompiledFunction(fn, self._argnums, self._has_aux, self._names, self._dispatcher.target)
 
-    # ---- the ladder --------------------------------------------------------------------------------------------
+    # ---- dispatch ----------------------------------------------------------------------------------------------
 
     def run(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call."""
@@ -122,11 +122,11 @@ class CompiledFunction:
             found = slot(args, kwargs)
             if found is not None:
                 return found
-        return self._ladder.descend(endpoint, args, kwargs)
+        return self._dispatcher.dispatch(endpoint, args, kwargs)
 
     def drop_slots(self) -> None:
-        """Send every call down the ladder (when ``config.check`` has been switched on)."""
-        self._ladder.drop_slots()
+        """Send every call to the dispatcher (when ``config.check`` has been switched on)."""
+        self._dispatcher.drop_slots()
 
 
 _KINDS = (VALUE, GRAD, VALUE_AND_GRAD)
@@ -158,7 +158,7 @@ class BoundFunction:
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """As :meth:`CompiledFunction.explain`."""
-        return explain_call(self.__func__._ladder, self.__func__._bound[2].mode, (self.__self__, *args), kwargs)
+        return explain_call(self.__func__._dispatcher, self.__func__._bound[2].mode, (self.__self__, *args), kwargs)
 
     @property
     def stats(self) -> Stats:

@@ -17,42 +17,42 @@ from ..tracer.ir.primitive import HOST, LOOP
 from ..tracer.ir.text import print_graph
 from .cuda.run import program_of
 from .launch.kernel_cache import kernels
-from .paths.dispatch import Ladder
+from .paths.dispatcher import Dispatcher
 from .paths.family import describe_families
 from .paths.paths import describe_guard
 from .record.call_key import Call, flatten
 from .record.differentiable import name_of
 from .record.record import record
 from .record.recording import VALUE, Mode, Recording
-from .state.state import Snapshot, StatePlan
+from .state.state_plan import Snapshot, StatePlan
 
 _SHOWN = 24  # names listed before the rest is counted
 
 
-def explain_call(ladder: Ladder, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def explain_call(dispatcher: Dispatcher, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Records the call (its Python runs once more) and describes the program, its kernel and the function's history."""
-    call = flatten(args, kwargs, ladder.static, ladder.target)
-    plan = ladder.plans.get(call)
+    call = flatten(args, kwargs, dispatcher.static, dispatcher.target)
+    plan = dispatcher.plans.get(call)
     snapshot = plan.snapshot(call.objects)
     note = ""
     try:
-        recording = record(ladder.fn, call, mode, plan, snapshot if plan.provable else None)
+        recording = record(dispatcher.fn, call, mode, plan, snapshot if plan.provable else None)
     except DifferentiationError as error:
         note = f"\nno gradient, so this is its value alone: {str(error).splitlines()[0]}"
         mode = Mode(VALUE, mode.argnums, mode.has_aux)
-        recording = record(ladder.fn, call, mode, plan, snapshot if plan.provable else None)
+        recording = record(dispatcher.fn, call, mode, plan, snapshot if plan.provable else None)
     reasons = [*plan.reasons, *recording.changes]
     compiled, timings = _on_device(recording) if call.device is not None else _on_host(recording)
     parts = [
-        f"{name_of(ladder.fn)}: {mode.kind}\n{describe_status(ladder, mode, call)}{note}",
+        f"{name_of(dispatcher.fn)}: {mode.kind}\n{describe_status(dispatcher, mode, call)}{note}",
         section("inputs", describe_inputs(recording)),
         section("recorded program, with your lines", print_graph(recording.graph)),
         *compiled,
         section("guards", describe_guards(recording)),
-        *_segments(ladder, mode, call),
+        *_segments(dispatcher, mode, call),
         section("outside state", describe_state(plan, snapshot, reasons)),
         section("timings", timings),
-        section("history", str(ladder.stats)),
+        section("history", str(dispatcher.stats)),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -88,9 +88,9 @@ def program_sections(program: Any, canonical: Canonical, notes: Iterable[str] = 
     ]
 
 
-def describe_status(ladder: Ladder, mode: Mode, call: Call) -> str:
+def describe_status(dispatcher: Dispatcher, mode: Mode, call: Call) -> str:
     """What a call like this one meets."""
-    endpoint = ladder.endpoints.get(mode)
+    endpoint = dispatcher.endpoints.get(mode)
     if endpoint is not None and call.key in endpoint.live:
         return endpoint.live[call.key].describe()
     variants = endpoint.variants.get(call.key, ()) if endpoint is not None else ()
@@ -104,9 +104,9 @@ def describe_status(ladder: Ladder, mode: Mode, call: Call) -> str:
     return "\n".join([text, *together])
 
 
-def _segments(ladder: Ladder, mode: Mode, call: Call) -> list[str]:
+def _segments(dispatcher: Dispatcher, mode: Mode, call: Call) -> list[str]:
     """Where the program is taken apart, if it is."""
-    endpoint = ladder.endpoints.get(mode)
+    endpoint = dispatcher.endpoints.get(mode)
     live = endpoint.live.get(call.key) if endpoint is not None else None
     if live is None or live.segments is None:
         return []

@@ -87,7 +87,7 @@ def program_of(graph: Graph, canonical: Canonical, arguments: int, written: int 
     backend, found = require_cuda("a recorded program"), compiler()
     if isinstance(found, str):
         return Interpreted(graph, backend, found)
-    return found.Compiled(canonical, arguments, [array for _, array in graph.consts], backend, written)
+    return found.BoundProgram(canonical, arguments, [array for _, array in graph.consts], backend, written)
 
 
 def launcher(

@@ -9,7 +9,7 @@ Three data structures:
 
 * The **argument and output records** (:class:`ArrayArg`, :class:`ScalarArg`, :class:`ConstArg`, :class:`ArrayOut`,
   :class:`ScalarOut`): what a call must look like, and what it gives back.
-* The :class:`Plan`: everything that one binding knows, kept alive with it.
+* The :class:`LaunchPlan`: everything that one binding knows, kept alive with it.
 * The **arena**: the one workspace of the process.  Temporaries are offsets into it.  A kernel runs with the GIL held
   from the first to the last use of the arena, so one workspace serves every kernel and every thread.
 
@@ -91,7 +91,7 @@ Out = ArrayOut | ScalarOut
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LaunchPlan:
     """What :func:`bind` was given.  *sizes_at*, *consts_at* and *counts_at* are addresses."""
 
     kernel_address: int
@@ -109,8 +109,8 @@ class Plan:
     counts_at: int
 
 
-class Merged(Protocol):
-    """What members of a family share: see ``merging.Merged``."""
+class SharedSteps(Protocol):
+    """What members of a family share: see ``shared_prefix.SharedPrefix``."""
 
     @property
     def offsets(self) -> Sequence[Sequence[int]]: ...
@@ -124,7 +124,7 @@ class Binding(bytes):
     """The launcher's table; the ``__self__`` of a native binding.  It keeps alive what it points to: *words* has the
     address of the member to run first, then the members, one for each of *plans*."""
 
-    plans: tuple[Plan, ...]
+    plans: tuple[LaunchPlan, ...]
     words: np.ndarray
 
 
@@ -196,7 +196,7 @@ def bind(
     *keep_alive* is whatever the kernel's code and *extra* live in.  *native* is False to get the Python fallback.
     *counts* (int64) has a place for runs in which all guards held, then one for failures of each guard.
     """
-    plan = Plan(
+    plan = LaunchPlan(
         kernel_address=kernel_address,
         args=tuple(args),
         outs=tuple(outs),
@@ -225,7 +225,7 @@ MAX_FAMILY = 62
 
 
 def bind_family(
-    members: Sequence[Callable[..., object]], following: Sequence[Sequence[int]], merged: Merged | None = None
+    members: Sequence[Callable[..., object]], following: Sequence[Sequence[int]], merged: SharedSteps | None = None
 ) -> Callable[..., object]:
     """One callable for several that :func:`bind` gave, of the same arguments and results, with the protocol of those.
 
@@ -251,7 +251,7 @@ def bind_family(
     return builtin(_binding(plans, following, merged.done))
 
 
-def _check(plan: Plan, arena_bytes: int) -> None:
+def _check(plan: LaunchPlan, arena_bytes: int) -> None:
     """Refuse what would otherwise crash the process, or read memory that is not the kernel's."""
     if not plan.kernel_address:
         raise ValueError("the address of the kernel is null")
@@ -371,7 +371,7 @@ def _aligned(nbytes: int) -> int:
 
 
 def _binding(
-    plans: Sequence[Plan], following: Sequence[Sequence[int]], done: Sequence[Sequence[int]] | None = None
+    plans: Sequence[LaunchPlan], following: Sequence[Sequence[int]], done: Sequence[Sequence[int]] | None = None
 ) -> Binding:
     """The words that the launcher reads (see ``_launch_ir``).  The *plans* differ in their kernels at most."""
     starts = list(itertools.accumulate((_member_words(plan) for plan in plans), initial=1))
@@ -399,11 +399,11 @@ def _binding(
     return table
 
 
-def _member_words(plan: Plan) -> int:
+def _member_words(plan: LaunchPlan) -> int:
     return len(ir.MEMBER) + len(plan.extra) + len(plan.temp_offsets)
 
 
-def _table(plan: Plan, room: int, first: int) -> bytes:
+def _table(plan: LaunchPlan, room: int, first: int) -> bytes:
     words = array("q", (len(plan.args), len(plan.outs), plan.single, room, first))
     for arg in plan.args:
         if isinstance(arg, ArrayArg):
@@ -463,7 +463,7 @@ def call_family(
         k = after
 
 
-def call_python(plan: Plan, *values: object) -> object:
+def call_python(plan: LaunchPlan, *values: object) -> object:
     """One call of a binding, step by step as the native launcher does it."""
     if len(values) != len(plan.args):
         return None

@@ -1,1 +1,2 @@
-"""Which recorded path answers a call: slots, variants and paths (``dispatch.py``), and what happens past their caps."""
+"""Which recorded path answers a call: slots, variants and paths (``dispatcher.py``), and what happens past their
+caps."""

@@ -59,7 +59,7 @@ class Endpoint:
         self.slots, self.owners = tuple([s for s, _ in kept]), tuple([f for _, f in kept])
 
     def drop_slots(self) -> None:
-        """Every call goes down the ladder."""
+        """Every call goes to the dispatcher."""
         self.owners = self.slots = ()
 
     def path_stats(self) -> list[PathStats]:

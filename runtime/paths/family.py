@@ -20,7 +20,7 @@ from typing import Any
 from ..launch.bind import MAX_FAMILY, bind_family
 from ..record.recording import equal_statics
 from .paths import Path, Variant
-from .shared_prefix import Merged, describe_merged, merge
+from .shared_prefix import SharedPrefix, describe_merged, merge
 
 
 @dataclass(eq=False, slots=True)
@@ -30,11 +30,11 @@ class Family:
     variant: Variant
     members: tuple[Path, ...]
     launch: Callable[..., Any]
-    merged: Merged | None = None  # where there are several members
+    merged: SharedPrefix | None = None  # where there are several members
     missed: tuple[int, int, Path, int] | None = None  # (call, thread, path, guard): the last miss in a slot
 
     def miss(self, call: int, number: int) -> None:
-        """Leave word for the ladder: in this *call* of this thread no member holds.  *number* is the launch's."""
+        """Leave word for the dispatcher: in this *call* of this thread no member holds.  *number* is the launch's."""
         starts = [0, *itertools.accumulate(len(path.guards) for path in self.members)]
         k = bisect_right(starts, number) - 1
         self.missed = (call, threading.get_ident(), self.members[k], number - starts[k])

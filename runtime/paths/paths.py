@@ -25,7 +25,7 @@ from ..launch import bind as launch
 from ..launch.binding import bind_graph, launched
 from ..record.call_key import ARRAY, DATA, Call
 from ..record.recording import Recording
-from ..state.state import Snapshot
+from ..state.state_plan import Snapshot
 from ..stats import PathStats
 from ..tensor_library import TENSORS
 

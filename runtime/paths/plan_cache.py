@@ -11,7 +11,7 @@ from typing import Any
 from ..config import config
 from ..record.call_key import OBJECT, Call
 from ..record.differentiable import leaf_names
-from ..state.state import StatePlan, analyse
+from ..state.state_plan import StatePlan, analyse
 
 
 class PlanCache:

@@ -117,7 +117,7 @@ def split(nodes: Sequence[Node], roots: Sequence[Atom], cuts: Sequence[int]) -> 
 
 
 @dataclass(slots=True, eq=False)
-class Bound:
+class BoundSegment:
     """A kernel of a segment, bound to sizes and constants."""
 
     run: Callable[..., Any]
@@ -134,19 +134,19 @@ class Segments:
         self.answers = Answers()
         for known in recordings:
             self.answers.learn([*known.graph.guards, *known.numbers])
-        self._bound: OrderedDict[Hashable, Bound] = OrderedDict()
+        self._bound: OrderedDict[Hashable, BoundSegment] = OrderedDict()
         self._lock = threading.Lock()
 
     def run(self, pieces: Pieces) -> tuple[tuple[Any, ...], int]:
         """(the results, how many kernels had to be compiled)"""
         self.answers.learn(pieces.guards)
-        run = _Run(self, pieces)
+        run = _SegmentRun(self, pieces)
         found = run.results()
         if config.check:
             _compare(pieces, found)
         return found, run.compiles
 
-    def known(self, key: Hashable | None) -> Bound | None:
+    def known(self, key: Hashable | None) -> BoundSegment | None:
         if key is None:
             return None
         with self._lock:
@@ -155,7 +155,7 @@ class Segments:
                 self._bound.move_to_end(key)
             return found
 
-    def keep(self, key: Hashable | None, bound: Bound) -> None:
+    def keep(self, key: Hashable | None, bound: BoundSegment) -> None:
         if key is not None:
             with self._lock:
                 self._bound[key] = bound
@@ -163,7 +163,7 @@ class Segments:
                     self._bound.popitem(last=False)
 
 
-class _Run:
+class _SegmentRun:
     """One call.  ``values`` and ``cotangents`` grow as kernels run."""
 
     def __init__(self, owner: Segments, pieces: Pieces):
@@ -205,7 +205,7 @@ class _Run:
         bound = self.owner.known(key)
         if bound is None:
             graph = Graph(list(segment.reads), live_nodes(segment.nodes, wanted), list(wanted))
-            bound = Bound(self.bind(graph))
+            bound = BoundSegment(self.bind(graph))
             self.owner.keep(key, bound)
         found = launched(bound.run, [self.values[v] for v in segment.reads])
         self.values.update(zip(wanted, map(np.asarray, found), strict=True))
@@ -237,7 +237,7 @@ class _Run:
 
     def _derive(
         self, segment: Segment, seeds: list[Var], given: list[Var], wants: list[Var], careful: bool, also: list[Var]
-    ) -> Bound:
+    ) -> BoundSegment:
         builder = Builder()
         # a loop gets further results while its adjoint is made: not the recorded one
         nodes = [Node(n.prim, n.inputs, n.params, n.outs, n.site) if n.prim.kind == LOOP else n for n in segment.nodes]
@@ -248,7 +248,7 @@ class _Run:
             cts, delicate = vjp_seeded(nodes, pairs, wants, careful=careful)
             outputs = [*also, *[materialise(ct, v) for ct, v in zip(cts, wants, strict=True) if ct is not None]]
         graph = Graph([*segment.reads, *places.values()], live_nodes(builder.nodes, outputs), outputs)
-        return Bound(self.bind(graph), [ct is not None for ct in cts], delicate)
+        return BoundSegment(self.bind(graph), [ct is not None for ct in cts], delicate)
 
     def bind(self, graph: Graph) -> Callable[..., Any]:
         graph = simplify(graph)

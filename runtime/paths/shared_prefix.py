@@ -29,7 +29,7 @@ Place = tuple[str, int]  # ("result", which) or ("temporary", which)
 
 
 @dataclass(slots=True)
-class Merged:
+class SharedPrefix:
     """Of the members of a family: where their temporaries lie, and what is done where another one goes on.
 
     ``offsets[k]``: of the temporaries of member k, in a workspace of ``nbytes``.  ``done[k][g]``: the bits of the steps
@@ -45,7 +45,7 @@ class Merged:
 
 
 @dataclass(slots=True)
-class _Member:
+class _PathSteps:
     """A path's steps by number: where each stands, its bit, and the places of what it leaves behind."""
 
     path: Path
@@ -60,7 +60,7 @@ class _Member:
         return {key for key, position in self.position.items() if position < end}
 
 
-def merge(paths: Sequence[Path], following: Sequence[Sequence[int]], table: Table) -> Merged:
+def merge(paths: Sequence[Path], following: Sequence[Sequence[int]], table: Table) -> SharedPrefix:
     """What *paths* share, of which the launcher runs ``following[k][g]`` where guard g of path k fails.
 
     *table* numbers what is computed in paths of this variant.
@@ -81,15 +81,15 @@ def merge(paths: Sequence[Path], following: Sequence[Sequence[int]], table: Tabl
         done.append(row)
     home, start = _homes(members, used)
     plans = [_offsets(member, used, home, start) for member in members]
-    return Merged(
+    return SharedPrefix(
         [offsets for offsets, _ in plans], max(total for _, total in plans), done, len(used), len(seen - used)
     )
 
 
-def _member(path: Path, table: Table) -> _Member:
+def _member(path: Path, table: Table) -> _PathSteps:
     program, recording = path.program, path.recording
     assert program is not None
-    member = _Member(path)
+    member = _PathSteps(path)
     if not program.is_native:
         return member
     if path.steps is None:
@@ -107,7 +107,7 @@ def _member(path: Path, table: Table) -> _Member:
     return member
 
 
-def _shareable(members: Sequence[_Member]) -> set[int]:
+def _shareable(members: Sequence[_PathSteps]) -> set[int]:
     """The steps that leave behind the same results, or temporaries, in every member that has them."""
     seen: dict[int, Any] = {}
     clash: set[int] = set()
@@ -119,7 +119,7 @@ def _shareable(members: Sequence[_Member]) -> set[int]:
     return seen.keys() - clash
 
 
-def _homes(members: Sequence[_Member], used: set[int]) -> tuple[dict[Product, int], int]:
+def _homes(members: Sequence[_PathSteps], used: set[int]) -> tuple[dict[Product, int], int]:
     """(the offset of each temporary that steps in *used* leave behind, where those end)."""
     home: dict[Product, int] = {}
     end = 0
@@ -132,7 +132,7 @@ def _homes(members: Sequence[_Member], used: set[int]) -> tuple[dict[Product, in
     return home, -(-end // ALIGN) * ALIGN
 
 
-def _offsets(member: _Member, used: set[int], home: dict[Product, int], start: int) -> tuple[list[int], int]:
+def _offsets(member: _PathSteps, used: set[int], home: dict[Product, int], start: int) -> tuple[list[int], int]:
     """(the offsets of the temporaries of *member*, the bytes that it needs): those of its own from *start* on."""
     pinned = {
         k: home[key, ordinal]
@@ -147,16 +147,16 @@ def _offsets(member: _Member, used: set[int], home: dict[Product, int], start: i
     return [pinned[k] if k in pinned else own[k] for k in range(len(temporaries))], start + total
 
 
-def _temporaries(member: _Member) -> list[Temporary]:
+def _temporaries(member: _PathSteps) -> list[Temporary]:
     assert member.path.program is not None
     return member.path.program.temporaries
 
 
-def _sizes(member: _Member) -> np.ndarray:
+def _sizes(member: _PathSteps) -> np.ndarray:
     return member.path.recording.canonical.sizes
 
 
-def describe_merged(merged: Merged) -> list[str]:
+def describe_merged(merged: SharedPrefix) -> list[str]:
     """What is computed once though several paths need it, and what is not."""
     lines = []
     if merged.shared:
@@ -166,4 +166,4 @@ def describe_merged(merged: Merged) -> list[str]:
     return lines
 
 
-__all__ = ["Merged", "describe_merged", "merge"]
+__all__ = ["SharedPrefix", "describe_merged", "merge"]

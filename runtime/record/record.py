@@ -33,7 +33,7 @@ from ...tracer.record.recorder import Recorder, recording
 from ...tracer.reroll.roll import roll
 from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
-from ..state.state import Snapshot, StatePlan
+from ..state.state_plan import Snapshot, StatePlan
 from .call_key import ARRAY, DATA, FLOAT, OBJECT, Call
 from .differentiable import differentiated, gradient_text, leaf_names, scalar_loss, split_aux
 from .gc_pause import fewer_collections

@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import Any
 
 from ...tracer.record.array import TracedArray
-from ..state.graph import Edge, Leaf, Node
-from ..state.state import Snapshot, StatePlan
+from ..state.state_graph import Edge, Leaf, StateNode
+from ..state.state_plan import Snapshot, StatePlan
 
 Unwrap = Callable[[Any], Any]
 
@@ -57,7 +57,7 @@ def _items(values: list[Any] | deque[Any], unwrap: Unwrap) -> None:
             values[index] = new
 
 
-def _edge(node: Node, edge: Edge, unwrap: Unwrap) -> None:
+def _edge(node: StateNode, edge: Edge, unwrap: Unwrap) -> None:
     child = edge.child
     value = child.value if isinstance(child, Leaf) else child.obj
     if not isinstance(value, TracedArray | tuple):

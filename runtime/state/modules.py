@@ -11,8 +11,8 @@ import sys
 import types
 from typing import Any
 
-from .graph import Chains, Leaf, Node
-from .scan import CodeFacts
+from .code_scan import CodeFacts
+from .state_graph import Chains, Leaf, StateNode
 from .trust import DRAW_ELSEWHERE, IMPURE_METHODS, hidden_state, impurity, module_impurity, plain_reader
 from .values import is_leaf
 from .walker import Walker
@@ -25,7 +25,7 @@ def placed(facts: CodeFacts, kind: str, name: str) -> Chains:
     return {chain: facts.at(line) for chain, line in facts.chains.get((kind, name), {}).items()}
 
 
-def visit(walker: Walker, module: types.ModuleType, label: str, site: str, chains: Chains) -> Leaf | Node:
+def visit(walker: Walker, module: types.ModuleType, label: str, site: str, chains: Chains) -> Leaf | StateNode:
     """The leaf of a library's module, or the node of a user's, with edges for what ``chains`` read from it."""
     if walker.trust.module(module):
         for chain, at in chains.items():
@@ -107,7 +107,7 @@ def _note_readers(walker: Walker, obj: Any) -> None:
 
 
 def imported(
-    walker: Walker, node: Node, fn: types.FunctionType, facts: CodeFacts, name: str, level: int, line: int
+    walker: Walker, node: StateNode, fn: types.FunctionType, facts: CodeFacts, name: str, level: int, line: int
 ) -> None:
     """An ``import`` in the body: the module is part of the state, with what the statement takes from it."""
     at = facts.at(line)

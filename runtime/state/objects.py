@@ -16,7 +16,7 @@ import sys
 import types
 from typing import Any
 
-from .graph import Leaf, Node
+from .state_graph import Leaf, StateNode
 from .trust import hidden_state, impurity, keeps_c_state
 from .values import is_leaf
 from .walker import Walker
@@ -39,7 +39,7 @@ _MISSING = object()
 _DATA_HOLDERS = (types.SimpleNamespace, argparse.Namespace)
 
 
-def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | Node:
+def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
     """The leaf or node of a class, an instance or anything that has no other rule."""
     kind = type(value)
     if isinstance(value, type):
@@ -71,7 +71,7 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | Node:
     return instance(walker, value, label, site, trusted)
 
 
-def c_function(walker: Walker, value: Any, label: str, site: str) -> Leaf | Node:
+def c_function(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
     """A function written in C: trusted if it is pure; bound to an object, it reads the object."""
     why = impurity(value)
     owner = getattr(value, "__self__", None)
@@ -121,7 +121,7 @@ def _singleton(value: Any) -> bool:
     return False
 
 
-def named_tuple(walker: Walker, value: Any, label: str, site: str) -> Leaf | Node:
+def named_tuple(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
     node = walker.node("tuple", value, label, site)
     for index, (name, item) in enumerate(zip(type(value)._fields, value, strict=True)):
         node.edge("item", index, walker.visit(item, f"{label}.{name}", site))
@@ -130,7 +130,7 @@ def named_tuple(walker: Walker, value: Any, label: str, site: str) -> Leaf | Nod
     return node
 
 
-def member(walker: Walker, value: enum.Enum, label: str, site: str) -> Leaf | Node:
+def member(walker: Walker, value: enum.Enum, label: str, site: str) -> Leaf | StateNode:
     if not is_leaf(value._value_):
         return walker.unknown(value, label, site, "is an enum member whose value can change; use plain values")
     node = walker.node("const", value, label, site)
@@ -160,7 +160,7 @@ def _refuses(walker: Walker, cls: type) -> str | None:
 # ---- classes
 
 
-def user_class(walker: Walker, cls: type, label: str, site: str, construct: bool) -> Leaf | Node:
+def user_class(walker: Walker, cls: type, label: str, site: str, construct: bool) -> Leaf | StateNode:
     """A class that the code names: it may be called, subclassed or asked for its attributes."""
     node = walker.node("class", cls, label, site)
     if type(cls) not in _METACLASSES:
@@ -173,7 +173,7 @@ def user_class(walker: Walker, cls: type, label: str, site: str, construct: bool
 
 
 def class_edges(
-    walker: Walker, node: Node, cls: type, site: str, *, instance_only: bool, construct: bool = False
+    walker: Walker, node: StateNode, cls: type, site: str, *, instance_only: bool, construct: bool = False
 ) -> None:
     """Edges for what the class holds under the names that count: methods, properties, special methods, data."""
     if walker.names.supers:
@@ -190,7 +190,7 @@ def class_edges(
             class_descriptor(walker, node, cls, name, raw, site)
 
 
-def super_edges(walker: Walker, node: Node, cls: type, site: str, construct: bool) -> None:
+def super_edges(walker: Walker, node: StateNode, cls: type, site: str, construct: bool) -> None:
     """What ``super()`` can find: the methods of the bases, overridden or not."""
     for base in cls.__mro__[1:]:
         if base is object or walker.trust.cls(base):
@@ -201,7 +201,7 @@ def super_edges(walker: Walker, node: Node, cls: type, site: str, construct: boo
                 node.edge("class", (base, name), walker.visit(raw, f"{base.__name__}.{name}", site), fixed=True)
 
 
-def class_descriptor(walker: Walker, node: Node, cls: type, name: str, raw: Any, site: str) -> bool:
+def class_descriptor(walker: Walker, node: StateNode, cls: type, name: str, raw: Any, site: str) -> bool:
     """A descriptor in a class that is no function of the user's: C slots are fine, the rest is not understood."""
     kind = type(raw)
     if kind.__module__.partition(".")[0] == "tracegrad" or kind is types.BuiltinFunctionType or isinstance(raw, type):
@@ -240,7 +240,7 @@ def _wanted(walker: Walker, cls: type, construct: bool) -> list[str]:
 # ---- instances
 
 
-def instance(walker: Walker, value: Any, label: str, site: str, trusted: bool) -> Leaf | Node:
+def instance(walker: Walker, value: Any, label: str, site: str, trusted: bool) -> Leaf | StateNode:
     cls = type(value)
     why = None if trusted else _refuses(walker, cls)
     if why:
@@ -253,7 +253,7 @@ def instance(walker: Walker, value: Any, label: str, site: str, trusted: bool) -
     return node
 
 
-def fill_instance(walker: Walker, node: Node, value: Any, label: str, site: str, trusted: bool) -> None:
+def fill_instance(walker: Walker, node: StateNode, value: Any, label: str, site: str, trusted: bool) -> None:
     cls = type(value)
     store = getattr(value, "__dict__", None)
     if not trusted and any(_reads_by_itself(walker, base) for base in cls.__mro__):
@@ -319,7 +319,7 @@ def _reads_by_itself(walker: Walker, base: type) -> bool:
     return base is not object and base.__module__ not in _PLAIN_BASES and walker.trust.cls(base)
 
 
-def class_part(walker: Walker, node: Node, cls: type, name: str, raw: Any, site: str) -> None:
+def class_part(walker: Walker, node: StateNode, cls: type, name: str, raw: Any, site: str) -> None:
     """Something the class gives to its instances: a method, or a value shared by them all."""
     if isinstance(raw, types.FunctionType | staticmethod | classmethod | functools.cached_property):
         node.edge("class", (cls, name), walker.visit(raw, f"{cls.__name__}.{name}", site), fixed=True)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .graph import Edge, Graph, Leaf, Node, holds_copies
+from .state_graph import Edge, Leaf, StateGraph, StateNode, holds_copies
 
 Wrap = Callable[[Any, str], Any]
 _MISSING = object()
@@ -35,7 +35,7 @@ class Overlay(dict):
 
 
 @dataclass(slots=True)
-class _Copy:
+class _Replacement:
     """A copied object that can be changed, and what was in it when it was made."""
 
     label: str
@@ -47,13 +47,13 @@ class _Copy:
 class Substitution:
     """``fn`` and ``objects`` are equivalent to the originals, over ``wrap(array, name)`` instead of each array."""
 
-    def __init__(self, graph: Graph, wrap: Wrap, fn: Any, objects: tuple[Any, ...], enabled: bool) -> None:
+    def __init__(self, graph: StateGraph, wrap: Wrap, fn: Any, objects: tuple[Any, ...], enabled: bool) -> None:
         self._wrap = wrap
         self._built: dict[int, Any] = {}  # id of a node -> what replaces it
         self._cells: dict[int, types.CellType] = {}
         self._spaces: dict[int, Overlay] = {}
         self._filled: set[tuple[int, str]] = set()
-        self._copies: list[_Copy] = []
+        self._copies: list[_Replacement] = []
         self._originals: dict[int, Any] = {}  # id of a replacement -> the original
         self._keep: list[Any] = []
         self._pending: deque[Callable[[], None]] = deque()  # copies whose parts are still to be put in
@@ -103,7 +103,7 @@ class Substitution:
 
     # ---- building
 
-    def _part(self, child: Leaf | Node, original: Any) -> Any:
+    def _part(self, child: Leaf | StateNode, original: Any) -> Any:
         """What stands for a part of the state: itself, unless an array is in it."""
         if isinstance(child, Leaf) or id(child) not in self._needed:
             return original
@@ -111,20 +111,20 @@ class Substitution:
             return self._built[id(child)]
         return getattr(self, f"_{child.kind}")(child)
 
-    def _done(self, node: Node, copy: Any) -> Any:
+    def _done(self, node: StateNode, copy: Any) -> Any:
         self._built[id(node)] = copy
         self._originals[id(copy)] = node.obj
         self._keep.append(copy)
         return copy
 
-    def _mutable(self, node: Node, copy: Any) -> Any:
-        self._copies.append(_Copy(node.label, node.obj, copy, None))
+    def _mutable(self, node: StateNode, copy: Any) -> Any:
+        self._copies.append(_Replacement(node.label, node.obj, copy, None))
         return self._done(node, copy)
 
-    def _array(self, node: Node) -> Any:
+    def _array(self, node: StateNode) -> Any:
         return self._done(node, self._wrap(node.obj, node.label))
 
-    def _function(self, node: Node) -> Any:
+    def _function(self, node: StateNode) -> Any:
         fn: types.FunctionType = node.obj
         space = fn.__globals__
         replaced = [e for e in node.edges if e.how == "global" and self._wanted(e.child)]
@@ -132,7 +132,7 @@ class Substitution:
         if replaced or id(space) in self._spaces:
             overlay = self._spaces.setdefault(id(space), Overlay(space, fn.__builtins__))  # type: ignore[attr-defined]
         cells = []
-        cells_to_fill: list[tuple[types.CellType, Leaf | Node, Any]] = []
+        cells_to_fill: list[tuple[types.CellType, Leaf | StateNode, Any]] = []
         later: list[Edge] = []
         by_cell = {id(e.arg): e for e in node.edges if e.how == "cell"}
         for cell in fn.__closure__ or ():
@@ -158,9 +158,9 @@ class Substitution:
 
     def _fill_function(
         self,
-        node: Node,
+        node: StateNode,
         copy: types.FunctionType,
-        cells: list[tuple[types.CellType, Leaf | Node, Any]],
+        cells: list[tuple[types.CellType, Leaf | StateNode, Any]],
         overlay: dict[str, Any],
         names: list[Edge],
     ) -> None:
@@ -181,22 +181,22 @@ class Substitution:
                 else:
                     copy.__dict__[edge.arg] = self._part(edge.child, fn.__dict__[edge.arg])
 
-    def _wanted(self, child: Leaf | Node) -> bool:
-        return isinstance(child, Node) and id(child) in self._needed
+    def _wanted(self, child: Leaf | StateNode) -> bool:
+        return isinstance(child, StateNode) and id(child) in self._needed
 
-    def _list(self, node: Node) -> Any:
+    def _list(self, node: StateNode) -> Any:
         copy: Any = deque(maxlen=node.obj.maxlen) if isinstance(node.obj, deque) else []
         parts = list(zip(node.edges, list(node.obj), strict=True))
         self._pending.append(lambda: copy.extend([self._part(e.child, v) for e, v in parts]))
         return self._mutable(node, copy)
 
-    def _tuple(self, node: Node) -> Any:
+    def _tuple(self, node: StateNode) -> Any:
         items = [e for e in node.edges if e.how == "item"]
         parts = [self._part(e.child, v) for e, v in zip(items, node.obj, strict=True)]
         make: Any = tuple.__new__  # past the __new__ of a named tuple
         return self._done(node, make(type(node.obj), parts))
 
-    def _dict(self, node: Node) -> Any:
+    def _dict(self, node: StateNode) -> Any:
         old = node.obj
         copy = defaultdict(old.default_factory) if type(old) is defaultdict else type(old)()
 
@@ -210,7 +210,7 @@ class Substitution:
         self._pending.append(fill)
         return self._mutable(node, copy)
 
-    def _instance(self, node: Node) -> Any:
+    def _instance(self, node: StateNode) -> Any:
         old: Any = node.obj
         cls: Any = type(old)
         copy = cls.__new__(cls) if cls is types.SimpleNamespace else object.__new__(cls)
@@ -225,7 +225,7 @@ class Substitution:
         self._pending.append(fill)
         return self._mutable(node, copy)
 
-    def _module(self, node: Node) -> Any:
+    def _module(self, node: StateNode) -> Any:
         old: types.ModuleType = node.obj
         copy = types.ModuleType(old.__name__, old.__doc__)
         copy.__dict__["__getattr__"] = lambda name: getattr(old, name)
@@ -238,32 +238,32 @@ class Substitution:
         self._pending.append(fill)
         return self._mutable(node, copy)
 
-    def _method(self, node: Node) -> Any:
+    def _method(self, node: StateNode) -> Any:
         func, owner = node.edges
         parts = self._part(func.child, node.obj.__func__), self._part(owner.child, node.obj.__self__)
         return self._done(node, types.MethodType(*parts))
 
-    def _partial(self, node: Node) -> Any:
+    def _partial(self, node: StateNode) -> Any:
         old = node.obj
         func, args, named = node.edges
         keywords = dict(old.keywords)  # of the partial's own: not the copy that `_dict` would fill later
-        if isinstance(named.child, Node):
+        if isinstance(named.child, StateNode):
             keywords |= {e.arg: self._part(e.child, keywords[e.arg]) for e in named.child.edges}
         copy = functools.partial(self._part(func.child, old.func), *self._part(args.child, old.args), **keywords)
         copy.__dict__.update(old.__dict__)
         return self._done(node, copy)
 
-    def _compiled(self, node: Node) -> Any:
+    def _compiled(self, node: StateNode) -> Any:
         return self._done(node, node.obj._tracegrad_rebuild(self._part(node.edges[0].child, node.obj.__wrapped__)))
 
 
-def _needed(graph: Graph) -> set[int]:
+def _needed(graph: StateGraph) -> set[int]:
     """The nodes from which a replaceable array is reached, by ways on which everything can be replaced."""
-    owners: dict[int, list[Node]] = {}
+    owners: dict[int, list[StateNode]] = {}
     for node in graph.nodes:
         if node.sub and holds_copies(node):
             for edge in node.edges:
-                if not edge.fixed and isinstance(edge.child, Node):
+                if not edge.fixed and isinstance(edge.child, StateNode):
                     owners.setdefault(id(edge.child), []).append(node)
     stack = [n for n in graph.nodes if n.kind == "array" and n.sub]
     needed = {id(n) for n in stack}

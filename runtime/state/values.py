@@ -31,7 +31,7 @@ _NUMPY_SCALARS = {t for t in np.sctypeDict.values() if t not in (np.void, np.obj
 _IDENTITY_TYPES = {types.FunctionType, types.ModuleType, type, np.ufunc}
 
 
-class Same:
+class IdentityKey:
     """Stands in a key for an object that counts by identity; keeps it alive, so that its id is not used again."""
 
     __slots__ = ("obj",)
@@ -40,7 +40,7 @@ class Same:
         self.obj = obj
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is Same and self.obj is other.obj
+        return type(other) is IdentityKey and self.obj is other.obj
 
     def __hash__(self) -> int:
         return id(self.obj) >> 4
@@ -70,7 +70,7 @@ class StateKey:
 
 def identity(obj: Any) -> Hashable:
     """What stands in a key for an object that counts by identity."""
-    return obj if type(obj) in _IDENTITY_TYPES else Same(obj)
+    return obj if type(obj) in _IDENTITY_TYPES else IdentityKey(obj)
 
 
 def is_leaf(value: Any, depth: int = 0) -> bool:

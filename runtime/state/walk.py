@@ -19,8 +19,8 @@ import numpy as np
 
 from ...tracer.ir.aval import is_number
 from . import modules, objects
-from .graph import MAX_CONTENT, Graph, Leaf, Names, Node, mark
-from .scan import CodeFacts, scan
+from .code_scan import CodeFacts, scan
+from .state_graph import MAX_CONTENT, Leaf, Names, StateGraph, StateNode, mark
 from .trust import DRAW_ELSEWHERE, Trust, impurity, plain_reader
 from .values import is_leaf
 from .walker import OF_CLASS, OF_SUBCLASSES, UnknownError, Walker
@@ -28,12 +28,12 @@ from .walker import OF_CLASS, OF_SUBCLASSES, UnknownError, Walker
 _COPIERS = {"asdict", "astuple", "deepcopy", "copy", "getmembers", "replace"}  # read attributes by themselves
 
 
-def build(fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: Trust, names: Names) -> Graph:
+def build(fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: Trust, names: Names) -> StateGraph:
     """The graph of everything that ``fn`` can read outside itself; ``names`` is read and grows."""
     while True:
         before = names.state()
         walker = Walker(trust, names)
-        roots: list[Leaf | Node] = []
+        roots: list[Leaf | StateNode] = []
         try:
             roots.append(walker.visit(fn, "the function", "its definition"))
             roots += [walker.visit(o, label, "the arguments") for o, label in zip(arguments, labels, strict=True)]
@@ -48,13 +48,13 @@ def build(fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: T
     for node in walker.nodes:
         _check_array(walker, node)
     reasons = list(walker.reasons)
-    return Graph(
+    return StateGraph(
         roots, walker.nodes, reasons, walker.codes, walker.main, names, walker.tensors, walker.optimizers,
         walker.on_device, walker.leaves_on_host,
     )  # fmt: skip
 
 
-def _check_array(walker: Walker, node: Node) -> None:
+def _check_array(walker: Walker, node: StateNode) -> None:
     if node.kind != "array":
         return
     array = node.obj
@@ -73,7 +73,7 @@ def _check_array(walker: Walker, node: Node) -> None:
 # ---- functions
 
 
-def _function(walker: Walker, fn: types.FunctionType, label: str, site: str) -> Node:
+def _function(walker: Walker, fn: types.FunctionType, label: str, site: str) -> StateNode:
     trusted = walker.trust.function(fn)
     node = walker.node("function", fn, label, site, extra=trusted)
     if walker.main is None and not trusted:
@@ -82,7 +82,9 @@ def _function(walker: Walker, fn: types.FunctionType, label: str, site: str) -> 
     return node
 
 
-def _fill_function(walker: Walker, node: Node, fn: types.FunctionType, label: str, site: str, trusted: bool) -> None:
+def _fill_function(
+    walker: Walker, node: StateNode, fn: types.FunctionType, label: str, site: str, trusted: bool
+) -> None:
     if trusted:
         why = impurity(fn)
         if why:
@@ -138,7 +140,7 @@ def _suspicious(walker: Walker, root: tuple[str, str], chain: tuple[str, ...], a
         walker.reason(f"draws random numbers: {'.'.join(chain)} at {at}; {DRAW_ELSEWHERE}")
 
 
-def _global_names(walker: Walker, node: Node, fn: types.FunctionType, facts: CodeFacts) -> None:
+def _global_names(walker: Walker, node: StateNode, fn: types.FunctionType, facts: CodeFacts) -> None:
     space = fn.__globals__
     provided = fn.__builtins__  # type: ignore[attr-defined]
     for name, line in facts.globals.items():
@@ -154,13 +156,13 @@ def _global_names(walker: Walker, node: Node, fn: types.FunctionType, facts: Cod
         modules.imported(walker, node, fn, facts, name, level, line)
 
 
-def _builtin(walker: Walker, value: Any, name: str, at: str) -> Leaf | Node:
+def _builtin(walker: Walker, value: Any, name: str, at: str) -> Leaf | StateNode:
     if name == "type":
         walker.names.attrs.setdefault("__class__")
     return walker.visit(value, name, at)
 
 
-def _cells(walker: Walker, node: Node, fn: types.FunctionType, facts: CodeFacts, at: str) -> None:
+def _cells(walker: Walker, node: StateNode, fn: types.FunctionType, facts: CodeFacts, at: str) -> None:
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
         try:
             value = cell.cell_contents
@@ -175,7 +177,7 @@ def _cells(walker: Walker, node: Node, fn: types.FunctionType, facts: CodeFacts,
 # ---- containers
 
 
-def _items(walker: Walker, value: Iterable[Any], label: str, site: str) -> Node:
+def _items(walker: Walker, value: Iterable[Any], label: str, site: str) -> StateNode:
     """A list, deque or tuple that holds something with parts, or can change."""
     fixed_shape = isinstance(value, tuple)
     node = walker.node("tuple" if fixed_shape else "list", value, label, site)
@@ -184,7 +186,7 @@ def _items(walker: Walker, value: Iterable[Any], label: str, site: str) -> Node:
     return node
 
 
-def _mapping(walker: Walker, value: dict[Any, Any], label: str, site: str) -> Leaf | Node:
+def _mapping(walker: Walker, value: dict[Any, Any], label: str, site: str) -> Leaf | StateNode:
     node = walker.node("dict", value, label, site, extra=tuple(value))
     for key, item in list(value.items()):
         if not is_leaf(key) and not isinstance(key, type | types.FunctionType):
@@ -196,7 +198,7 @@ def _mapping(walker: Walker, value: dict[Any, Any], label: str, site: str) -> Le
     return node
 
 
-def _elements(walker: Walker, value: Iterable[Any], label: str, site: str) -> Node:
+def _elements(walker: Walker, value: Iterable[Any], label: str, site: str) -> StateNode:
     """A set: guarded in the order in which it iterates."""
     node = walker.node("set", value, label, site)
     for index, item in enumerate(list(value)):
@@ -207,7 +209,7 @@ def _elements(walker: Walker, value: Iterable[Any], label: str, site: str) -> No
 # ---- things that hold functions
 
 
-def _method(walker: Walker, value: types.MethodType, label: str, site: str) -> Node:
+def _method(walker: Walker, value: types.MethodType, label: str, site: str) -> StateNode:
     node = walker.node("method", value, label, site)
     node.edge("attr", "__func__", walker.visit(value.__func__, label, site))
     owner = "self" if walker.memo.get(id(value.__self__)) is None else label
@@ -215,7 +217,7 @@ def _method(walker: Walker, value: types.MethodType, label: str, site: str) -> N
     return node
 
 
-def _partial(walker: Walker, value: functools.partial[Any], label: str, site: str) -> Node:
+def _partial(walker: Walker, value: functools.partial[Any], label: str, site: str) -> StateNode:
     node = walker.node("partial", value, label, site)
     node.edge("const", "func", walker.visit(value.func, label, site))
     node.edge("const", "args", walker.visit(value.args, f"{label} args", site))
@@ -227,7 +229,7 @@ def _by_identity(walker: Walker, value: Any, label: str, site: str) -> Leaf:
     return walker.leaf(value, False)
 
 
-def _descriptor(walker: Walker, value: Any, label: str, site: str) -> Node:
+def _descriptor(walker: Walker, value: Any, label: str, site: str) -> StateNode:
     """A property, staticmethod, classmethod or cached_property: the functions in it are helpers."""
     node = walker.node("const", value, label, site)
     for name in ("fget", "fset", "fdel", "__func__", "func"):
@@ -244,7 +246,7 @@ def _cached(walker: Walker, value: Any, label: str, site: str) -> Leaf:
 # ---- values of no other kind
 
 
-def _array(walker: Walker, value: np.ndarray, label: str, site: str) -> Leaf | Node:
+def _array(walker: Walker, value: np.ndarray, label: str, site: str) -> Leaf | StateNode:
     walker.leaf(None, True)
     if value.dtype.hasobject:
         return walker.unknown(value, label, site, "holds Python objects; use an array of numbers")
@@ -255,13 +257,13 @@ def _array_subclass(walker: Walker, value: Any, label: str, site: str) -> Leaf:
     return walker.unknown(value, label, site, "is a subclass of ndarray; use np.asarray(...)")
 
 
-def _other(walker: Walker, value: Any, label: str, site: str) -> Leaf | Node:
+def _other(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
     if type(value).__module__.partition(".")[0] == "tracegrad" and not isinstance(value, type):
         return _own(walker, value, label, site)
     return objects.visit(walker, value, label, site)
 
 
-def _own(walker: Walker, value: Any, label: str, site: str) -> Leaf | Node:
+def _own(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
     """One of our own objects: a compiled function is read through; anything else with data is not."""
     inner = getattr(value, "__wrapped__", None)
     if inner is not None:

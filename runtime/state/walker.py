@@ -13,14 +13,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from .graph import Chains, Leaf, Names, Node
+from .state_graph import Chains, Leaf, Names, StateNode
 from .trust import Trust
 from .values import is_leaf, leaf_size
 
 MAX_LEAVES = 10_000
 MAX_DEPTH = 100
 
-Visitor = Callable[..., Leaf | Node]  # (walker, value, label, site); that of modules also takes attribute chains
+Visitor = Callable[..., Leaf | StateNode]  # (walker, value, label, site); that of modules also takes attribute chains
 OF_CLASS: dict[type, Visitor] = {}
 OF_SUBCLASSES: dict[type, Visitor] = {}
 
@@ -40,12 +40,12 @@ class Walker:
     def __init__(self, trust: Trust, names: Names) -> None:
         self.trust = trust
         self.names = names
-        self.nodes: list[Node] = []
+        self.nodes: list[StateNode] = []
         self.tensors: dict[int, str] = {}  # id of each eager tensor that was met -> its name
         self.on_device: list[str] = []  # names of those on a CUDA device
         self.leaves_on_host: list[str] = []  # names of those on the host that require gradients
         self.optimizers: list[Any] = []
-        self.memo: dict[int, Node] = {}
+        self.memo: dict[int, StateNode] = {}
         self.reasons: dict[str, None] = {}
         self.codes: dict[int, types.CodeType] = {}
         self.main: dict[str, Any] | None = None
@@ -58,8 +58,8 @@ class Walker:
     def reason(self, text: str) -> None:
         self.reasons.setdefault(text)
 
-    def node(self, kind: str, obj: Any, label: str, site: str, extra: Any = None) -> Node:
-        node = Node(kind, obj, label, site, extra=extra)
+    def node(self, kind: str, obj: Any, label: str, site: str, extra: Any = None) -> StateNode:
+        node = StateNode(kind, obj, label, site, extra=extra)
         self.nodes.append(node)
         self.memo[id(obj)] = node
         return node
@@ -79,7 +79,7 @@ class Walker:
 
     # ---- values
 
-    def visit(self, value: Any, label: str, site: str, chains: Chains | None = None) -> Leaf | Node:
+    def visit(self, value: Any, label: str, site: str, chains: Chains | None = None) -> Leaf | StateNode:
         """The leaf or node of a value; ``chains`` are the attribute chains that the code reads from it."""
         if is_leaf(value):
             return self.leaf(value, True)

@@ -29,7 +29,7 @@ from tracegrad import (
 )
 from tracegrad.codegen.cpu import jit
 from tracegrad.runtime.launch.kernel_cache import kernels
-from tracegrad.runtime.paths import dispatch
+from tracegrad.runtime.paths import dispatcher
 
 pytestmark = pytest.mark.usefixtures("fresh_kernels")
 
@@ -629,7 +629,7 @@ def test_caches_are_bounded(small_limits):
     h = compile_grad(lambda x, act: np.sum(act(x)))
     for k in range(6):
         assert h(X, lambda x, k=k: x * k) == pytest.approx(X.sum() * k)
-    assert len(h._ladder.plans) <= 2
+    assert len(h._dispatcher.plans) <= 2
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -663,8 +663,8 @@ def checking():
 
 def test_check_mode(checking, monkeypatch):
     compared = []
-    real = dispatch.compare
-    monkeypatch.setattr(dispatch, "compare", lambda *a: (compared.append(1), real(*a)))
+    real = dispatcher.compare
+    monkeypatch.setattr(dispatcher, "compare", lambda *a: (compared.append(1), real(*a)))
     f = compile_grad(lambda x: np.sum(np.exp(x)) if x[0] > 0 else np.sum(x))
     for _ in range(4):
         f.value_and_grad(X)
@@ -688,8 +688,8 @@ def test_check_mode_reports_a_disagreement(checking, monkeypatch):
     f = compile_grad(lambda x: np.sum(np.exp(x) * 1.25))
     f(X)
     config.check = True
-    real = dispatch.run_path
-    monkeypatch.setattr(dispatch, "run_path", lambda *a: real(*a) * 1.001)
+    real = dispatcher.run_path
+    monkeypatch.setattr(dispatcher, "run_path", lambda *a: real(*a) * 1.001)
     with pytest.raises(TracegradError, match="disagree"):
         f(X)
 

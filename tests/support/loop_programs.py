@@ -233,8 +233,8 @@ def unrolled(f: Any, args: list[Any]) -> Outcome:
     """The recording alone, run by the interpreter: compiling long programs takes too long."""
 
     def call() -> tuple[Any, Any]:
-        flat = flatten(args, {}, f._ladder.static)
-        plan = f._ladder.plans.get(flat)
+        flat = flatten(args, {}, f._dispatcher.static)
+        plan = f._dispatcher.plans.get(flat)
         recording = record(f._fn, flat, Mode(VALUE_AND_GRAD, f._argnums), plan, plan.snapshot(flat.objects))
         return recording.output.function()(interpret(recording, flat, recording.captured))
 

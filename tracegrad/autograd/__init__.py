@@ -1,6 +1,6 @@
 """Gradients of functions (``grad(f)``, ``value_and_grad(f)``) and of tensors (``grad(outputs, inputs)``)."""
 
-from ..runtime.functional import value_and_grad
+from ..runtime.transforms import value_and_grad
 from ..tensors.backward import backward
 from ..tensors.compiled_backward import tapes
 from ..tensors.modes import detect_anomaly, enable_grad, inference_mode, no_grad, set_detect_anomaly, set_grad_enabled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime.functional import grad as function_grad
+from ..runtime.transforms import grad as function_grad
 from ..tensors.backward import grad as tensor_grad
 from ..tensors.tensor import Tensor
 

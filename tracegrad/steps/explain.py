@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..runtime.explain import (
-    describe_graph_guards,
-    describe_named_inputs,
-    host_sections,
-    program_sections,
-    section,
-)
+from ..runtime.explain import describe_graph_guards, describe_named_inputs, host_sections, program_sections, section
 from ..runtime.record.differentiable import name_of
 from ..tracer.ir.text import print_graph
-from .on_device import StepProgram
+from .device_program import StepProgram
 
 
 def explain_step(step: Any) -> str:

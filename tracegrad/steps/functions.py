@@ -16,7 +16,7 @@ import optree
 
 from ..nn.module import Module
 from ..runtime.cuda.arrays import as_device, on_device
-from ..runtime.paths.dispatch import on_the_host
+from ..runtime.paths.dispatcher import on_the_host
 from ..runtime.record.differentiable import name_of, split_aux
 from ..runtime.record.recording import GRAD, VALUE, Mode
 from ..runtime.record.trees import NAMESPACE

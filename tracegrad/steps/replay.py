@@ -17,14 +17,14 @@ from ..codegen.cpu.assemble import Program
 from ..runtime.paths.fast_path import call_leaves, check_value
 from ..runtime.record.call_key import OBJECT, TENSOR, VALUE, Call, unwrap
 from ..runtime.record.trees import Source, make_function
-from ..runtime.state.state import Snapshot
+from ..runtime.state.state_plan import Snapshot
 from ..tensors.capture import Root, number_at
 from ..tensors.modes import STATE
 from ..tensors.tensor import Tensor, epoch, make
 from ..tracer.record.autocast import SETTING
-from .on_device import StepProgram
-from .record import LEAF, STATE_ARRAY, Setting, TensorRecording
+from .device_program import StepProgram
 from .step_autograd import as_array, linked
+from .step_recording import LEAF, STATE_ARRAY, Setting, TensorRecording
 
 Replay = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 MISS = object()

@@ -1,9 +1,9 @@
 """``tracegrad.compile(step)``: a whole training step (forward, backward, clipping, optimizer) as one compiled unit.
 
-The first call of a kind runs eagerly: optimizers make their state.  The second is recorded (``record.py``)
+The first call of a kind runs eagerly: optimizers make their state.  The second is recorded (``step_recording.py``)
 and run as a kernel that updates parameters and optimizer state in place; the third is recorded again, and only where
 both denote the same program does the kernel stand for the Python from then on.  Each later call checks what the step's
-Python could have seen: arguments, the outside state (``state*.py``, ``state.py``), branches (as guards in the
+Python could have seen: arguments, the outside state (``state*.py``, ``state_visitors.py``), branches (as guards in the
 kernel).  What can't be replayed runs eagerly, and ``step.stats.live`` says why: an answer is never stale.
 
 Start reading at ``CompiledStep.__call__``.
@@ -25,15 +25,14 @@ from ..runtime.launch.kernel_cache import kernels
 from ..runtime.paths.plan_cache import PlanCache
 from ..runtime.record.call_key import DEVICE, TENSOR, Call, flatten
 from ..runtime.record.trees import Source, make_function
-from ..runtime.state.state import Snapshot, StatePlan
+from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..runtime.stats import Stats
 from ..tensors.device import CPU, device, on_cuda
 from ..tensors.modes import STATE
 from ..tensors.tensor import epoch, make
 from ..tracer.record.recorder import current_recorder
+from .device_program import StepProgram
 from .explain import explain_step
-from .on_device import StepProgram
-from .record import TensorRecording, record_tensors, scalar_type
 from .replay import (
     MISS,
     Replay,
@@ -47,8 +46,9 @@ from .replay import (
     tensor_at,
     values_of,
 )
-from .state import tensor_facts
+from .state_visitors import tensor_facts
 from .step_autograd import as_array, linked
+from .step_recording import TensorRecording, record_tensors, scalar_type
 
 _TWO_DEVICES = "tensors on a CUDA device and, requiring gradients, on the host: the step runs operation by operation"
 _FOREIGN = "arrays on a CUDA device that are no tensors: the step runs operation by operation"
@@ -82,7 +82,7 @@ class CompiledStep:
             found = replay(args, kwargs)
             if found is not MISS:
                 return found
-        return self._descend(args, kwargs)
+        return self._dispatch(args, kwargs)
 
     def explain(self) -> str:
         """What has been recorded: programs with your lines, effects, loops, decisions, memory, guards; and why Python
@@ -104,9 +104,9 @@ class CompiledStep:
 
     _counted = 1
 
-    # ---- the ladder --------------------------------------------------------------------------------------------
+    # ---- dispatch ----------------------------------------------------------------------------------------------
 
-    def _descend(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _dispatch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if STATE.inference or STATE.anomaly:
             return self._fn(*args, **kwargs)
         call = flatten(args, kwargs, self._static, "step")

@@ -109,7 +109,7 @@ EVERY = pytest.mark.parametrize(("program", "point"), PROGRAMS, ids=[f"{f.__name
 
 
 def path_of(f):
-    ((path,),) = [v.paths for e in f._ladder.endpoints.values() for vs in e.variants.values() for v in vs]
+    ((path,),) = [v.paths for e in f._dispatcher.endpoints.values() for vs in e.variants.values() for v in vs]
     return path
 
 

@@ -101,7 +101,7 @@ def bodies(f, *args):
     """The bodies of the loops in the program of *f*'s gradient, the forward one first, as lists of primitives' names;
     and the gradient."""
     gradient = f.grad(*args)
-    ((path,),) = [v.paths for e in f._ladder.endpoints.values() for vs in e.variants.values() for v in vs]
+    ((path,),) = [v.paths for e in f._dispatcher.endpoints.values() for vs in e.variants.values() for v in vs]
     loops = [op for op in path.program.canonical.ops if op.prim.kind == LOOP]
     return [[n.prim.name for n in op.params["body"].graph.nodes] for op in loops], gradient
 
@@ -178,7 +178,7 @@ def test_a_recurrent_network_stores_what_it_needs_and_multiplies_plainly(budget)
     (_, backward), _ = bodies(f, p, xs)
     assert not {"exp", "tanh", "mulz"} & set(backward)
     (program,) = [
-        v.paths[0].program for e in f._ladder.endpoints.values() for vs in e.variants.values() for v in vs
+        v.paths[0].program for e in f._dispatcher.endpoints.values() for vs in e.variants.values() for v in vs
     ]  # fmt: skip
     forward = next(op for op in program.canonical.ops if op.prim.kind == LOOP)
     # h for the product, c, exp, two tanh

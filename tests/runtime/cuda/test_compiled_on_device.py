@@ -18,7 +18,7 @@ from tracegrad import autocast, compile_grad
 from tracegrad.codegen.cuda.assemble import assemble
 from tracegrad.runtime.cuda import graphs
 from tracegrad.runtime.cuda.load import Loaded, programs
-from tracegrad.runtime.paths import dispatch
+from tracegrad.runtime.paths import dispatcher
 from tracegrad.tracer.ir.aval import BFLOAT16, finfo
 from tracegrad.tracer.ir.errors import OutOfMemoryError
 
@@ -228,16 +228,16 @@ def test_graphs_are_given_up_where_memory_runs_out():
     np.testing.assert_array_equal(host(f.grad(*arguments)), expected)
 
 
-def test_a_cached_call_does_not_go_down_the_ladder(monkeypatch):
+def test_a_cached_call_does_not_go_to_the_dispatcher(monkeypatch):
     f = compile_grad(lambda x, s: np.sum(np.sin(x) * s), target="auto")
     (x,) = on_device(W)
     for _ in range(2):
         f.grad(x, 2.0)
 
     def refuse(*args):
-        raise AssertionError("the ladder")
+        raise AssertionError("the dispatcher")
 
-    monkeypatch.setattr(dispatch, "flatten", refuse)
+    monkeypatch.setattr(dispatcher, "flatten", refuse)
     np.testing.assert_allclose(host(f.grad(x, 3.0)), 3 * np.cos(W), rtol=1e-12)
     np.testing.assert_allclose(host(f.grad(tracegrad.tensor(x), 3.0)), 3 * np.cos(W), rtol=1e-12)
 
@@ -255,14 +255,14 @@ def as_number(x):
     return np.sum(np.sin(x)) * scale
 
 
-def no_ladder(monkeypatch):
+def no_dispatcher(monkeypatch):
     def refuse(*args):
-        raise AssertionError("the ladder")
+        raise AssertionError("the dispatcher")
 
-    monkeypatch.setattr(dispatch, "flatten", refuse)
+    monkeypatch.setattr(dispatcher, "flatten", refuse)
 
 
-def test_a_cached_call_with_guards_does_not_go_down_the_ladder(monkeypatch):
+def test_a_cached_call_with_guards_does_not_go_to_the_dispatcher(monkeypatch):
     f, reference = compile_grad(three_ways, target="auto"), compile_grad(three_ways)
     points = [np.array(p) for p in ([1.0, 2.0], [-1.0, -2.0], [0.5, 0.1], [-9.0, 5.0])]
     expected = [reference.value_and_grad(x, 3.0) for x in points]
@@ -270,7 +270,7 @@ def test_a_cached_call_with_guards_does_not_go_down_the_ladder(monkeypatch):
     for _ in range(3):
         for x in given:
             f.value_and_grad(x, 3.0)
-    no_ladder(monkeypatch)
+    no_dispatcher(monkeypatch)
     for _ in range(2):  # one after the other, each by way of guards that fail
         for x, (value, gradient) in zip(given, expected, strict=True):
             found = f.value_and_grad(x, 3.0)
@@ -282,7 +282,7 @@ def test_a_cached_call_with_guards_does_not_go_down_the_ladder(monkeypatch):
     assert f.stats.traces <= 8 and sum(path.runs for path in f.stats.paths) >= 20
 
 
-def test_where_no_slot_holds_the_ladder_goes_on():
+def test_where_no_slot_holds_the_dispatcher_goes_on():
     f, reference = compile_grad(three_ways, target="auto"), compile_grad(three_ways)
     (plus, minus) = on_device(np.array([1.0, 0.5]), np.array([-1.0, -2.0]))
     for _ in range(3):
@@ -299,7 +299,7 @@ def test_numbers_that_were_looked_at_are_compared_in_the_slot(monkeypatch):
     for x in (one, other, one, other, one):
         np.testing.assert_allclose(host(f.grad(x)), reference.grad(x.get()), rtol=1e-12)
     f.grad(one)
-    no_ladder(monkeypatch)
+    no_dispatcher(monkeypatch)
     np.testing.assert_allclose(host(f.grad(one)), reference.grad(one.get()), rtol=1e-12)
 
 

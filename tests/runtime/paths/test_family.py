@@ -13,7 +13,7 @@ from tracegrad import compile_grad
 from tracegrad.codegen.cpu.assemble import compile_graph
 from tracegrad.runtime.launch import bind
 from tracegrad.runtime.paths import family as family_module
-from tracegrad.runtime.paths.dispatch import Ladder
+from tracegrad.runtime.paths.dispatcher import Dispatcher
 from tracegrad.runtime.paths.family import successors
 from tracegrad.tracer.ir.parse import parse_graph
 
@@ -70,10 +70,10 @@ def launcher(request, monkeypatch):
 
 @pytest.fixture
 def descents(monkeypatch):
-    """The ladders that calls came to."""
+    """The dispatchers that calls came to."""
     seen = []
-    real = Ladder.descend
-    monkeypatch.setattr(Ladder, "descend", lambda *args: (seen.append(args[0]), real(*args))[1])
+    real = Dispatcher.dispatch
+    monkeypatch.setattr(Dispatcher, "dispatch", lambda *args: (seen.append(args[0]), real(*args))[1])
     return seen
 
 
@@ -90,7 +90,7 @@ def test_every_way_in_any_order_without_python(descents):
     order = [args for inputs in ROUNDS for args in inputs]
     np.random.default_rng(1).shuffle(order)
     found = [f.value_and_grad(*args) for args in order for _ in range(2)]
-    assert f._ladder not in descents
+    assert f._dispatcher not in descents
     for k, args in enumerate(order):
         check(found[2 * k], args)
         check(found[2 * k + 1], args)
@@ -146,7 +146,7 @@ def test_a_path_that_is_dropped_is_not_run_any_more(descents):
     ((variant,),) = f._both.variants.values()
     gone = variant.paths[3]
     runs = gone.counts.copy()
-    with f._ladder.lock:
+    with f._dispatcher.lock:
         f._both.forget(variant, [gone])
     assert not f._both.slots
     for args in (*ROUNDS[1], *ROUNDS[2], *ROUNDS[3]):
@@ -236,10 +236,10 @@ def test_more_paths_than_a_family_holds(monkeypatch, descents):
     descents.clear()
     for args in (*ROUNDS[1], *ROUNDS[2]):
         check(f.value_and_grad(*args), args)
-    assert f._ladder not in descents
+    assert f._dispatcher not in descents
 
 
-def test_other_layouts_go_down_the_ladder_and_are_right():
+def test_other_layouts_go_to_the_dispatcher_and_are_right():
     f = compile_grad(plain)
     warm(f, ROUNDS[0])
     for args in (*ROUNDS[1], *ROUNDS[2]):

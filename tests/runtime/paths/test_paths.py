@@ -7,7 +7,7 @@ import pytest
 
 from tracegrad import compile_grad
 from tracegrad.runtime.launch import bind
-from tracegrad.runtime.paths import dispatch, entry
+from tracegrad.runtime.paths import dispatcher, entry
 
 X = np.array([0.3, -1.2, 2.0, 0.7])
 
@@ -78,10 +78,10 @@ def test_counts_of_a_function_that_numpy_runs_partly():
 
 @pytest.fixture
 def launches(monkeypatch):
-    """The paths that the ladder ran."""
+    """The paths that the dispatcher ran."""
     ran = []
-    real = dispatch.run_path
-    monkeypatch.setattr(dispatch, "run_path", lambda path, *rest: (ran.append(path), real(path, *rest))[1])
+    real = dispatcher.run_path
+    monkeypatch.setattr(dispatcher, "run_path", lambda path, *rest: (ran.append(path), real(path, *rest))[1])
     return ran
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from tracegrad import compile_grad
-from tracegrad.runtime.state.state import StatePlan, analyse, watch
+from tracegrad.runtime.state.state_plan import StatePlan, analyse, watch
 
 
 def plan_of(fn, *objects):

@@ -20,7 +20,7 @@ import pytest
 from tracegrad.runtime.state import native_filter, quiet_calls
 from tracegrad.runtime.state import watch as state_watch
 from tracegrad.runtime.state.native_filter import PairSet
-from tracegrad.runtime.state.state import analyse, watch
+from tracegrad.runtime.state.state_plan import analyse, watch
 from tracegrad.tracer.record.array import TracedArray
 from tracegrad.tracer.record.recorder import Recorder, recording
 

@@ -605,7 +605,7 @@ def text_of(f, *args):
     config.check = False
     compiled = compile_grad(f)
     compiled.value_and_grad(*args)
-    ((variant,),) = [v for e in compiled._ladder.endpoints.values() for v in e.variants.values()]
+    ((variant,),) = [v for e in compiled._dispatcher.endpoints.values() for v in e.variants.values()]
     (path,) = variant.paths
     return re.sub(r" +# .*", "", print_graph(path.recording.graph)).strip()
 

@@ -310,7 +310,7 @@ def test_no_limit_without_a_gradient():
 
     config.check = False
     assert f(np.array(3_000_000)) == (3_000_000, pytest.approx(2))
-    (variant,) = next(iter(f._ladder.endpoints.values())).variants.values()
+    (variant,) = next(iter(f._dispatcher.endpoints.values())).variants.values()
     assert variant[0].paths[0].recording.capacities == ()
 
 
@@ -359,7 +359,7 @@ def by_hand(w):
 
 
 def paths_of(f):
-    return [p for e in f._ladder.endpoints.values() for vs in e.variants.values() for v in vs for p in v.paths]
+    return [p for e in f._dispatcher.endpoints.values() for vs in e.variants.values() for v in vs for p in v.paths]
 
 
 def test_more_steps_find_the_same_kernel():

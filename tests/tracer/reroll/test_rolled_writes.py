@@ -20,8 +20,8 @@ N = 40
 def widest(fn, *args):
     """The most elements that a carry has of the loops of *fn*."""
     f = compile_grad(fn)
-    call = flatten(args, {}, f._ladder.static)
-    plan = f._ladder.plans.get(call)
+    call = flatten(args, {}, f._dispatcher.static)
+    plan = f._dispatcher.plans.get(call)
     graph = record(fn, call, Mode(VALUE), plan, plan.snapshot(call.objects)).graph
 
     def most(nodes):

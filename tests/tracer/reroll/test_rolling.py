@@ -48,8 +48,8 @@ def loops(fn, *args):
         return found
 
     f = compile_grad(fn)
-    call = flatten(args, {}, f._ladder.static)
-    plan = f._ladder.plans.get(call)
+    call = flatten(args, {}, f._dispatcher.static)
+    plan = f._dispatcher.plans.get(call)
     return lengths(record(fn, call, Mode(VALUE), plan, plan.snapshot(call.objects)).graph.nodes)
 
 

@@ -32,7 +32,7 @@ from ..record.call_key import TENSOR, TRACED, Call, flatten
 from ..record.inline import inline_call
 from ..record.record import record, record_pieces
 from ..record.recording import VALUE, Mode, Recording
-from ..state.state import Snapshot, StatePlan
+from ..state.state_plan import Snapshot, StatePlan
 from ..stats import PathStats, Stats
 from ..tensor_library import TENSORS, TensorForm
 from .entry import Endpoint
@@ -58,7 +58,7 @@ from .siblings import candidates
 _MISS = object()
 
 
-class Ladder:
+class Dispatcher:
     """The steps for the calls of one function, whose *static* arguments are settings."""
 
     def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats):
@@ -84,7 +84,7 @@ class Ladder:
             for endpoint in self.endpoints.values():
                 endpoint.drop_slots()
 
-    def descend(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def dispatch(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if TENSORS.capturing() or (self._tensor_form is not None and (self._reads_tensors or any(map(_on_host, args)))):
             return self._call_tensors(endpoint, args, kwargs)
         call = flatten(args, kwargs, self.static, self.target)
@@ -293,7 +293,7 @@ class Ladder:
     def _again(self, endpoint: Endpoint, call: Call) -> Any:
         """Another thread has drawn the random numbers of this call."""
         args, kwargs = call.rebuild(call.leaves)
-        return self.descend(endpoint, args, kwargs)
+        return self.dispatch(endpoint, args, kwargs)
 
     def _install(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> None:
         """Make the family of *path* the first of the endpoint's slots, in place of those that it takes paths from."""
@@ -335,4 +335,4 @@ def _why(recording: Recording, plan: StatePlan) -> str:
     return "; ".join(dict.fromkeys([*plan.reasons, *recording.changes])) or "it changes what it reads"
 
 
-__all__ = ["Ladder", "on_the_host"]
+__all__ = ["Dispatcher", "on_the_host"]

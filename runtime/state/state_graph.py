@@ -1,8 +1,8 @@
 """The outside state of a callable as a graph: one node per object, one edge per way to reach a part of it.
 
-Four data structures: ``Leaf`` (an immutable value), ``Node`` (an object with parts), ``Edge`` (how a part is reached)
-and ``Graph`` (all of it, with the reasons why it may not be provable). The walk that makes it is in ``walk.py``;
-``check.py`` turns it into a key and a checker, ``rebuild.py`` into a copy with other arrays.
+Four data structures: ``Leaf`` (an immutable value), ``StateNode`` (an object with parts), ``Edge`` (how a part is
+reached) and ``StateGraph`` (all of it, with the reasons why it may not be provable). The walk that makes it is in
+``walk.py``; ``checker.py`` turns it into a key and a checker, ``rebuild.py`` into a copy with other arrays.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Leaf:
 
 
 @dataclass(slots=True, eq=False)
-class Node:
-    """An object with parts. ``kind`` says how it is guarded and rebuilt; see ``check.py``, ``rebuild.py``.
+class StateNode:
+    """An object with parts. ``kind`` says how it is guarded and rebuilt; see ``checker.py``, ``rebuild.py``.
 
     ``sub`` and ``fixed`` are set at the end: reached on a way on which every object can be replaced by a copy, and
     reached on one where some object (a class) can't. An array that is ``fixed`` is guarded by its contents.
@@ -41,7 +41,7 @@ class Node:
     sub: bool = False
     fixed: bool = False
 
-    def edge(self, how: str, arg: Any, child: Leaf | Node, fixed: bool = False) -> None:
+    def edge(self, how: str, arg: Any, child: Leaf | StateNode, fixed: bool = False) -> None:
         self.edges.append(Edge(how, arg, child, fixed))
 
 
@@ -49,18 +49,18 @@ class Node:
 _MUTABLE = {"list", "dict", "instance", "module", "set"}
 
 
-def holds_copies(node: Node) -> bool:
+def holds_copies(node: StateNode) -> bool:
     """Whether the node can be replaced by a copy with other parts."""
     return not (node.fixed and node.kind in _MUTABLE)
 
 
-def mark(roots: list[Leaf | Node], nodes: list[Node]) -> None:
+def mark(roots: list[Leaf | StateNode], nodes: list[StateNode]) -> None:
     """Set ``sub`` and ``fixed`` of all nodes."""
     count = -1
     while count != (count := sum(node.fixed for node in nodes)):
         for node in nodes:
             node.sub = False
-        stack: list[tuple[Leaf | Node, bool]] = [(root, False) for root in roots]
+        stack: list[tuple[Leaf | StateNode, bool]] = [(root, False) for root in roots]
         seen: set[tuple[int, bool]] = set()
         while stack:
             child, fixed = stack.pop()
@@ -84,7 +84,7 @@ class Edge:
 
     how: str
     arg: Any
-    child: Leaf | Node
+    child: Leaf | StateNode
     fixed: bool
 
 
@@ -110,9 +110,9 @@ class Names:
 
 
 @dataclass(slots=True)
-class Graph:
-    roots: list[Leaf | Node]  # the callable, then the objects
-    nodes: list[Node]
+class StateGraph:
+    roots: list[Leaf | StateNode]  # the callable, then the objects
+    nodes: list[StateNode]
     reasons: list[str]
     codes: dict[int, types.CodeType]
     main: dict[str, Any] | None  # the globals of the callable itself

@@ -15,7 +15,7 @@ from ..nn.module import Module
 from ..optim.lr_scheduler import LRScheduler
 from ..optim.optimizer import Optimizer
 from ..runtime.state import objects
-from ..runtime.state.graph import Leaf, Node
+from ..runtime.state.state_graph import Leaf, StateNode
 from ..runtime.state.values import is_leaf
 from ..runtime.state.walker import OF_SUBCLASSES, Walker
 from ..tensors.device import on_cuda
@@ -26,7 +26,7 @@ _REGISTRIES = {"_parameters", "_buffers", "_modules"}  # what they hold is in th
 _CALLED_BY_US = ("forward",)
 
 
-def _tensor(walker: Walker, value: Tensor, label: str, site: str) -> Node:
+def _tensor(walker: Walker, value: Tensor, label: str, site: str) -> StateNode:
     _named(walker, value, label)
     walker.leaf(None, True)  # counts
     node = walker.node("const", value, label, site)
@@ -34,10 +34,10 @@ def _tensor(walker: Walker, value: Tensor, label: str, site: str) -> Node:
     return node
 
 
-def _filled_later(fill: Callable[..., None]) -> Callable[..., Node]:
+def _filled_later(fill: Callable[..., None]) -> Callable[..., StateNode]:
     """The visitor of objects whose parts *fill* walks once the objects around them have been met."""
 
-    def visit(walker: Walker, value: Any, label: str, site: str) -> Node:
+    def visit(walker: Walker, value: Any, label: str, site: str) -> StateNode:
         node = walker.node("instance", value, label, site, extra=(frozenset(), frozenset(), None))
         walker.pending.append(lambda: fill(walker, node, value, label, site))
         return node
@@ -87,7 +87,7 @@ def _is_number(value: Any) -> bool:
     return type(value) is float or (type(value) is tuple and bool(value) and all(type(v) is float for v in value))
 
 
-def _fill_module(walker: Walker, node: Node, module: Module, label: str, site: str) -> None:
+def _fill_module(walker: Walker, node: StateNode, module: Module, label: str, site: str) -> None:
     short = label.removeprefix("global ").removeprefix("closure ")
     cls = type(module)
     for name in _CALLED_BY_US:
@@ -113,7 +113,7 @@ def _fill_module(walker: Walker, node: Node, module: Module, label: str, site: s
             node.edge("attr", name, walker.visit(value, f"{short}.{name}", site), fixed=True)
 
 
-def _fill_optimizer(walker: Walker, node: Node, optimizer: Optimizer, label: str, site: str) -> None:
+def _fill_optimizer(walker: Walker, node: StateNode, optimizer: Optimizer, label: str, site: str) -> None:
     """Groups (parameters and settings) and state; numbers only where the user's own code looks into the groups."""
     walker.optimizers.append(optimizer)
     short = label.removeprefix("global ").removeprefix("closure ")

@@ -3,7 +3,7 @@
 One data structure, ``CodeFacts``; start reading at ``scan``. Nothing is run and no value is looked at: the scan says
 which global names and closure cells the code loads, through which attribute chains (``np.random.rand``), which
 attribute names occur anywhere, and which instructions write outside state or look names up while running. The
-values behind the names are the business of ``graph.py``.
+values behind the names are the business of ``state_graph.py``.
 """
 
 from __future__ import annotations

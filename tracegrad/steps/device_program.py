@@ -1,6 +1,6 @@
 """Recorded steps on a CUDA device: one call computes everything, and writes only when all of it is known to hold.
 
-A step's recording (``record.py``) has inputs and results on the device, and some on the host: learning rates,
+A step's recording (``step_recording.py``) has inputs and results on the device, and some on the host: learning rates,
 counts of steps, batches that NumPy has made.  ``StepProgram`` has it in two parts
 (``codegen/lower/host_device_split.py``): a kernel of the CPU for what depends on the host alone, and a
 ``DeviceProgram`` (``run.py``) for the rest.  ``launch`` is what a path of a step calls, with the protocol of

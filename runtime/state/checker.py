@@ -25,9 +25,21 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Edge, Graph, Leaf, Node
 from .objects import lookup
-from .values import Same, StateKey, all_same, array_token, content, distinct, identity, is_empty, keys_same, same, token
+from .state_graph import Edge, Leaf, StateGraph, StateNode
+from .values import (
+    IdentityKey,
+    StateKey,
+    all_same,
+    array_token,
+    content,
+    distinct,
+    identity,
+    is_empty,
+    keys_same,
+    same,
+    token,
+)
 
 Checker = Callable[..., tuple[Any, ...] | None]
 
@@ -69,13 +81,13 @@ def _compile(source: str, cells: list[str]) -> types.CodeType:
     return next(c for c in outer.co_consts if isinstance(c, types.CodeType))
 
 
-def digest(graph: Graph) -> Digest:
+def digest(graph: StateGraph) -> Digest:
     return _Emitter(graph).run()
 
 
 @dataclass(slots=True)
 class _Emitter:
-    graph: Graph
+    graph: StateGraph
     body: list[str] = field(default_factory=list)
     light: list[str] = field(default_factory=list)
     cells: dict[str, types.CellType] = field(default_factory=dict)
@@ -86,10 +98,10 @@ class _Emitter:
     spaces: dict[tuple[int, str], bool] = field(default_factory=dict)  # globals that are guarded already
     tokens: list[Hashable] = field(default_factory=list)
     trail: list[tuple[str, Hashable]] = field(default_factory=list)
-    arrays: list[Node] = field(default_factory=list)
-    contents: list[Node] = field(default_factory=list)
+    arrays: list[StateNode] = field(default_factory=list)
+    contents: list[StateNode] = field(default_factory=list)
     groups: dict[Hashable, list[str]] = field(default_factory=dict)  # what must stay distinct objects
-    pending: deque[tuple[str, Node]] = field(default_factory=deque)  # nodes whose parts are still to be guarded
+    pending: deque[tuple[str, StateNode]] = field(default_factory=deque)  # nodes whose parts are still to be guarded
     count: int = 0
 
     # ---- names in the checker
@@ -136,7 +148,7 @@ class _Emitter:
         for root in graph.roots[1:]:
             name = self.fresh("o")
             parameters.append(name)
-            self.child(name, root, root.label if isinstance(root, Node) else "argument", guard=True)
+            self.child(name, root, root.label if isinstance(root, StateNode) else "argument", guard=True)
         while self.pending:
             self.parts(*self.pending.popleft())
         for variables in self.groups.values():
@@ -161,7 +173,7 @@ class _Emitter:
             graph.main if graph.main is not None else {},
         )
 
-    def child(self, expr: str, child: Leaf | Node, label: str, guard: bool = True) -> None:
+    def child(self, expr: str, child: Leaf | StateNode, label: str, guard: bool = True) -> None:
         """Guard one part; ``expr`` reads it in the checker. Without ``guard`` it is a constant of its owner."""
         if isinstance(child, Leaf):
             self.leaf(expr, child, label, guard)
@@ -201,7 +213,7 @@ class _Emitter:
 
     # ---- what an object must be itself, before its parts are looked at
 
-    def parts_head(self, name: str, node: Node, label: str) -> None:
+    def parts_head(self, name: str, node: StateNode, label: str) -> None:
         kind, obj = node.kind, node.obj
         type_test = f"{self.constant(type)}({name}) is not {self.constant(type(obj))}"
         length = f"{self.constant(len)}({name}) != {len(obj)}" if kind in ("list", "tuple", "dict", "set") else ""
@@ -227,7 +239,7 @@ class _Emitter:
         if kind in ("list", "dict", "set", "instance"):
             self.groups.setdefault((kind, identity(type(obj)), len(obj) if length else 0), []).append(name)
 
-    def array(self, name: str, node: Node, label: str, type_test: str) -> None:
+    def array(self, name: str, node: StateNode, label: str, type_test: str) -> None:
         array = node.obj
         self.add(label, "array", array_token(array), node.sub, node.fixed)
         dtype, shape = self.constant(array.dtype), self.constant(array.shape)
@@ -250,7 +262,7 @@ class _Emitter:
             self.add(label, "content", data)
             self.fail_if(f"{name}.tobytes() != {self.constant(data)}")
 
-    def instance_head(self, name: str, node: Node, label: str) -> None:
+    def instance_head(self, name: str, node: StateNode, label: str) -> None:
         shadow, absent, everyone = node.extra
         store = getattr(node.obj, "__dict__", None)
         self.add(label, shadow, absent, everyone)
@@ -272,11 +284,11 @@ class _Emitter:
 
     # ---- the parts
 
-    def parts(self, name: str, node: Node) -> None:
+    def parts(self, name: str, node: StateNode) -> None:
         edges = node.edges
         if node.kind == "function" and not node.extra:  # a library's function is not patched in place
             fn = node.obj
-            self.add(node.label, Same(fn.__code__))
+            self.add(node.label, IdentityKey(fn.__code__))
             self.fail_if(f"{name}.__code__ is not {self.constant(fn.__code__)}")
             if fn.__defaults__:
                 self.fail_if(f"{name}.__defaults__ is not {self.constant(fn.__defaults__)}")
@@ -291,7 +303,7 @@ class _Emitter:
         for edge in edges:
             self.edge(name, node, edge)
 
-    def flat(self, name: str, node: Node) -> bool:
+    def flat(self, name: str, node: StateNode) -> bool:
         """A container of leaves only: one comparison in C."""
         if not all(isinstance(e.child, Leaf) and e.child.by_value and e.how in ("item", "key") for e in node.edges):
             return False
@@ -303,9 +315,9 @@ class _Emitter:
         self.fail_if(f"not {quick} and not {self.constant(all_same)}({source}, {constant})")
         return True
 
-    def edge(self, owner: str, node: Node, edge: Edge) -> None:
+    def edge(self, owner: str, node: StateNode, edge: Edge) -> None:
         how, arg, child = edge.how, edge.arg, edge.child
-        label = child.label if isinstance(child, Node) else _leaf_label(node, edge)
+        label = child.label if isinstance(child, StateNode) else _leaf_label(node, edge)
         if how in ("global", "builtin", "noglobal"):
             self.global_name(edge, label)
             return
@@ -348,7 +360,7 @@ class _Emitter:
             expr = f"{self.constant(edge.arg[1])}[{name!r}]"
         self.child(expr, edge.child, label)
 
-    def class_part(self, cls: type, name: str, child: Leaf | Node, label: str) -> None:
+    def class_part(self, cls: type, name: str, child: Leaf | StateNode, label: str) -> None:
         if (id(cls), "." + name) in self.spaces:
             return
         self.spaces[id(cls), "." + name] = True
@@ -372,7 +384,7 @@ def _is_name(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name)
 
 
-def _leaf_label(node: Node, edge: Edge) -> str:
+def _leaf_label(node: StateNode, edge: Edge) -> str:
     how, arg = edge.how, edge.arg
     if how in ("global", "builtin", "noglobal"):
         return f"{'global' if how == 'global' else 'name'} {arg[-1]}"

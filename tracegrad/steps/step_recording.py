@@ -28,7 +28,7 @@ from ..runtime.record.record import sort_guards
 from ..runtime.record.recording import equal_statics, same_computation
 from ..runtime.record.trees import NAMESPACE, Source, packing
 from ..runtime.record.unwrap_tracers import settle
-from ..runtime.state.state import Snapshot, StatePlan
+from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..tensors.capture import Capture, capturing
 from ..tensors.device import CPU, device, on_cuda
 from ..tensors.tensor import Tensor, make
@@ -39,7 +39,7 @@ from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.record.array import TracedArray, to_atom
 from ..tracer.record.recorder import Recorder
 from ..tracer.reroll.roll import rolled
-from .state import optimizer_numbers, tensor_facts
+from .state_visitors import optimizer_numbers, tensor_facts
 from .step_autograd import Link, as_array, derive, finish
 
 LEAF, STATE_ARRAY = "leaf", "state"

@@ -3,12 +3,12 @@
 Two data structures: ``StatePlan`` (one per function and class of its objects; start reading there) and ``Snapshot``
 (the state at one moment: a key, the arrays, a fast checker). The parts:
 
-``scan.py``     what a code object can read, from its bytecode
+``code_scan.py``     what a code object can read, from its bytecode
 ``values.py``   immutable values: tokens for keys, sameness
 ``trust.py``    library code, impure functions, objects with hidden state
-``graph.py``    the state as a graph
+``state_graph.py``    the state as a graph
 ``walk.py``     the walk that makes it (``modules.py``, ``objects.py``: its parts)
-``check.py``    key and checker from the graph
+``checker.py``    key and checker from the graph
 ``rebuild.py``  the same callable over other arrays
 ``watch.py``    what really ran
 
@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from .check import Checker, Digest, digest
-from .graph import Graph, Names
+from .checker import Checker, Digest, digest
 from .rebuild import Substitution
+from .state_graph import Names, StateGraph
 from .trust import Trust
 from .values import StateKey
 from .walk import build
@@ -51,9 +51,9 @@ class Snapshot:
     read: Checker
     __slots__ = ("_digest", "_graph", "_trail", "array_names", "arrays", "check", "key", "read", "reasons")
 
-    def __init__(self, made: Digest, graph: Graph) -> None:
+    def __init__(self, made: Digest, graph: StateGraph) -> None:
         self._digest: Digest = made
-        self._graph: Graph | None = graph
+        self._graph: StateGraph | None = graph
         self._trail = made.trail
         self.key = made.key
         self.arrays: tuple[np.ndarray, ...] = made.arrays

@@ -38,7 +38,7 @@ class Derivative:
             self._first = (fn.__self__,)
             inner = fn.__func__
         self._function = _compiled_form(inner)
-        self._endpoint = self._function._ladder.endpoint(
+        self._endpoint = self._function._dispatcher.endpoint(
             Mode(kind, shifted_positions(self._argnums, len(self._first)), has_aux)
         )
         functools.update_wrapper(self, self._function._fn, updated=())
@@ -53,7 +53,7 @@ class Derivative:
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """As :meth:`CompiledFunction.explain`, for this derivative."""
-        return explain_call(self._function._ladder, self._endpoint.mode, self._first + args, kwargs)
+        return explain_call(self._function._dispatcher, self._endpoint.mode, self._first + args, kwargs)
 
     def __repr__(self) -> str:
         return f"<{self._kind} of {self._function.stats.name}>"

@@ -1,18 +1,31 @@
-"""Imports go strictly downward: tracegrad -> runtime -> codegen -> tracer; inside a layer they form no circle."""
+"""The house holds: layers and rooms import strictly downward, and no two files import each other.
+
+One parse of all files. ``TYPE_CHECKING`` imports count: a circle for a type checker is a circle for a reader.
+"""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LAYERS = ["tracegrad", "runtime", "codegen", "tracer"]  # from the top down
-FILES = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
+# Rooms from the top down. A room is a folder; a file that stands in a layer's own folder is a room by itself.
+ROOMS = {
+    "tracegrad": (
+        "", "amp", "cuda", "linalg", "random", "autograd", "steps", "optim", "nn", "nn.functional", "tensors",
+    ),
+    "runtime": (
+        "transforms", "compiled", "explain", "paths", "record", "cuda", "state", "launch", "declare",
+        "tensor_library", "stats", "config",
+    ),
+    "codegen": ("cuda", "cpu", "schedule", "lower", "derive", "evaluate"),
+    "tracer": ("random", "control", "numpy_api", "reroll", "record", "ops", "bytecode", "ir"),
+}  # fmt: skip
+LAYERS = list(ROOMS)
 
 
 def module_name(path: Path) -> str:
@@ -23,116 +36,108 @@ def module_name(path: Path) -> str:
     return ".".join(parts if parts[0] == "tracegrad" else ["tracegrad", *parts])
 
 
+FILES = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))  # rglob follows no links
 MODULES = {module_name(path): path for path in FILES}
-IDS = [str(path.relative_to(ROOT)) for path in FILES]
+TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+PACKAGES = {name for name, path in MODULES.items() if path.name == "__init__.py"}
 
 
-def layer_of(module: str) -> str:
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 and parts[1] in LAYERS else parts[0]
+def place(module: str) -> tuple[int, int]:
+    """(layer, room) of a module as positions in ``ROOMS``; a package's ``__init__`` belongs to the package's room."""
+    parts = module.split(".")[1:]
+    layer = parts.pop(0) if parts and parts[0] in LAYERS else "tracegrad"
+    if module not in PACKAGES and len(parts) > 1:
+        parts.pop()
+    room = ".".join(parts)
+    return LAYERS.index(layer), ROOMS[layer].index(room) if room or layer == "tracegrad" else -1
 
 
-def typing_only(tree: ast.Module) -> set[ast.AST]:
-    """Nodes under ``if TYPE_CHECKING:``, which never run."""
-    found: set[ast.AST] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            found.update(inner for statement in node.body for inner in ast.walk(statement))
-    return found
-
-
-def imported_modules(path: Path, *, run_time: bool = False) -> Iterator[tuple[str, int]]:
-    """(module of ours, line) for each import in *path*; a module imported by name from a package counts as itself."""
-    tree = ast.parse(path.read_text())
-    skipped = typing_only(tree) if run_time else set()
-    own = module_name(path)
-    package = own if path.name == "__init__.py" else own.rpartition(".")[0]
-    for node in ast.walk(tree):
-        if node in skipped:
-            continue
+def imports(module: str) -> list[tuple[str, int]]:
+    """(module of ours, line) for each import; a module that is imported by name from its package counts as itself."""
+    package = module if module in PACKAGES else module.rpartition(".")[0]
+    found = []
+    for node in ast.walk(TREES[module]):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name.split(".")[0] == "tracegrad":
-                    yield alias.name, node.lineno
+            found += [(alias.name, node.lineno) for alias in node.names if alias.name.split(".")[0] == "tracegrad"]
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
-                parent = package.split(".")[: len(package.split(".")) - node.level + 1]
-                base = ".".join([*parent, *([node.module] if node.module else [])])
-            if base.split(".")[0] != "tracegrad":
-                continue
-            for alias in node.names:
-                name = f"{base}.{alias.name}"
-                yield (name if name in MODULES else base), node.lineno
+                parents = package.split(".")
+                base = ".".join([*parents[: len(parents) - node.level + 1], *([node.module] if node.module else [])])
+            if base.split(".")[0] == "tracegrad":
+                for alias in node.names:
+                    name = f"{base}.{alias.name}"
+                    found.append((name if name in MODULES else base, node.lineno))
+    return found
 
 
-def test_the_layers_are_there():
-    assert all((ROOT / layer).is_dir() for layer in LAYERS)
-    assert "tracegrad.tracer.ir.graph" in MODULES and len(MODULES) > 20
+IMPORTS = {module: imports(module) for module in MODULES}
 
 
-@pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_imports_go_downward(path):
-    own = layer_of(module_name(path))
-    for module, line in imported_modules(path):
-        target = layer_of(module)
-        assert LAYERS.index(target) >= LAYERS.index(own), f"{path.name}:{line}: {own} imports {module}, from above it"
+def test_every_file_is_in_a_room_that_is_known() -> None:
+    assert len(MODULES) > 250
+    for module in MODULES:
+        place(module)  # ValueError: a room that is not in ROOMS
+    known = {"", *(room for rooms in ROOMS.values() for room in rooms)}
+    used = {ROOMS[LAYERS[layer]][room] for layer, room in map(place, MODULES) if room >= 0}
+    assert known - used == set(), "rooms that do not exist any more"
 
 
-@pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_imports_name_modules_that_exist(path):
-    for module, line in imported_modules(path):
-        assert module in MODULES, f"{path.name}:{line}: there is no {module}"
+def test_imports_go_down_the_rooms() -> None:
+    wrong = []
+    for module, targets in IMPORTS.items():
+        for target, line in targets:
+            assert target in MODULES, f"{module}:{line}: there is no {target}"
+            inside = module in PACKAGES and target.startswith(f"{module}.")  # a package brings in its own parts
+            if not inside and place(target) < place(module):
+                wrong.append(f"{module}:{line} imports {target}, from above it")
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_imports_between_layers_are_relative(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        for name in names:
-            assert name.split(".")[0] not in LAYERS, f"{path.name}:{node.lineno}: import {name} relatively"
+def test_no_circles() -> None:
+    """Between files; the ``__init__`` of a package is left out, since importing a part of it runs it anyway."""
+    graph = {m: {t for t, _ in found if t != m and t not in PACKAGES} for m, found in IMPORTS.items()}
+    done: set[str] = set()
 
-
-@pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_no_import_inside_a_function(path):
-    for function in ast.walk(ast.parse(path.read_text())):
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            for node in ast.walk(function):
-                inside = isinstance(node, (ast.Import, ast.ImportFrom))
-                where = getattr(function, "name", "a lambda")
-                assert not inside, f"{path.name}:{node.lineno}: an import inside {where}"
-
-
-def test_no_circular_imports():
-    graph = {
-        name: {module for module, _ in imported_modules(path, run_time=True)} & set(MODULES)
-        for name, path in MODULES.items()
-    }
-    for name, targets in graph.items():
-        targets.discard(name)
-        # `from .x import y` in a package's __init__ and `from . import z` in its module z's siblings are no circle
-        if MODULES[name].name != "__init__.py":
-            targets.discard(name.rpartition(".")[0])
-    state: dict[str, int] = {}
-
-    def visit(name: str, trail: list[str]) -> None:
-        assert state.get(name) != 1, " -> ".join([*trail[trail.index(name) :], name])
-        if state.get(name) == 2:
-            return
-        state[name] = 1
-        for target in sorted(graph[name]):
-            visit(target, [*trail, name])
-        state[name] = 2
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " -> ".join([*trail[trail.index(name) :], name])
+        if name not in done:
+            for target in sorted(graph[name]):
+                visit(target, (*trail, name))
+            done.add(name)
 
     for name in graph:
-        visit(name, [])
+        if name not in PACKAGES:
+            visit(name, ())
 
 
-@pytest.mark.parametrize("layer", [name for name in reversed(LAYERS) if name != "tracegrad"])
-def test_a_layer_imports_alone(layer):
-    """Importing a layer's modules brings in nothing from above it (beyond the package that holds them all)."""
-    above = [f"tracegrad.{name}" for name in LAYERS[1 : LAYERS.index(layer)]]
+def test_imports_are_relative_and_at_the_top() -> None:
+    wrong = []
+    for module, tree in TREES.items():
+        for node in ast.walk(tree):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            wrong += [f"{module}:{node.lineno}: import {n} relatively" for n in names if n.split(".")[0] in LAYERS]
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                inner = [x for x in ast.walk(node) if isinstance(x, (ast.Import, ast.ImportFrom))]
+                wrong += [f"{module}:{x.lineno}: an import inside {node.name}" for x in inner]
+    assert wrong == []
+
+
+def test_a_name_means_one_thing() -> None:
+    """No two classes of the library have the same name."""
+    places: dict[str, list[str]] = {}
+    for module, tree in TREES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+@pytest.mark.parametrize("layer", LAYERS[1:])
+def test_a_layer_can_be_imported_alone(layer: str) -> None:
+    """Importing a layer's modules brings in nothing from above it; so the compiler runs without a tensor."""
+    below = tuple(f"tracegrad.{name}" for name in LAYERS[LAYERS.index(layer) :])
     modules = sorted(m for m in MODULES if m.startswith(f"tracegrad.{layer}"))
     script = (
         "import sys, types, importlib, importlib.util\n"
@@ -141,9 +146,9 @@ def test_a_layer_imports_alone(layer):
         "package.__path__ = spec.submodule_search_locations\n"
         "sys.modules['tracegrad'] = package\n"
         f"for name in {modules!r}: importlib.import_module(name)\n"
-        f"print([m for m in sys.modules if m.startswith({tuple(above) or ('-',)!r})])\n"
+        f"print([m for m in sys.modules if m.startswith('tracegrad.') and not m.startswith({below!r})])\n"
     )
     command = [sys.executable, "-c", script]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT / "tests", check=False)
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "[]"

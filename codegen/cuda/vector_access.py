@@ -16,7 +16,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import llvmlite.ir as ir
+import numpy as np
 
+from ...tracer.ir.aval import FLOAT16
 from ...tracer.ir.primitive import ELEMENTWISE
 from ..cpu.hints import ROLLED
 from ..cpu.scalar import I64, from_memory, memory_type, to_memory
@@ -60,6 +62,33 @@ def lanes_of(program: Canonical, schedule: Schedule, nest: Loop, mapping: Mappin
     dims = [loop.dim for loop in loops]
     widest = max(x.dtype.itemsize for s in statements for x in _touched(schedule, s, dims))
     return min(VECTOR // widest, MOST)
+
+
+def _pack(b: ir.IRBuilder, elements: Sequence[ir.Value], dtype: np.dtype) -> ir.Value:
+    """The *elements* of neighbouring units, as they are in memory, in one register."""
+    if dtype != FLOAT16:
+        vector: ir.Value = ir.Constant(ir.VectorType(memory_type(dtype), len(elements)), ir.Undefined)
+        for k, element in enumerate(elements):
+            vector = b.insert_element(vector, element, ir.IntType(32)(k))
+        return vector
+    word = _register(dtype, len(elements))
+    packed: ir.Value = word(0)
+    for k, element in enumerate(elements):
+        packed = b.or_(packed, b.shl(b.zext(b.bitcast(element, ir.IntType(16)), word), word(16 * k)))
+    return packed
+
+
+def _unpack(b: ir.IRBuilder, register: ir.Value, lane: int, dtype: np.dtype) -> ir.Value:
+    """The element of one lane of what ``_pack`` gives."""
+    if dtype != FLOAT16:
+        return b.extract_element(register, ir.IntType(32)(lane))
+    bits = b.trunc(b.lshr(register, register.type(16 * lane)), ir.IntType(16))
+    return b.bitcast(bits, memory_type(dtype))
+
+
+def _register(dtype: np.dtype, lanes: int) -> ir.Type:
+    """A vector; of float16 an integer, since libNVVM of CUDA 13.0 fails on conversions of vectors of four halves."""
+    return ir.IntType(16 * lanes) if dtype == FLOAT16 else ir.VectorType(memory_type(dtype), lanes)
 
 
 class LaneEmitter(KernelEmitter):
@@ -121,10 +150,7 @@ class LaneEmitter(KernelEmitter):
             del self.loops[-len(loops) :], self.homes[-len(loops) :], self.scopes[-2 * len(loops) :]
         self.lane = None
         for x, values in self.held.items():
-            vector: ir.Value = ir.Constant(ir.VectorType(memory_type(x.dtype), self.lanes), ir.Undefined)
-            for k, value in enumerate(values):
-                vector = b.insert_element(vector, value, ir.IntType(32)(k))
-            b.store(vector, self._place(b, x), align=self.lanes * x.dtype.itemsize)
+            b.store(_pack(b, values, x.dtype), self._place(b, x), align=self.lanes * x.dtype.itemsize)
 
     def _place(self, b: ir.IRBuilder, x: Sym) -> ir.Value:
         kind = memory_type(x.dtype)
@@ -134,11 +160,11 @@ class LaneEmitter(KernelEmitter):
         if self.lane is None or mask or top or not self._stored(x) or not streamed(x, at, self.dims):
             return super()._compute(x, at, mask, top)
         if x not in self.loaded:
-            kind = ir.VectorType(memory_type(x.dtype), self.lanes)
+            kind = _register(x.dtype, self.lanes)
             self.loaded[x] = self.prologue.load(
                 self._place(self.prologue, x), typ=kind, align=self.lanes * x.dtype.itemsize
             )
-        return from_memory(self.b, self.b.extract_element(self.loaded[x], ir.IntType(32)(self.lane)), x.dtype)
+        return from_memory(self.b, _unpack(self.b, self.loaded[x], self.lane, x.dtype), x.dtype)
 
     def store(self, x: Sym, at: Indices, value: ir.Value) -> None:
         if self.lane is None:

@@ -9,6 +9,7 @@ that meets the same memory again (a training loop does) is replayed as one CUDA 
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -193,7 +194,9 @@ class Gpu:
         def view(x: Sym) -> Any:
             address = addresses[program.buffer_index[buffer_of(program.canonical, program.schedule.stored, x)]]
             shape = _shape(x, canonical)
-            memory = xp.cuda.UnownedMemory(address, x.dtype.itemsize * int(np.prod(shape, dtype=np.int64)), None)
+            if 0 in shape:  # its address may be null, which CuPy takes for no address
+                return xp.empty(shape, x.dtype)
+            memory = xp.cuda.UnownedMemory(address, x.dtype.itemsize * math.prod(shape), None)
             return xp.ndarray(shape, x.dtype, xp.cuda.MemoryPointer(memory, 0))
 
         return view

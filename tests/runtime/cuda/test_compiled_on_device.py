@@ -72,6 +72,15 @@ def test_a_call_on_device_arrays_neither_copies_them_nor_waits():
     np.testing.assert_allclose(host(gradient), expected[1], rtol=1e-12)
 
 
+def test_products_of_arrays_without_elements():
+    """Their address on a device is null."""
+    x, w = np.ones((0, 3)), np.ones((3, 2))
+    f = compile_grad(lambda x, w: np.sum(np.tanh(x @ w)), target="auto", argnums=(0, 1))
+    value, gradients = f.value_and_grad(*on_device(x, w))
+    assert host(value) == 0.0
+    assert host(gradients[0]).shape == (0, 3) and not host(gradients[1]).any()
+
+
 def test_several_kernels_on_the_same_memory_are_replayed_as_a_graph():
     f = compile_grad(loss, target="auto")
     arguments = on_device(W, X, Y)

@@ -69,8 +69,9 @@ class ndarray:  # noqa: N801
     itemsize = property(lambda self: self._a.itemsize)
     strides = property(lambda self: self._a.strides)
     flags = property(lambda self: Flags(self._a.flags))
-    data = property(
-        lambda self: runtime.MemoryPointer(runtime.UnownedMemory(self._a.ctypes.data, self.nbytes, self), 0)
+    data = property(lambda self: runtime.MemoryPointer(runtime.UnownedMemory(self._address, self.nbytes, self, 0), 0))
+    _address = property(  # of an array without elements it is null
+        lambda self: self._a.ctypes.data if self._a.size else 0
     )
     device = property(lambda self: runtime.Device(0))
     T = property(lambda self: self._derived(self._a.T))

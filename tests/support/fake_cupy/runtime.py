@@ -137,6 +137,8 @@ class Device:
 
 class UnownedMemory:
     def __init__(self, ptr: int, size: int, owner: Any, device_id: int = -1) -> None:
+        if not ptr and device_id < 0:
+            raise RuntimeError("UnownedMemory requires explicit device ID for a null pointer.")
         self.ptr, self.size, self.owner, self.device_id = ptr, size, owner, device_id
 
 

@@ -103,7 +103,8 @@ def _fmod(m: Modules, x: Any, y: Any) -> Any:
 
 @_exception
 def _left_shift(m: Modules, x: Any, n: Any) -> Any:
-    """CUDA leaves shifts undefined that are negative or as wide as the number."""
+    """C++, in which CuPy writes it, leaves shifts undefined that are negative or as wide as the number.  (An H100 gives
+    what NumPy does.)"""
     fits = (n >= 0) & (n < 8 * x.dtype.itemsize)
     return m.xp.where(fits, m.xp.left_shift(x, m.xp.where(fits, n, n.dtype.type(0))), x.dtype.type(0))
 
@@ -149,10 +150,10 @@ def _cast(m: Modules, x: Any, dtype: np.dtype) -> Any:
 
 
 @_exception
-def _threefry2x32(m: Modules, *operands: Any) -> Any:
+def _threefry2x32(m: Modules, key0: Any, key1: Any, high: Any, low: Any) -> Any:
     """All blocks at once: NumPy takes them by pieces that stay in the cache, and few of them as Python integers."""
-    shape = np.broadcast_shapes(*[x.shape for x in operands])
-    first, second = rounds(*operands, shape, m.xp)
+    shape = np.broadcast_shapes(key0.shape, key1.shape, high.shape, low.shape)
+    first, second = rounds(key0, key1, high, low, shape, m.xp)
     return (first.astype(np.uint64) << np.uint64(32)) | second.astype(np.uint64)
 
 

@@ -110,7 +110,8 @@ def _linrec_impl(a: Any, b: Any, reverse: bool, xp: Any = np) -> Any:
     if isinstance(a, (np.ndarray, np.generic)) and length and np.all(a == 1):  # a device's array is not looked at
         flip = (..., slice(None, None, -1)) if reverse else (...,)
         return xp.cumsum(b[flip], axis=-1, dtype=b.dtype)[flip]
-    a = xp.broadcast_to(xp.asarray(a), b.shape)
+    if a.shape != b.shape:
+        a = xp.broadcast_to(xp.asarray(a), b.shape)
     out = xp.empty(b.shape, b.dtype)
     carry = xp.zeros(b.shape[:-1], b.dtype)
     for t in range(length - 1, -1, -1) if reverse else range(length):

@@ -2,8 +2,8 @@
 
 An ``Op`` is recorded there instead of run: the same function, on traced arrays, gives a small graph of primitives,
 which the device computes.  So every operation that has a derivative runs on the device, and its derivative too, by the
-same rows (``codegen/evaluate/cupy_exceptions.py``).  A graph is kept for operands of its kind, unless the function
-looked at values. ``Recorded`` is what is kept; start reading at ``compute``.
+same rows (``tracer/ops``).  A graph is kept for operands of its kind, unless the function looked at values.
+``Recorded`` is what is kept; start reading at ``compute``.
 
 What is no ``Op`` needs nothing here: views, and questions without a derivative (``argmax``, ``isclose``), which CuPy's
 arrays answer by NumPy's protocols.

@@ -1,13 +1,19 @@
 """The row of the primitive table, and the registry that the tests, the adjoint and the code generators read.
 
-A primitive is one ``Primitive``: its NumPy implementation (the interpreter), its shape rule, its derivative, its
-lowering and its test domain.  How much of that a row must spell depends on its ``kind``:
+A primitive is one ``Primitive``: its implementation (the interpreter), its shape rule, its derivative, its lowering
+and its test domain.  How much of that a row must spell depends on its ``kind``:
 
 =============  ==============================================================================================
 elementwise    local ``partials`` (one per operand, None where it has no derivative) and a scalar ``lower``
 linear views   ``transpose`` (the adjoint of the map); forward mode applies the primitive to the tangent
 others         ``vjp`` and ``jvp`` by hand
 =============  ==============================================================================================
+
+``impl(*operands, **params)`` computes with NumPy.  It serves a device too, where the array module is CuPy: of a ufunc
+of NumPy or SciPy CuPy has one of the same name, and a function takes the module, ``lambda x, axes, xp=np: xp.sum(x,
+axes)``.  There *operands* are arrays of the device; those of elementwise primitives, and the first of a recurrence,
+may be NumPy scalars.  A function without *xp* is for NumPy alone: on a device NumPy does it, at the price of a
+transfer, unless ``codegen/evaluate/cupy_exceptions.py`` has something.  No ``impl`` may wait for the device.
 """
 
 from __future__ import annotations

@@ -291,10 +291,10 @@ def by_squaring(x: Any, n: int, mul: Callable[[Any, Any], Any]) -> Any:
         x = mul(x, x)
 
 
-def _integer_pow(x: Any, n: int) -> Any:
+def _integer_pow(x: Any, n: int, xp: Any = np) -> Any:
     if n < 0:
-        return np.true_divide(1, _integer_pow(x, -n)).astype(x.dtype)
-    return by_squaring(x, n, operator.mul) if n else np.ones_like(x)
+        return (1 / _integer_pow(x, -n, xp)).astype(x.dtype)
+    return by_squaring(x, n, operator.mul) if n else xp.ones_like(x)
 
 
 def _lower_integer_pow(s: Any, x: Any, n: int) -> Any:
@@ -414,8 +414,8 @@ row("right_shift", np.right_shift, None, None, lower=lambda s, x, n: s.shift_rig
 row("invert", np.invert, None, lower=lambda s, x: s.invert(x), rule=INTEGRAL, test={"kinds": "i"})
 
 
-def _select_impl(c: Any, a: Any, b: Any) -> Any:
-    return np.where(c, a, b).astype(np.result_type(a, b), copy=False)
+def _select_impl(c: Any, a: Any, b: Any, xp: Any = np) -> Any:
+    return xp.where(xp.asarray(c), a, b)
 
 
 SELECT: Primitive = register(
@@ -471,10 +471,11 @@ _pick("fmax", np.fmax, "gt", lambda s, x, y: s.select(s.either(s.cmp(">=", x, y)
 _pick("fmin", np.fmin, "lt", lambda s, x, y: s.select(s.either(s.cmp("<=", x, y), s.isnan(y)), x, y))
 
 
-def _mulz_impl(x: Any, y: Any) -> Any:
+def _mulz_impl(x: Any, y: Any, xp: Any = np) -> Any:
+    x, y = xp.asarray(x), xp.asarray(y)
     with np.errstate(invalid="ignore"):
-        product = np.multiply(x, y)
-    return np.where((np.asarray(x) == 0) | (np.asarray(y) == 0), product.dtype.type(0), product)
+        product = xp.multiply(x, y)
+    return xp.where((x == 0) | (y == 0), product.dtype.type(0), product)
 
 
 def _lower_mulz(s: Any, x: Any, y: Any) -> Any:
@@ -488,8 +489,8 @@ row(
 )  # fmt: skip
 
 # the identity: under a name of its own, and with derivative 0
-row("alias", lambda x: np.asarray(x), ONE, lower=lambda s, x: x, rule=ANY, cost=0)
-row("stop_gradient", lambda x: np.asarray(x), None, lower=lambda s, x: x, rule=ANY)
+row("alias", lambda x, xp=np: xp.asarray(x), ONE, lower=lambda s, x: x, rule=ANY, cost=0)
+row("stop_gradient", lambda x, xp=np: xp.asarray(x), None, lower=lambda s, x: x, rule=ANY)
 
 # ---- scipy.special ---------------------------------------------------------------------------------------------
 
@@ -560,12 +561,12 @@ CAST: Primitive = register(
 )  # fmt: skip
 
 
-def _broadcast_impl(x: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> Any:
-    x = np.asarray(x)
+def _broadcast_impl(x: Any, shape: tuple[int, ...], dims: tuple[int, ...], xp: Any = np) -> Any:
+    x = xp.asarray(x)
     expanded = [1] * len(shape)
     for axis, dim in enumerate(dims):
         expanded[dim] = x.shape[axis]
-    return np.broadcast_to(x.reshape(expanded), shape)
+    return xp.broadcast_to(x.reshape(expanded), shape)
 
 
 def _broadcast_infer(x: Aval, shape: tuple[int, ...], dims: tuple[int, ...]) -> Aval:

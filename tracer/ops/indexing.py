@@ -55,7 +55,7 @@ def _scatter_impl(x: Any, index: Any, v: Any) -> Any:
 
 GATHER: Primitive = register(
     Primitive(
-        "gather", VIEW, lambda x, index: np.asarray(x)[index], _gather_infer,
+        "gather", VIEW, lambda x, index, xp=np: xp.asarray(x)[index], _gather_infer,
         vjp=lambda ct, out, x, index: (bind(SCATTER_ADD, zeros(x.aval.shape, ct.dtype), index, ct), None),
         jvp=lambda tangents, out, x, index: gather(tangents[0], index), masking=True,
         domain=_ANY, test={"shapes": ((4, 2), (3,)), "index": 4},
@@ -127,7 +127,7 @@ def bind_expand(rows: Var, stride: int, picked: Ints) -> Atom:
 
 ARGSORT = register(
     Primitive(
-        "argsort", HOST, lambda x, stable: np.argsort(x, axis=-1, kind="stable"), _same_as_int,
+        "argsort", HOST, lambda x, stable, xp=np: xp.argsort(x, axis=-1, kind="stable"), _same_as_int,
         domain=_ANY, test={"params": {"stable": True}, "shapes": ((2, 5),)},
     )
 )  # fmt: skip
@@ -139,8 +139,8 @@ def _searchsorted_infer(a: Aval, v: Aval, side: str) -> Aval:
 
 SEARCHSORTED = register(
     Primitive(
-        "searchsorted", HOST, lambda a, v, side: np.asarray(np.searchsorted(a, v, side=side)), _searchsorted_infer,
-        domain=_ANY * 2, test={"params": {"side": "left"}, "shapes": ((4,), (3,))},
+        "searchsorted", HOST, lambda a, v, side, xp=np: xp.asarray(xp.searchsorted(a, v, side=side)),
+        _searchsorted_infer, domain=_ANY * 2, test={"params": {"side": "left"}, "shapes": ((4,), (3,))},
     )
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from .reduce import REDUCE_SUM
 
 
 def _swap(x: Any, flag: bool) -> Any:
-    return np.swapaxes(x, -1, -2) if flag else x
+    return x.swapaxes(-1, -2) if flag else x
 
 
 def _sides(shape: tuple[int, ...], flag: bool) -> tuple[int, int]:
@@ -55,7 +55,8 @@ def _jvp(tangents: Any, out: Var, x: Atom, y: Atom, ta: bool, tb: bool) -> Var:
 
 MATMUL = register(
     Primitive(
-        "matmul", PRODUCT, lambda x, y, ta, tb: np.matmul(_swap(x, ta), _swap(y, tb)), _infer, vjp=_vjp, jvp=_jvp,
+        "matmul", PRODUCT, lambda x, y, ta, tb, xp=np: xp.matmul(_swap(x, ta), _swap(y, tb)), _infer,
+        vjp=_vjp, jvp=_jvp,
         domain=((-3.0, 3.0),) * 2, test={"params": {"ta": False, "tb": False}, "shapes": ((2, 3), (3, 4))},
     )
 )  # fmt: skip

@@ -43,12 +43,16 @@ def _infer_bool(x: Aval, axes: Ints) -> Aval:
     return _infer(x, axes)
 
 
+def _reduction(name: str) -> Callable[..., Any]:
+    return lambda x, axes, xp=np: getattr(xp, name)(x, axis=axes)
+
+
 _TEST = {"params": {"axes": (1,)}, "shapes": ((2, 5),)}
 _ANY = ((-3.0, 3.0),)
 
 REDUCE_SUM = register(
     Primitive(
-        "reduce_sum", REDUCE, lambda x, axes: np.sum(x, axis=axes, dtype=np.asarray(x).dtype), _infer,
+        "reduce_sum", REDUCE, lambda x, axes, xp=np: xp.sum(x, axis=axes, dtype=x.dtype), _infer,
         transpose=lambda ct, x, axes: expand(ct, x.shape, axes), domain=_ANY, test=_TEST,
     )
 )  # fmt: skip
@@ -74,28 +78,25 @@ def _extreme_jvp(tangents: Any, out: Var, x: Atom, axes: Ints) -> Var:
     return bind(REDUCE_SUM, F.mulz(mask, tangents[0]), axes=axes) / count
 
 
-_impl: Callable[..., Any]
-
-for _name, _impl in (("reduce_max", np.max), ("reduce_min", np.min)):
+for _name in ("max", "min"):
     register(
         Primitive(
-            _name, REDUCE, lambda x, axes, _impl=_impl: _impl(x, axis=axes), _infer,
+            f"reduce_{_name}", REDUCE, _reduction(_name), _infer,
             vjp=_extreme_vjp, jvp=_extreme_jvp, masking=True, domain=_ANY, test=_TEST,
         )
     )  # fmt: skip
 
-for _name, _impl in (("reduce_or", np.any), ("reduce_and", np.all)):
+for _name, _impl in (("reduce_or", _reduction("any")), ("reduce_and", _reduction("all"))):
     register(
         Primitive(
-            _name, REDUCE, lambda x, axes, _impl=_impl: _impl(x, axis=axes), _infer_bool,
-            domain=_ANY, test={**_TEST, "kinds": "b"},
+            _name, REDUCE, _impl, _infer_bool, domain=_ANY, test={**_TEST, "kinds": "b"},
         )
     )  # fmt: skip
 
-for _name, _impl in (("argmax", np.argmax), ("argmin", np.argmin)):
+for _name in ("argmax", "argmin"):
     register(
         Primitive(
-            _name, REDUCE, lambda x, axes, _impl=_impl: np.asarray(_impl(x, axis=axes[0])),
+            _name, REDUCE, lambda x, axes, xp=np, _name=_name: xp.asarray(getattr(xp, _name)(x, axis=axes[0])),
             lambda x, axes: Aval(INT, kept_shape(x.shape, axes)), domain=_ANY, test=_TEST,
         )
     )  # fmt: skip
@@ -104,14 +105,15 @@ for _name, _impl in (("argmax", np.argmax), ("argmin", np.argmin)):
 # ---- the linear recurrence -------------------------------------------------------------------------------------
 
 
-def _linrec_impl(a: Any, b: Any, reverse: bool) -> Any:
-    a, b = np.broadcast_arrays(a, b)
-    out = np.empty(b.shape, b.dtype)
-    carry = np.zeros(b.shape[:-1], b.dtype)
+def _linrec_impl(a: Any, b: Any, reverse: bool, xp: Any = np) -> Any:
     length = b.shape[-1]
-    if length and np.all(a == 1):
+    if isinstance(a, (np.ndarray, np.generic)) and length and np.all(a == 1):  # a device's array is not looked at
         flip = (..., slice(None, None, -1)) if reverse else (...,)
-        return np.cumsum(b[flip], axis=-1, dtype=b.dtype)[flip]
+        return xp.cumsum(b[flip], axis=-1, dtype=b.dtype)[flip]
+    if a.shape != b.shape:
+        a = xp.broadcast_to(xp.asarray(a), b.shape)
+    out = xp.empty(b.shape, b.dtype)
+    carry = xp.zeros(b.shape[:-1], b.dtype)
     for t in range(length - 1, -1, -1) if reverse else range(length):
         out[..., t] = carry = a[..., t] * carry + b[..., t]
     return out
@@ -206,7 +208,7 @@ def _exclusive_products(x: Atom, axes: Ints) -> Atom:
 
 REDUCE_PROD = register(
     Primitive(
-        "reduce_prod", REDUCE, lambda x, axes: np.prod(x, axis=axes, dtype=np.asarray(x).dtype), _infer,
+        "reduce_prod", REDUCE, lambda x, axes, xp=np: xp.prod(x, axis=axes, dtype=x.dtype), _infer,
         vjp=lambda ct, out, x, axes: (expand(ct, x.aval.shape, axes) * _exclusive_products(x, axes),),
         jvp=lambda tangents, out, x, axes: bind(REDUCE_SUM, tangents[0] * _exclusive_products(x, axes), axes=axes),
         domain=_ANY, test=_TEST,

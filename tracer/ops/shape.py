@@ -40,7 +40,7 @@ def _reshape_infer(x: Aval, shape: Ints) -> Aval:
 
 RESHAPE: Primitive = register(
     Primitive(
-        "reshape", VIEW, lambda x, shape: np.reshape(x, shape), _reshape_infer,
+        "reshape", VIEW, lambda x, shape, xp=np: xp.asarray(x).reshape(shape), _reshape_infer,
         transpose=lambda ct, x, shape: bind(RESHAPE, ct, shape=x.shape), sizes=("shape",),
         domain=((-3.0, 3.0),), test={"params": {"shape": (3, 2)}, "shapes": ((2, 3),)},
     )
@@ -48,7 +48,7 @@ RESHAPE: Primitive = register(
 
 TRANSPOSE: Primitive = register(
     Primitive(
-        "transpose", VIEW, lambda x, perm: np.transpose(x, perm),
+        "transpose", VIEW, lambda x, perm, xp=np: xp.asarray(x).transpose(perm),
         lambda x, perm: Aval(x.dtype, tuple(x.shape[p] for p in perm)),
         transpose=lambda ct, x, perm: bind(TRANSPOSE, ct, perm=tuple(int(p) for p in np.argsort(perm))),
         domain=((-3.0, 3.0),), test={"params": {"perm": (1, 2, 0)}, "shapes": ((2, 3, 4),)},
@@ -82,9 +82,9 @@ def _check_slices(outer: Ints, start: Ints, step: Ints, shape: Ints) -> None:
             raise GraphError(f"slice start={start} step={step} shape={shape} of an array of shape {outer}")
 
 
-def _pad_impl(x: Any, start: Ints, step: Ints, shape: Ints) -> Any:
-    result = np.zeros(shape, np.asarray(x).dtype)
-    result[python_slices(start, step, np.shape(x))] = x
+def _pad_impl(x: Any, start: Ints, step: Ints, shape: Ints, xp: Any = np) -> Any:
+    result = xp.zeros(shape, x.dtype)
+    result[python_slices(start, step, x.shape)] = x
     return result
 
 
@@ -95,7 +95,8 @@ def _pad_infer(x: Aval, start: Ints, step: Ints, shape: Ints) -> Aval:
 
 SLICE: Primitive = register(
     Primitive(
-        "slice", VIEW, lambda x, start, step, shape: np.asarray(x)[python_slices(start, step, shape)], _slice_infer,
+        "slice", VIEW, lambda x, start, step, shape, xp=np: xp.asarray(x)[python_slices(start, step, shape)],
+        _slice_infer,
         transpose=lambda ct, x, start, step, shape: bind(PAD, ct, start=start, step=step, shape=x.shape),
         sizes=("start", "shape"), masking=True, domain=((-3.0, 3.0),),
         test={"params": {"start": (1, 3), "step": (1, -2), "shape": (2, 2)}, "shapes": ((3, 4),)},
@@ -112,9 +113,9 @@ PAD: Primitive = register(
 )  # fmt: skip
 
 
-def _update_impl(x: Any, v: Any, start: Ints, step: Ints) -> Any:
-    result = np.array(x)
-    result[python_slices(start, step, np.shape(v))] = v
+def _update_impl(x: Any, v: Any, start: Ints, step: Ints, xp: Any = np) -> Any:
+    result = xp.array(x)
+    result[python_slices(start, step, v.shape)] = v
     return result
 
 
@@ -175,7 +176,7 @@ def _concat_jvp(tangents: Any, out: Var, *xs: Atom, axis: int) -> Var:
 
 CONCAT: Primitive = register(
     Primitive(
-        "concat", VIEW, lambda *xs, axis: np.concatenate(xs, axis=axis), _concat_infer,
+        "concat", VIEW, lambda *xs, axis, xp=np: xp.concatenate(xs, axis=axis), _concat_infer,
         vjp=_concat_vjp, jvp=_concat_jvp,
         domain=((-3.0, 3.0),) * 2, test={"params": {"axis": 1}, "shapes": ((2, 3), (2, 1))},
     )
@@ -183,7 +184,8 @@ CONCAT: Primitive = register(
 
 IOTA: Primitive = register(
     Primitive(
-        "iota", VIEW, lambda size, dtype: np.arange(size, dtype=dtype), lambda size, dtype: Aval(dtype, (size,)),
+        "iota", VIEW, lambda size, dtype, xp=np: xp.arange(size, dtype=dtype),
+        lambda size, dtype: Aval(dtype, (size,)),
         sizes=("size",), test={"params": {"size": 5, "dtype": np.dtype("float64")}, "shapes": ()},
     )
 )  # fmt: skip

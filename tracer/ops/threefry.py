@@ -45,7 +45,7 @@ def threefry2x32(key0: Any, key1: Any, high: Any, low: Any) -> np.ndarray:
     columns = [x.reshape(1) if x.size == 1 else np.broadcast_to(x, shape).reshape(-1) for x in operands]
     for start in range(0, flat.size, BLOCK):
         key0, key1, high, low = (c if c.size == 1 else c[start : start + BLOCK] for c in columns)
-        first, second = _rounds(key0, key1, high, low, min(BLOCK, flat.size - start))
+        first, second = rounds(key0, key1, high, low, (min(BLOCK, flat.size - start),))
         np.bitwise_or(first.astype(UINT64) << UINT64.type(32), second, out=flat[start : start + BLOCK])
     return result
 
@@ -63,17 +63,17 @@ def _integer_rounds(key0: int, key1: int, first: int, second: int) -> int:
     return first << 32 | second
 
 
-def _rounds(key0: Any, key1: Any, high: Any, low: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
+def rounds(key0: Any, key1: Any, high: Any, low: Any, shape: tuple[int, ...], xp: Any = np) -> tuple[Any, Any]:
+    """The two words of each block, uint32 arrays of *shape*."""
     keys = (key0, key1, key0 ^ key1 ^ UINT32.type(PARITY))
-    first, second, spare = (np.empty(count, UINT32) for _ in range(3))
-    np.add(high, key0, out=first)
-    np.add(low, key1, out=second)
+    first, second = xp.empty(shape, UINT32), xp.empty(shape, UINT32)
+    first[...], second[...] = high + key0, low + key1
     for group in range(GROUPS):
         for turn in ROTATIONS[group % 2]:
             first += second
-            np.left_shift(second, turn, out=spare)
-            np.right_shift(second, 32 - turn, out=second)
-            second |= spare
+            spilled = second >> (32 - turn)
+            second <<= turn
+            second |= spilled
             second ^= first
         first += keys[(group + 1) % 3]
         second += keys[(group + 2) % 3] + UINT32.type(group + 1)

@@ -7,9 +7,11 @@ import fake_cupy
 import numpy as np
 import pytest
 from fake_cupy import counts
+from scipy.special import erf
 
 import tracegrad
 from tracegrad import Tensor, compile_grad
+from tracegrad.codegen.evaluate.cupy_exceptions import EXCEPTIONS
 
 pytestmark = pytest.mark.usefixtures("cupy")
 
@@ -310,6 +312,19 @@ def test_explain_tells_how_it_runs():
     f = compile_grad(loss, target="auto")
     text = f.explain(*on_device(W, X, Y))
     assert "CuPy, operation by operation" in text and "runs on the host" not in text
+
+
+def test_numpy_does_what_cupy_does_not_have(monkeypatch):
+    monkeypatch.delattr(fake_cupy.special.module, "erf")  # a ufunc
+    monkeypatch.delitem(EXCEPTIONS, "nonzero")  # a function for NumPy alone
+    f = compile_grad(lambda w, X: np.sum(erf(X @ w)[X[:, 0] > 0]), target="auto")
+    text = f.explain(*on_device(W, X))
+    assert "runs on the host: erf, which CuPy does not have" in text
+    assert "runs on the host: nonzero, which CuPy does not have" in text
+    value, gradient = f.value_and_grad(*on_device(W, X))
+    expected = compile_grad(lambda w, X: np.sum(erf(X @ w)[X[:, 0] > 0])).value_and_grad(W, X)
+    np.testing.assert_allclose(host(value), expected[0], rtol=1e-12)
+    np.testing.assert_allclose(host(gradient), expected[1], rtol=1e-12)
 
 
 def test_the_device_reads_pinned_memory_by_itself_so_the_host_waits():

@@ -211,12 +211,12 @@ def _total(function: Any, a: Any, axis: Any, dtype: Any, keepdims: bool) -> ndar
 
 
 @_public
-def amax(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> ndarray:
+def max_(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> ndarray:
     return ndarray.new(np.max(_array(a), axis, keepdims=keepdims))
 
 
 @_public
-def amin(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> ndarray:
+def min_(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> ndarray:
     return ndarray.new(np.min(_array(a), axis, keepdims=keepdims))
 
 

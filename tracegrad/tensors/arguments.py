@@ -144,6 +144,11 @@ def many_dims(dim: Any, ndim: int) -> Ints:
     return tuple(sorted(found)) if ndim else ()
 
 
+def reduced_dims(dim: Any, ndim: int) -> Ints:
+    """The dimensions of a reduction: ``many_dims``, but all for an empty sequence."""
+    return many_dims(None if isinstance(dim, (tuple, list)) and not dim else dim, ndim)
+
+
 def _of_scalar(dim: Any) -> Ints:
     one_dim(dim, 0)
     return ()
@@ -177,13 +182,16 @@ def dims_argument(name: str, dims: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(dims)
 
 
-def spelled(dim: Any, axis: Any) -> Any:
-    """The dimension, whichever way it was given."""
-    if axis is None:
-        return dim
-    if dim is not None:
+def spelled(dim: Any, axis: Any, default: Any) -> Any:
+    """The dimension by NumPy's name *axis*; TypeError where *dim*, which has a *default*, was given as well."""
+    if dim != default:
         raise TypeError("dim and axis were both given")
     return axis
 
 
-__all__ = ["FUNCTIONS", "common_dtype", "floating", "many_dims", "one_dim", "shape_argument", "spelled", "unify"]
+def missing(name: str, argument: str) -> TypeError:
+    """The error for an argument that was left out."""
+    return TypeError(f'{name}() missing 1 required positional arguments: "{argument}"')
+
+
+__all__ = ["FUNCTIONS", "common_dtype", "floating", "many_dims", "missing", "one_dim", "shape_argument", "unify"]

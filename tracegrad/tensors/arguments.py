@@ -21,6 +21,13 @@ Ints = tuple[int, ...]
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # of the public face: no methods, or other than the method of that name
 
 
+def named(function: Callable[..., Any], name: str, doc: str | None) -> Callable[..., Any]:
+    """*function*, which carries this name and docstring from now on."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
 # ---- tensors and numbers -------------------------------------------------------------------------------------------
 
 

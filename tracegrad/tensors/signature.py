@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from .apply import apply
-from .arguments import FUNCTIONS, dtype_name, missing, one_dim, reduced_dims, spelled, tensor_argument
+from .arguments import FUNCTIONS, dtype_name, missing, named, one_dim, reduced_dims, spelled, tensor_argument
 from .dtypes import as_dtype
 from .inplace import inplace
 from .op import Op
@@ -76,13 +76,13 @@ def _reader(body: Function, name: str, doc: str, result: str = "{1}") -> Functio
     name = name or body.__name__
     if source:
         if source not in _compiled:
-            exec(compile(source, _FILE, "exec"), _NAMES, found := {})
+            found: dict[str, Function] = {}
+            exec(compile(source, _FILE, "exec"), _NAMES, found)
             _compiled[source] = found["make"]
         made = _compiled[source](body, name)
-        made.__annotations__, made.__module__ = body.__annotations__ | {"return": "Tensor"}, body.__module__
-    made.__name__ = made.__qualname__ = name
-    made.__doc__ = doc or body.__doc__
-    return made
+        made.__annotations__ = {k: "Tensor" if kind == "Call" else kind for k, kind in body.__annotations__.items()}
+        made.__module__ = body.__module__
+    return named(made, name, doc or body.__doc__)
 
 
 def _source(body: Function, result: str) -> str:

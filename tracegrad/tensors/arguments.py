@@ -21,6 +21,13 @@ Ints = tuple[int, ...]
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # of the public face: no methods, or other than the method of that name
 
 
+def named(function: Callable[..., Any], name: str, doc: str | None) -> Callable[..., Any]:
+    """*function*, which carries this name and docstring from now on."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
 # ---- tensors and numbers -------------------------------------------------------------------------------------------
 
 
@@ -144,6 +151,11 @@ def many_dims(dim: Any, ndim: int) -> Ints:
     return tuple(sorted(found)) if ndim else ()
 
 
+def reduced_dims(dim: Any, ndim: int) -> Ints:
+    """The dimensions of a reduction: ``many_dims``, but all for an empty sequence."""
+    return many_dims(None if isinstance(dim, (tuple, list)) and not dim else dim, ndim)
+
+
 def _of_scalar(dim: Any) -> Ints:
     one_dim(dim, 0)
     return ()
@@ -177,13 +189,16 @@ def dims_argument(name: str, dims: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(dims)
 
 
-def spelled(dim: Any, axis: Any) -> Any:
-    """The dimension, whichever way it was given."""
-    if axis is None:
-        return dim
-    if dim is not None:
+def spelled(dim: Any, axis: Any, default: Any) -> Any:
+    """The dimension by NumPy's name *axis*; TypeError where *dim*, which has a *default*, was given as well."""
+    if dim != default:
         raise TypeError("dim and axis were both given")
     return axis
 
 
-__all__ = ["FUNCTIONS", "common_dtype", "floating", "many_dims", "one_dim", "shape_argument", "spelled", "unify"]
+def missing(name: str, argument: str) -> TypeError:
+    """The error for an argument that was left out."""
+    return TypeError(f'{name}() missing 1 required positional arguments: "{argument}"')
+
+
+__all__ = ["FUNCTIONS", "common_dtype", "floating", "many_dims", "missing", "one_dim", "shape_argument", "unify"]

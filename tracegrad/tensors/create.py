@@ -20,6 +20,7 @@ from ..tracer.numpy_api import creation
 from ..tracer.record.array import TracedArray
 from ..tracer.record.recorder import current_recorder
 from . import dtypes
+from .arguments import named
 from .device import CPU, device_of, on_cuda, wanted
 from .dtypes import as_dtype
 from .modes import STATE
@@ -134,22 +135,19 @@ def _constant(
 # ---- filled by one value ------------------------------------------------------------------------------------------
 
 
-def zeros(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """A tensor of zeros; sizes as numbers or as one tuple."""
-    sizes, dtype = _dtype_last(sizes, dtype)
-    return _constant(creation.zeros, 0, _shape("zeros", sizes, size), dtype, requires_grad, device)
+def _filled(name: str, make: Callable[..., Any], value: float, contents: str) -> Callable[..., Any]:
+    def create(
+        *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Any:
+        sizes, dtype = _dtype_last(sizes, dtype)
+        return _constant(make, value, _shape(name, sizes, size), dtype, requires_grad, device)
+
+    return named(create, name, f"A tensor {contents}; sizes as numbers or as one tuple.")
 
 
-def ones(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """A tensor of ones; sizes as numbers or as one tuple."""
-    sizes, dtype = _dtype_last(sizes, dtype)
-    return _constant(creation.ones, 1, _shape("ones", sizes, size), dtype, requires_grad, device)
-
-
-def empty(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """A tensor with arbitrary contents; sizes as numbers or as one tuple."""
-    sizes, dtype = _dtype_last(sizes, dtype)
-    return _constant(creation.empty, 0, _shape("empty", sizes, size), dtype, requires_grad, device)
+zeros = _filled("zeros", creation.zeros, 0, "of zeros")
+ones = _filled("ones", creation.ones, 1, "of ones")
+empty = _filled("empty", creation.empty, 0, "with arbitrary contents")
 
 
 def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, requires_grad: bool = False) -> Any:
@@ -164,35 +162,33 @@ def full(size: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, r
     return _made(_fitting(kind, lambda: creation.full(shape, value, kind)), requires_grad, device)
 
 
-def _like(name: str, input: Any, dtype: Any, device: Any) -> tuple[Any, dict[str, Any]]:
+def _kind_of(name: str, input: Any, dtype: Any, device: Any) -> tuple[Any, dict[str, Any]]:
     """(the shape of *input*, the dtype and device of a tensor like it, unless given)"""
     like = _array_of(name, input)
     return like.shape, {"dtype": like.dtype if dtype is None else dtype, "device": beside(like, device)}
 
 
-def zeros_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """Zeros in the shape (and dtype, unless given) of *input*."""
-    shape, kind = _like("zeros_like", input, dtype, device)
-    return zeros(shape, **kind, requires_grad=requires_grad)
+def like(make: Callable[..., Any], contents: str) -> Callable[..., Any]:
+    """``zeros_like`` of ``zeros``, and so on."""
+    name = f"{make.__name__}_like"
+
+    def create(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+        shape, kind = _kind_of(name, input, dtype, device)
+        return make(shape, **kind, requires_grad=requires_grad)
+
+    return named(create, name, f"{contents} in the shape (and dtype, unless given) of *input*.")
 
 
-def ones_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """Ones in the shape (and dtype, unless given) of *input*."""
-    shape, kind = _like("ones_like", input, dtype, device)
-    return ones(shape, **kind, requires_grad=requires_grad)
-
-
-def empty_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """Arbitrary contents in the shape (and dtype, unless given) of *input*."""
-    shape, kind = _like("empty_like", input, dtype, device)
-    return empty(shape, **kind, requires_grad=requires_grad)
+zeros_like = like(zeros, "Zeros")
+ones_like = like(ones, "Ones")
+empty_like = like(empty, "Arbitrary contents")
 
 
 def full_like(
     input: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
     """One number in the shape (and dtype, unless given) of *input*."""
-    shape, kind = _like("full_like", input, dtype, device)
+    shape, kind = _kind_of("full_like", input, dtype, device)
     return full(shape, fill_value, **kind, requires_grad=requires_grad)
 
 
@@ -421,9 +417,8 @@ def _constructor(name: str, dtype: np.dtype) -> Callable[..., Any]:
             raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
         return empty(data, dtype=dtype, device=device)
 
-    construct.__name__ = construct.__qualname__ = name
-    construct.__doc__ = f"A tensor of {dtype.name}: ``{name}(2, 3)`` is uninitialised, ``{name}([1, 2])`` holds data."
-    return construct
+    doc = f"A tensor of {dtype.name}: ``{name}(2, 3)`` is uninitialised, ``{name}([1, 2])`` holds data."
+    return named(construct, name, doc)
 
 
 FloatTensor = _constructor("FloatTensor", dtypes.float32)

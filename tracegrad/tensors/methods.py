@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import (
+from . import (  # noqa: F401  (each fills the tables)
     ops_basic,
     ops_choose,
     ops_facts,
@@ -37,35 +37,10 @@ _NO_FUNCTIONS = frozenset(
 PUBLIC: dict[str, Callable[..., Any]] = {}
 
 
-def install() -> None:
-    """Set the methods of ``Tensor``, fill ``PUBLIC``."""
-    for name, method in METHODS.items():
-        setattr(Tensor, name, method)
-    PUBLIC.update({
-        name: function for name, function in METHODS.items() if name not in _NO_FUNCTIONS and not name.endswith("_")
-    })  # fmt: skip
-    PUBLIC.update(FUNCTIONS)
+for _name, _method in METHODS.items():
+    setattr(Tensor, _name, _method)
+    if _name not in _NO_FUNCTIONS and not _name.endswith("_"):
+        PUBLIC[_name] = _method
+PUBLIC.update(FUNCTIONS)
 
-
-install()
-
-__all__ = [
-    "PUBLIC",
-    "install",
-    "ops_basic",
-    "ops_choose",
-    "ops_facts",
-    "ops_index",
-    "ops_join",
-    "ops_linear",
-    "ops_math",
-    "ops_norm",
-    "ops_numeric",
-    "ops_parts",
-    "ops_random",
-    "ops_reduce",
-    "ops_scatter",
-    "ops_shape",
-    "ops_sort",
-    "protocol",
-]
+__all__ = ["PUBLIC"]

@@ -6,7 +6,7 @@ element on a limit keeps its gradient.  On NumPy arrays NumPy's own function com
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,10 @@ import numpy as np
 from ..tracer.ir.aval import FLOAT_KINDS
 from . import dtypes
 from .apply import apply
-from .arguments import FUNCTIONS, as_operand, dtype_name, kind_of, scalar_of, tensor_argument, unify
-from .inplace import inplace
+from .arguments import as_operand, dtype_name, kind_of, scalar_of, unify
 from .op import Op
 from .ops_basic import to_dtype
+from .signature import Call, function, method, operation
 from .tensor import METHODS, Tensor, make
 
 _ndarray = np.ndarray
@@ -45,66 +45,34 @@ WHERE = Op("Where", lambda condition, x, y: np.where(condition, x, y))
 MASKED_FILL = {n: Op(f"MaskedFillBackward{n}", lambda x, mask, value: np.where(mask, value, x)) for n in (0, 1)}
 
 
-def _clamp_call(input: Tensor, low: Any, high: Any) -> tuple[Op, tuple[Any, ...]]:
-    tensor_argument("clamp", input)
-    if low is None and high is None:
-        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    ops = CLAMP[0 if isinstance(low, Tensor) or isinstance(high, Tensor) else 1]
-    if high is None:
-        return ops[1], unify(input, low)
-    if low is None:
-        return ops[2], unify(input, high)
-    return ops[0], unify(input, low, high)
-
-
-def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+@operation
+def clamp(input: Tensor, min: Any = None, max: Any = None) -> Call:
     """*input* limited to [min, max], which are numbers or tensors; either may be left out."""
-    op, operands = _clamp_call(input, min, max)
-    return apply(op, operands)
+    if min is None and max is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    ops = CLAMP[0 if isinstance(min, Tensor) or isinstance(max, Tensor) else 1]
+    if max is None:
+        return ops[1], unify(input, min)
+    if min is None:
+        return ops[2], unify(input, max)
+    return ops[0], unify(input, min, max)
 
 
-def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """``clamp`` in place."""
-    op, operands = _clamp_call(self, min, max)
-    return _written(op, self, operands)
-
-
-def _written(op: Op, self: Tensor, operands: tuple[Any, ...]) -> Tensor:
-    """In place; an error where promotion has changed the dtype of *self*."""
-    if operands[0] is not self:
-        _refuse_cast(operands[0].dtype, self)
-    return inplace(op, self, operands[1:])
-
-
-def _refuse_cast(found: np.dtype, t: Tensor) -> None:
-    raise RuntimeError(
-        f"result type {dtypes.scalar_name(found)} can't be cast to the desired output type {dtype_name(t)}"
-    )
-
-
-def clamp_min(input: Tensor, min: Any) -> Tensor:
+@operation
+def clamp_min(input: Tensor, min: Any) -> Call:
     """*input*, at least *min*."""
-    return apply(CLAMP_MIN[isinstance(min, Tensor)], unify(tensor_argument("clamp_min", input), min))
+    return CLAMP_MIN[isinstance(min, Tensor)], unify(input, min)
 
 
-def clamp_max(input: Tensor, max: Any) -> Tensor:
+@operation
+def clamp_max(input: Tensor, max: Any) -> Call:
     """*input*, at most *max*."""
-    return apply(CLAMP_MAX[isinstance(max, Tensor)], unify(tensor_argument("clamp_max", input), max))
+    return CLAMP_MAX[isinstance(max, Tensor)], unify(input, max)
 
 
-def clamp_min_(self: Tensor, min: Any) -> Tensor:
-    """``clamp_min`` in place."""
-    return _written(CLAMP_MIN[isinstance(min, Tensor)], self, unify(self, min))
-
-
-def clamp_max_(self: Tensor, max: Any) -> Tensor:
-    """``clamp_max`` in place."""
-    return _written(CLAMP_MAX[isinstance(max, Tensor)], self, unify(self, max))
-
-
+@function
 def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """*input* where the *condition* holds, *other* elsewhere; of a condition alone the indices where it holds."""
-    tensor_argument("where", condition, "condition")
     if input is None and other is None:
         return METHODS["nonzero"](condition, as_tuple=True)
     kind = condition._data.dtype.kind
@@ -121,33 +89,24 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     return apply(WHERE, (condition, a, b))
 
 
+@partial(method, name="where")
 def _where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
     """*self* where the *condition* holds, *other* elsewhere."""
     return where(condition, self, other)
 
 
-def _mask_call(self: Tensor, mask: Tensor, value: Any) -> tuple[Op, tuple[Any, ...]]:
-    if tensor_argument("masked_fill", mask, "mask")._data.dtype.kind != "b":
+@operation
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Call:
+    """*input* with *value* (a number or a tensor without axes) where the *mask* holds."""
+    if mask._data.dtype.kind != "b":
         raise RuntimeError(f"masked_fill only supports boolean masks, but got mask with dtype {dtype_name(mask)}")
     if not isinstance(value, Tensor):
-        return MASKED_FILL[0], (self, mask, scalar_of(as_operand(value), self.dtype))
+        return MASKED_FILL[0], (input, mask, scalar_of(as_operand(value), input.dtype))
     if value.ndim:
         raise RuntimeError(
             f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
-    return MASKED_FILL[1], (self, mask, to_dtype(value, self.dtype))
-
-
-def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """*input* with *value* (a number or a tensor without axes) where the *mask* holds."""
-    op, operands = _mask_call(tensor_argument("masked_fill", input), mask, value)
-    return apply(op, operands)
-
-
-def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """``masked_fill`` in place."""
-    op, operands = _mask_call(self, mask, value)
-    return inplace(op, self, operands[1:])
+    return MASKED_FILL[1], (input, mask, to_dtype(value, input.dtype))
 
 
 # ---- three operands ------------------------------------------------------------------------------------------------
@@ -157,71 +116,34 @@ ADDCMUL = Op("Addcmul", lambda x, a, b, value: x + value * (a * b))
 ADDCDIV = Op("Addcdiv", lambda x, a, b, value: x + value * (a / b))
 
 
-def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
+@operation
+def lerp(input: Tensor, end: Tensor, weight: Any) -> Call:
     """``input + weight * (end - input)``."""
-    return apply(LERP[isinstance(weight, Tensor)], _same_dtype("lerp", input, end, weight))
-
-
-def lerp_(self: Tensor, end: Tensor, weight: Any) -> Tensor:
-    """``lerp`` in place."""
-    return inplace(LERP[isinstance(weight, Tensor)], self, _same_dtype("lerp_", self, end, weight)[1:])
-
-
-def _same_dtype(name: str, input: Tensor, end: Tensor, weight: Any) -> tuple[Any, ...]:
-    tensor_argument(name, input)
-    tensor_argument(name, end, "end", 2)
     for other in (end, weight):
         if isinstance(other, Tensor) and other.dtype != input.dtype:
             raise RuntimeError(
                 f"expected dtype {dtype_name(input).lower()} for `end` but got dtype {dtype_name(other).lower()}"
             )
-    return (input, end, weight if isinstance(weight, Tensor) else float(weight))
+    return LERP[isinstance(weight, Tensor)], (input, end, weight if isinstance(weight, Tensor) else float(weight))
 
 
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+@operation
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Call:
     """``input + value * tensor1 * tensor2``."""
-    return apply(ADDCMUL, (*unify(tensor_argument("addcmul", input), tensor1, tensor2), _weight(input, value)))
+    return ADDCMUL, (*unify(input, tensor1, tensor2), _weight(input, value))
 
 
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+@operation
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Call:
     """``input + value * tensor1 / tensor2``."""
-    return apply(ADDCDIV, (*_divided(input, tensor1, tensor2), _weight(input, value)))
-
-
-def addcmul_(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-    """``addcmul`` in place."""
-    return _written(ADDCMUL, self, (*unify(self, tensor1, tensor2), _weight(self, value)))
-
-
-def addcdiv_(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-    """``addcdiv`` in place."""
-    return _written(ADDCDIV, self, (*_divided(self, tensor1, tensor2), _weight(self, value)))
+    operands = unify(input, tensor1, tensor2)
+    if kind_of(*operands) != "f":
+        raise RuntimeError("Integer division with addcdiv is no longer supported; convert the tensors to floats")
+    return ADDCDIV, (*operands, _weight(input, value))
 
 
 def _weight(t: Tensor, value: Any) -> Any:
     return float(value) if t._data.dtype.kind in FLOAT_KINDS else as_operand(value)
 
 
-def _divided(input: Tensor, tensor1: Tensor, tensor2: Tensor) -> tuple[Any, ...]:
-    operands = unify(tensor_argument("addcdiv", input), tensor1, tensor2)
-    if kind_of(*operands) != "f":
-        raise RuntimeError("Integer division with addcdiv is no longer supported; convert the tensors to floats")
-    return operands
-
-
-# ---- the tables ----------------------------------------------------------------------------------------------------
-
-
-def install() -> None:
-    """Enter everything into the tables."""
-    methods: list[Callable[..., Any]] = [
-        clamp, clamp_, clamp_min, clamp_max, clamp_min_, clamp_max_, masked_fill, masked_fill_, lerp, lerp_,
-        addcmul, addcmul_, addcdiv, addcdiv_,
-    ]  # fmt: skip
-    for function in methods:
-        METHODS[function.__name__] = function
-    METHODS.update(clip=clamp, clip_=clamp_, where=_where_method)
-    FUNCTIONS.update(where=where)
-
-
-install()
+METHODS.update(clip=clamp, clip_=METHODS["clamp_"])

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..tracer.ir.aval import FLOAT_KINDS
 from . import create, dtypes
-from .arguments import FUNCTIONS, one_dim, shape_argument, tensor_argument
+from .arguments import FUNCTIONS, one_dim, shape_argument
 from .device import on_cuda
 from .inplace import detach, detach_
 from .ops_basic import to_dtype
+from .signature import method
 from .tensor import METHODS, Size, Tensor, raw, seen, seen_here
 from .transfer import to_device
 
 # ---- sizes ---------------------------------------------------------------------------------------------------------
 
 
-def size(input: Tensor, dim: int | None = None) -> Any:
+def size(self: Tensor, dim: int | None = None) -> Any:
     """The shape, or the size of one dimension."""
-    shape = input._data.shape
+    shape = self._data.shape
     if dim is None:
         return Size(shape)
     if not shape:
@@ -29,78 +31,89 @@ def size(input: Tensor, dim: int | None = None) -> Any:
     return shape[one_dim(dim, len(shape))]
 
 
+@method
 def numel(input: Tensor) -> int:
     """The number of elements."""
-    return int(tensor_argument("numel", input)._data.size)
+    return int(input._data.size)
 
 
-def dim(input: Tensor) -> int:
+@method
+def dim(self: Tensor) -> int:
     """The number of dimensions."""
-    return len(input._data.shape)
+    return len(self._data.shape)
 
 
-def stride(input: Tensor, dim: int | None = None) -> Any:
+def stride(self: Tensor, dim: int | None = None) -> Any:
     """The distance in elements between neighbours along each dimension."""
-    data = seen_here(input, "asks how a tensor lies in memory")
+    data = seen_here(self, "asks how a tensor lies in memory")
     found = tuple([s // data.itemsize for s in data.strides])
     return found if dim is None else found[one_dim(dim, len(found))]
 
 
-def element_size(input: Tensor) -> int:
+@method
+def element_size(self: Tensor) -> int:
     """The number of bytes of one element."""
-    return input.dtype.itemsize
+    return self.dtype.itemsize
 
 
+@method
 def is_floating_point(input: Tensor) -> bool:
     """Whether the elements are floats."""
     return input.dtype.kind in FLOAT_KINDS
 
 
+@method
 def is_complex(input: Tensor) -> bool:
     """False: there are no complex tensors."""
     return False
 
 
+@method
 def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative numbers."""
     return input.dtype.kind in ("i", *FLOAT_KINDS)
 
 
+@method
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether both have the same shape."""
     return input._data.shape == other._data.shape
 
 
-def data_ptr(input: Tensor) -> int:
+@method
+def data_ptr(self: Tensor) -> int:
     """The address of the first element."""
-    data = seen_here(input, "asks where a tensor lies in memory")
+    data = seen_here(self, "asks where a tensor lies in memory")
     return data.data.ptr if on_cuda(data) else data.ctypes.data
 
 
 # ---- values --------------------------------------------------------------------------------------------------------
 
 
-def numpy(input: Tensor, *, force: bool = False) -> Any:
+@method
+def numpy(self: Tensor, *, force: bool = False) -> Any:
     """The array behind the tensor, which shares its memory; with *force*, a copy where that is on a CUDA device."""
-    if input.is_cuda and not force:
+    if self.is_cuda and not force:
         raise TypeError(
-            f"can't convert {input.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+            f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
             "memory first."
         )
-    if input.requires_grad and not force:
+    if self.requires_grad and not force:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-    return seen(raw(input), "copies a tensor to the host") if input.is_cuda else raw(input)
+    return seen(raw(self), "copies a tensor to the host") if self.is_cuda else raw(self)
 
 
-def tolist(input: Tensor) -> Any:
+@method
+def tolist(self: Tensor) -> Any:
     """The elements as (nested lists of) Python numbers."""
-    return seen(raw(input), "turns a tensor into a list").tolist()
+    return seen(raw(self), "turns a tensor into a list").tolist()
 
 
 # ---- dtypes and devices --------------------------------------------------------------------------------------------
 
 
-def to(input: Tensor, *args: Any, **options: Any) -> Tensor:
+@method
+def to(self: Tensor, *args: Any, **options: Any) -> Tensor:
     """In another dtype or on another device: ``to(dtype)``, ``to(device, dtype)``, ``to(other)``; the tensor itself
     where nothing changes.  *copy* makes a copy in any case.
     """
@@ -122,45 +135,47 @@ def to(input: Tensor, *args: Any, **options: Any) -> Tensor:
         elif value is not None:
             device = value
     copy = copy or (len(flags) > 1 and flags[1])
-    result = input if dtype is None else to_dtype(input, dtypes.as_dtype(dtype))
+    result = self if dtype is None else to_dtype(self, dtypes.as_dtype(dtype))
     if device is not None:
         result = to_device(result, device)
-    return METHODS["clone"](input) if copy and result is input else result
+    return METHODS["clone"](self) if copy and result is self else result
 
 
 def _is_dtype(value: Any) -> bool:
     return isinstance(value, (np.dtype, type)) or (isinstance(value, str) and value in dtypes._NAMES)
 
 
-def _to(dtype: np.dtype, name: str) -> Callable[..., Any]:
-    def method(self: Tensor, memory_format: Any = None) -> Tensor:
+def _to(dtype: np.dtype, name: str) -> None:
+    def body(self: Tensor, memory_format: Any = None) -> Tensor:
         return to_dtype(self, dtype)
 
-    method.__name__ = name
-    method.__doc__ = f"In {dtype}."
-    return method
+    method(body, name, f"In {dtype}.")
 
 
-def type_of(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+@partial(method, name="type")
+def type_of(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of the kind of tensor, or the tensor in another dtype."""
     if dtype is None:
-        return f"torch.{dtypes.scalar_name(input.dtype)}Tensor"
+        return f"torch.{dtypes.scalar_name(self.dtype)}Tensor"
     if isinstance(dtype, str) and dtype.endswith("Tensor"):
         wanted = dtype.rpartition(".")[2][:-6]
         dtype = next((d for d, name in dtypes._SCALAR_NAMES.items() if name == wanted), dtype)
-    return to_dtype(input, dtypes.as_dtype(getattr(dtype, "dtype", dtype)))
+    return to_dtype(self, dtypes.as_dtype(getattr(dtype, "dtype", dtype)))
 
 
-def type_as(input: Tensor, other: Tensor) -> Tensor:
+@method
+def type_as(self: Tensor, other: Tensor) -> Tensor:
     """In the dtype of *other*."""
-    return to_dtype(input, other.dtype)
+    return to_dtype(self, other.dtype)
 
 
+@method
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
     """On the CPU: the tensor itself, or a copy, which waits for the device."""
     return to_device(self, "cpu")
 
 
+@method
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
     """On a CUDA device: the tensor itself if it is there, else a copy.  DeviceError, saying what is missing, where
     there is none."""
@@ -170,8 +185,8 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_fo
 # ---- new tensors like this one -------------------------------------------------------------------------------------
 
 
-def _new(name: str, make: Callable[..., Any]) -> Callable[..., Any]:
-    def method(
+def _new(name: str, make: Callable[..., Any]) -> None:
+    def body(
         self: Tensor, *sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
     ) -> Tensor:
         shape = shape_argument(sizes if size is None else (size,))
@@ -179,11 +194,15 @@ def _new(name: str, make: Callable[..., Any]) -> Callable[..., Any]:
         device = create.beside(self._data, device)
         return make(shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
-    method.__name__ = name
-    method.__doc__ = f"``{name[4:]}`` in the dtype of this tensor."
-    return method
+    method(body, f"new_{name}", f"``{name}`` in the dtype of this tensor.")
 
 
+_new("zeros", create.zeros)
+_new("ones", create.ones)
+_new("empty", create.empty)
+
+
+@method
 def new_full(
     self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -193,6 +212,7 @@ def new_full(
     return create.full(size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
+@method
 def new_tensor(
     self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -201,21 +221,9 @@ def new_tensor(
     return create.tensor(data, self.dtype if dtype is None else dtype, device, requires_grad)
 
 
-def install() -> None:
-    """Enter everything into the tables."""
-    for function in (
-        size, numel, dim, stride, element_size, is_floating_point, is_complex, is_signed, is_same_size, data_ptr, numpy,
-        tolist, to, type_as, cpu, cuda, new_full, new_tensor, detach, detach_,
-    ):  # fmt: skip
-        METHODS[function.__name__] = function
-    METHODS.update(nelement=numel, ndimension=dim, type=type_of)
-    for name, dtype in (("float", dtypes.float32), ("double", dtypes.float64), ("half", dtypes.float16),
-                        ("bfloat16", dtypes.bfloat16), ("int", dtypes.int32),
-                        ("long", dtypes.int64), ("short", dtypes.int16), ("bool", dtypes.bool_)):  # fmt: skip
-        METHODS[name] = _to(dtype, name)
-    METHODS["new_zeros"], METHODS["new_ones"] = _new("new_zeros", create.zeros), _new("new_ones", create.ones)
-    METHODS["new_empty"] = _new("new_empty", create.empty)
-    FUNCTIONS["is_tensor"] = lambda obj: isinstance(obj, Tensor)
-
-
-install()
+METHODS.update(size=size, stride=stride, nelement=numel, ndimension=dim, detach=detach, detach_=detach_)
+for _name, _dtype in (("float", dtypes.float32), ("double", dtypes.float64), ("half", dtypes.float16),
+                      ("bfloat16", dtypes.bfloat16), ("int", dtypes.int32), ("long", dtypes.int64),
+                      ("short", dtypes.int16), ("bool", dtypes.bool_)):  # fmt: skip
+    _to(_dtype, _name)
+FUNCTIONS["is_tensor"] = lambda obj: isinstance(obj, Tensor)

@@ -27,6 +27,7 @@ from .modes import STATE
 from .on_device import check_positions, compute, different_devices, moved_beside, repeats
 from .op import Op
 from .ops_basic import copy_, fill_, to_dtype
+from .signature import method
 from .tensor import METHODS, Tensor, make, raw
 
 _ndarray = np.ndarray
@@ -348,6 +349,7 @@ def _put_arguments(t: Tensor, indices: Any, values: Any) -> tuple[list[Any], Int
     return found.arrays, tuple(found.dims), values
 
 
+@method
 def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     """Write (or add) *values* at *indices*, a tuple of tensors."""
     arrays, dims, values = _put_arguments(self, indices, values)
@@ -357,6 +359,7 @@ def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False
         raise _translated(error) from None
 
 
+@method
 def index_put(input: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
     """A copy of *input* with *values* written (or added) at *indices*."""
     arrays, dims, values = _put_arguments(input, indices, values)
@@ -366,13 +369,7 @@ def index_put(input: Tensor, indices: Any, values: Any, accumulate: bool = False
         raise _translated(error) from None
 
 
-def install() -> None:
-    """Enter everything into the table of methods."""
-    METHODS.update(index_put=index_put, index_put_=index_put_)
-    Tensor.__getitem__ = getitem  # type: ignore[method-assign]
-    Tensor.__setitem__ = setitem  # type: ignore[method-assign]
-
-
-install()
+Tensor.__getitem__ = getitem  # type: ignore[method-assign]
+Tensor.__setitem__ = setitem  # type: ignore[method-assign]
 
 __all__ = ["INDEX_SELECT", "constant", "getitem", "index_put", "read_op", "setitem", "unrecorded"]

@@ -9,13 +9,14 @@ import numpy as np
 
 from ..tracer.record.array import TracedArray
 from .apply import apply
-from .arguments import FUNCTIONS, common_dtype, dims_argument, many_dims, one_dim, shape_argument, tensor_argument
+from .arguments import FUNCTIONS, common_dtype, dims_argument, many_dims, one_dim, shape_argument
 from .on_device import moved_beside
 from .op import Op
 from .ops_basic import to_dtype
 from .ops_index import INDEX_SELECT, constant
 from .ops_shape import clone, listed, ravel, reshape, unsqueeze
-from .tensor import METHODS, Tensor, make, raw, seen
+from .signature import Dim, function, method
+from .tensor import Tensor, make, raw, seen
 
 _ndarray = np.ndarray
 
@@ -55,9 +56,9 @@ def _arrays_only(tensors: Any) -> bool:
     )
 
 
-def cat(tensors: Any, dim: Any = 0, *, axis: Any = None) -> Tensor:
+@function
+def cat(tensors: Any, dim: Any = 0) -> Tensor:
     """The tensors one after the other along *dim*."""
-    dim = dim if axis is None else axis
     if _arrays_only(tensors):
         return np.concatenate(tensors, axis=dim)  # type: ignore[return-value]
     given = _tensors("cat", tensors)
@@ -91,9 +92,9 @@ def _that_fit(given: list[Any], dim: Any) -> list[Any]:
     return kept
 
 
-def stack(tensors: Any, dim: Any = 0, *, axis: Any = None) -> Tensor:
+@function
+def stack(tensors: Any, dim: Any = 0) -> Tensor:
     """The tensors, of one shape, along a new dimension at *dim*."""
-    dim = dim if axis is None else axis
     if _arrays_only(tensors):
         return np.stack(tensors, axis=dim)  # type: ignore[return-value]
     given = _tensors("stack", tensors)
@@ -109,16 +110,19 @@ def stack(tensors: Any, dim: Any = 0, *, axis: Any = None) -> Tensor:
     return apply(STACK, tuple(given), (one_dim(dim, len(first) + 1),))
 
 
+@function
 def atleast_1d(*tensors: Any) -> Any:
     """Tensors with at least one dimension."""
     return _at_least(tensors, lambda v: reshape(v, 1) if not v.ndim else v)
 
 
+@function
 def atleast_2d(*tensors: Any) -> Any:
     """Tensors with at least two dimensions; a vector becomes a row."""
     return _at_least(tensors, lambda v: reshape(v, 1, 1) if not v.ndim else unsqueeze(v, 0) if v.ndim == 1 else v)
 
 
+@function
 def atleast_3d(*tensors: Any) -> Any:
     """Tensors with at least three dimensions; new ones come last, for a vector on both sides."""
     return _at_least(
@@ -134,22 +138,26 @@ def _at_least(tensors: Sequence[Any], one: Callable[[Tensor], Tensor]) -> Any:
     return tuple([one(v) for v in listed(tensors)])
 
 
+@function
 def hstack(tensors: Any) -> Tensor:
     """The tensors side by side: along dimension 1, vectors along 0."""
     given = list(atleast_1d(list(tensors)))
     return cat(given, 0 if given and given[0].ndim == 1 else 1)
 
 
+@function
 def vstack(tensors: Any) -> Tensor:
     """The tensors one below the other; vectors are rows."""
     return cat(list(atleast_2d(list(tensors))), 0)
 
 
+@function
 def dstack(tensors: Any) -> Tensor:
     """The tensors one behind the other, along dimension 2."""
     return cat(list(atleast_3d(list(tensors))), 2)
 
 
+@function
 def column_stack(tensors: Any) -> Tensor:
     """The tensors as columns: vectors become such."""
     return hstack([reshape(v, (-1, 1)) if v.ndim <= 1 else v for v in tensors])
@@ -166,56 +174,63 @@ TRIL = Op("Tril", lambda x, k: np.tril(x, k))
 TRIU = Op("Triu", lambda x, k: np.triu(x, k))
 
 
-def repeat(input: Tensor, *repeats: Any) -> Tensor:
+@method
+def repeat(self: Tensor, *repeats: Any) -> Tensor:
     """The whole tensor so many times along each dimension; new dimensions come in front."""
     times = shape_argument(repeats)
-    if len(times) < input.ndim:
+    if len(times) < self.ndim:
         raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
-    return apply(REPEAT, (input,), (times,)) if times else clone(input)
+    return apply(REPEAT, (self,), (times,)) if times else clone(self)
 
 
+@method
 def tile(input: Tensor, *dims: Any) -> Tensor:
     """As ``repeat``; missing counts in front are 1."""
     times = shape_argument(dims)
     return repeat(input, (*[1] * (input.ndim - len(times)), *times))
 
 
-def repeat_interleave(input: Tensor, repeats: Any, dim: int | None = None, *, output_size: Any = None) -> Tensor:
+@method
+def repeat_interleave(input: Tensor, repeats: Any, dim: Dim | None = None, *, output_size: Any = None) -> Tensor:
     """Each element (or entry along *dim*) so many times; *repeats* may be a tensor with a count for each."""
     if dim is None:
         input, dim = ravel(input), 0
-    at = one_dim(dim, input.ndim)
     if not isinstance(repeats, Tensor):
-        return apply(REPEAT_EACH, (input,), (int(repeats), at))
+        return apply(REPEAT_EACH, (input,), (int(repeats), dim))
     counts = seen(raw(repeats), "repeats so many times as a tensor says")
-    size = input.shape[at]
+    size = input.shape[dim]
     if counts.size not in (1, size):
         raise RuntimeError(f"repeats must have the same size as input along dim, but got repeats.size(0) = "
-                           f"{counts.size} and input.size({at}) = {size}")  # fmt: skip
+                           f"{counts.size} and input.size({dim}) = {size}")  # fmt: skip
     where = moved_beside(make(constant(np.repeat(np.arange(size), counts.reshape(-1)))), input._data)
-    return apply(INDEX_SELECT, (input, where), ((at,),))
+    return apply(INDEX_SELECT, (input, where), ((dim,),))
 
 
+@method
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """Reversed along the dimensions given."""
     return apply(FLIP, (input,), (many_dims(dims_argument("flip", dims), input.ndim),))
 
 
+@method
 def fliplr(input: Tensor) -> Tensor:
     """Reversed along dimension 1."""
     return flip(input, 1)
 
 
+@method
 def flipud(input: Tensor) -> Tensor:
     """Reversed along dimension 0."""
     return flip(input, 0)
 
 
+@method
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """Turned by 90 degrees, *k* times, in the plane of two dimensions."""
     return apply(ROT90, (input,), (int(k), tuple([one_dim(d, input.ndim) for d in dims])))
 
 
+@method
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Shifted around along *dims*; without *dims* as one long vector."""
     shifts = tuple(shifts) if isinstance(shifts, (tuple, list)) else int(shifts)
@@ -232,35 +247,22 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     return apply(ROLL, (input,), (shifts if isinstance(shifts, tuple) else (shifts,), places))
 
 
+@method
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle of matrices, zeros elsewhere."""
     return apply(TRIL, (_matrices("tril", input),), (int(diagonal),))
 
 
+@method
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle of matrices, zeros elsewhere."""
     return apply(TRIU, (_matrices("triu", input),), (int(diagonal),))
 
 
 def _matrices(name: str, input: Tensor) -> Tensor:
-    if tensor_argument(name, input).ndim < 2:
+    if input.ndim < 2:
         raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
     return input
 
 
-def install() -> None:
-    """Enter everything into the tables."""
-    methods: list[Callable[..., Any]] = [
-        repeat, tile, repeat_interleave, flip, fliplr, flipud, rot90, roll, tril, triu,
-    ]  # fmt: skip
-    for function in methods:
-        METHODS[function.__name__] = function
-    functions: list[Callable[..., Any]] = [
-        cat, stack, hstack, vstack, dstack, column_stack, atleast_1d, atleast_2d, atleast_3d,
-    ]  # fmt: skip
-    for function in functions:
-        FUNCTIONS[function.__name__] = function
-    FUNCTIONS.update(concat=cat, concatenate=cat, row_stack=vstack)
-
-
-install()
+FUNCTIONS.update(concat=cat, concatenate=cat, row_stack=vstack)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ from ..tracer.record.autocast import may_meet
 from . import dtypes
 from .apply import apply
 from .arguments import FUNCTIONS, one_dim, scalar_of, tensor_argument, unify
-from .inplace import inplace
 from .op import Op
+from .signature import Call, Dim, function, method, operation
 from .tensor import METHODS, Tensor, make
 
 _NAMES = {"float64": "double", "float32": "float", "int64": "long", "int32": "int", "int16": "short", "int8": "char",
@@ -38,10 +38,10 @@ def _shapes(x: Tensor, y: Tensor) -> str:
     return " and ".join("x".join(map(str, v._data.shape)) for v in (x, y))
 
 
+@method
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The product of vectors, matrices and batches of matrices."""
-    a = tensor_argument("matmul", input)._data.shape
-    b = tensor_argument("matmul", other, "other", 2)._data.shape
+    a, b = input._data.shape, other._data.shape
     n, m = len(a), len(b)
     if n == 2 and m == 2:
         return mm(input, other)
@@ -75,9 +75,10 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     return apply(BROADCAST, (input, other))
 
 
+@method
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices."""
-    a, b = tensor_argument("mm", input)._data.shape, tensor_argument("mm", mat2, "mat2", 2)._data.shape
+    a, b = input._data.shape, mat2._data.shape
     if len(a) != 2:
         raise RuntimeError("self must be a matrix")
     if len(b) != 2:
@@ -89,9 +90,10 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return apply(MM, (input, mat2))
 
 
+@method
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """The product of a matrix and a vector."""
-    a, b = tensor_argument("mv", input)._data.shape, tensor_argument("mv", vec, "vec", 2)._data.shape
+    a, b = input._data.shape, vec._data.shape
     if len(a) != 2 or len(b) != 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got {len(b)}, {len(a)}, {len(b)}")
     if a[1] != b[0]:
@@ -100,13 +102,14 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return apply(MV, (input, vec))
 
 
+@method
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The product of two vectors."""
-    return _of_vectors(DOT, "dot", input, tensor)
+    return _of_vectors(DOT, input, tensor)
 
 
-def _of_vectors(op: Op, name: str, input: Tensor, tensor: Tensor) -> Tensor:
-    a, b = tensor_argument(name, input)._data.shape, tensor_argument(name, tensor, "tensor", 2)._data.shape
+def _of_vectors(op: Op, input: Tensor, tensor: Tensor) -> Tensor:
+    a, b = input._data.shape, tensor._data.shape
     if len(a) != 1 or len(b) != 1:
         raise RuntimeError(f"1D tensors expected, but got {len(a)}D and {len(b)}D tensors")
     if a != b:
@@ -118,9 +121,10 @@ def _of_vectors(op: Op, name: str, input: Tensor, tensor: Tensor) -> Tensor:
     return apply(op, (input, tensor))
 
 
+@method
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """The products of matrices in two batches."""
-    a, b = tensor_argument("bmm", input)._data.shape, tensor_argument("bmm", mat2, "mat2", 2)._data.shape
+    a, b = input._data.shape, mat2._data.shape
     if len(a) != 3 or len(b) != 3:
         raise RuntimeError(f"batch{1 if len(a) != 3 else 2} must be a 3D tensor")
     if a[0] != b[0] or a[2] != b[1]:
@@ -151,33 +155,30 @@ def _factor(value: Any, t: Tensor) -> Any:
     return 1 if value == 1 else scalar_of(value, t._data.dtype)
 
 
-def _with_product(name: str, op: Op, ranks: tuple[int, int]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    def operands(input: Tensor, a: Tensor, b: Tensor, beta: Any, alpha: Any) -> tuple[Any, ...]:
-        for k, (v, rank) in enumerate(zip((a, b), ranks, strict=True), 1):
-            if tensor_argument(name, v, f"mat{k}", k + 1).ndim != rank:
+def _with_product(name: str, op: Op, *ranks: int) -> None:
+    def body(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Call:
+        for k, (v, rank) in enumerate(zip((mat1, mat2), ranks, strict=True), 1):
+            if v.ndim != rank:
                 raise RuntimeError(f"{name}: argument {k} must be {rank}D, got {v.ndim}D")
-        if a.shape[-1] != b.shape[0 if ranks[1] < 3 else 1]:
-            raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({_shapes(a, b)})")
-        if not may_meet(input.dtype, b.dtype):
+        if mat1.shape[-1] != mat2.shape[0 if ranks[1] < 3 else 1]:
+            raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({_shapes(mat1, mat2)})")
+        if not may_meet(input.dtype, mat2.dtype):
             raise RuntimeError(
                 f"self and mat2 must have the same dtype, but got {dtypes.scalar_name(input.dtype)} and "
-                f"{dtypes.scalar_name(b.dtype)}"
+                f"{dtypes.scalar_name(mat2.dtype)}"
             )
-        _same_dtype(a, b)
-        return (input, a, b, _factor(beta, a), _factor(alpha, a))
+        _same_dtype(mat1, mat2)
+        return op, (input, mat1, mat2, _factor(beta, mat1), _factor(alpha, mat1))
 
-    def function(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-        return apply(op, operands(tensor_argument(name, input), mat1, mat2, beta, alpha))
-
-    def method(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-        return inplace(op, self, operands(self, mat1, mat2, beta, alpha)[1:])
-
-    function.__name__, method.__name__ = name, f"{name}_"
-    function.__doc__ = "``beta * input + alpha * (mat1 @ mat2)``."
-    method.__doc__ = f"``{name}`` in place."
-    return function, method
+    operation(body, name, "``beta * input + alpha * (mat1 @ mat2)``.")
 
 
+_with_product("addmm", ADDMM, 2, 2)
+_with_product("addmv", ADDMV, 2, 1)
+_with_product("baddbmm", BADDBMM, 3, 3)
+
+
+@method
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta * input + alpha * outer(vec1, vec2)``."""
     return apply(ADDR, (input, vec1, vec2, scalar_of(beta, input.dtype), scalar_of(alpha, input.dtype)))
@@ -198,20 +199,23 @@ EINSUM = Op(  # may be a view of an operand
 VECDOT = Op("SumBackward1", lambda x, y, dim: np.add.reduce(x * y, axis=dim))
 
 
+@method
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """All products of the elements of two vectors."""
     for k, v in enumerate((input, vec2)):
-        if tensor_argument("outer", v).ndim != 1:
+        if v.ndim != 1:
             name = ("self", "vec2")[k]
             raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {v.ndim}-D")
     return apply(OUTER, unify(input, vec2))
 
 
+@method
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """The product of two vectors."""
-    return _of_vectors(VDOT, "vdot", input, other)
+    return _of_vectors(VDOT, input, other)
 
 
+@method
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Products along the last dimensions."""
     if input.ndim and other.ndim and input.shape[-1] != other.shape[-1]:
@@ -223,11 +227,13 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     return apply(INNER, (input, other))
 
 
+@method
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """The Kronecker product."""
-    return apply(KRON, unify(tensor_argument("kron", input), other))
+    return apply(KRON, unify(input, other))
 
 
+@function
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Products summed over so many last and first dimensions, or over the dimensions in two lists."""
     pairs: Any = int(dims)if isinstance(dims, (int, np.integer)) else tuple(
@@ -240,6 +246,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         raise RuntimeError(f"tensordot: {error}") from None
 
 
+@method
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """Vector products along a dimension of size 3: *dim*, or the first such."""
     if dim is None:
@@ -250,28 +257,29 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     return linalg_cross(input, other, dim=dim)
 
 
-def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+@function
+def linalg_cross(input: Tensor, other: Tensor, *, dim: Dim = -1) -> Tensor:
     """Vector products along *dim*, of size 3."""
-    at = one_dim(dim, input.ndim)
-    if input.shape[at] != 3 or other.shape[at] != 3:
+    if input.shape[dim] != 3 or other.shape[dim] != 3:
         raise RuntimeError(
-            f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[at]} and {other.shape[at]}"
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[dim]} and {other.shape[dim]}"
         )
-    x, y = unify(input, other)
-    return apply(CROSS, _broadcast(x, y), (at,))
+    return apply(CROSS, _broadcast(*unify(input, other)), (dim,))
 
 
 def _broadcast(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
     return FUNCTIONS["broadcast_tensors"](x, y)
 
 
+@method
 def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
-    if tensor_argument("trace", input).ndim != 2:
+    if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
     return apply(TRACE, (input,))
 
 
+@function
 def einsum(equation: str, *operands: Any) -> Tensor:
     """The sum of products that the *equation* describes, as in ``numpy.einsum``."""
     given = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else list(operands)
@@ -285,6 +293,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         raise RuntimeError(f"einsum(): {error}") from None
 
 
+@method
 def matrix_power(input: Tensor, n: int) -> Tensor:
     """A square matrix multiplied with itself, *n* times (at least 0)."""
     if n < 0:
@@ -302,6 +311,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     return METHODS["clone"](result) if result is input else result
 
 
+@partial(function, name="linalg_multi_dot")
 def multi_dot(tensors: Any) -> Tensor:
     """The product of several matrices; the first and the last may be vectors."""
     first, *rest = tensors
@@ -310,6 +320,7 @@ def multi_dot(tensors: Any) -> Tensor:
     return first
 
 
+@partial(function, name="linalg_vecdot")
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Products of vectors along *dim*."""
     x, y = _broadcast(*unify(x, y))
@@ -326,19 +337,7 @@ def _reflected(self: Tensor, other: Any) -> Any:
     return matmul(make(other), self) if isinstance(other, np.ndarray) else NotImplemented
 
 
-def install() -> None:
-    """Enter everything into the tables."""
-    for function in (matmul, mm, mv, dot, bmm, addr, outer, vdot, inner, kron, cross, trace, matrix_power):
-        METHODS[function.__name__] = function
-    for name, op, ranks in (("addmm", ADDMM, (2, 2)), ("addmv", ADDMV, (2, 1)), ("baddbmm", BADDBMM, (3, 3))):
-        METHODS[name], METHODS[f"{name}_"] = _with_product(name, op, ranks)
-    METHODS["ger"] = outer
-    FUNCTIONS.update(
-        einsum=einsum, tensordot=tensordot, linalg_cross=linalg_cross, linalg_vecdot=vecdot,
-        linalg_matrix_power=matrix_power, linalg_multi_dot=multi_dot, chain_matmul=lambda *m: multi_dot(m),
-    )  # fmt: skip
-    Tensor.__matmul__ = _operator  # type: ignore[attr-defined]
-    Tensor.__rmatmul__ = _reflected  # type: ignore[attr-defined]
-
-
-install()
+METHODS["ger"] = outer
+FUNCTIONS.update(linalg_matrix_power=matrix_power, chain_matmul=lambda *m: multi_dot(m))
+Tensor.__matmul__ = _operator  # type: ignore[attr-defined]
+Tensor.__rmatmul__ = _reflected  # type: ignore[attr-defined]

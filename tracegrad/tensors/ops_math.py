@@ -20,6 +20,7 @@ from .on_device import filled
 from .op import Op
 from .ops_basic import NEG, to_dtype
 from .ops_choose import between
+from .signature import Call, method, operation
 from .tensor import METHODS, Tensor, make, raw
 
 _ndarray = np.ndarray
@@ -72,18 +73,19 @@ LOGIT = Op("Logit", sp.logit)
 LOGIT_EPS = Op("Logit", lambda x, eps: sp.logit(between(x, eps, 1.0 - eps)))
 
 
-def _of_floats(name: str, op: Op) -> Callable[..., Any]:
-    def function(input: Tensor) -> Tensor:
+def _of_floats(name: str, op: Op) -> None:
+    def body(input: Any) -> Tensor:
         if not isinstance(input, Tensor):
             tensor_argument(name, input)
         return apply(op, (input if input._data.dtype.kind in FLOAT_KINDS else floating(input),))
 
-    return _named(function, name, f"``{name}`` of each element.")
+    method(body, name, f"``{name}`` of each element.")
+    _in_place(name, op)
 
 
-def _keeping(name: str, op: Op) -> Callable[..., Any]:
-    def function(input: Tensor) -> Tensor:
-        kind = tensor_argument(name, input)._data.dtype.kind
+def _keeping(name: str, op: Op) -> None:
+    def body(input: Tensor) -> Tensor:
+        kind = input._data.dtype.kind
         if kind not in FLOAT_KINDS:
             if (kind == "b" and name != "sign") or name == "frac":
                 raise NotImplementedError(f"\"{name}\" not implemented for '{dtype_name(input)}'")
@@ -91,55 +93,53 @@ def _keeping(name: str, op: Op) -> Callable[..., Any]:
                 return apply(_POSITIVE, (input,))
         return apply(op, (input,))
 
-    return _named(function, name, f"``{name}`` of each element; of integers an integer.")
+    method(body, name, f"``{name}`` of each element; of integers an integer.")
+    _in_place(name, op)
 
 
-_POSITIVE = Op("Positive", lambda x: x.copy())
-
-
-def _named(function: Callable[..., Any], name: str, text: str) -> Callable[..., Any]:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = text
-    return function
-
-
-def _in_place(name: str, op: Op) -> Callable[..., Any]:
-    def method(self: Tensor) -> Tensor:
+def _in_place(name: str, op: Op) -> None:
+    def body(self: Tensor) -> Tensor:
         if name in _ROUNDING and self._data.dtype.kind not in FLOAT_KINDS:
             return self
         return inplace(op, self)
 
-    return _named(method, f"{name}_", f"``{name}`` of each element, in place.")
+    method(body, f"{name}_", f"``{name}`` of each element, in place.")
 
 
-def round(input: Tensor, *, decimals: int = 0) -> Tensor:
+_POSITIVE = Op("Positive", lambda x: x.copy())
+
+for _name, _op in FLOATING.items():
+    _of_floats(_name, _op)
+for _name, _op in KEEPING.items():
+    _keeping(_name, _op)
+_in_place("neg", NEG)
+
+
+@operation
+def round(input: Tensor, *, decimals: int = 0) -> Call:
     """To the nearest integer (halves to even), or to so many *decimals*."""
-    tensor_argument("round", input)
     if input._data.dtype.kind not in FLOAT_KINDS:
-        return apply(_POSITIVE, (input,))
-    return apply(ROUND, (input,)) if not decimals else apply(ROUND_DECIMALS, (input,), (int(decimals),))
+        return _POSITIVE, (input,)
+    return (ROUND_DECIMALS, (input,), (int(decimals),)) if decimals else (ROUND, (input,))
 
 
-def round_(self: Tensor, *, decimals: int = 0) -> Tensor:
-    """``round`` in place."""
-    return inplace(ROUND, self) if not decimals else inplace(ROUND_DECIMALS, self, (), (int(decimals),))
-
-
+@method
 def nan_to_num(input: Tensor, nan: float | None = None, posinf: Any = None, neginf: Any = None) -> Tensor:
     """NaN replaced by *nan* (0), infinities by the largest numbers of the dtype unless given."""
-    tensor_argument("nan_to_num", input)
     if input._data.dtype.kind not in FLOAT_KINDS:
         return apply(_POSITIVE, (input,))
     return apply(NAN_TO_NUM, (input,), (0.0 if nan is None else float(nan), posinf, neginf))
 
 
+@method
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)); with *eps*, of x clamped to [eps, 1 - eps]."""
-    input = floating(tensor_argument("logit", input))
+    input = floating(input)
     return apply(LOGIT, (input,)) if eps is None else apply(LOGIT_EPS, (input,), (float(eps),))
 
 
-def positive(input: Tensor) -> Tensor:
+@method
+def positive(input: Any) -> Tensor:
     """*input* itself."""
     return input
 
@@ -147,16 +147,22 @@ def positive(input: Tensor) -> Tensor:
 # ---- questions about elements --------------------------------------------------------------------------------------
 
 
-def _question(name: str, fn: Callable[..., Any], of_integers: bool) -> Callable[..., Any]:
-    def function(input: Tensor) -> Tensor:
-        data = raw(tensor_argument(name, input))
+def _question(name: str, fn: Callable[..., Any], of_integers: bool) -> None:
+    def body(input: Tensor) -> Tensor:
+        data = raw(input)
         if data.dtype.kind not in FLOAT_KINDS:
             return make(filled(of_integers, data.shape, bool, data))
         return make(np.asarray(fn(data)) if type(data) is _ndarray else fn(data))
 
-    return _named(function, name, f"``{name}`` of each element, as bools.")
+    method(body, name, f"``{name}`` of each element, as bools.")
 
 
+_question("isnan", np.isnan, False)
+_question("isinf", np.isinf, False)
+_question("isfinite", np.isfinite, True)
+
+
+@method
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """Where ``|input - other| <= atol + rtol * |other|``."""
     if input.dtype != other.dtype:
@@ -165,14 +171,16 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8
     return make(found if not isinstance(found, np.bool_) else np.asarray(found))
 
 
+@method
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
     """Whether all elements are close."""
     return bool(raw(isclose(input, other, rtol, atol, equal_nan)).all())
 
 
+@method
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether both have the same shape and the same elements."""
-    x, y = raw(tensor_argument("equal", input)), raw(tensor_argument("equal", other, "other", 2))
+    x, y = raw(input), raw(other)
     return x.shape == y.shape and bool((x == y).all())
 
 
@@ -195,8 +203,10 @@ TWO_KEEPING: dict[str, Op] = {
 }  # fmt: skip
 
 
-def _of_two(name: str, op: Op, only_floats: bool) -> Callable[..., Any]:
-    def function(input: Any, other: Any) -> Tensor:
+def _of_two(name: str, op: Op) -> None:
+    only_floats = name in TWO_FLOATING
+
+    def body(input: Any, other: Any) -> Tensor:
         if not isinstance(other, Tensor) and not isinstance(input, Tensor):
             tensor_argument(name, input)
         a, b = unify(input, other)
@@ -204,54 +214,33 @@ def _of_two(name: str, op: Op, only_floats: bool) -> Callable[..., Any]:
             a, b = (floating(v) if isinstance(v, Tensor) else float(v) for v in (a, b))
         return apply(op, (a, b))
 
-    return _named(function, name, f"``{name}`` element by element, with broadcasting.")
+    method(body, name, f"``{name}`` element by element, with broadcasting.")
 
+
+for _name, _op in (TWO_FLOATING | TWO_KEEPING).items():
+    _of_two(_name, _op)
 
 FMOD = {n: Op(f"FmodBackward{n}", np.fmod) for n in (0, 1)}
 
 
+@method
 def fmod(input: Tensor, other: Any) -> Tensor:
     """The remainder of a division, with the sign of *input*."""
-    return apply(FMOD[isinstance(other, Tensor)], unify(tensor_argument("fmod", input), other))
+    return apply(FMOD[isinstance(other, Tensor)], unify(input, other))
 
 
+@method
 def float_power(input: Any, exponent: Any) -> Tensor:
     """``input ** exponent`` in float64."""
     base, power = (to_dtype(v, dtypes.float64) if isinstance(v, Tensor) else float(v) for v in (input, exponent))
     return base**power
 
 
-# ---- the tables ----------------------------------------------------------------------------------------------------
-
-
-def install() -> None:
-    """Enter everything into the table of methods."""
-    for name, op in FLOATING.items():
-        METHODS[name] = _of_floats(name, op)
-        METHODS[f"{name}_"] = _in_place(name, op)
-    for name, op in KEEPING.items():
-        METHODS[name] = _keeping(name, op)
-        METHODS[f"{name}_"] = _in_place(name, op)
-    METHODS["neg_"] = METHODS["negative_"] = _in_place("neg", NEG)
-    for name, op in TWO_FLOATING.items():
-        METHODS[name] = _of_two(name, op, True)
-    for name, op in TWO_KEEPING.items():
-        METHODS[name] = _of_two(name, op, False)
-    for name, fn, of_integers in (("isnan", np.isnan, False), ("isinf", np.isinf, False),
-                                  ("isfinite", np.isfinite, True)):  # fmt: skip
-        METHODS[name] = _question(name, fn, of_integers)
-    for function in (
-        fmod, float_power, round, round_, nan_to_num, logit, positive, isclose, allclose, equal,
-    ):  # fmt: skip
-        METHODS[function.__name__] = function
-    METHODS.update(absolute=METHODS["abs"], arctan2=METHODS["atan2"])
-    METHODS.update({
-        f"arc{name[1:]}": METHODS[name] for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh")
-    })  # fmt: skip
-    METHODS.update(fix=METHODS["trunc"], expit=METHODS["sigmoid"])
-    Tensor.__abs__ = METHODS["abs"]  # type: ignore[attr-defined]
-
-
-install()
+METHODS.update(
+    absolute=METHODS["abs"], arctan2=METHODS["atan2"], fix=METHODS["trunc"], expit=METHODS["sigmoid"],
+    negative_=METHODS["neg_"],
+    **{f"arc{name[1:]}": METHODS[name] for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
+)  # fmt: skip
+Tensor.__abs__ = METHODS["abs"]  # type: ignore[attr-defined]
 
 __all__ = ["FLOATING", "KEEPING", "TWO_FLOATING", "TWO_KEEPING", "isclose", "round"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,9 @@ import numpy as np
 from ..tracer.ir.aval import FLOAT_KINDS
 from . import dtypes
 from .apply import apply
-from .arguments import FUNCTIONS, many_dims, one_dim, spelled, tensor_argument
+from .arguments import one_dim
 from .op import Op
-from .ops_basic import to_dtype
-from .ops_reduce import all_if_empty
+from .signature import Dims, Dtype, function, method
 from .tensor import METHODS, Tensor
 
 _add: Any = np.add.reduce
@@ -44,19 +44,17 @@ def _norm(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> Any:
 NORM = Op("LinalgVectorNorm", _norm)
 
 
-def norm(
-    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None, *, axis: Any = None,
-    keepdims: bool = False,
-) -> Tensor:  # fmt: skip
+@method
+def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """The *p*-norm of all elements, or along *dim*."""
-    return vector_norm(input, 2 if p is None or p == "fro" else p, spelled(dim, axis), keepdim or keepdims, dtype=dtype)
+    return vector_norm(input, 2 if p is None or p == "fro" else p, dim, keepdim, dtype=dtype)
 
 
-def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+@partial(function, name="linalg_vector_norm")
+def vector_norm(
+    x: Tensor, ord: Any = 2, dim: Dims | None = None, keepdim: bool = False, *, dtype: Dtype = None
+) -> Tensor:
     """The norm of order *ord* of all elements, or along *dim*."""
-    tensor_argument("linalg_vector_norm", x)
-    if dtype is not None:
-        x = to_dtype(x, dtypes.as_dtype(dtype))
     if x._data.dtype.kind not in FLOAT_KINDS:
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
@@ -64,14 +62,15 @@ def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False,
         )
     if isinstance(ord, str) or ord is None:
         raise NotImplementedError(f"norm of order {ord!r} is not supported; there are numbers, inf and 'fro'")
-    return apply(NORM, (x,), (float(ord), many_dims(all_if_empty(dim), x.ndim), bool(keepdim)))
+    return apply(NORM, (x,), (float(ord), dim, bool(keepdim)))
 
 
+@partial(function, name="linalg_matrix_norm")
 def matrix_norm(
     A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
     """The norm of matrices: "fro", 1, -1, inf or -inf."""
-    row, column = (one_dim(d, tensor_argument("linalg_matrix_norm", A).ndim) for d in dim)
+    row, column = (one_dim(d, A.ndim) for d in dim)
     if ord == "fro":
         return vector_norm(A, 2, (row, column), keepdim, dtype=dtype)
     if isinstance(ord, str) or abs(ord) == 2:
@@ -84,9 +83,10 @@ def matrix_norm(
     return found if keepdim else METHODS["squeeze"](found, (row, column))
 
 
+@function
 def linalg_norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """As ``numpy.linalg.norm``: of vectors, or of matrices where *ord* and two dimensions say so."""
-    ndim = tensor_argument("linalg_norm", A).ndim
+    ndim = A.ndim
     if ord is None:
         return vector_norm(A, 2, dim, keepdim, dtype=dtype)
     if (dim is None and ndim == 2) or (isinstance(dim, (tuple, list)) and len(dim) == 2):
@@ -94,12 +94,3 @@ def linalg_norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = Fal
     if dim is None and ndim != 1:
         raise RuntimeError(f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {ndim}D.")
     return vector_norm(A, ord, dim, keepdim, dtype=dtype)
-
-
-def install() -> None:
-    """Enter everything into the tables."""
-    METHODS["norm"] = norm
-    FUNCTIONS.update(linalg_norm=linalg_norm, linalg_vector_norm=vector_norm, linalg_matrix_norm=matrix_norm)
-
-
-install()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..tracer.ir.aval import FLOAT_KINDS
 from .apply import apply
-from .arguments import FUNCTIONS, common_dtype, dtype_name, floating, one_dim, tensor_argument
+from .arguments import FUNCTIONS, common_dtype, dtype_name, floating
 from .on_device import by_the_host
 from .op import Op
 from .ops_basic import to_dtype
@@ -17,39 +16,41 @@ from .ops_join import cat
 from .ops_norm import vector_norm
 from .ops_parts import narrow
 from .ops_reduce import mean, plain, sum
+from .signature import Dim, function, method
 from .tensor import METHODS, Tensor, make, raw, seen
 
 DIFF = Op("Sub", lambda x, n, dim: np.diff(x, n=n, axis=dim))
 QUANTILE = Op("Quantile", lambda x, q, dim, keepdim: np.quantile(x, q, axis=dim, keepdims=keepdim).astype(x.dtype))
 
 
-def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
+@method
+def diff(input: Tensor, n: int = 1, dim: Dim = -1, prepend: Any = None, append: Any = None) -> Tensor:
     """Differences between neighbours along *dim*, *n* times over."""
-    at = one_dim(dim, tensor_argument("diff", input).ndim)
     if not input.ndim:
         raise RuntimeError("diff expects input to be at least one-dimensional")
     parts = [t for t in (prepend, input, append) if t is not None]
-    return apply(DIFF, (cat(parts, at) if len(parts) > 1 else input,), (int(n), at))
+    return apply(DIFF, (cat(parts, dim) if len(parts) > 1 else input,), (int(n), dim))
 
 
-def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
+@function
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: Dim = -1) -> Tensor:
     """The area under *y* along *dim* by the trapezoidal rule, at the points *x* or in steps of *dx*."""
-    at = one_dim(dim, tensor_argument("trapezoid", y).ndim)
-    count = max(y.shape[at] - 1, 0)
-    heights = (narrow(y, at, 1, count) + narrow(y, at, 0, count)) * 0.5
+    count = max(y.shape[dim] - 1, 0)
+    heights = (narrow(y, dim, 1, count) + narrow(y, dim, 0, count)) * 0.5
     if x is None:
-        return sum(heights, at) * dx
-    widths = diff(x, dim=at if x.ndim > 1 else 0)
+        return sum(heights, dim) * dx
+    widths = diff(x, dim=dim if x.ndim > 1 else 0)
     if x.ndim == 1:
-        widths = METHODS["reshape"](widths, [-1 if d == at else 1 for d in range(y.ndim)])
-    return sum(heights * widths, at)
+        widths = METHODS["reshape"](widths, [-1 if d == dim else 1 for d in range(y.ndim)])
+    return sum(heights * widths, dim)
 
 
+@method
 def quantile(
-    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    input: Tensor, q: Any, dim: Dim | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
     """The elements below which the shares *q* (a number or a vector of them) of all lie, interpolated."""
-    if tensor_argument("quantile", input).dtype.kind not in FLOAT_KINDS:
+    if input.dtype.kind not in FLOAT_KINDS:
         raise RuntimeError("quantile() input tensor must be either float or double dtype")
     if interpolation != "linear":
         raise NotImplementedError(f"quantile with interpolation={interpolation!r} is not supported; there is 'linear'")
@@ -58,13 +59,13 @@ def quantile(
         q = tuple(shares.tolist()) if shares.ndim else float(shares)
     if not all(0 <= share <= 1 for share in (q if isinstance(q, tuple) else (q,))):
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
-    at = None if dim is None else one_dim(dim, input.ndim)
-    return apply(QUANTILE, (input,), (q if isinstance(q, tuple) else float(q), at, bool(keepdim)))
+    return apply(QUANTILE, (input,), (q if isinstance(q, tuple) else float(q), dim, bool(keepdim)))
 
 
+@method
 def cov(input: Tensor, *, correction: int = 1) -> Tensor:
     """The covariances of the rows."""
-    if tensor_argument("cov", input).ndim > 2:
+    if input.ndim > 2:
         raise RuntimeError(
             f"cov(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions"
         )
@@ -74,6 +75,7 @@ def cov(input: Tensor, *, correction: int = 1) -> Tensor:
     return METHODS["squeeze"](found) if input.ndim < 2 else found
 
 
+@method
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The *p*-norm of the difference."""
     return vector_norm(input - other, p)
@@ -82,11 +84,12 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 # ---- without derivatives -------------------------------------------------------------------------------------------
 
 
+@function
 def searchsorted(
     sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None
 ) -> Tensor:
     """Where elements would be inserted into a sorted vector to keep it sorted."""
-    if tensor_argument("searchsorted", sorted_sequence, "sorted_sequence").ndim != 1:
+    if sorted_sequence.ndim != 1:
         raise NotImplementedError("searchsorted in several rows is not supported; search row by row")
     values = raw(input) if isinstance(input, Tensor) else np.asarray(input)
     place: Any = side or ("right" if right else "left")
@@ -94,38 +97,46 @@ def searchsorted(
     return plain(found.astype(np.int32) if out_int32 else found)
 
 
+@function
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """Between which of the sorted *boundaries* elements lie."""
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
+@method
 def isin(elements: Tensor, test_elements: Tensor, *, invert: bool = False) -> Tensor:
     """Which *elements* are among *test_elements*."""
     found = (raw(elements)[..., None] == raw(test_elements).reshape(-1)).any(axis=-1)
     return plain(~found if invert else found)
 
 
+@method
 def unique(
-    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: Dim | None = None,
 ) -> Any:
     """The distinct elements in order; with their places in *input* and their counts where asked for."""
-    data = seen(raw(tensor_argument("unique", input)), "looks for distinct elements")
-    at = None if dim is None else one_dim(dim, input.ndim)
-    output, inverse, counts = np.unique(data, return_inverse=True, return_counts=True, axis=at)
-    inverse = inverse.reshape(data.shape if at is None else -1)
+    data = seen(raw(input), "looks for distinct elements")
+    output, inverse, counts = np.unique(data, return_inverse=True, return_counts=True, axis=dim)
+    inverse = inverse.reshape(data.shape if dim is None else -1)
     wanted = [output, *([inverse] if return_inverse else []), *([counts] if return_counts else [])]
     given = [make(by_the_host("unique", array, input._data)) for array in wanted]
     return given[0] if len(given) == 1 else tuple(given)
 
 
+@function
 def result_type(tensor1: Any, tensor2: Any) -> np.dtype:
     """The dtype in which two tensors or numbers meet."""
     return common_dtype(tensor1, tensor2)
 
 
+@method
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """How many elements lie in each of so many equal intervals between two bounds (of the elements, where equal)."""
-    if tensor_argument("histc", input).dtype.kind not in FLOAT_KINDS:
+    if input.dtype.kind not in FLOAT_KINDS:
         raise RuntimeError(f"\"histogram_cpu\" not implemented for '{dtype_name(input)}'")
     data = seen(raw(input), "counts elements")
     low, high = (min, max) if min != max else (float(data.min()), float(data.max())) if data.size else (0.0, 1.0)
@@ -135,14 +146,4 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
     return to_dtype(make(counted), input.dtype)
 
 
-def install() -> None:
-    """Enter everything into the tables."""
-    methods: list[Callable[..., Any]] = [diff, quantile, cov, dist, unique, isin, histc]
-    for function in methods:
-        METHODS[function.__name__] = function
-    FUNCTIONS.update(
-        trapezoid=trapezoid, trapz=trapezoid, searchsorted=searchsorted, bucketize=bucketize, result_type=result_type,
-    )  # fmt: skip
-
-
-install()
+FUNCTIONS["trapz"] = trapezoid

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,12 @@ from ..runtime.cuda.availability import require_cuda
 from ..tracer.numpy_api import creation
 from ..tracer.record.array import TracedArray
 from .apply import apply
-from .arguments import one_dim, tensor_argument
+from .arguments import one_dim
 from .indexing import written_at
 from .inplace import apply_view
 from .op import Op
-from .tensor import METHODS, Tensor
+from .signature import Dim, method
+from .tensor import Tensor
 
 _ndarray = np.ndarray
 _ALL = slice(None)
@@ -35,13 +35,13 @@ NARROW, SPLIT, SPLIT_SIZES = (Op(name, _part) for name in ("Slice", "Split", "Sp
 SELECT, UNBIND = (Op(name, _row) for name in ("Select", "Unbind"))
 
 
-def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+@method
+def narrow(input: Tensor, dim: Dim, start: Any, length: int) -> Tensor:
     """*length* entries along *dim*, from *start*."""
-    shape = tensor_argument("narrow", input)._data.shape
+    shape = input._data.shape
     if not shape:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
-    at, first = one_dim(dim, len(shape)), int(start)
-    size = shape[at]
+    first, size = int(start), shape[dim]
     if not -size <= first <= size:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-size}, {size - 1}], but got {first})")
     first += size if first < 0 else 0
@@ -49,75 +49,74 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
         raise RuntimeError("narrow(): length must be non-negative.")
     if first + length > size:
         raise RuntimeError(f"start ({first}) + length ({length}) exceeds dimension size ({size}).")
-    return apply_view(NARROW, input, (at, first, first + length))
+    return apply_view(NARROW, input, (dim, first, first + length))
 
 
-def select(input: Tensor, dim: int, index: Any) -> Tensor:
+@method
+def select(input: Tensor, dim: Dim, index: Any) -> Tensor:
     """The entry *index* along *dim*."""
-    shape = tensor_argument("select", input)._data.shape
+    shape, place = input._data.shape, int(index)
     if not shape:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
-    at, place = one_dim(dim, len(shape)), int(index)
-    if not -shape[at] <= place < shape[at]:
-        raise IndexError(f"select(): index {place} out of range for tensor of size {list(shape)} at dimension {at}")
-    return apply_view(SELECT, input, (at, place % shape[at]))
+    if not -shape[dim] <= place < shape[dim]:
+        raise IndexError(f"select(): index {place} out of range for tensor of size {list(shape)} at dimension {dim}")
+    return apply_view(SELECT, input, (dim, place % shape[dim]))
 
 
-def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+@method
+def unbind(input: Tensor, dim: Dim = 0) -> tuple[Tensor, ...]:
     """The entries along *dim*."""
-    shape = tensor_argument("unbind", input)._data.shape
+    shape = input._data.shape
     if not shape:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
-    at = one_dim(dim, len(shape))
-    return tuple([apply_view(UNBIND, input, (at, k)) for k in range(shape[at])])
+    return tuple([apply_view(UNBIND, input, (dim, k)) for k in range(shape[dim])])
 
 
-def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+@method
+def split(tensor: Tensor, split_size_or_sections: Any, dim: Dim = 0) -> tuple[Tensor, ...]:
     """Parts along *dim*: of one size (the last may be smaller), or of the sizes listed."""
-    shape = tensor_argument("split", tensor, "tensor")._data.shape
+    shape = tensor._data.shape
     if not shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
-    at = one_dim(dim, len(shape))
-    total, sizes = shape[at], split_size_or_sections
+    total, sizes = shape[dim], split_size_or_sections
     if isinstance(sizes, (tuple, list)):
         if any(n < 0 for n in sizes) or sum(sizes) != total:
             raise RuntimeError(
                 f"split_with_sizes expects split_sizes to sum exactly to {total} (input tensor's size at dimension "
-                f"{at}), but got split_sizes={list(sizes)}"
+                f"{dim}), but got split_sizes={list(sizes)}"
             )
         edges = [0]
         for n in sizes:
             edges.append(edges[-1] + int(n))
-        return _parts(SPLIT_SIZES, tensor, at, edges)
+        return _parts(SPLIT_SIZES, tensor, dim, edges)
     if sizes < 0 or (not sizes and total):
         raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {total}"
                            if not sizes else
                            f"split expects split_size be non-negative, but got split_size={sizes}")  # fmt: skip
-    return _parts(SPLIT, tensor, at, [*range(0, total, int(sizes) or 1), total] if total else [0, 0])
+    return _parts(SPLIT, tensor, dim, [*range(0, total, int(sizes) or 1), total] if total else [0, 0])
 
 
 def _parts(op: Op, input: Tensor, dim: int, edges: list[int]) -> tuple[Tensor, ...]:
     return tuple([apply_view(op, input, (dim, edges[k], edges[k + 1])) for k in range(len(edges) - 1)])
 
 
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+@method
+def chunk(input: Tensor, chunks: int, dim: Dim = 0) -> tuple[Tensor, ...]:
     """At most so many parts of equal size along *dim* (the last may be smaller)."""
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    shape = tensor_argument("chunk", input)._data.shape
+    shape = input._data.shape
     if not shape:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
-    at = one_dim(dim, len(shape))
-    if not shape[at]:
-        return _parts(SPLIT, input, at, [0] * (chunks + 1))
-    return split(input, -(-shape[at] // chunks), at)
+    if not shape[dim]:
+        return _parts(SPLIT, input, dim, [0] * (chunks + 1))
+    return split(input, -(-shape[dim] // chunks), dim)
 
 
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+@method
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: Dim = 0) -> tuple[Tensor, ...]:
     """Parts along *dim*: so many of nearly equal size, or between the indices listed."""
-    shape = tensor_argument("tensor_split", input)._data.shape
-    at = one_dim(dim, len(shape))
-    size = shape[at]
+    size = input._data.shape[dim]
     if isinstance(indices_or_sections, int):
         if indices_or_sections <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {indices_or_sections}")
@@ -125,10 +124,10 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         edges = [0]
         for k in range(indices_or_sections):
             edges.append(edges[-1] + each + (k < extra))
-        return _parts(NARROW, input, at, edges)
+        return _parts(NARROW, input, dim, edges)
     inner = [min(max(int(i) + (size if i < 0 else 0), 0), size) for i in indices_or_sections]
     return tuple([
-        apply_view(NARROW, input, (at, low, max(low, high)))
+        apply_view(NARROW, input, (dim, low, max(low, high)))
         for low, high in zip([0, *inner], [*inner, size], strict=True)
     ])  # fmt: skip
 
@@ -182,52 +181,38 @@ def _embedded(x: Any, offset: int, dim1: int, dim2: int) -> Any:
                        (ndim - 2, ndim - 1), (dim1, dim2))  # fmt: skip
 
 
-def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+@method
+def diagonal(input: Tensor, offset: int = 0, dim1: Dim = 0, dim2: Dim = 1) -> Tensor:
     """The diagonal between two dimensions, which becomes the last one."""
-    ndim = len(tensor_argument("diagonal", input)._data.shape)
-    first, second = one_dim(dim1, ndim), one_dim(dim2, ndim)
-    if first == second:
+    if dim1 == dim2:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
-    return apply_view(DIAGONAL, input, (int(offset), first, second))
+    return apply_view(DIAGONAL, input, (int(offset), dim1, dim2))
 
 
+@method
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """The diagonal of a matrix (a copy), or the matrix with a vector on its diagonal."""
-    ndim = len(tensor_argument("diag", input)._data.shape)
-    if ndim == 1:
-        return apply(DIAG_EMBED, (input,), (int(diagonal),))
-    if ndim != 2:
+    ndim = len(input._data.shape)
+    if ndim not in (1, 2):
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {ndim}D")
-    return apply(DIAG_COPY, (input,), (int(diagonal),))
+    return apply(DIAG_EMBED if ndim == 1 else DIAG_COPY, (input,), (int(diagonal),))
 
 
+@method
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices with the vectors along the last dimension on their diagonals."""
-    ndim = tensor_argument("diag_embed", input).ndim + 1
-    first, second = one_dim(dim1, ndim), one_dim(dim2, ndim)
+    first, second = one_dim(dim1, input.ndim + 1), one_dim(dim2, input.ndim + 1)
     if first == second:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     return apply(DIAG_EMBED_IN, (input,), (int(offset), first, second))
 
 
-def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+@method
+def unfold(input: Tensor, dimension: Dim, size: int, step: int) -> Tensor:
     """All windows of *size* along *dimension*, so many *step*s apart, in a new last dimension (not to be written)."""
-    shape = tensor_argument("unfold", input)._data.shape
-    at = one_dim(dimension, len(shape))
-    if not 0 <= size <= shape[at]:
-        raise RuntimeError(f"maximum size for tensor at dimension {at} is {shape[at]} but size is {size}")
+    length = input._data.shape[dimension]
+    if not 0 <= size <= length:
+        raise RuntimeError(f"maximum size for tensor at dimension {dimension} is {length} but size is {size}")
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
-    return apply_view(UNFOLD, input, (at, int(size), int(step)))
-
-
-def install() -> None:
-    """Enter everything into the tables."""
-    methods: list[Callable[..., Any]] = [
-        narrow, select, unbind, split, chunk, tensor_split, diagonal, diag, diag_embed, unfold,
-    ]  # fmt: skip
-    for function in methods:
-        METHODS[function.__name__] = function
-
-
-install()
+    return apply_view(UNFOLD, input, (dimension, int(size), int(step)))

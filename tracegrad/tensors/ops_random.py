@@ -13,7 +13,8 @@ from .inplace import inplace
 from .on_device import put_beside
 from .op import Op
 from .random import drawn
-from .tensor import METHODS, Tensor, make, raw
+from .signature import method
+from .tensor import Tensor, make, raw
 
 _OPS = {name: Op(label, lambda old, new: np.where(True, new, old)) for name, label in (
     ("uniform_", "Uniform"), ("normal_", "Normal"), ("bernoulli_", "BernoulliBackward2"), ("random_", "Random"),
@@ -32,6 +33,7 @@ def _floats(t: Tensor, kernel: str) -> None:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.scalar_name(t.dtype)}'")
 
 
+@method
 def uniform_(self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **bounds: float) -> Tensor:
     """Uniform numbers between two bounds (``from`` and ``to``)."""
     low = bounds.pop("from", from_)
@@ -42,6 +44,7 @@ def uniform_(self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: An
     return _fill("uniform_", self, lambda stream: low + (to - low) * stream.random(shape), generator)
 
 
+@method
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
     """Normal numbers."""
     _floats(self, "normal_kernel_cpu")
@@ -51,6 +54,7 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
     return _fill("normal_", self, lambda stream: mean + std * stream.standard_normal(shape), generator)
 
 
+@method
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """1 with probability *p* (a number or a tensor), 0 otherwise."""
     if not isinstance(p, Tensor) and not 0 <= p <= 1:
@@ -62,6 +66,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     )
 
 
+@method
 def random_(self: Tensor, from_: Any = 0, to: Any = None, *, generator: Any = None, **bounds: Any) -> Tensor:
     """Integers from ``from`` to ``to`` - 1, or below the only bound given."""
     low, high = bounds.pop("from", from_), bounds.pop("to", to)
@@ -73,18 +78,9 @@ def random_(self: Tensor, from_: Any = 0, to: Any = None, *, generator: Any = No
     return _fill("random_", self, lambda stream: stream.integers(low, high, shape), generator)
 
 
+@method
 def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
     """Exponentially distributed numbers with the rate *lambd*."""
     _floats(self, "exponential_kernel_cpu")
     shape = self.shape
     return _fill("exponential_", self, lambda stream: stream.standard_exponential(shape) / lambd, generator)
-
-
-def install() -> None:
-    """Enter everything into the table of methods."""
-    functions: list[Callable[..., Any]] = [uniform_, normal_, bernoulli_, random_, exponential_]
-    for function in functions:
-        METHODS[function.__name__] = function
-
-
-install()

@@ -19,12 +19,13 @@ from ..tracer.ops.elementwise import F
 from ..tracer.record.array import TracedArray, to_atom, wrap_array
 from . import dtypes
 from .apply import apply
-from .arguments import FUNCTIONS, floating, many_dims, one_dim, spelled, tensor_argument
+from .arguments import floating, one_dim, reduced_dims
 from .device import on_cuda
 from .indexing import picked
 from .on_device import filled
 from .op import Op
 from .ops_basic import to_dtype
+from .signature import Dim, Dims, Dtype, function, method
 from .tensor import METHODS, Tensor, make, raw
 
 _ndarray = np.ndarray
@@ -52,104 +53,62 @@ NANSUM = Op("Nansum", lambda x, dims, keepdim: _add(np.where(np.isnan(x), 0.0, x
 
 
 def _summable(t: Tensor, dtype: Any) -> Tensor:
-    if dtype is not None:
-        return to_dtype(t, dtypes.as_dtype(dtype))
-    return t if t._data.dtype.kind in FLOAT_KINDS else to_dtype(t, dtypes.int64)
+    return t if dtype is not None or t._data.dtype.kind in FLOAT_KINDS else to_dtype(t, dtypes.int64)
 
 
-def all_if_empty(dim: Any) -> Any:
-    return None if isinstance(dim, (tuple, list)) and not dim else dim
-
-
-def sum(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None,
-    keepdims: bool = False,
-) -> Tensor:  # fmt: skip
+@method
+def sum(input: Tensor, dim: Dims | None = None, keepdim: bool = False, *, dtype: Dtype = None) -> Tensor:
     """The sum of all elements, or along *dim* (an int or several)."""
-    if not isinstance(input, Tensor):
-        tensor_argument("sum", input)
-    if dtype is not None or input._data.dtype.kind not in FLOAT_KINDS:
-        input = _summable(input, dtype)
-    if axis is not None:
-        dim = spelled(dim, axis)
-    keepdim = keepdim or keepdims
-    if dim is None and not keepdim:
-        return apply(SUM, (input,))
-    return apply(SUM_DIM, (input,), (many_dims(all_if_empty(dim), len(input._data.shape)), keepdim))
+    if dtype is None and input._data.dtype.kind not in FLOAT_KINDS:
+        input = to_dtype(input, dtypes.int64)
+    return apply(SUM, (input,)) if dim is None and not keepdim else apply(SUM_DIM, (input,), (dim, keepdim))
 
 
-def nansum(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None,
-    keepdims: bool = False,
-) -> Tensor:  # fmt: skip
+@method
+def nansum(input: Tensor, dim: Dims | None = None, keepdim: bool = False, *, dtype: Dtype = None) -> Tensor:
     """``sum`` that takes NaN for 0."""
-    input = _summable(tensor_argument("nansum", input), dtype)
-    dim, keepdim = spelled(dim, axis), keepdim or keepdims
-    if input._data.dtype.kind not in FLOAT_KINDS:
-        return sum(input, dim, keepdim)
-    return apply(NANSUM, (input,), (many_dims(all_if_empty(dim), input.ndim), keepdim))
+    input = _summable(input, dtype)
+    return apply(NANSUM if input._data.dtype.kind in FLOAT_KINDS else SUM_DIM, (input,), (dim, keepdim))
 
 
-def mean(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None,
-    keepdims: bool = False,
-) -> Tensor:  # fmt: skip
+@method
+def mean(input: Tensor, dim: Dims | None = None, keepdim: bool = False, *, dtype: Dtype = None) -> Tensor:
     """The mean of all elements, or along *dim*; of floats only."""
-    if not isinstance(input, Tensor):
-        tensor_argument("mean", input)
-    if dtype is not None:
-        input = to_dtype(input, dtypes.as_dtype(dtype))
     if input._data.dtype.kind not in FLOAT_KINDS:
         raise RuntimeError(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: "
             f"{dtypes.scalar_name(input.dtype)}"
         )
-    if axis is not None:
-        dim = spelled(dim, axis)
-    keepdim = keepdim or keepdims
-    if dim is None and not keepdim:
-        return apply(MEAN, (input,))
-    return apply(MEAN_DIM, (input,), (many_dims(all_if_empty(dim), len(input._data.shape)), keepdim))
+    return apply(MEAN, (input,)) if dim is None and not keepdim else apply(MEAN_DIM, (input,), (dim, keepdim))
 
 
-def nanmean(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None,
-    keepdims: bool = False,
-) -> Tensor:  # fmt: skip
+@method
+def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Dtype = None) -> Tensor:
     """``mean`` of what is not NaN."""
-    if dtype is not None:
-        input = to_dtype(input, dtypes.as_dtype(dtype))
-    dim, keepdim = spelled(dim, axis), keepdim or keepdims
     counted = make(np.logical_not(np.isnan(raw(input))))
     return nansum(input, dim, keepdim) / sum(counted, dim, keepdim)
 
 
-def prod(
-    input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None,
-    keepdims: bool = False,
-) -> Tensor:  # fmt: skip
+@method
+def prod(input: Tensor, dim: Dim | None = None, keepdim: bool = False, *, dtype: Dtype = None) -> Tensor:
     """The product of all elements, or along *dim*."""
-    input = _summable(tensor_argument("prod", input), dtype)
-    dim = spelled(dim, axis)
-    if dim is None:
-        return apply(PROD, (input,))
-    return apply(PROD_DIM, (input,), (many_dims(one_dim(dim, input.ndim), input.ndim), keepdim or keepdims))
+    input = _summable(input, dtype)
+    dims = None if dim is None else (dim,) if input.ndim else ()
+    return apply(PROD, (input,)) if dims is None else apply(PROD_DIM, (input,), (dims, keepdim))
 
 
 # ---- truth ---------------------------------------------------------------------------------------------------------
 
 
-def _truth(name: str, reduce: Callable[..., Any]) -> Callable[..., Any]:
-    def function(
-        input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False
-    ) -> Tensor:
-        data = raw(tensor_argument(name, input))
-        dims = None if dim is None and axis is None else many_dims(spelled(dim, axis), data.ndim)
-        return plain(reduce(data, axis=dims, keepdims=keepdim or keepdims))
+def _truth(name: str, reduce: Callable[..., Any]) -> None:
+    def body(input: Tensor, dim: Dims | None = None, keepdim: bool = False) -> Tensor:
+        return plain(reduce(raw(input), axis=dim, keepdims=keepdim))
 
-    function.__name__ = name
-    function.__doc__ = f"Whether {name} of the elements are true, of everything or along *dim*."
-    return function
+    method(body, name, f"Whether {name} of the elements are true, of everything or along *dim*.")
+
+
+_truth("all", np.all)
+_truth("any", np.any)
 
 
 def plain(found: Any) -> Tensor:
@@ -157,11 +116,10 @@ def plain(found: Any) -> Tensor:
     return make(found if isinstance(found, (_ndarray, TracedArray)) or on_cuda(found) else np.asarray(found))
 
 
-def count_nonzero(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
+@method
+def count_nonzero(input: Tensor, dim: Dims | None = None) -> Tensor:
     """How many elements are not 0."""
-    data = raw(tensor_argument("count_nonzero", input))
-    dim = spelled(dim, axis)
-    return plain(np.count_nonzero(data, axis=None if dim is None else many_dims(dim, data.ndim)))
+    return plain(np.count_nonzero(raw(input), axis=dim))
 
 
 # ---- extremes ------------------------------------------------------------------------------------------------------
@@ -187,38 +145,42 @@ def _extreme_along(reduce: Any, position: Any) -> Callable[..., Any]:
     return fn
 
 
-def _extremes(name: str, reduce: Any, position: Any) -> Callable[..., Any]:
+def _extremes(name: str, reduce: Any, position: Any) -> None:
     whole = Op(f"{name.capitalize()}Backward1", lambda x: reduce(x, axis=None))
     along = Op(f"{name.capitalize()}Backward0", _extreme_along(reduce, position))
     result = named_result(name, "values", "indices")
 
-    def function(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, axis: Any = None,
-                 keepdims: bool = False) -> Any:  # fmt: skip
-        data = tensor_argument(name, input)._data
-        if axis is not None:
-            dim = spelled(dim, axis)
+    def body(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+        data = input._data
         if isinstance(dim, Tensor):
             other = dim
         if other is not None:
             return METHODS[f"{name}imum"](input, other)
         if dim is None:
             if not data.size:
-                raise RuntimeError(
-                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction "
-                    "dim with the 'dim' argument."
-                )
+                raise RuntimeError(_NO_DIM.format(name))
             return apply(whole, (input,))
         dim = one_dim(dim, data.ndim)
         if not data.ndim:
-            return result(METHODS["clone"](input), make(filled(0, (), np.int64, data)))
+            return of_scalar(result, input)
         not_empty(name, data.shape, (dim,))
-        return result(*apply(along, (input,), (dim, bool(keepdim or keepdims))))
+        return result(*apply(along, (input,), (dim, bool(keepdim))))
 
-    function.__name__ = name
-    function.__doc__ = (
-        f"The {name}imum of all elements; along *dim* the values and their indices; of two tensors ``{name}imum``."
-    )
-    return function
+    method(
+        body, name,
+        f"The {name}imum of all elements; along *dim* the values and their indices; of two tensors ``{name}imum``.",
+    )  # fmt: skip
+
+
+_NO_DIM = (
+    "{}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' "
+    "argument."
+)
+
+
+def of_scalar(result: Callable[..., Any], input: Tensor) -> Any:
+    """(values, indices) selected from a tensor without axes: a copy of it and 0."""
+    return result(METHODS["clone"](input), make(filled(0, (), np.int64, input._data)))
 
 
 def not_empty(name: str, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
@@ -227,45 +189,40 @@ def not_empty(name: str, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
             raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
 
 
-def _even(name: str, reduce: Any) -> Callable[..., Any]:
+def _even(name: str, reduce: Any) -> None:
     op = Op(name.capitalize(), lambda x, dims, keepdim: reduce(x, axis=dims, keepdims=keepdim))
 
-    def function(
-        input: Tensor, dim: Any = (), keepdim: bool = False, *, axis: Any = None, keepdims: bool = False
-    ) -> Tensor:
-        shape = tensor_argument(name, input)._data.shape
-        dims = many_dims(all_if_empty(spelled(None if dim == () else dim, axis)), len(shape))
-        not_empty(name, shape, dims)
-        return apply(op, (input,), (dims, bool(keepdim or keepdims)))
+    def body(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
+        not_empty(name, input._data.shape, dim)
+        return apply(op, (input,), (dim, bool(keepdim)))
 
-    function.__name__ = name
-    function.__doc__ = f"The {name[1:]}imum along one or several dimensions; equal elements share the gradient."
-    return function
+    method(body, name, f"The {name[1:]}imum along one or several dimensions; equal elements share the gradient.")
 
 
-def _position(name: str, find: Callable[..., Any]) -> Callable[..., Any]:
-    def function(
-        input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False
-    ) -> Tensor:
-        data = raw(tensor_argument(name, input))
-        dim = spelled(dim, axis)
-        if dim is None:
-            if not data.size:
-                raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify "
-                                 "the reduction dim with the 'dim' argument.")  # fmt: skip
-            return plain(find(data, axis=None, keepdims=keepdim or keepdims))
-        at = one_dim(dim, data.ndim)
-        return plain(find(data, axis=at, keepdims=keepdim or keepdims) if data.ndim else filled(0, (), np.int64, data))
+def _position(name: str, find: Callable[..., Any]) -> None:
+    def body(input: Tensor, dim: Dim | None = None, keepdim: bool = False) -> Tensor:
+        data = raw(input)
+        if dim is None and not data.size:
+            raise IndexError(_NO_DIM.format(name))
+        if dim is not None and not data.ndim:
+            return make(filled(0, (), np.int64, data))
+        return plain(find(data, axis=dim, keepdims=keepdim))
 
-    function.__name__ = name
-    function.__doc__ = f"Where the {name[3:]}imum is: in the flattened tensor, or along *dim*."
-    return function
+    method(body, name, f"Where the {name[3:]}imum is: in the flattened tensor, or along *dim*.")
 
 
-def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
+_extremes("max", np.maximum.reduce, np.argmax)
+_extremes("min", np.minimum.reduce, np.argmin)
+_even("amax", np.maximum.reduce)
+_even("amin", np.minimum.reduce)
+_position("argmax", np.argmax)
+_position("argmin", np.argmin)
+
+
+@method
+def aminmax(input: Tensor, *, dim: Any = (), keepdim: bool = False) -> Any:
     """The smallest and the largest element, of everything or along *dim*."""
-    dims = () if dim is None else dim
-    return _AMINMAX(METHODS["amin"](input, dims, keepdim), METHODS["amax"](input, dims, keepdim))
+    return _AMINMAX(METHODS["amin"](input, dim, keepdim), METHODS["amax"](input, dim, keepdim))
 
 
 _AMINMAX = named_result("aminmax", "min", "max")
@@ -288,23 +245,24 @@ VAR_MEAN = Op("VarMean", lambda x, dims, c, keepdim: (_variance(x, dims, c, keep
 STD_MEAN = Op("StdMean", lambda x, dims, c, keepdim: (np.sqrt(_variance(x, dims, c, keepdim)), _mean(x, dims, keepdim)))
 
 
-def _spread(name: str, op: Op, result: Callable[..., Any]) -> Callable[..., Any]:
-    def function(
-        input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None,
-        axis: Any = None, keepdims: bool = False,
-    ) -> Any:  # fmt: skip
-        if tensor_argument(name, input)._data.dtype.kind not in FLOAT_KINDS:
+def _spread(enter: Callable[..., Any], name: str, op: Op) -> None:
+    def body(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
+             correction: Any = None) -> Any:  # fmt: skip
+        if input._data.dtype.kind not in FLOAT_KINDS:
             raise RuntimeError(f"{name} only support floating point and complex dtypes")
         if isinstance(dim, bool):  # std(unbiased)
             dim, unbiased = None, dim
         if correction is None:
             correction = 1 if unbiased is None else int(unbiased)
-        dims = many_dims(all_if_empty(spelled(dim, axis)), input.ndim)
-        return result(apply(op, (input,), (dims, correction, bool(keepdim or keepdims))))
+        return apply(op, (input,), (reduced_dims(dim, input.ndim), correction, bool(keepdim)))
 
-    function.__name__ = name
-    function.__doc__ = f"``{name}`` of everything or along *dim*, with a divisor of count - *correction* (1)."
-    return function
+    enter(body, name, f"``{name}`` of everything or along *dim*, with a divisor of count - *correction* (1).")
+
+
+_spread(method, "var", VAR)
+_spread(method, "std", STD)
+_spread(function, "var_mean", VAR_MEAN)
+_spread(function, "std_mean", STD_MEAN)
 
 
 # ---- softmax and its relatives -------------------------------------------------------------------------------------
@@ -353,74 +311,38 @@ LOGSUMEXP = Op("Logsumexp", _logsumexp)
 _SCALAR = {"softmax": Op("Softmax", lambda x: x * 0 + 1), "log_softmax": Op("LogSoftmax", lambda x: x * 0)}
 
 
-def _normalised(name: str, op: Op) -> Callable[..., Any]:
-    def function(input: Tensor, dim: Any = None, dtype: Any = None, *, axis: Any = None) -> Tensor:
-        if axis is not None:
-            dim = spelled(dim, axis)
-        if dim is None:
-            raise TypeError(f'{name}() missing 1 required positional arguments: "dim"')
-        tensor_argument(name, input)
-        if dtype is not None:
-            input = to_dtype(input, dtypes.as_dtype(dtype))
+def _normalised(name: str, op: Op) -> None:
+    def body(input: Tensor, dim: Dim, dtype: Dtype = None) -> Tensor:
         if input._data.dtype.kind not in FLOAT_KINDS:
             raise NotImplementedError(f"\"{name}_lastdim_kernel_impl\" not implemented for "
                                       f"'{dtypes.scalar_name(input.dtype)}'")  # fmt: skip
-        at = one_dim(dim, len(input._data.shape))
-        return apply(op, (input,), (at,)) if input._data.shape else apply(_SCALAR[name], (input,))
+        return apply(op, (input,), (dim,)) if input._data.shape else apply(_SCALAR[name], (input,))
 
-    function.__name__ = name
-    function.__doc__ = f"``{name}`` along *dim*."
-    return function
+    method(body, name, f"``{name}`` along *dim*.")
 
 
-def logsumexp(
-    input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False
-) -> Tensor:
+_normalised("softmax", SOFTMAX)
+_normalised("log_softmax", LOG_SOFTMAX)
+
+
+@method
+def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) along *dim* (an int or several), without overflow."""
-    if dim is None and axis is None:
-        raise TypeError('logsumexp() missing 1 required positional arguments: "dim"')
-    input = floating(tensor_argument("logsumexp", input))
-    dims = many_dims(all_if_empty(spelled(dim, axis)), input.ndim)
-    return apply(LOGSUMEXP, (input,), (dims, bool(keepdim or keepdims)))
+    return apply(LOGSUMEXP, (floating(input),), (dim, bool(keepdim)))
 
 
 # ---- running sums and extremes -------------------------------------------------------------------------------------
 
 
-def _running(name: str, accumulate: Any) -> Callable[..., Any]:
+def _running(name: str, accumulate: Any) -> None:
     op = Op(name.capitalize(), lambda x, dim: accumulate(x, axis=dim))
 
-    def function(input: Tensor, dim: Any = None, *, dtype: Any = None, axis: Any = None) -> Tensor:
-        dim = spelled(dim, axis)
-        if dim is None:
-            raise TypeError(f'{name}() missing 1 required positional arguments: "dim"')
-        input = _summable(tensor_argument(name, input), dtype)
-        at = one_dim(dim, input.ndim)
-        return apply(op, (input,), (at,)) if input.ndim else METHODS["clone"](input)
+    def body(input: Tensor, dim: Dim, *, dtype: Dtype = None) -> Tensor:
+        input = _summable(input, dtype)
+        return apply(op, (input,), (dim,)) if input.ndim else METHODS["clone"](input)
 
-    function.__name__ = name
-    function.__doc__ = f"Running totals along *dim* ({name})."
-    return function
+    method(body, name, f"Running totals along *dim* ({name}).")
 
 
-def install() -> None:
-    """Enter everything into the table of methods."""
-    for function in (
-        sum, nansum, mean, nanmean, prod, count_nonzero, aminmax, logsumexp,
-    ):  # fmt: skip
-        METHODS[function.__name__] = function
-    METHODS["all"], METHODS["any"] = _truth("all", np.all), _truth("any", np.any)
-    METHODS["max"] = _extremes("max", np.maximum.reduce, np.argmax)
-    METHODS["min"] = _extremes("min", np.minimum.reduce, np.argmin)
-    METHODS["amax"], METHODS["amin"] = _even("amax", np.maximum.reduce), _even("amin", np.minimum.reduce)
-    METHODS["argmax"], METHODS["argmin"] = _position("argmax", np.argmax), _position("argmin", np.argmin)
-    for name, op in (("var", VAR), ("std", STD)):
-        METHODS[name] = _spread(name, op, lambda found: found)
-    for name, op in (("var_mean", VAR_MEAN), ("std_mean", STD_MEAN)):
-        FUNCTIONS[name] = _spread(name, op, lambda found: found)
-    for name, op in (("softmax", SOFTMAX), ("log_softmax", LOG_SOFTMAX)):
-        METHODS[name] = _normalised(name, op)
-    METHODS["cumsum"], METHODS["cumprod"] = _running("cumsum", np.cumsum), _running("cumprod", np.cumprod)
-
-
-install()
+_running("cumsum", np.cumsum)
+_running("cumprod", np.cumprod)

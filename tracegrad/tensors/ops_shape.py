@@ -7,25 +7,17 @@ where they don't.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..tracer.record.array import TracedArray
 from .apply import apply
-from .arguments import (
-    FUNCTIONS,
-    dims_argument,
-    expand_error,
-    many_dims,
-    one_dim,
-    shape_argument,
-    spelled,
-    tensor_argument,
-)
+from .arguments import dims_argument, expand_error, many_dims, one_dim, shape_argument, tensor_argument
 from .inplace import apply_view
 from .op import Op
+from .signature import Dim, function, method
 from .tensor import METHODS, Size, Tensor, raw
 
 _ndarray = np.ndarray
@@ -85,18 +77,20 @@ def _viewable(data: Any, shape: Ints, unknown: bool = False) -> bool:
     return np.may_share_memory(data, made) if type(data) is _ndarray else made.data.ptr == data.data.ptr
 
 
-def view(input: Tensor, *size: Any) -> Tensor:
+@method
+def view(self: Tensor, *size: Any) -> Tensor:
     """The same memory in another shape; an error where the strides do not allow it."""
-    data = raw(input)
+    data = raw(self)
     shape = full_shape(shape_argument(size), data.size)
     if not _viewable(data, shape, unknown=True):  # a capture comes after a run that would have raised
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
             "contiguous subspaces). Use .reshape(...) instead."
         )
-    return apply_view(VIEW, input, (shape,))
+    return apply_view(VIEW, self, (shape,))
 
 
+@method
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The elements in another shape: a view where possible, otherwise a copy."""
     return _reshape_to(tensor_argument("reshape", input), shape_argument(shape))
@@ -112,47 +106,50 @@ def _reshape_to(input: Tensor, shape: Ints) -> Tensor:
     return apply(UNSAFE_VIEW, (input,), (shape,))
 
 
-def view_as(input: Tensor, other: Tensor) -> Tensor:
+@method
+def view_as(self: Tensor, other: Tensor) -> Tensor:
     """``view`` in the shape of *other*."""
-    return view(input, other.shape)
+    return view(self, other.shape)
 
 
-def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+@method
+def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     """``reshape`` to the shape of *other*."""
-    return _reshape_to(input, other.shape)
+    return _reshape_to(self, other.shape)
 
 
-def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+@method
+def flatten(input: Tensor, start_dim: Dim = 0, end_dim: Dim = -1) -> Tensor:
     """The dimensions from *start_dim* to *end_dim* as one."""
-    shape = tensor_argument("flatten", input)._data.shape
+    shape = input._data.shape
     if not shape:
         return reshape(input, 1)
-    first, last = one_dim(start_dim, len(shape)), one_dim(end_dim, len(shape))
-    if first > last:
+    if start_dim > end_dim:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
-    if first == last:
+    if start_dim == end_dim:
         return input
-    return _reshape_to(input, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+    return _reshape_to(input, (*shape[:start_dim], math.prod(shape[start_dim : end_dim + 1]), *shape[end_dim + 1 :]))
 
 
+@method
 def ravel(input: Tensor) -> Tensor:
     """All elements as a vector."""
-    return _reshape_to(tensor_argument("ravel", input), (-1,)) if raw(input).size else reshape(input, 0)
+    return _reshape_to(input, (-1,)) if raw(input).size else reshape(input, 0)
 
 
-def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+@method
+def unflatten(input: Tensor, dim: Dim, sizes: Sequence[int]) -> Tensor:
     """The dimension *dim* as several of the given *sizes*."""
     shape = input.shape
-    at = one_dim(dim, len(shape))
     inner = shape_argument((tuple(sizes),))
     try:
-        inner = full_shape(inner, shape[at])
+        inner = full_shape(inner, shape[dim])
     except RuntimeError:
         raise RuntimeError(
-            f"unflatten: Provided sizes {list(inner)} don't multiply up to the size of dim {at} ({shape[at]}) in the "
+            f"unflatten: Provided sizes {list(inner)} don't multiply up to the size of dim {dim} ({shape[dim]}) in the "
             "input tensor"
         ) from None
-    return view(input, *shape[:at], *inner, *shape[at + 1 :])
+    return view(input, *shape[:dim], *inner, *shape[dim + 1 :])
 
 
 # ---- dimensions of size 1 ------------------------------------------------------------------------------------------
@@ -162,18 +159,18 @@ SQUEEZE = {n: Op(f"SqueezeBackward{n}", _squeezed) for n in (0, 1, 2)}
 UNSQUEEZE = Op("Unsqueeze", lambda x, dim: x[(*[_ALL] * dim, None, Ellipsis)])
 
 
-def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
+@method
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Without the dimensions of size 1; only *dim* (one or several) if given."""
-    shape = tensor_argument("squeeze", input)._data.shape
-    dim = spelled(dim, axis)
+    shape = input._data.shape
     kind = 0 if dim is None else 2 if isinstance(dim, (tuple, list)) else 1
     return apply_view(SQUEEZE[kind], input, (tuple([d for d in many_dims(dim, len(shape)) if shape[d] == 1]),))
 
 
-def unsqueeze(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
+@method
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a new dimension of size 1 at *dim*."""
-    at = one_dim(spelled(dim, axis), len(tensor_argument("unsqueeze", input)._data.shape) + 1)
-    return apply_view(UNSQUEEZE, input, (at,))
+    return apply_view(UNSQUEEZE, input, (one_dim(dim, len(input._data.shape) + 1),))
 
 
 # ---- orders of dimensions ------------------------------------------------------------------------------------------
@@ -183,20 +180,22 @@ PERMUTE = Op("Permute", lambda x, dims: x.transpose(dims))
 T = Op("T", lambda x: x.T)
 
 
-def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+@method
+def transpose(input: Tensor, dim0: Dim, dim1: Dim) -> Tensor:
     """With two dimensions exchanged."""
-    ndim = len(tensor_argument("transpose", input)._data.shape)
-    return apply_view(TRANSPOSE, input, (one_dim(dim0, ndim), one_dim(dim1, ndim)))
+    return apply_view(TRANSPOSE, input, (dim0, dim1))
 
 
+@method
 def t(input: Tensor) -> Tensor:
     """A matrix transposed; vectors and scalars as they are."""
-    ndim = len(tensor_argument("t", input)._data.shape)
+    ndim = len(input._data.shape)
     if ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim}D")
     return apply_view(T, input)
 
 
+@method
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """With the dimensions in the order given."""
     ndim = len(tensor_argument("permute", input)._data.shape)
@@ -212,9 +211,10 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
     return apply_view(PERMUTE, input, (order,))
 
 
+@method
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """With the dimensions *source* moved to the places *destination*."""
-    ndim = len(tensor_argument("movedim", input)._data.shape)
+    ndim = len(input._data.shape)
     sources, targets = (
         [one_dim(d, ndim) for d in (dims if isinstance(dims, (tuple, list)) else (dims,))]
         for dims in (source, destination)
@@ -253,10 +253,11 @@ def _expanded(x: Any, shape: Ints) -> Any:
 EXPAND = Op("Expand", _expanded)
 
 
-def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
+@method
+def expand(self: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Dimensions of size 1 (and new ones in front) in the sizes given, without a copy; -1 keeps a size."""
     wanted = shape_argument(sizes if size is None else (size,))
-    have = tensor_argument("expand", input)._data.shape
+    have = self._data.shape
     new = len(wanted) - len(have)
     if new < 0:
         raise expand_error(have, wanted)
@@ -272,19 +273,22 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
         elif n != old and old != 1:
             raise expand_error(have, wanted)
         shape.append(n)
-    return apply_view(EXPAND, input, (tuple(shape),))
+    return apply_view(EXPAND, self, (tuple(shape),))
 
 
-def expand_as(input: Tensor, other: Tensor) -> Tensor:
+@method
+def expand_as(self: Tensor, other: Tensor) -> Tensor:
     """``expand`` to the shape of *other*."""
-    return expand(input, other.shape)
+    return expand(self, other.shape)
 
 
+@method
 def broadcast_to(input: Tensor, *size: Any) -> Tensor:
     """``expand`` to *size*."""
     return expand(input, *size)
 
 
+@function
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """All tensors in their common shape."""
     given = listed(tensors)
@@ -292,6 +296,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     return tuple([t if t.shape == shape else expand(t, shape) for t in given])
 
 
+@function
 def broadcast_shapes(*shapes: Any) -> Size:
     """The shape to which all *shapes* broadcast."""
     try:
@@ -315,33 +320,24 @@ CLONE = Op("Clone", lambda x: x.copy(order="K"))
 CONTIGUOUS = Op("Clone", lambda x: x.copy())
 
 
+@method
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy with the same history."""
-    return apply(CLONE, (tensor_argument("clone", input),))
+    return apply(CLONE, (input,))
 
 
-def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
+@method
+def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor itself where it lies in memory in C order, otherwise a copy that does."""
-    return input if is_contiguous(input) else apply(CONTIGUOUS, (input,))
+    return self if is_contiguous(self) else apply(CONTIGUOUS, (self,))
 
 
-def is_contiguous(input: Tensor, memory_format: Any = None) -> bool:
+@method
+def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
     """Whether the elements lie in memory in C order without gaps."""
-    return bool(_in_order(raw(input)))
+    return bool(_in_order(raw(self)))
 
 
-def install() -> None:
-    """Enter everything into the tables."""
-    methods: list[Callable[..., Any]] = [
-        view, reshape, view_as, reshape_as, flatten, ravel, unflatten, squeeze, unsqueeze, transpose, t, permute,
-        movedim, expand, expand_as, broadcast_to, clone, contiguous, is_contiguous,
-    ]  # fmt: skip
-    for function in methods:
-        METHODS[function.__name__] = function
-    METHODS.update(swapaxes=transpose, swapdims=transpose, moveaxis=movedim, adjoint=_matrix_transposed)
-    FUNCTIONS.update(broadcast_tensors=broadcast_tensors, broadcast_shapes=broadcast_shapes)
-    Tensor.T = property(_reversed)  # type: ignore[attr-defined]
-    Tensor.mT = property(_matrix_transposed)  # type: ignore[attr-defined]
-
-
-install()
+METHODS.update(swapaxes=transpose, swapdims=transpose, moveaxis=movedim, adjoint=_matrix_transposed)
+Tensor.T = property(_reversed)  # type: ignore[attr-defined]
+Tensor.mT = property(_matrix_transposed)  # type: ignore[attr-defined]

@@ -7,19 +7,18 @@ nothing again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..tracer.ir.aval import FLOAT_KINDS
 from .apply import apply
-from .arguments import one_dim, spelled, tensor_argument
 from .indexing import argsorted, elements_along, picked
 from .on_device import calculated, filled
 from .op import Op
-from .ops_reduce import named_result, not_empty, plain
-from .tensor import METHODS, Tensor, make, raw
+from .ops_reduce import named_result, not_empty, of_scalar, plain
+from .signature import Dim, method
+from .tensor import Tensor, make, raw
 
 # ---- order ---------------------------------------------------------------------------------------------------------
 
@@ -62,69 +61,46 @@ _KTHVALUE = named_result("kthvalue", "values", "indices")
 _MEDIAN = named_result("median", "values", "indices")
 
 
-def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Any:
+@method
+def sort(input: Tensor, dim: Dim = -1, descending: bool = False, stable: bool = False) -> Any:
     """(values, indices) in order along *dim*; always stable."""
-    dim = one_dim(dim if axis is None else axis, tensor_argument("sort", input).ndim)
-    if not input.ndim:
-        return _SORT(METHODS["clone"](input), make(filled(0, (), np.int64, input._data)))
-    return _SORT(*apply(SORT, (input,), (dim, bool(descending))))
+    return _SORT(*apply(SORT, (input,), (dim, bool(descending)))) if input.ndim else of_scalar(_SORT, input)
 
 
-def argsort(
-    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None
-) -> Tensor:
+@method
+def argsort(input: Tensor, dim: Dim = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The indices that sort along *dim*."""
-    data = raw(tensor_argument("argsort", input))
-    dim = one_dim(dim if axis is None else axis, data.ndim)
-    if not data.ndim:
-        return make(filled(0, (), np.int64, data))
-    return make(calculated(argsorted, data, dim, bool(descending)))
+    data = raw(input)
+    return make(calculated(argsorted, data, dim, bool(descending)) if data.ndim else filled(0, (), np.int64, data))
 
 
-def topk(
-    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, axis: Any = None
-) -> Any:  # fmt: skip
+@method
+def topk(input: Tensor, k: int, dim: Dim = -1, largest: bool = True, sorted: bool = True) -> Any:
     """(values, indices) of the *k* largest (or smallest) elements along *dim*, in order."""
-    shape = tensor_argument("topk", input)._data.shape
-    dim = one_dim(dim if axis is None else axis, len(shape))
+    shape = input._data.shape
     if not 0 <= k <= (shape[dim] if shape else 1):
         raise RuntimeError("selected index k out of range")
-    if not shape:
-        return _TOPK(METHODS["clone"](input), make(filled(0, (), np.int64, input._data)))
-    return _TOPK(*apply(TOPK, (input,), (dim, 0, int(k), bool(largest))))
+    return _TOPK(*apply(TOPK, (input,), (dim, 0, int(k), bool(largest)))) if shape else of_scalar(_TOPK, input)
 
 
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+@method
+def kthvalue(input: Tensor, k: int, dim: Dim = -1, keepdim: bool = False) -> Any:
     """(value, index) of the *k*-th smallest element along *dim*, counted from 1."""
-    shape = tensor_argument("kthvalue", input)._data.shape
-    dim = one_dim(dim, len(shape))
+    shape = input._data.shape
     if not 1 <= k <= (shape[dim] if shape else 1):
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}")
     if not shape:
-        return _KTHVALUE(METHODS["clone"](input), make(filled(0, (), np.int64, input._data)))
+        return of_scalar(_KTHVALUE, input)
     return _KTHVALUE(*apply(KTHVALUE, (input,), (dim, int(k) - 1, bool(keepdim))))
 
 
-def median(input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool = False) -> Any:
+@method
+def median(input: Tensor, dim: Dim | None = None, keepdim: bool = False) -> Any:
     """The lower of the middle elements; along *dim* with its index."""
-    shape = tensor_argument("median", input)._data.shape
-    dim = spelled(dim, axis)
+    shape = input._data.shape
     if dim is None:
         return apply(MEDIAN, (input,)) if math.prod(shape) else plain(filled(math.nan, (), input.dtype, input._data))
-    dim = one_dim(dim, len(shape))
     if not shape:
-        return _MEDIAN(METHODS["clone"](input), make(filled(0, (), np.int64, input._data)))
+        return of_scalar(_MEDIAN, input)
     not_empty("median", shape, (dim,))
-    return _MEDIAN(*apply(MEDIAN_DIM, (input,), (dim, bool(keepdim or keepdims))))
-
-
-def install() -> None:
-    """Enter everything into the tables."""
-    methods: list[Callable[..., Any]] = [
-        sort, argsort, topk, kthvalue, median,
-    ]  # fmt: skip
-    for function in methods:
-        METHODS[function.__name__] = function
-
-
-install()
+    return _MEDIAN(*apply(MEDIAN_DIM, (input,), (dim, bool(keepdim))))

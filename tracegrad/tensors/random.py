@@ -19,7 +19,7 @@ from ..tracer.numpy_api import creation
 from ..tracer.record.array import TracedArray
 from ..tracer.record.recorder import current_recorder
 from . import dtypes
-from .create import _array_of, _count, _float_or_default, _like, _made, _shape, _type_name, beside
+from .create import _array_of, _count, _float_or_default, _made, _shape, _type_name, beside, like
 from .device import on_cuda, wanted
 from .dtypes import as_dtype, scalar_name
 from .modes import STATE
@@ -143,16 +143,8 @@ def randn(
     )
 
 
-def rand_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """Uniform numbers in [0, 1) in the shape (and dtype, unless given) of *input*."""
-    shape, kind = _like("rand_like", input, dtype, device)
-    return rand(shape, **kind, requires_grad=requires_grad)
-
-
-def randn_like(input: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """Standard normal numbers in the shape (and dtype, unless given) of *input*."""
-    shape, kind = _like("randn_like", input, dtype, device)
-    return randn(shape, **kind, requires_grad=requires_grad)
+rand_like = like(rand, "Uniform numbers in [0, 1)")
+randn_like = like(randn, "Standard normal numbers")
 
 
 def randint(

@@ -2,5 +2,5 @@
 makes), then ``paths/dispatcher.py`` (how a call is answered). Rooms: ``record`` (one call recorded), ``paths`` (which
 recorded path answers a call), ``state`` (what a function reads besides its arguments), ``launch`` (binding, the native
 launcher, the kernel cache), ``cuda`` (devices). ``explain.py``, ``stats.py`` and ``config.py`` are what users ask and
-set.
+set; ``tensor_library.py`` is all that the compiler knows of tensors.
 """

@@ -1,5 +1,5 @@
-"""The CPU: loop nests, library calls and loops over a body as LLVM IR, and machine code of that.
-
-Start reading at ``assemble.py`` (a graph to a program), then ``loop_nest.py`` (where a kernel's loop is printed), then
-``expressions.py`` (one element of a value) and ``scalar.py`` (one operation).
+"""The CPU: a schedule as LLVM IR, and machine code of that. ``assemble.py`` is the first file to read: a graph to a
+program, and the kernel's entry, which calls the steps in order and checks guards between them. Then ``loop_nest.py``
+(where a kernel's loop is printed), ``expressions.py`` (one element of a value), ``scalar.py`` (one operation),
+``loop_node.py`` (a loop over a body), ``library_calls.py`` (BLAS, indexed writes), ``jit.py`` (IR to machine code).
 """

@@ -2,7 +2,8 @@
 
 ``KernelEmitter`` is the CPU's ``ItemEmitter`` with its outermost loops run by threads and blocks (``mapping.py``):
 start reading at ``nest``.  What it needs of a GPU are seven functions (``INTRINSICS``): who am I, wait for my block,
-what has my neighbour, where is my block's memory.  ``ptx.py`` defines them for a GPU, ``simulator.py`` on the CPU.
+what has my neighbour, where is my block's memory.  ``intrinsics.py`` defines them for a GPU, ``simulator.py`` on the
+CPU.
 
 Kernel ABI: ``void kernel(ptr buffer, ..., ptr sizes, ptr consts)``; buffers are those of ``Kernel.buffers``.
 """

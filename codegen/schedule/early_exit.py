@@ -2,7 +2,8 @@
 
 A kernel of a path that doesn't hold should end early, since another one takes its place (``runtime/paths/family.py``).
 The steps that the first guards need go first, then those guards are checked, and so on; results that a kernel has begun
-are private until it answers.  Guards are checked in their order whatever the steps.
+are private until it answers.  Guards are checked in their order whatever the steps.  The check itself is written in
+``codegen/cpu/assemble.py`` (``_Assembler._native``).
 
 Only whole steps are moved.  A loop that a guard needs keeps what else it does in the same pass: to split it would cost
 every call a second pass over the arrays, up to half of its time, for the sake of the calls that end early.

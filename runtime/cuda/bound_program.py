@@ -1,10 +1,10 @@
 """A compiled program with the numbers of one graph, ready to be run on the device.
 
 ``BoundProgram.execute`` takes arrays and gives arrays: buffers are allocated from CuPy's pool, kernels are launched on
-the current stream, and nothing waits for the device but the guards, whose answers come back in one transfer.  Numbers
-of the host go to the device together, in one copy.  Results that are to be written somewhere are computed aside, and
-copied there when the guards have held: where there are none, as part of the launches.  A program of several kernels
-that meets the same memory again (a training loop does) is replayed as one CUDA graph (``graphs.py``).
+the current stream (``Gpu.launch``), and nothing waits for the device but the guards, whose answers come back in one
+transfer.  Numbers of the host go to the device together, in one copy.  Results that are to be written somewhere are
+computed aside, and copied there when the guards have held: where there are none, as part of the launches.  A program of
+several kernels that meets the same memory again (a training loop does) is replayed as one CUDA graph (``graphs.py``).
 """
 
 from __future__ import annotations

@@ -1,2 +1,5 @@
-"""From arrays to a running kernel: binding a program to sizes and constants (``bind.py``), the native launcher in LLVM
-IR (``launcher_ir.py``), and the cache of kernels (``kernel_cache.py``)."""
+"""From arrays to a running kernel. ``bind.py`` is the first file to read: a kernel bound to an exact layout of
+arguments, as a callable that costs a fraction of a microsecond. Behind it stands the native launcher in LLVM IR
+(``launcher_ir.py``, with the offsets of ``object_layout.py``); ``tape.py`` puts several kernels in one launch;
+``binding.py`` binds a compiled program to one graph's numbers. ``kernel_cache.py`` keeps programs by signature.
+"""

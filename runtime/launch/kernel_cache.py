@@ -1,6 +1,7 @@
 """The kernel cache of the process: signature -> compiled program.
 
-Bounded, least recently used first out, thread-safe.
+Bounded, least recently used first out, thread-safe.  The signature is ``Canonical.key``, which ``canonicalise`` makes
+(``codegen/lower/canonical.py``); the key of a call, which comes before, is made in ``runtime/record/call_key.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""README.md tells the truth: its code runs and prints what it says, and its tables are those of the program."""
+"""The documents tell the truth: their code runs and prints what it says, their tables are those of the program, and
+what they name is there.  The files that comments name are there, too."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ import io
 import re
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -15,35 +18,154 @@ import scipy.special
 
 import tracegrad
 from tracegrad.runtime.config import Config
+from tracegrad.tensors.random import default_generator
 from tracegrad.tracer import numpy_api  # noqa: F401  (fills the tables)
 from tracegrad.tracer.numpy_api.special import HOOKED
+from tracegrad.tracer.random.stream import DEFAULT
 from tracegrad.tracer.record.array import FUNCTIONS, METHODS, UFUNCS, public_name
 
-README = Path(__file__).resolve().parents[2] / "README.md"
-TEXT = README.read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+ROOT = next(folder for folder in Path(__file__).resolve().parents if (folder / "pyproject.toml").exists())
+PLACES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md")]
+TEXTS = {str(path.relative_to(ROOT)): path.read_text() for path in sorted(PLACES)}
+LAYERS = [ROOT / name for name in ("tracer", "codegen", "runtime", "tracegrad")]
+SOURCES = [path for folder in (*LAYERS, ROOT / "benchmarks") for path in sorted(folder.rglob("*.py"))]
+FILE_NAMES = {path.name for path in [*SOURCES, *ROOT.glob("tests/**/*.py"), *ROOT.glob("examples/*.py")]}
+FILE = re.compile(r"(?<![\w./*-])((?:[\w.-]+/)*\w+\.py)\b")
+OF_A_USER = {"model.py", "m.py"}  # files in examples of recorded lines
+NOT_RUN = {"docs/cuda.md": 1}  # blocks marked ``python no-run``, since they need a device
 
 
-def test_quick_start_is_short() -> None:
-    assert len(BLOCKS[0].splitlines()) <= 20
+class Block(NamedTuple):
+    code: str
+    line: int  # lines in front of it
+    runs: bool
 
 
-def test_code_runs_and_prints_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def blocks_of(text: str) -> list[Block]:
+    """The blocks of Python in a document."""
+    found = re.finditer(r"^```python(.*)\n((?:(?!```).*\n)*)```$", text, re.MULTILINE)
+    return [Block(m[2], text.count("\n", 0, m.start(2)), m[1].strip() != "no-run") for m in found]
+
+
+BLOCKS = {name: blocks for name, text in TEXTS.items() if (blocks := blocks_of(text))}
+every_document = pytest.mark.parametrize("document", TEXTS)
+
+
+# ---- code ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def streams_kept() -> Iterator[None]:
+    """Random numbers go on afterwards as if the documents had drawn none."""
+    of_numpy, of_keys, of_tensors = np.random.get_state(), DEFAULT.state, vars(default_generator).copy()
+    stream = default_generator._stream.bit_generator
+    position = stream.state
+    yield
+    np.random.set_state(of_numpy)
+    DEFAULT.state = of_keys
+    vars(default_generator).update(of_tensors)
+    stream.state = position
+
+
+@pytest.mark.parametrize("document", BLOCKS)
+@pytest.mark.usefixtures("fresh_kernels", "streams_kept")
+def test_code_runs_and_prints_what_it_says(document: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks run in order in one module; ``print(...)  # text`` promises that line of output."""
-    module = types.ModuleType("readme_example")
+    module = types.ModuleType("example_of_a_document")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    for block in BLOCKS:
-        start = TEXT[: TEXT.index(block)].count("\n")
-        promised = re.findall(r"^ *print\(.*\) *# (.+)$", block, re.MULTILINE)
+    for block in BLOCKS[document]:
+        code = compile("\n" * block.line + block.code, str(ROOT / document), "exec")
+        if not block.runs:
+            continue
+        promised = re.findall(r"^ *print\(.*\) *# (.+)$", block.code, re.MULTILINE)
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
-            exec(compile("\n" * start + block, str(README), "exec"), module.__dict__)
+            exec(code, module.__dict__)
         assert output.getvalue().splitlines() == promised
+
+
+def test_every_block_of_code_is_run_but_for_those_that_say_so() -> None:
+    for name, text in TEXTS.items():
+        assert set(re.findall(r"^ *```(py.*)$", text, re.MULTILINE)) <= {"python", "python no-run"}, name
+        assert text.count("```python") == len(BLOCKS.get(name, [])), name
+    left_out = {name: sum(not block.runs for block in blocks) for name, blocks in BLOCKS.items()}
+    assert {name: count for name, count in left_out.items() if count} == NOT_RUN
+
+
+# ---- length and names ----------------------------------------------------------------------------------------------
+
+
+def test_the_first_pages_are_short() -> None:
+    assert len(TEXTS["README.md"].splitlines()) <= 150
+    assert len(BLOCKS["README.md"][0].code.splitlines()) <= 20
+    assert len(TEXTS["ARCHITECTURE.md"].encode()) <= 10_000
+
+
+def anchors_of(text: str) -> set[str]:
+    """What links to a heading of the document call it."""
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+@every_document
+def test_links_lead_somewhere(document: str) -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", TEXTS[document]):
+        if "://" in link:
+            continue
+        target, _, anchor = link.partition("#")
+        place = (ROOT / document).parent / target if target else ROOT / document
+        assert place.exists(), f"{document} links to {target}"
+        assert not anchor or anchor in anchors_of(place.read_text()), f"{document} links to {link}"
+
+
+def is_known(name: str, *folders: Path) -> bool:
+    """Is *name* a file?  With a folder: from the root of the repository, or from *folders*.  Without: anywhere."""
+    return any((folder / name).is_file() for folder in (ROOT, *folders)) if "/" in name else name in FILE_NAMES
+
+
+@every_document
+def test_files_that_are_named_exist(document: str) -> None:
+    for name in FILE.findall(TEXTS[document]):
+        assert is_known(name, (ROOT / document).parent), f"{document} names {name}"
+
+
+def test_files_that_comments_name_exist() -> None:
+    for path in SOURCES:
+        for name in set(FILE.findall(path.read_text())) - OF_A_USER:
+            assert is_known(name, path.parent, *LAYERS), f"{path.relative_to(ROOT)} names {name}"
+
+
+@every_document
+def test_folders_that_are_named_exist(document: str) -> None:
+    made = (ROOT / ".gitignore").read_text().split()
+    for name in re.findall(r"`((?:[\w.-]+/)+)`", TEXTS[document]):
+        beside = (ROOT / document).parent / name
+        assert (ROOT / name).is_dir() or beside.is_dir() or name in made, f"{document} names {name}"
+
+
+@every_document
+def test_what_is_said_to_stand_in_a_file_does(document: str) -> None:
+    """``name`` in ``file.py``, and ``file.py``: ``name``."""
+    text = re.sub(r"\s+", " ", TEXTS[document])
+    found = re.findall(r"`([\w.]+)` in `([\w./]+\.py)`", text)
+    found += [(name, file) for file, name in re.findall(r"`([\w./]+\.py)`: `([\w.]+)`", text)]
+    for name, file in found:
+        source = (ROOT / file).read_text()
+        for part in name.split("."):
+            assert re.search(rf"^\s*(def |class )?{part}\b", source, re.MULTILINE), f"{document}: {name} in {file}"
+
+
+def test_the_index_lists_every_page() -> None:
+    pages = {name.removeprefix("docs/") for name in TEXTS if name.startswith("docs/")} - {"README.md"}
+    assert pages <= set(re.findall(r"\]\(([^)#]+)\)", TEXTS["docs/README.md"]))
+
+
+# ---- tables --------------------------------------------------------------------------------------------------------
 
 
 def supported() -> set[str]:
     """Every name in the table of supported functions, as the user writes it."""
-    table = TEXT.split("<!-- supported:")[1].split("\n\n", 2)[1]
+    table = TEXTS["docs/numpy.md"].split("<!-- supported:")[1].split("\n\n", 2)[1]
     found: list[str] = []
     for group, names in re.findall(r"^\| ([^|]+) \| (`.+`) \|$", table, re.MULTILINE):
         prefix = "scipy.special." if group == "scipy.special" else ""
@@ -78,13 +200,23 @@ def test_everything_in_the_table_is_implemented() -> None:
 
 
 def test_settings_are_documented() -> None:
-    rows = dict(re.findall(r"^\| `(\w+)` \| `(TRACEGRAD_\w+)` \|", TEXT, re.MULTILINE))
+    text = TEXTS["docs/settings.md"]
+    rows = dict(re.findall(r"^\| `(\w+)` \| `(TRACEGRAD_\w+)` \|", text, re.MULTILINE))
     assert rows == {name: f"TRACEGRAD_{name.upper()}" for name in Config.__annotations__}
-    for name, default in re.findall(r"^\| `(\w+)` \| `TRACEGRAD_\w+` \| (\d+) \|", TEXT, re.MULTILINE):
+    for name, default in re.findall(r"^\| `(\w+)` \| `TRACEGRAD_\w+` \| (\d+) \|", text, re.MULTILINE):
         assert int(getattr(Config(), name)) == int(default)
 
 
 def test_errors_are_documented() -> None:
     for name in tracegrad.__all__:
         if isinstance(getattr(tracegrad, name), type) and issubclass(getattr(tracegrad, name), Exception):
-            assert f"`{name}`" in TEXT or f"`{name}`s" in TEXT
+            assert f"`{name}`" in TEXTS["docs/errors.md"] or f"`{name}`s" in TEXTS["docs/errors.md"]
+
+
+def test_errors_are_the_built_in_ones_that_the_table_says() -> None:
+    rows = re.findall(r"^\| `(?:cuda\.)?(\w+)` \| (.+?) \|", TEXTS["docs/errors.md"], re.MULTILINE)
+    assert len(rows) > 5
+    for name, bases in rows:
+        error = getattr(tracegrad.cuda if name == "OutOfMemoryError" else tracegrad, name)
+        for base in re.findall(r"`(\w+)`", bases):
+            assert base in [parent.__name__ for parent in error.__mro__], name

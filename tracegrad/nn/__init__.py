@@ -1,7 +1,7 @@
-"""Neural networks in PyTorch's style: modules (``module.py``), their layers, losses and the functions behind them.
-
-``nn.functional``, ``nn.init`` and ``nn.utils`` hold the functions. They are operations on tensors, one for each layer;
-nothing here knows a derivative.
+"""Neural networks in PyTorch's style. ``module.py`` is the first file to read: parameters, buffers and other modules
+as attributes of one object. Layers are modules around one function each (``layers.py``, ``conv.py``, ``norm.py``,
+``activations.py``, ``losses.py``, ``containers.py``); ``nn.functional`` holds those functions, ``nn.init`` and
+``nn.utils`` more. They are operations on tensors: nothing here knows a derivative.
 """
 
 from . import functional, init, parameter, utils

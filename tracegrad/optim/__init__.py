@@ -1,4 +1,7 @@
-"""Optimizers: each step is one fused launch over all parameters of a group."""
+"""Optimizers in PyTorch's style. ``optimizer.py`` is the first file to read: parameter groups, state, and saving both.
+Each step is one fused launch over all parameters of a group (``tracegrad/tensors/update.py``). ``lr_scheduler.py`` has
+the schedules of learning rates, ``grad_scaler.py`` the scaling of losses for float16.
+"""
 
 from . import lr_scheduler
 from .adam import Adam, AdamW

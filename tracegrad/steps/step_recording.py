@@ -75,7 +75,7 @@ class Placement:
 @dataclass(slots=True)
 class TensorRecording:
     """``sources[k]`` says where input k is read: ``("leaf", position in the call)``, ``("state", position among the
-    snapshot's arrays)``, or as in ``eager/capture.py``.  Results of the graph: ``writes`` (input whose memory takes
+    snapshot's arrays)``, or as in ``capture.py``.  Results of the graph: ``writes`` (input whose memory takes
     result k), then those of ``grads`` and what is returned, whose numbers count from after the writes."""
 
     graph: Graph

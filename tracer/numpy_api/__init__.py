@@ -1,4 +1,5 @@
-"""NumPy, and what of SciPy is plain Python, on traced arrays.
+"""NumPy, and what of SciPy is plain Python, on traced arrays. Start reading at ``dispatch.py``, where the user's
+operations come in; each function is in the file for its subject, registered by ``implements`` (``registry.py``).
 
 Importing the package fills the tables (``record/array.py``) in which NumPy's protocols look functions up:
 

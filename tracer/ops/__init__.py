@@ -1,4 +1,12 @@
-"""The primitive tables.  One row is one operation; ``../primitive.py`` says what a row holds."""
+"""The primitives: one row is one operation, with its NumPy implementation, shape rule, derivative, scalar lowering and
+test domain. ``elementwise.py`` is the first file to read, and where an elementwise operation is added; the columns of
+a row are explained in ``../ir/primitive.py``. The other tables are by kind: ``shape.py`` (views and assemblies),
+``reduce.py``, ``product.py``, ``indexing.py``, ``threefry.py`` (random bits), ``control.py`` (the loop node),
+``custom.py`` (derivatives that somebody else knows). ``closure_conversion.py`` and ``loop_pruning.py`` rewrite the
+bodies of loops.
+
+Importing the package fills the registry.
+"""
 
 from . import control, custom, elementwise, indexing, product, reduce, shape, threefry
 

@@ -483,7 +483,7 @@ def unsupported(name: str) -> UnsupportedError:
     hint = (
         HINTS.get(name)
         or HINTS.get(short)
-        or "compose it from supported functions (README lists them), or compute it outside the compiled function and "
-        "pass the result in"
+        or "compose it from supported functions (docs/numpy.md lists them), or compute it outside the compiled "
+        "function and pass the result in"
     )
     return UnsupportedError(at_site(f"{name} is not supported on traced arrays: {hint}"))

@@ -1,7 +1,7 @@
 """Turns of a loop that differ: what each computes from the local variables at its start, as one tree.
 
 A turn goes from one question to the next one that has the same answer and leads to the same instruction.  Between them
-Python is a function of the local variables that are live there (``loop_proof.prove_turns``); what it does next depends
+Python is a function of the local variables that are live there (``purity.prove_turns``); what it does next depends
 on answers to questions alone.  So turns that have had the same answers have asked for the same items, and are laid
 over each other: an operand is, in every one of them,
 

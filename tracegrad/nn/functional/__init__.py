@@ -1,4 +1,7 @@
-"""Functions behind the layers."""
+"""The functions behind the layers, each one operation on tensors. Start reading at ``basic.py`` (linear maps,
+activations, dropout, embeddings); then ``convolution.py``, ``normalization.py``, and the losses against numbers
+(``value_losses.py``) and against classes (``class_losses.py``).
+"""
 
 from .basic import (
     dropout,

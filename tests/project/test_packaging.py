@@ -56,7 +56,15 @@ def test_metadata() -> None:
 
 def test_runtime_requirements_are_the_agreed_ones() -> None:
     names = {re.split(r"[<>=!~ ]", r)[0] for r in PROJECT["project"]["dependencies"]}
-    assert names == {"numpy", "scipy", "numba", "llvmlite", "optree", "ml_dtypes", "platformdirs"}
+    assert names == {"numpy", "scipy", "numba", "llvmlite", "optree", "ml_dtypes"}
+
+
+def test_every_requirement_of_use_and_test_has_a_lower_bound_that_can_be_installed() -> None:
+    """``make test-oldest`` installs what this prints."""
+    done = subprocess.run([sys.executable, ".ci/oldest.py", "test"], cwd=ROOT, capture_output=True, text=True)
+    required = PROJECT["project"]["dependencies"] + PROJECT["project"]["optional-dependencies"]["test"]
+    assert len(done.stdout.split()) == len(required) == done.stdout.count("=="), done.stderr
+    assert not re.search(r"[\[\]<>]", done.stdout)
 
 
 @pytest.mark.parametrize("module", ["tracegrad", "tracegrad.autograd"])

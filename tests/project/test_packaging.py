@@ -48,7 +48,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the sources, so that no earlier build can leave anything in what is built."""
     copy = tmp_path_factory.mktemp("built") / "source"
     copy.mkdir()
-    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     for folder in (*LAYERS, "tests"):
         shutil.copytree(ROOT / folder, copy / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
@@ -119,7 +119,7 @@ def test_sdist_holds_every_file_once_and_makes_the_same_wheel(source: Path, whee
         archive.extractall(tmp_path, filter="data")
     (unpacked,) = tmp_path.glob("tracegrad-*")
     names = sorted(member.name.removeprefix(f"{unpacked.name}/") for member in members)
-    about = {"LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
+    about = {"LICENSE", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
     assert all(member.isfile() for member in members)
     assert [name for name in names if name not in about and ".egg-info/" not in name] == INSTALLED
     again = build("wheel", unpacked, tmp_path / "wheel")

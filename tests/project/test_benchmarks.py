@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tracegrad
-from benchmarks import report, run, targets
+from benchmarks import against, report, run, targets
 from benchmarks.__main__ import parse
 from benchmarks.peers import PEERS, Peer, TraceGradExplicit
 from benchmarks.timing import deviation, reference
@@ -93,3 +93,28 @@ def test_a_failing_peer_is_not_the_runs_failure_and_a_wrong_one_is():
     assert run._miss("jax", {"status": "wrong"}) == "wrong"
     assert run._miss("tracegrad", {"status": "ok", "outcome": "failed"}) == "failed"
     assert run._miss("tracegrad-explicit", {"status": "none"}) == ""
+
+
+def test_two_checkouts_are_timed_side_by_side(tmp_path):
+    (tmp_path / "tracegrad").symlink_to(against.HERE / "tracegrad")
+    figures, versions = against.pair([against.HERE, tmp_path], ["dispatch_scalar", "training_compiled"], 1, 1e-5)
+    rows = {"dispatch_scalar", "training_compiled"}
+    assert set(figures) == {"import", *rows, *(f"{row}, first call" for row in rows)}
+    assert all(min(seconds[path] for path in versions) > 0.0 for seconds in figures.values())
+    assert figures["dispatch_scalar"][tmp_path] < figures["dispatch_scalar, first call"][tmp_path]
+
+
+def test_a_checkout_whose_tracegrad_is_another_ones_is_refused(tmp_path, capfd):
+    with pytest.raises(SystemExit, match="its process ended"):
+        against.pair([tmp_path], [], 1, 1e-5)
+    assert "tracegrad" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(1.02, 0), (1.2, 1)])
+def test_a_worse_figure_ends_the_run_with_a_status(monkeypatch, capsys, seconds, status):
+    def pair(paths, *_):
+        return {"import": {path: seconds if path == against.HERE else 1.0 for path in paths}}, dict.fromkeys(paths, "")
+
+    monkeypatch.setattr(against, "pair", pair)
+    assert against.run(parse(["--against", "/other"])) == status
+    assert f"| import | {seconds:.2f} s | 1.00 s | {seconds:.3f} |" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-# demo, test, oracle, lint, bench, gpu-check, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
+# demo, test, test-oldest, oracle, lint, bench, gpu-check, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
 #
 #   make demo                                  logistic regression on real data, with a summary
 #   make test PYTEST_ARGS="tests/tracer/ir" a part of the tests
@@ -7,15 +7,17 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+OLDEST ?= .venv-oldest
 WORKERS ?= 2
 PYTEST_ARGS ?= tests
 BENCH_ARGS ?=
+PIP_ARGS ?=
 
 BIN := $(abspath $(VENV))/bin
 PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
 
-.PHONY: demo test oracle bench gpu-check lint clean
+.PHONY: demo test test-oldest oracle bench gpu-check lint clean
 .NOTPARALLEL:
 
 # Small problems run slower with BLAS threads than without, in SciPy's optimisers most of all; tests have workers instead.
@@ -26,6 +28,11 @@ demo: $(VENV)/.ready-examples
 
 test: $(VENV)/.ready-test
 	$(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+# The same with the oldest releases that pyproject.toml allows, Python among them, in an environment of their own.
+test-oldest: PYTHON := python3.11
+test-oldest:
+	$(MAKE) VENV=$(OLDEST) PYTHON=$(PYTHON) PIP_ARGS='--constraint $(OLDEST)/oldest.txt' $(OLDEST)/oldest.txt test
 
 # PyTorch, so that the tests which compare with it do not skip.
 oracle: $(VENV)/.ready-oracle
@@ -45,13 +52,16 @@ lint: $(VENV)/.ready-test
 	$(PY) -m mypy -p tracegrad
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp for each extra: a second run finds it and starts at once.
 $(VENV)/.ready-%: pyproject.toml | $(PY)
-	$(PIP) install --quiet --editable '.[$*]'
+	$(PIP) install --quiet $(PIP_ARGS) --editable '.[$*]'
 	@touch $@
+
+$(VENV)/oldest.txt: pyproject.toml .ci/oldest.py | $(PY)
+	$(PY) .ci/oldest.py test > $@
 
 # Debian may have venv without ensurepip: then the pip of the system fills the new environment.
 $(PY):

@@ -45,7 +45,7 @@ def child(workload_name: str, peer_name: str, threads: int) -> None:
     )
 
 
-def _environment(home: str, disk_cache: bool) -> dict[str, str]:
+def environment(home: str, disk_cache: bool = False) -> dict[str, str]:
     """Each library's cache on disk goes into `home`: empty, unless a run before has filled it."""
     environment = dict(os.environ)
     environment |= {"HOME": home, "XDG_CACHE_HOME": home, "TRACEGRAD_CACHE_DIR": os.path.join(home, "tracegrad")}
@@ -62,7 +62,7 @@ def _environment(home: str, disk_cache: bool) -> dict[str, str]:
 def _spawn(name: str, peer: str, threads: int, home: str, disk_cache: bool, timeout: float) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks", "--threads", str(threads), "--child", name, peer]
     done = subprocess.run(
-        command, env=_environment(home, disk_cache), capture_output=True, text=True, timeout=timeout, check=False
+        command, env=environment(home, disk_cache), capture_output=True, text=True, timeout=timeout, check=False
     )
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines()

@@ -102,13 +102,13 @@ def quiet_collector() -> Iterator[None]:
             gc.enable()
 
 
-def seconds_of(call: Callable[[], Any], count: int) -> float:
+def seconds_of(call: Callable[[], Any], count: int, clock: Callable[[], float] = time.perf_counter) -> float:
     """Mean seconds of `count` calls in a row; each result is dropped when the next one is there."""
     repeat = range(count)
-    begin = time.perf_counter()
+    begin = clock()
     for _ in repeat:
         call()
-    return (time.perf_counter() - begin) / count
+    return (clock() - begin) / count
 
 
 def check(workload: Workload, peers: dict[str, Peer]) -> tuple[dict[str, Prepared], dict[str, Cell]]:

@@ -26,12 +26,12 @@ from . import libdevice, ptx
 # whether it is a Kepler or older: the code is the same for all that this target is for)
 _REFLECT = {"__CUDA_FTZ": 0, "__CUDA_PREC_SQRT": 1, "__CUDA_ARCH": 900}
 
-# intrinsics of NVVM that LLVM has for every target
+# intrinsics of NVVM that LLVM has for every target, under the names of LLVM 20 and of later ones
 _SAME = {
     "fma.rn.d": "fma.f64", "fma.rn.f": "fma.f32", "sqrt.rn.d": "sqrt.f64", "sqrt.rn.f": "sqrt.f32",
     "floor.d": "floor.f64", "floor.f": "floor.f32", "ceil.d": "ceil.f64", "ceil.f": "ceil.f32",
     "trunc.d": "trunc.f64", "trunc.f": "trunc.f32", "round.d": "roundeven.f64", "round.f": "roundeven.f32",
-    "fabs.f64": "fabs.f64", "fabs.f32": "fabs.f32",
+    "fabs.f64": "fabs.f64", "fabs.f32": "fabs.f32", "fabs.d": "fabs.f64", "fabs.f": "fabs.f32",
     "fmin.d": "minimumnum.f64", "fmin.f": "minimumnum.f32", "fmax.d": "maximumnum.f64", "fmax.f": "maximumnum.f32",
 }  # fmt: skip
 
@@ -259,11 +259,11 @@ _DEFINITIONS: dict[str, str] = dict(
         ),
         _approximation("tg.rcp.f", "tg.inverse"),
         _approximation("tg.rsqrt.f", "tg.inverse_root"),
-        _approximation("tg.nvvm.ex2.approx.f32", "llvm.exp2.f64"),
+        *[_approximation(f"tg.nvvm.ex2.approx.{kind}", "llvm.exp2.f64") for kind in ("f32", "f")],  # LLVM 20's is "f"
         _approximation("tg.nvvm.lg2.approx.f", "llvm.log2.f64"),
         _flushed("tg.nvvm.rcp.approx.ftz.f", "tg.rcp.f"),
         _flushed("tg.nvvm.rsqrt.approx.ftz.f", "tg.rsqrt.f"),
-        _flushed("tg.nvvm.ex2.approx.ftz.f32", "tg.nvvm.ex2.approx.f32"),
+        *[_flushed(f"tg.nvvm.ex2.approx.ftz.{kind}", f"tg.nvvm.ex2.approx.{kind}") for kind in ("f32", "f")],
         _flushed("tg.nvvm.lg2.approx.ftz.f", "tg.nvvm.lg2.approx.f"),
         _upper_half("tg.nvvm.rcp.approx.ftz.d", "tg.inverse"),
         _upper_half("tg.nvvm.rsqrt.approx.ftz.d", "tg.inverse_root"),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import tracegrad
-from benchmarks import targets
-from benchmarks.peers import TraceGradExplicit
+from benchmarks import against, report, run, targets
+from benchmarks.__main__ import parse
+from benchmarks.peers import PEERS, Peer, TraceGradExplicit
 from benchmarks.timing import deviation, reference
 from benchmarks.workloads import LOOPS, SMALL_LOOPS, STRAIGHT, select
 
@@ -54,3 +55,66 @@ def test_targets_are_judged_by_what_was_measured():
     assert met["rk4_50, PyTorch eager / tracegrad"] == "**no**"
     assert met["rk4_50, tracegrad / numba by hand"] == "yes"
     assert met["first call of rk4_1000 / of rk4_50"] == "**no**"
+
+
+class Broken(Peer):
+    """A peer that can be imported and does nothing."""
+
+    def warm(self):
+        pass
+
+
+class Missing(Peer):
+    def __init__(self, threads):
+        raise ModuleNotFoundError("No module named 'tracegrad.tracer'")
+
+
+def small_run(monkeypatch, peer):
+    """The exit status of a run of one row, of which *peer* is tracegrad."""
+    monkeypatch.setitem(PEERS, "tracegrad", peer)
+    monkeypatch.setattr(report, "plot", lambda *args: None)
+    words = "--peers numpy --only dispatch_scalar --quick --no-limit --first-calls 0"
+    return run.run(parse(words.split()), [])
+
+
+def test_a_run_without_tracegrad_ends_with_a_message(monkeypatch):
+    with pytest.raises(SystemExit, match="tracegrad itself cannot be imported"):
+        small_run(monkeypatch, Missing)
+
+
+def test_a_run_in_which_tracegrad_fails_says_so(monkeypatch, capsys):
+    assert small_run(monkeypatch, Broken) == 1
+    assert "not right: dispatch_scalar (tracegrad: failed)" in capsys.readouterr().out
+    assert small_run(monkeypatch, PEERS["numpy"]) == 0
+
+
+def test_a_failing_peer_is_not_the_runs_failure_and_a_wrong_one_is():
+    assert run._miss("jax", {"status": "failed"}) == ""
+    assert run._miss("jax", {"status": "wrong"}) == "wrong"
+    assert run._miss("tracegrad", {"status": "ok", "outcome": "failed"}) == "failed"
+    assert run._miss("tracegrad-explicit", {"status": "none"}) == ""
+
+
+def test_two_checkouts_are_timed_side_by_side(tmp_path):
+    (tmp_path / "tracegrad").symlink_to(against.HERE / "tracegrad")
+    figures, versions = against.pair([against.HERE, tmp_path], ["dispatch_scalar", "training_compiled"], 1, 1e-5)
+    rows = {"dispatch_scalar", "training_compiled"}
+    assert set(figures) == {"import", *rows, *(f"{row}, first call" for row in rows)}
+    assert all(min(seconds[path] for path in versions) > 0.0 for seconds in figures.values())
+    assert figures["dispatch_scalar"][tmp_path] < figures["dispatch_scalar, first call"][tmp_path]
+
+
+def test_a_checkout_whose_tracegrad_is_another_ones_is_refused(tmp_path, capfd):
+    with pytest.raises(SystemExit, match="its process ended"):
+        against.pair([tmp_path], [], 1, 1e-5)
+    assert "tracegrad" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(1.02, 0), (1.2, 1)])
+def test_a_worse_figure_ends_the_run_with_a_status(monkeypatch, capsys, seconds, status):
+    def pair(paths, *_):
+        return {"import": {path: seconds if path == against.HERE else 1.0 for path in paths}}, dict.fromkeys(paths, "")
+
+    monkeypatch.setattr(against, "pair", pair)
+    assert against.run(parse(["--against", "/other"])) == status
+    assert f"| import | {seconds:.2f} s | 1.00 s | {seconds:.3f} |" in capsys.readouterr().out

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from importlib import metadata
@@ -28,21 +29,35 @@ def installed_name(source: str) -> str:
     return source if source.startswith("tracegrad/") else f"tracegrad/{source}"
 
 
+#: what is installed of the repository
+INSTALLED = sorted([*map(installed_name, SOURCES), "tracegrad/py.typed"])
+
+
+def build(kind: str, source: Path, place: Path) -> Path:
+    """The "wheel" or "sdist" that setuptools makes of a folder with a pyproject.toml, written into *place*."""
+    place.mkdir()
+    program = f"import setuptools.build_meta as backend; backend.build_{kind}({str(place)!r})"
+    done = subprocess.run([sys.executable, "-c", program], cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (found,) = place.iterdir()
+    return found
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy of the sources, so that no earlier build can leave anything in it."""
-    place = tmp_path_factory.mktemp("wheel")
-    copy = place / "source"
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sources, so that no earlier build can leave anything in what is built."""
+    copy = tmp_path_factory.mktemp("built") / "source"
     copy.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    for layer in LAYERS:
-        shutil.copytree(ROOT / layer, copy / layer, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    build = f"from setuptools.build_meta import build_wheel; build_wheel({str(place)!r})"
-    done = subprocess.run([sys.executable, "-c", build], cwd=copy, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    (found,) = place.glob("*.whl")
-    return found
+    for folder in (*LAYERS, "tests"):
+        shutil.copytree(ROOT / folder, copy / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path) -> Path:
+    return build("wheel", source, source.parent / "wheel")
 
 
 def test_metadata() -> None:
@@ -56,7 +71,15 @@ def test_metadata() -> None:
 
 def test_runtime_requirements_are_the_agreed_ones() -> None:
     names = {re.split(r"[<>=!~ ]", r)[0] for r in PROJECT["project"]["dependencies"]}
-    assert names == {"numpy", "scipy", "numba", "llvmlite", "optree", "ml_dtypes", "platformdirs"}
+    assert names == {"numpy", "scipy", "numba", "llvmlite", "optree", "ml_dtypes"}
+
+
+def test_every_requirement_of_use_and_test_has_a_lower_bound_that_can_be_installed() -> None:
+    """``make test-oldest`` installs what this prints."""
+    done = subprocess.run([sys.executable, ".ci/oldest.py", "test"], cwd=ROOT, capture_output=True, text=True)
+    required = PROJECT["project"]["dependencies"] + PROJECT["project"]["optional-dependencies"]["test"]
+    assert len(done.stdout.split()) == len(required) == done.stdout.count("=="), done.stderr
+    assert not re.search(r"[\[\]<>]", done.stdout)
 
 
 @pytest.mark.parametrize("module", ["tracegrad", "tracegrad.autograd"])
@@ -83,12 +106,25 @@ def test_a_bare_checkout_can_be_imported() -> None:
     assert done.stdout.split() == [f"{ROOT}/tracegrad/__init__.py", f"{ROOT}/tracegrad/tracer/__init__.py"], done.stderr
 
 
-def test_wheel_holds_every_source_file(wheel: Path) -> None:
-    contents = set(zipfile.ZipFile(wheel).namelist())
-    expected = {installed_name(s) for s in SOURCES} | {"tracegrad/py.typed"}
-    assert expected <= contents
-    assert {n.split("/")[0] for n in contents} == {"tracegrad", f"tracegrad-{tracegrad.__version__}.dist-info"}
-    assert any(n.endswith("licenses/LICENSE") for n in contents)
+def test_wheel_holds_every_file_once(wheel: Path) -> None:
+    contents = zipfile.ZipFile(wheel).namelist()
+    about = f"tracegrad-{tracegrad.__version__}.dist-info/"
+    assert sorted(name for name in contents if not name.startswith(about)) == INSTALLED
+    assert any(name.endswith("licenses/LICENSE") for name in contents)
+
+
+def test_sdist_holds_every_file_once_and_makes_the_same_wheel(source: Path, wheel: Path, tmp_path: Path) -> None:
+    with tarfile.open(build("sdist", source, tmp_path / "sdist")) as archive:
+        members = [member for member in archive.getmembers() if not member.isdir()]
+        archive.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.glob("tracegrad-*")
+    names = sorted(member.name.removeprefix(f"{unpacked.name}/") for member in members)
+    about = {"LICENSE", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
+    assert all(member.isfile() for member in members)
+    assert [name for name in names if name not in about and ".egg-info/" not in name] == INSTALLED
+    again = build("wheel", unpacked, tmp_path / "wheel")
+    first, second = ({i.filename: i.CRC for i in zipfile.ZipFile(w).infolist()} for w in (wheel, again))
+    assert first == second
 
 
 def test_wheel_works(wheel: Path, tmp_path: Path) -> None:

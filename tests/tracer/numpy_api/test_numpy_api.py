@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 import scipy.special as sp
+from numpy.lib import NumpyVersion
 from tracing import Traced, check_gradient, check_value
 
 from tracegrad.tracer.ir.errors import BadIndexError, ShapeError, TracegradError, UnsupportedError
 from tracegrad.tracer.numpy_api import creation
 from tracegrad.tracer.record.array import TracedArray
 from tracegrad.tracer.record.recorder import Recorder, recording
+
+NUMPY_2_1 = NumpyVersion(np.__version__) >= "2.1.0"
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Case:
     kind: str = "real"  # real, positive, unit
     grad: bool = True
     single: bool = True  # float32 as well
+    there: bool = True  # whether this NumPy and SciPy have it
 
     def args(self, dtype: str = "float64") -> list[np.ndarray]:
         rng = np.random.default_rng(len(self.name) + 7)
@@ -150,7 +155,7 @@ REDUCTIONS = [
     case("cumsum flat", lambda x: np.cumsum(x) + x.cumsum(), M),
     case("cumprod", lambda x: np.cumprod(x, axis=0), M),
     case("cumprod flat", lambda x: np.cumprod(x), V),
-    case("cumulative_sum", lambda x: np.cumulative_sum(x, include_initial=True), V),
+    case("cumulative_sum", lambda x: np.cumulative_sum(x, include_initial=True), V, there=NUMPY_2_1),
     case("norm", lambda x: np.linalg.norm(x), M),
     case(
         "norm vector",
@@ -197,17 +202,14 @@ REDUCTIONS = [
     case("logsumexp 0-d", lambda x: sp.logsumexp(x), S),
     case("softmax", lambda x: sp.softmax(x, axis=1), M),
     case("log_softmax", lambda x: sp.log_softmax(x, axis=-1), M),
-    case("softplus", lambda x: sp.softplus(x), M),
+    case("softplus", lambda x: sp.softplus(x), M, there=hasattr(sp, "softplus")),
     case("logaddexp.reduce", lambda x: np.logaddexp.reduce(x, axis=1), M),
     case("polygamma", lambda x: sp.polygamma(1, x), V, kind="positive", single=False),
 ]
 
 SHAPES = [
-    case(
-        "reshape",
-        lambda x: np.reshape(x, (4, 3)) * x.reshape(4, -1) * x.reshape((4, 3)) * np.reshape(x, shape=(4, 3)),
-        M,
-    ),
+    case("reshape", lambda x: np.reshape(x, (4, 3)) * x.reshape(4, -1) * x.reshape((4, 3)), M),
+    case("reshape shape=", lambda x: np.reshape(x, shape=(4, 3)) ** 2, M, there=NUMPY_2_1),
     case("reshape F", lambda x: np.reshape(x, (2, 6), order="F") * x.ravel(order="F").reshape(2, 6), M),
     case("ravel", lambda x: np.ravel(x) * x.ravel() * x.flatten() * x.reshape(-1), M),
     case("transpose", lambda x: np.transpose(x) * x.T * x.transpose() * x.transpose(1, 0) * x.transpose((1, 0)), M),
@@ -243,7 +245,7 @@ SHAPES = [
     case("array_split", lambda x: np.array_split(x, 3), V),
     case("hsplit", lambda x: np.hsplit(x, 2), M),
     case("vsplit", lambda x: np.vsplit(x, [2]), M),
-    case("unstack", lambda x: np.unstack(x, axis=1), M),
+    case("unstack", lambda x: np.unstack(x, axis=1), M, there=NUMPY_2_1),
     case("pad", lambda x: np.pad(x, 2), M),
     case("pad pairs", lambda x: np.pad(x, ((1, 0), (0, 2))), M),
     case("pad values", lambda x: np.pad(x, (1, 2), constant_values=(3.0, -1.0)), V),
@@ -500,7 +502,7 @@ def _sorted_copy(x: Any) -> Any:
     return y
 
 
-ALL = [*ELEMENTWISE, *REDUCTIONS, *SHAPES, *PRODUCTS, *INDEXING]
+ALL = [c for c in [*ELEMENTWISE, *REDUCTIONS, *SHAPES, *PRODUCTS, *INDEXING] if c.there]
 names = [c.name for c in ALL]
 
 
@@ -603,6 +605,8 @@ TYPED = {
 @pytest.mark.parametrize("name", TYPED)
 def test_result_dtypes_are_numpys(name: str, dtype: str) -> None:
     x = np.array([1, 0, 2]).astype(dtype)
+    if name == "logsumexp" and x.dtype.itemsize == 1 and NumpyVersion(scipy.__version__) < "1.16.0":
+        pytest.skip("SciPy subtracts small integers and booleans as such: infinity, or a TypeError")
     try:
         expected = TYPED[name](x)
     except (TypeError, ValueError):

@@ -20,12 +20,12 @@ COLUMNS = 4096  # of the matrices whose rows are normalised
 
 
 def softmax(x, y):
-    e = np.exp(x - np.amax(x, 1, keepdims=True))
+    e = np.exp(x - np.max(x, 1, keepdims=True))
     return np.sum(e / np.sum(e, 1, keepdims=True) * y)
 
 
 def softmax_by_hand(x, y):
-    e = np.exp(x - np.amax(x, 1, keepdims=True))
+    e = np.exp(x - np.max(x, 1, keepdims=True))
     p = e / np.sum(e, 1, keepdims=True)
     each = np.sum(p * y, 1, keepdims=True)
     return np.sum(each), p * (y - each)

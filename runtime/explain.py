@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..codegen.cpu.assemble import Program
-from ..codegen.cpu.loop_node import LoopPlan
+from ..codegen.cpu.loop_plan import LoopPlan
 from ..codegen.lower.canonical import ONE, Canonical, Const, Op, Sym
 from ..codegen.schedule.loop_tree import Call as LibraryCall
 from ..codegen.schedule.loop_tree import Loop, Schedule, Statement

@@ -33,7 +33,8 @@ from . import jit, vecmath
 from .expressions import Numbers
 from .hints import finish_hints
 from .library_calls import native
-from .loop_node import Frame, LoopPlan, emit_items, grouped, plan_loop
+from .loop_node import LoopFrame, emit_items, grouped
+from .loop_plan import LoopPlan, plan_loop
 from .scalar import I8, I64, PTR
 
 #: ``int64 kernel(void **bufs, int64 *sizes, void *consts, int64 done)``.  It holds the GIL.
@@ -164,7 +165,7 @@ class _Assembler:
             return pointers[sym]
 
         numbers = Numbers(self.canonical, entry, sizes, consts)
-        frame = Frame(self.canonical, self.schedule, self.plans, b, entry, pointer, sizes, consts, numbers)
+        frame = LoopFrame(self.canonical, self.schedule, self.plans, b, entry, pointer, sizes, consts, numbers)
         for is_check, part in itertools.groupby(items, lambda item: isinstance(item, range)):
             if not is_check:
                 for item in part:

@@ -6,16 +6,12 @@ there depends on the way (``Stepping.last``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import llvmlite.ir as ir
 
 from ...tracer.ops.control import before_consts
 from ..schedule.buffers import filled
+from .loop_values import LoopValues
 from .scalar import I64, PTR, memory_type, to_memory
-
-if TYPE_CHECKING:
-    from .loop_node import LoopEmitter
 
 
 class Stepping:
@@ -58,7 +54,7 @@ class Stepping:
 class Carry:
     """One carry: in slots, or in two buffers."""
 
-    def __init__(self, loop: LoopEmitter, k: int, n: ir.Value):
+    def __init__(self, loop: LoopValues, k: int, n: ir.Value):
         op, program = loop.plan.op, loop.plan.program
         inside = op.params["consts"] + k
         position = before_consts(op.params) + inside

@@ -7,17 +7,13 @@ the same however many threads there are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import llvmlite.ir as ir
 
 from ..cpu.library_calls import CallEmitter
+from ..cpu.loop_values import Frame
 from ..cpu.scalar import I64, constant, counting, memory_type
 from ..lower.canonical import Op
-
-if TYPE_CHECKING:
-    from .kernels import KernelEmitter
-    from .loop_kernels import BlockFrame
+from .threads import ThreadEmitter
 
 
 class ThreadCalls(CallEmitter):
@@ -53,7 +49,7 @@ class ThreadCalls(CallEmitter):
 class BlockCalls(ThreadCalls):
     """By the threads of a block."""
 
-    def __init__(self, frame: BlockFrame, kernel: KernelEmitter):
+    def __init__(self, frame: Frame, kernel: ThreadEmitter):
         super().__init__(frame.program, frame.schedule.stored, frame.b, frame.pointer, frame.numbers)
         self.kernel = kernel
 

@@ -8,7 +8,6 @@ memory.  Where the sum goes on over blocks, each of them leaves a ``BlockShare``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import llvmlite.ir as ir
 import numpy as np
@@ -17,9 +16,7 @@ from ..cpu.reductions import Accumulator
 from ..cpu.scalar import I64, Scalars, from_memory, memory_type, register_type, to_memory
 from ..lower.canonical import Sym
 from ..schedule.loop_tree import Statement
-
-if TYPE_CHECKING:
-    from .kernels import KernelEmitter
+from .threads import ThreadEmitter
 
 INT = np.dtype("int64")
 
@@ -27,9 +24,9 @@ INT = np.dtype("int64")
 class ThreadTotal(Accumulator):
     """A reduction in one thread's registers: a value, and for argmax and argmin where it was."""
 
-    e: KernelEmitter
+    e: ThreadEmitter
 
-    def __init__(self, emitter: KernelEmitter, statement: Statement):
+    def __init__(self, emitter: ThreadEmitter, statement: Statement):
         super().__init__(emitter, statement)
         self.in_register = True
 
@@ -84,7 +81,7 @@ class BlockTotal(ThreadTotal):
         b.cbranch(b.icmp_signed(">", e.threads, I64(warp)), several, after)
         b.position_at_end(several)
         mine, lane = b.udiv(e.thread, I64(warp)), b.urem(e.thread, I64(warp))
-        place = e._call("tg_shared")
+        place = e.intrinsic("tg_shared")
         dtypes = [self.dtype, INT][: len(values)]
 
         def cell(k: int, number: ir.Value) -> ir.Value:
@@ -129,7 +126,7 @@ class BlockShare(BlockTotal):
     """
 
     def __init__(
-        self, emitter: KernelEmitter, statement: Statement, shares: Sequence[Sym], place: ir.Value, spread: bool = True
+        self, emitter: ThreadEmitter, statement: Statement, shares: Sequence[Sym], place: ir.Value, spread: bool = True
     ):  # fmt: skip
         super().__init__(emitter, statement)
         self.shares, self.place, self.spread = shares, place, spread

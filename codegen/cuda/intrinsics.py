@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from ..cpu.hints import ROLLED, finish_hints
-from .kernels import INTRINSICS
 from .program import CudaProgram
+from .threads import INTRINSICS
 
 _REGISTERS = {"tg_thread": "tid.x", "tg_threads": "ntid.x", "tg_block": "ctaid.x", "tg_blocks": "nctaid.x"}
 _DEFINITIONS = """

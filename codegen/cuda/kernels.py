@@ -1,9 +1,7 @@
 """A loop nest as a kernel, in LLVM IR.
 
 ``KernelEmitter`` is the CPU's ``ItemEmitter`` with its outermost loops run by threads and blocks (``mapping.py``):
-start reading at ``nest``.  What it needs of a GPU are seven functions (``INTRINSICS``): who am I, wait for my block,
-what has my neighbour, where is my block's memory.  ``intrinsics.py`` defines them for a GPU, ``simulator.py`` on the
-CPU.
+start reading at ``nest``.
 
 Kernel ABI: ``void kernel(ptr buffer, ..., ptr sizes, ptr consts)``; buffers are those of ``Kernel.buffers``.
 """
@@ -13,93 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import llvmlite.ir as ir
 
 from ..cpu.hints import give_hint
-from ..cpu.loop_nest import ItemEmitter
 from ..cpu.reductions import Accumulator
-from ..cpu.scalar import I32, I64, PTR, declare, from_memory, memory_type, to_memory
-from ..lower.canonical import Canonical, Dim, Sym
+from ..cpu.scalar import I64
+from ..lower.canonical import Dim, Sym
 from ..schedule.dependences import domain, domain_indices, reduced_depths
-from ..schedule.index_maps import Indices
-from ..schedule.loop_tree import Call, Loop, Schedule, Statement, carries, statements_of
+from ..schedule.loop_tree import Call, Loop, Statement, carries, statements_of
 from .block_reduce import BlockShare, BlockTotal, ThreadTotal
-from .libdevice import DeviceScalars
-from .mapping import BLOCK, PART_ROWS, PARTS, SPREAD, Geometry, Mapping, prefix
-
-VOID = ir.VoidType()
-INTRINSICS: dict[str, tuple[ir.Type, ...]] = {  # result, arguments
-    "tg_thread": (I32,),  # my number in my block
-    "tg_threads": (I32,),  # threads of a block
-    "tg_block": (I32,),  # my block's number
-    "tg_blocks": (I32,),
-    "tg_barrier": (VOID,),  # all threads of the block have come here, and see what they have written
-    "tg_shuffle": (I32, I32, I32),  # (value, mask): the value of the thread in my warp whose number differs by mask
-    "tg_shared": (PTR,),  # memory of my block: two 8-byte places for each warp
-}
+from .mapping import BLOCK, PART_ROWS, PARTS, SPREAD, Mapping, prefix
+from .threads import Range, ThreadEmitter
 
 
-class KernelEmitter(ItemEmitter):
+class KernelEmitter(ThreadEmitter):
     """One kernel; ``finish`` ends it."""
 
-    scalars = DeviceScalars
-
-    def __init__(
-        self, program: Canonical, schedule: Schedule, module: ir.Module, name: str, used: list[Sym],
-        geometry: Geometry, aliased: set[Sym] = frozenset(), inline: bool = False,  # type: ignore[assignment]
-    ):  # fmt: skip
-        super().__init__(program, schedule, module, name, used, inline=inline)
-        self.geometry = geometry
-        if not inline:
-            self.function.linkage = ""
-            self.function.attributes.discard("noinline")
-        # No promise that only one thing touches a buffer where one thread writes and another reads, nor in a loop: LLVM
-        # 7 takes what is promised of one call there for a promise about all of them together.
-        for sym in used if inline else aliased:
-            self.pointer[sym].attributes.discard("noalias")
-        self.thread, self.threads, self.block, self.blocks = (
-            self.entry.zext(self._call(f"tg_{name}", at=self.entry), I64)
-            for name in ("thread", "threads", "block", "blocks")
-        )
-        self.cooperating = False  # all threads of the block are here, with the same values
-        self.slots: frozenset[Sym] = frozenset()  # values of which each thread has its own copy
-        self.written = False  # there may be what some thread has written since the last barrier
-
-    # ---- a GPU's own -------------------------------------------------------------------------------------------
-
-    def _call(self, name: str, *args: ir.Value, at: ir.IRBuilder | None = None) -> Any:
-        b = at or self.b
-        return b.call(declare(b.module, name, *INTRINSICS[name]), args)
-
-    def barrier(self) -> None:
-        self._call("tg_barrier")
-
-    def shuffle(self, value: ir.Value, mask: int) -> ir.Value:
-        """The *value* of the thread in this warp whose number differs by *mask*."""
-        b, kind = self.b, value.type
-        if isinstance(kind, (ir.FloatType, ir.DoubleType)):
-            whole = ir.IntType(32 if isinstance(kind, ir.FloatType) else 64)
-            return b.bitcast(self.shuffle(b.bitcast(value, whole), mask), kind)
-        if kind.width == 64:
-            low, high = b.trunc(value, I32), b.trunc(b.lshr(value, I64(32)), I32)
-            low, high = (self._call("tg_shuffle", part, I32(mask)) for part in (low, high))
-            return b.or_(b.shl(b.zext(high, I64), I64(32)), b.zext(low, I64))
-        wide = value if kind.width == 32 else b.zext(value, I32)
-        moved = self._call("tg_shuffle", wide, I32(mask))
-        return moved if kind.width == 32 else b.trunc(moved, kind)
-
-    def first_thread(self) -> Any:
-        """A context in which only the block's first thread is."""
-        return self.b.if_then(self.b.icmp_signed("==", self.thread, I64(0)))
-
-    def store(self, x: Sym, at: Indices, value: ir.Value) -> None:
-        if not self.cooperating or x in self.slots:
-            super().store(x, at, value)
-            return
-        with self.first_thread():
-            super().store(x, at, value)
+    accumulator = ThreadTotal
 
     # ---- nests ---------------------------------------------------------------------------------------------------
 
@@ -128,10 +57,6 @@ class KernelEmitter(ItemEmitter):
         """The units of *loops*, one at a time for each thread."""
         first = self.b.add(self.b.mul(self.block, self.threads), self.thread)
         self.units(loops, first, self.b.mul(self.threads, self.blocks), lambda: self.items(loops[-1].body))
-
-    def alone(self) -> Any:
-        """A context in which only the first thread of all is."""
-        return self.b.if_then(self.b.icmp_signed("==", self.b.or_(self.block, self.thread), I64(0)))
 
     def units(
         self, loops: Sequence[Loop], first: ir.Value, step: ir.Value, body: Callable[[], None], hint: str = "", *,
@@ -326,55 +251,6 @@ class KernelEmitter(ItemEmitter):
             count = b.udiv(b.add(count, I64(self.geometry.threads - 1)), I64(self.geometry.threads))
         return self._at_least_one(b.select(b.icmp_signed("<", count, I64(PARTS)), count, I64(PARTS)))
 
-    # ---- memory and ranges -----------------------------------------------------------------------------------------
-
-    def put(self, buffer: Sym, place: ir.Value, value: ir.Value) -> None:
-        kind = memory_type(buffer.dtype)
-        where = self.b.gep(self.pointer[buffer], [place], inbounds=True, source_etype=kind)
-        self.b.store(to_memory(self.b, value, buffer.dtype), where)
-
-    def get(self, buffer: Sym, place: ir.Value) -> ir.Value:
-        kind = memory_type(buffer.dtype)
-        where = self.b.gep(self.pointer[buffer], [place], inbounds=True, source_etype=kind)
-        return from_memory(self.b, self.b.load(where, typ=kind), buffer.dtype)
-
-    def spread(self, count: ir.Value) -> Range:
-        """All threads of all blocks over 0 <= i < count."""
-        b = self.b
-        first = b.add(b.mul(self.block, self.threads), self.thread)
-        return Range(b, first, count, b.mul(self.threads, self.blocks))
-
-    def shared_out(self, count: ir.Value) -> Range:
-        """The threads of the block over 0 <= i < count."""
-        return Range(self.b, self.thread, count, self.threads)
-
-
-class Range:
-    """A loop as a context: *first*, *first* + *step*, ... below *end*."""
-
-    def __init__(self, b: ir.IRBuilder, first: ir.Value, end: ir.Value, step: ir.Value, hint: str = ""):
-        self.b, self.first, self.end, self.step, self.hint = b, first, end, step, hint
-
-    def __enter__(self) -> ir.Value:
-        b = self.b
-        before, self.body, self.after = b.block, b.append_basic_block("each"), b.append_basic_block("end")
-        b.cbranch(b.icmp_signed("<", self.first, self.end), self.body, self.after)
-        b.position_at_end(self.body)
-        self.i = b.phi(I64)
-        self.i.add_incoming(self.first, before)
-        return self.i
-
-    def __exit__(self, kind: Any, *_: Any) -> None:
-        if kind is not None:
-            return
-        b = self.b
-        following = b.add(self.i, self.step, flags=("nsw",))
-        self.i.add_incoming(following, b.block)
-        back = b.cbranch(b.icmp_signed("<", following, self.end), self.body, self.after)
-        if self.hint:
-            give_hint(back, self.hint)
-        b.position_at_end(self.after)
-
 
 def _kept(statement: Statement) -> list[Dim]:
     """The axes of its domain that a reduction keeps."""
@@ -382,6 +258,4 @@ def _kept(statement: Statement) -> list[Dim]:
     return [d for k, d in enumerate(domain(statement.op)) if k not in reduced]
 
 
-KernelEmitter.accumulator = ThreadTotal
-
-__all__ = ["INTRINSICS", "KernelEmitter", "Range"]
+__all__ = ["KernelEmitter"]

@@ -19,7 +19,8 @@ from typing import Any
 import llvmlite.ir as ir
 
 from ..cpu import jit
-from ..cpu.loop_node import Frame, LoopEmitter, LoopPlan, results_of
+from ..cpu.loop_node import LoopEmitter, LoopFrame
+from ..cpu.loop_plan import LoopPlan, results_of
 from ..cpu.scalar import I8, I64, counting, memory_type
 from ..lower.canonical import ONE, Const, Op, Operand, Sym
 from ..schedule.buffers import buffer_of, filled, rows_from
@@ -27,15 +28,16 @@ from ..schedule.loop_tree import Loop, Statement, carries, statements_of
 from .batch_independence import in_batch, pairs
 from .block_calls import BlockCalls, ThreadCalls
 from .block_reduce import BlockTotal
-from .kernels import KernelEmitter, Range
+from .kernels import KernelEmitter
 from .loop_strategy import Way, repeated
 from .mapping import BLOCK, COLUMNS, THREAD, mapping_of, prefix
+from .threads import Range
 
 # ---- one thread ------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
-class ThreadFrame(Frame):
+class ThreadFrame(LoopFrame):
     """A body run by one thread."""
 
     kernel: KernelEmitter
@@ -55,7 +57,7 @@ class ThreadFrame(Frame):
 class Trajectory(LoopEmitter):
     """The loop of one trajectory, number *index* of its batch: its part of operands and results."""
 
-    def __init__(self, frame: Frame, way: Way, name: str, index: ir.Value):
+    def __init__(self, frame: LoopFrame, way: Way, name: str, index: ir.Value):
         super().__init__(frame, way.plan, name)
         self.axes, self.index, self.trajectories = way.axes, index, frame.numbers.size(way.batch)
         self.sums = way.sums
@@ -134,7 +136,7 @@ class BlockFrame(ThreadFrame):
 
     slots: frozenset[Sym] = field(default_factory=frozenset)
 
-    def inside(self, loop: LoopEmitter) -> Frame:
+    def inside(self, loop: LoopEmitter) -> LoopFrame:
         plan = loop.plan
         program, asked = plan.program, plan.op.params["stops"]
         ends = zip(plan.program.inputs[plan.op.params["consts"] :], program.outputs[asked:], strict=False)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ...tracer.ir.primitive import LOOP, PRODUCT, RECURRENCE, REDUCE
 from ..cpu.library_calls import native
-from ..cpu.loop_node import CPU_RULES, LoopPlan, Rules, Work, plan_loop
+from ..cpu.loop_plan import CPU_RULES, LoopPlan, Rules, Work, plan_loop
 from ..lower.canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
 from ..schedule.buffers import buffer_of, elements, rows_from
 from ..schedule.dependences import domain, is_call

@@ -23,8 +23,9 @@ from ..cpu.scalar import I64, Scalars, constant, register_type
 from ..lower.canonical import Const, Dim, Sym
 from ..schedule.dependences import domain, domain_indices
 from ..schedule.loop_tree import Loop, Statement, statements_of
-from .kernels import KernelEmitter, Range
+from .kernels import KernelEmitter
 from .mapping import THREAD, Extent, Mapping
+from .threads import Range
 
 
 def axes_of(statement: Statement) -> tuple[tuple[Dim, ...], Dim]:

@@ -26,8 +26,9 @@ from ..lower.canonical import ONE, Canonical, Dim, Sym
 from ..schedule.affine import loop_var
 from ..schedule.index_maps import Condition, Indices
 from ..schedule.loop_tree import Loop, Schedule, Statement, carries
-from .kernels import KernelEmitter, Range
+from .kernels import KernelEmitter
 from .mapping import THREAD, Mapping, prefix
+from .threads import Range
 
 VECTOR = 16  # bytes that a thread loads at once
 MOST = 4  # lanes

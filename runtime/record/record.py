@@ -30,6 +30,7 @@ from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ops.elementwise import F
 from ...tracer.record.array import TracedArray
 from ...tracer.record.recorder import Recorder, recording
+from ...tracer.reroll.loop_monitor import follow_loops
 from ...tracer.reroll.roll import roll
 from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
@@ -76,7 +77,7 @@ def _record(
     if call.device is not None:
         recorder.backend = Unwatched(require_cuda("a call on the device"))
     if not in_pieces:
-        recorder.follow_loops()
+        follow_loops(recorder)
     recorder.known_capacities = capacities
     names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []

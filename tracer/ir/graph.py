@@ -15,16 +15,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from .aval import FLOAT, Aval, held_dtype, scalar_aval
 from .errors import GraphError
+from .primitive import Primitive
 from .site import Site
-
-if TYPE_CHECKING:
-    from .primitive import Primitive
 
 
 class Operators:
@@ -74,13 +72,9 @@ class Operators:
 
 
 class Var(Operators):
-    """A value: the result of a node, or an input of a graph.  Identity is its name.
+    """A value: the result of a node, or an input of a graph.  Identity is its name."""
 
-    ``step`` and ``turn`` are set where a single turn of a followed loop defines it (``loop_monitor.py``)."""
-
-    __slots__ = ("aval", "step", "turn")
-    step: tuple[Any, int]
-    turn: int
+    __slots__ = ("aval",)
 
     def __init__(self, aval: Aval):
         self.aval = aval

@@ -2,8 +2,8 @@
 
 Each has two parts.  The *quick* one comes first; it runs no code but our own and NumPy's, whatever the user has
 written, so a watch need not look inside (``runtime/state/quiet_calls.py``), and it gives None where it can't say that.
-Then the *open* one does what there is to do.  In a loop that is followed, the quick part may have the answer at once
-(``inline_cache.py``).
+Then the *open* one does what there is to do.  In a loop that is followed, the recorder's ``ask`` may have the result at
+once (``reroll/inline_cache.py``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from ..ir.aval import BFLOAT16
 from ..ir.site import user_site
 from ..record.array import FUNCTIONS, METHODS, TracedArray
-from ..reroll.inline_cache import GETITEM, learn
+from ..record.observer import GETITEM
 from .index import basic_item
 from .protocols import (
     BINARY,
@@ -67,11 +67,8 @@ def is_plain(value: Any) -> bool:
 
 def _asked(recorder: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Entry) -> Any:
     """``run(function, args, kwargs)``, looked on where a loop is followed.  All that it emits is at one site."""
-    follower = recorder.follower
-    if follower is not None:
-        if follower.tries[follower.at]:
-            return learn(follower, function, args, kwargs, run)
-        return run(function, args, kwargs)
+    if recorder.follow is not None:
+        return recorder.observer.operation(function, args, kwargs, run)
     if recorder.entered is not None:  # by an operation of which this one is a part
         return run(function, args, kwargs)
     recorder.entered = user_site()

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..bytecode.concretize import array_refusal, check_float_allowed
-from ..bytecode.frame_snapshot import look
 from ..ir.aval import FLOAT_KINDS, Aval, can_cast, check_dtype
 from ..ir.errors import MutationError, TracegradError, UnsupportedError
 from ..ir.graph import Atom, Lit, Var, literal
 from ..ir.site import at_site, is_internal
 from ..ops.elementwise import broadcast_to, cast, rounded
 from ..ops.shape import reshape
-from ..reroll.induction_variables import note_answer
 from .buffers import ReshapeStep, Step, Storage, TransposeStep
 from .recorder import Recorder, current_recorder
 
@@ -249,10 +247,9 @@ class TracedArray:
             raise TypeError(at_site("only length-1 arrays can be converted to Python scalars"))
         atom = rounded(reshape(self.atom, ()))
         value = self._recorder.guard(atom, kind)
-        if kind == "bool" and self._recorder.rolls:
-            asked = look(TracedArray)
-            if asked is not None and self._recorder.note_asked(atom, asked):
-                note_answer(self._recorder, asked, bool(value), wrap)
+        observer = self._recorder.observer
+        if kind == "bool" and observer is not None:
+            observer.answered(atom, bool(value))
         return value
 
     def __bool__(self) -> bool:

@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.frame_snapshot import Asked
 from ..ir.aval import Aval, check_dtype
 from ..ir.errors import TracegradError
 from ..ir.evaluate import HOST, Backend, Env, Producers, as_stored, demand
 from ..ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, read_vars
 from ..ir.primitive import Primitive
 from ..ir.site import Site, at_site, user_site
-from ..reroll import loop_monitor
+from .observer import Observer
 
 
 class Recorder(Builder):
@@ -32,19 +31,11 @@ class Recorder(Builder):
         self.items: list[Node | Guard] = []  # what Python asked for, in order; see repeats.py
         self.sites: list[Site | None] = []  # from where
         self.counts: list[int] = []  # how many nodes there were before each item
-        self.rolls = False  # whether loops will be looked for when Python has returned (roll.py)
-        self.asked: dict[int, Asked] = {}  # the item that asked for a truth value: where that was
-        self.answers: dict[tuple[int, int], tuple[bool, list[Asked]]] = {}  # to the same question, the last equal ones
-        self.counters: dict[
-            Var, tuple[str, int]
-        ] = {}  # stands for a Python counter, by how much it grows (induction_variables.py)
-        self.look_at = -1  # the number of items at which to look for a loop that can be followed; -1: never
-        self.follower: loop_monitor.Follower | None = None
+        self.observer: Observer | None = None
+        self.look_at = -1  # the number of items at which the observer looks; -1: never
+        self.follow: Any = None  # the observer's: sees to an operation in place of this recorder (loop_follower.py)
+        self.ask: Any = None  # the observer's: has the result of the user's next operation (inline_cache.py)
         self.entered: Site | None = None  # where the operation of the user's is that is being recorded, if known
-        self.ask: Any = None  # the answer to the operation that comes next in it (inline_cache.py)
-        self.turns: list[loop_monitor.Turns] = []  # of loops that were followed
-        self._turns_known = 0  # nodes that have been searched for what these define
-        self.unrolled: list[str] = []  # why what looked like a loop is none
         self.inputs: list[Var] = []
         self.input_names: list[str] = []
         self.backend: Backend = HOST  # where the values in `env` lie
@@ -71,8 +62,8 @@ class Recorder(Builder):
         return self.site_override or self.entered or user_site()
 
     def emit(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...]:
-        if self.follower is not None:
-            outs = self.follower.follow(prim, inputs, params)
+        if self.follow is not None:
+            outs = self.follow(prim, inputs, params)
             if outs is not None:
                 return outs
             self.unfollow()
@@ -82,7 +73,8 @@ class Recorder(Builder):
         self.items.append(node)
         self.sites.append(node.site if len(self.nodes) > count else self.site())
         if len(self.items) == self.look_at:
-            self._look()
+            assert self.observer is not None
+            self.observer.reached()
         return node.outs
 
     def append(self, node: Node) -> None:
@@ -94,39 +86,19 @@ class Recorder(Builder):
 
     def copy(self) -> Recorder:
         """The same recording, which can be rewritten while this one stays as it is."""
-        self.unfollow()
+        assert self.observer is None
         other = copy(self)
         other.__dict__.update({k: v.copy() for k, v in vars(self).items() if type(v) in (list, dict)})
         other._producers = Producers()
         return other
 
-    # ---- loops that are followed (loop_monitor.py) ------------------------------------------------------------------
-
-    def follow_loops(self) -> None:
-        """From now on follow loops that go on for long."""
-        self.rolls = True
-        self.look_at = len(self.items) + loop_monitor.LONG_RUN
-
-    def _look(self) -> None:
-        self.counts.append(len(self.nodes))
-        found = loop_monitor.look(self)
-        self.counts.pop()
-        if isinstance(found, int):
-            self.look_at = found
-        else:
-            self.follower, self.ask = found, found.asks[0]
+    # ---- what an observer sees to --------------------------------------------------------------------------------
 
     def unfollow(self) -> None:
-        """Make nodes of the loop that is being followed, if there is one."""
-        follower, self.follower, self.ask = self.follower, None, None
-        if follower is not None:
-            follower.finish()
-            self.look_at = len(self.items) + loop_monitor.LOOK_EVERY
-
-    def stop_following(self) -> None:
-        """From now on make every node: what is recorded after the loops are rolled, derivatives, stays as it is."""
-        self.unfollow()
-        self.look_at = -1
+        """Make nodes of what the observer has seen to."""
+        if self.follow is not None:
+            assert self.observer is not None
+            self.observer.unfollow()
 
     @contextmanager
     def in_full(self) -> Iterator[None]:
@@ -136,34 +108,13 @@ class Recorder(Builder):
         try:
             yield
         finally:
-            self.look_at = before if before < 0 else len(self.items) + loop_monitor.LOOK_EVERY
-
-    def _read_turns(self, atom: Atom) -> None:
-        """Work out what single turns of followed loops have defined and nodes, or *atom*, read."""
-        fresh = self.nodes[self._turns_known :]
-        self._turns_known = len(self.nodes)
-        for a in (atom, *(a for n in fresh for a in n.inputs)):
-            if type(a) is not loop_monitor.Row or a in self.env:
-                continue
-            for turns in self.turns:
-                place = turns.place(a)
-                if place is None:
-                    continue
-                written = turns.arrays.get((place[1], 0))
-                if written is not None:
-                    with building(self):
-                        x = written[0].after(written[1], place[0])
-                    self.env[a] = self._demand(x)
-                else:
-                    fixed = turns.fixed.get(place[1])
-                    stack = turns.stacks[place[1], 0] if fixed is None else fixed
-                    value = self.backend.asarray(self._demand(stack))
-                    self.env[a] = value[place[0]] if fixed is None else value
+            if before >= 0:
+                assert self.observer is not None
+                self.observer.postpone()
 
     def drop_guards(self) -> None:
         """Forget what control flow relied on."""
         kept = [k for k, item in enumerate(self.items) if isinstance(item, Node)]
-        self.asked.clear()
         self.items, self.sites = [self.items[k] for k in kept], [self.sites[k] for k in kept]
         self.counts = [self.counts[k] for k in kept]
         self.guards.clear()
@@ -173,15 +124,11 @@ class Recorder(Builder):
         gone = set(self.nodes[self.counts[start] :])
         self._seen = {key: node for key, node in self._seen.items() if node not in gone}
         del self.nodes[self.counts[start] :]
-        self._turns_known = min(self._turns_known, len(self.nodes))
-        self.asked = {k: asked for k, asked in self.asked.items() if k < start}
         del self.items[start:], self.sites[start:], self.counts[start:]
 
     def replace(self, nodes: list[Node], guards: list[Guard]) -> None:
         """Go on with another form of the same program."""
-        self.turns = []
         self.nodes, self.items, self.sites, self.counts, self.guards = [], [], [], [], guards
-        self.asked.clear()
         self._seen.clear()
         self.adopt(nodes)
 
@@ -216,11 +163,12 @@ class Recorder(Builder):
     def value_there(self, atom: Atom) -> Any:
         """The same as the backend has it."""
         self.unfollow()
-        if self.turns:
-            self._read_turns(atom)
-        return self._demand(atom)
+        if self.observer is not None:
+            self.observer.evaluate(atom)
+        return self.demand(atom)
 
-    def _demand(self, atom: Atom) -> Any:
+    def demand(self, atom: Atom) -> Any:
+        """As ``value_there``, of what nodes define."""
         return demand([atom], self.nodes, self.env, self._producers, self.backend)[0]
 
     def guard(self, atom: Atom, kind: str) -> Any:
@@ -235,19 +183,6 @@ class Recorder(Builder):
             self.items.append(guard)
             self.sites.append(user_site())
         return value
-
-    def note_asked(self, atom: Atom, asked: Asked) -> bool:
-        """The truth value of *atom* was asked for from there.  Is that an item?"""
-        last = self.items[-1] if self.items else None
-        if isinstance(last, Guard) and last.atom is atom:
-            self.asked[len(self.items) - 1] = asked
-            return True
-        return False
-
-    def refuse(self, reason: str) -> None:
-        """What looked like a loop is none, for explain()."""
-        if reason not in self.unrolled:
-            self.unrolled.append(reason)
 
     def range_of(self, atom: Atom) -> tuple[int, int] | None:
         """The least and the greatest value that the integer *atom* can have, where that is known."""

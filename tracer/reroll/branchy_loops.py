@@ -12,7 +12,7 @@ is held: the loop ends where it is another one, and a guard after it says so.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,15 +25,14 @@ from ..ops.closure_conversion import closed, needed_carries
 from ..ops.control import LOOP_OVER, UNLIMITED
 from ..ops.elementwise import F, cast
 from ..ops.shape import zeros
+from ..record.recorder import Recorder
+from .followed_loop import wholes_of
 from .loop_body import Lines
+from .loop_monitor import LoopMonitor
 from .prove import first_items
 from .repeats import FEW_TRIPS, Item
-from .rewrite import wholes_of
 from .turn_tree import TRUE, Cuts, Name, Part, RefusedError, Tree
 from .while_loops import Uses
-
-if TYPE_CHECKING:
-    from ..record.recorder import Recorder
 
 SELECTED = 256  # flops of elementwise work in a branch that are less than a choice
 
@@ -47,12 +46,12 @@ class Found:
         self.waiting: set[int] = set()
 
 
-def find_branching(recorder: Recorder, roots: Sequence[Atom]) -> Found:
-    """The loops in *recorder* that data ends and whose turns differ, innermost first."""
+def find_branching(monitor: LoopMonitor, roots: Sequence[Atom]) -> Found:
+    """The loops in a recording that data ends and whose turns differ, innermost first."""
     found = Found()
-    items = recorder.items
-    loops = _loops(recorder)
-    first = first_items(items, lambda atom: wholes_of(recorder.turns, atom)) if loops else {}
+    items = monitor.recorder.items
+    loops = _loops(monitor)
+    first = first_items(items, lambda atom: wholes_of(monitor.followed, atom)) if loops else {}
     uses = Uses(items, first, roots)
     for loop in loops:
         around = [k for k in loops if loop.at[0] < k.at[0] and k.at[-1] < loop.at[-1]]
@@ -60,40 +59,40 @@ def find_branching(recorder: Recorder, roots: Sequence[Atom]) -> Found:
             found.waiting.add(loop.at[-1])
             continue
         try:
-            tree = Tree(recorder, first, loop)
+            tree = Tree(monitor, first, loop)
             if tree.variants > 1:
-                found.made.append((loop.start, loop.end, _Fold(recorder, tree, uses).run()))
+                found.made.append((loop.start, loop.end, _Fold(monitor.recorder, tree, uses).run()))
         except RefusedError as refusal:
-            recorder.refuse(f"the loop that ends at {recorder.sites[loop.at[-1]]}, with branches: {refusal}")
+            monitor.refuse(f"the loop that ends at {monitor.recorder.sites[loop.at[-1]]}, with branches: {refusal}")
     found.made.sort(key=lambda made: made[0])
     return found
 
 
-def _loops(recorder: Recorder) -> list[Cuts]:
+def _loops(monitor: LoopMonitor) -> list[Cuts]:
     """Loops of which the last question left it, each with the turns that came before."""
     loops: list[Cuts] = []
     by_frame: dict[int, list[int]] = {}
-    for k in sorted(recorder.asked):
-        by_frame.setdefault(id(recorder.asked[k].frame), []).append(k)
+    for k in sorted(monitor.asked):
+        by_frame.setdefault(id(monitor.asked[k].frame), []).append(k)
     for asked in by_frame.values():
-        turns = [_after(recorder, k) for k in asked]
+        turns = [_after(monitor, k) for k in asked]
         k = len(asked) - 1
         while k > 0:
-            loop, k = _ends_at(recorder, asked, turns, k)
+            loop, k = _ends_at(monitor, asked, turns, k)
             if loop is not None:
                 loops.append(loop)
     return loops
 
 
-def _after(recorder: Recorder, k: int) -> int | None:
-    guard, asked = recorder.items[k], recorder.asked[k]
+def _after(monitor: LoopMonitor, k: int) -> int | None:
+    guard, asked = monitor.recorder.items[k], monitor.asked[k]
     assert isinstance(guard, Guard)
     return flow_of(asked.frame.f_code).turn(asked.instruction, bool(guard.expected))
 
 
-def _ends_at(recorder: Recorder, asked: list[int], turns: list[int | None], k: int) -> tuple[Cuts | None, int]:
+def _ends_at(monitor: LoopMonitor, asked: list[int], turns: list[int | None], k: int) -> tuple[Cuts | None, int]:
     """(the loop that question *k* of one frame has ended, the question before it)"""
-    guard, last = recorder.items[asked[k]], recorder.asked[asked[k]]
+    guard, last = monitor.recorder.items[asked[k]], monitor.asked[asked[k]]
     assert isinstance(guard, Guard)
     flow, end = flow_of(last.frame.f_code), turns[k]
     head = flow.turn(last.instruction, not guard.expected)
@@ -109,7 +108,7 @@ def _ends_at(recorder: Recorder, asked: list[int], turns: list[int | None], k: i
     while j >= 0:
         if turns[j] == head:
             cuts.append(asked[j])
-        elif flow.asks(recorder.asked[asked[j]].instruction) not in between:
+        elif flow.asks(monitor.asked[asked[j]].instruction) not in between:
             break
         j -= 1
     if len(cuts) <= FEW_TRIPS:
@@ -117,9 +116,9 @@ def _ends_at(recorder: Recorder, asked: list[int], turns: list[int | None], k: i
     cuts.reverse()
     places = prove_turns(last, head, end)
     if isinstance(places, str):
-        recorder.refuse(f"the loop that ends at {recorder.sites[asked[k]]}, with branches: {places}")
+        monitor.refuse(f"the loop that ends at {monitor.recorder.sites[asked[k]]}, with branches: {places}")
         return None, k - 1
-    return Cuts(cuts, [recorder.asked[c] for c in cuts], places, not bool(guard.expected)), k - 1
+    return Cuts(cuts, [monitor.asked[c] for c in cuts], places, not bool(guard.expected)), k - 1
 
 
 # ---- one loop --------------------------------------------------------------------------------------------------------

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,46 +30,52 @@ from ..bytecode.purity import Proof, counters, prove
 from ..ir.aval import INT, Aval
 from ..ir.graph import Lit, Node, Var
 from ..ir.primitive import PRIMITIVES
+from ..record.array import wrap
+from ..record.recorder import Recorder
 from .repeats import FEW_TRIPS
-
-if TYPE_CHECKING:
-    from ..record.recorder import Recorder
 
 LARGEST = 1 << 53  # of a counter: what a float64 can still count
 
 
-def note_answer(recorder: Recorder, asked: Asked, answer: bool, wrap: Callable[[Var], Any]) -> None:
-    """*asked* was answered: where that ends a loop, replace its counters.  *wrap* makes a traced integer of a Var."""
-    key = id(asked.frame), asked.instruction
-    before, turns = recorder.answers.get(key, (not answer, []))
-    if answer == before:
-        turns.append(asked)
-        return
-    recorder.answers[key] = answer, [asked]
-    if len(turns) + 1 >= FEW_TRIPS:
-        _promote(recorder, [*turns, asked], answer, wrap)
+class InductionVariables:
+    """Traced integers for the counters of loops that were left: ``found`` has the name and the step of each."""
 
+    def __init__(self, recorder: Recorder):
+        self.recorder = recorder
+        self.found: dict[Var, tuple[str, int]] = {}
+        self._equal: dict[tuple[int, int], tuple[bool, list[Asked]]] = {}  # to each question, the last equal answers
 
-def _promote(recorder: Recorder, turns: Sequence[Asked], answer: bool, wrap: Callable[[Var], Any]) -> None:
-    frame, last = turns[-1].frame, turns[-1]
-    flow = flow_of(frame.f_code)
-    at, onward = flow.asks(last.instruction), flow.turn(last.instruction, answer)
-    loop = flow.loop_left_at(at) if at is not None else None
-    if at is None or loop is None or onward is None or onward in loop:
-        return
-    found = counters(turns)
-    proof = prove(turns, frozenset(found)) if found else ""
-    if not isinstance(proof, Proof):
-        return
-    for name in sorted(found.keys() & proof.counted):
-        value = last.values[name].value
-        if abs(value) > LARGEST:
-            continue
-        var = Var(Aval(INT, (), weak=True))
-        recorder.append(Node(PRIMITIVES["cast"], (Lit(value, INT),), {"dtype": INT}, (var,), recorder.site()))
-        recorder.env[var] = np.array(value)
-        recorder.counters[var] = name, found[name]
-        assign(frame, name, wrap(var))
+    def answered(self, asked: Asked, answer: bool) -> None:
+        """*asked* was answered: where that ends a loop, replace its counters."""
+        key = id(asked.frame), asked.instruction
+        before, same = self._equal.get(key, (not answer, []))
+        if answer == before:
+            same.append(asked)
+            return
+        self._equal[key] = answer, [asked]
+        if len(same) + 1 >= FEW_TRIPS:
+            self._promote([*same, asked], answer)
+
+    def _promote(self, iterations: Sequence[Asked], answer: bool) -> None:
+        recorder, frame, last = self.recorder, iterations[-1].frame, iterations[-1]
+        flow = flow_of(frame.f_code)
+        at, onward = flow.asks(last.instruction), flow.turn(last.instruction, answer)
+        loop = flow.loop_left_at(at) if at is not None else None
+        if at is None or loop is None or onward is None or onward in loop:
+            return
+        found = counters(iterations)
+        proof = prove(iterations, frozenset(found)) if found else ""
+        if not isinstance(proof, Proof):
+            return
+        for name in sorted(found.keys() & proof.counted):
+            value = last.values[name].value
+            if abs(value) > LARGEST:
+                continue
+            var = Var(Aval(INT, (), weak=True))
+            recorder.append(Node(PRIMITIVES["cast"], (Lit(value, INT),), {"dtype": INT}, (var,), recorder.site()))
+            recorder.env[var] = np.array(value)
+            self.found[var] = name, found[name]
+            assign(frame, name, wrap(var))
 
 
 def assign(frame: FrameType, name: str, value: Any) -> None:
@@ -79,4 +85,4 @@ def assign(frame: FrameType, name: str, value: Any) -> None:
         ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
 
 
-__all__ = ["assign", "note_answer"]
+__all__ = ["InductionVariables", "assign"]

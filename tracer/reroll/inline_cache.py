@@ -1,6 +1,6 @@
 """Following the user's operations whole.
 
-While a loop is followed (``loop_monitor.py``), an operation of the user's, as ``t[0]`` or ``np.stack([a, b])``, is
+While a loop is followed (``loop_follower.py``), an operation of the user's, as ``t[0]`` or ``np.stack([a, b])``, is
 still taken apart into items that are checked one by one.  ``learn`` looks on once; what it saw becomes an *answer*, a
 function that knows the operation again by what it was given, and has its result at once.
 
@@ -26,28 +26,27 @@ import numpy as np
 from ..ir.graph import Lit, Node, Var
 from ..record.array import DIRECT, TracedArray
 from ..record.buffers import Storage
-from .loop_monitor import Follower, Row
+from ..record.observer import GETITEM, Run
+from .followed_loop import IterationVar
+from .loop_follower import Follower
 from .repeats import Carried, Local, Numbers, Same, Slot, varying_axis
 
 Answer = Callable[[Any, tuple[Any, ...], dict[str, Any]], "TracedArray | None"]
-GETITEM = "[]"  # stands for a function in what is asked
 
 _VALUES = (int, float, bool, str, np.float64, np.float32, np.int64)
 _SINGLE = (type(None), type(Ellipsis), type, np.dtype)
 
 
-def learn(
-    follower: Follower, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[..., Any]
-) -> Any:
+def learn(follower: Follower, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Run) -> Any:
     """``run(function, args, kwargs)``, and an answer for the next turn if there can be one."""
     at, turn = follower.at, follower.current[-1]
     follower.tries[at] -= 1
     learning = _Learning(follower, function, args, kwargs)
     result = run(function, args, kwargs)
-    if follower.recorder.follower is follower and learning.possible:
+    if follower.recorder.follow is follower.follow and learning.possible:
         turned = follower.current[-1] - turn
         if (not turned and follower.at > at) or (turned == 1 and not follower.at):
-            answer = learning.answer(at, follower.at or len(follower.places), turned, result)
+            answer = learning.answer(at, follower.at or len(follower.sources), turned, result)
             if answer is not None:
                 follower.asks[at] = answer
     return result
@@ -129,8 +128,8 @@ class _Learning:
             return None
         if not (self._operands(at, end) and self._same_values() and self._result(at, end, result)):
             return None
-        self.cells |= {"traced": TracedArray, "new": object.__new__, "Storage": Storage, "Row": Row, "end": end}
-        self.cells |= {"recorder": follower.recorder, "follower": follower, "asks": follower.asks}
+        self.cells |= {"traced": TracedArray, "new": object.__new__, "Storage": Storage, "Var": IterationVar}
+        self.cells |= {"recorder": follower.recorder, "follower": follower, "asks": follower.asks, "end": end}
         make = _maker("\n        ".join(self.lines), ", ".join(self.cells))
         return make(*self.cells.values())
 
@@ -245,9 +244,9 @@ class _Learning:
             if j in follower.twins:
                 self.lines.append(f"value = current[{self._cell(follower.twins[j])}]")
             elif value is None:
-                step, aval = self._cell(follower.places[j]), self._cell(seen[j].aval)
-                self.lines.append("value = new(Row)")
-                self.lines.append(f"value.aval, value.step, value.turn = {aval}, {step}, current[-1]")
+                source, aval = self._cell(follower.sources[j]), self._cell(seen[j].aval)
+                self.lines.append("value = new(Var)")
+                self.lines.append(f"value.aval, value.source, value.iteration = {aval}, {source}, current[-1]")
             else:
                 self.lines.append(f"value = {self._cell(value)}")
             self.lines.append(f"current[{self._cell(j)}] = value")
@@ -257,7 +256,7 @@ class _Learning:
         if not (self._view(result) or self._fresh(result)):
             return False
         self.lines.append("array._recorder, array._atom = recorder, found")
-        if end == len(follower.places):
+        if end == len(follower.sources):
             self.lines.append("follower.moved(end)")
         else:
             self.lines += ["follower.at = end", "recorder.ask = asks[end]"]
@@ -303,4 +302,4 @@ def _maker(body: str, cells: str) -> Any:
     return names["make"]
 
 
-__all__ = ["GETITEM", "learn"]
+__all__ = ["learn"]

@@ -43,12 +43,6 @@ MakeConst = Callable[[np.ndarray], Var]
 Nested = Callable[[Sequence[Item], Sequence[Site | None], Sequence[Atom], MakeConst], tuple[list[Node], list[Guard]]]
 
 
-class Row(Var):
-    """What a single turn of a followed loop defines (``loop_monitor.py``); no node does, before it is asked for."""
-
-    __slots__ = ()
-
-
 class Lines(Builder):
     """Nodes that belong to a given line."""
 
@@ -398,4 +392,4 @@ def affine(values: np.ndarray) -> tuple[Any, Any] | None:
     return (slope, offset) if line.tobytes() == values.tobytes() else None
 
 
-__all__ = ["Block", "Ending", "Key", "Lines", "Made", "MakeConst", "Row", "affine"]
+__all__ = ["Block", "Ending", "Key", "Lines", "Made", "MakeConst", "affine"]

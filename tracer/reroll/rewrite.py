@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,24 +21,12 @@ from ..ir.primitive import PRIMITIVES
 from ..ir.site import Site
 from ..ops.shape import CONCAT, RESHAPE, concat, reshape, take_slice
 from .find import Found, find_repeats
-from .loop_body import Block, Lines, MakeConst, Row
+from .followed_loop import FollowedLoop, is_pending, wholes_of
+from .loop_body import Block, Lines, MakeConst
 from .repeats import Carried, Item, Numbers, Repeat, Rows, Same, Slot, Step
 from .windows import merged, row_at
 
-if TYPE_CHECKING:
-    from .loop_monitor import Turns
-
 MAX_STACK = 64  # values that are stacked one by one, where a loop steps through them
-
-
-def wholes_of(every: Sequence[Turns], atom: Atom) -> list[Atom]:
-    """What *atom* is a part of, or stands for, if a turn of a followed loop has defined it."""
-    if type(atom) is Row:
-        for turns in every:
-            place = turns.place(atom)
-            if place is not None:
-                return turns.wholes(place)
-    return []
 
 
 class Place(NamedTuple):
@@ -69,10 +57,11 @@ class Fold:
     """One level: the items of a recording, or of the body of a loop."""
 
     def __init__(
-        self, items: Sequence[Item], found: Found, roots: Sequence[Atom], const: MakeConst, turns: Sequence[Turns] = ()
-    ):
+        self, items: Sequence[Item], found: Found, roots: Sequence[Atom], const: MakeConst,
+        followed: Sequence[FollowedLoop] = (),
+    ):  # fmt: skip
         self.items, self.first, self.roots, self.const = items, found.first, roots, const
-        self.turns = turns  # of loops that were followed: repeats -1, -2, ...
+        self.followed = followed  # repeats -1, -2, ...
         self.repeats = found.repeats
         self.out = Lines()
         self.guards: dict[int, Guard] = {}
@@ -99,16 +88,16 @@ class Fold:
     def place(self, var: Atom) -> Place | None:
         if not isinstance(var, Var):
             return None
-        at = self.first.get(var, -1) if type(var) is not Row else -1
+        at = -1 if is_pending(self.followed, var) else self.first.get(var, -1)
         k = bisect_right(self.starts, at) - 1
         if k >= 0 and at < self.repeats[k].end:
             repeat = self.repeats[k]
             block, item = divmod(at - repeat.start, repeat.period)
             return Place(k, block, item, self.items[at].outs.index(var))  # type: ignore[union-attr]
-        for n, turns in enumerate(self.turns):
-            found = turns.place(var)
+        for n, loop in enumerate(self.followed):
+            found = loop.place(var)
             if found is not None:
-                return None if found[1] in turns.fixed else Place(-1 - n, *found, 0)
+                return None if found[1] in loop.fixed else Place(-1 - n, *found, 0)
         return None
 
     def _values(self, k: int, item: int, out: int) -> list[Var]:
@@ -123,16 +112,16 @@ class Fold:
         if first is None or second is None or first[0] != second[0] or first[2:] != second[2:]:
             return None
         k, start, item, out = first
-        if (k >= 0 and self.repeats[k].steps[item].fixed) or (k < 0 and (item, out) in self.turns[-1 - k].arrays):
+        if (k >= 0 and self.repeats[k].steps[item].fixed) or (k < 0 and (item, out) in self.followed[-1 - k].arrays):
             return None
         stride = second.block - start
-        trips = self.repeats[k].trips if k >= 0 else self.turns[-1 - k].trips
+        trips = self.repeats[k].trips if k >= 0 else self.followed[-1 - k].trips
         last = start + stride * (len(atoms) - 1)
         if not stride or not 0 <= last < trips:
             return None
         if k < 0:
-            turns = self.turns[-1 - k]
-            if any(turns.place(a) != (start + stride * n, item) for n, a in enumerate(atoms)):
+            loop = self.followed[-1 - k]
+            if any(loop.place(a) != (start + stride * n, item) for n, a in enumerate(atoms)):
                 return None
         else:
             values = self._values(k, item, out)
@@ -162,7 +151,7 @@ class Fold:
             for j, step in enumerate(repeat.steps):
                 item = self.items[repeat.start + j]
                 if step.fixed and isinstance(item, Node):
-                    own = self.first[item.outs[0]] >= repeat.start and type(item.outs[0]) is not Row
+                    own = self.first[item.outs[0]] >= repeat.start and not is_pending(self.followed, item.outs[0])
                     (self.given if own else needed).update(item.outs)
         return needed
 
@@ -185,8 +174,8 @@ class Fold:
                 used.update(self._read(repeat))
         for column in columns:
             if column.repeat < 0:
-                used.update(self.turns[-1 - column.repeat].wholes((0, column.item)))
-        used.update([x for atom in list(used) for x in wholes_of(self.turns, atom)])
+                used.update(self.followed[-1 - column.repeat].wholes(column.item))
+        used.update([x for atom in list(used) for x in wholes_of(self.followed, atom)])
         self.columned = {(c.repeat, c.item, c.out) for c in columns}
         self.stacked: set[tuple[int, int, int]] = set(self.columned)
         self.used: list[dict[Var, Place]] = [{} for _ in self.repeats]
@@ -225,7 +214,7 @@ class Fold:
     def rows(self, column: Column) -> Atom:
         """The values of *column*, stacked."""
         k, item, out = column[:3]
-        x = self.stacks[k, item, out] if k >= 0 else self.turns[-1 - k].stacks[item, out]
+        x = self.stacks[k, item, out] if k >= 0 else self.followed[-1 - k].stacks[item, out]
         rest = x.aval.shape[1:]
         return take_slice(x, (column.first, *[0] * len(rest)), (column.stride, *[1] * len(rest)), (column.count, *rest))
 
@@ -237,7 +226,7 @@ class Fold:
             if isinstance(item, Guard):
                 self._define([item.atom])
                 self.guards[id(item)] = item
-            elif self.first[item.outs[0]] == at and type(item.outs[0]) is not Row:
+            elif self.first[item.outs[0]] == at and not is_pending(self.followed, item.outs[0]):
                 parts = self.joined.get(id(item))
                 if parts is None or all(not isinstance(p, Column) for p in parts):
                     self._define(item.inputs)
@@ -257,24 +246,23 @@ class Fold:
             self._name(concat(joined, axis), node.out)
 
     def _define(self, atoms: Iterable[Atom]) -> None:
-        """Make nodes for those of *atoms* that single turns of a followed loop have defined."""
+        """Make nodes for those of *atoms* that are pending."""
         for atom in atoms:
-            for turns in self.turns:
-                place = turns.place(atom) if type(atom) is Row else None
+            for loop in self.followed:
+                place = loop.pending(atom)
                 if place is None:
                     continue
-                assert isinstance(atom, Row)
-                atom.__class__ = Var  # type: ignore[assignment]
-                fixed = turns.fixed.get(place[1])
+                assert isinstance(atom, Var)
+                loop.defined.add(atom)
+                iteration, item = place
+                fixed, written = loop.fixed.get(item), loop.arrays.get((item, 0))
                 if fixed is not None:
                     self._name(fixed, atom)
-                    continue
-                written = turns.arrays.get((place[1], 0))
-                if written is not None:
+                elif written is not None:
                     with building(self.out):
-                        self._name(written[0].after(written[1], place[0]), atom)
-                    continue
-                self._name_row(turns.stacks[place[1], 0], place[0], atom)
+                        self._name(written[0].after(written[1], iteration), atom)
+                else:
+                    self._name_row(loop.stacks[item, 0], iteration, atom)
 
     def _name(self, atom: Atom, var: Var) -> None:
         """Define *var* to be *atom*."""
@@ -361,4 +349,4 @@ def fold_items(
     return Fold(items, find_repeats(items, sites), roots, const).run()
 
 
-__all__ = ["Fold", "fold_items", "wholes_of"]
+__all__ = ["Fold", "fold_items"]

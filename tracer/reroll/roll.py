@@ -3,7 +3,7 @@
 Three steps, each in files of its own: loops that data ends (``while_loops.py``, and with branches
 in them ``branchy_loops.py``), all that repeats (``find.py``
 finds it, ``rewrite.py`` replaces it), and the results that nobody reads of loops that were followed
-(``loop_monitor.py``).
+(``loop_follower.py``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from ..ops.loop_pruning import prune_loops
 from ..record.recorder import Recorder, recording
 from .branchy_loops import find_branching
 from .find import find_repeats
-from .rewrite import Fold, wholes_of
+from .followed_loop import wholes_of
+from .loop_monitor import LoopMonitor, detach
+from .rewrite import Fold
 from .while_loops import fold_whiles, replace_items
 
 MOST_NOTES = 8  # of what was not rolled
@@ -27,21 +29,22 @@ MOST_NOTES = 8  # of what was not rolled
 def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> None:
     """Make loop nodes of what repeats in *recorder*, of which *roots* are still needed.  Not *guarded*: the guards are
     dropped, because Python runs in each call."""
-    recorder.stop_following()
-    if not guarded:
+    monitor = detach(recorder)
+    followed = monitor.followed
+    if guarded:
+        changed = _fold_ended(monitor, roots)
+    else:
+        changed = False
         recorder.drop_guards()
-    turns = recorder.turns
-    changed = _fold_ended(recorder, roots)
-    recorder.asked.clear()
-    found = find_repeats(recorder.items, recorder.sites, lambda atom: wholes_of(turns, atom))
+    found = find_repeats(recorder.items, recorder.sites, lambda atom: wholes_of(followed, atom))
     for reason in found.refusals:
-        recorder.refuse(reason)
-    recorder.notes += [f"not-rolled: {reason}" for reason in recorder.unrolled[:MOST_NOTES]]
-    if not found.repeats and not recorder.turns and not changed:
+        monitor.refuse(reason)
+    recorder.notes += [f"not-rolled: {reason}" for reason in monitor.refusals[:MOST_NOTES]]
+    if not found.repeats and not followed and not changed:
         return
-    fold = Fold(recorder.items, found, roots, recorder.const, recorder.turns)
+    fold = Fold(recorder.items, found, roots, recorder.const, followed)
     nodes, guards = fold.run()
-    if recorder.turns:  # a followed loop defines all that its turns did
+    if followed:  # a followed loop defines all that its turns did
         pruned = prune_loops(Graph([], nodes, list(roots), guards), lambda body: body)
         if all(a is b for a, b in zip(pruned.outputs, roots, strict=True)):
             nodes, guards = pruned.nodes, pruned.guards
@@ -61,14 +64,14 @@ def rolled(recorder: Recorder, roots: Sequence[Atom]) -> Recorder:
     return result
 
 
-def _fold_ended(recorder: Recorder, roots: Sequence[Atom]) -> bool:
+def _fold_ended(monitor: LoopMonitor, roots: Sequence[Atom]) -> bool:
     """Put loop nodes in the place of loops that data ends; were there any?  The innermost come first."""
     changed = False
-    while recorder.asked:
-        branching = find_branching(recorder, roots)
-        replace_items(recorder, branching.made)
-        if not (branching.made or fold_whiles(recorder, roots, branching.waiting)):
-            return fold_whiles(recorder, roots) or changed
+    while monitor.asked:
+        branching = find_branching(monitor, roots)
+        replace_items(monitor, branching.made)
+        if not (branching.made or fold_whiles(monitor, roots, branching.waiting)):
+            return fold_whiles(monitor, roots) or changed
         changed = True
     return changed
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -30,10 +30,8 @@ from ..ir.graph import Atom, Guard, Lit, Node, Var, building, by_value, structur
 from ..ir.primitive import CUSTOM
 from ..ops.elementwise import F
 from .loop_body import Lines
+from .loop_monitor import LoopMonitor
 from .repeats import Item
-
-if TYPE_CHECKING:
-    from ..record.recorder import Recorder
 
 MOST_VARIANTS = 8
 #: dtypes among which it makes no difference whether a value was a Python number
@@ -80,8 +78,9 @@ class Tree:
     """The turns between *cuts* as a tree: ``root``, whose atoms are defined by ``pool`` in order, by ``incoming`` (what
     a class holds at the start of a turn) or outside of the loop."""
 
-    def __init__(self, recorder: Recorder, first: Mapping[Var, int], cuts: Cuts):
-        self.items, self.first, self.asked = recorder.items, first, recorder.asked
+    def __init__(self, monitor: LoopMonitor, first: Mapping[Var, int], cuts: Cuts):
+        recorder = monitor.recorder
+        self.items, self.first, self.asked = recorder.items, first, monitor.asked
         self.consts = {var: array.tobytes() for var, array in recorder.consts}
         self._uniform(cuts)
         self.cuts, self.at = cuts, cuts.at

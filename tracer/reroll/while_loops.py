@@ -13,7 +13,7 @@ an item of the last turn defined, or of the turn before it.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,14 +26,14 @@ from ..ir.primitive import PRIMITIVES
 from ..ir.site import Site
 from ..ops.control import CAPACITY, UNLIMITED
 from ..ops.elementwise import F
+from ..record.recorder import Recorder
 from .find import alike
+from .followed_loop import wholes_of
 from .loop_body import Block, Ending, Key, Lines, affine
+from .loop_monitor import LoopMonitor
 from .prove import first_items, match
 from .repeats import FEW_TRIPS, Carried, Item, Numbers, Repeat, Rows, Slot, Step, part_of
-from .rewrite import fold_items, wholes_of
-
-if TYPE_CHECKING:
-    from ..record.recorder import Recorder
+from .rewrite import fold_items
 
 
 class _Loop(NamedTuple):
@@ -45,23 +45,23 @@ class _Loop(NamedTuple):
     counters: list[Node]  # the items after it that stand for Python counters
 
 
-def fold_whiles(recorder: Recorder, roots: Sequence[Atom], spared: Collection[int] = ()) -> bool:
-    """Put loop nodes in the place of loops in *recorder* that data ends, except those whose last item is *spared*; were
-    there any?"""
-    loops = _find(recorder, roots, spared)
-    replace_items(recorder, [(k.repeat.start, k.repeat.end + len(k.counters), _made(recorder, k)) for k in loops])
+def fold_whiles(monitor: LoopMonitor, roots: Sequence[Atom], spared: Collection[int] = ()) -> bool:
+    """Put loop nodes in the place of loops that data ends, except those whose last item is *spared*; were there any?"""
+    loops = _find(monitor, roots, spared)
+    replace_items(monitor, [(k.repeat.start, k.repeat.end + len(k.counters), _made(monitor, k)) for k in loops])
     return bool(loops)
 
 
 # ---- finding --------------------------------------------------------------------------------------------------------
 
 
-def _find(recorder: Recorder, roots: Sequence[Atom], spared: Collection[int]) -> list[_Loop]:
-    items, first = recorder.items, first_items(recorder.items, lambda atom: wholes_of(recorder.turns, atom))
+def _find(monitor: LoopMonitor, roots: Sequence[Atom], spared: Collection[int]) -> list[_Loop]:
+    items, sites = monitor.recorder.items, monitor.recorder.sites
+    first = first_items(items, lambda atom: wholes_of(monitor.followed, atom))
     used: Uses | None = None
     found: list[_Loop] = []
-    for run in sorted(alike(items, recorder.sites), key=lambda run: run.period):
-        trips = _turns(recorder, run.start, run.end, run.period)
+    for run in sorted(alike(items, sites), key=lambda run: run.period):
+        trips = _turns(monitor, run.start, run.end, run.period)
         if trips < FEW_TRIPS or run.end - 1 in spared:
             continue
         start = run.end - trips * run.period
@@ -69,28 +69,29 @@ def _find(recorder: Recorder, roots: Sequence[Atom], spared: Collection[int]) ->
             continue
         repeat = match(items, first, start, run.period, trips, whole=True)
         if isinstance(repeat, str):
-            recorder.refuse(repeat)
+            monitor.refuse(repeat)
             continue
         if used is None:
             used = Uses(items, first, roots)
-        loop = _proven(recorder, repeat, used)
+        loop = _proven(monitor, repeat, used)
         if isinstance(loop, str):
-            recorder.refuse(f"the loop that ends at {recorder.sites[run.end - 1]}: {loop}")
+            monitor.refuse(f"the loop that ends at {sites[run.end - 1]}: {loop}")
         else:
             found.append(loop)
     return sorted(found, key=lambda loop: loop.repeat.start)
 
 
-def _turns(recorder: Recorder, start: int, end: int, period: int) -> int:
+def _turns(monitor: LoopMonitor, start: int, end: int, period: int) -> int:
     """How many blocks that end with one question, of which the last one's answer is another; 0 if there are none."""
-    last = recorder.items[end - 1]
+    items = monitor.recorder.items
+    last = items[end - 1]
     if not isinstance(last, Guard) or last.kind != "bool":
         return 0
     trips = (end - start) // period
     for k in range(1, trips):
         at = end - 1 - k * period
-        guard = recorder.items[at]
-        if not isinstance(guard, Guard) or at not in recorder.asked or bool(guard.expected) == bool(last.expected):
+        guard = items[at]
+        if not isinstance(guard, Guard) or at not in monitor.asked or bool(guard.expected) == bool(last.expected):
             return k if k > 1 else 0
     return trips
 
@@ -123,11 +124,12 @@ class Uses:
         return read
 
 
-def _proven(recorder: Recorder, repeat: Repeat, uses: Uses) -> _Loop | str:
+def _proven(monitor: LoopMonitor, repeat: Repeat, uses: Uses) -> _Loop | str:
     """*repeat* as a loop for any number of turns, or why it is none."""
     ends = range(repeat.start + repeat.period - 1, repeat.end, repeat.period)
-    asked = [recorder.asked[k] for k in ends]
-    last = recorder.items[repeat.end - 1]
+    asked = [monitor.asked[k] for k in ends]
+    items = monitor.recorder.items
+    last = items[repeat.end - 1]
     assert isinstance(last, Guard)
     for step in repeat.steps[:-1]:
         if isinstance(step.item, Guard):
@@ -136,14 +138,14 @@ def _proven(recorder: Recorder, repeat: Repeat, uses: Uses) -> _Loop | str:
             assert step.expected is not None
             if not (step.expected.astype(bool) == bool(step.expected[0])).all():
                 return f"another question has different answers, at {step.item.site}"
-    counters = counters_after(recorder, repeat.end)
-    proof = prove(asked, frozenset([recorder.counters[node.out][0] for node in counters]))
+    counters = counters_after(monitor, repeat.end)
+    proof = prove(asked, frozenset([monitor.counters.found[node.out][0] for node in counters]))
     if isinstance(proof, str):
         return proof
     uneven = _uneven(repeat)
     if uneven:
         return uneven
-    places = _after(recorder.items, repeat, asked, proof)
+    places = _after(items, repeat, asked, proof)
     if isinstance(places, str):
         return places
     finals: dict[Key, Var] = {}
@@ -158,15 +160,15 @@ def _proven(recorder: Recorder, repeat: Repeat, uses: Uses) -> _Loop | str:
     }
     if not carried.issuperset(lagging):
         return "a value of an earlier turn is read after it"
-    length = _length(recorder, repeat, proof)
+    length = _length(monitor.recorder, repeat, proof)
     return _Loop(repeat, not bool(last.expected), length, finals, lagging, counters)
 
 
-def counters_after(recorder: Recorder, end: int) -> list[Node]:
+def counters_after(monitor: LoopMonitor, end: int) -> list[Node]:
     """The items from *end* on that stand for Python counters of the loop before them."""
     found: list[Node] = []
-    for item in recorder.items[end:]:
-        if not isinstance(item, Node) or item.out not in recorder.counters:
+    for item in monitor.recorder.items[end:]:
+        if not isinstance(item, Node) or item.out not in monitor.counters.found:
             break
         found.append(item)
     return found
@@ -283,22 +285,23 @@ def _stretched(step: Step, length: int) -> Step:
 # ---- replacing ------------------------------------------------------------------------------------------------------
 
 
-def replace_items(recorder: Recorder, made: Sequence[tuple[int, int, Sequence[Item]]]) -> None:
+def replace_items(monitor: LoopMonitor, made: Sequence[tuple[int, int, Sequence[Item]]]) -> None:
     """Put other items in the place of those from one number to another: (start, end, items), in order."""
+    recorder = monitor.recorder
     items: list[Item] = []
     sites: list[Site | None] = []
     asked: dict[int, Asked] = {}
     at = 0
     for start, after, instead in [*made, (len(recorder.items), 0, ())]:
         for k in range(at, start):
-            if k in recorder.asked:
-                asked[len(items)] = recorder.asked[k]
+            if k in monitor.asked:
+                asked[len(items)] = monitor.asked[k]
             items.append(recorder.items[k])
             sites.append(recorder.sites[k])
         items += instead
         sites += [item.site for item in instead]
         at = after
-    recorder.items, recorder.sites, recorder.asked = items, sites, asked
+    recorder.items, recorder.sites, monitor.asked = items, sites, asked
     recorder.counts = [0] * len(items)  # nothing is followed any more
     recorder.nodes = _defined(items)
 
@@ -313,9 +316,9 @@ def _defined(items: Sequence[Item]) -> list[Node]:
     return nodes
 
 
-def _made(recorder: Recorder, loop: _Loop) -> list[Item]:
+def _made(monitor: LoopMonitor, loop: _Loop) -> list[Item]:
     """The items that stand for *loop*."""
-    repeat = loop.repeat
+    recorder, repeat = monitor.recorder, loop.repeat
     block = recorder.items[repeat.start : repeat.start + repeat.period]
     fixed = [item for item, step in zip(block, repeat.steps, strict=True) if step.fixed]
     out = Lines()
@@ -339,15 +342,15 @@ def _made(recorder: Recorder, loop: _Loop) -> list[Item]:
         items += [*last.nodes, Guard(done, np.bool_(True), CAPACITY, site)]
         recorder.env[done] = np.array(True)
     for node in loop.counters:
-        items += _counter(recorder, node, repeat.trips, made.taken, site)
+        items += _counter(monitor, node, repeat.trips, made.taken, site)
     return items
 
 
-def _counter(recorder: Recorder, node: Node, trips: int, count: Var | None, site: Site | None) -> list[Node]:
+def _counter(monitor: LoopMonitor, node: Node, trips: int, count: Var | None, site: Site | None) -> list[Node]:
     """What defines the integer that *node* stands for, by the number of steps, which were *trips* in this run."""
     assert count is not None
-    recorder.env[count] = np.array(trips)
-    (_, step), (last,) = recorder.counters[node.out], node.inputs
+    monitor.recorder.env[count] = np.array(trips)
+    (_, step), (last,) = monitor.counters.found[node.out], node.inputs
     assert isinstance(last, Lit)
     with building(Lines()) as out:
         out.site_override = site

@@ -218,7 +218,7 @@ def test_a_followed_turn_is_answered_whole(monkeypatch):
     """All operations are, after the first turns; what is left out is taken apart and checked item by item."""
     monkeypatch.setattr(loop_monitor, "LONG_RUN", 160)
     recorder = Recorder()
-    recorder.follow_loops()
+    loop_monitor.follow_loops(recorder)
     items = []
 
     def fn(u, p, turns):
@@ -232,12 +232,12 @@ def test_a_followed_turn_is_answered_whole(monkeypatch):
         u = TracedArray(recorder.add_input(np.ones(2), "u"), recorder, owner="u")
         p = TracedArray(recorder.add_input(np.ones(2), "p"), recorder, owner="p")
         u = fn(u, p, TURNS)
-        follower = recorder.follower
-        checked = follower.follow
-        monkeypatch.setattr(follower, "follow", lambda *item: items.append(item) or checked(*item))
+        follower = recorder.observer.follower
+        checked = recorder.follow
+        monkeypatch.setattr(recorder, "follow", lambda *item: items.append(item) or checked(*item))
         turn = follower.current[-1]
         fn(u, p, TURNS)
-        assert recorder.follower is follower and follower.current[-1] == turn + TURNS
+        assert recorder.observer.follower is follower and follower.current[-1] == turn + TURNS
     assert items == []
 
 
@@ -253,7 +253,7 @@ def test_no_answer_outlives_its_recording():
 
     compile_grad(fn).value_and_grad(V)
     recorder = Recorder()
-    recorder.follow_loops()
+    loop_monitor.follow_loops(recorder)
     with recording(recorder):
         u = TracedArray(recorder.add_input(V, "v"), recorder)
         for _ in range(TURNS):

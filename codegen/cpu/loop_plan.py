@@ -1,0 +1,126 @@
+"""Plans of loops over a body: what a loop needs besides its operands and results.
+
+The body goes through the pipeline like a program: its schedule says what is stored.  A carry or a temporary that is
+small and static lives in stack slots, which LLVM turns into registers; a large one needs a buffer, which is work space
+of the whole program's.  Another target decides this by other ``Rules``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ...tracer.ir.primitive import LOOP
+from ...tracer.ops.control import before_consts, before_rows
+from ..lower.canonical import ONE, Body, Canonical, Dim, Op, Sym
+from ..schedule.buffers import elements, filled, rows_from
+from ..schedule.loop_tree import Call, Schedule
+from ..schedule.schedule import make_schedule
+from ..schedule.tiles import TILE
+
+
+class Work(NamedTuple):
+    """A buffer that a loop needs for itself: *dims* by the sizes of the whole program."""
+
+    sym: Sym
+    dims: tuple[Dim, ...]
+    itemsize: int
+
+
+@dataclass(slots=True, eq=False)
+class LoopPlan:
+    op: Op
+    program: Canonical
+    schedule: Schedule
+    spares: dict[Sym, Sym]  # of each large carry as it comes in: its second buffer
+    small: dict[Sym, int]  # temporaries in stack slots: how many elements
+    carried: dict[Sym, int]  # likewise carries, as they come in
+    copied: dict[Sym, int]  # likewise what is the same in every step
+    work: list[Work]
+    cleared: list[int]  # the results whose rows that no step wrote are filled with zeros
+    nested: dict[Op, LoopPlan] = field(default_factory=dict)
+
+
+class Rules(NamedTuple):
+    """What a target decides of a body: its schedule, and what lives in stack slots."""
+
+    schedule: Callable[[Canonical], Schedule]
+    slots: Callable[[Canonical, Schedule, Sym], int | None]  # of how many elements, where a value is kept in slots
+    copies: Callable[[Canonical, Sym], bool]  # is a small operand that is the same in every step copied to slots?
+
+
+CPU_RULES = Rules(
+    make_schedule, lambda program, schedule, sym: elements(program, schedule.kept_axes(sym)), lambda program, sym: True
+)
+
+
+def results_of(program: Canonical) -> list[Sym]:
+    """The outputs of a body, each of which is stored."""
+    return [x for x in program.outputs if isinstance(x, Sym)]
+
+
+def shows_every_row(around: Canonical, op: Op, out: Sym) -> bool:
+    """Can anything in the program *around* the loop *op* see the rows of its result *out* that no step wrote?
+
+    Loops that step through as many rows can't.
+    """
+    if out in around.outputs:
+        return True
+    count = op.outs[op.params["carries"]] if op.params["stops"] else op.ins[0]
+    for reader in around.ops:
+        stepping = reader.prim.kind == LOOP and reader.params["counted"] and reader.ins[0] is count
+        first = rows_from(reader) if stepping else len(reader.ins)
+        if out in reader.ins[:first]:
+            return True
+    return False
+
+
+def plan_loop(op: Op, around: Canonical, sizes_at: int = 0, rules: Rules = CPU_RULES) -> LoopPlan:
+    """*around*: the program that *op* is in; *sizes_at*: where its sizes begin in the table of the whole."""
+    body: Body = op.params["body"]
+    program = body.program
+    base = sizes_at + body.sizes_at
+    schedule = rules.schedule(program)
+    plan = LoopPlan(op, program, schedule, {}, {}, {}, {}, [], [])
+    if op.params["counted"] or op.params["stops"]:
+        ys = range(before_rows(op.params), len(op.outs))
+        plan.cleared = [k for k in ys if shows_every_row(around, op, op.outs[k])]
+
+    def absolute(dims: Sequence[Dim]) -> tuple[Dim, ...]:
+        return tuple(base + d for d in dims if d != ONE)
+
+    first, count = op.params["consts"], op.params["carries"]
+    for k, sym in enumerate(program.inputs[:first]):
+        position = before_consts(op.params) + k
+        size = elements(program, sym.dims)
+        no_buffer = not isinstance(op.ins[position], Sym) or filled(around, op, position) is not None
+        if size is not None and (no_buffer or rules.copies(program, sym)):
+            plan.copied[sym] = size
+    ends = program.outputs[op.params["stops"] :]
+    for sym, end in zip(program.inputs[first : first + count], ends, strict=False):
+        assert isinstance(end, Sym)
+        size = rules.slots(program, schedule, end)
+        if size is not None:
+            plan.carried[sym] = size
+        else:
+            spare = plan.spares[sym] = Sym(sym.number, sym.dtype, sym.dims)
+            plan.work.append(Work(spare, absolute(sym.dims), sym.dtype.itemsize))
+    results = set(results_of(program))
+    for sym in schedule.where:
+        if sym in results:
+            continue
+        rows = TILE if sym in schedule.tiled else 1
+        size = rules.slots(program, schedule, sym)
+        if size is not None and rows == 1:
+            plan.small[sym] = size
+        else:
+            plan.work.append(Work(sym, absolute(schedule.kept_axes(sym)), sym.dtype.itemsize * rows))
+    for item in schedule.body:
+        if isinstance(item, Call) and "body" in item.op.params:
+            inner = plan.nested[item.op] = plan_loop(item.op, program, base, rules)
+            plan.work += inner.work
+    return plan
+
+
+__all__ = ["CPU_RULES", "LoopPlan", "Rules", "Work", "plan_loop", "results_of", "shows_every_row"]

@@ -1,0 +1,106 @@
+"""Where the values of a loop over a body lie: in memory from outside, in stack slots, in rows of stacked arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import llvmlite.ir as ir
+
+from ..lower.canonical import ONE, Body, Canonical, Const, Op, Operand, Sym
+from ..schedule.buffers import buffer_of
+from ..schedule.loop_tree import Loop, Schedule, Statement, item_buffers
+from .expressions import Numbers
+from .loop_plan import LoopPlan
+from .scalar import I8, I64, PTR, counting, memory_type, to_memory
+
+
+@dataclass(eq=False)
+class Frame:
+    """Where items are written and how: a builder, the entry block, and how a value's buffer is found."""
+
+    program: Canonical
+    schedule: Schedule
+    plans: dict[Op, LoopPlan]
+    b: ir.IRBuilder
+    entry: ir.IRBuilder
+    pointer: Callable[[Sym], ir.Value]
+    sizes: ir.Value
+    consts: ir.Value
+    numbers: Numbers
+
+    def used(self, body: Sequence[Loop | Statement]) -> list[Sym]:
+        """The stored values that *body* reads or writes."""
+        reads = self.schedule.reads
+        return list(dict.fromkeys(s for part in body for s in item_buffers(reads, part)))
+
+    def each(self, count: ir.Value) -> AbstractContextManager[ir.Value]:
+        """A loop over 0 <= i < count, in any order."""
+        return counting(self.b, count)
+
+
+class LoopValues:
+    """The values of the loop of *plan*, whose node is one of *frame*."""
+
+    frame: Frame
+
+    def __init__(self, frame: Frame, plan: LoopPlan):
+        self.frame, self.plan = frame, plan
+        self.b, self.entry = frame.b, frame.entry
+        body: Body = plan.op.params["body"]
+        self.sizes = frame.entry.gep(frame.sizes, [I64(body.sizes_at)], source_etype=I64)
+        self.consts = frame.entry.gep(frame.consts, [I64(8 * body.consts_at)], source_etype=I8)
+        self.numbers = Numbers(plan.program, frame.entry, self.sizes, self.consts)
+        self.pointers: dict[Sym, ir.Value] = {}
+
+    def pointer(self, sym: Sym) -> ir.Value:
+        found = self.pointers.get(sym)
+        return self.frame.pointer(sym) if found is None else found
+
+    def outside(self, x: Sym) -> ir.Value:
+        return self.frame.pointer(buffer_of(self.frame.program, self.frame.schedule.stored, x))
+
+    def result(self, k: int) -> ir.Value:
+        """Where result *k* is written."""
+        return self.frame.pointer(self.plan.op.outs[k])
+
+    def slots(self, sym: Sym, size: int) -> ir.Value:
+        slots = self.entry.alloca(ir.ArrayType(memory_type(sym.dtype), size))
+        slots.type = PTR  # llvmlite makes it a pointer to the array, and takes no element's address of that
+        return slots
+
+    def count(self, sym: Operand) -> ir.Value:
+        total: ir.Value = I64(1)
+        for d in sym.dims:
+            if d != ONE:
+                total = self.b.mul(total, self.numbers.size(d))
+        return total
+
+    def stride(self, sym: Operand) -> ir.Value:
+        """How many elements it is from one row of xs or ys, of which *sym* is one, to the next."""
+        return self.count(sym)
+
+    def row(self, base: ir.Value, sym: Operand, row: ir.Value) -> ir.Value:
+        offset = self.b.mul(row, self.stride(sym), flags=("nsw",))
+        return self.b.gep(base, [offset], inbounds=True, source_etype=memory_type(sym.dtype))
+
+    def load_small(self, x: Operand, inside: Sym, slots: ir.Value, size: int, fill: Const | None) -> None:
+        constant = x if isinstance(x, Const) else fill
+        if constant is None:
+            assert isinstance(x, Sym)
+            self.copy_small(self.outside(x), slots, inside, size)
+            return
+        value = to_memory(self.b, self.frame.numbers.const(constant), constant.dtype)
+        kind = memory_type(inside.dtype)
+        for e in range(size):
+            self.b.store(value, self.b.gep(slots, [I64(e)], inbounds=True, source_etype=kind))
+
+    def copy_small(self, source: ir.Value, target: ir.Value, sym: Sym, size: int) -> None:
+        b, kind = self.b, memory_type(sym.dtype)
+        values = [b.load(b.gep(source, [I64(e)], inbounds=True, source_etype=kind), typ=kind) for e in range(size)]
+        for e, value in enumerate(values):
+            b.store(value, b.gep(target, [I64(e)], inbounds=True, source_etype=kind))
+
+
+__all__ = ["Frame", "LoopValues"]

@@ -1,0 +1,146 @@
+"""Threads of a GPU in LLVM IR: who they are, what they share, the ranges that they divide among themselves.
+
+What a ``ThreadEmitter`` needs of a GPU are seven functions (``INTRINSICS``): who am I, wait for my block, what has my
+neighbour, where is my block's memory.  ``ptx.py`` defines them for a GPU, ``simulator.py`` on the CPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import llvmlite.ir as ir
+
+from ..cpu.hints import give_hint
+from ..cpu.loop_nest import ItemEmitter
+from ..cpu.scalar import I32, I64, PTR, declare, from_memory, memory_type, to_memory
+from ..lower.canonical import Canonical, Sym
+from ..schedule.index_maps import Indices
+from ..schedule.loop_tree import Schedule
+from .libdevice import DeviceScalars
+from .mapping import Geometry
+
+VOID = ir.VoidType()
+INTRINSICS: dict[str, tuple[ir.Type, ...]] = {  # result, arguments
+    "tg_thread": (I32,),  # my number in my block
+    "tg_threads": (I32,),  # threads of a block
+    "tg_block": (I32,),  # my block's number
+    "tg_blocks": (I32,),
+    "tg_barrier": (VOID,),  # all threads of the block have come here, and see what they have written
+    "tg_shuffle": (I32, I32, I32),  # (value, mask): the value of the thread in my warp whose number differs by mask
+    "tg_shared": (PTR,),  # memory of my block: two 8-byte places for each warp
+}
+
+
+class ThreadEmitter(ItemEmitter):
+    """The CPU's emitter of items, as one of many threads."""
+
+    scalars = DeviceScalars
+
+    def __init__(
+        self, program: Canonical, schedule: Schedule, module: ir.Module, name: str, used: list[Sym],
+        geometry: Geometry, aliased: set[Sym] = frozenset(), inline: bool = False,  # type: ignore[assignment]
+    ):  # fmt: skip
+        super().__init__(program, schedule, module, name, used, inline=inline)
+        self.geometry = geometry
+        if not inline:
+            self.function.linkage = ""
+            self.function.attributes.discard("noinline")
+        # No promise that only one thing touches a buffer where one thread writes and another reads, nor in a loop: LLVM
+        # 7 takes what is promised of one call there for a promise about all of them together.
+        for sym in used if inline else aliased:
+            self.pointer[sym].attributes.discard("noalias")
+        self.thread, self.threads, self.block, self.blocks = (
+            self.entry.zext(self.intrinsic(f"tg_{name}", at=self.entry), I64)
+            for name in ("thread", "threads", "block", "blocks")
+        )
+        self.cooperating = False  # all threads of the block are here, with the same values
+        self.slots: frozenset[Sym] = frozenset()  # values of which each thread has its own copy
+        self.written = False  # there may be what some thread has written since the last barrier
+
+    def intrinsic(self, name: str, *args: ir.Value, at: ir.IRBuilder | None = None) -> Any:
+        b = at or self.b
+        return b.call(declare(b.module, name, *INTRINSICS[name]), args)
+
+    def barrier(self) -> None:
+        self.intrinsic("tg_barrier")
+
+    def shuffle(self, value: ir.Value, mask: int) -> ir.Value:
+        """The *value* of the thread in this warp whose number differs by *mask*."""
+        b, kind = self.b, value.type
+        if isinstance(kind, (ir.FloatType, ir.DoubleType)):
+            whole = ir.IntType(32 if isinstance(kind, ir.FloatType) else 64)
+            return b.bitcast(self.shuffle(b.bitcast(value, whole), mask), kind)
+        if kind.width == 64:
+            low, high = b.trunc(value, I32), b.trunc(b.lshr(value, I64(32)), I32)
+            low, high = (self.intrinsic("tg_shuffle", part, I32(mask)) for part in (low, high))
+            return b.or_(b.shl(b.zext(high, I64), I64(32)), b.zext(low, I64))
+        wide = value if kind.width == 32 else b.zext(value, I32)
+        moved = self.intrinsic("tg_shuffle", wide, I32(mask))
+        return moved if kind.width == 32 else b.trunc(moved, kind)
+
+    def first_thread(self) -> Any:
+        """A context in which only the block's first thread is."""
+        return self.b.if_then(self.b.icmp_signed("==", self.thread, I64(0)))
+
+    def store(self, x: Sym, at: Indices, value: ir.Value) -> None:
+        if not self.cooperating or x in self.slots:
+            super().store(x, at, value)
+            return
+        with self.first_thread():
+            super().store(x, at, value)
+
+    def alone(self) -> Any:
+        """A context in which only the first thread of all is."""
+        return self.b.if_then(self.b.icmp_signed("==", self.b.or_(self.block, self.thread), I64(0)))
+
+    # ---- memory and ranges -----------------------------------------------------------------------------------------
+
+    def put(self, buffer: Sym, place: ir.Value, value: ir.Value) -> None:
+        kind = memory_type(buffer.dtype)
+        where = self.b.gep(self.pointer[buffer], [place], inbounds=True, source_etype=kind)
+        self.b.store(to_memory(self.b, value, buffer.dtype), where)
+
+    def get(self, buffer: Sym, place: ir.Value) -> ir.Value:
+        kind = memory_type(buffer.dtype)
+        where = self.b.gep(self.pointer[buffer], [place], inbounds=True, source_etype=kind)
+        return from_memory(self.b, self.b.load(where, typ=kind), buffer.dtype)
+
+    def spread(self, count: ir.Value) -> Range:
+        """All threads of all blocks over 0 <= i < count."""
+        b = self.b
+        first = b.add(b.mul(self.block, self.threads), self.thread)
+        return Range(b, first, count, b.mul(self.threads, self.blocks))
+
+    def shared_out(self, count: ir.Value) -> Range:
+        """The threads of the block over 0 <= i < count."""
+        return Range(self.b, self.thread, count, self.threads)
+
+
+class Range:
+    """A loop as a context: *first*, *first* + *step*, ... below *end*."""
+
+    def __init__(self, b: ir.IRBuilder, first: ir.Value, end: ir.Value, step: ir.Value, hint: str = ""):
+        self.b, self.first, self.end, self.step, self.hint = b, first, end, step, hint
+
+    def __enter__(self) -> ir.Value:
+        b = self.b
+        before, self.body, self.after = b.block, b.append_basic_block("each"), b.append_basic_block("end")
+        b.cbranch(b.icmp_signed("<", self.first, self.end), self.body, self.after)
+        b.position_at_end(self.body)
+        self.i = b.phi(I64)
+        self.i.add_incoming(self.first, before)
+        return self.i
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is not None:
+            return
+        b = self.b
+        following = b.add(self.i, self.step, flags=("nsw",))
+        self.i.add_incoming(following, b.block)
+        back = b.cbranch(b.icmp_signed("<", following, self.end), self.body, self.after)
+        if self.hint:
+            give_hint(back, self.hint)
+        b.position_at_end(self.after)
+
+
+__all__ = ["INTRINSICS", "Range", "ThreadEmitter"]

@@ -1,0 +1,303 @@
+"""Following a loop while Python goes through it.
+
+Recording an operation means to infer its type, look for an equal one, make a node and find the user's line.  Where a
+loop has been going on for long and its blocks are proven to repeat, none of that is needed any more: it only has to be
+seen that the operation is the one that the block has at this place, with the operands that its slots (``repeats.py``)
+name.  One generated function for each step sees to that.  Nothing is assumed: at the first operation that is another
+one, recording goes on as before.
+
+A ``Follower`` keeps, of each iteration, what it defines and the numbers that differ; when the loop is over, ``finish``
+puts a loop node in the place of all iterations, those recorded before included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ..ir.graph import Atom, Lit, Node, Var, building, identity
+from ..ir.primitive import PRIMITIVES
+from ..record.recorder import Recorder
+from .followed_loop import FollowedLoop, IterationVar
+from .loop_body import Block, Key
+from .repeats import Carried, Local, Numbers, Repeat, Same, Slot, Step, varying_axis
+from .rewrite import fold_items
+
+TRIES = 2  # operations that are learned at one place
+
+Follow = Callable[[Any, tuple[Atom, ...], dict[str, Any]], "tuple[Var, ...] | None"]
+
+
+class Follower:
+    """Follows *repeat*, at the end of whose last block the recording stands.
+
+    What the last turns have defined is in lists by item: ``current``, ``previous``, ``earlier`` and ``oldest``, which
+    stay the same objects.  Their last element is the number of the turn.  ``None``: nobody can have seen the value.
+    """
+
+    def __init__(self, recorder: Recorder, repeat: Repeat):
+        self.recorder, self.repeat = recorder, repeat
+        start, period = repeat.start, repeat.period
+        self.recorded: list[list[Any]] = [recorder.items[at : at + period] for at in range(start, repeat.end, period)]
+        counts = recorder.counts[start:]  # and that of the end
+        self.nodes_before = counts[0]
+        self.fresh = [after > before for before, after in pairwise(counts)]
+        self.numbers: dict[tuple[int, int], list[Any]] = {}  # (item, operand): numbers that differ
+        self.starts: dict[int, list[Any]] = {}  # item: starts that differ
+        for j, step in enumerate(repeat.steps):
+            for o, slot in enumerate(step.slots):
+                if isinstance(slot, Numbers):
+                    self.numbers[j, o] = list(slot.values)
+            if step.starts is not None:
+                self.starts[j] = [tuple(start) for start in step.starts.tolist()]
+        self.loop = FollowedLoop(repeat.trips)
+        self.twins = self._twins()
+        self.fixed = [self.recorded[0][j].outs[0] if step.fixed else None for j, step in enumerate(repeat.steps)]
+        self.sources = [(self.loop, j) for j in range(period)]
+        lists: list[list[Any]] = [[node.outs[0] for node in block] for block in self.recorded[:-4:-1]]
+        self.previous, self.earlier, self.oldest = ([*outs, repeat.trips - 1 - k] for k, outs in enumerate(lists))
+        self.blank: list[Any] = [None] * period
+        self.current: list[Any] = [*self.blank, repeat.trips]
+        self.at = 0
+        self.follow = self._follow()
+        self.asks: list[Any] = [None] * period  # answers to whole operations of the user's (inline_cache.py)
+        self.tries = [TRIES] * period  # how often one may still be learned that begins at an item
+        self.takers = self._takers()
+
+    # ---- while the loop goes on --------------------------------------------------------------------------------
+
+    def _follow(self) -> Follow:
+        """The results of an operation, if it is the next one of the block; None if it is not."""
+        prims = [step.item.prim for step in self.repeat.steps]  # type: ignore[union-attr]
+        checks, row = self._checks(), self.row
+
+        def follow(prim: Any, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...] | None:
+            j = self.at
+            if prim is not prims[j] or not checks[j](inputs, params):
+                return None
+            out = self.current[j] = row(j, self.current)
+            self.moved(j + 1)
+            return (out,)
+
+        return follow
+
+    def _twins(self) -> dict[int, int]:
+        """Items that do what an earlier one of their block has done: that one.  They define nothing of their own."""
+        twins: dict[int, int] = {}
+        known: dict[Any, int] = {}
+        for j, step in enumerate(self.repeat.steps):
+            node = step.item
+            assert isinstance(node, Node)
+            if step.fixed or step.starts is not None or any(isinstance(slot, Numbers) for slot in step.slots):
+                continue
+            slots: list[Any] = list(step.slots)
+            for o, slot in enumerate(slots):
+                if isinstance(slot, Local | Carried):
+                    slots[o] = slot._replace(item=twins.get(slot.item, slot.item))
+                elif isinstance(slot, Same):
+                    slots[o] = identity(slot.atom)
+            first = known.setdefault((node.prim, tuple(slots), tuple(node.params.values())), j)
+            if first != j:
+                twins[j] = first
+        return twins
+
+    def row(self, j: int, outs: list[Any]) -> Var:
+        """What item *j* defines in the turn of *outs*."""
+        out: Var | None = outs[self.twins[j]] if j in self.twins else self.fixed[j]
+        if out is None:
+            out = IterationVar(self.repeat.steps[j].item.out.aval)  # type: ignore[union-attr]
+            out.source, out.iteration = self.sources[j], outs[-1]
+        return out
+
+    def moved(self, at: int) -> None:
+        """The items before *at* have been gone through in this turn."""
+        if at == len(self.sources):
+            at = 0
+            self.turned()
+        self.at = at
+        self.recorder.ask = self.asks[at]
+
+    def _takers(self) -> list[int]:
+        """For each item, the last one that takes what it defines; beyond the block for one of a later turn."""
+        takers = [-1] * len(self.sources)
+        for j, step in enumerate(self.repeat.steps):
+            for slot in step.slots:
+                if isinstance(slot, Local):
+                    takers[slot.item] = max(takers[slot.item], j)
+                elif isinstance(slot, Carried):
+                    takers[slot.item] = len(takers)
+        for j, first in reversed(self.twins.items()):
+            takers[first] = max(takers[first], j, takers[j])
+        return takers
+
+    def turned(self) -> None:
+        """A turn is complete."""
+        current = self.current
+        self.oldest[:] = self.earlier
+        self.earlier[:] = self.previous
+        self.previous[:] = current
+        current[:-1] = self.blank
+        current[-1] += 1
+
+    def _checks(self) -> list[Callable[..., bool]]:
+        names: dict[str, Any] = {"Lit": Lit}
+        names |= {"current": self.current, "previous": self.previous, "earlier": self.earlier}
+        source: list[str] = []
+        for j, step in enumerate(self.repeat.steps):
+            source.append(f"def step{j}(inputs, params):")
+            source += ["    " + line for line in self._lines(j, step, names)]
+        exec(compile("\n".join(source), "<tracegrad: a followed loop>", "exec"), names)
+        return [names[f"step{j}"] for j in range(len(self.repeat.steps))]
+
+    def _lines(self, j: int, step: Step, names: dict[str, Any]) -> list[str]:
+        """The body of a function: whether the operation is this *step*."""
+        node = step.item
+        assert isinstance(node, Node)
+        lines, at_end = [], []
+        count = len(node.inputs)
+        operands = "".join(f"x{o}, " for o in range(count))
+        lines.append(f"if len(inputs) != {count}: return False")
+        if count:
+            lines.append(f"{operands}= inputs")
+        for o, slot in enumerate(step.slots):
+            test = self._test(j, o, slot, names)
+            lines.append(f"if {test}: return False")
+            if isinstance(slot, Numbers):
+                names[f"n{j}_{o}"] = self.numbers[j, o]
+                at_end.append(f"n{j}_{o}.append(x{o}.value)")
+        if step.starts is not None:
+            names[f"s{j}"], axis = self.starts[j], varying_axis(step.starts)
+            names[f"p{j}"] = {k: v for k, v in node.params.items() if k != "start"}
+            names[f"f{j}"] = tuple(k for k in node.params["start"][:axis]), tuple(node.params["start"][axis + 1 :])
+            lines.append('start = params["start"]')
+            lines.append(f"if (start[:{axis}], start[{axis + 1}:]) != f{j}: return False")
+            lines += [f"if params[{k!r}] != p{j}[{k!r}]: return False" for k in names[f"p{j}"]]
+            at_end.append(f"s{j}.append(start)")
+        elif node.params:
+            names[f"p{j}"] = node.params
+            lines.append(f"if params != p{j}: return False")
+        else:
+            lines.append("if params: return False")
+        return [*lines, *at_end, "return True"]
+
+    def _test(self, j: int, o: int, slot: Slot, names: dict[str, Any]) -> str:
+        """An expression that is true where operand *o* isn't what *slot* says."""
+        x, name = f"x{o}", f"k{j}_{o}"
+        if isinstance(slot, Local):
+            return f"{x} is not current[{slot.item}]"
+        if isinstance(slot, Carried):
+            return f"{x} is not {'previous' if slot.distance == 1 else 'earlier'}[{slot.item}]"
+        like = slot.like if isinstance(slot, Numbers) else slot.atom if isinstance(slot, Same) else None
+        assert like is not None
+        if isinstance(like, Var):
+            names[name] = like
+            return f"{x} is not {name}"
+        names[name + "t"] = like.aval
+        kind = (
+            f"type({x}) is not Lit or {x}.structural is not {like.structural} or "
+            f"({x}.aval is not {name}t and {x}.aval != {name}t)"
+        )
+        if isinstance(slot, Numbers):
+            return kind
+        value = like.value
+        plain = bool(value == value) and bool(value != 0)
+        names[name] = value if plain else value.tobytes()
+        return f"{kind} or {x}.value{'' if plain else '.tobytes()'} != {name}"
+
+    # ---- when it is over -----------------------------------------------------------------------------------------
+
+    def finish(self) -> FollowedLoop | None:
+        """Put a loop node in the place of all iterations, and record what has been begun of another one.  The result
+        is None if it is all recorded."""
+        recorder, repeat, loop, first = self.recorder, self.repeat, self.loop, self.recorded[0]
+        period, trips = len(repeat.steps), self.current[-1]
+        lists = [self.current, self.previous, self.earlier, self.oldest]
+        self._fill(self.current, self.at)
+        self._fill(self.previous, period)
+        partial = self._nodes(lists, self.at)
+        if trips > repeat.trips:
+            steps = [self._complete(j, step, trips) for j, step in enumerate(repeat.steps)]
+            ending = self._nodes(lists[1:], period, trips - 1)
+            recorder.forget(repeat.start)
+            keys: list[Key] = []
+            every = (node for block in self.recorded for node in block)
+            item = [self.twins.get(j, j) for j in range(period)]
+            own = {node.outs[0]: (k // period, item[k % period]) for k, node in enumerate(every) if self.fresh[k]}
+            for j, step in enumerate(steps):
+                if not step.fixed:
+                    if j not in self.twins:
+                        keys.append((j, 0))
+                elif first[j].outs[0] in own:  # another item may have defined it first, by chance
+                    del own[first[j].outs[0]]
+                    recorder.append(first[j])
+            for var, (iteration, j) in own.items():
+                if type(var) is IterationVar:  # of a loop within this one
+                    var.source, var.iteration = self.sources[j], iteration
+            loop.recorded = own
+            last = {key: self.previous[key[0]] for key in keys}
+            body = Block(steps, first, trips, self._numbers, recorder.const, fold_items)
+            before, recorder.site_override = recorder.site_override, steps[0].item.site
+            with building(recorder):
+                made = body.make(recorder, keys, last)
+                if not made.mapped:
+                    for node in ending:
+                        loop.defined.add(node.out)
+                        recorder.know(node)
+                for key, (array, k) in made.arrays.items():
+                    x, var = array.after(k, trips - 1), last[key]
+                    loop.defined.add(var)
+                    recorder.append(Node(PRIMITIVES["alias"], (x,), {}, (var,), steps[key[0]].item.site))
+            recorder.site_override = before
+            loop.end(trips, made, {j: var for j, var in enumerate(self.fixed) if var is not None})
+        for node in partial:
+            recorder.append(node)
+        return loop if trips > repeat.trips else None
+
+    def _fill(self, outs: list[Any], count: int) -> None:
+        """Give names to what the first *count* items of a turn have defined unseen."""
+        for j in range(count):
+            if outs[j] is None:
+                outs[j] = self.row(j, outs)
+
+    def _numbers(self, slot: Slot) -> Atom:
+        assert isinstance(slot, Numbers)
+        return self.recorder.const(slot.values)
+
+    def _complete(self, j: int, step: Step, trips: int) -> Step:
+        """*step* with what differed in all turns."""
+        slots = [
+            Numbers(slot.like, np.array(self.numbers[j, o][:trips], slot.values.dtype))
+            if isinstance(slot, Numbers) else slot
+            for o, slot in enumerate(step.slots)
+        ]  # fmt: skip
+        starts = None if step.starts is None else np.array(self.starts[j][:trips])
+        return Step(step.item, slots, starts, None, step.fixed)
+
+    def _nodes(self, turns: Sequence[Sequence[Var]], count: int, turn: int = -1) -> list[Node]:
+        """The first *count* nodes of the first of *turns*, latest first; *turn*: where its numbers stand."""
+        nodes = []
+        for j, step in enumerate(self.repeat.steps[:count]):
+            node = step.item
+            assert isinstance(node, Node)
+            if step.fixed or j in self.twins:
+                continue
+            operands: list[Atom] = []
+            for o, slot in enumerate(step.slots):
+                if isinstance(slot, Local):
+                    operands.append(turns[0][slot.item])
+                elif isinstance(slot, Carried):
+                    operands.append(turns[slot.distance][slot.item])
+                elif isinstance(slot, Numbers):
+                    operands.append(Lit(self.numbers[j, o][turn], slot.like.aval.dtype, weak=slot.like.aval.weak))
+                else:
+                    assert isinstance(slot, Same)
+                    operands.append(slot.atom)
+            params = node.params if step.starts is None else {**node.params, "start": self.starts[j][turn]}
+            nodes.append(Node(node.prim, tuple(operands), params, (turns[0][j],), node.site))
+        return nodes
+
+
+__all__ = ["Follow", "Follower"]

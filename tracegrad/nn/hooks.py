@@ -143,7 +143,8 @@ class _Watch:
 
 @dataclass(slots=True)
 class _Passed:
-    """Signature of the values that went through an identity: the kind of each item (None: no tensor), and which of them require gradients."""
+    """Signature of the values that went through an identity: the kind of each item (None: no tensor), and which
+    of them require gradients."""
 
     avals: Sequence[tuple[Any, Any] | None]
     places: list[int]

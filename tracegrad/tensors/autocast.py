@@ -2,9 +2,9 @@
 
 The setting itself lies lower (``tracer/record/autocast.py``), where recorded NumPy code reads it.  Operations on
 tensors are looked up in two lists by the names that ``grad_fn`` shows, or say it themselves (``EagerOp.mixed``):
-products have their float32 operands cast to the setting's dtype, what is numerically delicate has operands of half precision
-cast to float32.  The casts are operations like any other, so gradients of float32 parameters are float32.  All else
-runs in the dtype in which its operands meet.
+products have their float32 operands cast to the setting's dtype, what is numerically delicate has operands of half
+precision cast to float32.  The casts are operations like any other, so gradients of float32 parameters are float32.
+All else runs in the dtype in which its operands meet.
 """
 
 from __future__ import annotations

@@ -233,8 +233,9 @@ class Capture:
             self.refuse("differentiates through operations that were done before the step")
 
     def differentiate(self, node: TapeNode | None) -> None:
-        """Note that the derivative of *node* is recorded next, and belongs to its line: so the turns of a loop look alike
-        in the backward, too (``tracer/reroll/repeats.py``).  A custom node runs Python that has lines of its own."""
+        """Note that the derivative of *node* is recorded next, and belongs to its line: so the turns of a loop look
+        alike in the backward, too (``tracer/reroll/repeats.py``).  A custom node runs Python that has lines of its
+        own."""
         self.recorder.site_override = adjoint_site(node.site) if node is not None and node.plain else None
 
     def refuse(self, what: str) -> None:

@@ -39,8 +39,8 @@ class RemovableHandle:
 class TapeNode:
     """One operation that was recorded.
 
-    ``edges[k]`` is the origin of operand k: a ``TapeNode`` (its result ``edge_outs[k]``), a leaf Tensor, or None where no
-    gradient is wanted.  ``inputs`` and ``outputs`` are raw arrays (after the buffers are freed: avals), ``versions``
+    ``edges[k]`` is the origin of operand k: a ``TapeNode`` (its result ``edge_outs[k]``), a leaf Tensor, or None where
+    no gradient is wanted.  ``inputs`` and ``outputs`` are raw arrays (after the buffers are freed: avals), ``versions``
     the version counters of their tensors with what they counted.
     """
 

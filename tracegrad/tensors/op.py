@@ -143,8 +143,8 @@ def aval_of(value: Any) -> Aval:
 
 
 class LocalVjp(EagerOp):
-    """The derivative of one operation.  Its operands as an ``EagerOp`` are the saved operands (at ``saved_in``), the saved
-    results (``saved_out``), then a cotangent for each result in ``seeded``; it gives a tuple, one cotangent for
+    """The derivative of one operation.  Its operands as an ``EagerOp`` are the saved operands (at ``saved_in``), the
+    saved results (``saved_out``), then a cotangent for each result in ``seeded``; it gives a tuple, one cotangent for
     each operand in ``gives``."""
 
     __slots__ = ("careful", "gives", "graph", "outs", "saved_in", "saved_out", "seeded")

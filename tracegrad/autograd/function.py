@@ -15,7 +15,7 @@ from typing import Any
 
 from ..tensors import tensor as core
 from ..tensors.modes import STATE, no_grad
-from ..tensors.node import Node
+from ..tensors.node import TapeNode
 from ..tensors.on_device import filled
 from ..tensors.op import aval_of
 from ..tensors.tensor import Tensor, changed, make, raw
@@ -55,7 +55,7 @@ class Function:
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
-        """What is computed."""
+        """The computation, to be defined by the subclass."""
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     setup_context = staticmethod(no_setup)
@@ -71,7 +71,7 @@ class Function:
         return _apply(cls, args, kwargs)
 
 
-class FunctionNode(Node):
+class FunctionNode(TapeNode):
     """A ``Function`` that was recorded.  Attributes of the ctx can be read from it, as in PyTorch."""
 
     plain = False
@@ -173,7 +173,7 @@ def check_results(cls: Any, given: tuple[Any, ...]) -> None:
 
 
 def _results(ctx: FunctionCtx, given: tuple[Any, ...], tensors: Sequence[Tensor], recorded: bool) -> list[Any]:
-    """What the user gets: tensors of their own, none of which has a history yet."""
+    """The results for the user: tensors of their own, none of which has a history yet."""
     for t in ctx._dirty:
         if not _among(t, given):
             raise RuntimeError(
@@ -211,7 +211,7 @@ def _written(t: Tensor, recorded: bool) -> Tensor:
 # ---- derivatives that are not recorded -----------------------------------------------------------------------------
 
 
-class _Error(Node):
+class _Error(TapeNode):
     """The end of the line: whoever differentiates further gets an error."""
 
     label = "Error"

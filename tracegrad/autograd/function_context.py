@@ -1,4 +1,4 @@
-"""What ``Function`` hands to the user's forward and backward, and what it asks of what they return.
+"""The context that ``Function`` hands to the user's forward and backward, and checks of what they return.
 
 ``FunctionCtx`` is the ``ctx``: it keeps what was saved, without history where that would lead back to the node that
 owns the ctx.  Below it are the checks of gradients, worded as PyTorch's.
@@ -15,9 +15,9 @@ import numpy as np
 
 from ..tensors.apply import apply
 from ..tensors.modes import no_grad
-from ..tensors.node import Node
+from ..tensors.node import TapeNode
 from ..tensors.node_vjp import AGAIN, linked
-from ..tensors.op import Op
+from ..tensors.op import EagerOp
 from ..tensors.ops_basic import to_dtype
 from ..tensors.tensor import Tensor, make, raw
 from ..tracer.ir.aval import Aval
@@ -45,7 +45,7 @@ class FunctionCtx:
     _saved: tuple[Saved | None, ...] | None = None  # None: the forward is still running, or nothing was recorded
     _given: tuple[Tensor | None, ...] | None = None  # what saved_tensors gives while a traced backward runs
     _freed = False
-    _node: Callable[[], Node | None] | None = None  # weak
+    _node: Callable[[], TapeNode | None] | None = None  # weak
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep tensors for ``backward``, which finds them in ``saved_tensors``."""
@@ -73,7 +73,7 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What ``save_for_backward`` was given.
+        """The tensors given to ``save_for_backward``.
 
         :raises RuntimeError: after the buffers were freed, or where one of the tensors was written to since.
         """
@@ -90,7 +90,7 @@ class FunctionCtx:
 
     # ---- for FunctionNode ----------------------------------------------------------------------------------------
 
-    def _keep(self, node: Node, tensors: Sequence[Tensor], outputs: dict[int, int]) -> None:
+    def _keep(self, node: TapeNode, tensors: Sequence[Tensor], outputs: dict[int, int]) -> None:
         """Hand what is saved over to the node.  *outputs*: ids of differentiable results, and which they are."""
         inputs, results = list(node.inputs), list(node.outputs)
         arguments = {id(t): k for k, t in enumerate(tensors)}
@@ -134,7 +134,7 @@ def alias(t: Tensor) -> Tensor:
     return result
 
 
-def _restored(saved: Saved, node: Node) -> Tensor:
+def _restored(saved: Saved, node: TapeNode) -> Tensor:
     """The saved tensor, with the history that it had."""
     where, place, counter, version = saved
     source: Any = place
@@ -147,7 +147,7 @@ def _restored(saved: Saved, node: Node) -> Tensor:
         data = node.inputs[place]
     if counter[0] != version:
         shape = list(place.shape if where == "tensor" else data.shape)
-        what = f", which is output {number} of {source.label}," if isinstance(source, Node) else ""
+        what = f", which is output {number} of {source.label}," if isinstance(source, TapeNode) else ""
         raise RuntimeError(
             "one of the variables needed for gradient computation has been modified by an inplace operation: "
             f"[tensor of shape {shape}]{what} is at version {counter[0]}; expected version {version} instead. Hint: "
@@ -178,7 +178,7 @@ def no_backward(ctx: Any, *grad_outputs: Any) -> Any:
 
 
 def run_forward(cls: Any, ctx: FunctionCtx, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What the user's forward returns; nothing in it is recorded."""
+    """The result of the user's forward, in which nothing is recorded."""
     with no_grad():
         if cls.setup_context is no_setup:
             return cls.forward(ctx, *args, **kwargs)
@@ -210,7 +210,7 @@ def backward_of(cls: Any) -> Callable[..., Any]:
 
 
 def gradients(label: str, result: Any, tensors: Sequence[bool]) -> list[Tensor | None]:
-    """What backward returned for the arguments that are tensors.  *tensors*: which of all arguments are."""
+    """The result of backward for the arguments that are tensors.  *tensors*: which of all arguments are."""
     given = result if isinstance(result, tuple) else (result,)
     expected = len(tensors)
     if len(given) > expected and all(g is None for g in given[expected:]):
@@ -255,4 +255,4 @@ def _sum_to(g: Any, shape: tuple[int, ...]) -> Any:
     return np.sum(g, axis=(*range(lead), *axes)).reshape(shape)
 
 
-SUM_TO = Op("SumToSize", _sum_to)
+SUM_TO = EagerOp("SumToSize", _sum_to)

@@ -155,7 +155,7 @@ def apply(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _argument(value: Any) -> Any:
-    """What forward gets: a tensor over a traced array, whatever kind of array was passed."""
+    """The argument of forward: a tensor over a traced array, whatever kind of array was passed."""
     if isinstance(value, Tensor):
         result = make(raw(value))
     elif type(value) is TracedArray or (isinstance(value, np.ndarray) and is_number(value.dtype)):

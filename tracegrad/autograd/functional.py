@@ -16,7 +16,7 @@ from ..tensors.backward import grad
 from ..tensors.inplace import apply_view
 from ..tensors.modes import enable_grad
 from ..tensors.on_device import filled, put_beside
-from ..tensors.op import Op
+from ..tensors.op import EagerOp
 from ..tensors.tensor import Tensor, from_data, make, raw
 from ..tracer.ir.aval import FLOAT_KINDS
 from .function_context import alias
@@ -24,9 +24,9 @@ from .function_context import alias
 Function = Callable[..., Any]
 Tensors = tuple[Tensor, ...]
 
-VIEW_AS = Op("ViewAs", lambda x: x)
-RESHAPE = Op("Reshape", lambda x, shape: x.reshape(shape))
-STACK = Op("Stack", lambda *args: np.stack(args[:-1]).reshape(args[-1]))
+VIEW_AS = EagerOp("ViewAs", lambda x: x)
+RESHAPE = EagerOp("Reshape", lambda x, shape: x.reshape(shape))
+STACK = EagerOp("Stack", lambda *args: np.stack(args[:-1]).reshape(args[-1]))
 
 
 # ---- what users call ---------------------------------------------------------------------------------------------

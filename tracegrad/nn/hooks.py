@@ -15,14 +15,14 @@ from typing import Any
 from ..tensors.apply import apply
 from ..tensors.node import RemovableHandle
 from ..tensors.on_device import filled
-from ..tensors.op import Op
+from ..tensors.op import EagerOp
 from ..tensors.tensor import Tensor, changed, make, raw
 
-IDENTITY = Op("BackwardHookFunctionBackward", lambda *arrays: arrays)
+IDENTITY = EagerOp("BackwardHookFunctionBackward", lambda *arrays: arrays)
 
 
 class HookHandle(RemovableHandle):
-    """What ``register_forward_hook`` and its relatives give; ``remove()`` takes the hook away."""
+    """The result of ``register_forward_hook`` and its relatives; ``remove()`` takes the hook away."""
 
     def remove(self) -> None:
         if self._hooks.pop(self.id, None) is not None:
@@ -143,7 +143,8 @@ class _Watch:
 
 @dataclass(slots=True)
 class _Passed:
-    """What went through an identity: the kind of each item (None: no tensor), and which of them require gradients."""
+    """Signature of the values that went through an identity: the kind of each item (None: no tensor), and which
+    of them require gradients."""
 
     avals: Sequence[tuple[Any, Any] | None]
     places: list[int]

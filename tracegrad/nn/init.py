@@ -1,4 +1,4 @@
-"""What parameters start with.  Each function fills a tensor in place, without a trace of it in any graph, and gives
+"""Initial values of parameters.  Each function fills a tensor in place, without a trace of it in any graph, and gives
 the tensor back.  Random numbers come from the generator given, or from the default one (``manual_seed``)."""
 
 from __future__ import annotations

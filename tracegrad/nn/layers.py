@@ -57,7 +57,7 @@ class Linear(Module):
 
 
 def reset_uniform(weight: Tensor, bias: Tensor | None) -> None:
-    """What linear and convolutional layers start with: uniform, bounded by 1 / sqrt(fan in)."""
+    """Initial parameters of linear and convolutional layers: uniform, bounded by 1 / sqrt(fan in)."""
     init.kaiming_uniform_(weight, a=math.sqrt(5))
     if bias is not None:
         fan_in, _ = init._calculate_fan_in_and_fan_out(weight)

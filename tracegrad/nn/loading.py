@@ -16,13 +16,13 @@ from ..tensors.tensor import Tensor, changed
 from .parameter import Parameter
 
 
-class _Keys(NamedTuple):
+class _LoadedKeys(NamedTuple):
     missing_keys: list[str]
     unexpected_keys: list[str]
 
 
-class _IncompatibleKeys(_Keys):
-    """What ``load_state_dict(strict=False)`` left out."""
+class _IncompatibleKeys(_LoadedKeys):
+    """Names that ``load_state_dict(strict=False)`` left out."""
 
     def __repr__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:

@@ -60,7 +60,7 @@ class Module:
         return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes; to be defined by the subclass."""
+        """The module's computation, to be defined by the subclass."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def register_forward_pre_hook(
@@ -125,7 +125,7 @@ class Module:
         changed()
 
     def _clear(self, name: str, keep: str = "") -> bool:
-        """Make way for something else under *name*; was there anything in a registry?"""
+        """Make way for something else under *name*; whether there was anything in a registry."""
         own = self.__dict__
         found = False
         for registry in _REGISTRIES:
@@ -430,7 +430,7 @@ class Module:
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """What stands in the parentheses; to be defined by the subclass."""
+        """The text in the parentheses, to be defined by the subclass."""
         return ""
 
     def __repr__(self) -> str:

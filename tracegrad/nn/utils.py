@@ -12,7 +12,7 @@ from ..tensors import create
 from ..tensors.apply import apply
 from ..tensors.inplace import inplace
 from ..tensors.modes import no_grad
-from ..tensors.op import Op
+from ..tensors.op import EagerOp
 from ..tensors.ops_basic import MUL, copy_
 from ..tensors.tensor import METHODS, Tensor, raw
 
@@ -35,10 +35,10 @@ def _total_norm(*arrays_and_order: Any) -> Any:
     return total ** (1.0 / order)
 
 
-TOTAL_NORM = Op("LinalgVectorNorm", _total_norm)
-LIMIT = Op("Clamp", lambda total, most: np.minimum(most / (total + 1e-6), 1.0))
-CLAMP = Op("Clamp", lambda x, low, high: np.clip(x, low, high))
-TO_VECTOR = Op("Cat", lambda *arrays: np.concatenate([a.reshape(-1) for a in arrays]))
+TOTAL_NORM = EagerOp("LinalgVectorNorm", _total_norm)
+LIMIT = EagerOp("Clamp", lambda total, most: np.minimum(most / (total + 1e-6), 1.0))
+CLAMP = EagerOp("Clamp", lambda x, low, high: np.clip(x, low, high))
+TO_VECTOR = EagerOp("Cat", lambda *arrays: np.concatenate([a.reshape(-1) for a in arrays]))
 
 
 def _gradients(parameters: Any) -> list[Tensor]:

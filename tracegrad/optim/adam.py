@@ -102,7 +102,7 @@ class Adam(Optimizer):
 
     @staticmethod
     def _statics(group: Group) -> tuple[Any, ...]:
-        """What of a group is part of the program."""
+        """The settings of a group that are part of the program."""
         decay = ("decoupled" if group["decoupled_weight_decay"] else "added") if group["weight_decay"] != 0 else None
         return bool(group["maximize"]), decay, 1 - group["betas"][0] < 0.5
 

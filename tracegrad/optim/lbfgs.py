@@ -145,7 +145,7 @@ class LBFGS(Optimizer):
 
 @dataclass(slots=True)
 class _Memory:
-    """What an iteration knows of those before it: direction, its length, and changes of gradient and position."""
+    """Memory of earlier iterations: direction, its length, and changes of gradient and position."""
 
     d: Any
     t: float

@@ -86,7 +86,7 @@ class RMSprop(Optimizer):
 
     @staticmethod
     def _statics(group: Group) -> tuple[Any, ...]:
-        """What of a group is part of the program."""
+        """The settings of a group that are part of the program."""
         small = 1 - group["alpha"] < 0.5
         decays = bool(group["weight_decay"] != 0)
         return bool(group["maximize"]), decays, group["momentum"] > 0, bool(group["centered"]), small

@@ -90,7 +90,7 @@ class SGD(Optimizer):
 
     @staticmethod
     def _statics(group: Group) -> tuple[Any, ...]:
-        """What of a group is part of the program."""
+        """The settings of a group that are part of the program."""
         return (
             bool(group["maximize"]),
             bool(group["weight_decay"] != 0),

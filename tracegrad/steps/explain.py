@@ -33,7 +33,7 @@ def explain_step(step: Any) -> str:
 
 
 def _step_program(program: Any, recording: Any) -> list[str]:
-    """What runs a path of a step."""
+    """The program that runs a path of a step, in words."""
     if isinstance(program, StepProgram):
         on_device = program.device.program
         return [section("on the CUDA device", program.describe()), *program_sections(on_device, program.canonical)]
@@ -41,7 +41,7 @@ def _step_program(program: Any, recording: Any) -> list[str]:
 
 
 def describe_effects(recording: Any) -> str:
-    """What running a step's kernel changes."""
+    """The effects of running a step's kernel."""
     lines = [f"writes {recording.input_names[k]} in place" for k in recording.writes]
     given = sum(result is not None for _, result in recording.grads)
     dropped = len(recording.grads) - given

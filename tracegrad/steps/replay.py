@@ -180,13 +180,13 @@ def _tensor_text(source: Source, root: Root) -> str:
 
 
 def values_of(recording: TensorRecording, call: Call, arrays: tuple[Any, ...], capture: Any) -> list[Any]:
-    """What the inputs of a recording are now; see ``value_of``."""
+    """The inputs of a recording as they are now; see ``value_of``."""
     inputs = zip(recording.graph.inputs, recording.sources, strict=True)
     return [value_of(var, where, call, arrays, capture) for var, where in inputs]
 
 
 def value_of(var: Any, where: tuple[str, Any], call: Call, arrays: tuple[Any, ...], capture: Any) -> Any:
-    """What an input is now.  While *capture* is at hand, random numbers are those that the recorded run has drawn."""
+    """An input as it is now.  While *capture* is at hand, random numbers are those that the recorded run has drawn."""
     kind, payload = where
     if kind == LEAF:
         leaf = call.leaves[payload]
@@ -208,7 +208,7 @@ def tensor_at(recording: TensorRecording, k: int, call: Call) -> Tensor:
 
 
 def is_tensor(recording: TensorRecording, k: int, call: Call) -> bool:
-    """Is input k the memory of a tensor?"""
+    """Whether input k is the memory of a tensor."""
     kind, payload = recording.sources[k]
     return kind == "root" or (kind == LEAF and call.kinds[payload] == TENSOR)
 

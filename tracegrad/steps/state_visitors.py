@@ -19,7 +19,7 @@ from ..runtime.state.state_graph import Leaf, StateNode
 from ..runtime.state.values import is_leaf
 from ..runtime.state.walker import OF_SUBCLASSES, Walker
 from ..tensors.device import on_cuda
-from ..tensors.op import Op
+from ..tensors.op import EagerOp
 from ..tensors.tensor import Tensor
 
 _REGISTRIES = {"_parameters", "_buffers", "_modules"}  # what they hold is in the module's attributes too
@@ -45,7 +45,7 @@ def _filled_later(fill: Callable[..., None]) -> Callable[..., StateNode]:
     return visit
 
 
-def _operation(walker: Walker, value: Op, label: str, site: str) -> Leaf:
+def _operation(walker: Walker, value: EagerOp, label: str, site: str) -> Leaf:
     return walker.leaf(value, False)
 
 
@@ -66,7 +66,7 @@ def _named(walker: Walker, t: Tensor, label: str) -> None:
 
 
 def tensor_facts(t: Tensor) -> tuple[Any, ...]:
-    """What a recording relies on about a tensor from outside, contents aside."""
+    """The facts that a recording relies on about a tensor from outside, contents aside."""
     data = t._data
     flags = (t._requires, t._node is None, bool(t._hooks), bool(t._after), on_cuda(data))
     return (id(t), *flags, data.shape, data.dtype.char)
@@ -140,7 +140,8 @@ def _fill_optimizer(walker: Walker, node: StateNode, optimizer: Optimizer, label
 
 
 OF_SUBCLASSES.update({
-    Tensor: _tensor, Module: _filled_later(_fill_module), Optimizer: _filled_later(_fill_optimizer), Op: _operation,
+    Tensor: _tensor, Module: _filled_later(_fill_module), Optimizer: _filled_later(_fill_optimizer),
+    EagerOp: _operation,
     LRScheduler: _scheduler,
 })  # fmt: skip
 

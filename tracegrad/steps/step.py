@@ -85,8 +85,8 @@ class CompiledStep:
         return self._dispatch(args, kwargs)
 
     def explain(self) -> str:
-        """What has been recorded: programs with your lines, effects, loops, decisions, memory, guards; and why Python
-        runs in every call, where it does."""
+        """A report on the recordings: programs with your lines, effects, loops, decisions, memory, guards; and why
+        Python runs in every call, where it does."""
         return explain_step(self)
 
     def __getattr__(self, name: str) -> Any:

@@ -31,8 +31,7 @@ from ..tensors.backward_pass import collect
 from ..tensors.capture import Capture
 from ..tensors.device import on_cuda
 from ..tensors.modes import STATE, enable_grad
-from ..tensors.node import Node as TapeNode
-from ..tensors.node import next_sequence
+from ..tensors.node import TapeNode, next_sequence
 from ..tensors.on_device import filled
 from ..tensors.ops_basic import MUL
 from ..tensors.tensor import Tensor, make, raw

@@ -119,7 +119,7 @@ class TensorRecording:
         return list({id(p[1]): p[1] for kind, p in self.sources if kind == "fresh"}.values())
 
     def same_program(self, other: TensorRecording) -> bool:
-        """Do two recordings denote the same computation on the same tensors?"""
+        """Whether two recordings denote the same computation on the same tensors."""
         return (
             same_computation(self, other)
             and self.text == other.text
@@ -326,7 +326,7 @@ def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor], call: Call) 
 
 
 def _on_host(where: tuple[str, Any], call: Call) -> bool:
-    """Does an input lie on the host?"""
+    """Whether an input lies on the host."""
     kind, payload = where
     if kind == "root":
         return not on_cuda(payload.array)

@@ -16,15 +16,15 @@ from ..tracer.record.autocast import SETTING, USE, off
 from .device import on_cuda
 from .messages import misfit
 from .modes import STATE
-from .node import Node, node_class
+from .node import TapeNode, node_class
 from .on_device import compute
-from .op import Op, aval_of
+from .op import EagerOp, aval_of
 from .tensor import _ENGINE, Tensor, _ndarray, _new, make, refresh
 
 LARGE = 1 << 13  # elements; smaller arrays are held without asking whether they will be read
 
 
-def apply(op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> Any:
+def apply(op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> Any:
     """The result of *op*: a Tensor, or a tuple of Tensors.  Operands are Tensors or Python numbers."""
     if USE.begun and SETTING.dtype is not None:
         operands = _ENGINE["autocast"](op, operands, SETTING.dtype)
@@ -84,7 +84,7 @@ def _laid_out(data: Any, in_rows: bool) -> Any:
 
 
 def _what_is_read(
-    op: Op, statics: tuple[Any, ...], edges: list[Any], raws: tuple[Any, ...], kept: tuple[Any, ...]
+    op: EagerOp, statics: tuple[Any, ...], edges: list[Any], raws: tuple[Any, ...], kept: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The operands and results, with mere avals in place of what the derivative will not read: large arrays are held
     only where they must be."""
@@ -97,7 +97,7 @@ def _what_is_read(
 
 
 def _check_inference(
-    op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...], raws: tuple[Any, ...], edges: list[Any]
+    op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...], raws: tuple[Any, ...], edges: list[Any]
 ) -> None:
     """Raise where the derivative would have to read an inference tensor."""
     local = op.vjp(tuple([aval_of(x) for x in raws]), statics, tuple([e is not None for e in edges]), False)
@@ -110,8 +110,8 @@ def _check_inference(
 
 
 def record(
-    op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...], raws: tuple[Any, ...], results: tuple[Tensor, ...]
-) -> Node:
+    op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...], raws: tuple[Any, ...], results: tuple[Tensor, ...]
+) -> TapeNode:
     """Put the operation on the tape and link its floating-point results to it."""
     edges: list[Any] = []
     outs: list[int] = []

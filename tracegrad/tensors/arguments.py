@@ -101,7 +101,7 @@ def kind_of(*values: Any) -> str:
 
 
 def dtype_name(t: Tensor) -> str:
-    """What PyTorch's error messages call the dtype of *t*: ``Long``, ``Double``."""
+    """The name of *t*'s dtype in PyTorch's error messages: ``Long``, ``Double``."""
     return dtypes.scalar_name(t._data.dtype)
 
 

@@ -1,10 +1,10 @@
 """``autocast``: mixed precision inside a ``with`` statement or a decorated function.
 
 The setting itself lies lower (``tracer/record/autocast.py``), where recorded NumPy code reads it.  Operations on
-tensors are looked up in two lists by the names that ``grad_fn`` shows, or say it themselves (``Op.mixed``): products
-have their float32 operands cast to the setting's dtype, what is numerically delicate has operands of half precision
-cast to float32.  The casts are operations like any other, so gradients of float32 parameters are float32.  All else
-runs in the dtype in which its operands meet.
+tensors are looked up in two lists by the names that ``grad_fn`` shows, or say it themselves (``EagerOp.mixed``):
+products have their float32 operands cast to the setting's dtype, what is numerically delicate has operands of half
+precision cast to float32.  The casts are operations like any other, so gradients of float32 parameters are float32.
+All else runs in the dtype in which its operands meet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..tracer.record.recorder import current_recorder
 from . import tensor as core
 from .dtypes import as_dtype
 from .modes import _Mode
-from .op import Op
+from .op import EagerOp
 from .ops_basic import to_dtype
 from .tensor import Tensor
 
@@ -76,7 +76,7 @@ def _changes() -> None:
         recorder.unfollow()
 
 
-def operands_of(op: Op, operands: tuple[Any, ...], dtype: np.dtype) -> tuple[Any, ...]:
+def operands_of(op: EagerOp, operands: tuple[Any, ...], dtype: np.dtype) -> tuple[Any, ...]:
     """*operands* of *op* in the dtypes that the setting *dtype* asks for."""
     name = op.name.partition("Backward")[0]
     if op.mixed == "product" or op.fn is np.matmul or name in PRODUCTS:

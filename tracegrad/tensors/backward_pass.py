@@ -16,7 +16,7 @@ import numpy as np
 from . import tensor as core
 from .apply import apply
 from .modes import STATE
-from .node import Node
+from .node import TapeNode
 from .node_vjp import free, node_vjp
 from .on_device import filled
 from .ops_basic import ADD
@@ -28,9 +28,9 @@ def _ones(root: Tensor) -> Tensor:
     return make(filled(1, data.shape, data.dtype, data))
 
 
-def collect(roots: Sequence[Tensor], since: int = 0) -> list[Node]:
+def collect(roots: Sequence[Tensor], since: int = 0) -> list[TapeNode]:
     """The nodes behind *roots*, latest first; those made before *since* stay out of it."""
-    seen: set[Node] = set()
+    seen: set[TapeNode] = set()
     stack = [r._node for r in roots if r._node is not None and r._node.sequence >= since]
     while stack:
         node = stack.pop()
@@ -38,12 +38,12 @@ def collect(roots: Sequence[Tensor], since: int = 0) -> list[Node]:
             continue
         seen.add(node)
         for edge in node.edges:
-            if isinstance(edge, Node) and edge not in seen and edge.sequence >= since:
+            if isinstance(edge, TapeNode) and edge not in seen and edge.sequence >= since:
                 stack.append(edge)
     return sorted(seen, key=_by_sequence, reverse=True)
 
 
-def _by_sequence(node: Node) -> int:
+def _by_sequence(node: TapeNode) -> int:
     return node.sequence
 
 
@@ -56,9 +56,9 @@ def run(
     if capture is not None and not since:
         capture.check_history(nodes)
     leaves: dict[int, tuple[Tensor, Tensor | None]] = {}  # leaf -> its gradient so far
-    targets: dict[tuple[Node, int], Tensor | None] | None = None
+    targets: dict[tuple[TapeNode, int], Tensor | None] | None = None
     leaf_targets: set[int] | None = None
-    needed: set[Node] | None = None
+    needed: set[TapeNode] | None = None
     if wanted is not None:
         for t in wanted:
             if t._base is not None:
@@ -66,8 +66,8 @@ def run(
         targets = {(t._node, t._out): None for t in wanted if t._node is not None}
         leaf_targets = {id(t) for t in wanted if t._node is None}
         needed = _needed(nodes, targets, leaf_targets)
-    cotangents: dict[Node, list[Tensor | None]] = {}
-    careful: set[tuple[Node, int]] = set()
+    cotangents: dict[TapeNode, list[Tensor | None]] = {}
+    careful: set[tuple[TapeNode, int]] = set()
     grad_before = STATE.grad
     STATE.grad = create_graph
     try:
@@ -95,7 +95,7 @@ def run(
                     continue
                 edge = node.edges[k]
                 _add(edge, node.edge_outs[k], g, cotangents, leaves)
-                if marks is not None and marks[k] and isinstance(edge, Node):
+                if marks is not None and marks[k] and isinstance(edge, TapeNode):
                     careful.add((edge, node.edge_outs[k]))
             if not retain:
                 free(node)
@@ -122,14 +122,14 @@ def run(
             capture.differentiate(None)
 
 
-def _needed(nodes: list[Node], targets: Any, leaf_targets: set[int]) -> set[Node]:
+def _needed(nodes: list[TapeNode], targets: Any, leaf_targets: set[int]) -> set[TapeNode]:
     """The nodes that must run so that the targets get their gradients."""
-    needed: set[Node] = set()
+    needed: set[TapeNode] = set()
     for node in reversed(nodes):
         for edge, out in zip(node.edges, node.edge_outs, strict=True):
             if edge is None:
                 continue
-            if isinstance(edge, Node):
+            if isinstance(edge, TapeNode):
                 if edge in needed or (edge, out) in targets:
                     needed.add(node)
                     break
@@ -139,20 +139,20 @@ def _needed(nodes: list[Node], targets: Any, leaf_targets: set[int]) -> set[Node
     return needed
 
 
-def _wants(node: Node, needed: set[Node] | None, leaf_targets: set[int] | None) -> tuple[bool, ...]:
+def _wants(node: TapeNode, needed: set[TapeNode] | None, leaf_targets: set[int] | None) -> tuple[bool, ...]:
     """Which operands' cotangents are worth computing."""
     if needed is None or leaf_targets is None or not node.plain:
         return tuple([e is not None for e in node.edges])
     return tuple([
-        e is not None and (isinstance(e, Node) or id(e) in leaf_targets) for e in node.edges
+        e is not None and (isinstance(e, TapeNode) or id(e) in leaf_targets) for e in node.edges
     ])  # fmt: skip
 
 
 def _add(
-    edge: Any, out: int, ct: Tensor, cotangents: dict[Node, list[Tensor | None]],
+    edge: Any, out: int, ct: Tensor, cotangents: dict[TapeNode, list[Tensor | None]],
     leaves: dict[int, tuple[Tensor, Tensor | None]],
 ) -> None:  # fmt: skip
-    if isinstance(edge, Node):
+    if isinstance(edge, TapeNode):
         slots = cotangents.get(edge)
         if slots is None:
             slots = cotangents[edge] = [None] * len(edge.outputs)
@@ -163,7 +163,7 @@ def _add(
         leaves[id(edge)] = (edge, ct if known is None else apply(ADD, (known, ct)))
 
 
-def _through_hooks(node: Node, cts: list[Tensor | None]) -> None:
+def _through_hooks(node: TapeNode, cts: list[Tensor | None]) -> None:
     if node.tensor_hooks is not None:
         for k, hooks in node.tensor_hooks.items():
             ct = cts[k]

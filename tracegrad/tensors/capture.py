@@ -35,7 +35,7 @@ from ..tracer.record.recorder import Recorder, recording
 from .device import CPU, device, device_of, on_cuda
 from .inplace import follow
 from .modes import STATE
-from .node import Node, next_sequence
+from .node import TapeNode, next_sequence
 from .on_device import different_devices
 from .tensor import Tensor
 
@@ -70,7 +70,7 @@ class Root:
 
 
 class Capture:
-    """What one recording of eager code has touched and done."""
+    """Effects of one recording of eager code, and the state that it read."""
 
     def __init__(self, recorder: Recorder, names: dict[int, str] | None = None, place: device = CPU) -> None:
         self.recorder = recorder
@@ -227,14 +227,15 @@ class Capture:
         """The tensors from outside that the run has used."""
         return [t for t, _ in self._traced.values()]
 
-    def check_history(self, nodes: list[Node]) -> None:
+    def check_history(self, nodes: list[TapeNode]) -> None:
         """A backward within the run that goes on into a graph from outside must not be replayed."""
         if any(node.sequence < self.since for node in nodes):
             self.refuse("differentiates through operations that were done before the step")
 
-    def differentiate(self, node: Node | None) -> None:
-        """What is recorded next is the derivative of *node*, and belongs to its line: so the turns of a loop look alike
-        in the backward, too (``tracer/reroll/repeats.py``).  A custom node runs Python that has lines of its own."""
+    def differentiate(self, node: TapeNode | None) -> None:
+        """Note that the derivative of *node* is recorded next, and belongs to its line: so the turns of a loop look
+        alike in the backward, too (``tracer/reroll/repeats.py``).  A custom node runs Python that has lines of its
+        own."""
         self.recorder.site_override = adjoint_site(node.site) if node is not None and node.plain else None
 
     def refuse(self, what: str) -> None:
@@ -278,7 +279,7 @@ class Capture:
                 reach, last = high, k
 
     def value(self, data: TracedArray) -> np.ndarray:
-        """What a traced array stands for in this run, by NumPy."""
+        """The value of a traced array in this run, by NumPy."""
         return np.array(self.recorder.value(data.atom), dtype=data.dtype).reshape(data.shape)
 
     def placed_value(self, data: TracedArray) -> Any:
@@ -333,7 +334,7 @@ class Capture:
                 seen[id(data)] = self.placed_value(data)
             return seen[id(data)]
 
-        nodes: list[Node] = []
+        nodes: list[TapeNode] = []
         for t in tensors:
             if t._base is not None and type(t._base._data) is TracedArray and type(t._data) is TracedArray:
                 self.settle_tensors([t._base])
@@ -341,7 +342,7 @@ class Capture:
                 t._data = settled(t._data) if t._base is None else follow(t._base._data, t._chain)
             if t._node is not None:
                 nodes.append(t._node)
-        done: set[Node] = set()
+        done: set[TapeNode] = set()
         while nodes:
             node = nodes.pop()
             if node in done:
@@ -350,7 +351,7 @@ class Capture:
             if node.inputs is not None and not node.freed:
                 node.inputs = tuple([settled(x) for x in node.inputs])
                 node.outputs = tuple([settled(x) for x in node.outputs])
-            nodes += [e for e in node.edges if isinstance(e, Node)]
+            nodes += [e for e in node.edges if isinstance(e, TapeNode)]
 
 
 def number_at(place: tuple[Any, ...]) -> Any:

@@ -1,7 +1,7 @@
 """Hot tapes: a backward whose graph has been seen before runs as one compiled kernel.
 
 The *signature* of a tape is its operations, how they are wired, and the shapes of what came from outside.  The first
-backward with a signature goes node by node; from the second on a ``Plan`` holds a kernel made of the same local
+backward with a signature goes node by node; from the second on a ``BackwardPlan`` holds a kernel made of the same local
 derivatives (``op.py``), inlined into one graph from (saved values, cotangents) to the gradients of the leaves.
 
 Compiling is bounded: each new kernel costs a credit, and credits come back as compiled backwards run, so a loop whose
@@ -29,7 +29,7 @@ from ..tracer.ops.elementwise import F, broadcast_to
 from ..tracer.ops.shape import zeros
 from ..tracer.record.recorder import Recorder, recording
 from .device import on_cuda
-from .node import Node
+from .node import TapeNode
 from .op import LocalVjp, aval_of, splice
 from .tensor import Tensor
 
@@ -41,7 +41,7 @@ _Source = tuple[int, int]  # (position of a node, position among its inputs foll
 
 
 @dataclass(slots=True)
-class Plan:
+class BackwardPlan:
     """A compiled backward.  ``launch`` takes ``sources``, then the seeds; what is found at ``same`` is one of the
     sources again, saved by another node (perhaps at another time: it is checked for overwriting too)."""
 
@@ -54,7 +54,7 @@ class Plan:
 
 @dataclass(slots=True)
 class TapeStats:
-    """What became of eager backwards: how many ran ``compiled`` and ``interpreted``, kernels ``compiles``, tapes by
+    """Statistics of eager backwards: how many ran ``compiled`` and ``interpreted``, kernels ``compiles``, tapes by
     ``refused`` reason."""
 
     compiled: int = 0
@@ -71,7 +71,7 @@ class TapeStats:
 
 
 tapes = TapeStats()
-_plans: OrderedDict[Any, Plan | None] = OrderedDict()  # signature -> plan; None where it was seen once
+_plans: OrderedDict[Any, BackwardPlan | None] = OrderedDict()  # signature -> plan; None where it was seen once
 _lock = threading.Lock()
 
 
@@ -89,7 +89,7 @@ def clear() -> None:
 
 
 def backward(
-    nodes: Sequence[Node], roots: Sequence[Tensor], seeds: Sequence[Tensor | None], retain: bool
+    nodes: Sequence[TapeNode], roots: Sequence[Tensor], seeds: Sequence[Tensor | None], retain: bool
 ) -> list[tuple[Tensor, Any]] | None:
     """(leaf, its gradient as an array) for each leaf; None where the tape has to be walked node by node."""
     if any(map(on_cuda, [root._data for root in roots])):
@@ -132,7 +132,7 @@ def backward(
 
 
 def signature(
-    nodes: Sequence[Node], roots: Sequence[Tensor], seeds: Sequence[Tensor | None]
+    nodes: Sequence[TapeNode], roots: Sequence[Tensor], seeds: Sequence[Tensor | None]
 ) -> tuple[Any, list[Tensor]] | str:
     """(key, leaves in the order in which they are met), or why the tape has no compiled form."""
     if len(nodes) > MAX_NODES:
@@ -151,7 +151,7 @@ def signature(
         for edge, out, value in zip(node.edges, node.edge_outs, node.inputs, strict=True):
             if edge is None:
                 key.append((value.dtype, value.shape) if hasattr(value, "dtype") else type(value))
-            elif isinstance(edge, Node):
+            elif isinstance(edge, TapeNode):
                 key.append((index[edge], out) if out else index[edge])
             else:
                 k = leaf_index.get(id(edge))
@@ -167,7 +167,7 @@ def signature(
     return tuple(key), leaves
 
 
-def _refusal(node: Node) -> str:
+def _refusal(node: TapeNode) -> str:
     if node.freed:
         return "the graph has been freed"
     if not node.plain:
@@ -178,8 +178,12 @@ def _refusal(node: Node) -> str:
 
 
 def _compile(
-    key: Any, nodes: Sequence[Node], roots: Sequence[Tensor], seeds: Sequence[Tensor | None], leaves: Sequence[Tensor]
-) -> Plan:
+    key: Any,
+    nodes: Sequence[TapeNode],
+    roots: Sequence[Tensor],
+    seeds: Sequence[Tensor | None],
+    leaves: Sequence[Tensor],
+) -> BackwardPlan:
     recorder = Recorder()
     with recording(recorder):
         sources, same, inputs, outputs, released = _adjoint(nodes, roots, seeds, leaves)
@@ -190,14 +194,16 @@ def _compile(
     if not hit:
         tapes.compiles += 1
         tapes.credit -= 1
-    made = Plan(bind_graph(graph, canonical, program, len(outputs) == 1), sources, same, len(outputs) == 1, released)
+    made = BackwardPlan(
+        bind_graph(graph, canonical, program, len(outputs) == 1), sources, same, len(outputs) == 1, released
+    )
     with _lock:
         _plans[key] = made
     return made
 
 
 def _adjoint(
-    nodes: Sequence[Node], roots: Sequence[Tensor], seeds: Sequence[Tensor | None], leaves: Sequence[Tensor]
+    nodes: Sequence[TapeNode], roots: Sequence[Tensor], seeds: Sequence[Tensor | None], leaves: Sequence[Tensor]
 ) -> tuple[list[_Source], list[tuple[int, int, int]], list[Var], list[Atom], list[Any]]:
     """The backward of the whole tape, recorded: (what it reads, what of it is met again, its inputs, the leaves'
     gradients, what each node saves)."""
@@ -212,7 +218,7 @@ def _adjoint(
     known: dict[Any, tuple[Any, int]] = {}  # name -> (the array, which source)
     released: list[Any] = []
 
-    def residual(position: int, node: Node, k: int) -> Var:
+    def residual(position: int, node: TapeNode, k: int) -> Var:
         """The saved value k of a node; what is known to be the same array is read once."""
         count = len(node.inputs)
         name: Any = (position, k)
@@ -220,7 +226,7 @@ def _adjoint(
             name = ("result", position, k - count)
         elif node.edges[k] is not None:
             edge = node.edges[k]
-            name = ("result", index[edge], node.edge_outs[k]) if isinstance(edge, Node) else ("leaf", id(edge))
+            name = ("result", index[edge], node.edge_outs[k]) if isinstance(edge, TapeNode) else ("leaf", id(edge))
         value = node.saved(k)
         found = known.get(name)
         if found is not None and found[0] is value:
@@ -259,7 +265,7 @@ def _adjoint(
             values.append(zeros(local.outs[k].shape, local.outs[k].dtype) if ct is None else ct)
         for k, g, mark in zip(local.gives, splice(local.graph, values), local.careful, strict=True):
             edge = node.edges[k]
-            if isinstance(edge, Node):
+            if isinstance(edge, TapeNode):
                 place = (index[edge], node.edge_outs[k])
                 cotangents[place] = F.add(cotangents[place], g) if place in cotangents else g
                 if mark:
@@ -274,7 +280,7 @@ def _adjoint(
     return sources, same, [*inputs, *given], outputs, released
 
 
-def _launch(plan: Plan, nodes: Sequence[Node], seeds: Sequence[Tensor | None]) -> Sequence[Any] | None:
+def _launch(plan: BackwardPlan, nodes: Sequence[TapeNode], seeds: Sequence[Tensor | None]) -> Sequence[Any] | None:
     """The gradients; None where a saved value has been written to since (the walk node by node says which), or where
     what was one array when the plan was made is two."""
     values: list[Any] = []

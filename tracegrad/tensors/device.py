@@ -72,7 +72,7 @@ def device_of(data: Any) -> device:
 
 
 def on_cuda(data: Any) -> bool:
-    """Is a tensor's array, or a number in its place, on a CUDA device?"""
+    """Whether a tensor's array, or a number in its place, is on a CUDA device."""
     return type(data) not in _ON_HOST and hasattr(type(data), "__cuda_array_interface__")
 
 

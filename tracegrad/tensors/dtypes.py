@@ -86,7 +86,7 @@ def supported(dtype: np.dtype) -> np.dtype:
 
 
 def scalar_name(dtype: np.dtype) -> str:
-    """What PyTorch's error messages call *dtype*: ``Long``, ``Double``."""
+    """The name of *dtype* in PyTorch's error messages: ``Long``, ``Double``."""
     return _SCALAR_NAMES[dtype]
 
 

@@ -20,12 +20,12 @@ from .device import on_cuda
 from .dtypes import scalar_name
 from .messages import READ_ONLY
 from .modes import STATE
-from .node import Node, node_class
+from .node import TapeNode, node_class
 from .on_device import repeats
-from .op import Op, aval_of
+from .op import EagerOp, aval_of
 from .tensor import Tensor, changed, make, raw
 
-_Chain = tuple[tuple[Op, tuple[Any, ...]], ...]
+_Chain = tuple[tuple[EagerOp, tuple[Any, ...]], ...]
 
 
 def follow(base: Any, chain: _Chain) -> Any:
@@ -41,11 +41,11 @@ def _write(base: Any, value: Any, chain: _Chain) -> Any:
     return result
 
 
-FOLLOW = Op("AsStrided", follow)
-WRITE = Op("CopySlices", _write)
+FOLLOW = EagerOp("AsStrided", follow)
+WRITE = EagerOp("CopySlices", _write)
 
 
-def apply_view(op: Op, t: Tensor, statics: tuple[Any, ...] = ()) -> Tensor:
+def apply_view(op: EagerOp, t: Tensor, statics: tuple[Any, ...] = ()) -> Tensor:
     """The result of a view operation: a tensor over the same memory."""
     data = raw(t)
     result = core._new(Tensor)
@@ -105,7 +105,7 @@ def check_writable(t: Tensor) -> None:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
 
 
-def inplace(op: Op, t: Tensor, others: tuple[Any, ...] = (), statics: tuple[Any, ...] = ()) -> Tensor:
+def inplace(op: EagerOp, t: Tensor, others: tuple[Any, ...] = (), statics: tuple[Any, ...] = ()) -> Tensor:
     """``t`` becomes ``op(t, *others)``."""
     check_writable(t)
     new = apply(op, (t, *others), statics)
@@ -180,7 +180,7 @@ def assign(t: Tensor, new: Tensor) -> Tensor:
     return t
 
 
-def _move_retained(t: Tensor, node: Node, out: int) -> None:
+def _move_retained(t: Tensor, node: TapeNode, out: int) -> None:
     """``retain_grad`` asks for the gradient of what the tensor is now."""
     kept = t._node.retained if t._node is not None else None
     if kept is not None and t._out in kept and kept[t._out]() is t:

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def misfit(error: ValueError, arrays: Sequence[Any]) -> Exception:
-    """What to raise for *error*, which NumPy raised for operands of shapes that do not broadcast: PyTorch's error where
+    """The error in place of *error*, which NumPy raised for operands of shapes that do not broadcast: PyTorch's where
     it is about two operands, otherwise *error* itself."""
     shapes = [a.shape for a in arrays if getattr(a, "shape", ())]
     if type(error) is not ValueError or "broadcast" not in str(error) or len(shapes) < 2:

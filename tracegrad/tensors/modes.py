@@ -1,4 +1,4 @@
-"""What this thread is doing with tensors: recording gradients or not, inference, anomaly detection, a capture.
+"""The modes of this thread: recording gradients or not, inference, anomaly detection, a capture.
 
 ``STATE`` is the one data structure.  ``no_grad`` and its relatives are context managers, decorators (of generators
 too: the mode then holds while the generator runs, not while it waits) and, where PyTorch has it so, plain calls.

@@ -1,4 +1,4 @@
-"""The tape: one ``Node`` for each recorded operation, linked from results to operands.
+"""The tape: one ``TapeNode`` for each recorded operation, linked from results to operands.
 
 ``Tensor.grad_fn`` is the node that made the tensor.  A node's edges lead to the nodes of its operands, or to the
 operand itself where that is a leaf.  Nodes hold raw arrays, never tensors of their own results, so the graph has no
@@ -12,13 +12,13 @@ from collections import OrderedDict
 from typing import Any
 
 from ..tracer.ir.site import Site
-from .op import Op
+from .op import EagerOp
 
 _sequence = itertools.count()
 
 
 class RemovableHandle:
-    """What ``register_hook`` gives; ``remove()`` takes the hook away."""
+    """The result of ``register_hook``; ``remove()`` takes the hook away."""
 
     _ids = itertools.count()
 
@@ -36,15 +36,15 @@ class RemovableHandle:
         self.remove()
 
 
-class Node:
+class TapeNode:
     """One operation that was recorded.
 
-    ``edges[k]`` is where operand k came from: a ``Node`` (its result ``edge_outs[k]``), a leaf Tensor, or None where no
-    gradient is wanted.  ``inputs`` and ``outputs`` are raw arrays (after the buffers are freed: avals), ``versions``
+    ``edges[k]`` is the origin of operand k: a ``TapeNode`` (its result ``edge_outs[k]``), a leaf Tensor, or None where
+    no gradient is wanted.  ``inputs`` and ``outputs`` are raw arrays (after the buffers are freed: avals), ``versions``
     the version counters of their tensors with what they counted.
     """
 
-    op: Op | None
+    op: EagerOp | None
     label = "Node"  # what grad_fn shows; each operation has a class of its own
     plain = True  # its derivative is op.vjp, so that it can be part of a compiled backward
     freed = False
@@ -55,7 +55,7 @@ class Node:
     site: Site | None = None
 
     def __init__(
-        self, op: Op | None, statics: tuple[Any, ...], edges: tuple[Any, ...], edge_outs: tuple[int, ...],
+        self, op: EagerOp | None, statics: tuple[Any, ...], edges: tuple[Any, ...], edge_outs: tuple[int, ...],
         inputs: tuple[Any, ...], outputs: tuple[Any, ...], versions: tuple[Any, ...],
     ):  # fmt: skip
         self.op = op
@@ -73,7 +73,7 @@ class Node:
         return self.inputs[k] if k < count else self.outputs[k - count]
 
     def overwritten(self, k: int) -> bool:
-        """Has the saved value *k* been written to since?"""
+        """Whether the saved value *k* has been written to since."""
         version = self.versions[k]
         return version is not None and version[0][0] != version[1]
 
@@ -85,7 +85,7 @@ class Node:
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
         """(node, which of its results) for each operand; leaves are ``AccumulateGrad`` nodes, constants None."""
         return tuple([
-            (None, 0) if edge is None else (edge, out) if isinstance(edge, Node) else (AccumulateGrad(edge), 0)
+            (None, 0) if edge is None else (edge, out) if isinstance(edge, TapeNode) else (AccumulateGrad(edge), 0)
             for edge, out in zip(self.edges, self.edge_outs, strict=True)
         ])  # fmt: skip
 
@@ -116,7 +116,7 @@ def _registered(hooks: OrderedDict[int, Any], hook: Any) -> RemovableHandle:
     return handle
 
 
-class AccumulateGrad(Node):
+class AccumulateGrad(TapeNode):
     """The end of the graph: adds to the ``.grad`` of ``variable``."""
 
     label = "AccumulateGrad"
@@ -132,7 +132,7 @@ class AccumulateGrad(Node):
         return id(self.variable)
 
 
-_classes: dict[str, type[Node]] = {}
+_classes: dict[str, type[TapeNode]] = {}
 
 
 def next_sequence() -> int:
@@ -140,9 +140,9 @@ def next_sequence() -> int:
     return next(_sequence)
 
 
-def node_class(name: str) -> type[Node]:
+def node_class(name: str) -> type[TapeNode]:
     """The class of nodes that show *name*."""
     found = _classes.get(name)
     if found is None:
-        found = _classes[name] = type(name, (Node,), {"label": name})
+        found = _classes[name] = type(name, (TapeNode,), {"label": name})
     return found

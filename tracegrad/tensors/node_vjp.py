@@ -15,7 +15,7 @@ from ..tracer.ir.aval import FLOAT_KINDS
 from ..tracer.record.array import TracedArray
 from .apply import apply
 from .modes import STATE
-from .node import Node
+from .node import TapeNode
 from .on_device import filled
 from .op import aval_of
 from .tensor import Tensor, make, raw
@@ -29,7 +29,11 @@ AGAIN = (
 
 
 def node_vjp(
-    node: Node, cts: list[Tensor | None], wants: tuple[bool, ...], careful: set[tuple[Node, int]], create_graph: bool
+    node: TapeNode,
+    cts: list[Tensor | None],
+    wants: tuple[bool, ...],
+    careful: set[tuple[TapeNode, int]],
+    create_graph: bool,
 ) -> tuple[Sequence[Tensor | None], Sequence[bool] | None]:
     """(a cotangent for each operand, which of them need care)"""
     if node.freed:
@@ -51,7 +55,7 @@ def node_vjp(
 
 
 def _plain_vjp(
-    node: Node, cts: list[Tensor | None], wants: tuple[bool, ...], careful: bool, create_graph: bool
+    node: TapeNode, cts: list[Tensor | None], wants: tuple[bool, ...], careful: bool, create_graph: bool
 ) -> tuple[list[Tensor | None], list[bool]]:
     assert node.op is not None
     local = node.op.vjp(tuple([aval_of(x) for x in node.inputs]), node.statics, wants, careful)
@@ -77,7 +81,7 @@ def _plain_vjp(
     return grads, marks
 
 
-def check_versions(node: Node, local: Any) -> None:
+def check_versions(node: TapeNode, local: Any) -> None:
     """Raise where a value that the derivative reads was overwritten since it was saved."""
     count = len(node.inputs)
     for k in (*local.saved_in, *[count + j for j in local.saved_out]):
@@ -86,7 +90,7 @@ def check_versions(node: Node, local: Any) -> None:
             shape = list(node.saved(k).shape)
             what = f"output {k - count} of {node.label}" if k >= count else "a saved operand"
             edge = node.edges[k] if k < count else None
-            if isinstance(edge, Node):
+            if isinstance(edge, TapeNode):
                 what = f"output {node.edge_outs[k]} of {edge.label}"
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
@@ -96,7 +100,7 @@ def check_versions(node: Node, local: Any) -> None:
             )
 
 
-def _saved(node: Node, k: int, create_graph: bool) -> Any:
+def _saved(node: TapeNode, k: int, create_graph: bool) -> Any:
     """A saved operand, with its history where derivatives of derivatives want it."""
     data = node.inputs[k]
     if type(data) is float or type(data) is int:
@@ -104,24 +108,24 @@ def _saved(node: Node, k: int, create_graph: bool) -> Any:
     if not create_graph or node.edges[k] is None:
         return make(data)
     edge = node.edges[k]
-    if not isinstance(edge, Node):
+    if not isinstance(edge, TapeNode):
         return edge
     return linked(data, edge, node.edge_outs[k])
 
 
-def _saved_result(node: Node, k: int, create_graph: bool) -> Tensor:
+def _saved_result(node: TapeNode, k: int, create_graph: bool) -> Tensor:
     data = node.outputs[k]
     return linked(data, node, k) if create_graph and data.dtype.kind in FLOAT_KINDS else make(data)
 
 
-def linked(data: Any, node: Node, out: int) -> Tensor:
+def linked(data: Any, node: TapeNode, out: int) -> Tensor:
     """A tensor over saved data that continues an existing history."""
     result = make(data)
     result._node, result._out, result._requires = node, out, True
     return result
 
 
-def free(node: Node) -> None:
+def free(node: TapeNode) -> None:
     """Let go of what was saved.  Nodes that save nothing can run again, as in PyTorch."""
     if not node.plain:
         node.custom_free()  # type: ignore[attr-defined]
@@ -137,7 +141,7 @@ def free(node: Node) -> None:
         node.outputs = local.outs
 
 
-def _check_nan(node: Node, grads: Sequence[Tensor | None]) -> None:
+def _check_nan(node: TapeNode, grads: Sequence[Tensor | None]) -> None:
     for k, g in enumerate(grads):
         if g is not None and not isinstance(raw(g), TracedArray) and np.isnan(raw(g)).any():
             where = "" if node.site is None else f"\n  the forward operation was at {node.site.full()}"

@@ -1,12 +1,12 @@
 """Operations on tensors that lie on a CUDA device.
 
-An ``Op`` is recorded there instead of run: the same function, on traced arrays, gives a small graph of primitives,
+An ``EagerOp`` is recorded there instead of run: the same function, on traced arrays, gives a small graph of primitives,
 which the device computes.  So every operation that has a derivative runs on the device, and its derivative too, by the
 same rows (``tracer/ops``).  A graph is kept for operands of its kind, unless the function looked at values.
 ``Recorded`` is what is kept; start reading at ``compute``.
 
-What is no ``Op`` needs nothing here: views, and questions without a derivative (``argmax``, ``isclose``), which CuPy's
-arrays answer by NumPy's protocols.
+Views and functions without a derivative (``argmax``, ``isclose``) are no ``EagerOp`` and need nothing here: CuPy's
+arrays compute them by NumPy's protocols.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..tracer.record.autocast import off
 from ..tracer.record.recorder import Recorder, recording
 from .device import device_of, on_cuda
 from .modes import STATE
-from .op import LocalVjp, Op, aval_of
+from .op import EagerOp, LocalVjp, aval_of
 from .tensor import Tensor, make
 
 PER_OP = 16  # what is kept here is for all operations, where config.max_derivatives is meant for one
@@ -59,7 +59,7 @@ _recorded: OrderedDict[Any, Recorded] = OrderedDict()
 _lock = threading.Lock()
 
 
-def compute(op: Op, raws: Sequence[Any], statics: tuple[Any, ...] = (), *, numbers: bool = False) -> Any:
+def compute(op: EagerOp, raws: Sequence[Any], statics: tuple[Any, ...] = (), *, numbers: bool = False) -> Any:
     """The result of *op*, at least one of whose operands is on the device: an array there, or a tuple of such.  With
     *numbers*, what depends on numbers alone is a NumPy scalar.
 
@@ -85,7 +85,7 @@ def different_devices(index: int | None) -> RuntimeError:
     )
 
 
-def _find(op: Op, raws: Sequence[Any], statics: tuple[Any, ...], backend: CupyBackend) -> Recorded:
+def _find(op: EagerOp, raws: Sequence[Any], statics: tuple[Any, ...], backend: CupyBackend) -> Recorded:
     key = (op, tuple([type(x) if isinstance(x, bool) else aval_of(x) for x in raws]), statics)
     with _lock:
         known = _recorded.get(key)
@@ -101,7 +101,7 @@ def _find(op: Op, raws: Sequence[Any], statics: tuple[Any, ...], backend: CupyBa
     return made
 
 
-def _record(op: Op, raws: Sequence[Any], statics: tuple[Any, ...], backend: CupyBackend) -> tuple[Recorded, bool]:
+def _record(op: EagerOp, raws: Sequence[Any], statics: tuple[Any, ...], backend: CupyBackend) -> tuple[Recorded, bool]:
     recorder = _Recorder()
     recorder.backend = backend
     atoms: list[Atom] = []
@@ -131,7 +131,7 @@ def filled(value: float, shape: Sequence[int], dtype: Any, beside: Any) -> Any:
 
 
 def put_beside(array: Any, beside: Any) -> Any:
-    """What the host has made, where the array *beside* lies."""
+    """An array that the host has made, where the array *beside* lies."""
     if STATE.capture is not None:
         return STATE.capture.put_beside(array, beside)
     return upload(array) if type(array) is np.ndarray and on_cuda(beside) else array
@@ -148,11 +148,11 @@ def calculated(function: Callable[..., Any], data: Any, *statics: Any) -> Any:
     if not on_cuda(data):
         return function(data, *statics)
     with _lock:
-        op = _functions.setdefault(function, Op(function.__name__, function))
+        op = _functions.setdefault(function, EagerOp(function.__name__, function))
     return compute(op, [data], statics)
 
 
-_functions: dict[Callable[..., Any], Op] = {}
+_functions: dict[Callable[..., Any], EagerOp] = {}
 
 
 def by_the_host(name: str, array: np.ndarray, beside: Any) -> Any:

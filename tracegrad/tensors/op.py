@@ -1,10 +1,10 @@
 """One eager operation, and its derivative.
 
-Two data structures.  An ``Op`` is one row: the name that ``grad_fn`` shows and a function over raw arrays.  The same
+Two data structures.  ``EagerOp`` is one row: the name that ``grad_fn`` shows and a function over raw arrays.  The same
 function computes (on NumPy arrays) and is recorded (on traced arrays), so each operation has the derivative that its
 IR primitives have, and nothing here knows a rule.  A ``LocalVjp`` is that derivative for operands of one kind: a small
-graph from (saved operands, saved results, cotangents of the results) to cotangents of the operands.  It is an ``Op``
-itself, which is how derivatives of derivatives come about.  Start reading at ``LocalVjp.derive``.
+graph from (saved operands, saved results, cotangents of the results) to cotangents of the operands.  It is itself
+an ``EagerOp``, which is how derivatives of derivatives come about.  Start reading at ``LocalVjp.derive``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _IN_ROWS = frozenset(
 )
 
 
-class Op:
+class EagerOp:
     """One operation: ``fn(*arrays, *statics)`` gives an array or a tuple of arrays.
 
     ``name`` is what ``grad_fn`` shows (``Add`` becomes ``<AddBackward0>``).  Operands are arrays or Python floats,
@@ -142,8 +142,8 @@ def aval_of(value: Any) -> Aval:
     return found
 
 
-class LocalVjp(Op):
-    """The derivative of one operation.  As an ``Op`` its operands are the saved operands (positions ``saved_in``), the
+class LocalVjp(EagerOp):
+    """The derivative of one operation.  Its operands as an ``EagerOp`` are the saved operands (at ``saved_in``), the
     saved results (``saved_out``), then a cotangent for each result in ``seeded``; it gives a tuple, one cotangent for
     each operand in ``gives``."""
 
@@ -161,7 +161,9 @@ class LocalVjp(Op):
         self.careful = careful  # per given cotangent: it may hold exact zeros or infinities
 
     @classmethod
-    def derive(cls, op: Op, avals: _Avals, statics: tuple[Any, ...], needs: tuple[bool, ...], careful: bool) -> Any:
+    def derive(
+        cls, op: EagerOp, avals: _Avals, statics: tuple[Any, ...], needs: tuple[bool, ...], careful: bool
+    ) -> Any:
         recorder = Recorder()
         operands = [Var(a) for a in avals]
         with off(), recording(recorder):

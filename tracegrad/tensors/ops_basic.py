@@ -1,7 +1,7 @@
 """Arithmetic and comparisons: the operators, and the rule by which operands of several kinds meet.
 
-Each operation is one ``Op`` row over raw arrays.  ``operand`` turns what a user may write beside a tensor (numbers,
-NumPy arrays and scalars) into an operand; ``meet`` brings two tensors to one dtype by PyTorch's promotion.
+Each operation is one ``EagerOp`` row over raw arrays.  ``operand`` makes an operand of anything that a user may write
+beside a tensor (numbers, NumPy arrays and scalars); ``meet`` brings two tensors to one dtype by PyTorch's promotion.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from . import tensor as core
 from .apply import apply
 from .device import device_of
 from .inplace import assign, check_writable, inplace
-from .op import Op
+from .op import EagerOp
 from .tensor import METHODS, Tensor, make, raw
 from .transfer import to_device
 
@@ -28,27 +28,27 @@ def _fill(old: Any, value: Any) -> Any:
     return filled.astype(old.dtype)
 
 
-ADD = Op("Add", np.add)
-SUB = Op("Sub", np.subtract)
-MUL = Op("Mul", np.multiply)
-DIV = Op("Div", np.true_divide, reads="operands")
-NEG = Op("Neg", np.negative)
-POW_SCALAR = Op("Pow", lambda x, exponent: np.power(x, exponent))
-POW = Op("PowBackward1", np.power)
-FLOOR_DIVIDE = Op("NotImplemented", np.floor_divide)
-REMAINDER = Op("Remainder", np.remainder)
-TO = Op("ToCopy", lambda x, dtype: x.astype(dtype))
-FILL = Op("Fill", _fill)
+ADD = EagerOp("Add", np.add)
+SUB = EagerOp("Sub", np.subtract)
+MUL = EagerOp("Mul", np.multiply)
+DIV = EagerOp("Div", np.true_divide, reads="operands")
+NEG = EagerOp("Neg", np.negative)
+POW_SCALAR = EagerOp("Pow", lambda x, exponent: np.power(x, exponent))
+POW = EagerOp("PowBackward1", np.power)
+FLOOR_DIVIDE = EagerOp("NotImplemented", np.floor_divide)
+REMAINDER = EagerOp("Remainder", np.remainder)
+TO = EagerOp("ToCopy", lambda x, dtype: x.astype(dtype))
+FILL = EagerOp("Fill", _fill)
 
 # alpha is part of the program: so nothing has to be saved, and backward may run again
-ADD_SCALED = Op("Add", lambda x, y, alpha: x + alpha * y)
-SUB_SCALED = Op("Sub", lambda x, y, alpha: x - alpha * y)
+ADD_SCALED = EagerOp("Add", lambda x, y, alpha: x + alpha * y)
+SUB_SCALED = EagerOp("Sub", lambda x, y, alpha: x - alpha * y)
 
-_COMPARE = {name: Op(name, fn) for name, fn in {
+_COMPARE = {name: EagerOp(name, fn) for name, fn in {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
 }.items()}  # fmt: skip
-_BITS = {name: Op(name, fn) for name, fn in {
+_BITS = {name: EagerOp(name, fn) for name, fn in {
     "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
 }.items()}  # fmt: skip
 
@@ -59,7 +59,7 @@ def to_dtype(t: Tensor, dtype: np.dtype) -> Tensor:
 
 
 def operand(t: Tensor, other: Any) -> Any:
-    """What *other* is beside the tensor *t*: a Tensor, or a Python number of the kind that *t* takes."""
+    """*other* as an operand beside the tensor *t*: a Tensor, or a Python number of the kind that *t* takes."""
     kind = type(other)
     if kind is float:
         return other
@@ -96,7 +96,7 @@ def meet(a: Any, b: Any) -> tuple[Any, Any]:
     return a, b
 
 
-def binary(op: Op, a: Tensor, other: Any) -> Any:
+def binary(op: EagerOp, a: Tensor, other: Any) -> Any:
     """``op(a, other)`` with promotion; NotImplemented where *other* is no operand."""
     if type(other) is not float or a._data.dtype.kind not in FLOAT_KINDS:
         other = operand(a, other)
@@ -106,7 +106,7 @@ def binary(op: Op, a: Tensor, other: Any) -> Any:
     return apply(op, (a, other))
 
 
-def _operator(op: Op) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _operator(op: EagerOp) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def forward(self: Tensor, other: Any) -> Any:
         return binary(op, self, other)
 
@@ -120,7 +120,7 @@ def _operator(op: Op) -> tuple[Callable[..., Any], Callable[..., Any]]:
     return forward, reflected
 
 
-def _function(op: Op, name: str) -> Callable[..., Any]:
+def _function(op: EagerOp, name: str) -> Callable[..., Any]:
     def function(input: Any, other: Any) -> Any:
         if not isinstance(input, Tensor):
             input = other._like(input) if isinstance(other, Tensor) else make(np.asarray(input))
@@ -133,7 +133,7 @@ def _function(op: Op, name: str) -> Callable[..., Any]:
     return function
 
 
-def _scaled(op: Op, input: Tensor, other: Any, alpha: float, *, write: bool = False) -> Tensor:
+def _scaled(op: EagerOp, input: Tensor, other: Any, alpha: float, *, write: bool = False) -> Tensor:
     a, b = meet(input, operand(input, other))
     if isinstance(alpha, float) and a.dtype.kind not in FLOAT_KINDS:
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
@@ -223,7 +223,7 @@ def neg(input: Tensor) -> Tensor:
     return apply(NEG, (input,))
 
 
-def _inplace_method(op: Op, name: str) -> Callable[..., Any]:
+def _inplace_method(op: EagerOp, name: str) -> Callable[..., Any]:
     def method(self: Tensor, other: Any) -> Tensor:
         other = operand(self, other)
         if other is NotImplemented:
@@ -288,7 +288,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     return inplace(COPY, self, (src,))
 
 
-COPY = Op("CopyBackwards", lambda old, new: np.where(True, new, old))
+COPY = EagerOp("CopyBackwards", lambda old, new: np.where(True, new, old))
 
 
 def _compare(name: str) -> Callable[..., Any]:

@@ -15,9 +15,9 @@ from ..tracer.ir.aval import FLOAT_KINDS
 from . import dtypes
 from .apply import apply
 from .arguments import as_operand, dtype_name, kind_of, scalar_of, unify
-from .op import Op
+from .op import EagerOp
 from .ops_basic import to_dtype
-from .signature import Call, function, method, operation
+from .signature import Applied, function, method, operation
 from .tensor import METHODS, Tensor, make
 
 _ndarray = np.ndarray
@@ -37,16 +37,16 @@ def between(x: Any, low: Any, high: Any) -> Any:
     return _at_most(_at_least(x, low), high)
 
 
-CLAMP = {n: (Op(f"ClampBackward{n}", between), Op(f"ClampBackward{n}", _at_least), Op(f"ClampBackward{n}", _at_most))
+CLAMP = {n: [EagerOp(f"ClampBackward{n}", fn) for fn in (between, _at_least, _at_most)]
          for n in (0, 1)}  # fmt: skip
-CLAMP_MIN = {n: Op(f"ClampMinBackward{n}", _at_least) for n in (0, 1)}
-CLAMP_MAX = {n: Op(f"ClampMaxBackward{n}", _at_most) for n in (0, 1)}
-WHERE = Op("Where", lambda condition, x, y: np.where(condition, x, y))
-MASKED_FILL = {n: Op(f"MaskedFillBackward{n}", lambda x, mask, value: np.where(mask, value, x)) for n in (0, 1)}
+CLAMP_MIN = {n: EagerOp(f"ClampMinBackward{n}", _at_least) for n in (0, 1)}
+CLAMP_MAX = {n: EagerOp(f"ClampMaxBackward{n}", _at_most) for n in (0, 1)}
+WHERE = EagerOp("Where", lambda condition, x, y: np.where(condition, x, y))
+MASKED_FILL = {n: EagerOp(f"MaskedFillBackward{n}", lambda x, mask, value: np.where(mask, value, x)) for n in (0, 1)}
 
 
 @operation
-def clamp(input: Tensor, min: Any = None, max: Any = None) -> Call:
+def clamp(input: Tensor, min: Any = None, max: Any = None) -> Applied:
     """*input* limited to [min, max], which are numbers or tensors; either may be left out."""
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
@@ -59,13 +59,13 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Call:
 
 
 @operation
-def clamp_min(input: Tensor, min: Any) -> Call:
+def clamp_min(input: Tensor, min: Any) -> Applied:
     """*input*, at least *min*."""
     return CLAMP_MIN[isinstance(min, Tensor)], unify(input, min)
 
 
 @operation
-def clamp_max(input: Tensor, max: Any) -> Call:
+def clamp_max(input: Tensor, max: Any) -> Applied:
     """*input*, at most *max*."""
     return CLAMP_MAX[isinstance(max, Tensor)], unify(input, max)
 
@@ -96,7 +96,7 @@ def _where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
 
 
 @operation
-def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Call:
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Applied:
     """*input* with *value* (a number or a tensor without axes) where the *mask* holds."""
     if mask._data.dtype.kind != "b":
         raise RuntimeError(f"masked_fill only supports boolean masks, but got mask with dtype {dtype_name(mask)}")
@@ -111,13 +111,13 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Call:
 
 # ---- three operands ------------------------------------------------------------------------------------------------
 
-LERP = {n: Op(f"LerpBackward{n}", lambda start, end, weight: start + weight * (end - start)) for n in (0, 1)}
-ADDCMUL = Op("Addcmul", lambda x, a, b, value: x + value * (a * b))
-ADDCDIV = Op("Addcdiv", lambda x, a, b, value: x + value * (a / b))
+LERP = {n: EagerOp(f"LerpBackward{n}", lambda start, end, weight: start + weight * (end - start)) for n in (0, 1)}
+ADDCMUL = EagerOp("Addcmul", lambda x, a, b, value: x + value * (a * b))
+ADDCDIV = EagerOp("Addcdiv", lambda x, a, b, value: x + value * (a / b))
 
 
 @operation
-def lerp(input: Tensor, end: Tensor, weight: Any) -> Call:
+def lerp(input: Tensor, end: Tensor, weight: Any) -> Applied:
     """``input + weight * (end - input)``."""
     for other in (end, weight):
         if isinstance(other, Tensor) and other.dtype != input.dtype:
@@ -128,13 +128,13 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Call:
 
 
 @operation
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Call:
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Applied:
     """``input + value * tensor1 * tensor2``."""
     return ADDCMUL, (*unify(input, tensor1, tensor2), _weight(input, value))
 
 
 @operation
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Call:
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Applied:
     """``input + value * tensor1 / tensor2``."""
     operands = unify(input, tensor1, tensor2)
     if kind_of(*operands) != "f":

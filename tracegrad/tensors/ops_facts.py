@@ -1,4 +1,4 @@
-"""What a tensor is, as NumPy or Python values, and in other dtypes; new tensors in its dtype."""
+"""Facts about a tensor as NumPy or Python values; its elements in other dtypes; new tensors in its dtype."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from .inplace import apply_view, check_writable, inplace
 from .messages import READ_ONLY
 from .modes import STATE
 from .on_device import check_positions, compute, different_devices, moved_beside, repeats
-from .op import Op
+from .op import EagerOp
 from .ops_basic import copy_, fill_, to_dtype
 from .signature import method
 from .tensor import METHODS, Tensor, make, raw
@@ -41,10 +41,10 @@ def _basic(x: Any, code: tuple[Any, ...]) -> Any:
     return x[(*[slice(*i) if type(i) is tuple else i for i in code], Ellipsis)]
 
 
-SELECT = Op("Select", _basic)
-SLICE = Op("Slice", _basic)
-UNSQUEEZE = Op("Unsqueeze", _basic)
-ALIAS = Op("Alias", _basic)
+SELECT = EagerOp("Select", _basic)
+SLICE = EagerOp("Slice", _basic)
+UNSQUEEZE = EagerOp("Unsqueeze", _basic)
+ALIAS = EagerOp("Alias", _basic)
 
 
 class _Index:
@@ -211,24 +211,24 @@ def _is_positions(item: Any) -> bool:
 
 
 def _viewed(t: Tensor, found: _Index) -> Tensor:
-    """What the arrays of an index apply to."""
+    """The view that the basic part of an index gives; its arrays apply to that."""
     return apply_view(found.op, t, (tuple(found.code),)) if found.code else t
 
 
 # ---- indices of integers -------------------------------------------------------------------------------------------
 
 
-def read_op(name: str) -> Op:
+def read_op(name: str) -> EagerOp:
     """An operation on (tensor, index arrays) with the indexed dimensions as its static part."""
-    return Op(name, lambda *args: read_at(args[0], args[1:-1], args[-1]))
+    return EagerOp(name, lambda *args: read_at(args[0], args[1:-1], args[-1]))
 
 
 INDEX = read_op("Index")
 INDEX_SELECT = read_op("IndexSelect")
-INDEX_PUT = Op("IndexPut", lambda x, v, *args: written_at(x, v, args[:-2], args[-2], args[-1]))
+INDEX_PUT = EagerOp("IndexPut", lambda x, v, *args: written_at(x, v, args[:-2], args[-2], args[-1]))
 
 
-def _read(op: Op, t: Tensor, arrays: Sequence[Any], dims: Ints) -> Tensor:
+def _read(op: EagerOp, t: Tensor, arrays: Sequence[Any], dims: Ints) -> Tensor:
     try:
         return apply(op, (t, *arrays), (dims,))
     except IndexError as error:

@@ -11,7 +11,7 @@ from ..tracer.record.array import TracedArray
 from .apply import apply
 from .arguments import FUNCTIONS, common_dtype, dims_argument, many_dims, one_dim, shape_argument
 from .on_device import moved_beside
-from .op import Op
+from .op import EagerOp
 from .ops_basic import to_dtype
 from .ops_index import INDEX_SELECT, constant
 from .ops_shape import clone, listed, ravel, reshape, unsqueeze
@@ -22,8 +22,8 @@ _ndarray = np.ndarray
 
 # ---- joining -------------------------------------------------------------------------------------------------------
 
-CAT = Op("Cat", lambda *args: np.concatenate(args[:-1], axis=args[-1]))
-STACK = Op("Stack", lambda *args: _stacked(args[:-1], args[-1]))
+CAT = EagerOp("Cat", lambda *args: np.concatenate(args[:-1], axis=args[-1]))
+STACK = EagerOp("Stack", lambda *args: _stacked(args[:-1], args[-1]))
 
 
 def _stacked(arrays: tuple[Any, ...], dim: int) -> Any:
@@ -165,13 +165,13 @@ def column_stack(tensors: Any) -> Tensor:
 
 # ---- repeating, turning, triangles ---------------------------------------------------------------------------------
 
-REPEAT = Op("Repeat", lambda x, times: np.tile(x, times))
-REPEAT_EACH = Op("ViewBackward0", lambda x, count, dim: np.repeat(x, count, axis=dim))
-FLIP = Op("Flip", lambda x, dims: np.flip(x, dims).copy())
-ROLL = Op("Roll", lambda x, shifts, dims: np.roll(x, shifts, dims).copy())
-ROT90 = Op("Rot90", lambda x, k, dims: np.rot90(x, k, dims).copy())
-TRIL = Op("Tril", lambda x, k: np.tril(x, k))
-TRIU = Op("Triu", lambda x, k: np.triu(x, k))
+REPEAT = EagerOp("Repeat", lambda x, times: np.tile(x, times))
+REPEAT_EACH = EagerOp("ViewBackward0", lambda x, count, dim: np.repeat(x, count, axis=dim))
+FLIP = EagerOp("Flip", lambda x, dims: np.flip(x, dims).copy())
+ROLL = EagerOp("Roll", lambda x, shifts, dims: np.roll(x, shifts, dims).copy())
+ROT90 = EagerOp("Rot90", lambda x, k, dims: np.rot90(x, k, dims).copy())
+TRIL = EagerOp("Tril", lambda x, k: np.tril(x, k))
+TRIU = EagerOp("Triu", lambda x, k: np.triu(x, k))
 
 
 @method

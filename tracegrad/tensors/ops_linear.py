@@ -11,16 +11,16 @@ from ..tracer.record.autocast import may_meet
 from . import dtypes
 from .apply import apply
 from .arguments import FUNCTIONS, one_dim, scalar_of, tensor_argument, unify
-from .op import Op
-from .signature import Call, Dim, function, method, operation
+from .op import EagerOp
+from .signature import Applied, Dim, function, method, operation
 from .tensor import METHODS, Tensor, make
 
 _NAMES = {"float64": "double", "float32": "float", "int64": "long", "int32": "int", "int16": "short", "int8": "char",
           "uint8": "unsigned char", "bool": "bool", "float16": "c10::Half", "bfloat16": "c10::BFloat16"}  # fmt: skip
 
-MM, MV, DOT, BMM = (Op(name, np.matmul) for name in ("Mm", "Mv", "Dot", "Bmm"))
-VECMAT = Op("SqueezeBackward4", np.matmul)
-BROADCAST = Op("UnsafeView", np.matmul)
+MM, MV, DOT, BMM = (EagerOp(name, np.matmul) for name in ("Mm", "Mv", "Dot", "Bmm"))
+VECMAT = EagerOp("SqueezeBackward4", np.matmul)
+BROADCAST = EagerOp("UnsafeView", np.matmul)
 
 
 def _same_dtype(x: Tensor, y: Tensor, vectors: bool = False) -> None:
@@ -108,7 +108,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     return _of_vectors(DOT, input, tensor)
 
 
-def _of_vectors(op: Op, input: Tensor, tensor: Tensor) -> Tensor:
+def _of_vectors(op: EagerOp, input: Tensor, tensor: Tensor) -> Tensor:
     a, b = input._data.shape, tensor._data.shape
     if len(a) != 1 or len(b) != 1:
         raise RuntimeError(f"1D tensors expected, but got {len(a)}D and {len(b)}D tensors")
@@ -146,8 +146,8 @@ def _plus_product(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
     return product + (x if type(beta) is int else x * beta)
 
 
-ADDMM, ADDMV, BADDBMM = (Op(name, _plus_product) for name in ("Addmm", "Addmv", "Baddbmm"))
-ADDR = Op("Addr", lambda x, a, b, beta, alpha: x * beta + np.outer(a, b) * alpha)
+ADDMM, ADDMV, BADDBMM = (EagerOp(name, _plus_product) for name in ("Addmm", "Addmv", "Baddbmm"))
+ADDR = EagerOp("Addr", lambda x, a, b, beta, alpha: x * beta + np.outer(a, b) * alpha)
 
 
 def _factor(value: Any, t: Tensor) -> Any:
@@ -155,8 +155,8 @@ def _factor(value: Any, t: Tensor) -> Any:
     return 1 if value == 1 else scalar_of(value, t._data.dtype)
 
 
-def _with_product(name: str, op: Op, *ranks: int) -> None:
-    def body(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Call:
+def _with_product(name: str, op: EagerOp, *ranks: int) -> None:
+    def body(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Applied:
         for k, (v, rank) in enumerate(zip((mat1, mat2), ranks, strict=True), 1):
             if v.ndim != rank:
                 raise RuntimeError(f"{name}: argument {k} must be {rank}D, got {v.ndim}D")
@@ -186,17 +186,17 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
 
 # ---- other products ------------------------------------------------------------------------------------------------
 
-OUTER = Op("Mul", lambda x, y: x[:, None] * y)
-VDOT = Op("Vdot", np.matmul)
-INNER = Op("ViewBackward0", np.inner, mixed="product")
-KRON = Op("UnsafeView", np.kron)
-TENSORDOT = Op("ViewBackward0", lambda x, y, dims: np.tensordot(x, y, dims), mixed="product")
-CROSS = Op("LinalgCross", lambda x, y, dim: np.cross(x, y, axis=dim))
-TRACE = Op("Trace", lambda x: np.trace(x))
-EINSUM = Op(  # may be a view of an operand
+OUTER = EagerOp("Mul", lambda x, y: x[:, None] * y)
+VDOT = EagerOp("Vdot", np.matmul)
+INNER = EagerOp("ViewBackward0", np.inner, mixed="product")
+KRON = EagerOp("UnsafeView", np.kron)
+TENSORDOT = EagerOp("ViewBackward0", lambda x, y, dims: np.tensordot(x, y, dims), mixed="product")
+CROSS = EagerOp("LinalgCross", lambda x, y, dim: np.cross(x, y, axis=dim))
+TRACE = EagerOp("Trace", lambda x: np.trace(x))
+EINSUM = EagerOp(  # may be a view of an operand
     "ViewBackward0", lambda *args: np.einsum(args[-1], *args[:-1]).copy(), mixed="product"
 )
-VECDOT = Op("SumBackward1", lambda x, y, dim: np.add.reduce(x * y, axis=dim))
+VECDOT = EagerOp("SumBackward1", lambda x, y, dim: np.add.reduce(x * y, axis=dim))
 
 
 @method

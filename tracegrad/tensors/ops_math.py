@@ -17,10 +17,10 @@ from .apply import apply
 from .arguments import dtype_name, floating, kind_of, tensor_argument, unify
 from .inplace import inplace
 from .on_device import filled
-from .op import Op
+from .op import EagerOp
 from .ops_basic import NEG, to_dtype
 from .ops_choose import between
-from .signature import Call, method, operation
+from .signature import Applied, method, operation
 from .tensor import METHODS, Tensor, make, raw
 
 _ndarray = np.ndarray
@@ -42,8 +42,8 @@ def _sign(x: Any) -> Any:
     return np.where(np.isnan(x), 0.0, np.sign(x)) if x.dtype.kind in FLOAT_KINDS else np.sign(x)
 
 
-FLOATING: dict[str, Op] = {
-    name: Op(label, fn)
+FLOATING: dict[str, EagerOp] = {
+    name: EagerOp(label, fn)
     for name, label, fn in (
         ("exp", "Exp", np.exp), ("exp2", "Exp2", np.exp2), ("expm1", "Expm1", np.expm1), ("log", "Log", np.log),
         ("log2", "Log2", np.log2), ("log10", "Log10", np.log10), ("log1p", "Log1P", np.log1p),
@@ -57,8 +57,8 @@ FLOATING: dict[str, Op] = {
         ("deg2rad", "Deg2Rad", np.deg2rad), ("rad2deg", "Rad2Deg", np.rad2deg),
     )
 }  # fmt: skip
-KEEPING: dict[str, Op] = {  # of integers they give integers
-    name: Op(label, fn, reads="result" if name == "relu" else "")
+KEEPING: dict[str, EagerOp] = {  # of integers they give integers
+    name: EagerOp(label, fn, reads="result" if name == "relu" else "")
     for name, label, fn in (
         ("abs", "Abs", np.abs), ("sign", "Sign", _sign), ("sgn", "Sgn", _sign), ("floor", "Floor", np.floor),
         ("ceil", "Ceil", np.ceil), ("trunc", "Trunc", np.trunc), ("relu", "Relu", _relu),
@@ -66,14 +66,14 @@ KEEPING: dict[str, Op] = {  # of integers they give integers
     )
 }  # fmt: skip
 _ROUNDING = ("floor", "ceil", "trunc")
-ROUND = Op("Round", np.rint)
-ROUND_DECIMALS = Op("RoundBackward1", lambda x, decimals: np.round(x, decimals))
-NAN_TO_NUM = Op("NanToNum", lambda x, nan, high, low: np.nan_to_num(x, nan=nan, posinf=high, neginf=low))
-LOGIT = Op("Logit", sp.logit)
-LOGIT_EPS = Op("Logit", lambda x, eps: sp.logit(between(x, eps, 1.0 - eps)))
+ROUND = EagerOp("Round", np.rint)
+ROUND_DECIMALS = EagerOp("RoundBackward1", lambda x, decimals: np.round(x, decimals))
+NAN_TO_NUM = EagerOp("NanToNum", lambda x, nan, high, low: np.nan_to_num(x, nan=nan, posinf=high, neginf=low))
+LOGIT = EagerOp("Logit", sp.logit)
+LOGIT_EPS = EagerOp("Logit", lambda x, eps: sp.logit(between(x, eps, 1.0 - eps)))
 
 
-def _of_floats(name: str, op: Op) -> None:
+def _of_floats(name: str, op: EagerOp) -> None:
     def body(input: Any) -> Tensor:
         if not isinstance(input, Tensor):
             tensor_argument(name, input)
@@ -83,7 +83,7 @@ def _of_floats(name: str, op: Op) -> None:
     _in_place(name, op)
 
 
-def _keeping(name: str, op: Op) -> None:
+def _keeping(name: str, op: EagerOp) -> None:
     def body(input: Tensor) -> Tensor:
         kind = input._data.dtype.kind
         if kind not in FLOAT_KINDS:
@@ -97,7 +97,7 @@ def _keeping(name: str, op: Op) -> None:
     _in_place(name, op)
 
 
-def _in_place(name: str, op: Op) -> None:
+def _in_place(name: str, op: EagerOp) -> None:
     def body(self: Tensor) -> Tensor:
         if name in _ROUNDING and self._data.dtype.kind not in FLOAT_KINDS:
             return self
@@ -106,7 +106,7 @@ def _in_place(name: str, op: Op) -> None:
     method(body, f"{name}_", f"``{name}`` of each element, in place.")
 
 
-_POSITIVE = Op("Positive", lambda x: x.copy())
+_POSITIVE = EagerOp("Positive", lambda x: x.copy())
 
 for _name, _op in FLOATING.items():
     _of_floats(_name, _op)
@@ -116,7 +116,7 @@ _in_place("neg", NEG)
 
 
 @operation
-def round(input: Tensor, *, decimals: int = 0) -> Call:
+def round(input: Tensor, *, decimals: int = 0) -> Applied:
     """To the nearest integer (halves to even), or to so many *decimals*."""
     if input._data.dtype.kind not in FLOAT_KINDS:
         return _POSITIVE, (input,)
@@ -186,16 +186,16 @@ def equal(input: Tensor, other: Tensor) -> bool:
 
 # ---- two operands --------------------------------------------------------------------------------------------------
 
-TWO_FLOATING: dict[str, Op] = {
-    name: Op(label, fn)
+TWO_FLOATING: dict[str, EagerOp] = {
+    name: EagerOp(label, fn)
     for name, label, fn in (
         ("atan2", "Atan2", np.arctan2), ("hypot", "Hypot", np.hypot), ("logaddexp", "Logaddexp", np.logaddexp),
         ("logaddexp2", "Logaddexp2", np.logaddexp2), ("xlogy", "Xlogy", sp.xlogy),
         ("xlog1py", "SpecialXlog1Py", sp.xlog1py), ("copysign", "Copysign", np.copysign),
     )
 }  # fmt: skip
-TWO_KEEPING: dict[str, Op] = {
-    name: Op(label, fn)
+TWO_KEEPING: dict[str, EagerOp] = {
+    name: EagerOp(label, fn)
     for name, label, fn in (
         ("maximum", "Maximum", np.maximum), ("minimum", "Minimum", np.minimum), ("fmax", "Fmax", np.fmax),
         ("fmin", "Fmin", np.fmin), ("heaviside", "NotImplemented", np.heaviside),
@@ -203,7 +203,7 @@ TWO_KEEPING: dict[str, Op] = {
 }  # fmt: skip
 
 
-def _of_two(name: str, op: Op) -> None:
+def _of_two(name: str, op: EagerOp) -> None:
     only_floats = name in TWO_FLOATING
 
     def body(input: Any, other: Any) -> Tensor:
@@ -220,7 +220,7 @@ def _of_two(name: str, op: Op) -> None:
 for _name, _op in (TWO_FLOATING | TWO_KEEPING).items():
     _of_two(_name, _op)
 
-FMOD = {n: Op(f"FmodBackward{n}", np.fmod) for n in (0, 1)}
+FMOD = {n: EagerOp(f"FmodBackward{n}", np.fmod) for n in (0, 1)}
 
 
 @method

@@ -12,7 +12,7 @@ from ..tracer.ir.aval import FLOAT_KINDS
 from . import dtypes
 from .apply import apply
 from .arguments import one_dim
-from .op import Op
+from .op import EagerOp
 from .signature import Dims, Dtype, function, method
 from .tensor import METHODS, Tensor
 
@@ -41,7 +41,7 @@ def _norm(x: Any, order: float, dims: tuple[int, ...], keepdim: bool) -> Any:
     return np.where(zero, 0.0, np.where(zero, 1.0, total) ** (1 / order)) if order > 0 else total ** (1 / order)
 
 
-NORM = Op("LinalgVectorNorm", _norm)
+NORM = EagerOp("LinalgVectorNorm", _norm)
 
 
 @method

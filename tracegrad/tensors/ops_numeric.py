@@ -10,7 +10,7 @@ from ..tracer.ir.aval import FLOAT_KINDS
 from .apply import apply
 from .arguments import FUNCTIONS, common_dtype, dtype_name, floating
 from .on_device import by_the_host
-from .op import Op
+from .op import EagerOp
 from .ops_basic import to_dtype
 from .ops_join import cat
 from .ops_norm import vector_norm
@@ -19,8 +19,8 @@ from .ops_reduce import mean, plain, sum
 from .signature import Dim, function, method
 from .tensor import METHODS, Tensor, make, raw, seen
 
-DIFF = Op("Sub", lambda x, n, dim: np.diff(x, n=n, axis=dim))
-QUANTILE = Op("Quantile", lambda x, q, dim, keepdim: np.quantile(x, q, axis=dim, keepdims=keepdim).astype(x.dtype))
+DIFF = EagerOp("Sub", lambda x, n, dim: np.diff(x, n=n, axis=dim))
+QUANTILE = EagerOp("Quantile", lambda x, q, dim, keepdim: np.quantile(x, q, axis=dim, keepdims=keepdim).astype(x.dtype))
 
 
 @method

@@ -13,7 +13,7 @@ from .apply import apply
 from .arguments import one_dim
 from .indexing import written_at
 from .inplace import apply_view
-from .op import Op
+from .op import EagerOp
 from .signature import Dim, method
 from .tensor import Tensor
 
@@ -31,8 +31,8 @@ def _row(x: Any, dim: int, index: int) -> Any:
     return x[(*[_ALL] * dim, index, Ellipsis)]
 
 
-NARROW, SPLIT, SPLIT_SIZES = (Op(name, _part) for name in ("Slice", "Split", "SplitWithSizes"))
-SELECT, UNBIND = (Op(name, _row) for name in ("Select", "Unbind"))
+NARROW, SPLIT, SPLIT_SIZES = (EagerOp(name, _part) for name in ("Slice", "Split", "SplitWithSizes"))
+SELECT, UNBIND = (EagerOp(name, _row) for name in ("Select", "Unbind"))
 
 
 @method
@@ -96,7 +96,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: Dim = 0) -> tuple[Te
     return _parts(SPLIT, tensor, dim, [*range(0, total, int(sizes) or 1), total] if total else [0, 0])
 
 
-def _parts(op: Op, input: Tensor, dim: int, edges: list[int]) -> tuple[Tensor, ...]:
+def _parts(op: EagerOp, input: Tensor, dim: int, edges: list[int]) -> tuple[Tensor, ...]:
     return tuple([apply_view(op, input, (dim, edges[k], edges[k + 1])) for k in range(len(edges) - 1)])
 
 
@@ -160,11 +160,11 @@ def _windows(x: Any, dim: int, size: int, step: int) -> Any:
     return np.moveaxis(np.take(x, at, axis=dim), dim + 1, -1)
 
 
-DIAGONAL = Op("Diagonal", _on_diagonal)
-UNFOLD = Op("Unfold", _windows)
-DIAG_EMBED = Op("DiagEmbed", lambda x, offset: np.diag(x, offset))
-DIAG_COPY = Op("DiagonalBackward0_copy", lambda x, offset: np.diagonal(x, offset).copy())
-DIAG_EMBED_IN = Op("DiagEmbed", lambda x, offset, dim1, dim2: _embedded(x, offset, dim1, dim2))
+DIAGONAL = EagerOp("Diagonal", _on_diagonal)
+UNFOLD = EagerOp("Unfold", _windows)
+DIAG_EMBED = EagerOp("DiagEmbed", lambda x, offset: np.diag(x, offset))
+DIAG_COPY = EagerOp("DiagonalBackward0_copy", lambda x, offset: np.diagonal(x, offset).copy())
+DIAG_EMBED_IN = EagerOp("DiagEmbed", lambda x, offset, dim1, dim2: _embedded(x, offset, dim1, dim2))
 
 
 def _embedded(x: Any, offset: int, dim1: int, dim2: int) -> Any:

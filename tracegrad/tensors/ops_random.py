@@ -11,12 +11,12 @@ from ..tracer.ir.aval import FLOAT_KINDS
 from . import dtypes
 from .inplace import inplace
 from .on_device import put_beside
-from .op import Op
+from .op import EagerOp
 from .random import drawn
 from .signature import method
 from .tensor import Tensor, make, raw
 
-_OPS = {name: Op(label, lambda old, new: np.where(True, new, old)) for name, label in (
+_OPS = {name: EagerOp(label, lambda old, new: np.where(True, new, old)) for name, label in (
     ("uniform_", "Uniform"), ("normal_", "Normal"), ("bernoulli_", "BernoulliBackward2"), ("random_", "Random"),
     ("exponential_", "Exponential"),
 )}  # fmt: skip

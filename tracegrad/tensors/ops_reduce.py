@@ -23,7 +23,7 @@ from .arguments import floating, one_dim, reduced_dims
 from .device import on_cuda
 from .indexing import picked
 from .on_device import filled
-from .op import Op
+from .op import EagerOp
 from .ops_basic import to_dtype
 from .signature import Dim, Dims, Dtype, function, method
 from .tensor import METHODS, Tensor, make, raw
@@ -43,13 +43,13 @@ def _mean(x: Any, dims: Any, keepdim: bool) -> Any:
     return total / count if count or type(x) is not _ndarray else total * math.nan
 
 
-SUM = Op("SumBackward0", lambda x: _add(x, axis=None))
-SUM_DIM = Op("SumBackward1", lambda x, dims, keepdim: _add(x, axis=dims, keepdims=keepdim))
-MEAN = Op("MeanBackward0", lambda x: _mean(x, None, False))
-MEAN_DIM = Op("MeanBackward1", _mean)
-PROD = Op("ProdBackward0", lambda x: _multiply(x, axis=None))
-PROD_DIM = Op("ProdBackward1", lambda x, dims, keepdim: _multiply(x, axis=dims, keepdims=keepdim))
-NANSUM = Op("Nansum", lambda x, dims, keepdim: _add(np.where(np.isnan(x), 0.0, x), axis=dims, keepdims=keepdim))
+SUM = EagerOp("SumBackward0", lambda x: _add(x, axis=None))
+SUM_DIM = EagerOp("SumBackward1", lambda x, dims, keepdim: _add(x, axis=dims, keepdims=keepdim))
+MEAN = EagerOp("MeanBackward0", lambda x: _mean(x, None, False))
+MEAN_DIM = EagerOp("MeanBackward1", _mean)
+PROD = EagerOp("ProdBackward0", lambda x: _multiply(x, axis=None))
+PROD_DIM = EagerOp("ProdBackward1", lambda x, dims, keepdim: _multiply(x, axis=dims, keepdims=keepdim))
+NANSUM = EagerOp("Nansum", lambda x, dims, keepdim: _add(np.where(np.isnan(x), 0.0, x), axis=dims, keepdims=keepdim))
 
 
 def _summable(t: Tensor, dtype: Any) -> Tensor:
@@ -146,8 +146,8 @@ def _extreme_along(reduce: Any, position: Any) -> Callable[..., Any]:
 
 
 def _extremes(name: str, reduce: Any, position: Any) -> None:
-    whole = Op(f"{name.capitalize()}Backward1", lambda x: reduce(x, axis=None))
-    along = Op(f"{name.capitalize()}Backward0", _extreme_along(reduce, position))
+    whole = EagerOp(f"{name.capitalize()}Backward1", lambda x: reduce(x, axis=None))
+    along = EagerOp(f"{name.capitalize()}Backward0", _extreme_along(reduce, position))
     result = named_result(name, "values", "indices")
 
     def body(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
@@ -190,7 +190,7 @@ def not_empty(name: str, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
 
 
 def _even(name: str, reduce: Any) -> None:
-    op = Op(name.capitalize(), lambda x, dims, keepdim: reduce(x, axis=dims, keepdims=keepdim))
+    op = EagerOp(name.capitalize(), lambda x, dims, keepdim: reduce(x, axis=dims, keepdims=keepdim))
 
     def body(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
         not_empty(name, input._data.shape, dim)
@@ -239,13 +239,15 @@ def _variance(x: Any, dims: tuple[int, ...], correction: float, keepdim: bool) -
     return total / left if left or type(x) is not _ndarray else total / np.zeros((), x.dtype)
 
 
-VAR = Op("Var", _variance)
-STD = Op("Std", lambda x, *statics: np.sqrt(_variance(x, *statics)))
-VAR_MEAN = Op("VarMean", lambda x, dims, c, keepdim: (_variance(x, dims, c, keepdim), _mean(x, dims, keepdim)))
-STD_MEAN = Op("StdMean", lambda x, dims, c, keepdim: (np.sqrt(_variance(x, dims, c, keepdim)), _mean(x, dims, keepdim)))
+VAR = EagerOp("Var", _variance)
+STD = EagerOp("Std", lambda x, *statics: np.sqrt(_variance(x, *statics)))
+VAR_MEAN = EagerOp("VarMean", lambda x, dims, c, keepdim: (_variance(x, dims, c, keepdim), _mean(x, dims, keepdim)))
+STD_MEAN = EagerOp(
+    "StdMean", lambda x, dims, c, keepdim: (np.sqrt(_variance(x, dims, c, keepdim)), _mean(x, dims, keepdim))
+)
 
 
-def _spread(enter: Callable[..., Any], name: str, op: Op) -> None:
+def _spread(enter: Callable[..., Any], name: str, op: EagerOp) -> None:
     def body(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
              correction: Any = None) -> Any:  # fmt: skip
         if input._data.dtype.kind not in FLOAT_KINDS:
@@ -305,13 +307,13 @@ def _logsumexp(x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
     return found + (top if keepdim else top.reshape(np.shape(found)))
 
 
-SOFTMAX = Op("Softmax", _softmax)
-LOG_SOFTMAX = Op("LogSoftmax", _log_softmax)
-LOGSUMEXP = Op("Logsumexp", _logsumexp)
-_SCALAR = {"softmax": Op("Softmax", lambda x: x * 0 + 1), "log_softmax": Op("LogSoftmax", lambda x: x * 0)}
+SOFTMAX = EagerOp("Softmax", _softmax)
+LOG_SOFTMAX = EagerOp("LogSoftmax", _log_softmax)
+LOGSUMEXP = EagerOp("Logsumexp", _logsumexp)
+_SCALAR = {"softmax": EagerOp("Softmax", lambda x: x * 0 + 1), "log_softmax": EagerOp("LogSoftmax", lambda x: x * 0)}
 
 
-def _normalised(name: str, op: Op) -> None:
+def _normalised(name: str, op: EagerOp) -> None:
     def body(input: Tensor, dim: Dim, dtype: Dtype = None) -> Tensor:
         if input._data.dtype.kind not in FLOAT_KINDS:
             raise NotImplementedError(f"\"{name}_lastdim_kernel_impl\" not implemented for "
@@ -335,7 +337,7 @@ def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
 
 
 def _running(name: str, accumulate: Any) -> None:
-    op = Op(name.capitalize(), lambda x, dim: accumulate(x, axis=dim))
+    op = EagerOp(name.capitalize(), lambda x, dim: accumulate(x, axis=dim))
 
     def body(input: Tensor, dim: Dim, *, dtype: Dtype = None) -> Tensor:
         input = _summable(input, dtype)

@@ -13,9 +13,9 @@ from .apply import apply
 from .arguments import FUNCTIONS, dtype_name, scalar_of, tensor_argument
 from .indexing import coordinates, elements_along, read_at, written_at
 from .on_device import filled
-from .op import Op
+from .op import EagerOp
 from .ops_index import INDEX_SELECT, read_op
-from .signature import Call, Dim, method, operation
+from .signature import Applied, Dim, method, operation
 from .tensor import METHODS, Tensor, make, raw
 
 _ALL = slice(None)
@@ -35,13 +35,15 @@ def _scattered(x: Any, index: Any, value: Any, dim: int, add: bool) -> Any:
     return written_at(x, value, coordinates(index, dim), tuple(range(len(x.shape))), add)
 
 
-GATHER = Op("Gather", _gathered)
-SCATTER = {n: Op(f"ScatterBackward{n}", lambda x, index, v, dim: _scattered(x, index, v, dim, False)) for n in (0, 1)}
-SCATTER_ADD = Op("ScatterAdd", lambda x, index, v, dim: _scattered(x, index, v, dim, True))
-INDEX_ADD = Op("IndexAdd", lambda x, index, v, alpha, dim: written_at(x, v * alpha, (index,), (dim,), True))
-INDEX_COPY = Op("IndexCopy", lambda x, index, v, dim: written_at(x, v, (index,), (dim,), False))
-INDEX_FILL = Op("IndexFill", lambda x, index, v, dim: written_at(x, v, (index,), (dim,), False))
-TAKE = Op("Take", lambda x, index: read_at(x.reshape(-1), (index,), (0,)))
+GATHER = EagerOp("Gather", _gathered)
+SCATTER = {
+    n: EagerOp(f"ScatterBackward{n}", lambda x, index, v, dim: _scattered(x, index, v, dim, False)) for n in (0, 1)
+}
+SCATTER_ADD = EagerOp("ScatterAdd", lambda x, index, v, dim: _scattered(x, index, v, dim, True))
+INDEX_ADD = EagerOp("IndexAdd", lambda x, index, v, alpha, dim: written_at(x, v * alpha, (index,), (dim,), True))
+INDEX_COPY = EagerOp("IndexCopy", lambda x, index, v, dim: written_at(x, v, (index,), (dim,), False))
+INDEX_FILL = EagerOp("IndexFill", lambda x, index, v, dim: written_at(x, v, (index,), (dim,), False))
+TAKE = EagerOp("Take", lambda x, index: read_at(x.reshape(-1), (index,), (0,)))
 MASKED_SELECT = read_op("MaskedSelect")
 
 
@@ -82,7 +84,9 @@ def gather(input: Tensor, dim: Dim, index: Tensor, *, sparse_grad: bool = False)
 
 
 @operation
-def scatter(input: Tensor, dim: Dim, index: Tensor, src: Any = None, *, value: Any = None, reduce: Any = None) -> Call:
+def scatter(
+    input: Tensor, dim: Dim, index: Tensor, src: Any = None, *, value: Any = None, reduce: Any = None
+) -> Applied:
     """A copy of *input* with *src* (a tensor or a number) written where ``gather`` would read."""
     if reduce is not None and reduce != "add":
         raise NotImplementedError(f"scatter with reduce={reduce!r} is not supported; there is 'add'")
@@ -90,12 +94,12 @@ def scatter(input: Tensor, dim: Dim, index: Tensor, src: Any = None, *, value: A
 
 
 @operation
-def scatter_add(input: Tensor, dim: Dim, index: Tensor, src: Tensor) -> Call:
+def scatter_add(input: Tensor, dim: Dim, index: Tensor, src: Tensor) -> Applied:
     """A copy of *input* with *src* added where ``gather`` would read."""
     return _scattering("scatter_add", input, dim, index, src, True)
 
 
-def _scattering(name: str, input: Tensor, dim: int, index: Tensor, src: Any, add: bool) -> Call:
+def _scattering(name: str, input: Tensor, dim: int, index: Tensor, src: Any, add: bool) -> Applied:
     index = _along(name, input, dim, index)
     if isinstance(src, Tensor):
         if src.dtype != input.dtype:
@@ -135,7 +139,7 @@ def index_select(input: Tensor, dim: Dim, index: Tensor) -> Tensor:
 
 
 @operation
-def index_add(input: Tensor, dim: Dim, index: Tensor, source: Tensor, *, alpha: float = 1) -> Call:
+def index_add(input: Tensor, dim: Dim, index: Tensor, source: Tensor, *, alpha: float = 1) -> Applied:
     """A copy of *input* with ``alpha * source`` added to the entries at *index*; repeated positions add up."""
     if source.dtype != input.dtype:
         raise RuntimeError("index_add_(): self and source expected to have the same dtype, but got (self) "
@@ -145,13 +149,13 @@ def index_add(input: Tensor, dim: Dim, index: Tensor, source: Tensor, *, alpha: 
 
 
 @operation
-def index_copy(input: Tensor, dim: Dim, index: Tensor, source: Tensor) -> Call:
+def index_copy(input: Tensor, dim: Dim, index: Tensor, source: Tensor) -> Applied:
     """A copy of *input* with the entries at *index* replaced by *source*."""
     return INDEX_COPY, (input, _line("index_copy", input, dim, index, source), source), (dim,)
 
 
 @operation
-def index_fill(input: Tensor, dim: Dim, index: Tensor, value: Any) -> Call:
+def index_fill(input: Tensor, dim: Dim, index: Tensor, value: Any) -> Applied:
     """A copy of *input* with the entries at *index* replaced by the number *value*."""
     value = value if isinstance(value, Tensor) else scalar_of(value, input.dtype)
     return INDEX_FILL, (input, _line("index_fill", input, dim, index), value), (dim,)

@@ -16,7 +16,7 @@ from ..tracer.record.array import TracedArray
 from .apply import apply
 from .arguments import dims_argument, expand_error, many_dims, one_dim, shape_argument, tensor_argument
 from .inplace import apply_view
-from .op import Op
+from .op import EagerOp
 from .signature import Dim, function, method
 from .tensor import METHODS, Size, Tensor, raw
 
@@ -31,9 +31,9 @@ def _reshaped(x: Any, shape: Ints) -> Any:
     return x.view_reshape(shape, certain=True) if type(x) is TracedArray else x.reshape(shape)
 
 
-VIEW = Op("View", _reshaped)
-RESHAPE_ALIAS = Op("ReshapeAlias", _reshaped)
-UNSAFE_VIEW = Op("UnsafeView", lambda x, shape: x.reshape(shape))
+VIEW = EagerOp("View", _reshaped)
+RESHAPE_ALIAS = EagerOp("ReshapeAlias", _reshaped)
+UNSAFE_VIEW = EagerOp("UnsafeView", lambda x, shape: x.reshape(shape))
 
 
 def full_shape(shape: Ints, size: int) -> Ints:
@@ -155,8 +155,8 @@ def unflatten(input: Tensor, dim: Dim, sizes: Sequence[int]) -> Tensor:
 # ---- dimensions of size 1 ------------------------------------------------------------------------------------------
 
 _squeezed = lambda x, dims: x.squeeze(dims) if dims else x[...]  # noqa: E731
-SQUEEZE = {n: Op(f"SqueezeBackward{n}", _squeezed) for n in (0, 1, 2)}
-UNSQUEEZE = Op("Unsqueeze", lambda x, dim: x[(*[_ALL] * dim, None, Ellipsis)])
+SQUEEZE = {n: EagerOp(f"SqueezeBackward{n}", _squeezed) for n in (0, 1, 2)}
+UNSQUEEZE = EagerOp("Unsqueeze", lambda x, dim: x[(*[_ALL] * dim, None, Ellipsis)])
 
 
 @method
@@ -175,9 +175,9 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
 # ---- orders of dimensions ------------------------------------------------------------------------------------------
 
-TRANSPOSE = Op("Transpose", lambda x, a, b: x.swapaxes(a, b) if x.shape else x[...])
-PERMUTE = Op("Permute", lambda x, dims: x.transpose(dims))
-T = Op("T", lambda x: x.T)
+TRANSPOSE = EagerOp("Transpose", lambda x, a, b: x.swapaxes(a, b) if x.shape else x[...])
+PERMUTE = EagerOp("Permute", lambda x, dims: x.transpose(dims))
+T = EagerOp("T", lambda x: x.T)
 
 
 @method
@@ -250,7 +250,7 @@ def _expanded(x: Any, shape: Ints) -> Any:
     return _reshaped(x, shape) if x.size == math.prod(shape) else np.broadcast_to(x, shape)
 
 
-EXPAND = Op("Expand", _expanded)
+EXPAND = EagerOp("Expand", _expanded)
 
 
 @method
@@ -316,8 +316,8 @@ def listed(tensors: Sequence[Any]) -> list[Any]:
 
 # ---- copies --------------------------------------------------------------------------------------------------------
 
-CLONE = Op("Clone", lambda x: x.copy(order="K"))
-CONTIGUOUS = Op("Clone", lambda x: x.copy())
+CLONE = EagerOp("Clone", lambda x: x.copy(order="K"))
+CONTIGUOUS = EagerOp("Clone", lambda x: x.copy())
 
 
 @method

@@ -1,6 +1,6 @@
 """Order: sorting, the largest elements, medians.
 
-What is selected is read at positions that the result names as ``indices``; the derivative reads those, and searches
+Elements are read at the positions that the result names as ``indices``; the derivative reads those, and searches
 nothing again.
 """
 
@@ -15,7 +15,7 @@ from ..tracer.ir.aval import FLOAT_KINDS
 from .apply import apply
 from .indexing import argsorted, elements_along, picked
 from .on_device import calculated, filled
-from .op import Op
+from .op import EagerOp
 from .ops_reduce import named_result, not_empty, of_scalar, plain
 from .signature import Dim, method
 from .tensor import Tensor, make, raw
@@ -50,11 +50,11 @@ def _median(x: Any, dim: int, keepdim: bool) -> Any:
     return picked(x, at, dim, keepdim)
 
 
-SORT = Op("Sort", _sorted)
-TOPK = Op("Topk", _selected)
-KTHVALUE = Op("Kthvalue", _one_selected)
-MEDIAN = Op("MedianBackward0", lambda x: _median(x.reshape(-1), 0, False)[0])
-MEDIAN_DIM = Op("MedianBackward1", _median)
+SORT = EagerOp("Sort", _sorted)
+TOPK = EagerOp("Topk", _selected)
+KTHVALUE = EagerOp("Kthvalue", _one_selected)
+MEDIAN = EagerOp("MedianBackward0", lambda x: _median(x.reshape(-1), 0, False)[0])
+MEDIAN_DIM = EagerOp("MedianBackward1", _median)
 _SORT = named_result("sort", "values", "indices")
 _TOPK = named_result("topk", "values", "indices")
 _KTHVALUE = named_result("kthvalue", "values", "indices")

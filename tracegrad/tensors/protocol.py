@@ -1,7 +1,7 @@
 """NumPy's and SciPy's functions on tensors: ``np.sin(t)``, ``array * t``, ``np.concatenate([t, u])``.
 
-Each function is an ``Op`` over the tensors found in its arguments, so that it is recorded with its derivative.  The
-arguments around them are static; arrays among them are constant operands.  ``Call`` is how both travel.
+Each function is an ``EagerOp`` over the tensors in its arguments, so that it is recorded with its derivative.  The
+arguments around them are static (``encoded``); arrays among them are constant operands.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .apply import apply
 from .arguments import plain_number
 from .device import device_of
 from .modes import STATE
-from .op import Op
+from .op import EagerOp
 from .tensor import METHODS, Tensor, make, raw
 
 _ndarray = np.ndarray
@@ -54,7 +54,7 @@ def encoded(value: Any, operands: list[Any]) -> Any:
 
 
 def decoded(code: Any, arrays: tuple[Any, ...]) -> Any:
-    """What ``encoded`` took apart, with *arrays* in place of the tensors."""
+    """The inverse of ``encoded``, with *arrays* in place of the tensors."""
     kind = code[0]
     if kind is _VALUE or kind == _VALUE:
         return code[2]
@@ -71,10 +71,10 @@ def decoded(code: Any, arrays: tuple[Any, ...]) -> Any:
 
 # ---- functions -----------------------------------------------------------------------------------------------------
 
-_ops: dict[Any, Op] = {}
+_ops: dict[Any, EagerOp] = {}
 
 
-def _op(function: Callable[..., Any], method: str = "__call__") -> Op:
+def _op(function: Callable[..., Any], method: str = "__call__") -> EagerOp:
     key = (function, method)
     found = _ops.get(key)
     if found is None:
@@ -86,12 +86,12 @@ def _op(function: Callable[..., Any], method: str = "__call__") -> Op:
             return tuple([_own(r) for r in result]) if isinstance(result, (tuple, list)) else _own(result)
 
         name = "".join(part.capitalize() for part in function.__name__.split("_"))
-        found = _ops[key] = Op(name, run)
+        found = _ops[key] = EagerOp(name, run)
     return found
 
 
 def _own(result: Any) -> Any:
-    """What NumPy gives as a view of an argument, as a copy: tensors know their views by other ways."""
+    """A result of NumPy's; a copy where it is a view of an argument, since tensors know their views by other ways."""
     if isinstance(result, TracedArray) or (isinstance(result, _ndarray) and result.base is not None):
         return result.copy()
     return result

@@ -29,12 +29,12 @@ from .apply import apply
 from .arguments import FUNCTIONS, dtype_name, missing, named, one_dim, reduced_dims, spelled, tensor_argument
 from .dtypes import as_dtype
 from .inplace import inplace
-from .op import Op
+from .op import EagerOp
 from .ops_basic import to_dtype
 from .tensor import METHODS, Tensor
 
-Function = Callable[..., Any]
-Call = tuple[Any, ...]  # (op, operands) or (op, operands, statics)
+_Function = Callable[..., Any]
+Applied = tuple[Any, ...]  # (op, operands) or (op, operands, statics)
 Dim = int
 Dims = tuple[int, ...]
 Dtype = Any
@@ -49,43 +49,43 @@ _READ = {  # {0} is the argument, {1} its position, {2} the first argument
 _FILE = str(Path(__file__).with_name("<reader>"))  # in this folder, so that no error is laid at a reader's door
 
 
-def method(body: Function, name: str = "", doc: str = "") -> Function:
+def method(body: _Function, name: str = "", doc: str = "") -> _Function:
     """Make *body* a method of tensors, and thereby a function of the public face (but see ``methods.py``)."""
     made = METHODS[name or body.__name__] = _reader(body, name, doc)
     return made
 
 
-def function(body: Function, name: str = "", doc: str = "") -> Function:
+def function(body: _Function, name: str = "", doc: str = "") -> _Function:
     """Make *body* a function of the public face that is no method."""
     made = FUNCTIONS[name or body.__name__] = _reader(body, name, doc)
     return made
 
 
-def operation(body: Function, name: str = "", doc: str = "") -> Function:
-    """Make a method, and its twin in place (``name_``), of a *body* that returns the ``Call`` to apply."""
+def operation(body: _Function, name: str = "", doc: str = "") -> _Function:
+    """Make a method, and its twin in place (``name_``), of a *body* that returns the ``Applied`` to apply."""
     name = name or body.__name__
     METHODS[f"{name}_"] = _reader(body, f"{name}_", f"``{name}`` in place.", "_written({0}, *{1})")
     made = METHODS[name] = _reader(body, name, doc, "apply(*{1})")
     return made
 
 
-def _reader(body: Function, name: str, doc: str, result: str = "{1}") -> Function:
+def _reader(body: _Function, name: str, doc: str, result: str = "{1}") -> _Function:
     """The function that reads the arguments of *body*; *result* is the source of what it returns, with {0} for the
     first argument and {1} for the body's own result."""
     source, made = _source(body, result), body
     name = name or body.__name__
     if source:
         if source not in _compiled:
-            found: dict[str, Function] = {}
+            found: dict[str, _Function] = {}
             exec(compile(source, _FILE, "exec"), _NAMES, found)
             _compiled[source] = found["make"]
         made = _compiled[source](body, name)
-        made.__annotations__ = {k: "Tensor" if kind == "Call" else kind for k, kind in body.__annotations__.items()}
+        made.__annotations__ = {k: "Tensor" if kind == "Applied" else kind for k, kind in body.__annotations__.items()}
         made.__module__ = body.__module__
     return named(made, name, doc or body.__doc__)
 
 
-def _source(body: Function, result: str) -> str:
+def _source(body: _Function, result: str) -> str:
     """The source of a reader; "" where there is nothing to read."""
     code, kinds = body.__code__, body.__annotations__
     count = code.co_argcount
@@ -119,7 +119,7 @@ def _source(body: Function, result: str) -> str:
     return "\n  ".join([f"def make(body, name):\n def reader({', '.join(params)}):", *lines]) + "\n return reader"
 
 
-def _written(t: Tensor, op: Op, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> Tensor:
+def _written(t: Tensor, op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> Tensor:
     """In place; an error where promotion has changed the dtype of *t*."""
     if operands[0] is not t:
         raise RuntimeError(
@@ -132,6 +132,6 @@ _NAMES: dict[str, Any] = {  # that a reader's source uses
     f.__name__: f
     for f in (Tensor, apply, as_dtype, missing, one_dim, reduced_dims, spelled, tensor_argument, to_dtype, _written)
 }
-_compiled: dict[str, Function] = {}  # source -> what makes a reader of (body, name)
+_compiled: dict[str, _Function] = {}  # source -> what makes a reader of (body, name)
 
-__all__ = ["Call", "Dim", "Dims", "Dtype", "function", "method", "operation"]
+__all__ = ["Applied", "Dim", "Dims", "Dtype", "function", "method", "operation"]

@@ -21,8 +21,8 @@ from ..tracer.record.array import TracedArray
 from . import dtypes
 from .device import device, device_of, on_cuda
 from .modes import STATE
-from .node import Node, RemovableHandle, _registered
-from .op import Op
+from .node import RemovableHandle, TapeNode, _registered
+from .op import EagerOp
 from .printing import format_tensor
 
 METHODS: dict[str, Callable[..., Any]] = {}  # name -> function(self, ...): filled by the ops_*.py files
@@ -40,10 +40,10 @@ class Tensor:
     _counter: list[int]  # the version; shared by all tensors that see the same memory
     _grad: Tensor | None = None
     _requires = False
-    _node: Node | None = None
+    _node: TapeNode | None = None
     _out = 0
     _base: Tensor | None = None  # of a view: whose memory it shows
-    _chain: tuple[tuple[Op, tuple[Any, ...]], ...] = ()  # of a view: the operations that lead there from the base
+    _chain: tuple[tuple[EagerOp, tuple[Any, ...]], ...] = ()  # of a view: the operations that lead there from the base
     _attr_version = 0  # of a view: the version at which its node was made
     _inference = False
     _no_grad_view = False
@@ -116,7 +116,7 @@ class Tensor:
         return self._node is None
 
     @property
-    def grad_fn(self) -> Node | None:
+    def grad_fn(self) -> TapeNode | None:
         """The node that made this tensor; None for a leaf."""
         if self._base is not None:
             refresh(self)
@@ -128,7 +128,7 @@ class Tensor:
 
     @property
     def grad(self) -> Tensor | None:
-        """What ``backward`` has accumulated, or None."""
+        """The gradient that ``backward`` has accumulated, or None."""
         found = self._grad
         capture = STATE.capture
         return found if capture is None else capture.read_grad(self)
@@ -446,7 +446,7 @@ def from_data(array: Any, requires_grad: bool = False) -> Tensor:
 
 
 def wrap(array: Any, requires_grad: bool = False) -> Any:
-    """What creation functions give: a leaf tensor; the traced array itself where a function of NumPy code is being
+    """The result of a creation function: a leaf tensor; the traced array itself where a function of NumPy code is being
     recorded (``compile_grad``), which knows no tensors."""
     if type(array) is TracedArray and STATE.capture is None:
         return array

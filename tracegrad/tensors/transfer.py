@@ -10,12 +10,12 @@ from ..tracer.record.array import TracedArray
 from . import tensor as core
 from .device import device, device_of, wanted
 from .modes import STATE
-from .node import Node
+from .node import TapeNode
 from .op import aval_of
 from .tensor import Tensor, make, raw
 
 
-class TransferNode(Node):
+class TransferNode(TapeNode):
     """A copy from *source*."""
 
     label = "ToCopyBackward0"

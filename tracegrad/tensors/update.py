@@ -37,7 +37,7 @@ from ..tracer.record.recorder import Recorder, recording
 from .device import on_cuda
 from .modes import STATE
 from .on_device import compute
-from .op import Op
+from .op import EagerOp
 from .tensor import Tensor
 
 Rule = Callable[..., tuple[Any, ...]]
@@ -95,7 +95,7 @@ def _capture(capture: Any, rule: Rule, rows: Sequence[Any], hyper: Sequence[Plac
 
 
 def _held(arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """What a rule gets: float32 in place of half precision."""
+    """The arrays that a rule gets: float32 in place of half precision."""
     return tuple([a.astype(FLOAT32) if a.dtype in HALF else a for a in arrays])
 
 
@@ -105,7 +105,7 @@ def _on_device(rule: Rule, rows: Sequence[tuple[Tensor, ...]], numbers: list[flo
     width = len(rows[0])
     op = _device_ops.get((rule, width, statics))
     if op is None:
-        op = Op("Update", lambda *values: rule(_held(values[:width]), *values[width:], *statics))
+        op = EagerOp("Update", lambda *values: rule(_held(values[:width]), *values[width:], *statics))
         op = _device_ops.setdefault((rule, width, statics), op)
     shared = len({id(t._data) for row in rows for t in row}) < width * len(rows)
     for part in [[row] for row in rows] if shared else [rows]:
@@ -117,7 +117,7 @@ def _on_device(rule: Rule, rows: Sequence[tuple[Tensor, ...]], numbers: list[flo
                     t._counter[0] += 1
 
 
-_device_ops: dict[tuple[Rule, int, tuple[Any, ...]], Op] = {}
+_device_ops: dict[tuple[Rule, int, tuple[Any, ...]], EagerOp] = {}
 
 
 # ---- what is bound -------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def _by_numpy(
 def _expected(
     rule: Rule, values: Sequence[Any], width: int, numbers: int, statics: tuple[Any, ...]
 ) -> list[np.ndarray]:
-    """TRACEGRAD_CHECK=1: what NumPy makes of copies of the arrays.  What is one memory is one copy."""
+    """The results of NumPy on copies of the arrays (TRACEGRAD_CHECK=1); arrays of one memory have one copy."""
     copy_at: dict[Any, np.ndarray] = {}
     copies = [
         copy_at.setdefault((v.__array_interface__["data"][0], v.shape, v.dtype), v.copy())

@@ -1,6 +1,7 @@
-"""What the operations of this layer need of arrays beyond NumPy, for plain and for traced arrays alike.
+"""Functions of arrays that NumPy lacks, for plain and for traced arrays alike.
 
-Functions here are called within ``Op.fn``.  Bounds of indices are checked before (``check_targets``), outside of it.
+Functions here are called within ``EagerOp.fn``.  Bounds of indices are checked before, outside of it
+(``check_targets``).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from ...tensors.arguments import floating, one_dim, tensor_argument
 from ...tensors.dtypes import scalar_name
 from ...tensors.inplace import inplace as write
 from ...tensors.on_device import put_beside
-from ...tensors.op import Op
+from ...tensors.op import EagerOp
 from ...tensors.ops_basic import MUL, to_dtype
 from ...tensors.ops_math import FLOATING, KEEPING
 from ...tensors.ops_reduce import LOG_SOFTMAX, SOFTMAX
@@ -45,8 +45,9 @@ def _linear(x: Any, w: Any, *bias: Any) -> Any:
 
 
 LINEAR = {  # by (has the input two axes, is there a bias)
-    (True, True): Op("Addmm", _linear), (True, False): Op("Mm", _linear),
-    (False, True): Op("View", _linear, mixed="product"), (False, False): Op("UnsafeView", _linear, mixed="product"),
+    (True, True): EagerOp("Addmm", _linear), (True, False): EagerOp("Mm", _linear),
+    (False, True): EagerOp("View", _linear, mixed="product"),
+    (False, False): EagerOp("UnsafeView", _linear, mixed="product"),
 }  # fmt: skip
 
 
@@ -92,18 +93,18 @@ def _softplus(x: Any, beta: float, threshold: float) -> Any:
 
 
 RELU, TANH, SIGMOID = KEEPING["relu"], FLOATING["tanh"], FLOATING["sigmoid"]
-GELU = Op("Gelu", _gelu)
-SILU = Op("Silu", lambda x: x * sp.expit(x))
-MISH = Op("Mish", lambda x: x * np.tanh(stable_softplus(x)))
-ELU = Op("Elu", _elu)
-LEAKY_RELU = Op("LeakyRelu", lambda x, slope: np.where(x > 0, x, slope * x))
-SOFTPLUS = Op("Softplus", _softplus)
-LOG_SIGMOID = Op("LogSigmoid", sp.log_expit)
-HARDTANH = Op("Hardtanh", lambda x, low, high: np.where(x <= low, low, np.where(x >= high, high, x)))
-SOFTSIGN = Op("Div", lambda x: x / (1.0 + np.abs(x)))
+GELU = EagerOp("Gelu", _gelu)
+SILU = EagerOp("Silu", lambda x: x * sp.expit(x))
+MISH = EagerOp("Mish", lambda x: x * np.tanh(stable_softplus(x)))
+ELU = EagerOp("Elu", _elu)
+LEAKY_RELU = EagerOp("LeakyRelu", lambda x, slope: np.where(x > 0, x, slope * x))
+SOFTPLUS = EagerOp("Softplus", _softplus)
+LOG_SIGMOID = EagerOp("LogSigmoid", sp.log_expit)
+HARDTANH = EagerOp("Hardtanh", lambda x, low, high: np.where(x <= low, low, np.where(x >= high, high, x)))
+SOFTSIGN = EagerOp("Div", lambda x: x / (1.0 + np.abs(x)))
 
 
-def _activation(name: str, op: Op, input: Tensor, statics: tuple[Any, ...] = (), inplace: bool = False) -> Tensor:
+def _activation(name: str, op: EagerOp, input: Tensor, statics: tuple[Any, ...] = (), inplace: bool = False) -> Tensor:
     if not isinstance(input, Tensor):
         tensor_argument(name, input)
     kind = input.dtype.kind
@@ -186,7 +187,7 @@ def softsign(input: Tensor) -> Tensor:
     return _activation("softsign", SOFTSIGN, input)
 
 
-def _normalised(name: str, op: Op, input: Tensor, dim: int | None, dtype: Any) -> Tensor:
+def _normalised(name: str, op: EagerOp, input: Tensor, dim: int | None, dtype: Any) -> Tensor:
     x = raw(tensor_argument(name, input))
     if dim is None:
         warnings.warn(
@@ -243,7 +244,7 @@ def _embedding(weight: Any, index: Any, padding: int | None) -> Any:
     return np.where((index == padding)[..., None], held(found), found)
 
 
-EMBEDDING = Op("Embedding", _embedding)
+EMBEDDING = EagerOp("Embedding", _embedding)
 
 
 def embedding(
@@ -305,7 +306,7 @@ def _vector_norms(x: Any, p: float, axes: Any) -> Any:
     return np.linalg.norm(x, p, axis=axes, keepdims=True)
 
 
-NORMALIZE = Op("Div", lambda x, p, axes, eps: x / np.maximum(_vector_norms(x, p, axes), eps), mixed="float32")
+NORMALIZE = EagerOp("Div", lambda x, p, axes, eps: x / np.maximum(_vector_norms(x, p, axes), eps), mixed="float32")
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
@@ -326,8 +327,8 @@ def _pad(x: Any, widths: tuple[tuple[int, int], ...], mode: str, value: float) -
 
 _PAD_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 PADS = {
-    "constant": Op("ConstantPadNd", _pad), "reflect": Op("ReflectionPad2D", _pad),
-    "replicate": Op("ReplicationPad2D", _pad), "circular": Op("CopySlicesBackward0", _pad),
+    "constant": EagerOp("ConstantPadNd", _pad), "reflect": EagerOp("ReflectionPad2D", _pad),
+    "replicate": EagerOp("ReplicationPad2D", _pad), "circular": EagerOp("CopySlicesBackward0", _pad),
 }  # fmt: skip
 
 

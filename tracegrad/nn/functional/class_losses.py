@@ -13,7 +13,7 @@ import numpy as np
 
 from ...tensors.apply import apply
 from ...tensors.dtypes import scalar_name
-from ...tensors.op import Op
+from ...tensors.op import EagerOp
 from ...tensors.tensor import Tensor, raw
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.record.autocast import may_meet
@@ -99,9 +99,9 @@ def _cross_entropy_of_shares(x: Any, target: Any, *rest: Any) -> Any:
     return reduced(-terms.sum(axis=axis), reduction)
 
 
-CROSS_ENTROPY = Op("NllLoss", _cross_entropy)
-CROSS_ENTROPY_OF_SHARES = Op("DivBackward1", _cross_entropy_of_shares, mixed="float32")
-NLL = Op("NllLoss", _nll)
+CROSS_ENTROPY = EagerOp("NllLoss", _cross_entropy)
+CROSS_ENTROPY_OF_SHARES = EagerOp("DivBackward1", _cross_entropy_of_shares, mixed="float32")
+NLL = EagerOp("NllLoss", _nll)
 
 
 def cross_entropy(
@@ -158,7 +158,7 @@ def _check_weight(weight: Tensor | None, x: Any) -> None:
 
 
 def _check_targets(input: Tensor, target: Tensor, ignore_index: int) -> int | None:
-    """What number to ignore; None where no target has it."""
+    """The number to ignore; None where no target has it."""
     x, y = raw(input), raw(target)
     axis = _axis_of_classes(x)
     if y.dtype.kind not in "iu":

@@ -14,7 +14,7 @@ import numpy as np
 from ...tensors.apply import apply
 from ...tensors.arguments import tensor_argument
 from ...tensors.dtypes import scalar_name
-from ...tensors.op import Op
+from ...tensors.op import EagerOp
 from ...tensors.tensor import Tensor, raw
 from ...tracer.record.autocast import may_meet
 
@@ -84,7 +84,7 @@ def _conv2d(x: Any, w: Any, *rest: Any) -> Any:
     return y + bias[0].reshape(filters, 1, 1) if bias else y
 
 
-CONVOLUTION = Op("Convolution", _conv2d)
+CONVOLUTION = EagerOp("Convolution", _conv2d)
 
 
 def conv2d(
@@ -199,7 +199,7 @@ def _max_pool(x: Any, kernel: Pair, stride: Pair, dilation: Pair, out: Pair, pad
     return highest if others else first + 0
 
 
-MAX_POOL = Op("MaxPool2DWithIndices", _max_pool)
+MAX_POOL = EagerOp("MaxPool2DWithIndices", _max_pool)
 
 
 def max_pool2d(
@@ -231,7 +231,7 @@ def _avg_pool(x: Any, kernel: Pair, stride: Pair, out: Pair, padding: Pairs, cou
     return total / (np.array(down, x.dtype)[:, None] * np.array(across, x.dtype))
 
 
-AVG_POOL = Op("AvgPool2D", _avg_pool)
+AVG_POOL = EagerOp("AvgPool2D", _avg_pool)
 
 
 def avg_pool2d(
@@ -289,7 +289,7 @@ def _shares(n: int, out: int, dtype: np.dtype) -> np.ndarray:
     return result
 
 
-ADAPTIVE_AVG_POOL = Op("AdaptiveAvgPool2D", _adaptive)
+ADAPTIVE_AVG_POOL = EagerOp("AdaptiveAvgPool2D", _adaptive)
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:

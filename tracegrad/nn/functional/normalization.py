@@ -12,7 +12,7 @@ from ...tensors.apply import apply
 from ...tensors.arguments import tensor_argument
 from ...tensors.inplace import inplace
 from ...tensors.modes import no_grad
-from ...tensors.op import Op
+from ...tensors.op import EagerOp
 from ...tensors.tensor import Tensor, raw
 from .arrays import mean
 
@@ -63,8 +63,8 @@ def _rms_norm(x: Any, count: int, eps: float) -> Any:
     return x / np.sqrt(mean(x * x, axes) + eps), x.shape[len(x.shape) - count :]
 
 
-LAYER_NORM = Op("NativeLayerNorm", _with_affine(_layer_norm))
-RMS_NORM = Op("FusedRmsNorm", _with_affine(_rms_norm))
+LAYER_NORM = EagerOp("NativeLayerNorm", _with_affine(_layer_norm))
+RMS_NORM = EagerOp("FusedRmsNorm", _with_affine(_rms_norm))
 
 
 def _check_last(x: Any, normalized_shape: Ints, weight: Tensor | None, bias: Tensor | None) -> None:
@@ -149,10 +149,10 @@ def _toward_variance(old: Any, x: Any, share: float) -> Any:
     return (1.0 - share) * old + share * ((centred * centred).sum(axis=axes) / (count - 1))
 
 
-BATCH_NORM = Op("NativeBatchNorm", _with_affine(_batch_norm))
-BATCH_NORM_FIXED = Op("NativeBatchNorm", _scaled)
-TOWARD_MEAN = Op("Lerp", _toward_mean)
-TOWARD_VARIANCE = Op("Lerp", _toward_variance)
+BATCH_NORM = EagerOp("NativeBatchNorm", _with_affine(_batch_norm))
+BATCH_NORM_FIXED = EagerOp("NativeBatchNorm", _scaled)
+TOWARD_MEAN = EagerOp("Lerp", _toward_mean)
+TOWARD_VARIANCE = EagerOp("Lerp", _toward_variance)
 
 
 def batch_norm(
@@ -198,7 +198,7 @@ def _group_norm(x: Any, groups: int, eps: float) -> Any:
     return y.reshape(*x.shape), (channels, *(1,) * len(rest))
 
 
-GROUP_NORM = Op("NativeGroupNorm", _with_affine(_group_norm))
+GROUP_NORM = EagerOp("NativeGroupNorm", _with_affine(_group_norm))
 
 
 def group_norm(

@@ -12,7 +12,7 @@ import scipy.special as sp
 from ...tensors.apply import apply
 from ...tensors.arguments import tensor_argument
 from ...tensors.dtypes import scalar_name
-from ...tensors.op import Op
+from ...tensors.op import EagerOp
 from ...tensors.ops_basic import meet
 from ...tensors.tensor import Tensor, raw
 from ...tracer.record.autocast import may_meet
@@ -35,7 +35,7 @@ def arrays_of(name: str, input: Tensor, target: Tensor) -> tuple[Any, Any]:
 # ---- numbers against numbers -----------------------------------------------------------------------------------------
 
 
-def _difference(name: str, loss: Any) -> Op:
+def _difference(name: str, loss: Any) -> EagerOp:
     """``fn(x, y, weight?, *statics, weighted, reduction)`` of the elements of x - y."""
 
     def fn(x: Any, y: Any, *rest: Any) -> Any:
@@ -49,7 +49,7 @@ def _difference(name: str, loss: Any) -> Op:
             return reduced(found, reduction)
         return found.sum() / np.broadcast_to(weight, found.shape).sum()
 
-    return Op(name, fn)
+    return EagerOp(name, fn)
 
 
 def _smooth(d: Any, beta: float) -> Any:
@@ -69,7 +69,13 @@ HUBER = _difference("HuberLoss", _huber)
 
 
 def _of_difference(
-    op: Op, name: str, input: Tensor, target: Tensor, weight: Tensor | None, statics: tuple[Any, ...], reduction: str
+    op: EagerOp,
+    name: str,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    statics: tuple[Any, ...],
+    reduction: str,
 ) -> Tensor:
     x, y = arrays_of(name, input, target)
     if x.shape != y.shape:
@@ -149,8 +155,8 @@ def _bce_with_logits(x: Any, y: Any, *rest: Any) -> Any:
     return reduced(loss * given[0] if has_weight else loss, reduction)
 
 
-BCE = Op("BinaryCrossEntropy", _bce)
-BCE_WITH_LOGITS = Op("BinaryCrossEntropyWithLogits", _bce_with_logits)
+BCE = EagerOp("BinaryCrossEntropy", _bce)
+BCE_WITH_LOGITS = EagerOp("BinaryCrossEntropyWithLogits", _bce_with_logits)
 
 
 def binary_cross_entropy(
@@ -204,7 +210,7 @@ def _kl_div(x: Any, y: Any, log_target: bool, reduction: str) -> Any:
     return terms.sum() / x.shape[0] if reduction == "batchmean" else reduced(terms, reduction)
 
 
-KL_DIV = Op("KlDiv", _kl_div)
+KL_DIV = EagerOp("KlDiv", _kl_div)
 
 
 def kl_div(

@@ -6,6 +6,7 @@ import sys
 
 import fake_cupy
 import pytest
+from global_state import global_state, pytest_configure  # noqa: F401  (for every test)
 from support import TIERS, why_unavailable
 
 from tracegrad.runtime.cuda import availability

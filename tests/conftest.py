@@ -6,14 +6,13 @@ import sys
 
 import fake_cupy
 import pytest
-from global_state import global_state, pytest_configure  # noqa: F401  (for every test)
 from support import TIERS, why_unavailable
 
 from tracegrad.runtime.cuda import availability
 from tracegrad.runtime.cuda import run as run_on_device
 from tracegrad.runtime.launch.kernel_cache import kernels
 
-pytest_plugins = ["device_fixtures"]
+pytest_plugins = ["device_fixtures", "global_state"]
 
 
 @pytest.fixture(params=TIERS)

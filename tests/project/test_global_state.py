@@ -12,7 +12,7 @@ from pathlib import Path
 import global_state
 import pytest
 
-TESTS = Path(global_state.__file__).resolve().parent
+SUPPORT = Path(global_state.__file__).resolve().parent
 
 LEAKS = {  # a change, and what is said of it
     "default_dtype": ("tracegrad.set_default_dtype('float32')", "the default dtype of tracegrad: .*64.* -> .*32"),
@@ -117,12 +117,14 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
         f"def test_{name}():\n    {change}\n\ndef test_after_{name}():\n    assert global_state.restored() == []\n"
         for name, (change, _) in LEAKS.items()
     ]
-    (folder / "conftest.py").write_text("from global_state import global_state, pytest_configure\n")
+    (folder / "conftest.py").write_text("pytest_plugins = ['global_state']\n")
     (folder / "test_clean.py").write_text(CLEAN)
     (folder / "test_leaks.py").write_text("\n".join([HEAD, *pairs]))
     (folder / "test_wide.py").write_text(WIDE)
     environment = {name: v for name, v in os.environ.items() if not name.startswith(("TRACEGRAD_", "PYTEST_"))}
-    environment["PYTHONPATH"] = os.pathsep.join([str(TESTS.parent), str(TESTS), environment.get("PYTHONPATH", "")])
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [str(SUPPORT.parents[1]), str(SUPPORT), environment.get("PYTHONPATH", "")]
+    )
     command = [sys.executable, "-m", "pytest", *"-rA -p no:cacheprovider -p no:xdist -p no:randomly".split()]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     return done.stdout + done.stderr

@@ -20,6 +20,7 @@ from matrix import assert_targets_agree
 from simulated import cuda_tier, simulated_canonical
 from support import TIERS
 
+import tracegrad
 from benchmarks.recorded import recorded
 from benchmarks.workloads import SMALL_LOOPS, STRAIGHT
 from tracegrad.codegen.cpu.assemble import execute
@@ -70,6 +71,14 @@ def programs(monkeypatch):
     return asked
 
 
+@pytest.fixture
+def own_dtype():
+    """What an example makes the default dtype is for its own process."""
+    before = tracegrad.get_default_dtype()
+    yield
+    tracegrad.set_default_dtype(before)
+
+
 def random_inputs(canonical):
     """Positive floats, small whole numbers: no function leaves its domain, and as positions they are inside."""
     rng = np.random.default_rng(7)
@@ -116,7 +125,7 @@ def test_digits_mlp(programs):
 @pytest.mark.parametrize(
     "name", ["eager_custom_function", "eager_digits_cnn", "eager_linear_regression", "eager_relu_network"]
 )
-def test_eager_example(name, programs, monkeypatch, tmp_path, capsys):
+def test_eager_example(name, own_dtype, programs, monkeypatch, tmp_path, capsys):
     module = example(name)
     monkeypatch.setattr(sys, "argv", [name, "--quick", "--out", str(tmp_path)])
     assert module.main() == 0

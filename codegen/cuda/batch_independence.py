@@ -18,7 +18,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ...tracer.ir.primitive import ELEMENTWISE, LOOP, PRODUCT, RECURRENCE, REDUCE
+from ...tracer.ir.primitive import ELEMENTWISE, LOOP, SCATTER
 from ...tracer.ops.control import before_consts, before_rows
 from ..lower.canonical import ONE, Body, Canonical, Dim, Op, Operand, Sym
 from ..schedule.buffers import rows_from
@@ -134,59 +134,18 @@ def dependence(op: Op, batch: Batch, but: Container[Op] = ()) -> str | None:
 
 def _across(op: Op, batch: Batch) -> str | None:
     """Why index i of *op*'s result needs more than index i of its operands."""
-    name, kind = op.prim.name, op.prim.kind
-    if not any(in_batch(x.dims, batch) for x in (*op.ins, *op.outs)) or kind == ELEMENTWISE:
+    if op.prim.kind == ELEMENTWISE or not any(in_batch(x.dims, batch) for x in (*op.ins, *op.outs)):
         return None
-    if kind == LOOP:
+    if op.prim.kind == LOOP:
         return dependence(op, batch)
-    if _CARRIED.get(name, _carried_by_kind)(op, batch):
-        return None
-    return f"{name} goes across it"
+    axes, place = op.axes, _place(op.out, batch)
+    alone = place is not None and place not in axes.across and axes.at(place) == [_place(x, batch) for x in op.ins]
+    return None if alone and op.prim.kind != SCATTER else f"{op.prim.name} goes across it"
 
 
 def _place(x: Operand, batch: Batch) -> int | None:
     """The axis of *x* that is the batch's."""
     return next((a for a, d in enumerate(x.dims) if d in batch), None)
-
-
-def _carried_by_kind(op: Op, batch: Batch) -> bool:
-    if op.prim.kind == REDUCE:
-        return _place(op.ins[0], batch) not in op.params["axes"]
-    if op.prim.kind == RECURRENCE:
-        return op.out.dims[-1] not in batch
-    if op.prim.kind == PRODUCT:
-        inner_x, inner_y = (-2 if op.params["ta"] else -1), (-1 if op.params["tb"] else -2)
-        return op.ins[0].dims[inner_x] not in batch and op.ins[1].dims[inner_y] not in batch
-    return False
-
-
-def _reshape(op: Op, batch: Batch) -> bool:
-    """The axis stays one, with as many elements inside it as before."""
-    before, after = ([d for d in x.dims if d != ONE] for x in (op.ins[0], op.out))
-    p, q = (next((a for a, d in enumerate(dims) if d in batch), None) for dims in (before, after))
-    return p is not None and q is not None and (before[:p] == after[:q] or before[p + 1 :] == after[q + 1 :])
-
-
-def _same_axis(op: Op, batch: Batch) -> bool:
-    """Slices, pads, updates: the whole axis, where it was."""
-    places = {_place(x, batch) for x in (*op.ins, op.out)}
-    (axis,) = places if len(places) == 1 else (None,)
-    return axis is not None and op.params["start"][axis] == 0 and op.params["step"][axis] == 1
-
-
-def _concat(op: Op, batch: Batch) -> bool:
-    return len({_place(x, batch) for x in (*op.ins, op.out)} - {op.params["axis"]}) == 1
-
-
-def _gather(op: Op, batch: Batch) -> bool:
-    return op.ins[0].dims[0] not in batch and in_batch(op.out.dims, batch)
-
-
-_CARRIED: dict[str, Any] = {
-    "reshape": _reshape, "slice": _same_axis, "pad": _same_axis, "update": _same_axis, "concat": _concat,
-    "gather": _gather, "transpose": lambda op, batch: True, "iota": lambda op, batch: False,
-    "broadcast": lambda op, batch: in_batch(op.out.dims, batch),
-}  # fmt: skip
 
 
 # ---- what is added up over trajectories ----------------------------------------------------------------------------

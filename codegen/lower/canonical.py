@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ...tracer.ir.axes import Axes, same_axes
 from ...tracer.ir.graph import Graph, Lit, Node, Var
 from ...tracer.ir.primitive import ELEMENTWISE, LOOP
 from ...tracer.ir.site import Site
@@ -73,6 +74,12 @@ class Op:
     @property
     def outs(self) -> tuple[Sym, ...]:
         return (self.out, *self.more)
+
+    @property
+    def axes(self) -> Axes:
+        """Which axes of the operands are which axes of ``out``, at whatever sizes."""
+        lengths = [[1 if d == ONE else -d for d in x.dims] for x in (*self.ins, self.out)]
+        return self.prim.axes(lengths[:-1], lengths[-1], self.params)
 
 
 @dataclass(slots=True, eq=False)
@@ -244,6 +251,7 @@ class _SameBits:
 
     name = "same_bits"
     kind = ELEMENTWISE
+    axes = staticmethod(same_axes)
     cost = 1
 
     @staticmethod
@@ -260,6 +268,7 @@ class _Copy:
 
     name = "copy"
     kind = ELEMENTWISE
+    axes = staticmethod(same_axes)
     cost = 0
 
     @staticmethod

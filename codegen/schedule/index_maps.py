@@ -41,34 +41,13 @@ def read(op: Op, at: Indices) -> list[Alternative]:
     return _READERS[op.prim.name](op, at)
 
 
-def _broadcast(op: Op, at: Indices) -> list[Alternative]:
+def _moved(op: Op, at: Indices) -> list[Alternative]:
+    """Axes that are other axes of the result, or of size 1; where they merge or split, the operand is read flat."""
     x = op.ins[0]
-    return [Alternative((), x, tuple(ZERO if x.dims[a] == ONE else at[d] for a, d in enumerate(op.params["dims"])))]
-
-
-def _transpose(op: Op, at: Indices) -> list[Alternative]:
-    moved: list[Index] = [ZERO] * len(at)
-    for k, p in enumerate(op.params["perm"]):
-        moved[p] = at[k]
-    return [Alternative((), op.ins[0], tuple(moved))]
-
-
-def reshape_axes(before: tuple[Dim, ...], after: tuple[Dim, ...]) -> list[int | None] | None:
-    """For each operand axis the result axis that it equals (None: a size of 1); None where axes merge or split."""
-    wide_before = [a for a, d in enumerate(before) if d != ONE]
-    wide_after = [b for b, d in enumerate(after) if d != ONE]
-    if [before[a] for a in wide_before] != [after[b] for b in wide_after]:
-        return None
-    match = dict(zip(wide_before, wide_after, strict=True))
-    return [match.get(a) for a in range(len(before))]
-
-
-def _reshape(op: Op, at: Indices) -> list[Alternative]:
-    x = op.ins[0]
-    axes = reshape_axes(x.dims, op.out.dims)
-    if axes is None:
+    axes = list(zip(x.dims, op.axes.operands[0], strict=True))
+    if any(b is None and d != ONE for d, b in axes):
         return [Alternative((), x, None, (op.out.dims, at))]
-    return [Alternative((), x, tuple(ZERO if b is None else at[b] for b in axes))]
+    return [Alternative((), x, tuple([ZERO if b is None or d == ONE else at[b] for d, b in axes]))]
 
 
 def _slice(op: Op, at: Indices) -> list[Alternative]:
@@ -78,12 +57,14 @@ def _slice(op: Op, at: Indices) -> list[Alternative]:
     ]
 
 
-def _inside(x: Operand, op: Op, at: Indices) -> tuple[tuple[Condition, ...], Indices]:
-    """Where in *x*, placed at start + step * i of the result, the position *at* falls, and under what conditions."""
+def _inside(op: Op, at: Indices) -> tuple[tuple[Condition, ...], Indices]:
+    """Where in the last operand, placed at start + step * i of the result, the position *at* falls, and under what
+    conditions."""
     conditions: list[Condition] = []
     moved = []
-    for axis, (s, k, i) in enumerate(zip(op.params["start"], op.params["step"], at, strict=True)):
-        if s == 0 and k == 1 and x.dims[axis] == op.out.dims[axis]:
+    across = op.axes.across
+    for axis, (s, k, i, d) in enumerate(zip(op.params["start"], op.params["step"], at, op.ins[-1].dims, strict=True)):
+        if axis not in across:
             moved.append(i)
             continue
         offset = add(i, start_index(s), -1)
@@ -93,19 +74,19 @@ def _inside(x: Operand, op: Op, at: Indices) -> tuple[tuple[Condition, ...], Ind
                 conditions.append(("mod", offset, abs(k)))
                 exact = term(("d", offset, k))
             offset = exact
-        conditions.append(("edge" if op.params["edge"] else "in", offset, x.dims[axis]))
+        conditions.append(("edge" if op.params["edge"] else "in", offset, d))
         moved.append(offset)
     return tuple(conditions), tuple(moved)
 
 
 def _pad(op: Op, at: Indices) -> list[Alternative]:
-    conditions, moved = _inside(op.ins[0], op, at)
+    conditions, moved = _inside(op, at)
     return [Alternative(conditions, op.ins[0], moved)]
 
 
 def _update(op: Op, at: Indices) -> list[Alternative]:
     x, v = op.ins
-    conditions, moved = _inside(v, op, at)
+    conditions, moved = _inside(op, at)
     return [Alternative(conditions, v, moved), Alternative((), x, at)]
 
 
@@ -129,6 +110,6 @@ def _gather(op: Op, at: Indices) -> list[Alternative]:
 
 
 _READERS = {
-    "broadcast": _broadcast, "transpose": _transpose, "reshape": _reshape, "slice": _slice, "pad": _pad,
-    "update": _update, "concat": _concat, "gather": _gather,
+    "broadcast": _moved, "transpose": _moved, "reshape": _moved, "slice": _slice, "pad": _pad, "update": _update,
+    "concat": _concat, "gather": _gather,
 }  # fmt: skip

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .aval import FLOAT, Aval, held_dtype, scalar_aval
+from .axes import Axes
 from .errors import GraphError
 from .primitive import Primitive
 from .site import Site
@@ -130,6 +131,11 @@ class Node:
     @property
     def out(self) -> Var:
         return self.outs[0]
+
+    @property
+    def axes(self) -> Axes:
+        """Which axes of the operands are which axes of ``out``."""
+        return self.prim.axes([x.aval.shape for x in self.inputs], self.outs[0].aval.shape, self.params)
 
     def __repr__(self) -> str:
         return f"Node({self.prim.name}, {self.out.aval})"

@@ -14,6 +14,8 @@ of NumPy or SciPy CuPy has one of the same name, and a function takes the module
 axes)``.  There *operands* are arrays of the device; those of elementwise primitives, and the first of a recurrence,
 may be NumPy scalars.  A function without *xp* is for NumPy alone: on a device NumPy does it, at the price of a
 transfer, unless ``codegen/evaluate/cupy_exceptions.py`` has something.  No ``impl`` may wait for the device.
+
+All but the elementwise ones say in ``axes`` which axis of an operand is which axis of the result (``axes.py``).
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from .axes import AxesRule, same_axes
 
 PRIMITIVES: dict[str, Primitive] = {}
 
@@ -49,6 +53,7 @@ class Primitive:
     jvp: Callable[..., Any] | None = None
     transpose: Callable[..., Any] | None = None
     lower: Any = None
+    axes: AxesRule = same_axes
     sizes: tuple[str, ...] = ()  # params that hold sizes: lifted out of the signature
     singular: bool = False  # a partial is infinite at points where the value is finite
     masking: bool = False  # its vjp sends exact zeros to some elements

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ..ir.aval import INT, Aval
+from ..ir.axes import unrelated
 from ..ir.errors import GraphError
 from ..ir.evaluate import Env, read, run_nodes
 from ..ir.graph import Atom, Graph, Node, Var, current_builder, live_nodes
@@ -202,7 +203,9 @@ def _rule(*_: Any, **__: Any) -> Any:
 
 
 # vjp: only to say that there is one
-LOOP_OVER: Primitive = register(Primitive("loop", LOOP, _impl, _infer, vjp=_rule, jvp=_rule, sizes=("length",)))
+LOOP_OVER: Primitive = register(
+    Primitive("loop", LOOP, _impl, _infer, vjp=_rule, jvp=_rule, axes=unrelated, sizes=("length",))
+)
 
 
 def loop(

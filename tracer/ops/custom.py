@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir.aval import Aval
+from ..ir.axes import unrelated
 from ..ir.graph import Atom, Var, current_builder
 from ..ir.primitive import CUSTOM, Primitive
 
@@ -33,7 +34,7 @@ def _vjp(
 
 
 # masking: the rule may send exact zeros to some elements, and nobody can tell
-CUSTOM_VJP = Primitive("custom_vjp", CUSTOM, _values, _infer, vjp=_vjp, masking=True)
+CUSTOM_VJP = Primitive("custom_vjp", CUSTOM, _values, _infer, vjp=_vjp, axes=unrelated, masking=True)
 
 
 def custom_vjp(values: Sequence[Var], operands: Sequence[Atom], rule: Rule) -> tuple[Var, ...]:

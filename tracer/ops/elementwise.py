@@ -21,6 +21,7 @@ import scipy.special as sp
 from scipy.special._ufuncs import _zeta  # the Hurwitz zeta ufunc behind scipy.special.zeta, which is no ufunc
 
 from ..ir.aval import BOOL, FLOAT, FLOAT32, FLOAT_KINDS, HALF, Aval, broadcast_shapes, is_float, promote_dtypes
+from ..ir.axes import Axes, Params, Shape, Shapes
 from ..ir.errors import GraphError, UnsupportedError
 from ..ir.graph import Atom, Lit, Var, bind, elementwise_by_name, literal, structural
 from ..ir.primitive import ELEMENTWISE, PRIMITIVES, VIEW, Primitive, register
@@ -584,9 +585,13 @@ def _broadcast_transpose(ct: Atom, x: Aval, shape: tuple[int, ...], dims: tuple[
     return summed
 
 
+def _broadcast_axes(shapes: Shapes, shape: Shape, params: Params) -> Axes:
+    return Axes((tuple([d if n == shape[d] else None for n, d in zip(shapes[0], params["dims"], strict=True)]),))
+
+
 BROADCAST: Primitive = register(
     Primitive(
-        "broadcast", VIEW, _broadcast_impl, _broadcast_infer, transpose=_broadcast_transpose,
+        "broadcast", VIEW, _broadcast_impl, _broadcast_infer, transpose=_broadcast_transpose, axes=_broadcast_axes,
         sizes=("shape",), domain=REAL, test={"params": {"shape": (2, 3, 4), "dims": (2,)}, "shapes": ((4,),)},
     )
 )  # fmt: skip

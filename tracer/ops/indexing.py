@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import INT, Aval
+from ..ir.axes import NUMBERED, SORTED, WRITTEN, Axes, Params, Shape, Shapes, last_axis
 from ..ir.errors import GraphError
 from ..ir.graph import Atom, Var, bind, structural
 from ..ir.primitive import HOST, SCATTER, VIEW, Primitive, register
@@ -30,6 +31,11 @@ def _gather_infer(x: Aval, index: Aval) -> Aval:
     return Aval(x.dtype, (*index.shape, *x.shape[1:]))
 
 
+def _gather_axes(shapes: Shapes, shape: Shape, params: Params) -> Axes:
+    picked = len(shapes[1])
+    return Axes(((None, *range(picked, len(shape))), tuple(range(picked))))
+
+
 def gather(x: Atom, index: Atom) -> Var:
     """x[index] along axis 0: shape index.shape + x.shape[1:]."""
     return bind(GATHER, x, index)
@@ -39,6 +45,12 @@ def _scatter_infer(x: Aval, index: Aval, v: Aval) -> Aval:
     if v.shape != (*index.shape, *x.shape[1:]) or v.dtype != x.dtype:
         raise GraphError(f"scatter of {v} into {x} at {index}")
     return Aval(x.dtype, x.shape)
+
+
+def _scatter_axes(shapes: Shapes, shape: Shape, params: Params) -> Axes:
+    rank = len(shape)
+    index = tuple(range(rank, rank + len(shapes[1])))
+    return Axes((tuple(range(rank)), index, (*index, *range(1, rank))), {0: WRITTEN})
 
 
 def _scatter_add_impl(x: Any, index: Any, v: Any) -> Any:
@@ -57,8 +69,8 @@ GATHER: Primitive = register(
     Primitive(
         "gather", VIEW, lambda x, index, xp=np: xp.asarray(x)[index], _gather_infer,
         vjp=lambda ct, out, x, index: (bind(SCATTER_ADD, zeros(x.aval.shape, ct.dtype), index, ct), None),
-        jvp=lambda tangents, out, x, index: gather(tangents[0], index), masking=True,
-        domain=_ANY, test={"shapes": ((4, 2), (3,)), "index": 4},
+        jvp=lambda tangents, out, x, index: gather(tangents[0], index), axes=_gather_axes,
+        masking=True, domain=_ANY, test={"shapes": ((4, 2), (3,)), "index": 4},
     )
 )  # fmt: skip
 
@@ -69,7 +81,7 @@ SCATTER_ADD: Primitive = register(
         jvp=lambda tangents, out, x, index, v: bind(
             SCATTER_ADD, _or_zeros(tangents[0], x), index, _or_zeros(tangents[2], v)
         ),
-        domain=_ANY, test={"shapes": ((4, 2), (3,), (3, 2)), "index": 4},
+        axes=_scatter_axes, domain=_ANY, test={"shapes": ((4, 2), (3,), (3, 2)), "index": 4},
     )
 )  # fmt: skip
 
@@ -96,8 +108,8 @@ def _scatter_jvp(tangents: Any, out: Var, x: Atom, index: Atom, v: Atom) -> Var:
 
 SCATTER_SET: Primitive = register(
     Primitive(
-        "scatter", SCATTER, _scatter_impl, _scatter_infer, vjp=_scatter_vjp, jvp=_scatter_jvp, masking=True,
-        domain=_ANY, test={"shapes": ((4, 2), (3,), (3, 2)), "index": 4},
+        "scatter", SCATTER, _scatter_impl, _scatter_infer, vjp=_scatter_vjp, jvp=_scatter_jvp,
+        axes=_scatter_axes, masking=True, domain=_ANY, test={"shapes": ((4, 2), (3,), (3, 2)), "index": 4},
     )
 )  # fmt: skip
 
@@ -128,7 +140,7 @@ def bind_expand(rows: Var, stride: int, picked: Ints) -> Atom:
 ARGSORT = register(
     Primitive(
         "argsort", HOST, lambda x, stable, xp=np: xp.argsort(x, axis=-1, kind="stable"), _same_as_int,
-        domain=_ANY, test={"params": {"stable": True}, "shapes": ((2, 5),)},
+        axes=last_axis(SORTED), domain=_ANY, test={"params": {"stable": True}, "shapes": ((2, 5),)},
     )
 )  # fmt: skip
 
@@ -140,13 +152,15 @@ def _searchsorted_infer(a: Aval, v: Aval, side: str) -> Aval:
 SEARCHSORTED = register(
     Primitive(
         "searchsorted", HOST, lambda a, v, side, xp=np: xp.asarray(xp.searchsorted(a, v, side=side)),
-        _searchsorted_infer, domain=_ANY * 2, test={"params": {"side": "left"}, "shapes": ((4,), (3,))},
+        _searchsorted_infer, axes=lambda shapes, shape, params: Axes(((None,), tuple(range(len(shape))))),
+        domain=_ANY * 2, test={"params": {"side": "left"}, "shapes": ((4,), (3,))},
     )
 )  # fmt: skip
 
 NONZERO = register(
     Primitive(
         "nonzero", HOST, lambda mask, count: _checked_nonzero(mask, count), lambda mask, count: Aval(INT, (count,)),
+        axes=lambda shapes, shape, params: Axes(((None,) * len(shapes[0]),), {0: NUMBERED}),
         sizes=("count",), test={"params": {"count": 2}, "shapes": ((4,),), "bool": True},
     )
 )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import Aval
+from ..ir.axes import Axes, Params, Shape, Shapes
 from ..ir.errors import GraphError
 from ..ir.graph import Atom, Var, bind
 from ..ir.primitive import PRODUCT, Primitive, register
@@ -35,6 +36,13 @@ def _infer(x: Aval, y: Aval, ta: bool, tb: bool) -> Aval:
     return Aval(x.dtype, (*x.shape[:-2], rows, columns))
 
 
+def _axes(shapes: Shapes, shape: Shape, params: Params) -> Axes:
+    rows, columns, inner = range(len(shape) - 2, len(shape) + 1)
+    batch = range(rows)
+    x, y = (rows, inner), (inner, columns)
+    return Axes(((*batch, *(x[::-1] if params["ta"] else x)), (*batch, *(y[::-1] if params["tb"] else y))))
+
+
 def matmul(x: Atom, y: Atom, ta: bool = False, tb: bool = False) -> Var:
     """x @ y over the last two axes; the batch axes before them are equal; ta, tb: that operand is stored transposed."""
     return bind(MATMUL, x, y, ta=ta, tb=tb)
@@ -56,7 +64,7 @@ def _jvp(tangents: Any, out: Var, x: Atom, y: Atom, ta: bool, tb: bool) -> Var:
 MATMUL = register(
     Primitive(
         "matmul", PRODUCT, lambda x, y, ta, tb, xp=np: xp.matmul(_swap(x, ta), _swap(y, tb)), _infer,
-        vjp=_vjp, jvp=_jvp,
+        vjp=_vjp, jvp=_jvp, axes=_axes,
         domain=((-3.0, 3.0),) * 2, test={"params": {"ta": False, "tb": False}, "shapes": ((2, 3), (3, 4))},
     )
 )  # fmt: skip

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import BOOL, INT, Aval
+from ..ir.axes import SCANNED, Axes, Params, Shape, Shapes, last_axis
 from ..ir.errors import GraphError
 from ..ir.graph import Atom, Lit, Var, bind, structural
 from ..ir.primitive import PRIMITIVES, RECURRENCE, REDUCE, Primitive, register
@@ -43,6 +44,11 @@ def _infer_bool(x: Aval, axes: Ints) -> Aval:
     return _infer(x, axes)
 
 
+def _axes(shapes: Shapes, shape: Shape, params: Params) -> Axes:
+    kept = iter(range(len(shape)))
+    return Axes((tuple([None if a in params["axes"] else next(kept) for a in range(len(shapes[0]))]),))
+
+
 def _reduction(name: str) -> Callable[..., Any]:
     return lambda x, axes, xp=np: getattr(xp, name)(x, axis=axes)
 
@@ -53,7 +59,7 @@ _ANY = ((-3.0, 3.0),)
 REDUCE_SUM = register(
     Primitive(
         "reduce_sum", REDUCE, lambda x, axes, xp=np: xp.sum(x, axis=axes, dtype=x.dtype), _infer,
-        transpose=lambda ct, x, axes: expand(ct, x.shape, axes), domain=_ANY, test=_TEST,
+        transpose=lambda ct, x, axes: expand(ct, x.shape, axes), axes=_axes, domain=_ANY, test=_TEST,
     )
 )  # fmt: skip
 
@@ -82,14 +88,14 @@ for _name in ("max", "min"):
     register(
         Primitive(
             f"reduce_{_name}", REDUCE, _reduction(_name), _infer,
-            vjp=_extreme_vjp, jvp=_extreme_jvp, masking=True, domain=_ANY, test=_TEST,
+            vjp=_extreme_vjp, jvp=_extreme_jvp, axes=_axes, masking=True, domain=_ANY, test=_TEST,
         )
     )  # fmt: skip
 
 for _name, _impl in (("reduce_or", _reduction("any")), ("reduce_and", _reduction("all"))):
     register(
         Primitive(
-            _name, REDUCE, _impl, _infer_bool, domain=_ANY, test={**_TEST, "kinds": "b"},
+            _name, REDUCE, _impl, _infer_bool, axes=_axes, domain=_ANY, test={**_TEST, "kinds": "b"},
         )
     )  # fmt: skip
 
@@ -97,7 +103,7 @@ for _name in ("argmax", "argmin"):
     register(
         Primitive(
             _name, REDUCE, lambda x, axes, xp=np, _name=_name: xp.asarray(getattr(xp, _name)(x, axis=axes[0])),
-            lambda x, axes: Aval(INT, kept_shape(x.shape, axes)), domain=_ANY, test=_TEST,
+            lambda x, axes: Aval(INT, kept_shape(x.shape, axes)), axes=_axes, domain=_ANY, test=_TEST,
         )
     )  # fmt: skip
 
@@ -157,7 +163,7 @@ def _linrec_jvp(tangents: Any, out: Var, a: Atom, b: Atom, reverse: bool) -> Var
 LINREC = register(
     Primitive(
         "linrec", RECURRENCE, _linrec_impl, _linrec_infer, vjp=_linrec_vjp, jvp=_linrec_jvp,
-        domain=_ANY * 2, test={"params": {"reverse": False}, "shapes": ((2, 5), (2, 5))},
+        axes=last_axis(SCANNED), domain=_ANY * 2, test={"params": {"reverse": False}, "shapes": ((2, 5), (2, 5))},
     )
 )  # fmt: skip
 
@@ -211,7 +217,7 @@ REDUCE_PROD = register(
         "reduce_prod", REDUCE, lambda x, axes, xp=np: xp.prod(x, axis=axes, dtype=x.dtype), _infer,
         vjp=lambda ct, out, x, axes: (expand(ct, x.aval.shape, axes) * _exclusive_products(x, axes),),
         jvp=lambda tangents, out, x, axes: bind(REDUCE_SUM, tangents[0] * _exclusive_products(x, axes), axes=axes),
-        domain=_ANY, test=_TEST,
+        axes=_axes, domain=_ANY, test=_TEST,
     )
 )  # fmt: skip
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import INT, Aval
+from ..ir.axes import JOINED, NUMBERED, PART, SPLIT, Axes, Params, Shape, Shapes
 from ..ir.errors import GraphError
 from ..ir.graph import Atom, Lit, Var, bind, structural
 from ..ir.primitive import VIEW, Primitive, register
@@ -38,11 +39,40 @@ def _reshape_infer(x: Aval, shape: Ints) -> Aval:
     return Aval(x.dtype, shape)
 
 
+def _reshape_axes(shapes: Shapes, shape: Shape, params: Params) -> Axes:
+    """Axes that are equally long, met from the front and from the back, are left alone; others of 1 are skipped."""
+    (before,) = shapes
+    kept = _alike(before, shape)
+    for a, b in _alike(before[::-1], shape[::-1]).items():
+        a, b = len(before) - 1 - a, len(shape) - 1 - b
+        if a not in kept and b not in kept.values():
+            kept[a] = b
+    split = [b for b, n in enumerate(shape) if n != 1 and b not in kept.values()]
+    return Axes((tuple([kept.get(a) for a in range(len(before))]),), dict.fromkeys(split, SPLIT))
+
+
+def _alike(before: Shape, after: Shape) -> dict[int, int]:
+    """Axes of *before* and *after* up to where they differ."""
+    a = b = 0
+    pairs: dict[int, int] = {}
+    while a < len(before) and b < len(after):
+        if before[a] == after[b]:
+            pairs[a] = b
+            a, b = a + 1, b + 1
+        elif before[a] == 1:
+            a += 1
+        elif after[b] == 1:
+            b += 1
+        else:
+            break
+    return pairs
+
+
 RESHAPE: Primitive = register(
     Primitive(
         "reshape", VIEW, lambda x, shape, xp=np: xp.asarray(x).reshape(shape), _reshape_infer,
-        transpose=lambda ct, x, shape: bind(RESHAPE, ct, shape=x.shape), sizes=("shape",),
-        domain=((-3.0, 3.0),), test={"params": {"shape": (3, 2)}, "shapes": ((2, 3),)},
+        transpose=lambda ct, x, shape: bind(RESHAPE, ct, shape=x.shape), axes=_reshape_axes,
+        sizes=("shape",), domain=((-3.0, 3.0),), test={"params": {"shape": (3, 2)}, "shapes": ((2, 3),)},
     )
 )  # fmt: skip
 
@@ -51,6 +81,7 @@ TRANSPOSE: Primitive = register(
         "transpose", VIEW, lambda x, perm, xp=np: xp.asarray(x).transpose(perm),
         lambda x, perm: Aval(x.dtype, tuple(x.shape[p] for p in perm)),
         transpose=lambda ct, x, perm: bind(TRANSPOSE, ct, perm=tuple(int(p) for p in np.argsort(perm))),
+        axes=lambda shapes, shape, params: Axes((tuple([params["perm"].index(a) for a in range(len(shape))]),)),
         domain=((-3.0, 3.0),), test={"params": {"perm": (1, 2, 0)}, "shapes": ((2, 3, 4),)},
     )
 )  # fmt: skip
@@ -82,6 +113,19 @@ def _check_slices(outer: Ints, start: Ints, step: Ints, shape: Ints) -> None:
             raise GraphError(f"slice start={start} step={step} shape={shape} of an array of shape {outer}")
 
 
+def _whole(shapes: Shapes, shape: Shape, params: Params) -> Axes:
+    """Axes of the last operand that are the whole axis of the result, or the other way round."""
+    where = zip(params["start"], params["step"], shapes[-1], shape, strict=True)
+    whole = [start == 0 and step == 1 and n == m for start, step, n, m in where]
+    part = tuple([a if w else None for a, w in enumerate(whole)])
+    return Axes((part,), {a: PART for a, w in enumerate(whole) if not w})
+
+
+def _update_axes(shapes: Shapes, shape: Shape, params: Params) -> Axes:
+    (part,), across = _whole(shapes, shape, params)
+    return Axes((tuple(range(len(shape))), part), across)
+
+
 def _pad_impl(x: Any, start: Ints, step: Ints, shape: Ints, xp: Any = np) -> Any:
     result = xp.zeros(shape, x.dtype)
     result[python_slices(start, step, x.shape)] = x
@@ -98,7 +142,7 @@ SLICE: Primitive = register(
         "slice", VIEW, lambda x, start, step, shape, xp=np: xp.asarray(x)[python_slices(start, step, shape)],
         _slice_infer,
         transpose=lambda ct, x, start, step, shape: bind(PAD, ct, start=start, step=step, shape=x.shape),
-        sizes=("start", "shape"), masking=True, domain=((-3.0, 3.0),),
+        axes=_whole, sizes=("start", "shape"), masking=True, domain=((-3.0, 3.0),),
         test={"params": {"start": (1, 3), "step": (1, -2), "shape": (2, 2)}, "shapes": ((3, 4),)},
     )
 )  # fmt: skip
@@ -107,7 +151,7 @@ PAD: Primitive = register(
     Primitive(
         "pad", VIEW, _pad_impl, _pad_infer,
         transpose=lambda ct, x, start, step, shape: bind(SLICE, ct, start=start, step=step, shape=x.shape),
-        sizes=("start", "shape"), domain=((-3.0, 3.0),),
+        axes=_whole, sizes=("start", "shape"), domain=((-3.0, 3.0),),
         test={"params": {"start": (1, 3), "step": (1, -2), "shape": (3, 4)}, "shapes": ((2, 2),)},
     )
 )  # fmt: skip
@@ -140,8 +184,9 @@ def _update_jvp(tangents: Any, out: Var, x: Atom, v: Atom, start: Ints, step: In
 
 UPDATE: Primitive = register(
     Primitive(
-        "update", VIEW, _update_impl, _update_infer, vjp=_update_vjp, jvp=_update_jvp, sizes=("start",), masking=True,
-        domain=((-3.0, 3.0),) * 2, test={"params": {"start": (1, 3), "step": (1, -2)}, "shapes": ((3, 4), (2, 2))},
+        "update", VIEW, _update_impl, _update_infer, vjp=_update_vjp, jvp=_update_jvp, axes=_update_axes,
+        sizes=("start",), masking=True, domain=((-3.0, 3.0),) * 2,
+        test={"params": {"start": (1, 3), "step": (1, -2)}, "shapes": ((3, 4), (2, 2))},
     )
 )  # fmt: skip
 
@@ -174,10 +219,15 @@ def _concat_jvp(tangents: Any, out: Var, *xs: Atom, axis: int) -> Var:
     return bind(CONCAT, *filled, axis=axis)
 
 
+def _concat_axes(shapes: Shapes, shape: Shape, params: Params) -> Axes:
+    kept = tuple([None if a == params["axis"] else a for a in range(len(shape))])
+    return Axes((kept,) * len(shapes), {params["axis"]: JOINED})
+
+
 CONCAT: Primitive = register(
     Primitive(
         "concat", VIEW, lambda *xs, axis, xp=np: xp.concatenate(xs, axis=axis), _concat_infer,
-        vjp=_concat_vjp, jvp=_concat_jvp,
+        vjp=_concat_vjp, jvp=_concat_jvp, axes=_concat_axes,
         domain=((-3.0, 3.0),) * 2, test={"params": {"axis": 1}, "shapes": ((2, 3), (2, 1))},
     )
 )  # fmt: skip
@@ -185,7 +235,7 @@ CONCAT: Primitive = register(
 IOTA: Primitive = register(
     Primitive(
         "iota", VIEW, lambda size, dtype, xp=np: xp.arange(size, dtype=dtype),
-        lambda size, dtype: Aval(dtype, (size,)),
+        lambda size, dtype: Aval(dtype, (size,)), axes=lambda shapes, shape, params: Axes((), {0: NUMBERED}),
         sizes=("size",), test={"params": {"size": 5, "dtype": np.dtype("float64")}, "shapes": ()},
     )
 )  # fmt: skip

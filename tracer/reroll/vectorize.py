@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ..ir.axes import stacked_params
 from ..ir.graph import Atom, Builder, Guard, Lit, Node, Var
 from ..ir.primitive import ELEMENTWISE, PRIMITIVES
 from ..ops.shape import reshape
@@ -17,7 +18,7 @@ from .repeats import Carried, Item, Local, Same, Slot, Step
 from .row_rewrite import Key
 from .windows import Window, moved_back, rows_of
 
-MAPPED = ("reshape", "broadcast", "alias")  # primitives that are not elementwise, but done for all blocks at once
+MAPPED = ("reshape", "broadcast")  # primitives that are not elementwise, but done for all blocks at once
 
 
 def mapped(
@@ -54,7 +55,7 @@ def mapped(
                 x = reshape(x, (length, 1, *x.aval.shape[1:]))
             values[j, 0] = moved_back(x, window, 1)
             continue
-        shape, params = (length, *node.out.aval.shape), dict(node.params)
+        shape = (length, *node.out.aval.shape)
         operands = []
         for slot in step.slots:
             x, stacked = whole(slot)
@@ -63,11 +64,7 @@ def mapped(
                 dims = tuple(range(rank)) if stacked else tuple(range(len(shape) - rank, len(shape)))
                 x = out.emit(PRIMITIVES["broadcast"], (x,), {"shape": shape, "dims": dims})[0]
             operands.append(x)
-        if "shape" in params:
-            params["shape"] = shape
-        if "dims" in params:
-            params["dims"] = (0, *[d + 1 for d in params["dims"]])
-        values[j, 0] = out.emit(node.prim, tuple(operands), params)[0]
+        values[j, 0] = out.emit(node.prim, tuple(operands), stacked_params(node.params, length))[0]
     return values
 
 

@@ -117,6 +117,15 @@ def reading(x, table):
     return tg.scan(step, x, np.arange(5) % 3)
 
 
+def joining(x, more, weights):
+    """The state is a part of a longer axis, over which it is reduced."""
+
+    def step(c, _):
+        return np.tanh(c * np.sum(np.concatenate([c, more]) * weights)), c
+
+    return tg.scan(step, x, None, length=3)
+
+
 def writing(x, places):
     """Indexed writes into the state."""
 
@@ -192,6 +201,7 @@ CASES = [
     (nested_together, [SMALL, MATRIX[:3, :3]], [THREAD]), (few_rows, [rng.normal(size=(3, 21))], [BLOCKS]),
     (running, [WIDE], [BLOCK]), (writing, [WIDE, np.array([3, 0, 20])], [BLOCK]),
     (recurrent, [rng.normal(size=(5, 18)), MATRIX, rng.normal(size=(3, 5, 18))], [BLOCKS]),
+    (joining, [BATCH[:, 0], WIDE[:4], rng.normal(size=23)], [BLOCK]),
     (van_der_pol, [BATCH[:5]], [THREADS]), (looking_up, [BATCH, rng.normal(size=33)], [THREADS, BLOCK]),
     (energy, [BATCH], [THREADS]), (energy, [rng.normal(size=(3, 70))], [THREADS]),
     (count_of_steps, [BATCH], [THREADS]), (branches, [BATCH, np.array([1, 0, 1, 1])], [THREADS]),

@@ -32,8 +32,9 @@ from .peer import NotSpelledError
 from .workload import Workload, leaves
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", "gpu", str(ROOT / "tests" / "gpu")]
-SANITIZED = [*TESTS, "-k", "handful"]
+# compiling takes cores
+TESTS = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-n", "auto", str(ROOT / "tests" / "gpu")]
+SANITIZED = [*TESTS, "-n", "0", "-k", "handful"]
 QUICK = 1000  # with --quick, sizes are divided by this
 Clock = Callable[[], float]
 

@@ -135,6 +135,7 @@ class Jax(GpuPeer):
         if jax.default_backend() != "gpu":
             raise ImportError("this JAX has no CUDA")
         jax.config.update("jax_enable_x64", True)
+        jax.config.update("jax_default_matmul_precision", "highest")  # its default for float32 is TF32
         self.jax, self.last = jax, None
 
     def prepare(self, workload: Workload, args: tuple[Any, ...]) -> Call:

@@ -7,6 +7,7 @@ finite differences, and some of them with themselves in a compiled step.
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -263,6 +264,40 @@ def test_both_spellings():
     assert T.equal(T.cat([x, x], dim=1), T.cat([x, x], axis=1))
     with pytest.raises(TypeError, match="both"):
         x.sum(dim=0, axis=0)
+    assert T.equal(x.kthvalue(1, axis=0).values, x.kthvalue(1, 0)[0])
+    assert T.equal(x.unbind(axis=1)[0], x.select(1, 0))
+
+
+def test_signatures():
+    """What users see of a reader: the parameters of its body and NumPy's spellings, a name, a docstring."""
+    for name, function in (METHODS | PUBLIC).items():
+        assert function.__name__.rstrip("_") and inspect.signature(function).parameters, name
+        assert "body" not in (function.__name__, function.__qualname__), name
+    parameters = inspect.signature(T.sum).parameters
+    assert list(parameters) == ["input", "dim", "keepdim", "dtype", "axis", "keepdims"]
+    assert [parameters[k].kind.name for k in ("keepdim", "dtype")] == ["POSITIONAL_OR_KEYWORD", "KEYWORD_ONLY"]
+    assert T.sum.__module__ == "tracegrad.tensors.ops_reduce" and "along *dim*" in T.sum.__doc__
+    assert T.Tensor.lerp_.__name__ == "lerp_" and T.Tensor.lerp_.__doc__ == "``lerp`` in place."
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "text"),
+    [
+        (lambda x: T.sort([1.0]), TypeError, "sort(): argument 'input' (position 1) must be Tensor, not list"),
+        (lambda x: T.lerp(x, 1.0, 0.5), TypeError, "lerp(): argument 'end' (position 2) must be Tensor, not float"),
+        (lambda x: x.lerp_(1.0, 0.5), TypeError, "lerp_(): argument 'end' (position 2) must be Tensor, not float"),
+        (lambda x: x.softmax(), TypeError, 'softmax() missing 1 required positional arguments: "dim"'),
+        (lambda x: x.unsqueeze(), TypeError, 'unsqueeze() missing 1 required positional arguments: "dim"'),
+        (lambda x: x.cumsum("0"), TypeError, "argument 'dim' must be int, not str"),
+        (lambda x: x.amax(3), IndexError, "Dimension out of range (expected to be in range of [-3, 2], but got 3)"),
+        (lambda x: x.sum((0, -3)), RuntimeError, "dim 0 appears multiple times in the list of dims"),
+        (lambda x: x.long().clamp_(0.5), RuntimeError, "result type Double can't be cast to the desired output type"),
+        (lambda x: x.sum(dims=0), TypeError, "sum() got an unexpected keyword argument 'dims'"),
+    ],
+)
+def test_arguments_are_read(call, kind, text):
+    with pytest.raises(kind, match=re.escape(text)):
+        call(T.tensor(LEAVES["v"]))
 
 
 def test_named_results():

@@ -21,6 +21,7 @@ from .on_device import compute
 from .op import EagerOp, aval_of
 from .tensor import _ENGINE, Tensor, _ndarray, _new, make, refresh
 
+_generic = np.generic  # NumPy's scalars: results of reductions
 LARGE = 1 << 13  # elements; smaller arrays are held without asking whether they will be read
 
 
@@ -55,7 +56,7 @@ def apply(op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...] = ())
         if state.grad and any(isinstance(t, Tensor) and t.requires_grad for t in operands):
             record(op, operands, statics, raws, results)
         return results
-    if type(out) is not _ndarray and type(out) is not TracedArray and not on_cuda(out):
+    if type(out) is not _ndarray and (isinstance(out, _generic) or (type(out) is not TracedArray and not on_cuda(out))):
         out = np.asarray(out)
     if op.in_rows:
         out = _laid_out(out, True)

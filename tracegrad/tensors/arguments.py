@@ -14,7 +14,7 @@ from ..tracer.ir.aval import FLOAT_KINDS, is_float
 from ..tracer.record.array import TracedArray
 from . import dtypes
 from .ops_basic import to_dtype
-from .tensor import Size, Tensor, make
+from .tensor import Tensor, make
 
 Ints = tuple[int, ...]
 
@@ -142,9 +142,7 @@ def many_dims(dim: Any, ndim: int) -> Ints:
     """*dim* (None: all; an int; a sequence) as distinct non-negative ints in order."""
     if dim is None:
         return tuple(range(ndim))
-    if not isinstance(dim, (tuple, list)):
-        return (one_dim(dim, ndim),) if ndim else _of_scalar(dim)
-    found = [one_dim(d, ndim) for d in dim]
+    found = [one_dim(d, ndim) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))]
     for d in found:
         if found.count(d) > 1:
             raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
@@ -154,11 +152,6 @@ def many_dims(dim: Any, ndim: int) -> Ints:
 def reduced_dims(dim: Any, ndim: int) -> Ints:
     """The dimensions of a reduction: ``many_dims``, but all for an empty sequence."""
     return many_dims(None if isinstance(dim, (tuple, list)) and not dim else dim, ndim)
-
-
-def _of_scalar(dim: Any) -> Ints:
-    one_dim(dim, 0)
-    return ()
 
 
 def expand_error(have: Ints, wanted: Ints) -> RuntimeError:
@@ -175,18 +168,14 @@ def expand_error(have: Ints, wanted: Ints) -> RuntimeError:
     )
 
 
+def listed(values: Sequence[Any]) -> Sequence[Any]:
+    """The values of ``f(a, b)`` and of ``f([a, b])``, which mean the same."""
+    return values[0] if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
+
+
 def shape_argument(sizes: Sequence[Any]) -> Ints:
     """``(2, 3)`` of ``view(2, 3)``, ``view((2, 3))`` and ``view(size)``."""
-    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list, Size)):
-        sizes = sizes[0]
-    return tuple([n if type(n) is int else n.__index__() for n in sizes])
-
-
-def dims_argument(name: str, dims: Sequence[Any]) -> tuple[Any, ...]:
-    """``(0, 1)`` of ``permute(0, 1)`` and ``permute((0, 1))``."""
-    if len(dims) == 1 and isinstance(dims[0], (tuple, list)):
-        return tuple(dims[0])
-    return tuple(dims)
+    return tuple([n if type(n) is int else n.__index__() for n in listed(sizes)])
 
 
 def spelled(dim: Any, axis: Any, default: Any) -> Any:

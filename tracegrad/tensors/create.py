@@ -20,7 +20,7 @@ from ..tracer.numpy_api import creation
 from ..tracer.record.array import TracedArray
 from ..tracer.record.recorder import current_recorder
 from . import dtypes
-from .arguments import named
+from .arguments import listed, named
 from .device import CPU, device_of, on_cuda, wanted
 from .dtypes import as_dtype
 from .modes import STATE
@@ -283,7 +283,7 @@ def _triangle(name: str, indices: Callable[..., Any], row: Any, col: Any, offset
 
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
     """Tensors of one shape, each of which varies along an axis of its own as one of the 1-d (or 0-d) *tensors*."""
-    given = list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], tuple | list) else list(tensors)
+    given = list(listed(tensors))
     if indexing not in ("ij", "xy"):
         raise RuntimeError(f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
     for t in given:

@@ -9,12 +9,12 @@ import numpy as np
 
 from ..tracer.record.array import TracedArray
 from .apply import apply
-from .arguments import FUNCTIONS, common_dtype, dims_argument, many_dims, one_dim, shape_argument
+from .arguments import FUNCTIONS, common_dtype, listed, many_dims, one_dim, shape_argument
 from .on_device import moved_beside
 from .op import EagerOp
 from .ops_basic import to_dtype
 from .ops_index import INDEX_SELECT, constant
-from .ops_shape import clone, listed, ravel, reshape, unsqueeze
+from .ops_shape import clone, ravel, reshape, unsqueeze
 from .signature import Dim, function, method
 from .tensor import Tensor, make, raw, seen
 
@@ -209,7 +209,7 @@ def repeat_interleave(input: Tensor, repeats: Any, dim: Dim | None = None, *, ou
 @method
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """Reversed along the dimensions given."""
-    return apply(FLIP, (input,), (many_dims(dims_argument("flip", dims), input.ndim),))
+    return apply(FLIP, (input,), (many_dims(tuple(listed(dims)), input.ndim),))
 
 
 @method
@@ -240,10 +240,10 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
                 raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:0")
             shifts = shifts[0]
         return apply(ROLL, (input,), (shifts, None))
-    listed = tuple(dims) if isinstance(dims, (tuple, list)) else (dims,)
-    if len(listed) != (len(shifts) if isinstance(shifts, tuple) else 1):
-        raise RuntimeError(f"shifts and dimensions must align. shifts: {np.size(shifts)}, dims:{len(listed)}")
-    places = tuple([one_dim(d, input.ndim) for d in listed])
+    axes = tuple(dims) if isinstance(dims, (tuple, list)) else (dims,)
+    if len(axes) != (len(shifts) if isinstance(shifts, tuple) else 1):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {np.size(shifts)}, dims:{len(axes)}")
+    places = tuple([one_dim(d, input.ndim) for d in axes])
     return apply(ROLL, (input,), (shifts if isinstance(shifts, tuple) else (shifts,), places))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..tracer.record.autocast import may_meet
 from . import dtypes
 from .apply import apply
-from .arguments import FUNCTIONS, one_dim, scalar_of, tensor_argument, unify
+from .arguments import FUNCTIONS, listed, one_dim, scalar_of, tensor_argument, unify
 from .op import EagerOp
 from .signature import Applied, Dim, function, method, operation
 from .tensor import METHODS, Tensor, make
@@ -282,7 +282,7 @@ def trace(input: Tensor) -> Tensor:
 @function
 def einsum(equation: str, *operands: Any) -> Tensor:
     """The sum of products that the *equation* describes, as in ``numpy.einsum``."""
-    given = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else list(operands)
+    given = listed(operands)
     if not isinstance(equation, str):
         raise TypeError("einsum(): the first argument must be the equation, a string")
     for v in given:

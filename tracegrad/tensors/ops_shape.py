@@ -14,7 +14,7 @@ import numpy as np
 
 from ..tracer.record.array import TracedArray
 from .apply import apply
-from .arguments import dims_argument, expand_error, many_dims, one_dim, shape_argument, tensor_argument
+from .arguments import expand_error, listed, many_dims, one_dim, shape_argument, tensor_argument
 from .inplace import apply_view
 from .op import EagerOp
 from .signature import Dim, function, method
@@ -199,13 +199,13 @@ def t(input: Tensor) -> Tensor:
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """With the dimensions in the order given."""
     ndim = len(tensor_argument("permute", input)._data.shape)
-    listed = dims_argument("permute", dims)
-    if len(listed) != ndim:
+    given = listed(dims)
+    if len(given) != ndim:
         raise RuntimeError(
             "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
-            f"ordering of dimensions i.e. input.dim() = {ndim} is not equal to len(dims) = {len(listed)}"
+            f"ordering of dimensions i.e. input.dim() = {ndim} is not equal to len(dims) = {len(given)}"
         )
-    order = tuple([one_dim(d, ndim) for d in listed])
+    order = tuple([one_dim(d, ndim) for d in given])
     if len(set(order)) != ndim:
         raise RuntimeError("permute(): duplicate dims are not allowed.")
     return apply_view(PERMUTE, input, (order,))
@@ -305,13 +305,6 @@ def broadcast_shapes(*shapes: Any) -> Size:
         raise RuntimeError(
             f"Shape mismatch: objects cannot be broadcast to a single shape: {', '.join(str(list(s)) for s in shapes)}"
         ) from None
-
-
-def listed(tensors: Sequence[Any]) -> list[Any]:
-    """``f(a, b)`` and ``f([a, b])`` mean the same."""
-    if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
-        return list(tensors[0])
-    return list(tensors)
 
 
 # ---- copies --------------------------------------------------------------------------------------------------------

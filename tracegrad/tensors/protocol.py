@@ -222,9 +222,6 @@ def install() -> None:
     for ufunc, name in operators.items():
         short = name.strip("_")
         _OPERATORS[ufunc] = _binary(name, f"__{reflected.get(short, f'r{short}')}__")
-    for name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "sinh", "cosh",
-                 "tanh", "deg2rad", "rad2deg"):  # fmt: skip
-        _OPERATORS[getattr(np, name)] = METHODS[name]
     for table in (ops_math.FLOATING, ops_math.KEEPING, ops_math.TWO_FLOATING, ops_math.TWO_KEEPING):
         for name, op in table.items():
             if isinstance(op.fn, np.ufunc):
@@ -232,7 +229,7 @@ def install() -> None:
     for name in ("isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor", "logical_not", "negative"):
         _OPERATORS[getattr(np, name)] = METHODS[name]
     _OPERATORS[np.invert] = METHODS["bitwise_not"]
-    _OPERATORS[np.absolute], _OPERATORS[np.sign] = METHODS["abs"], METHODS["sign"]
+    _OPERATORS[np.sign] = METHODS["sign"]
     _OPERATORS[np.fmod] = METHODS["fmod"]
     _OPERATORS[np.positive] = METHODS["positive"]
     _OPERATORS[np.rint] = METHODS["round"]

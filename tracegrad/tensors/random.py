@@ -19,6 +19,7 @@ from ..tracer.numpy_api import creation
 from ..tracer.record.array import TracedArray
 from ..tracer.record.recorder import current_recorder
 from . import dtypes
+from .arguments import named
 from .create import _array_of, _count, _float_or_default, _made, _shape, _type_name, beside, like
 from .device import on_cuda, wanted
 from .dtypes import as_dtype, scalar_name
@@ -121,28 +122,23 @@ def _uniform(stream: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
     return (np.floor(numbers * np.float32(count)) / np.float32(count)).astype(kind)
 
 
-def rand(
-    *sizes: Any, size: Any = None, generator: Any = None, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False,
-) -> Any:  # fmt: skip
-    """Uniform numbers in [0, 1); sizes as numbers or as one tuple."""
-    shape, kind = _shape("rand", sizes, size), _floats(dtype, "check_uniform_bounds")
-    return _made(drawn(lambda stream: _uniform(stream, shape, kind), generator), requires_grad, device)
+def _normal(stream: Any, shape: tuple[int, ...], kind: np.dtype) -> Any:
+    return stream.standard_normal(shape, held_dtype(kind)).astype(kind, copy=False)
 
 
-def randn(
-    *sizes: Any, size: Any = None, generator: Any = None, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False,
-) -> Any:  # fmt: skip
-    """Standard normal numbers; sizes as numbers or as one tuple."""
-    shape, kind = _shape("randn", sizes, size), _floats(dtype, "normal_kernel_cpu")
-    return _made(
-        drawn(lambda stream: stream.standard_normal(shape, held_dtype(kind)).astype(kind, copy=False), generator),
-        requires_grad,
-        device,
-    )
+def _numbers(name: str, draw: Callable[..., Any], kernel: str, contents: str) -> Callable[..., Any]:
+    def create(
+        *sizes: Any, size: Any = None, generator: Any = None, dtype: Any = None, device: Any = None,
+        requires_grad: bool = False,
+    ) -> Any:  # fmt: skip
+        shape, kind = _shape(name, sizes, size), _floats(dtype, kernel)
+        return _made(drawn(lambda stream: draw(stream, shape, kind), generator), requires_grad, device)
+
+    return named(create, name, f"{contents}; sizes as numbers or as one tuple.")
 
 
+rand = _numbers("rand", _uniform, "check_uniform_bounds", "Uniform numbers in [0, 1)")
+randn = _numbers("randn", _normal, "normal_kernel_cpu", "Standard normal numbers")
 rand_like = like(rand, "Uniform numbers in [0, 1)")
 randn_like = like(randn, "Standard normal numbers")
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..codegen.derive.loop_memory import loop_memory
+from ..tracer.ir.check import checks
 
 
 def _number(name: str, default: int) -> int:
@@ -41,13 +42,14 @@ default_dtype = DefaultDtype()
 
 
 class Config:
-    """``check``: run every call in the interpreter too, and compare (``TRACEGRAD_CHECK=1``). ``max_kernels``: kernels
-    kept in memory.  ``max_paths``: branches kept for one kind of call before Python runs each time. ``max_variants``:
-    kinds of call (types, shapes) remembered by one function; ``max_states``: states of the outside for each of them;
-    ``max_plans``: classes of object arguments whose analysis is kept.  ``max_segments``: kernels of segments that one
-    kind of call keeps ready, where its Python runs each time.  ``max_derivatives``: kinds of operands whose
-    derivative each eager operation remembers; ``max_tapes``: shapes of eager graphs that are remembered.
-    ``loop_memory``: bytes that the reverse mode may store of the steps of one loop (a quarter of the free memory)."""
+    """``check``: run every call in the interpreter too and compare, and look over every graph (``TRACEGRAD_CHECK=1``).
+    ``max_kernels``: kernels kept in memory.  ``max_paths``: branches kept for one kind of call before Python runs each
+    time.  ``max_variants``: kinds of call (types, shapes) remembered by one function; ``max_states``: states of the
+    outside for each of them; ``max_plans``: classes of object arguments whose analysis is kept.  ``max_segments``:
+    kernels of segments that one kind of call keeps ready, where its Python runs each time.  ``max_derivatives``: kinds
+    of operands whose derivative each eager operation remembers; ``max_tapes``: shapes of eager graphs that are
+    remembered.  ``loop_memory``: bytes that the reverse mode may store of the steps of one loop (a quarter of the free
+    memory)."""
 
     def __init__(self) -> None:
         self._on_check: list[Callable[[], None]] = []
@@ -73,6 +75,7 @@ class Config:
         if name == "loop_memory":
             loop_memory.budget = int(value)
         if name == "check":
+            checks.every_graph = bool(value)
             for callback in self._on_check:
                 callback()
 

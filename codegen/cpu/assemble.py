@@ -1,6 +1,6 @@
-"""A graph -> a compiled program.
+"""A graph in canonical form -> a compiled program.
 
-``compile_graph`` is the whole pipeline: canonical form, schedule, LLVM IR, machine code.  A ``Program`` is shared by
+``compile_canonical`` is the pipeline: schedule, LLVM IR, machine code.  A ``Program`` is shared by
 every graph with the same key; ``bind`` gives it one run's sizes and constants.  A program is a list of *segments*:
 native ones are functions of one module; where NumPy has to do a step (sort, search), it runs between two of them.
 """
@@ -19,10 +19,8 @@ from typing import Any
 import llvmlite.ir as ir
 import numpy as np
 
-from ...tracer.ir.graph import Graph
 from ...tracer.ir.primitive import LOOP
-from ..lower.canonical import ONE, Canonical, Const, Op, Sym, canonicalise
-from ..lower.simplify import simplify
+from ..lower.canonical import ONE, Canonical, Const, Op, Sym
 from ..schedule.buffers import buffer_of, counted, filled
 from ..schedule.early_exit import Item, check_early, guards_of, is_heavy, steps_before
 from ..schedule.loop_tree import Call, Schedule, Statement, item_buffers
@@ -251,7 +249,7 @@ def _finish_text(text: str) -> str:
     return vecmath.complete(finish_hints(_DEFINE.sub(lambda m: m.group(1) + width, text)))
 
 
-# ---- running a graph once, as tests and the slow path do -----------------------------------------------------------
+# ---- running a program without a launcher ------------------------------------------------------------------------
 
 
 def workspace(program: Program, sizes: np.ndarray) -> tuple[list[int], np.ndarray]:
@@ -341,25 +339,3 @@ def step_operands(
     if op.prim.kind == LOOP:
         params.update(body=mine.params["body"].graph, length=int(sizes[op.params["length"]]))
     return [operand(k) for k in range(len(op.ins))], params
-
-
-class CompiledGraph:
-    """A graph with its program: what tests run against the interpreter."""
-
-    def __init__(self, graph: Graph):
-        self.graph = simplify(graph)
-        self.canonical = canonicalise(self.graph)
-        self.program = compile_canonical(self.canonical, len(graph.inputs))
-
-    def run(self, inputs: Sequence[Any]) -> list[np.ndarray]:
-        arrays = [
-            np.ascontiguousarray(np.asarray(x, dtype=v.aval.dtype).reshape(v.aval.shape))
-            for x, v in zip(inputs, self.graph.inputs, strict=True)
-        ]
-        arrays = [a.reshape(v.aval.shape) for a, v in zip(arrays, self.graph.inputs, strict=True)]
-        self.failed, results = execute(self.program, self.canonical, [*arrays, *(a for _, a in self.graph.consts)])
-        return results
-
-
-def compile_graph(graph: Graph) -> CompiledGraph:
-    return CompiledGraph(graph)

@@ -23,7 +23,6 @@ SPEED_LEVEL = 2  # LLVM's -O2
 
 _lock = threading.RLock()
 _serial = itertools.count()
-_keep_alive: list[object] = []
 
 
 def has_libmvec() -> bool:

@@ -37,13 +37,6 @@ def symbol(name: str, kind: ir.Type) -> str:
     return f"__nv_{name}" if isinstance(kind, ir.DoubleType) else f"__nv_{name}f"
 
 
-def symbols() -> list[str]:
-    """Every function of libdevice that kernels call."""
-    return [
-        symbol(n, kind) for n in sorted(INTRINSICS | FUNCTIONS | SPECIAL) for kind in (ir.DoubleType(), ir.FloatType())
-    ]
-
-
 class DeviceScalars(Scalars):
     """Arithmetic on the device.  Raises DeviceError for a function that it does not have."""
 

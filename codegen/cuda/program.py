@@ -68,7 +68,7 @@ Step = Kernel | Library | Order
 
 @dataclass(slots=True, eq=False)
 class CudaProgram:
-    """What runs for one signature.  ``text`` is LLVM IR in which the functions of ``kernels.INTRINSICS`` are open."""
+    """What runs for one signature.  ``text`` is LLVM IR in which the functions of ``threads.INTRINSICS`` are open."""
 
     key: tuple
     arguments: int
@@ -94,7 +94,7 @@ class CudaProgram:
 
 
 class Machine(Protocol):
-    """What runs a program's steps: a GPU, or the simulator.  Addresses are of its memory."""
+    """What runs a program's steps: a GPU, or a simulator of one.  Addresses are of its memory."""
 
     def launch(self, program: CudaProgram, kernel: Kernel, grid: tuple[int, int], arguments: list[int]) -> None:
         """*grid*: how many blocks, of how many threads."""

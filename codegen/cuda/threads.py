@@ -1,7 +1,7 @@
 """Threads of a GPU in LLVM IR: who they are, what they share, the ranges that they divide among themselves.
 
 What a ``ThreadEmitter`` needs of a GPU are seven functions (``INTRINSICS``): who am I, wait for my block, what has my
-neighbour, where is my block's memory.  ``ptx.py`` defines them for a GPU, ``simulator.py`` on the CPU.
+neighbour, where is my block's memory.  ``ptx.py`` defines them for a GPU, ``tests/support/simulator.py`` on the CPU.
 """
 
 from __future__ import annotations

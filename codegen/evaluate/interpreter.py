@@ -12,16 +12,6 @@ from ...tracer.ir.evaluate import run_nodes, stored
 from ...tracer.ir.graph import Graph, Var
 
 
-def _run(graph: Graph, inputs: Sequence[Any]) -> dict[Var, Any]:
-    """Every value of *graph* for *inputs*."""
-    env: dict[Var, Any] = {
-        var: np.asarray(value, dtype=var.aval.dtype) for var, value in zip(graph.inputs, inputs, strict=True)
-    }
-    env.update(graph.consts)
-    run_nodes(graph.nodes, env)
-    return env
-
-
 def tolerance(dtype: np.dtype) -> float:
     """How far a kernel's numbers of *dtype* may be from the interpreter's, relative to the largest, before one of them
     is wrong: of half precision it is two units in the last place."""
@@ -32,14 +22,9 @@ def tolerance(dtype: np.dtype) -> float:
 
 def evaluate(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
     """The outputs of *graph* for *inputs* (arrays in the order of ``graph.inputs``)."""
-    env = _run(graph, inputs)
+    env: dict[Var, Any] = {
+        var: np.asarray(value, dtype=var.aval.dtype) for var, value in zip(graph.inputs, inputs, strict=True)
+    }
+    env.update(graph.consts)
+    run_nodes(graph.nodes, env)
     return [stored(env, out) for out in graph.outputs]
-
-
-def guards_hold(graph: Graph, inputs: Sequence[Any]) -> int:
-    """Index of the first guard of *graph* that *inputs* violate, or -1."""
-    env = _run(graph, inputs)
-    for index, guard in enumerate(graph.guards):
-        if stored(env, guard.atom).tobytes() != np.asarray(guard.expected).tobytes():
-            return index
-    return -1

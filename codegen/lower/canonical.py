@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...tracer.ir.axes import Axes, same_axes
+from ...tracer.ir.check import check_graph, checks
 from ...tracer.ir.graph import Graph, Lit, Node, Var
 from ...tracer.ir.primitive import ELEMENTWISE, LOOP
 from ...tracer.ir.site import Site
@@ -120,6 +121,8 @@ def canonicalise(graph: Graph, *, body: bool = False, first: bool = False) -> Ca
     In the *body* of a loop small sizes of all axes are static: what is small and carried is kept in registers.
     *first*: the first output is there before anything is done that it does not depend on.
     """
+    if checks.every_graph and not body:
+        check_graph(graph, weak=False)
     bodies = {node: _body_of(node) for node in graph.nodes if node.prim.kind == LOOP}
     axes = EqualAxes(graph, {n: ([x.dims for x in b.inputs], [x.dims for x in b.outputs]) for n, b in bodies.items()})
     inner: set[Any] = set()

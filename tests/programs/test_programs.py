@@ -10,11 +10,11 @@ import os
 
 import numpy as np
 import pytest
+from ir_parser import parse_graph
 from programs import Case, cases_of, judge_derivatives, judge_tier, program, shrink
 from support import TIERS, evaluate
 
 from tracegrad.tracer.ir.graph import Graph
-from tracegrad.tracer.ir.parse import parse_graph
 from tracegrad.tracer.ir.text import print_graph
 
 COUNT = int(os.environ.get("TRACEGRAD_PROGRAMS", "150"))

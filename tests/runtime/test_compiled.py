@@ -10,7 +10,7 @@ import sys
 import tracemalloc
 import weakref
 from collections import OrderedDict, namedtuple
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import optree
@@ -28,8 +28,11 @@ from tracegrad import (
     config,
 )
 from tracegrad.codegen.cpu import jit
+from tracegrad.codegen.lower.simplify import simplify
 from tracegrad.runtime.launch.kernel_cache import kernels
 from tracegrad.runtime.paths import dispatcher
+from tracegrad.runtime.record import record
+from tracegrad.tracer.ir.errors import GraphError
 
 pytestmark = pytest.mark.usefixtures("fresh_kernels")
 
@@ -692,6 +695,24 @@ def test_check_mode_reports_a_disagreement(checking, monkeypatch):
     monkeypatch.setattr(dispatcher, "run_path", lambda *a: real(*a) * 1.001)
     with pytest.raises(TracegradError, match="disagree"):
         f(X)
+
+
+def test_check_mode_looks_over_every_graph(checking, monkeypatch):
+    """A pass that breaks a graph is named by the node, and only where graphs are looked over."""
+
+    def broken(graph, *args):
+        graph = simplify(graph, *args)
+        return replace(graph, nodes=[node for node in graph.nodes if node.prim.name != "exp"])
+
+    def fn(x):
+        return np.sum(np.sin(np.exp(x)))
+
+    monkeypatch.setattr(record, "simplify", broken)
+    for check, error in ((False, KeyError), (True, GraphError)):
+        config.check = check
+        with pytest.raises(error) as raised:
+            compile_grad(fn)(X)
+    assert "node 0 (sin): an operand (f64[4]) is not defined before its use" in str(raised.value)
 
 
 # ---- pickling, copies, memory --------------------------------------------------------------------------------------

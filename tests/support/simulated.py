@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from fake_cupy import runtime
+from simulator import SMALL, Simulator, simulate
 
 from tracegrad.codegen.cuda.assemble import assemble
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import CudaProgram
-from tracegrad.codegen.cuda.simulator import SMALL, Simulator, simulate
 from tracegrad.codegen.lower.canonical import Canonical, canonicalise
 from tracegrad.codegen.lower.simplify import simplify
 from tracegrad.runtime.cuda.load import Loaded

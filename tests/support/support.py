@@ -6,6 +6,7 @@ import importlib
 import math
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import fake_cupy
@@ -15,6 +16,8 @@ from tracegrad.codegen.derive.adjoint import jvp, vjp
 from tracegrad.codegen.evaluate.cupy_backend import CupyBackend
 from tracegrad.codegen.evaluate.cupy_exceptions import Modules
 from tracegrad.codegen.evaluate.interpreter import evaluate
+from tracegrad.codegen.lower.canonical import canonicalise
+from tracegrad.codegen.lower.simplify import simplify
 from tracegrad.tracer import ops as _ops  # noqa: F401  (fills the registry)
 from tracegrad.tracer.ir.aval import FLOAT_KINDS, HALF, Aval, finfo, held_dtype
 from tracegrad.tracer.ir.check import check_graph
@@ -35,11 +38,18 @@ _KERNEL_MODULE = "tracegrad.codegen.cpu.assemble"
 _programs: dict[Any, Any] = {}
 
 
+def failed_guard(graph: Graph, inputs: Sequence[Any]) -> int:
+    """Index of the first guard of *graph* that *inputs* violate, or -1."""
+    found = evaluate(replace(graph, outputs=[guard.atom for guard in graph.guards]), inputs)
+    held = [x.tobytes() == np.asarray(g.expected).tobytes() for x, g in zip(found, graph.guards, strict=True)]
+    return -1 if all(held) else held.index(False)
+
+
 def _run_kernel(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
     """Compile and run; graphs with one signature share one program here as they do for users."""
     module = importlib.import_module(_KERNEL_MODULE)
-    graph = module.simplify(graph)
-    canonical = module.canonicalise(graph)
+    graph = simplify(graph)
+    canonical = canonicalise(graph)
     key = (canonical.key, len(graph.inputs))
     program = _programs.get(key)
     if program is None:

@@ -97,15 +97,10 @@ def scalar_aval(dtype: np.dtype, weak: bool) -> Aval:
 _SHORT = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "bool": "bool"} | {
     f"{kind}{bits}": f"{kind[0]}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)
 }
-_LONG = {short: np.dtype(name) for name, short in _SHORT.items()}
 
 
 def short_name(dtype: np.dtype) -> str:
     return _SHORT[dtype.name]
-
-
-def from_short_name(name: str) -> np.dtype:
-    return _LONG[name]
 
 
 def check_dtype(dtype: np.dtype, what: str) -> np.dtype:

@@ -11,9 +11,9 @@
       return f
     }
 
-The text is exact: ``print_graph(parse_graph(text)) == text`` for a printed text, floats keep every bit (NaN payloads
-and -0.0 too), and a line of the user's is read back from its comment.  Params are ints, floats, bools, None, strings,
-dtypes by short name, tuples and graphs.  ``graph.py`` defines what is printed here, ``parse.py`` reads it.
+The text is exact: floats keep every bit (NaN payloads and -0.0 too), a comment is a line of the user's.  Params are
+ints, floats, bools, None, strings, dtypes by short name, tuples and graphs.  ``graph.py`` defines what is printed here,
+``tests/support/ir_parser.py`` reads it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _BITS: dict[int, np.dtype] = {8: np.dtype("uint64"), 4: np.dtype("uint32"), 2: n
 
 
 def print_scalar(value: Any) -> str:
-    """A NumPy scalar so that :func:`parse_scalar` finds the same bits."""
+    """A NumPy scalar from which the same bits can be read."""
     value = np.asarray(value)[()]
     if value.dtype.kind not in FLOAT_KINDS:
         return str(value.item())
@@ -63,17 +63,6 @@ def print_scalar(value: Any) -> str:
         return "nan" if plain else f"nan({int(value.view(_BITS[value.dtype.itemsize])):#x})"
     text = repr(float(value)) if value.dtype.itemsize == 8 else str(value)
     return text if value.dtype.type(float(text)) == value else float(value).hex()
-
-
-def parse_scalar(text: str, dtype: np.dtype) -> Any:
-    """The scalar of *dtype* that *text* spells."""
-    if dtype.kind == "b":
-        return dtype.type({"True": True, "False": False}[text])
-    if dtype.kind not in FLOAT_KINDS:
-        return dtype.type(int(text))
-    if text.startswith("nan("):
-        return np.array(int(text[4:-1], 16), _BITS[dtype.itemsize]).view(dtype)[()]
-    return dtype.type(float.fromhex(text) if "0x" in text else float(text))
 
 
 # ---- printing --------------------------------------------------------------------------------------------------

@@ -210,11 +210,9 @@ UFUNCS[np.logaddexp2] = _logaddexp2
 UFUNCS[np.ldexp] = _ldexp
 UFUNCS[np.deg2rad] = UFUNCS[np.radians] = _scaled(math.pi / 180)
 UFUNCS[np.rad2deg] = UFUNCS[np.degrees] = _scaled(180 / math.pi)
-UFUNCS[np.float_power] = lambda x, y: _power(cast(x, FLOAT), cast(y, FLOAT))
 
 
-# ---- scipy.special: what is composed of other rows
-# --------------------------------------------------------------------
+# ---- scipy.special: what is composed of other rows -----------------------------------------------------------------
 
 
 def _log_expit(x: Atom) -> Atom:
@@ -342,7 +340,7 @@ def _nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None,
     if not x.aval.is_float:
         return call_ufunc(np.positive, (x,), {})
     limits = finfo(x.aval.dtype)
-    high, low = (Lit(limits.max if v is None else v, x.aval.dtype) for v in (posinf, None))
+    high = Lit(limits.max if posinf is None else posinf, x.aval.dtype)
     low = Lit(limits.min if neginf is None else neginf, x.aval.dtype)
     finite = F.select(F.eq(x, like(math.inf, x)), high, F.select(F.eq(x, like(-math.inf, x)), low, x))
     return call_ufunc(np.positive, (F.select(F.ne(x, x), Lit(nan, x.aval.dtype), finite),), {})

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("numba.cuda.simulator", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
 
 from simulated import cuda_tier
+from simulator import SMALL, simulate
 from support import F32, F64, assert_agree, evaluate
 from tracing import Traced
 
@@ -18,7 +19,6 @@ from tracegrad.codegen.cuda.assemble import assemble
 from tracegrad.codegen.cuda.intrinsics import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import CudaProgram, Library
-from tracegrad.codegen.cuda.simulator import SMALL, simulate
 from tracegrad.codegen.lower.canonical import canonicalise
 from tracegrad.codegen.lower.half_precision import CUDA_PRODUCTS
 from tracegrad.codegen.lower.simplify import simplify

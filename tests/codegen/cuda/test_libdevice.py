@@ -44,7 +44,9 @@ from tracegrad.tracer.ir.errors import DeviceError
 from tracegrad.tracer.ir.primitive import ELEMENTWISE, PRIMITIVES, Primitive
 
 pytest.importorskip("cuda.bindings.nvvm", reason="numba-cuda is not installed")
-from tracegrad.codegen.cuda import libdevice, libdevice_cpu, nvvm_ir, ptx
+import libdevice_cpu
+
+from tracegrad.codegen.cuda import libdevice, nvvm_ir, ptx
 
 VOID = ir.VoidType()
 # The largest error found in ulp, float64 and float32, of rows that are one function of libdevice.  None is above the

@@ -2,7 +2,7 @@
 simulator runs, and then the two targets side by side.
 
 What the simulator runs is the kernels' LLVM IR with libdevice's own code, so bits are those of a GPU but for the
-hardware's approximations in float32 (``codegen/cuda/libdevice_cpu.py``).
+hardware's approximations in float32 (``libdevice_cpu.py``).
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("numba_cuda", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
 
 from simulated import cuda_program, simulated
+from simulator import SMALL
 from support import assert_agree, evaluate, make_graph
 from tracing import Traced
 
@@ -16,7 +17,6 @@ from tracegrad.codegen.cuda.intrinsics import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import Kernel, Library, Order
 from tracegrad.codegen.cuda.scatter import BY_ADDING, BY_LOOKING, BY_ORDER, BY_WINNER, how_to_write
-from tracegrad.codegen.cuda.simulator import SMALL
 from tracegrad.tracer.ir.aval import Aval
 from tracegrad.tracer.ir.graph import bind
 from tracegrad.tracer.ir.primitive import SCATTER

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ir_parser import parse_graph
 from support import (
     F32,
     F64,
@@ -35,7 +36,6 @@ from tracegrad.codegen.lower.half_precision import in_float32
 from tracegrad.codegen.lower.simplify import simplify
 from tracegrad.tracer.ir.aval import BFLOAT16, FLOAT16, HALF, Aval, can_cast, finfo, promote_types
 from tracegrad.tracer.ir.graph import bind
-from tracegrad.tracer.ir.parse import parse_graph
 from tracegrad.tracer.ir.primitive import PRIMITIVES, VIEW
 from tracegrad.tracer.ir.text import print_graph
 

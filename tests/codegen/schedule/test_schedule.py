@@ -10,11 +10,12 @@ import sys
 
 import numpy as np
 import pytest
+from compiled_graph import CompiledGraph, compile_graph
 from tracing import Traced
 
 from tracegrad import compile_grad
 from tracegrad.codegen.cpu import jit
-from tracegrad.codegen.cpu.assemble import CompiledGraph, compile_graph, execute
+from tracegrad.codegen.cpu.assemble import execute
 from tracegrad.codegen.derive.adjoint import vjp
 from tracegrad.codegen.evaluate.interpreter import evaluate
 from tracegrad.codegen.lower.canonical import canonicalise

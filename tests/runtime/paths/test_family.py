@@ -7,15 +7,15 @@ import threading
 
 import numpy as np
 import pytest
+from compiled_graph import compile_graph
+from ir_parser import parse_graph
 
 import tracegrad
 from tracegrad import compile_grad
-from tracegrad.codegen.cpu.assemble import compile_graph
 from tracegrad.runtime.launch import bind
 from tracegrad.runtime.paths import family as family_module
 from tracegrad.runtime.paths.dispatcher import Dispatcher
 from tracegrad.runtime.paths.family import successors
-from tracegrad.tracer.ir.parse import parse_graph
 
 N = 20
 

@@ -8,14 +8,15 @@ import re
 import numpy as np
 import pytest
 from branching import check as check_program
+from compiled_graph import compile_graph
+from ir_parser import parse_graph
 
 from tracegrad import compile_grad
-from tracegrad.codegen.cpu.assemble import KERNEL_TYPE, compile_graph, workspace
+from tracegrad.codegen.cpu.assemble import KERNEL_TYPE, workspace
 from tracegrad.codegen.cpu.value_numbering import products, step_keys
 from tracegrad.codegen.schedule.early_exit import steps_before
 from tracegrad.runtime.launch import bind
 from tracegrad.runtime.paths.family import successors
-from tracegrad.tracer.ir.parse import parse_graph
 
 native_only = pytest.mark.skipif(not bind.NATIVE, reason=bind.NATIVE_REASON)
 N = 20

@@ -12,13 +12,13 @@ from collections import namedtuple
 import numpy as np
 import pytest
 from agreement import agree, numerical_gradient
+from ir_parser import parse_graph
 
 import tracegrad as tg
 from tracegrad import MutationError, ShapeError, TracegradError, UnsupportedError, autograd, compile_grad, config
 from tracegrad.codegen.derive.adjoint import jvp
 from tracegrad.runtime.launch.kernel_cache import kernels
 from tracegrad.tracer.ir.errors import GraphError
-from tracegrad.tracer.ir.parse import parse_graph
 from tracegrad.tracer.ir.text import print_graph
 from tracegrad.tracer.record.array import TracedArray
 from tracegrad.tracer.record.recorder import Recorder, recording

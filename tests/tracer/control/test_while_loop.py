@@ -11,6 +11,7 @@ import re
 import numpy as np
 import pytest
 from agreement import agree, numerical_gradient
+from ir_parser import parse_graph
 
 import tracegrad as tg
 from tracegrad import ShapeError, UnsupportedError, autograd, compile_grad, config
@@ -20,7 +21,6 @@ from tracegrad.codegen.derive.loop_memory import loop_memory
 from tracegrad.runtime.launch.kernel_cache import kernels
 from tracegrad.tracer.ir.errors import GraphError
 from tracegrad.tracer.ir.graph import bind, structural
-from tracegrad.tracer.ir.parse import parse_graph
 from tracegrad.tracer.ir.primitive import PRIMITIVES
 from tracegrad.tracer.ir.text import print_graph
 from tracegrad.tracer.ops.elementwise import F

@@ -1,4 +1,4 @@
-"""Reading the text of a graph, in the form that ``text.py`` describes: tokens, and a parser that descends into them.
+"""Reading the text of a graph (``tracer/ir/text.py``): tokens, and a parser that descends into them.
 
 Every error names the line of the text and points at the place.
 """
@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from .aval import Aval, from_short_name, held_dtype
-from .check import check_graph
-from .errors import GraphError
-from .graph import Atom, Graph, Guard, Lit, Node, Var
-from .primitive import PRIMITIVES
-from .site import Site
-from .text import parse_scalar
+from tracegrad.tracer.ir.aval import FLOAT_KINDS, SUPPORTED, Aval, held_dtype, short_name
+from tracegrad.tracer.ir.check import check_graph
+from tracegrad.tracer.ir.errors import GraphError
+from tracegrad.tracer.ir.graph import Atom, Graph, Guard, Lit, Node, Var
+from tracegrad.tracer.ir.primitive import PRIMITIVES
+from tracegrad.tracer.ir.site import Site
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t]+)
@@ -33,6 +32,19 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _SITE = re.compile(r"#\s*(?P<file>.*):(?P<line>\d+) in (?P<function>.*?)\s*$")
+_DTYPES = {short_name(dtype): dtype for dtype in SUPPORTED}
+_BITS = {8: np.dtype("uint64"), 4: np.dtype("uint32"), 2: np.dtype("uint16")}
+
+
+def parse_scalar(text: str, dtype: np.dtype) -> Any:
+    """The scalar of *dtype* that *text* spells, of which ``print_scalar`` has made it."""
+    if dtype.kind == "b":
+        return dtype.type({"True": True, "False": False}[text])
+    if dtype.kind not in FLOAT_KINDS:
+        return dtype.type(int(text))
+    if text.startswith("nan("):
+        return np.array(int(text[4:-1], 16), _BITS[dtype.itemsize]).view(dtype)[()]
+    return dtype.type(float.fromhex(text) if "0x" in text else float(text))
 
 
 class _Parser:
@@ -104,7 +116,7 @@ class _Parser:
 
     def dtype(self) -> np.dtype:
         try:
-            return from_short_name(self.peek())
+            return _DTYPES[self.peek()]
         except KeyError:
             raise self.fail(f"{self.peek()!r} is no dtype") from None
         finally:

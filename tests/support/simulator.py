@@ -1,7 +1,7 @@
 """Kernels without a GPU: the same LLVM IR, compiled for the CPU and run by numba's CUDA simulator.
 
 The simulator gives the threads, blocks and barriers; each simulated thread calls the compiled kernel, which asks back
-for what ``kernels.INTRINSICS`` names.  So what runs is the code that becomes PTX, to the last instruction.  For small
+for what ``threads.INTRINSICS`` names.  So what runs is the code that becomes PTX, to the last instruction.  For small
 sizes: a simulated thread is a thread.
 """
 
@@ -14,18 +14,18 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import libdevice_cpu
 import numba.cuda
 import numpy as np
 from numba.cuda.simulator.kernel import FakeCUDAKernel
 
-from ..cpu import jit
-from ..cpu.assemble import host_view, run_host
-from ..cpu.hints import finish_hints
-from ..lower.canonical import Canonical
-from ..schedule.memory import ALIGN
-from . import libdevice_cpu
-from .mapping import Geometry
-from .program import CudaProgram, Kernel, Library, Order, run
+from tracegrad.codegen.cpu import jit
+from tracegrad.codegen.cpu.assemble import host_view, run_host
+from tracegrad.codegen.cpu.hints import finish_hints
+from tracegrad.codegen.cuda.mapping import Geometry
+from tracegrad.codegen.cuda.program import CudaProgram, Kernel, Library, Order, run
+from tracegrad.codegen.lower.canonical import Canonical
+from tracegrad.codegen.schedule.memory import ALIGN
 
 SMALL = Geometry(threads=8, warp=4)  # few threads, several warps
 

@@ -2,7 +2,7 @@
 
 libdevice is LLVM bitcode.  LLVM reads it as it is; what only a GPU has, the ``llvm.nvvm`` intrinsics and a few lines
 of PTX in inline assembly, gets definitions here.  ``install`` compiles the functions that kernels call
-(``libdevice.symbols()``) and makes them known to the linker of CPU kernels.
+(``symbols()``) and makes them known to the linker of CPU kernels.
 
 The definitions give what the instructions give, with one exception: the hardware's approximations.  PTX bounds their
 errors and does not say their bits.  ``ex2``, ``lg2``, ``rcp`` and ``rsqrt`` of float32 are here the correctly rounded
@@ -17,10 +17,12 @@ import re
 import threading
 
 import llvmlite.binding as llvm
+import llvmlite.ir as ir
 
-from ...tracer.ir.errors import DeviceError
-from ..cpu import jit
-from . import libdevice, ptx
+from tracegrad.codegen.cpu import jit
+from tracegrad.codegen.cuda import ptx
+from tracegrad.codegen.cuda.libdevice import FUNCTIONS, INTRINSICS, SPECIAL, symbol
+from tracegrad.tracer.ir.errors import DeviceError
 
 # what __nvvm_reflect answers: the options of ptx.FLOAT_OPTIONS, and a Hopper (the functions that kernels call ask only
 # whether it is a Kepler or older: the code is the same for all that this target is for)
@@ -56,25 +58,30 @@ _lock = threading.Lock()
 _installed: list[jit.Compiled] = []
 
 
+def symbols() -> list[str]:
+    """Every function of libdevice that kernels call."""
+    names, kinds = INTRINSICS | FUNCTIONS | SPECIAL, (ir.DoubleType(), ir.FloatType())
+    return [symbol(name, kind) for name in sorted(names) for kind in kinds]
+
+
 def install() -> None:
-    """Make every function of ``libdevice.symbols()`` known to the linker of CPU kernels; further calls do nothing.
+    """Make every function of ``symbols()`` known to the linker of CPU kernels; further calls do nothing.
 
     Raises DeviceError where libdevice uses an instruction that has no definition here.
     """
     with _lock:
         if _installed:
             return
-        name = jit.unique_name("libdevice")
-        compiled = jit.compile_text(module_text(), name)
-        for symbol in libdevice.symbols():
-            jit.add_symbol(symbol, compiled.address(symbol))
+        compiled = jit.compile_text(module_text(), jit.unique_name("libdevice"))
+        for name in symbols():
+            jit.add_symbol(name, compiled.address(name))
         _installed.append(compiled)  # kept as long as the process: kernels point into it
 
 
 def module_text() -> str:
     """The functions that kernels call, and all that they call, as LLVM IR for the CPU."""
     module = llvm.parse_bitcode(ptx.libdevice())
-    wanted = set(libdevice.symbols())
+    wanted = set(symbols())
     for function in module.functions:
         if not function.is_declaration and function.name not in wanted:
             function.linkage = "internal"

@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from selection import seeds
 
 from tracegrad.codegen.evaluate.interpreter import evaluate, guards_hold
 from tracegrad.codegen.lower.host_device_split import Divided, divide
@@ -85,7 +86,7 @@ def random_graph(choice: random.Random) -> Graph:
     return parse_graph("\n".join([*lines, f"  return {' '.join(results)}", "}"]))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60, quick=20))
 def test_random_programs(seed):
     choice, rng = random.Random(seed), np.random.default_rng(seed)
     graph = random_graph(choice)

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 from branching import check as check_program
+from selection import seeds
 
 from tracegrad import compile_grad
 from tracegrad.codegen.cpu.assemble import KERNEL_TYPE, compile_graph, workspace
@@ -55,6 +56,7 @@ def family_of(f):
     return family
 
 
+@pytest.mark.slow
 @native_only
 @pytest.mark.parametrize("fn", [dense, stepwise, normalised])
 def test_results_do_not_depend_on_what_ran_before(fn):
@@ -210,7 +212,7 @@ def test_explain_says_what_is_shared():
     assert "steps in front of branches that may run again" in text
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8, quick=2))
 def test_random_programs(seed):
     """Whatever ran before, each input gets the bits that a function of its own gives it."""
     check_program(seed)

@@ -1,7 +1,10 @@
-# demo, test, test-oldest, oracle, lint, bench, gpu-check, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
+# demo, test, test-all, test-long, test-oldest, oracle, lint, bench, gpu-check, clean.  Each target first sets up what it needs in $(VENV); nothing else is touched.
 #
 #   make demo                                  logistic regression on real data, with a summary
-#   make test PYTEST_ARGS="tests/tracer/ir" a part of the tests
+#   make test                                  the quick tier of the tests, in minutes
+#   make test-all                              all of them
+#   make test-long                             all of them, with ten times the seeds of the random programs
+#   make test PYTEST_ARGS="tests/tracer/ir"    a part of the tests
 #   make bench BENCH_ARGS="--quick"            options of python -m benchmarks
 #   make test PYTHON=python3.12 VENV=.venv312  another interpreter
 
@@ -17,17 +20,21 @@ BIN := $(abspath $(VENV))/bin
 PY := $(BIN)/python
 PIP := $(PY) -m pip --disable-pip-version-check
 
-.PHONY: demo test test-oldest oracle bench gpu-check lint clean
+.PHONY: demo test test-all test-long test-oldest oracle bench gpu-check lint clean
 .NOTPARALLEL:
 
 # Small problems run slower with BLAS threads than without, in SciPy's optimisers most of all; tests have workers instead.
-demo test: export OPENBLAS_NUM_THREADS ?= 1
+demo test test-all test-long: export OPENBLAS_NUM_THREADS ?= 1
 
 demo: $(VENV)/.ready-examples
 	$(PY) examples/logistic_regression.py
 
-test: $(VENV)/.ready-test
-	$(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+test: SELECTED := -m "not slow"
+test-long: export TRACEGRAD_SEEDS := 10
+
+# worksteal: each worker goes through files in order, so that what shares kernels runs where they are compiled
+test test-all test-long: $(VENV)/.ready-test
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal $(SELECTED) $(PYTEST_ARGS)
 
 # The same with the oldest releases that pyproject.toml allows, Python among them, in an environment of their own.
 test-oldest: PYTHON := python3.11

@@ -12,7 +12,7 @@ from tracegrad.runtime.cuda import availability
 from tracegrad.runtime.cuda import run as run_on_device
 from tracegrad.runtime.launch.kernel_cache import kernels
 
-pytest_plugins = ["device_fixtures", "global_state"]
+pytest_plugins = ["device_fixtures", "global_state", "selection"]
 
 
 @pytest.fixture(params=TIERS)

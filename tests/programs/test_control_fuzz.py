@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from agreement import numerical_gradient
+from selection import seeds
 
 import tracegrad as tg
 from tracegrad import compile_grad, config
@@ -72,7 +73,7 @@ def nest(rng, depth):
     return KINDS[rng.integers(len(KINDS))](rng, depth)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(24, quick=3))
 def test_random_nests(seed, monkeypatch):
     rng = np.random.default_rng(seed)
     size = (3, 18)[seed % 2]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from selection import seeds
 
 import tracegrad
 from tracegrad.tensors import compiled_backward
@@ -198,7 +199,7 @@ def same(a: Any, b: Any, tolerance: float) -> None:
         np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", seeds(8, quick=1))
 def test_both_tiers(block):
     compiled = 0
     for seed in range(1000 * block, 1000 * block + 9):
@@ -222,7 +223,7 @@ def value(arrays: list[np.ndarray], steps: list[Step], seed: int, roots: list[in
     return loss(tracegrad, tensors, roots).item()
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", seeds(4, quick=1))
 def test_finite_differences(block):
     checked = 0
     for seed in range(1000 * block + 100, 1000 * block + 118):
@@ -306,7 +307,7 @@ def compare(torch: Any, seed: int) -> bool:
     return isinstance(grads, list)
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", seeds(8, quick=1))
 def test_as_pytorch(block):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install -e '.[oracle]'")
     compared = sum(compare(torch, seed) for seed in range(1000 * block + 500, 1000 * block + 518))

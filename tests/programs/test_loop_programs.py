@@ -1,13 +1,12 @@
 """Random Python programs with loops: values against plain NumPy, gradients against dual numbers, call after call.
 
 ``loop_grammar.py`` writes them, ``loop_programs.py`` judges and shrinks them, and hunts from the command line.  The
-seeds here are fixed, and divided over the ways in which loops are rolled; TRACEGRAD_LOOP_PROGRAMS=N runs N of them.
+seeds here are fixed, and divided over the ways in which loops are rolled.
 """
 
 from __future__ import annotations
 
 import ast
-import os
 import re
 
 import numpy as np
@@ -28,17 +27,17 @@ from loop_programs import (
     report,
     shrink,
 )
+from selection import seeds
 
 from tracegrad import compile_grad
 
-COUNT = int(os.environ.get("TRACEGRAD_LOOP_PROGRAMS", "60"))
 BLOCK = 10
 
 
-@pytest.mark.parametrize("start", range(0, COUNT, BLOCK))
+@pytest.mark.parametrize("start", seeds(60, quick=20, block=BLOCK))
 def test_loop_programs(start):
     configuration = ("eager", "followed", "as_is")[start // BLOCK % 3]
-    for seed in range(start, min(start + BLOCK, COUNT)):
+    for seed in range(start, start + BLOCK):
         verdict = judge(program(seed), configuration=configuration)
         if verdict.found:
             pytest.fail(report(seed, verdict, configuration), pytrace=False)
@@ -171,6 +170,7 @@ class Wrong:
         return self.right(*args)
 
 
+@pytest.mark.slow
 def test_a_wrong_compiler_is_found():
     kinds = {}
     for seed in range(26):

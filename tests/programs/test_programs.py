@@ -1,24 +1,21 @@
 """Random whole programs: derivatives against finite differences, kernels against the interpreter.
 
 ``programs.py`` grows, judges and shrinks them, and hunts from the command line (there a crash is caught, too).  The
-seeds here are fixed; TRACEGRAD_PROGRAMS=N runs N of them.
+seeds here are fixed.
 """
 
 from __future__ import annotations
-
-import os
 
 import numpy as np
 import pytest
 from ir_parser import parse_graph
 from programs import Case, cases_of, judge_derivatives, judge_tier, program, shrink
+from selection import seeds
 from support import TIERS, evaluate
 
 from tracegrad.tracer.ir.graph import Graph
 from tracegrad.tracer.ir.text import print_graph
 
-COUNT = int(os.environ.get("TRACEGRAD_PROGRAMS", "150"))
-KERNELS = COUNT if "TRACEGRAD_PROGRAMS" in os.environ else 60  # each compiles three or four of them
 BLOCK = 10
 
 
@@ -26,9 +23,9 @@ def report(seed: int, name: str, verdict: str, small: Case, judged: str) -> str:
     return f"seed {seed}, {name}: {verdict}\n\nshrunk: {judged}\n{small}"
 
 
-@pytest.mark.parametrize("start", range(0, COUNT, BLOCK))
+@pytest.mark.parametrize("start", seeds(150, quick=50, block=BLOCK))
 def test_derivatives(start):
-    for seed in range(start, min(start + BLOCK, COUNT)):
+    for seed in range(start, start + BLOCK):
         case = program(seed)
         verdict = judge_derivatives(case)
         if verdict:
@@ -36,7 +33,7 @@ def test_derivatives(start):
             pytest.fail(report(seed, "derivatives", verdict, small, judge_derivatives(small)), pytrace=False)
 
 
-@pytest.mark.parametrize("start", range(0, KERNELS, BLOCK))
+@pytest.mark.parametrize("start", seeds(60, quick=10, block=BLOCK))
 def test_kernels(kernel, start):
     def judge(case: Case) -> str:
         try:
@@ -44,7 +41,7 @@ def test_kernels(kernel, start):
         except Exception as error:
             return f"{type(error).__name__}: {error}"
 
-    for seed in range(start, min(start + BLOCK, COUNT)):
+    for seed in range(start, start + BLOCK):
         for name, case in cases_of(seed).items():
             verdict = judge(case)
             if verdict:

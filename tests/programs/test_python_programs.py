@@ -8,15 +8,15 @@ happen; every answer must be plain NumPy's, and every gradient that of central d
 from __future__ import annotations
 
 import contextlib
-import os
 
 import numpy as np
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from selection import TIMES
 
 from tracegrad import compile_grad
 
-EXAMPLES = int(os.environ.get("TRACEGRAD_PYTHON_PROGRAMS", "40"))
+EXAMPLES = 40 * TIMES
 REGISTERS = 3
 
 UNARY = {

@@ -752,6 +752,7 @@ def _growth(work, times, before=3):
     return grown
 
 
+@pytest.mark.slow
 def test_cached_calls_do_not_leak():
     f = compile_grad(lambda p, x: np.sum(p["w"] * x) if x[0] < 100 else np.sum(x))
     p = {"w": X}
@@ -761,6 +762,7 @@ def test_cached_calls_do_not_leak():
     assert sys.getrefcount(X) == before
 
 
+@pytest.mark.slow
 def test_retraces_do_not_leak():
     big = {"data": np.zeros(4)}
     f = compile_grad(lambda x: np.sum(x * big["data"]) * big["k"])

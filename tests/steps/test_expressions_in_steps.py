@@ -79,6 +79,7 @@ def difference(text: str) -> str:
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", EXPRESSIONS)
 def test_expressions(group):
     texts = [text.strip() for text in EXPRESSIONS[group].replace("\n", " ").split(";")]

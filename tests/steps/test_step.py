@@ -381,6 +381,7 @@ def test_under_no_grad_and_with_numpy_arguments():
     np.testing.assert_allclose(values, expected, rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_steps_do_not_leak():
     model = network()
     optimizer = torch.optim.Adam(model.parameters())

@@ -11,6 +11,7 @@ import random
 
 import numpy as np
 import pytest
+from selection import seeds
 
 import tracegrad as torch
 
@@ -242,12 +243,12 @@ def run(seed, program=program, device="cpu"):
     return steps[1].stats
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40, quick=10))
 def test_random_steps(seed):
     run(seed)
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", seeds(16, quick=3))
 def test_random_steps_with_loops(seed):
     run(seed, looping)
 

@@ -306,6 +306,7 @@ def graph_of(step):
     return variant.paths[0].recording.graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_loop_in_a_step_costs_one_kernel_whatever_its_length(case):
     few, many = compared(case, FEW), compared(case, MANY)
@@ -351,6 +352,7 @@ def test_the_backward_of_what_a_step_returns_is_rolled_too(results):
     assert sizes[0] == sizes[1]
 
 
+@pytest.mark.slow
 def test_branches_in_a_loop_are_paths_with_a_guard_for_all_turns():
     w = parameter(1, 5, 5)
 

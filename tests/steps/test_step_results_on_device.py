@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from device_steps import RNG, X, Y, host, network, on_device, plain_step
 from fake_cupy import counts
+from selection import seeds
 from test_step_fuzz import looping
 from test_step_fuzz import run as random_step
 
@@ -281,14 +282,14 @@ def test_explain_shows_both_parts():
     assert "on the CUDA device" in text and "on the host, before" in text and "writes `" in text
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12, quick=1))
 def test_random_steps(seed, way):
     if way == "kernels" and seed > 2:
         pytest.skip("the simulator takes its time")
     random_step(seed, device="cuda")
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8, quick=1))
 def test_random_steps_with_loops(seed, way):
     if way == "kernels" and seed > 1:
         pytest.skip("the simulator takes its time")

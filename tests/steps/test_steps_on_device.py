@@ -180,6 +180,7 @@ def test_branches_take_turns():
     assert step.stats.live == "" and step.stats.traces <= 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["recorded", "verified", "cached", "not kept"])
 def test_running_out_of_memory_leaves_everything_as_it_was(kind):
     model = nn.Linear(64, 64).cuda()

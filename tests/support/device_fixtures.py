@@ -16,7 +16,7 @@ def way(request, monkeypatch):
     if request.param == "operations":
         monkeypatch.setattr(run_on_device, "compiler", lambda: "not in this test")
     else:
-        pytest.importorskip("numba_cuda", reason="kernels are simulated by numba-cuda")
+        pytest.importorskip("numba_cuda", reason="libdevice comes with numba-cuda")
         from simulated import simulated_load
 
         from tracegrad.runtime.cuda.load import programs

@@ -1,23 +1,25 @@
-"""Kernels without a GPU: the same LLVM IR, compiled for the CPU and run by numba's CUDA simulator.
+"""Kernels without a GPU: the same LLVM IR, compiled for the CPU and run thread by thread.
 
-The simulator gives the threads, blocks and barriers; each simulated thread calls the compiled kernel, which asks back
-for what ``threads.INTRINSICS`` names.  So what runs is the code that becomes PTX, to the last instruction.  For small
-sizes: a simulated thread is a thread.
+Each simulated thread calls the compiled kernel, which asks back for what ``threads.INTRINSICS`` names.  So what runs is
+the code that becomes PTX, to the last instruction.  For small sizes: a simulated thread is a thread where the threads
+of a block meet, and a call where they do not.
 """
 
 from __future__ import annotations
 
 import ctypes
+import random
+import re
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import libdevice_cpu
-import numba.cuda
 import numpy as np
-from numba.cuda.simulator.kernel import FakeCUDAKernel
 
 from tracegrad.codegen.cpu import jit
 from tracegrad.codegen.cpu.assemble import host_view, run_host
@@ -29,59 +31,76 @@ from tracegrad.codegen.schedule.memory import ALIGN
 
 SMALL = Geometry(threads=8, warp=4)  # few threads, several warps
 
+_FUNCTION = re.compile(r'^define [^@]*@"(?P<name>[^"]*)"(?P<body>.*?)^}', re.MULTILINE | re.DOTALL)
+_MEETS = re.compile("tg_barrier|tg_shuffle|atomicrmw|cmpxchg")  # threads wait for each other, or write to one place
 
-class _Thread(threading.local):
+
+class _Block:
+    """One block of a launch."""
+
+    def __init__(self, number: int, blocks: int, threads: int, call: Callable[[], None]):
+        self.number, self.blocks, self.threads, self.call = number, blocks, threads, call
+        self.memory = np.zeros(64, np.int64)
+        self.exchanged = [0] * threads
+        self.barrier = threading.Barrier(threads, timeout=60)
+        self.broken = False
+
+    def run(self, thread: int) -> None:
+        _here.block, _here.thread = self, thread
+        self.call()
+
+    def in_turn(self) -> None:
+        """The threads one after the other, in any order: for kernels in which none waits for another."""
+        for thread in random.Random(self.threads).sample(range(self.threads), self.threads):
+            self.run(thread)
+
+    def together(self) -> None:
+        """Each in a thread of its own."""
+        for future in [_pool.submit(self.run, thread) for thread in range(self.threads)]:
+            future.result()
+        if self.broken:
+            raise RuntimeError("a thread of the block did not come to a barrier at which the others waited")
+
+    def wait(self) -> None:
+        try:
+            self.barrier.wait()
+        except threading.BrokenBarrierError:  # would be lost in the kernel that calls
+            self.broken = True
+
+
+class _Here(threading.local):
     """Where a simulated thread is."""
 
-    thread: int = 0
-    block: int = 0
-    threads: int = 0
-    blocks: int = 0
-    wait: Any = None
-    memory: np.ndarray
-    exchanged: list[int]
+    block: _Block
+    thread: int
 
 
-_here = _Thread()
-
-
-def _barrier() -> None:
-    _here.wait()
+_here = _Here()
 
 
 def _shuffle(value: int, mask: int) -> int:
-    me, memory = _here.thread, _here.exchanged
-    memory[me] = value
-    _here.wait()
-    found = memory[me ^ mask]
-    _here.wait()
+    me, block = _here.thread, _here.block
+    block.exchanged[me] = value
+    block.wait()
+    found = block.exchanged[me ^ mask]
+    block.wait()
     return found
 
 
 _I, _P = ctypes.c_int32, ctypes.c_void_p
 _CALLBACKS = {
     "tg_thread": ctypes.CFUNCTYPE(_I)(lambda: _here.thread),
-    "tg_threads": ctypes.CFUNCTYPE(_I)(lambda: _here.threads),
-    "tg_block": ctypes.CFUNCTYPE(_I)(lambda: _here.block),
-    "tg_blocks": ctypes.CFUNCTYPE(_I)(lambda: _here.blocks),
-    "tg_barrier": ctypes.CFUNCTYPE(None)(_barrier),
+    "tg_threads": ctypes.CFUNCTYPE(_I)(lambda: _here.block.threads),
+    "tg_block": ctypes.CFUNCTYPE(_I)(lambda: _here.block.number),
+    "tg_blocks": ctypes.CFUNCTYPE(_I)(lambda: _here.block.blocks),
+    "tg_barrier": ctypes.CFUNCTYPE(None)(lambda: _here.block.wait()),
     "tg_shuffle": ctypes.CFUNCTYPE(_I, _I, _I)(_shuffle),
-    "tg_shared": ctypes.CFUNCTYPE(_P)(lambda: _here.memory.ctypes.data),
+    "tg_shared": ctypes.CFUNCTYPE(_P)(lambda: _here.block.memory.ctypes.data),
 }
 for _name, _callback in _CALLBACKS.items():
     jit.add_symbol(_name, ctypes.cast(_callback, ctypes.c_void_p).value or 0)
 
-cuda: Any = numba.cuda  # the simulator puts its own in the place of this name while a kernel runs
-
-
-def _shell(call: Any, blocks: Any) -> None:
-    """What each simulated thread runs."""
-    me = _here
-    me.thread, me.threads = cuda.threadIdx.x, cuda.blockDim.x
-    me.block, me.blocks = cuda.blockIdx.x, cuda.gridDim.x
-    me.wait = cuda.syncthreads
-    me.memory, me.exchanged = blocks[me.block]
-    call()
+_pool = ThreadPoolExecutor(1024)  # the most threads of a block; they are made when they are needed
 
 
 @contextmanager
@@ -113,6 +132,12 @@ class Simulator:
         text = text.replace('target datalayout = ""', f'target datalayout = "{jit.data_layout()}"')
         self.compiled = jit.compile_text(finish_hints(text), jit.unique_name("tg_simulated"))
         self.addresses = {name: self.compiled.address(unique) for name, unique in names.items()}
+        bodies = {m["name"]: m["body"] for m in _FUNCTION.finditer(text)}
+        more = meeting = {name for name, body in bodies.items() if _MEETS.search(body)}
+        while more:  # a function meets where one that it calls does
+            more = {n for n, body in bodies.items() if any(f'@"{name}"' in body for name in more)} - meeting
+            meeting |= more
+        self.meeting = {name for name, unique in names.items() if unique in meeting}
         self.launches: list[tuple[str, int, int]] = []
 
     def launch(self, program: CudaProgram, kernel: Kernel, grid: tuple[int, int], arguments: list[int]) -> None:
@@ -124,9 +149,10 @@ class Simulator:
     def launch_at(self, name: str, blocks: int, threads: int, arguments: Sequence[int]) -> None:
         self.launches.append((name, blocks, threads))
         entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arguments))(self.addresses[name])
-        shared = [(np.zeros(64, np.int64), [0] * threads) for _ in range(blocks)]
         with _quick_switching():
-            FakeCUDAKernel(_shell, False)[blocks, threads](lambda: entry(*arguments), shared)
+            for block in range(blocks):
+                run = _Block(block, blocks, threads, partial(entry, *arguments))
+                run.together() if name in self.meeting else run.in_turn()
 
     def library(self, program: CudaProgram, step: Library, canonical: Canonical, addresses: list[int]) -> None:
         run_host(program, step.position, canonical, addresses)

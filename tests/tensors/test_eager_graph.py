@@ -535,6 +535,7 @@ def test_an_error_in_a_hook_passes():
 # ---- long chains, threads ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_chain_of_150000_operations():
     x = leaf(1.0, 2.0)
     y = x

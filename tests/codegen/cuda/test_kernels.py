@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("numba_cuda", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
+pytest.importorskip("numba_cuda", reason="libdevice comes with numba-cuda: pip install 'tracegrad[cuda]'")
 
 from simulated import cuda_program, simulated
 from support import assert_agree, evaluate
@@ -120,6 +120,7 @@ def test_a_real_block_with_warps_of_32():
     assert [threads for _, _, threads in launches] == [64]
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_what_ran_before():
     x = rng.normal(size=300)
     graph = Traced(total, [x], [np.array(1.0)]).graph
@@ -204,6 +205,7 @@ def test_numbers_that_are_ready_before_a_loop_do_not_wait_for_it():
     assert launched(f, [VECTOR, MATRIX]) == 4
 
 
+@pytest.mark.slow
 def test_few_long_rows_are_cut_in_parts(monkeypatch):
     for module in (mapping, row_reduce):
         monkeypatch.setattr(module, "PART_COLUMNS", 16)

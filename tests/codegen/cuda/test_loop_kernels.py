@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("numba_cuda", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
+pytest.importorskip("numba_cuda", reason="libdevice comes with numba-cuda: pip install 'tracegrad[cuda]'")
 
 from simulated import cuda_program, simulated
 from support import assert_agree, evaluate

@@ -1,5 +1,5 @@
 """The registry is the test matrix of CUDA kernels, too: the tests of ``test_primitives.py`` with kernels that the
-simulator runs, and then the two targets side by side.
+simulator runs.  The two targets side by side: ``test_targets_agree.py``.
 
 What the simulator runs is the kernels' LLVM IR with libdevice's own code, so bits are those of a GPU but for the
 hardware's approximations in float32 (``libdevice_cpu.py``).
@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("numba_cuda", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
+pytest.importorskip("numba_cuda", reason="libdevice comes with numba-cuda: pip install 'tracegrad[cuda]'")
 
-from matrix import bounds, program_of
 from simulated import cuda_tier
-from support import TIERS, assert_agree
 from test_primitives import (  # noqa: F401  (collected here a second time, with this module's fixtures)
-    FLOATS,
-    matrix,
     test_casts,
     test_derivatives_in_the_kernel,
     test_edges,
@@ -36,6 +32,8 @@ from test_primitives import (  # noqa: F401  (collected here a second time, with
     test_value,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def run():
@@ -45,16 +43,3 @@ def run():
 @pytest.fixture
 def kernel():
     return cuda_tier
-
-
-# ---- the two targets side by side --------------------------------------------------------------------------------
-
-
-@FLOATS
-@matrix()
-def test_targets_agree(prim, dtype):
-    graph, inputs = program_of(prim, dtype)
-    found, expected = cuda_tier(graph, inputs), TIERS["kernel"](graph, inputs)
-    for position, (a, b) in enumerate(zip(found, expected, strict=True)):
-        limits = bounds(prim, graph, position, b) if b.dtype.kind == "f" else {}
-        assert_agree(a, b, **limits, what=f"output {position} of {prim.name}")

@@ -13,7 +13,7 @@ import sys
 import numpy as np
 import pytest
 
-pytest.importorskip("numba_cuda", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
+pytest.importorskip("numba_cuda", reason="libdevice comes with numba-cuda: pip install 'tracegrad[cuda]'")
 
 
 from matrix import assert_targets_agree
@@ -39,6 +39,7 @@ WORKLOADS = {name: w for name, w in (STRAIGHT | SMALL_LOOPS).items() if name not
 NEEDS = {"digits_mlp": "sklearn", "logistic_regression": "sklearn", "eager_digits_cnn": "sklearn"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_workload(name):
     workload = WORKLOADS[name]

@@ -128,6 +128,7 @@ def test_gradients_are_the_same(program, point, n, little):
     np.testing.assert_allclose(gradient, expected[1], rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("program", "point"), [(rows_and_carry, V3), (numbered, V3), (trees, V3)])
 @pytest.mark.parametrize("budget", [0, 300])
 def test_second_derivative(program, point, budget, little):

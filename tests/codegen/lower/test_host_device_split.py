@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 from ir_parser import parse_graph
+from selection import seeds
 from support import failed_guard
 
 from tracegrad.codegen.evaluate.interpreter import evaluate
@@ -86,7 +87,7 @@ def random_graph(choice: random.Random) -> Graph:
     return parse_graph("\n".join([*lines, f"  return {' '.join(results)}", "}"]))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60, quick=20))
 def test_random_programs(seed):
     choice, rng = random.Random(seed), np.random.default_rng(seed)
     graph = random_graph(choice)

@@ -355,6 +355,7 @@ def windowed(b):
     return np.concatenate([b[:1], b[2:] - b[:-2], b[-1:]]) if len(b) > 1 else b
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [shifted, rotated, windowed])
 @pytest.mark.parametrize("size", [1, 4, 30])
 def test_code_grows_with_the_number_of_steps(step, size):

@@ -8,7 +8,7 @@ import fake_cupy
 import numpy as np
 import pytest
 
-pytest.importorskip("numba_cuda", reason="kernels are simulated by numba-cuda: pip install 'tracegrad[cuda]'")
+pytest.importorskip("numba_cuda", reason="libdevice comes with numba-cuda: pip install 'tracegrad[cuda]'")
 
 from fake_cupy import counts, runtime
 from simulated import simulated_load
@@ -81,6 +81,7 @@ def test_products_of_arrays_without_elements():
     assert host(gradients[0]).shape == (0, 3) and not host(gradients[1]).any()
 
 
+@pytest.mark.slow
 def test_several_kernels_on_the_same_memory_are_replayed_as_a_graph():
     f = compile_grad(loss, target="auto")
     arguments = on_device(W, X, Y)
@@ -94,6 +95,7 @@ def test_several_kernels_on_the_same_memory_are_replayed_as_a_graph():
     np.testing.assert_allclose(host(f.grad(*arguments)), compile_grad(loss).grad(2 * W, X, Y), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_guards_come_back_in_one_transfer():
     @compile_grad(target="auto")
     def f(x):
@@ -220,6 +222,7 @@ def test_memory_does_not_grow_with_the_number_of_shapes_and_graphs(monkeypatch):
     assert held[1] == held[2] == held[3]
 
 
+@pytest.mark.slow
 def test_graphs_are_given_up_where_memory_runs_out():
     f = compile_grad(loss, target="auto")
     arguments = on_device(W, X, Y)
@@ -271,6 +274,7 @@ def no_dispatcher(monkeypatch):
     monkeypatch.setattr(dispatcher, "flatten", refuse)
 
 
+@pytest.mark.slow
 def test_a_cached_call_with_guards_does_not_go_to_the_dispatcher(monkeypatch):
     f, reference = compile_grad(three_ways, target="auto"), compile_grad(three_ways)
     points = [np.array(p) for p in ([1.0, 2.0], [-1.0, -2.0], [0.5, 0.1], [-9.0, 5.0])]

@@ -386,6 +386,7 @@ def references(objects):
     return [sys.getrefcount(obj) for obj in objects]
 
 
+@pytest.mark.slow
 def test_references(bind):
     x, key = np.ones(3), object()
     s, dtype = float("0.125"), np.dtype(F8, metadata={"mine": 1})
@@ -440,6 +441,7 @@ def test_memory_is_flat(bind):
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_out_of_memory(bind):
     x = np.ones(3)
     outs = [ScalarOut(F8), ArrayOut(F8, (3,)), ArrayOut(F8, (1 << 58,)), ArrayOut(F4, (3,))]

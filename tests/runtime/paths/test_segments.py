@@ -36,6 +36,7 @@ def ten_branches(x):
     return np.sum(y**2)
 
 
+@pytest.mark.slow
 def test_a_thousand_combinations_compile_a_few_kernels():
     f = compile_grad(ten_branches)
     for x in inputs(150):
@@ -183,6 +184,7 @@ def test_a_loss_that_is_an_argument_or_a_number():
     assert f.stats.live and constant.stats.live
 
 
+@pytest.mark.slow
 def test_float32_sorting_and_loops_within():
     def plain(x):
         y = x

@@ -10,6 +10,7 @@ import pytest
 from branching import check as check_program
 from compiled_graph import compile_graph
 from ir_parser import parse_graph
+from selection import seeds
 
 from tracegrad import compile_grad
 from tracegrad.codegen.cpu.assemble import KERNEL_TYPE, workspace
@@ -56,6 +57,7 @@ def family_of(f):
     return family
 
 
+@pytest.mark.slow
 @native_only
 @pytest.mark.parametrize("fn", [dense, stepwise, normalised])
 def test_results_do_not_depend_on_what_ran_before(fn):
@@ -211,7 +213,7 @@ def test_explain_says_what_is_shared():
     assert "steps in front of branches that may run again" in text
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8, quick=2))
 def test_random_programs(seed):
     """Whatever ran before, each input gets the bits that a function of its own gives it."""
     check_program(seed)

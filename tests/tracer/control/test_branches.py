@@ -164,6 +164,7 @@ def test_value_and_gradient(program, point):
     assert not compiled.stats.live
 
 
+@pytest.mark.slow
 @EVERY
 def test_second_derivative(program, point):
     weights = np.random.default_rng(3).normal(size=point.shape)
@@ -176,6 +177,7 @@ def test_second_derivative(program, point):
     np.testing.assert_allclose(compile_grad(product).grad(point), expected, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("program", "point"), [p for p in PROGRAMS if p[0] is not counted_rows])
 def test_forward_mode(program, point, run):
     direction = np.random.default_rng(5).normal(size=point.shape)

@@ -267,6 +267,7 @@ def test_value_and_gradient(program):
     agree(compile_grad(program), program, PROGRAMS[program])
 
 
+@pytest.mark.slow
 @EVERY
 def test_second_derivative(program):
     """The gradient of a weighted sum of the gradient; the gradient itself has been compared above."""
@@ -282,6 +283,7 @@ def test_second_derivative(program):
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [p for p in PROGRAMS if p is not counted], ids=lambda p: p.__name__)
 def test_forward_mode(program, run):
     """Along a direction, in both tiers: what the gradient says.  (Recorded without stand-ins for outside arrays, which

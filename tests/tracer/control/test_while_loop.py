@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from agreement import agree, numerical_gradient
 from ir_parser import parse_graph
+from selection import seeds
 
 import tracegrad as tg
 from tracegrad import ShapeError, UnsupportedError, autograd, compile_grad, config
@@ -199,6 +200,7 @@ def test_value_and_gradient(program, point):
     assert not compiled.stats.live
 
 
+@pytest.mark.slow
 @EVERY
 def test_second_derivative(program, point):
     weights = np.random.default_rng(3).normal(size=point.shape)
@@ -211,6 +213,7 @@ def test_second_derivative(program, point):
     np.testing.assert_allclose(compile_grad(product).grad(point), expected, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.slow
 @EVERY
 def test_forward_mode(program, point, run):
     direction = np.random.default_rng(5).normal(size=point.shape)
@@ -362,6 +365,7 @@ def paths_of(f):
     return [p for e in f._dispatcher.endpoints.values() for vs in e.variants.values() for v in vs for p in v.paths]
 
 
+@pytest.mark.slow
 def test_more_steps_find_the_same_kernel():
     f = compile_grad(power)
     config.check = False
@@ -375,6 +379,7 @@ def test_more_steps_find_the_same_kernel():
     assert "within the room for its steps" in f.explain(np.array([0.5, 5.0]))
 
 
+@pytest.mark.slow
 def test_room_within_nested_loops():
     def f(w):
         def step(c, n):
@@ -404,6 +409,7 @@ def test_many_sizes_of_room_are_not_many_branches():
     assert not f.stats.live and len(paths_of(f)) == 1
 
 
+@pytest.mark.slow
 def test_room_where_python_runs_each_time():
     """The kernel is held to it there too."""
     counts = {"n": 0}
@@ -564,7 +570,7 @@ def loops_of_rows(seed, m):
     return parse_graph(text.format(n=n, m=m, reverse=bool(seed % 2))), points
 
 
-@pytest.mark.parametrize("seed", range(9))
+@pytest.mark.parametrize("seed", seeds(9, quick=2))
 @pytest.mark.parametrize("m", [2, 30])
 def test_derivatives_of_rows_that_are_not_run(seed, m, run):
     """Cotangents of all operands, through results of which a part is zeros: by finite differences."""

@@ -116,6 +116,7 @@ def test_branches_on_numbers_drawn():
     assert f.stats.live == "" and f.stats.traces <= 6
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_where_python_runs_each_time(monkeypatch):
     monkeypatch.setattr(config, "max_paths", 2)

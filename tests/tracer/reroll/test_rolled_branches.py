@@ -200,6 +200,7 @@ def test_a_way_that_was_not_seen_is_found_later():
     assert not f.stats.live
 
 
+@pytest.mark.slow
 def test_float32():
     x = (V * 2.2).astype(np.float32)
     f = compile_grad(adaptive)
@@ -210,6 +211,7 @@ def test_float32():
         np.testing.assert_allclose(gradient, g.grad(x.astype(float)), rtol=2e-2, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_second_order():
     f = compile_grad(adaptive)
     g = compile_grad(lambda x: np.sum(compile_grad(adaptive).grad(x) ** 2))
@@ -306,6 +308,7 @@ def switches_functions(x):
     return np.sum(y * x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "plain",
     [counts_one_way, counter_decides, keeps_in_a_list, closure_counts, rates_by_turn, shared_buffer,

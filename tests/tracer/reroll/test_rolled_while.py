@@ -271,6 +271,7 @@ def else_of_while(x):
     return np.sum(y * x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "plain",
     [doubles, counter_decides, appends, keeps_in_a_list, keeps_the_fifth, hidden_property, hidden_default,

@@ -301,6 +301,7 @@ def test_copies_of_single_steps():
     agree(fn, V)
 
 
+@pytest.mark.slow
 def test_all_copies():
     def fn(v):
         out, kept = np.zeros_like(v, shape=(20, 3)), []
@@ -313,6 +314,7 @@ def test_all_copies():
     agree(fn, V)
 
 
+@pytest.mark.slow
 def test_nested_loops():
     def fn(v):
         out = tg.zeros((20, 18))
@@ -349,6 +351,7 @@ def test_float32():
     np.testing.assert_allclose(found, fn(v), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_second_order():
     def fn(v):
         out = tg.zeros((N, 3))

@@ -1,0 +1,22 @@
+"""Every primitive with its derivatives on both targets: CUDA kernels in the simulator give what the CPU's give."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("numba_cuda", reason="libdevice comes with numba-cuda: pip install 'tracegrad[cuda]'")
+
+from matrix import bounds, program_of
+from simulated import cuda_tier
+from support import TIERS, assert_agree
+from test_primitives import FLOATS, matrix
+
+
+@FLOATS
+@matrix()
+def test_targets_agree(prim, dtype):
+    graph, inputs = program_of(prim, dtype)
+    found, expected = cuda_tier(graph, inputs), TIERS["kernel"](graph, inputs)
+    for position, (a, b) in enumerate(zip(found, expected, strict=True)):
+        limits = bounds(prim, graph, position, b) if b.dtype.kind == "f" else {}
+        assert_agree(a, b, **limits, what=f"output {position} of {prim.name}")

@@ -1,0 +1,53 @@
+"""Which cases run.
+
+    pytest -m "not slow"         the quick tier (make test)
+    pytest                       everything (make test-all)
+    TRACEGRAD_SEEDS=10 pytest    with ten times the seeds (make test-long)
+
+A case is ``slow`` where it takes long, and what it is about has quicker cases, too.  All that need a GPU are one case,
+skipped, where there is none (``--gpu``: they are collected all the same).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from tracegrad.runtime.cuda.availability import cuda_status
+
+TIMES = int(os.environ.get("TRACEGRAD_SEEDS", "1"))  # as many seeds in each fuzzer
+
+
+def seeds(count: int, *, quick: int, block: int = 1) -> list[Any]:
+    """The first seed of each block of a fuzzer that has *count* seeds; those from *quick* on are slow."""
+    every = range(0, count * TIMES, block)
+    return [seed if seed < quick else pytest.param(seed, marks=pytest.mark.slow) for seed in every]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--gpu", action="store_true", help="collect what needs a GPU, whether there is one or not")
+
+
+class WithoutAGpu(pytest.Item):
+    """One case in the place of all that need a GPU."""
+
+    reason = ""
+
+    def runtest(self) -> None:
+        pytest.skip(self.reason)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    missing = cuda_status().missing
+    unable = {item for item in items if item.get_closest_marker("gpu")}
+    if not missing or not unable or config.getoption("gpu"):
+        return
+    config.hook.pytest_deselected(items=list(unable))
+    items[:] = [item for item in items if item not in unable]
+    case = WithoutAGpu.from_parent(next(iter(unable)).session, name="without a GPU")
+    case.reason = f"{len(unable)} cases need a GPU: {missing}"
+    case.add_marker("gpu")
+    items.append(case)

@@ -8,9 +8,8 @@ from typing import Any
 
 from ..codegen.cpu.assemble import Program
 from ..codegen.cpu.loop_plan import LoopPlan
-from ..codegen.lower.canonical import ONE, Canonical, Const, Op, Sym
-from ..codegen.schedule.loop_tree import Call as LibraryCall
-from ..codegen.schedule.loop_tree import Loop, Schedule, Statement
+from ..codegen.lower.canonical import ONE, Canonical, CanonicalOp, Const, Sym
+from ..codegen.schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement
 from ..tracer.ir.errors import DifferentiationError
 from ..tracer.ir.graph import Graph
 from ..tracer.ir.primitive import HOST, LOOP
@@ -172,8 +171,9 @@ def describe_schedule(program: Program) -> str:
 
 
 def _describe_items(
-    program: Program, schedule: Schedule, canonical: Canonical, plans: dict[Op, LoopPlan], depth: int, lines: list[str]
-) -> None:
+    program: Program, schedule: Schedule, canonical: Canonical, plans: dict[CanonicalOp, LoopPlan], depth: int,
+    lines: list[str],
+) -> None:  # fmt: skip
     pad, kernel = "  " * depth, 0
     for item in schedule.body:
         if isinstance(item, LibraryCall):
@@ -192,7 +192,7 @@ def _describe_items(
             _describe(program, canonical, item, depth + isinstance(item, Loop), lines, depth + isinstance(item, Loop))
 
 
-def _steps(op: Op, plan: LoopPlan) -> str:
+def _steps(op: CanonicalOp, plan: LoopPlan) -> str:
     """Which steps the loop *op* takes."""
     params = op.params
     text = f"each of n{params['length']} steps"
@@ -209,7 +209,7 @@ def describe_decisions(program: Any, notes: Iterable[str] = ()) -> str:
 
 
 def _describe(
-    program: Program, canonical: Canonical, item: Loop | Statement | LibraryCall, depth: int, lines: list[str],
+    program: Program, canonical: Canonical, item: ScheduleItem, depth: int, lines: list[str],
     first: int,
 ) -> None:  # fmt: skip
     """One item, *depth* levels in; the loop variable of level *first* is i1."""

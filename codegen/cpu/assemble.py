@@ -20,10 +20,10 @@ import llvmlite.ir as ir
 import numpy as np
 
 from ...tracer.ir.primitive import LOOP
-from ..lower.canonical import ONE, Canonical, Const, Op, Sym
+from ..lower.canonical import ONE, Canonical, CanonicalOp, Const, Sym
 from ..schedule.buffers import buffer_of, counted, filled
-from ..schedule.early_exit import Item, check_early, guards_of, is_heavy, steps_before
-from ..schedule.loop_tree import Call, Schedule, Statement, item_buffers
+from ..schedule.early_exit import check_early, guards_of, is_heavy, steps_before
+from ..schedule.loop_tree import LibraryCall, Schedule, ScheduleItem, Statement, item_buffers
 from ..schedule.memory import Sizes, Temporary, plan
 from ..schedule.schedule import make_schedule
 from ..schedule.tiles import TILE
@@ -41,12 +41,12 @@ MAX_DONE = 62  # steps for which ``done`` has a bit
 
 
 @dataclass(slots=True)
-class Segment:
+class ProgramSegment:
     """Either a native function (``address``) or one operation for NumPy (``host``)."""
 
     address: int = 0
     symbol: str = ""
-    host: Op | None = None
+    host: CanonicalOp | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -58,15 +58,15 @@ class Program:
     inputs: list[Sym]
     results: list[Sym]
     temporaries: list[Temporary]
-    segments: list[Segment]
+    segments: list[ProgramSegment]
     buffer_index: dict[Sym, int]
     canonical: Canonical
     schedule: Schedule
-    compiled: jit.Compiled | None
+    compiled: jit.CompiledModule | None
     guards: list[Sym]
     seconds: dict[str, float] = field(default_factory=dict)
-    plans: dict[Op, LoopPlan] = field(default_factory=dict)  # of the loops that run inside the kernel
-    bits: dict[Item, int] = field(default_factory=dict)  # of the steps that a kernel can be told to be done already
+    plans: dict[CanonicalOp, LoopPlan] = field(default_factory=dict)  # of the loops that run inside the kernel
+    bits: dict[ScheduleItem, int] = field(default_factory=dict)  # of steps that a kernel can be told to be done
 
     @property
     def is_native(self) -> bool:
@@ -82,12 +82,12 @@ def compile_canonical(canonical: Canonical, arguments: int) -> Program:
     schedule = make_schedule(canonical)
     check_early(canonical, schedule)
     scheduled = time.perf_counter()
-    program = _Assembler(canonical, schedule, arguments).assemble()
+    program = _CpuAssembler(canonical, schedule, arguments).assemble()
     program.seconds["schedule"] = scheduled - clock
     return program
 
 
-class _Assembler:
+class _CpuAssembler:
     def __init__(self, canonical: Canonical, schedule: Schedule, arguments: int):
         self.canonical, self.schedule, self.arguments = canonical, schedule, arguments
         self.results = [x for x in canonical.outputs[: canonical.results] if isinstance(x, Sym)]
@@ -99,7 +99,7 @@ class _Assembler:
         self.plans = {
             item.op: plan_loop(item.op, canonical)
             for item in schedule.body
-            if isinstance(item, Call) and item.op.prim.kind == LOOP and native(item.op)
+            if isinstance(item, LibraryCall) and item.op.prim.kind == LOOP and native(item.op)
         }
         self.work = {w.sym: w for plan in self.plans.values() for w in plan.work}
         self.temps = [*[s for s in schedule.where if s not in results], *self.work]
@@ -111,14 +111,14 @@ class _Assembler:
 
     def assemble(self) -> Program:
         start = time.perf_counter()
-        segments: list[Segment] = []
+        segments: list[ProgramSegment] = []
         run: list[Any] = []
         for item in self._items():
-            if isinstance(item, Call) and not native(item.op):
+            if isinstance(item, LibraryCall) and not native(item.op):
                 if run:
                     segments.append(self._native(run, len(segments)))
                     run = []
-                segments.append(Segment(host=item.op))
+                segments.append(ProgramSegment(host=item.op))
             else:
                 run.append(item)
         if any(run) or not segments:
@@ -146,7 +146,7 @@ class _Assembler:
             start, checked = position, guards
         return [*result, *grouped(self.schedule.body[start:]), range(checked, len(self.guards))]
 
-    def _native(self, items: list[Any], number: int) -> Segment:
+    def _native(self, items: list[Any], number: int) -> ProgramSegment:
         symbol = f"{self.name}_s{number}"
         function = ir.Function(self.module, ir.FunctionType(I64, [PTR, PTR, PTR, I64]), symbol)
         function.attributes.add("nounwind")
@@ -178,7 +178,7 @@ class _Assembler:
         b.ret(I64(-1))
         entry.position_at_end(entry.block)
         entry.branch(first)
-        return Segment(symbol=symbol)
+        return ProgramSegment(symbol=symbol)
 
     def _temporaries(self) -> list[Temporary]:
         first: dict[Sym, int] = {}
@@ -189,7 +189,7 @@ class _Assembler:
             last[sym] = position
 
         for position, item in enumerate(self.schedule.body):
-            if isinstance(item, Call):
+            if isinstance(item, LibraryCall):
                 for x in item.op.ins:
                     if isinstance(x, Sym):
                         touch(buffer_of(self.canonical, self.schedule.stored, x), position)

@@ -76,7 +76,7 @@ class KernelLibrary(JITCodeLibrary):
 
 
 @dataclass(slots=True)
-class Compiled:
+class CompiledModule:
     """A finalized code library.  Keep it alive as long as a pointer into it is used."""
 
     library: object
@@ -103,14 +103,14 @@ def unique_name(stem: str) -> str:
     return f"{stem}_{next(_serial)}"
 
 
-def compile_text(text: str, name: str) -> Compiled:
+def compile_text(text: str, name: str) -> CompiledModule:
     """Compile one module of LLVM IR; its external functions must have names from :func:`unique_name`."""
     with _lock, global_compiler_lock:
         try:
             library = _library(text, name, slp_vectorization=True)
         except RuntimeError:  # LLVM 22's pass may put a load behind its use; the verifier finds that
             library = _library(text, name, slp_vectorization=False)
-    return Compiled(library, name)
+    return CompiledModule(library, name)
 
 
 def _library(text: str, name: str, slp_vectorization: bool) -> KernelLibrary:

@@ -19,7 +19,7 @@ import scipy.linalg.cython_blas as cython_blas
 
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.ir.primitive import LOOP
-from ..lower.canonical import ONE, Canonical, Dim, Op, Sym
+from ..lower.canonical import ONE, Canonical, CanonicalOp, Dim, Sym
 from ..schedule.buffers import buffer_of, filled
 from ..schedule.dependences import is_call
 from . import jit
@@ -45,7 +45,7 @@ def _register_blas() -> None:
 _register_blas()
 
 
-def native(op: Op) -> bool:
+def native(op: CanonicalOp) -> bool:
     """Can the call run inside the kernel?  (Otherwise NumPy does it between kernels.)"""
     if op.prim.name == "matmul":
         return op.out.dtype.kind in FLOAT_KINDS
@@ -62,7 +62,7 @@ class CallEmitter:
         self.b, self.entry, self.pointer = b, numbers.entry, pointer
         self.size, self.const = numbers.size, numbers.const
 
-    def emit(self, op: Op) -> None:
+    def emit(self, op: CanonicalOp) -> None:
         {"matmul": self._matmul, "scatter": self._scatter, "scatter_add": self._scatter}[op.prim.name](op)
 
     def _buffer(self, x: Any) -> ir.Value:
@@ -75,7 +75,7 @@ class CallEmitter:
                 total = self.b.mul(total, self.size(d))
         return total
 
-    def _matmul(self, op: Op) -> None:
+    def _matmul(self, op: CanonicalOp) -> None:
         b = self.b
         x, y = op.ins
         ta, tb = op.params["ta"], op.params["tb"]
@@ -134,7 +134,7 @@ class CallEmitter:
     def _least(self, x: ir.Value, y: ir.Value) -> ir.Value:
         return self.b.select(self.b.icmp_signed("<", x, y), x, y)
 
-    def _scatter(self, op: Op) -> None:
+    def _scatter(self, op: CanonicalOp) -> None:
         b, (x, index, _) = self.b, op.ins
         with counting(b, self._count(x.dims)) as i:
             self._begin(op, i)
@@ -142,12 +142,12 @@ class CallEmitter:
         with counting(b, self._count(index.dims)) as r, self._position(op, r) as position, counting(b, width) as c:
             self._write(op, r, position, c)
 
-    def _begin(self, op: Op, place: ir.Value) -> None:
+    def _begin(self, op: CanonicalOp, place: ir.Value) -> None:
         """Write element number *place* of an indexed write's target."""
         kind = memory_type(op.out.dtype)
         self.b.store(self._initial(op, place), self.b.gep(self.pointer(op.out), [place], source_etype=kind))
 
-    def _initial(self, op: Op, place: ir.Value) -> ir.Value:
+    def _initial(self, op: CanonicalOp, place: ir.Value) -> ir.Value:
         """Element number *place* of the target before anything is written."""
         b, kind = self.b, memory_type(op.out.dtype)
         fill = filled(self.program, op, 0)
@@ -156,7 +156,7 @@ class CallEmitter:
         return b.load(b.gep(self._buffer(op.ins[0]), [place], source_etype=kind), typ=kind)
 
     @contextmanager
-    def _position(self, op: Op, r: ir.Value) -> Iterator[ir.Value]:
+    def _position(self, op: CanonicalOp, r: ir.Value) -> Iterator[ir.Value]:
         """Where row number *r* is written to: out of bounds only where the guard on it fails; the results are dropped
         then."""
         b = self.b
@@ -164,7 +164,7 @@ class CallEmitter:
         with b.if_then(b.icmp_unsigned("<", position, self.size(op.ins[0].dims[0]))):
             yield position
 
-    def _write(self, op: Op, r: ir.Value, position: ir.Value, c: ir.Value) -> None:
+    def _write(self, op: CanonicalOp, r: ir.Value, position: ir.Value, c: ir.Value) -> None:
         """Column *c* of row *r*, to row *position*."""
         b, kind, width = self.b, memory_type(op.out.dtype), self._count(op.out.dims[1:])
         target = b.gep(self.pointer(op.out), [b.add(b.mul(position, width), c)], source_etype=kind)

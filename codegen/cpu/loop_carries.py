@@ -104,7 +104,7 @@ class Carry:
         self.reading.add_incoming(self.writing, b.block)
         self.writing.add_incoming(self.following, b.block)
 
-    def settle(self, step: Stepping) -> None:
+    def merge(self, step: Stepping) -> None:
         """At the end of the loop, where phis go."""
         if self.size is None and self.stops:
             self.final = step.last(PTR, self.initial, self.reading, self.writing)

@@ -16,7 +16,7 @@ import llvmlite.ir as ir
 from ..schedule.affine import add, loop_var
 from ..schedule.dependences import domain_indices
 from ..schedule.index_maps import Condition
-from ..schedule.loop_tree import Call, Loop, Statement, carries, statements_of
+from ..schedule.loop_tree import Loop, ScheduleItem, Statement, carries, statements_of
 from ..schedule.schedule import interior
 from ..schedule.tiles import TILE
 from .expressions import ValueEmitter
@@ -34,7 +34,7 @@ class ItemEmitter(ValueEmitter):
 
     accumulator: type[Accumulator] = Accumulator  # how reductions are kept
 
-    def items(self, body: list[Loop | Statement | Call]) -> None:
+    def items(self, body: list[ScheduleItem]) -> None:
         for item in body:
             if isinstance(item, Loop):
                 self.loop(item)

@@ -22,9 +22,9 @@ import llvmlite.ir as ir
 
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.ops.control import before_consts, before_rows
-from ..lower.canonical import Const, Op, Sym
+from ..lower.canonical import CanonicalOp, Const, Sym
 from ..schedule.buffers import counted, elements, filled, rows_from
-from ..schedule.loop_tree import Call, Loop, Schedule, Statement
+from ..schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement
 from . import jit
 from .library_calls import CallEmitter
 from .loop_carries import Carry, Stepping
@@ -33,10 +33,8 @@ from .loop_plan import LoopPlan, results_of
 from .loop_values import Frame, LoopValues
 from .scalar import I8, I64, memory_type
 
-Item = Loop | Statement | Call
 
-
-def grouped(body: Sequence[Item]) -> list[Any]:
+def grouped(body: Sequence[ScheduleItem]) -> list[Any]:
     """Top-level items, consecutive scalar statements together."""
     result: list[Any] = []
     for item in body:
@@ -66,7 +64,7 @@ class LoopFrame(Frame):
         emitter.items(list(body))
         self.b.call(emitter.finish(), [*[self.pointer(s) for s in used], self.sizes, self.consts])
 
-    def call(self, op: Op) -> None:
+    def call(self, op: CanonicalOp) -> None:
         CallEmitter(self.program, self.schedule.stored, self.b, self.pointer, self.numbers).emit(op)
 
     def loop(self, plan: LoopPlan, name: str) -> None:
@@ -76,7 +74,7 @@ class LoopFrame(Frame):
 def emit_items(frame: LoopFrame, items: Sequence[Any], name: str, *, inline: bool = False) -> None:
     """Write *items* (as ``grouped`` gives them) at the builder's position: calls of functions, of libraries, loops."""
     for item in items:
-        if not isinstance(item, Call):
+        if not isinstance(item, LibraryCall):
             frame.nest(item if isinstance(item, list) else [item], name, inline)
         elif item.op in frame.plans:
             frame.loop(frame.plans[item.op], name)
@@ -137,7 +135,7 @@ class LoopEmitter(LoopValues):
         step.finish()
         taken = step.last(I64, I64(0), step.number, step.following) if params["stops"] else n
         for carry in carries:
-            carry.settle(step)
+            carry.merge(step)
         for carry in carries:
             carry.finish()
         if params["stops"]:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ops.control import before_consts, before_rows
-from ..lower.canonical import ONE, Body, Canonical, Dim, Op, Sym
+from ..lower.canonical import ONE, Body, Canonical, CanonicalOp, Dim, Sym
 from ..schedule.buffers import elements, filled, rows_from
-from ..schedule.loop_tree import Call, Schedule
+from ..schedule.loop_tree import LibraryCall, Schedule
 from ..schedule.schedule import make_schedule
 from ..schedule.tiles import TILE
 
@@ -30,7 +30,7 @@ class Work(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class LoopPlan:
-    op: Op
+    op: CanonicalOp
     program: Canonical
     schedule: Schedule
     spares: dict[Sym, Sym]  # of each large carry as it comes in: its second buffer
@@ -39,7 +39,7 @@ class LoopPlan:
     copied: dict[Sym, int]  # likewise what is the same in every step
     work: list[Work]
     cleared: list[int]  # the results whose rows that no step wrote are filled with zeros
-    nested: dict[Op, LoopPlan] = field(default_factory=dict)
+    nested: dict[CanonicalOp, LoopPlan] = field(default_factory=dict)
 
 
 class Rules(NamedTuple):
@@ -60,7 +60,7 @@ def results_of(program: Canonical) -> list[Sym]:
     return [x for x in program.outputs if isinstance(x, Sym)]
 
 
-def shows_every_row(around: Canonical, op: Op, out: Sym) -> bool:
+def shows_every_row(around: Canonical, op: CanonicalOp, out: Sym) -> bool:
     """Can anything in the program *around* the loop *op* see the rows of its result *out* that no step wrote?
 
     Loops that step through as many rows can't.
@@ -76,7 +76,7 @@ def shows_every_row(around: Canonical, op: Op, out: Sym) -> bool:
     return False
 
 
-def plan_loop(op: Op, around: Canonical, sizes_at: int = 0, rules: Rules = CPU_RULES) -> LoopPlan:
+def plan_loop(op: CanonicalOp, around: Canonical, sizes_at: int = 0, rules: Rules = CPU_RULES) -> LoopPlan:
     """*around*: the program that *op* is in; *sizes_at*: where its sizes begin in the table of the whole."""
     body: Body = op.params["body"]
     program = body.program
@@ -117,7 +117,7 @@ def plan_loop(op: Op, around: Canonical, sizes_at: int = 0, rules: Rules = CPU_R
         else:
             plan.work.append(Work(sym, absolute(schedule.kept_axes(sym)), sym.dtype.itemsize * rows))
     for item in schedule.body:
-        if isinstance(item, Call) and "body" in item.op.params:
+        if isinstance(item, LibraryCall) and "body" in item.op.params:
             inner = plan.nested[item.op] = plan_loop(item.op, program, base, rules)
             plan.work += inner.work
     return plan

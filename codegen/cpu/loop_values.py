@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import llvmlite.ir as ir
 
-from ..lower.canonical import ONE, Body, Canonical, Const, Op, Operand, Sym
+from ..lower.canonical import ONE, Body, Canonical, CanonicalOp, Const, Operand, Sym
 from ..schedule.buffers import buffer_of
 from ..schedule.loop_tree import Loop, Schedule, Statement, item_buffers
 from .expressions import Numbers
@@ -22,7 +22,7 @@ class Frame:
 
     program: Canonical
     schedule: Schedule
-    plans: dict[Op, LoopPlan]
+    plans: dict[CanonicalOp, LoopPlan]
     b: ir.IRBuilder
     entry: ir.IRBuilder
     pointer: Callable[[Sym], ir.Value]

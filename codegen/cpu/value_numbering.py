@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from ...tracer.ir.primitive import LOOP
-from ..lower.canonical import Body, Canonical, Dim, Op, Operand, Sym
-from ..schedule.early_exit import Item, stored_reads
-from ..schedule.loop_tree import Loop, Statement, produces
+from ..lower.canonical import Body, Canonical, CanonicalOp, Dim, Operand, Sym
+from ..schedule.early_exit import stored_reads
+from ..schedule.loop_tree import Loop, ScheduleItem, Statement, produces
 from .assemble import Program
 
 Table = dict[Any, int]
@@ -30,10 +30,10 @@ Table = dict[Any, int]
 def step_keys(program: Program, numbers: Canonical, consts: Sequence[np.ndarray], table: Table) -> list[int]:
     """A number for each step of *program*, run with the sizes and constants of *numbers* and the constant arrays
     *consts*.  Numbers of programs with the same arguments may be compared where they come from the same *table*."""
-    return _Keys(program, numbers, consts, table).steps()
+    return _ValueNumbering(program, numbers, consts, table).steps()
 
 
-def products(program: Program, item: Item) -> list[Sym]:
+def products(program: Program, item: ScheduleItem) -> list[Sym]:
     """The stored values that *item* leaves behind for others, in the order of their definition."""
     inside = produces(item)
     return [out for op in program.canonical.ops for out in op.outs if out in inside and _whole(program, out)]
@@ -44,7 +44,7 @@ def _whole(program: Program, sym: Sym) -> bool:
     return not program.schedule.contracted.get(sym, 0) and sym not in program.schedule.tiled
 
 
-class _Keys:
+class _ValueNumbering:
     def __init__(self, program: Program, numbers: Canonical, consts: Sequence[np.ndarray], table: Table):
         self.program, self.canonical, self.numbers, self.table = program, program.canonical, numbers, table
         self.values: dict[Sym, int] = {}
@@ -69,7 +69,7 @@ class _Keys:
         bits = np.asarray(x.value).tobytes() if x.slot is None else self.numbers.consts[x.slot].tobytes()
         return (x.dtype.str, bits, x.slot is None)
 
-    def params(self, op: Op) -> Any:
+    def params(self, op: CanonicalOp) -> Any:
         if op.prim.kind == LOOP:
             return self.loop_params(op)
         found = []
@@ -79,7 +79,7 @@ class _Keys:
             found.append((name, value.str if isinstance(value, np.dtype) else value))
         return tuple(found)
 
-    def loop_params(self, op: Op) -> Any:
+    def loop_params(self, op: CanonicalOp) -> Any:
         body: Body = op.params["body"]
         part, numbers = body.program, self.numbers
         sizes = numbers.sizes[body.sizes_at : body.sizes_at + len(part.sizes)].tobytes()
@@ -100,7 +100,7 @@ class _Keys:
             result.append(key)
         return result
 
-    def structure(self, item: Item, dims: dict[Dim, int]) -> Any:
+    def structure(self, item: ScheduleItem, dims: dict[Dim, int]) -> Any:
         """*item* as nested tuples; *dims* are numbered as they are met."""
         schedule = self.program.schedule
 

@@ -16,10 +16,10 @@ import llvmlite.ir as ir
 import numpy as np
 
 from ...tracer.ir.primitive import LOOP, RECURRENCE, SCATTER
-from ..lower.canonical import ONE, Canonical, Op, Sym
+from ..lower.canonical import ONE, Canonical, CanonicalOp, Sym
 from ..schedule.buffers import buffer_of
 from ..schedule.early_exit import guards_of
-from ..schedule.loop_tree import Call, Loop, Statement, carries, item_buffers, produces, statements_of
+from ..schedule.loop_tree import LibraryCall, Loop, Statement, carries, item_buffers, produces, statements_of
 from ..schedule.memory import ALIGN, Sizes, Temporary
 from .block_reduce import INT, partial_dtypes
 from .kernels import KernelEmitter
@@ -41,7 +41,7 @@ from .mapping import (
 from .offload import for_device
 from .parallel_scan import Scan, extents, shares_of, worth_cutting
 from .placing import device_schedule
-from .program import CudaProgram, Gate, Kernel, Library, Order, Step
+from .program import CudaProgram, CudaStep, Gate, Kernel, Library, Order
 from .row_reduce import closing_rows, combine_parts, reduce_parts, row_items, whole_rows
 from .scatter import BY_ORDER, BY_WINNER, how_to_write, stages, write_stage
 from .vector_access import LaneEmitter, lanes_of
@@ -82,10 +82,10 @@ class Partials(Temporary):
 
 def assemble(canonical: Canonical, arguments: int, geometry: Geometry | None = None) -> CudaProgram:
     """The kernels of *canonical*, the first *arguments* of whose inputs are the caller's."""
-    return _Assembler(canonical, arguments, geometry or Geometry()).program()
+    return _CudaAssembler(canonical, arguments, geometry or Geometry()).program()
 
 
-class _Assembler:
+class _CudaAssembler:
     def __init__(self, canonical: Canonical, arguments: int, geometry: Geometry):
         self.canonical, self.arguments, self.geometry = for_device(canonical), arguments, geometry
         canonical = self.canonical
@@ -93,7 +93,7 @@ class _Assembler:
         self.results = [x for x in canonical.outputs[: canonical.results] if isinstance(x, Sym)]
         self.guards = guards_of(canonical)
         self.module = ir.Module("cuda")
-        self.steps: list[Step] = []
+        self.steps: list[CudaStep] = []
         self.partials: dict[Sym, Partials] = {}
         self.gate: Gate | None = None  # of the kernels that are being written
         self.work: dict[Sym, Temporary] = {}  # what loops need for themselves
@@ -101,7 +101,7 @@ class _Assembler:
     def program(self) -> CudaProgram:
         items = self._items()
         for position, item in enumerate(items):
-            if isinstance(item, Call):
+            if isinstance(item, LibraryCall):
                 self._call(item.op, position)
             elif isinstance(item, Loop):
                 self._nest(item, position, [])
@@ -268,7 +268,7 @@ class _Assembler:
             self.partials[found[-1]] = Partials(f"share {-number}", (), dtype.itemsize, position, position, extent)
         return found
 
-    def _call(self, op: Op, position: int) -> None:
+    def _call(self, op: CanonicalOp, position: int) -> None:
         if op.prim.kind == LOOP:
             way = way_of(self.canonical, op)
             self.schedule.notes.append(note(op, way))
@@ -291,7 +291,7 @@ class _Assembler:
             return
         self.steps.append(Library(self.canonical.ops.index(op)))
 
-    def _indexed_write(self, op: Op, position: int, how: str) -> None:
+    def _indexed_write(self, op: CanonicalOp, position: int, how: str) -> None:
         """The kernels of a scatter."""
         buffers = [buffer_of(self.canonical, self.schedule.stored, x) for x in op.ins if isinstance(x, Sym)]
         used = [s for s in dict.fromkeys(buffers) if s in self.schedule.stored or s not in self.canonical.producers]
@@ -323,7 +323,7 @@ class _Assembler:
             last[sym] = position
 
         for position, item in enumerate(items):
-            if isinstance(item, Call):
+            if isinstance(item, LibraryCall):
                 for x in (*item.op.ins, *item.op.outs):
                     if isinstance(x, Sym):
                         touch(buffer_of(self.canonical, self.schedule.stored, x), position)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from ...tracer.ir.primitive import ELEMENTWISE, LOOP, SCATTER
 from ...tracer.ops.control import before_consts, before_rows
-from ..lower.canonical import ONE, Body, Canonical, Dim, Op, Operand, Sym
+from ..lower.canonical import ONE, Body, Canonical, CanonicalOp, Dim, Operand, Sym
 from ..schedule.buffers import rows_from
 
 Batch = frozenset[Dim]
@@ -38,10 +38,10 @@ class Trajectories(NamedTuple):
 
     dim: Dim
     axes: Batch
-    sums: dict[int, list[Op]]
+    sums: dict[int, list[CanonicalOp]]
 
 
-def batch_of(op: Op) -> Trajectories | Shared:
+def batch_of(op: CanonicalOp) -> Trajectories | Shared:
     """The axis of the loop *op* along which its trajectories are independent."""
     reasons = []
     for dim in _candidates(op):
@@ -54,7 +54,7 @@ def batch_of(op: Op) -> Trajectories | Shared:
     return Shared(reasons[0] if reasons else "its state has no axis of trajectories")
 
 
-def _candidates(op: Op) -> list[Dim]:
+def _candidates(op: CanonicalOp) -> list[Dim]:
     """The first axes of carries and of rows."""
     rows = before_rows(op.params)
     dims = [_leading(out.dims) for out in op.outs[: op.params["carries"]]]
@@ -66,7 +66,7 @@ def _leading(dims: Sequence[Dim]) -> Dim:
     return next((d for d in dims if d != ONE), ONE)
 
 
-def pairs(op: Op) -> list[tuple[tuple[Dim, ...], Sym]]:
+def pairs(op: CanonicalOp) -> list[tuple[tuple[Dim, ...], Sym]]:
     """What goes into the body of a loop and what comes out of it: dims outside of a step, value inside."""
     program = op.params["body"].program
     lead, stops, rows = before_consts(op.params), int(op.params["stops"]), before_rows(op.params)
@@ -79,7 +79,7 @@ def pairs(op: Op) -> list[tuple[tuple[Dim, ...], Sym]]:
     return found
 
 
-def closed(op: Op, batch: Batch) -> tuple[Batch, Batch]:
+def closed(op: CanonicalOp, batch: Batch) -> tuple[Batch, Batch]:
     """*batch*, dims of the program around the loop *op*, with all that are as long; and the same in its body.
 
     What goes into a step is as long as what it is outside, a carry begins a step as it ends it.
@@ -105,7 +105,7 @@ def closed(op: Op, batch: Batch) -> tuple[Batch, Batch]:
             return frozenset(outer), frozenset(inner)
 
 
-def inner_batch(op: Op, batch: Batch) -> Batch:
+def inner_batch(op: CanonicalOp, batch: Batch) -> Batch:
     """The *batch* of the program around the loop *op*, by the sizes of its body."""
     return closed(op, batch)[1]
 
@@ -114,7 +114,7 @@ def in_batch(dims: Iterable[Dim], batch: Batch) -> bool:
     return any(d in batch for d in dims)
 
 
-def dependence(op: Op, batch: Batch, but: Container[Op] = ()) -> str | None:
+def dependence(op: CanonicalOp, batch: Batch, but: Container[CanonicalOp] = ()) -> str | None:
     """Why the trajectories of the loop *op* depend on each other, or on their order in memory; None if they don't, or
     only by *but* these operations."""
     if op.params["length"] in batch:
@@ -132,7 +132,7 @@ def dependence(op: Op, batch: Batch, but: Container[Op] = ()) -> str | None:
     return None
 
 
-def _across(op: Op, batch: Batch) -> str | None:
+def _across(op: CanonicalOp, batch: Batch) -> str | None:
     """Why index i of *op*'s result needs more than index i of its operands."""
     if op.prim.kind == ELEMENTWISE or not any(in_batch(x.dims, batch) for x in (*op.ins, *op.outs)):
         return None
@@ -153,7 +153,7 @@ def _place(x: Operand, batch: Batch) -> int | None:
 _MERGES = {"reduce_sum": "add", "reduce_and": "logical_and", "reduce_or": "logical_or"}
 
 
-def sums_of(op: Op, batch: Batch) -> dict[int, list[Op]]:
+def sums_of(op: CanonicalOp, batch: Batch) -> dict[int, list[CanonicalOp]]:
     """The carries that are single numbers to which each step only adds reductions over *batch*, by number.
 
     *batch* is by the sizes of the body.  "Adds" is what goes with the reduction: it is the same in any order.
@@ -161,10 +161,10 @@ def sums_of(op: Op, batch: Batch) -> dict[int, list[Op]]:
     program, first = op.params["body"].program, op.params["consts"]
     uses = Counter(x for part in program.ops for x in part.ins if isinstance(x, Sym))
     uses.update(x for x in program.outputs if isinstance(x, Sym))
-    found: dict[int, list[Op]] = {}
+    found: dict[int, list[CanonicalOp]] = {}
     for k in range(op.params["carries"]):
         begin, end = program.inputs[first + k], program.outputs[op.params["stops"] + k]
-        parts: list[Op] = []
+        parts: list[CanonicalOp] = []
         names: set[str] = set()
         leaves = [end]
         begins = 0
@@ -190,7 +190,7 @@ def sums_of(op: Op, batch: Batch) -> dict[int, list[Op]]:
 # ---- the program of one trajectory -------------------------------------------------------------------------------
 
 
-def one_of(op: Op, batch: Batch) -> Op:
+def one_of(op: CanonicalOp, batch: Batch) -> CanonicalOp:
     """The loop *op* for one index of *batch*: operands and results as they are, its body without that axis."""
     body: Body = op.params["body"]
     program = _without(body.program, inner_batch(op, batch))

@@ -12,18 +12,18 @@ import llvmlite.ir as ir
 from ..cpu.library_calls import CallEmitter
 from ..cpu.loop_values import Frame
 from ..cpu.scalar import I64, constant, counting, memory_type
-from ..lower.canonical import Op
+from ..lower.canonical import CanonicalOp
 from .threads import ThreadEmitter
 
 
 class ThreadCalls(CallEmitter):
     """By one thread."""
 
-    def _matmul(self, op: Op) -> None:
+    def _matmul(self, op: CanonicalOp) -> None:
         with counting(self.b, self._count(op.out.dims)) as place:
             self._element(op, place)
 
-    def _element(self, op: Op, place: ir.Value) -> None:
+    def _element(self, op: CanonicalOp, place: ir.Value) -> None:
         """Element number *place* of the product *op*."""
         b, (x, y) = self.b, op.ins
         ta, tb = op.params["ta"], op.params["tb"]
@@ -53,11 +53,11 @@ class BlockCalls(ThreadCalls):
         super().__init__(frame.program, frame.schedule.stored, frame.b, frame.pointer, frame.numbers)
         self.kernel = kernel
 
-    def _matmul(self, op: Op) -> None:
+    def _matmul(self, op: CanonicalOp) -> None:
         with self.kernel.shared_out(self._count(op.out.dims)) as place:
             self._element(op, place)
 
-    def _scatter(self, op: Op) -> None:
+    def _scatter(self, op: CanonicalOp) -> None:
         with self.kernel.shared_out(self._count(op.out.dims)) as place:
             self._begin(op, place)
         self.kernel.barrier()

@@ -19,7 +19,7 @@ from ..cpu.reductions import Accumulator
 from ..cpu.scalar import I64
 from ..lower.canonical import Dim, Sym
 from ..schedule.dependences import domain, domain_indices, reduced_depths
-from ..schedule.loop_tree import Call, Loop, Statement, carries, statements_of
+from ..schedule.loop_tree import Loop, ScheduleItem, Statement, carries, statements_of
 from .block_reduce import BlockShare, BlockTotal, ThreadTotal
 from .mapping import BLOCK, PART_ROWS, PARTS, SPREAD, Mapping, prefix
 from .threads import Range, ThreadEmitter
@@ -102,7 +102,7 @@ class KernelEmitter(ThreadEmitter):
             give_hint(back, hint)
         b.position_at_end(after)
 
-    def cooperate(self, body: Sequence[Loop | Statement | Call]) -> None:
+    def cooperate(self, body: Sequence[ScheduleItem]) -> None:
         """One unit, by all threads of the block."""
         depth = len(self.loops)
         self.cooperating = True

@@ -22,7 +22,7 @@ from ..cpu import jit
 from ..cpu.loop_node import LoopEmitter, LoopFrame
 from ..cpu.loop_plan import LoopPlan, results_of
 from ..cpu.scalar import I8, I64, counting, memory_type
-from ..lower.canonical import ONE, Const, Op, Operand, Sym
+from ..lower.canonical import ONE, CanonicalOp, Const, Operand, Sym
 from ..schedule.buffers import buffer_of, filled, rows_from
 from ..schedule.loop_tree import Loop, Statement, carries, statements_of
 from .batch_independence import in_batch, pairs
@@ -50,7 +50,7 @@ class ThreadFrame(LoopFrame):
         item.items(list(body))
         self.b.call(item.finish(), [*[self.pointer(s) for s in used], self.sizes, self.consts])
 
-    def call(self, op: Op) -> None:
+    def call(self, op: CanonicalOp) -> None:
         ThreadCalls(self.program, self.schedule.stored, self.b, self.pointer, self.numbers).emit(op)
 
 
@@ -148,14 +148,14 @@ class BlockFrame(ThreadFrame):
         inner.slots = slots
         return inner
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         """Wait until all have written what they write."""
         if self.kernel.written:
             self.kernel.barrier()
         self.kernel.written = False
 
     def nest(self, body: Sequence[Loop | Statement], name: str, inline: bool) -> None:
-        self.settle()
+        self.synchronize()
         used = self.used(body)
         item = BlockItem(self, jit.unique_name(name), used)
         for part in body:
@@ -166,13 +166,13 @@ class BlockFrame(ThreadFrame):
         self.b.call(item.finish(), [*[self.pointer(s) for s in used], self.sizes, self.consts])
         self.kernel.written = any(s.out not in self.slots for part in body for s in statements_of(part))
 
-    def call(self, op: Op) -> None:
-        self.settle()
+    def call(self, op: CanonicalOp) -> None:
+        self.synchronize()
         BlockCalls(self, self.kernel).emit(op)
         self.kernel.written = True
 
     def loop(self, plan: LoopPlan, name: str) -> None:
-        self.settle()
+        self.synchronize()
         super().loop(plan, name)
         self.kernel.written = True
 
@@ -217,7 +217,7 @@ def write_loop(kernel: KernelEmitter, way: Way) -> None:
         Trajectory(frame, way, name, index).emit()
 
 
-def write_sums(kernel: KernelEmitter, way: Way, op: Op) -> None:
+def write_sums(kernel: KernelEmitter, way: Way, op: CanonicalOp) -> None:
     """What each trajectory has of the sums of the loop *op*, added up by one block: the whole of *kernel*."""
     first = rows_from(op) - op.params["carries"]
     for added in way.sums:

@@ -19,10 +19,10 @@ from typing import NamedTuple
 from ...tracer.ir.primitive import LOOP, PRODUCT, RECURRENCE, REDUCE
 from ..cpu.library_calls import native
 from ..cpu.loop_plan import CPU_RULES, LoopPlan, Rules, Work, plan_loop
-from ..lower.canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
+from ..lower.canonical import ONE, Canonical, CanonicalOp, Const, Dim, Operand, Sym
 from ..schedule.buffers import buffer_of, elements, rows_from
 from ..schedule.dependences import domain, is_call
-from ..schedule.loop_tree import Call, Loop, Schedule, Statement, carries, statements_of
+from ..schedule.loop_tree import LibraryCall, Loop, Schedule, Statement, carries, statements_of
 from ..schedule.memory import Sizes, Temporary
 from .batch_independence import Batch, Shared, Trajectories, batch_of, in_batch, inner_batch, one_of
 from .mapping import BLOCK, COLUMNS, THREAD, Extent, Mapping, mapping_of, product
@@ -38,7 +38,7 @@ class Sum(NamedTuple):
     together is what *reduction* does."""
 
     carry: int
-    reduction: Op
+    reduction: CanonicalOp
     shares: Sym
 
 
@@ -80,7 +80,7 @@ class Way:
         held = _held(around, schedule, self.plan.op.ins)
         return list(dict.fromkeys([*held, *self.plan.op.outs, *[w.sym for w in self.plan.work]]))
 
-    def summed(self, around: Canonical, schedule: Schedule, op: Op) -> list[Sym]:
+    def summed(self, around: Canonical, schedule: Schedule, op: CanonicalOp) -> list[Sym]:
         """The buffers that the kernel of its sums takes; *op* is the loop as it was."""
         first = rows_from(op) - op.params["carries"]
         begins = _held(around, schedule, [op.ins[first + s.carry] for s in self.sums])
@@ -97,7 +97,7 @@ def _held(around: Canonical, schedule: Schedule, operands: Sequence[Operand]) ->
 # ---- which way -------------------------------------------------------------------------------------------------
 
 
-def way_of(around: Canonical, op: Op) -> Way | str:
+def way_of(around: Canonical, op: CanonicalOp) -> Way | str:
     """How the loop *op* of the program *around* becomes a kernel, or why it can't."""
     foreign = _foreign(op)
     if foreign:
@@ -114,7 +114,7 @@ def way_of(around: Canonical, op: Op) -> Way | str:
     return _by_size(around, op, ONE, frozenset(), batch.reason)
 
 
-def _from_nothing(op: Op, batch: Trajectories) -> Op:
+def _from_nothing(op: CanonicalOp, batch: Trajectories) -> CanonicalOp:
     """The loop *op* with what is added up over trajectories beginning with nothing."""
     ins, first = list(op.ins), rows_from(op) - op.params["carries"]
     for k, parts in batch.sums.items():
@@ -123,7 +123,7 @@ def _from_nothing(op: Op, batch: Trajectories) -> Op:
     return replace(op, ins=tuple(ins))
 
 
-def _by_size(around: Canonical, op: Op, batch: Dim, axes: Batch, why: str) -> Way:
+def _by_size(around: Canonical, op: CanonicalOp, batch: Dim, axes: Batch, why: str) -> Way:
     """By a block where that is faster than by a thread."""
     if _worth_sharing(op) and not _asks_a_call(op):
         arrays = tuple(dict.fromkeys(_made(op)))
@@ -131,7 +131,7 @@ def _by_size(around: Canonical, op: Op, batch: Dim, axes: Batch, why: str) -> Wa
     return Way(THREAD, plan_loop(op, around, rules=THREAD_RULES), batch, axes, why, ())
 
 
-def _made(op: Op, sizes_at: int = 0) -> Iterator[tuple[Dim, ...]]:
+def _made(op: CanonicalOp, sizes_at: int = 0) -> Iterator[tuple[Dim, ...]]:
     """The dims of the values of the body of *op*, as the whole program numbers them."""
     body = op.params["body"]
     base = sizes_at + body.sizes_at
@@ -141,7 +141,7 @@ def _made(op: Op, sizes_at: int = 0) -> Iterator[tuple[Dim, ...]]:
             yield from _made(part, base)
 
 
-def note(op: Op, way: Way | str) -> str:
+def note(op: CanonicalOp, way: Way | str) -> str:
     """What ``explain`` says of it."""
     if isinstance(way, str):
         return f"{op.out} (loop) is not a kernel: {way}"
@@ -150,7 +150,7 @@ def note(op: Op, way: Way | str) -> str:
     return f"{op.out} (loop) is a kernel, run by {who}{large}" + (f" ({way.why})" if way.why else "")
 
 
-def _foreign(op: Op) -> str:
+def _foreign(op: CanonicalOp) -> str:
     """An operation in the body of a loop that no kernel can do."""
     for part in op.params["body"].program.ops:
         if part.prim.kind == LOOP:
@@ -161,7 +161,7 @@ def _foreign(op: Op) -> str:
     return ""
 
 
-def _too_wide(op: Op, plan: LoopPlan, batch: Batch) -> str | None:
+def _too_wide(op: CanonicalOp, plan: LoopPlan, batch: Batch) -> str | None:
     """What the trajectories share and each would compute for itself, where that is much: a carry must not be.
 
     Every thread writes shared results; they are the same, so it does not matter who is last.
@@ -179,7 +179,7 @@ def _too_wide(op: Op, plan: LoopPlan, batch: Batch) -> str | None:
     return None
 
 
-def _worth_sharing(op: Op) -> bool:
+def _worth_sharing(op: CanonicalOp) -> bool:
     """Is there a nest in the body that many threads finish sooner than one?"""
     program = op.params["body"].program
     for part in program.ops:
@@ -191,7 +191,7 @@ def _worth_sharing(op: Op) -> bool:
     return False
 
 
-def _iterations(program: Canonical, op: Op) -> int:
+def _iterations(program: Canonical, op: CanonicalOp) -> int:
     """How often the scalar body of *op* runs; a size that is not static counts as large."""
     total = 1
     whole = op.ins if op.prim.kind in (REDUCE, PRODUCT) else ()
@@ -200,7 +200,7 @@ def _iterations(program: Canonical, op: Op) -> int:
     return total
 
 
-def _asks_a_call(op: Op) -> bool:
+def _asks_a_call(op: CanonicalOp) -> bool:
     """Does a loop that stops, here or in the body, ask for the result of another loop?"""
     program = op.params["body"].program
     asked = op.params["stops"] and is_call(program.producers[program.outputs[0]])
@@ -224,7 +224,7 @@ def repeated(program: Canonical, item: Loop | Statement) -> bool:
 def _slots_of_a_block(program: Canonical, schedule: Schedule, sym: Sym) -> int | None:
     """Small values that all threads of a block have: what each computes for itself, and totals of the block."""
     made = schedule.where[sym]
-    if isinstance(made, Call):
+    if isinstance(made, LibraryCall):
         return None
     nest = made.path[0] if made.path else made
     total = made.op.prim.kind != RECURRENCE and carries(made.op) and made.complete == 0

@@ -139,7 +139,7 @@ class _Translation:
                 inside = False
                 result.append(line)
             elif inside:
-                result += [line] if _LABEL.match(line) else _Body(self).instruction(line)
+                result += [line] if _LABEL.match(line) else _Instruction(self).instruction(line)
             else:
                 result.append(_typed(line))
         return "\n".join([*result, *self.declared.values(), *self._metadata(), ""])
@@ -210,7 +210,7 @@ def _since_named(name: str) -> str:
     return re.sub(r"\.p(\d+)(?=\.|$)", r".p\1i8", name)
 
 
-class _Body:
+class _Instruction:
     """One instruction, which becomes one or more."""
 
     def __init__(self, module: _Translation):
@@ -307,17 +307,20 @@ def _operand(text: str) -> tuple[str, str, str]:
 
 
 _NAME = r'(?P<name>%(?:"[^"]*"|[\w.$-]+))'
-_INSTRUCTIONS: list[tuple[re.Pattern[str], Callable[[_Body, re.Match[str]], str]]] = [
-    (re.compile(rf"(?P<head>{_NAME} = load(?: volatile)?) (?P<rest>.*)"), _Body.load),
-    (re.compile(r"(?P<head>store(?: volatile)?) (?P<rest>.*)"), _Body.store),
+_INSTRUCTIONS: list[tuple[re.Pattern[str], Callable[[_Instruction, re.Match[str]], str]]] = [
+    (re.compile(rf"(?P<head>{_NAME} = load(?: volatile)?) (?P<rest>.*)"), _Instruction.load),
+    (re.compile(r"(?P<head>store(?: volatile)?) (?P<rest>.*)"), _Instruction.store),
     (
         re.compile(rf"{_NAME} = getelementptr (?P<flags>(?:(?:inbounds|nuw|nusw) )*)(?P<rest>.*)"),
-        _Body.getelementptr,
+        _Instruction.getelementptr,
     ),
-    (re.compile(rf"{_NAME} = alloca (?P<rest>.*)"), _Body.alloca),
-    (re.compile(rf"(?P<head>{_NAME} = atomicrmw(?: volatile)? (?P<operation>\w+)) (?P<rest>.*)"), _Body.atomicrmw),
-    (re.compile(rf"(?P<head>{_NAME} = cmpxchg(?: weak)?(?: volatile)?) (?P<rest>.*)"), _Body.cmpxchg),
-    (re.compile(rf"{_NAME} = fneg (?P<flags>(?:\w+ )*)(?P<kind>half|float|double) (?P<value>\S+)"), _Body.fneg),
+    (re.compile(rf"{_NAME} = alloca (?P<rest>.*)"), _Instruction.alloca),
+    (
+        re.compile(rf"(?P<head>{_NAME} = atomicrmw(?: volatile)? (?P<operation>\w+)) (?P<rest>.*)"),
+        _Instruction.atomicrmw,
+    ),
+    (re.compile(rf"(?P<head>{_NAME} = cmpxchg(?: weak)?(?: volatile)?) (?P<rest>.*)"), _Instruction.cmpxchg),
+    (re.compile(rf"{_NAME} = fneg (?P<flags>(?:\w+ )*)(?P<kind>half|float|double) (?P<value>\S+)"), _Instruction.fneg),
 ]
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from ...tracer.ir.primitive import ELEMENTWISE, HOST
-from ..lower.canonical import COPY, SAME_BITS, Canonical, Op
+from ..lower.canonical import COPY, SAME_BITS, Canonical, CanonicalOp
 from .libdevice import has_device_lowering
 
 
@@ -26,7 +26,7 @@ def for_device(canonical: Canonical) -> Canonical:
     return dataclasses.replace(canonical, ops=ops, producers={out: op for op in ops for out in op.outs})
 
 
-def has_kernel(op: Op) -> bool:
+def has_kernel(op: CanonicalOp) -> bool:
     if op.prim.kind != ELEMENTWISE or op.prim in (COPY, SAME_BITS):
         return True
     return has_device_lowering(op.prim, [x.dtype for x in op.ins], op.params)

@@ -8,13 +8,13 @@ ones, and a recurrence.
 from __future__ import annotations
 
 from ...tracer.ir.primitive import RECURRENCE, REDUCE
-from ..lower.canonical import Canonical, Op
+from ..lower.canonical import Canonical, CanonicalOp
 from ..schedule.dependences import domain, reduced_depths
 from ..schedule.loop_tree import Loop, Schedule, Statement, statements_of
-from ..schedule.schedule import Placer, contractions, settle
+from ..schedule.schedule import Placer, contractions, stable_placement
 
 
-def keeps_inner(op: Op) -> bool:
+def keeps_inner(op: CanonicalOp) -> bool:
     """Does the reduction keep an axis inside one that it sums over?"""
     if op.prim.kind != REDUCE:
         return False
@@ -22,11 +22,11 @@ def keeps_inner(op: Op) -> bool:
     return depths != list(range(loops - len(depths), loops))
 
 
-def stands_alone(op: Op) -> bool:
+def stands_alone(op: CanonicalOp) -> bool:
     return op.prim.kind == RECURRENCE or keeps_inner(op)
 
 
-def summed_alike(one: Op, other: Op) -> bool:
+def summed_alike(one: CanonicalOp, other: CanonicalOp) -> bool:
     """Two reductions over the same outer axes of equal domains: a thread can do both at once."""
     if not (keeps_inner(one) and keeps_inner(other)):
         return False
@@ -51,12 +51,12 @@ class DevicePlacer(Placer):
 
 
 def device_schedule(program: Canonical) -> Schedule:
-    placer = settle(program, DevicePlacer)
+    placer = stable_placement(program, DevicePlacer)
     return Schedule(placer.body, placer.stored, placer.where, placer.reads, {}, set(), placer.notes)
 
 
 def thread_schedule(program: Canonical) -> Schedule:
     """For one thread: the CPU's, without tiles of rows, which are there for vectors."""
-    placer = settle(program)
+    placer = stable_placement(program)
     contracted = contractions(program, placer)
     return Schedule(placer.body, placer.stored, placer.where, placer.reads, contracted, set(), placer.notes)

@@ -63,7 +63,7 @@ class Order:
         return True
 
 
-Step = Kernel | Library | Order
+CudaStep = Kernel | Library | Order
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +76,7 @@ class CudaProgram:
     results: list[Sym]
     guards: list[Sym]
     temporaries: list[Temporary]
-    steps: list[Step]
+    steps: list[CudaStep]
     buffer_index: dict[Sym, int]  # arguments, results, captured arrays, temporaries
     canonical: Canonical
     schedule: Schedule
@@ -126,4 +126,4 @@ def run(
         machine.launch(program, step, grid, [*[addresses[program.buffer_index[s]] for s in step.buffers], *numbers])
 
 
-__all__ = ["CudaProgram", "Gate", "Kernel", "Library", "Machine", "Order", "Step", "run"]
+__all__ = ["CudaProgram", "CudaStep", "Gate", "Kernel", "Library", "Machine", "Order", "run"]

@@ -17,7 +17,7 @@ from __future__ import annotations
 import llvmlite.ir as ir
 
 from ..cpu.scalar import I64, counting, memory_type
-from ..lower.canonical import Canonical, Dim, Op, Sym
+from ..lower.canonical import Canonical, CanonicalOp, Dim, Sym
 from ..schedule.buffers import SMALL
 from .block_calls import ThreadCalls
 from .kernels import KernelEmitter
@@ -27,7 +27,7 @@ BY_LOOKING, BY_WINNER, BY_ORDER, BY_ADDING = "looking", "winner", "order", "addi
 BEGIN, LOOK, CLEAR, FIND, TAKE, SUM, ADD = "begin", "look", "clear", "find", "take", "sum", "add"
 
 
-def how_to_write(program: Canonical, op: Op, geometry: Geometry) -> str:
+def how_to_write(program: Canonical, op: CanonicalOp, geometry: Geometry) -> str:
     """One of the ways above; "" where no kernel can do it."""
     adds = op.prim.name == "scatter_add"
     if (adds and op.out.dtype.kind not in "fiu") or not all(isinstance(x, Sym) for x in op.ins[1:]):
@@ -43,7 +43,7 @@ def how_to_write(program: Canonical, op: Op, geometry: Geometry) -> str:
     return BY_ADDING if atomic else BY_ORDER
 
 
-def stages(op: Op, how: str) -> list[tuple[str, tuple[Dim, ...]]]:
+def stages(op: CanonicalOp, how: str) -> list[tuple[str, tuple[Dim, ...]]]:
     """The kernels, in order, each with the dims over which its threads go."""
     elements, values = op.out.dims, op.ins[2].dims
     return {
@@ -54,17 +54,17 @@ def stages(op: Op, how: str) -> list[tuple[str, tuple[Dim, ...]]]:
     }[how]
 
 
-def write_stage(kernel: KernelEmitter, op: Op, stage: str, dims: tuple[Dim, ...], helper: list[Sym]) -> None:
+def write_stage(kernel: KernelEmitter, op: CanonicalOp, stage: str, dims: tuple[Dim, ...], helper: list[Sym]) -> None:
     """One kernel.  *helper*: the last write to each row, or the order of the positions."""
-    writer = _Writer(kernel, op, helper[0] if helper else None)
+    writer = _ScatterWriter(kernel, op, helper[0] if helper else None)
     with kernel.spread(kernel.count(dims)) as place:
         getattr(writer, stage)(place)
 
 
-class _Writer(ThreadCalls):
+class _ScatterWriter(ThreadCalls):
     """What a thread does for its element, row or value, number *place* of them."""
 
-    def __init__(self, kernel: KernelEmitter, op: Op, helper: Sym | None):
+    def __init__(self, kernel: KernelEmitter, op: CanonicalOp, helper: Sym | None):
         super().__init__(kernel.program, kernel.schedule.stored, kernel.b, kernel.pointer.__getitem__, kernel.numbers)
         self.kernel, self.op, self.kind, self.helper = kernel, op, memory_type(op.out.dtype), helper
         self.positions, self.width = self._count(op.ins[1].dims), self._count(op.out.dims[1:])

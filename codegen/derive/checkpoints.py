@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from ...tracer.ir.aval import INT, Aval
 from ...tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, building, current_builder
 from ...tracer.ir.site import Site
-from ...tracer.ops.control import Parts, loop, loop_view
+from ...tracer.ops.control import LoopOperands, loop, loop_view
 from ...tracer.ops.elementwise import F, cast
 from ...tracer.ops.shape import concat, iota, reshape, slice_axis
 from .loop_memory import loop_memory
@@ -107,14 +107,14 @@ class _Split:
                 first = [reshape(y, (self.head, *y.aval.shape[2:])) for y in found[count:]]
             else:
                 xs = [slice_axis(x, 0, self.head, rest) for x in self.outer.xs]
-                found = self._steps(Parts(self.outer.consts, carries, xs), rest, Lit(self.head, INT))
+                found = self._steps(LoopOperands(self.outer.consts, carries, xs), rest, Lit(self.head, INT))
                 last = list(found[count:])
             carries = found[:count]
         ys = [concat([a, b], 0) for a, b in zip(first, last, strict=True)] if rest else first
         return [*carries, *ys]
 
     def _in_chunks(self, carries: Sequence[Atom]) -> Sequence[Var]:
-        inside = Parts(
+        inside = LoopOperands(
             [Var(v.aval) for v in self.inner.consts], [Var(v.aval) for v in self.inner.carries],
             [Var(Aval(v.aval.dtype, (self.size, *v.aval.shape))) for v in self.inner.xs],
         )  # fmt: skip
@@ -130,7 +130,7 @@ class _Split:
             [*xs, iota(self.chunks)], self.chunks, self.reverse,
         )  # fmt: skip
 
-    def _steps(self, operands: Parts, length: int, start: Atom) -> Sequence[Var]:
+    def _steps(self, operands: LoopOperands, length: int, start: Atom) -> Sequence[Var]:
         """*length* steps, the first of which has the number *start*."""
         base, step = Var(Aval(INT, ())), Var(Aval(INT, ()))
         inner = self.inner

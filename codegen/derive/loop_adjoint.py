@@ -32,7 +32,7 @@ Reverse = Callable[..., tuple[list[Atom | None], list[Doubt]]]
 Forward = Callable[[Sequence[Node], dict[Var, Atom]], dict[Var, Atom]]
 
 
-class _Body(Builder):
+class _AdjointBody(Builder):
     """A body under construction; its nodes belong to the lines whose derivative they are."""
 
     def site(self) -> Site | None:
@@ -150,7 +150,7 @@ def loop_vjp(
 def _derived(
     body: Graph, ends: Sequence[tuple[Atom, Var]], rows: Sequence[tuple[Atom, Var, Doubt]], sources: Sequence[Var],
     doubts: Sequence[Doubt], reverse_mode: Reverse,
-) -> tuple[_Body, list[Node], list[Atom | None], list[Doubt]]:  # fmt: skip
+) -> tuple[_AdjointBody, list[Node], list[Atom | None], list[Doubt]]:  # fmt: skip
     """(a body under construction, its forward nodes, cotangents of *sources*, what they may hold)
 
     *ends* and *rows* are results of the body with their cotangents; *sources* begin with the carries that belong to
@@ -160,7 +160,7 @@ def _derived(
     notes = current_builder().notes
     expected = list(doubts)
     while True:
-        with building(_Body()) as builder:
+        with building(_AdjointBody()) as builder:
             builder.notes = notes
             builder.adopt(_fresh(body.nodes))
             forward = list(builder.nodes)
@@ -188,7 +188,7 @@ def loop_jvp(node: Node, tangents: Sequence[Atom | None], forward_mode: Forward)
     xs = [k for k, v in enumerate(inner.xs) if given[first + count + k] and v.aval.is_float]
     sources = [*[inner.consts[k] for k in consts], *[inner.carries[k] for k in moving], *[inner.xs[k] for k in xs]]
     dots = {v: Var(v.aval) for v in sources}
-    with building(_Body()) as builder:
+    with building(_AdjointBody()) as builder:
         builder.adopt(_fresh(body.nodes))
         pushed = forward_mode(list(builder.nodes), dict(dots))
         ends = [materialise(_tangent(pushed, view.ends[k]), inner.carries[k]) for k in moving]

@@ -1,6 +1,6 @@
 """From a recorded graph to its canonical form: the program without its numbers.
 
-Three data structures: a ``Sym`` is a value with a dtype and symbolic dims; an ``Op`` applies a primitive; a
+Three data structures: a ``Sym`` is a value with a dtype and symbolic dims; an ``CanonicalOp`` applies a primitive; a
 ``Canonical`` is the program, the ``key`` that names its kernel, and the numbers that were lifted out of it (sizes,
 constants).
 
@@ -62,7 +62,7 @@ Operand: TypeAlias = Sym | Const
 
 
 @dataclass(slots=True, eq=False)
-class Op:
+class CanonicalOp:
     """``out = prim(*ins, **params)``; sizes among the params are dims, starts are ints (small) or ``("s", dim)``."""
 
     prim: Any
@@ -96,14 +96,14 @@ class Body:
 @dataclass(slots=True)
 class Canonical:
     inputs: list[Sym]  # the graph's inputs, then its const arrays
-    ops: list[Op]
+    ops: list[CanonicalOp]
     outputs: list[Operand]  # results, then one bool per guard
     results: int  # how many of the outputs are results
     static: dict[Dim, int]  # dims whose size is part of the program
     key: tuple
     sizes: np.ndarray  # this run's sizes, by dim
     consts: np.ndarray  # this run's constants, 8 bytes each
-    producers: dict[Sym, Op] = field(default_factory=dict)
+    producers: dict[Sym, CanonicalOp] = field(default_factory=dict)
 
 
 def _body_of(node: Node) -> Canonical:
@@ -183,7 +183,7 @@ def canonicalise(graph: Graph, *, body: bool = False, first: bool = False) -> Ca
     inputs = [define(v) for v in graph.inputs] + [define(v) for v, _ in graph.consts]
     tokens.append(tuple((s.dtype.char, s.dims) for s in inputs))
 
-    def loop_op(node: Node, ins: tuple[Operand, ...]) -> Op:
+    def loop_op(node: Node, ins: tuple[Operand, ...]) -> CanonicalOp:
         part = bodies[node]
         place = Body(part, len(sizes), len(consts), node.params["body"])
         sizes.extend(int(n) for n in part.sizes)
@@ -193,7 +193,7 @@ def canonicalise(graph: Graph, *, body: bool = False, first: bool = False) -> Ca
         length = dim(axes.lengths[node])
         shown = (part.key, place.sizes_at, place.consts_at, length, *rest.values())
         tokens.append((node.prim.name, tuple(token(x) for x in ins), shown, tuple(s.dims for s in outs)))
-        return Op(node.prim, ins, {"body": place, "length": length, **rest}, outs[0], node.site, outs[1:])
+        return CanonicalOp(node.prim, ins, {"body": place, "length": length, **rest}, outs[0], node.site, outs[1:])
 
     ops = []
     for node in graph.nodes:
@@ -210,7 +210,7 @@ def canonicalise(graph: Graph, *, body: bool = False, first: bool = False) -> Ca
         if node.prim.name in ("pad", "update"):
             placed = node.inputs[0 if node.prim.name == "pad" else 1].aval.shape
             params["edge"] = is_edge_pad(placed, node.out.aval.shape)
-        ops.append(Op(node.prim, ins, params, out, node.site))
+        ops.append(CanonicalOp(node.prim, ins, params, out, node.site))
         shown = tuple(str(v) if isinstance(v, np.dtype) else v for v in params.values())
         tokens.append((node.prim.name, tuple(token(x) for x in ins), shown, out.dtype.char, out.dims))
     outputs: list[Operand] = []
@@ -219,7 +219,7 @@ def canonicalise(graph: Graph, *, body: bool = False, first: bool = False) -> Ca
         tokens.append(("out", token(x)))
         if isinstance(x, Const) or x in outputs or x in inputs:  # each result has a buffer of its own
             copy = Sym(len(numbers) + len(ops), x.dtype, x.dims)
-            ops.insert(0 if first and not outputs else len(ops), Op(COPY, (x,), {}, copy, None))
+            ops.insert(0 if first and not outputs else len(ops), CanonicalOp(COPY, (x,), {}, copy, None))
             x = copy
         outputs.append(x)
     results = len(outputs)
@@ -242,14 +242,14 @@ def canonicalise(graph: Graph, *, body: bool = False, first: bool = False) -> Ca
     return canonical
 
 
-def _guard_op(guard: Any, operand: Any, out: Sym) -> Op:
+def _guard_op(guard: Any, operand: Any, out: Sym) -> CanonicalOp:
     """``atom has the bits of expected``, as an op of its own kind."""
     dtype = guard.atom.aval.dtype
     expected = Lit(guard.expected, dtype, structural=dtype.kind == "b")
-    return Op(SAME_BITS, (operand(guard.atom), operand(expected)), {}, out, guard.site)
+    return CanonicalOp(SAME_BITS, (operand(guard.atom), operand(expected)), {}, out, guard.site)
 
 
-class _SameBits:
+class _SameBitsPrimitive:
     """Pseudo-primitive of guards: equality of bit patterns, so that nan is equal to nan and 0.0 is not -0.0."""
 
     name = "same_bits"
@@ -266,7 +266,7 @@ class _SameBits:
         return s.same_bits(x, y)
 
 
-class _Copy:
+class _CopyPrimitive:
     """Pseudo-primitive: a result that is an input, a constant or another result."""
 
     name = "copy"
@@ -283,5 +283,5 @@ class _Copy:
         return x
 
 
-SAME_BITS = _SameBits()
-COPY = _Copy()
+SAME_BITS = _SameBitsPrimitive()
+COPY = _CopyPrimitive()

@@ -23,7 +23,7 @@ Producers = dict[Var, Node]
 Rule = Callable[[Node, Producers], Atom | None]
 
 
-class _Rewriter(Builder):
+class _Simplifier(Builder):
     """Keeps the user's line of the node being rewritten."""
 
     here: Site | None = None
@@ -135,7 +135,7 @@ def apply_rules(graph: Graph) -> Graph:
     """*graph* with the rules applied, or itself where none does."""
     producers: Producers = {}
     renamed: dict[Var, Atom] = {}
-    builder = _Rewriter()
+    builder = _Simplifier()
     changed = False
 
     def current(atom: Atom) -> Atom:

@@ -10,18 +10,18 @@ from collections.abc import Sequence
 
 from ...tracer.ir.primitive import LOOP, SCATTER
 from ...tracer.ops.control import before_consts
-from ..lower.canonical import Canonical, Const, Dim, Op, Sym
+from ..lower.canonical import Canonical, CanonicalOp, Const, Dim, Sym
 from .dependences import is_call, is_loop_root
 
 SMALL = 16  # elements up to which a value of static size in the body of a loop is kept in stack slots
 
 
-def rows_from(loop: Op) -> int:
+def rows_from(loop: CanonicalOp) -> int:
     """The first of the operands of a loop that it steps through."""
     return before_consts(loop.params) + loop.params["consts"] + loop.params["carries"]
 
 
-def counted(program: Canonical, call: Op, position: int) -> Op | None:
+def counted(program: Canonical, call: CanonicalOp, position: int) -> CanonicalOp | None:
     """The iota that a loop takes its rows from, where it does: the row is the number of the step."""
     if call.prim.kind != LOOP or position < rows_from(call):
         return None
@@ -40,7 +40,7 @@ def elements(program: Canonical, dims: Sequence[Dim]) -> int | None:
     return total if total <= SMALL else None
 
 
-def filled(program: Canonical, call: Op, position: int) -> Const | None:
+def filled(program: Canonical, call: CanonicalOp, position: int) -> Const | None:
     """The constant that a scatter's target, a carry as it starts or a small operand of a loop is full of: no buffer is
     made of it."""
     x = call.ins[position]
@@ -71,7 +71,7 @@ def buffer_of(program: Canonical, stored: set[Sym], x: Sym) -> Sym:
     return x
 
 
-def is_first_rows(program: Canonical, op: Op) -> bool:
+def is_first_rows(program: Canonical, op: CanonicalOp) -> bool:
     """Does *op* take whole rows, from the first on, of an array that lies in memory in any case?"""
     if op.prim.name != "slice" or not op.out.dims or not isinstance(op.ins[0], Sym):
         return False

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ...tracer.ir.primitive import ELEMENTWISE, HOST, LOOP, PRODUCT, RECURRENCE, REDUCE, SCATTER, VIEW
-from ..lower.canonical import ONE, Canonical, Const, Dim, Op, Operand, Sym
+from ..lower.canonical import ONE, Canonical, CanonicalOp, Const, Dim, Operand, Sym
 from .affine import ZERO, Index, add, constant, loop_var, term
 from .index_maps import Condition, Indices, known, read
 
@@ -29,21 +29,21 @@ Mask = tuple[Condition, ...]
 # ---- what a root is --------------------------------------------------------------------------------------------
 
 
-def is_loop_root(op: Op) -> bool:
+def is_loop_root(op: CanonicalOp) -> bool:
     return op.prim.kind in (REDUCE, RECURRENCE)
 
 
-def is_call(op: Op) -> bool:
+def is_call(op: CanonicalOp) -> bool:
     return op.prim.kind in (PRODUCT, SCATTER, HOST, LOOP)
 
 
-def domain(op: Op) -> tuple[Dim, ...]:
+def domain(op: CanonicalOp) -> tuple[Dim, ...]:
     """The loops of a root, outermost first: a reduction's operand's axes, else its own.  Sizes of 1 need none."""
     source = op.ins[0] if op.prim.kind == REDUCE else op.out
     return tuple(d for d in source.dims if d != ONE)
 
 
-def domain_indices(op: Op) -> Indices:
+def domain_indices(op: CanonicalOp) -> Indices:
     """The position in the domain's array at an iteration of its loops; a reverse recurrence runs downward."""
     source = op.ins[0] if op.prim.kind == REDUCE else op.out
     result: list[Index] = []
@@ -59,7 +59,7 @@ def domain_indices(op: Op) -> Indices:
     return tuple(result)
 
 
-def reduced_depths(op: Op) -> set[int]:
+def reduced_depths(op: CanonicalOp) -> set[int]:
     """The loop depths that a reduction sums over."""
     depth, result = 0, set()
     for axis, d in enumerate(op.ins[0].dims):
@@ -70,7 +70,7 @@ def reduced_depths(op: Op) -> set[int]:
     return result
 
 
-def completion(op: Op) -> int:
+def completion(op: CanonicalOp) -> int:
     """The loop depth at which a root's element is final."""
     loops = len(domain(op))
     if op.prim.kind == REDUCE:
@@ -95,14 +95,14 @@ class Reads:
     forced: list[Sym] = field(default_factory=list)
 
 
-def root_operands(op: Op, at: Indices) -> list[tuple[Operand, Indices]]:
+def root_operands(op: CanonicalOp, at: Indices) -> list[tuple[Operand, Indices]]:
     """The operands that a root's loop body evaluates, and where."""
     if op.prim.kind == REDUCE or op.prim.kind == RECURRENCE:
         return [(x, at) for x in op.ins]
     return [(op.out, at)]
 
 
-def reads(program: Canonical, op: Op, stored: set[Sym]) -> Reads:
+def reads(program: Canonical, op: CanonicalOp, stored: set[Sym]) -> Reads:
     """What *op* reads where *stored* are the roots."""
     result = Reads()
     asked: dict[Sym, dict[Indices, dict[Mask, None]]] = {}  # inlined values whose readers are not all known yet
@@ -136,8 +136,9 @@ def reads(program: Canonical, op: Op, stored: set[Sym]) -> Reads:
 
 
 def _ask_operands(
-    program: Canonical, op: Op, at: Indices, mask: Mask, stored: set[Sym], result: Reads, ask: Callable[..., None]
-) -> None:
+    program: Canonical, op: CanonicalOp, at: Indices, mask: Mask, stored: set[Sym], result: Reads,
+    ask: Callable[..., None],
+) -> None:  # fmt: skip
     """Ask for what the value of an inlined *op* at one position is made of."""
     if op.prim.kind == ELEMENTWISE:
         for x in op.ins:
@@ -172,6 +173,6 @@ def _weakest(masks: dict[Mask, None]) -> dict[Mask, None]:
     return {m: None for m in masks if not any(m[:k] in masks for k in range(len(m)))}
 
 
-def _multiplies(op: Op) -> bool:
+def _multiplies(op: CanonicalOp) -> bool:
     """Does one evaluation of *op* ask for several others?"""
     return op.prim.kind == ELEMENTWISE or op.prim.name in ("concat", "update")

@@ -14,9 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..lower.canonical import Canonical, Operand, Sym
-from .loop_tree import Call, Loop, Schedule, Statement, item_buffers, produces
-
-Item = Loop | Statement | Call
+from .loop_tree import LibraryCall, Schedule, ScheduleItem, Statement, item_buffers, produces
 
 
 def guards_of(program: Canonical) -> list[Sym]:
@@ -51,12 +49,12 @@ def steps_before(schedule: Schedule, guard: int) -> int:
     return next((position for position, guards in schedule.checks if guard < guards), len(schedule.body))
 
 
-def is_heavy(item: Item) -> bool:
+def is_heavy(item: ScheduleItem) -> bool:
     """Is it more than scalar arithmetic?"""
     return not isinstance(item, Statement)
 
 
-def _heavy(items: Sequence[Item], positions: Iterable[int]) -> bool:
+def _heavy(items: Sequence[ScheduleItem], positions: Iterable[int]) -> bool:
     return any(is_heavy(items[position]) for position in positions)
 
 
@@ -73,9 +71,9 @@ def _closure(program: Canonical, schedule: Schedule, home: dict[Sym, int], start
     return found
 
 
-def stored_reads(program: Canonical, schedule: Schedule, item: Item) -> Iterable[Sym]:
+def stored_reads(program: Canonical, schedule: Schedule, item: ScheduleItem) -> Iterable[Sym]:
     """Stored values that *item* reads (and those that it makes)."""
-    if not isinstance(item, Call):
+    if not isinstance(item, LibraryCall):
         return item_buffers(schedule.reads, item)
     return stored_behind(program, schedule.stored, item.op.ins)
 

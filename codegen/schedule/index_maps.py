@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..lower.canonical import ONE, Dim, Op, Operand, Sym
+from ..lower.canonical import ONE, CanonicalOp, Dim, Operand, Sym
 from .affine import ZERO, Index, add, divide, start_index, term
 
 Indices = tuple[Index, ...]
@@ -37,11 +37,11 @@ def known(condition: Condition, static: dict[Dim, int]) -> bool | None:
     return 0 <= position < static[bound] if bound in static else None
 
 
-def read(op: Op, at: Indices) -> list[Alternative]:
+def read(op: CanonicalOp, at: Indices) -> list[Alternative]:
     return _READERS[op.prim.name](op, at)
 
 
-def _moved(op: Op, at: Indices) -> list[Alternative]:
+def _moved(op: CanonicalOp, at: Indices) -> list[Alternative]:
     """Axes that are other axes of the result, or of size 1; where they merge or split, the operand is read flat."""
     x = op.ins[0]
     axes = list(zip(x.dims, op.axes.operands[0], strict=True))
@@ -50,14 +50,14 @@ def _moved(op: Op, at: Indices) -> list[Alternative]:
     return [Alternative((), x, tuple([ZERO if b is None or d == ONE else at[b] for d, b in axes]))]
 
 
-def _slice(op: Op, at: Indices) -> list[Alternative]:
+def _slice(op: CanonicalOp, at: Indices) -> list[Alternative]:
     start, step = op.params["start"], op.params["step"]
     return [
         Alternative((), op.ins[0], tuple(add(start_index(s), i, k) for s, k, i in zip(start, step, at, strict=True)))
     ]
 
 
-def _inside(op: Op, at: Indices) -> tuple[tuple[Condition, ...], Indices]:
+def _inside(op: CanonicalOp, at: Indices) -> tuple[tuple[Condition, ...], Indices]:
     """Where in the last operand, placed at start + step * i of the result, the position *at* falls, and under what
     conditions."""
     conditions: list[Condition] = []
@@ -79,18 +79,18 @@ def _inside(op: Op, at: Indices) -> tuple[tuple[Condition, ...], Indices]:
     return tuple(conditions), tuple(moved)
 
 
-def _pad(op: Op, at: Indices) -> list[Alternative]:
+def _pad(op: CanonicalOp, at: Indices) -> list[Alternative]:
     conditions, moved = _inside(op, at)
     return [Alternative(conditions, op.ins[0], moved)]
 
 
-def _update(op: Op, at: Indices) -> list[Alternative]:
+def _update(op: CanonicalOp, at: Indices) -> list[Alternative]:
     x, v = op.ins
     conditions, moved = _inside(op, at)
     return [Alternative(conditions, v, moved), Alternative((), x, at)]
 
 
-def _concat(op: Op, at: Indices) -> list[Alternative]:
+def _concat(op: CanonicalOp, at: Indices) -> list[Alternative]:
     axis = op.params["axis"]
     position = at[axis]
     result = []
@@ -102,7 +102,7 @@ def _concat(op: Op, at: Indices) -> list[Alternative]:
     return result
 
 
-def _gather(op: Op, at: Indices) -> list[Alternative]:
+def _gather(op: CanonicalOp, at: Indices) -> list[Alternative]:
     x, index = op.ins
     rank = len(index.dims)
     position = term(("v", index, at[:rank], x.dims[0])) if isinstance(index, Sym) else ZERO

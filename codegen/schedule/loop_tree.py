@@ -1,16 +1,17 @@
 """The loop tree: what a schedule is made of.
 
 A ``Statement`` computes one stored value (a *root*); a ``Loop`` is one dim and a body of loops and statements; a
-``Call`` is work for a library (BLAS, a scatter, NumPy).  A ``Schedule`` is the body of an outermost pseudo-loop, with
-what is stored where.  ``schedule.py`` builds it.
+``LibraryCall`` is work for a library (BLAS, a scatter, NumPy), or a loop node with its own body.  A ``Schedule`` is the
+body of an outermost pseudo-loop, with what is stored where.  ``schedule.py`` builds it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from ...tracer.ir.primitive import RECURRENCE, REDUCE
-from ..lower.canonical import ONE, Dim, Op, Sym
+from ..lower.canonical import ONE, CanonicalOp, Dim, Sym
 from .dependences import Reads
 
 
@@ -18,7 +19,7 @@ from .dependences import Reads
 class Statement:
     """Compute root *op*'s value inside *path* (outermost loop first)."""
 
-    op: Op
+    op: CanonicalOp
     path: list[Loop] = field(default_factory=list)
     complete: int = 0  # the root's element is final at this loop depth, after the loop below it ends
 
@@ -32,22 +33,25 @@ class Loop:
     """``segments``: the body in parts, each of which runs over a tile of rows before the next one does."""
 
     dim: Dim
-    body: list[Loop | Statement | Call] = field(default_factory=list)
-    segments: list[list[Loop | Statement | Call]] = field(default_factory=list)
+    body: list[ScheduleItem] = field(default_factory=list)
+    segments: list[list[ScheduleItem]] = field(default_factory=list)
 
 
 @dataclass(eq=False, slots=True)
-class Call:
-    """A library step, or a loop with a body of its own; its operands are buffers."""
+class LibraryCall:
+    """An operation that is no part of a loop nest; its operands are buffers."""
 
-    op: Op
+    op: CanonicalOp
+
+
+ScheduleItem: TypeAlias = Loop | Statement | LibraryCall
 
 
 @dataclass(slots=True)
 class Schedule:
-    body: list[Loop | Statement | Call]
+    body: list[ScheduleItem]
     stored: set[Sym]
-    where: dict[Sym, Statement | Call]
+    where: dict[Sym, Statement | LibraryCall]
     reads: dict[Sym, Reads]
     contracted: dict[Sym, int]  # a temporary that lives within its first n loops: those axes have no storage
     tiled: set[Sym]  # of these, the ones that have storage for one tile of rows
@@ -59,19 +63,19 @@ class Schedule:
         return [d for d in sym.dims if d != ONE][self.contracted.get(sym, 0) :]
 
 
-def carries(op: Op) -> bool:
+def carries(op: CanonicalOp) -> bool:
     """Does the root keep something from one iteration to the next?"""
     return op.prim.kind in (REDUCE, RECURRENCE)
 
 
-def statements_of(item: Loop | Statement | Call) -> list[Statement]:
+def statements_of(item: ScheduleItem) -> list[Statement]:
     """The statements in *item*, in order."""
     if isinstance(item, Loop):
         return [s for i in item.body for s in statements_of(i)]
     return [item] if isinstance(item, Statement) else []
 
 
-def produces(item: Loop | Statement | Call) -> set[Sym]:
+def produces(item: ScheduleItem) -> set[Sym]:
     """The stored values that *item* makes."""
     if isinstance(item, Loop):
         return set().union(*[produces(i) for i in item.body]) if item.body else set()

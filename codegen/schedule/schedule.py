@@ -17,7 +17,7 @@ from .affine import depends_on, loop_var
 from .buffers import buffer_of, counted, filled
 from .dependences import Mask, Reads, completion, domain, is_call, is_loop_root, reads
 from .index_maps import Condition, Indices
-from .loop_tree import Call, Loop, Schedule, Statement, produces, streams
+from .loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement, produces, streams
 from .tiles import ROW_FLOPS, TILE, segments_of, tile_storage, worth_tiling
 
 MAX_ARRAYS = 24  # arrays streamed by one innermost loop
@@ -37,8 +37,8 @@ class Placer:
     def __init__(self, program: Canonical, stored: set[Sym]):
         self.program = program
         self.stored = stored
-        self.body: list[Loop | Statement | Call] = []
-        self.where: dict[Sym, Statement | Call] = {}
+        self.body: list[ScheduleItem] = []
+        self.where: dict[Sym, Statement | LibraryCall] = {}
         self.reads: dict[Sym, Reads] = {}
         self.notes: list[str] = []
 
@@ -47,7 +47,7 @@ class Placer:
             if not any(out in self.stored for out in op.outs):
                 continue
             if is_call(op):
-                self.body.append(call := Call(op))
+                self.body.append(call := LibraryCall(op))
                 self.where.update(dict.fromkeys(op.outs, call))
                 continue
             statement = Statement(op, complete=completion(op))
@@ -57,7 +57,7 @@ class Placer:
 
     def _place(self, statement: Statement) -> None:
         dims = domain(statement.op)
-        body: list[Loop | Statement | Call] = self.body
+        body: list[ScheduleItem] = self.body
         depth = 0
         while True:
             first = self._earliest(body, statement, depth)
@@ -235,7 +235,7 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
     return forced | {s for s in flagged if not (len(set(consumers[s])) == 1 and consumers[s][0] in flagged)}
 
 
-def _functions(body: Sequence[Loop | Statement | Call]) -> dict[int, int]:
+def _functions(body: Sequence[ScheduleItem]) -> dict[int, int]:
     """By id of each top-level item: the number of the function that it will be in.  Statements in a row share one."""
     result: dict[int, int] = {}
     number, before = 0, False
@@ -249,7 +249,7 @@ def _functions(body: Sequence[Loop | Statement | Call]) -> dict[int, int]:
 # ---- the whole ---------------------------------------------------------------------------------------------------
 
 
-def settle(program: Canonical, place: type[Placer] = Placer) -> Placer:
+def stable_placement(program: Canonical, place: type[Placer] = Placer) -> Placer:
     """The loop tree by *place*, with all that is worth storing stored."""
     stored = _initially_stored(program)
     while True:
@@ -267,7 +267,7 @@ def settle(program: Canonical, place: type[Placer] = Placer) -> Placer:
 
 
 def make_schedule(program: Canonical) -> Schedule:
-    placer = settle(program)
+    placer = stable_placement(program)
     contracted = contractions(program, placer)
     tiled: set[Sym] = set()
     for item in placer.body:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...tracer.ir.primitive import ELEMENTWISE
 from ..lower.canonical import Canonical, Sym
 from .dependences import Reads
-from .loop_tree import Call, Loop, Statement, produces
+from .loop_tree import Loop, ScheduleItem, Statement, produces
 
 ROW_FLOPS = 20  # work per row from which on rows are taken in tiles, so that it is vectorised over rows
 TILE = 64  # rows of a tile
@@ -28,9 +28,9 @@ def worth_tiling(program: Canonical, known: dict[Sym, Reads], loop: Loop) -> boo
     return work >= ROW_FLOPS
 
 
-def segments_of(loop: Loop) -> list[list[Loop | Statement | Call]]:
+def segments_of(loop: Loop) -> list[list[ScheduleItem]]:
     """The body in runs of inner loops and runs of statements."""
-    result: list[list[Loop | Statement | Call]] = []
+    result: list[list[ScheduleItem]] = []
     for item in loop.body:
         if result and isinstance(result[-1][-1], Loop) == isinstance(item, Loop):
             result[-1].append(item)

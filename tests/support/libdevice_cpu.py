@@ -55,7 +55,7 @@ _SHIFT = r"= (shl|lshr|ashr) (?:nuw |nsw |exact )*(i32|i64) ([^,\s]+), (%[\w.]+)
 _PURE = "nounwind willreturn memory(none)"
 
 _lock = threading.Lock()
-_installed: list[jit.Compiled] = []
+_installed: list[jit.CompiledModule] = []
 
 
 def symbols() -> list[str]:

@@ -156,7 +156,7 @@ class BodyRecorder(Recorder):
 
     # ---- the finished body -------------------------------------------------------------------------------------
 
-    def close(self, carries: Sequence[Var], xs: dict[Var, Atom], outputs: Sequence[Atom]) -> Body:
+    def close(self, carries: Sequence[Var], xs: dict[Var, Atom], outputs: Sequence[Atom]) -> ClosedBody:
         """The body as a graph.  *xs*: the row and the array for each operand that is stepped through."""
         roll(self, outputs)  # Python loops within the body
         nodes = live_nodes(self.nodes, outputs)
@@ -173,7 +173,7 @@ class BodyRecorder(Recorder):
         read = read_vars(nodes, outputs)
         rows = [row for row in every if row in read]
         graph, consts = closed(nodes, outputs, [*carries, *rows])
-        return Body(graph, consts, [every[row] for row in rows])
+        return ClosedBody(graph, consts, [every[row] for row in rows])
 
     def _sliced(self, x: Var, a: int, b: int) -> Atom:
         rest = x.aval.shape[1:]
@@ -196,7 +196,7 @@ class BranchRecorder(BodyRecorder):
             self.span = parent.span
 
 
-class Body:
+class ClosedBody:
     """A finished body: its graph, the atoms from outside that it reads, the arrays whose rows it reads."""
 
     __slots__ = ("consts", "graph", "xs")
@@ -211,4 +211,4 @@ _ASKS = {
     "mask": "a boolean mask asks for the number of True elements",
 }
 
-__all__ = ["Body", "BodyRecorder", "BranchRecorder"]
+__all__ = ["BodyRecorder", "BranchRecorder", "ClosedBody"]

@@ -27,7 +27,7 @@ from .bounds import positions, true_positions
 Ints = tuple[int, ...]
 
 
-class Item:
+class IndexItem:
     """One advanced index: *flat* positions over so many neighbouring *axes*."""
 
     __slots__ = ("axes", "flat", "shape")
@@ -176,7 +176,7 @@ class Access:
             i for i, item in enumerate(items) if isinstance(item, (TracedArray, np.ndarray)) or _is_integer(item)
         ]
         basic: list[Any] = []
-        self.items: list[Item] = []
+        self.items: list[IndexItem] = []
         self.places: list[int] = []  # first axis in base of each item
         axis, view_axis = 0, 0
         for i, item in enumerate(items):
@@ -228,11 +228,11 @@ class Access:
             view = view.view(PickStep(place, position))
         self.base = view
 
-    def _advanced_item(self, item: Any, shape: Ints, axis: int) -> Item:
+    def _advanced_item(self, item: Any, shape: Ints, axis: int) -> IndexItem:
         if _is_integer(item):
             if not -shape[axis] <= item < shape[axis]:
                 raise BadIndexError(at_site(f"index {item} is out of bounds for axis {axis} with size {shape[axis]}"))
-            return Item(Lit(int(item) % shape[axis], INT), 1, ())
+            return IndexItem(Lit(int(item) % shape[axis], INT), 1, ())
         if item.dtype == BOOL:
             if isinstance(item, np.ndarray):
                 item = require_recorder("indexing").captured.get(id(item), item)
@@ -248,8 +248,8 @@ class Access:
                     )
                 )
             flat = true_positions(item)
-            return Item(flat, len(item.shape), flat.aval.shape)
-        return Item(positions(item, shape[axis], axis), 1, item.shape)
+            return IndexItem(flat, len(item.shape), flat.aval.shape)
+        return IndexItem(positions(item, shape[axis], axis), 1, item.shape)
 
     def flat_index(self) -> Atom:
         """Flat positions over the indexed axes, of the broadcast index shape."""

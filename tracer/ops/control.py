@@ -39,7 +39,7 @@ _BOOL = Aval(np.dtype(bool), ())
 _STEPS = Aval(INT, ())
 
 
-class Parts(NamedTuple):
+class LoopOperands(NamedTuple):
     """A sequence that goes with the inputs of a body, taken apart."""
 
     consts: Sequence[Any]
@@ -51,8 +51,8 @@ class LoopView(NamedTuple):
     """A loop node taken apart: values of the body, and what they are outside of it."""
 
     body: Graph
-    inner: Parts  # inputs of the body
-    outer: Parts  # operands of the node
+    inner: LoopOperands  # inputs of the body
+    outer: LoopOperands  # operands of the node
     steps: Atom | None  # the operand that says how many rows are run, where it is *counted*
     go_on: Atom | None  # value of the body, where it *stops*
     ends: Sequence[Atom]  # values of the body: the carries after a step
@@ -77,8 +77,8 @@ def before_rows(params: dict[str, Any]) -> int:
     return params["carries"] + int(params.get("stops", False))
 
 
-def parts(items: Sequence[Any], consts: int, carries: int) -> Parts:
-    return Parts(items[:consts], items[consts : consts + carries], items[consts + carries :])
+def parts(items: Sequence[Any], consts: int, carries: int) -> LoopOperands:
+    return LoopOperands(items[:consts], items[consts : consts + carries], items[consts + carries :])
 
 
 def loop_view(node: Node) -> LoopView:
@@ -182,7 +182,7 @@ def run_steps(
     return [*state, *[np.int64(taken)] * stops, *ys]
 
 
-class _Host:
+class _HostStepper:
     """NumPy."""
 
     xp = np
@@ -194,7 +194,7 @@ class _Host:
 
 
 def _impl(*values: Any, **params: Any) -> Any:
-    outs = run_steps(_Host(), [np.asarray(v) for v in values], **params)
+    outs = run_steps(_HostStepper(), [np.asarray(v) for v in values], **params)
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 
@@ -249,6 +249,6 @@ def add_results(node: Node, rows: Sequence[Atom]) -> list[Var]:
 
 
 __all__ = [
-    "CAPACITY", "LOOP_OVER", "UNLIMITED", "LoopView", "Parts", "add_results", "before_consts", "before_rows", "loop",
-    "loop_view", "parts", "split_body",
+    "CAPACITY", "LOOP_OVER", "UNLIMITED", "LoopOperands", "LoopView", "add_results", "before_consts", "before_rows",
+    "loop", "loop_view", "parts", "split_body",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ from ..ir.graph import Atom, Lit, Var, literal
 from ..ir.site import at_site, is_internal
 from ..ops.elementwise import broadcast_to, cast, rounded
 from ..ops.shape import reshape
-from .buffers import ReshapeStep, Step, Storage, TransposeStep
+from .buffers import ReshapeStep, Storage, TransposeStep, ViewStep
 from .recorder import Recorder, current_recorder
 
 UFUNCS: dict[Any, Callable[..., Any]] = {}  # np.ufunc -> function of atoms and scalars
@@ -42,7 +42,7 @@ class TracedArray:
     def __init__(self, atom: Atom, recorder: Recorder, *, owner: str | None = None):
         self._recorder = recorder
         self._storage = storage = Storage(atom, owner, home=current_recorder())
-        self._steps: tuple[tuple[Step, tuple[int, ...]], ...] = ()
+        self._steps: tuple[tuple[ViewStep, tuple[int, ...]], ...] = ()
         self._atom: Atom = atom
         self._version = 0
         self._uncertain = False  # NumPy may have made a view here or a copy: it is good for as long as nobody writes
@@ -95,7 +95,7 @@ class TracedArray:
         storage.atom = value
         storage.version += 1
 
-    def view(self, step: Step) -> TracedArray:
+    def view(self, step: ViewStep) -> TracedArray:
         """The view of this array through *step*."""
         result = TracedArray.__new__(TracedArray)
         result._recorder = _innermost(self._recorder)

@@ -143,6 +143,6 @@ class ReadOnlyStep:
         return False
 
 
-Step = SliceStep | ReshapeStep | TransposeStep | PickStep | ReadOnlyStep
+ViewStep = SliceStep | ReshapeStep | TransposeStep | PickStep | ReadOnlyStep
 
-__all__ = ["PickStep", "ReadOnlyStep", "ReshapeStep", "SliceStep", "Step", "Storage", "TransposeStep"]
+__all__ = ["PickStep", "ReadOnlyStep", "ReshapeStep", "SliceStep", "Storage", "TransposeStep", "ViewStep"]

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from ..ir.graph import Atom
 
-Run = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+RunOperation = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 GETITEM = "[]"  # stands for a function where ``x[i]`` is the operation
 
 
@@ -25,7 +25,7 @@ class Observer(Protocol):
     def postpone(self) -> None:
         """Set a later ``look_at``."""
 
-    def operation(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Run) -> Any:
+    def operation(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: RunOperation) -> Any:
         """``run(function, args, kwargs)``, one operation of the user's, while ``follow`` is set."""
 
     def unfollow(self) -> None:
@@ -38,4 +38,4 @@ class Observer(Protocol):
         """Control flow has asked for the truth value of *atom*."""
 
 
-__all__ = ["GETITEM", "Observer", "Run"]
+__all__ = ["GETITEM", "Observer", "RunOperation"]

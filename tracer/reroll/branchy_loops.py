@@ -37,7 +37,7 @@ from .while_loops import Uses
 SELECTED = 256  # flops of elementwise work in a branch that are less than a choice
 
 
-class Found:
+class BranchyLoops:
     """Loops with branches: what stands in their place; and *waiting*, the last items of such that have others in them
     which are to be replaced first."""
 
@@ -46,9 +46,9 @@ class Found:
         self.waiting: set[int] = set()
 
 
-def find_branching(monitor: LoopMonitor, roots: Sequence[Atom]) -> Found:
+def find_branching(monitor: LoopMonitor, roots: Sequence[Atom]) -> BranchyLoops:
     """The loops in a recording that data ends and whose turns differ, innermost first."""
-    found = Found()
+    found = BranchyLoops()
     items = monitor.recorder.items
     loops = _loops(monitor)
     first = first_items(items, lambda atom: wholes_of(monitor.followed, atom)) if loops else {}
@@ -61,7 +61,7 @@ def find_branching(monitor: LoopMonitor, roots: Sequence[Atom]) -> Found:
         try:
             tree = Tree(monitor, first, loop)
             if tree.variants > 1:
-                found.made.append((loop.start, loop.end, _Fold(monitor.recorder, tree, uses).run()))
+                found.made.append((loop.start, loop.end, _TreeLoop(monitor.recorder, tree, uses).run()))
         except RefusedError as refusal:
             monitor.refuse(f"the loop that ends at {monitor.recorder.sites[loop.at[-1]]}, with branches: {refusal}")
     found.made.sort(key=lambda made: made[0])
@@ -124,7 +124,7 @@ def _ends_at(monitor: LoopMonitor, asked: list[int], turns: list[int | None], k:
 # ---- one loop --------------------------------------------------------------------------------------------------------
 
 
-class _Fold:
+class _TreeLoop:
     """One tree as a loop node."""
 
     def __init__(self, recorder: Recorder, tree: Tree, uses: Uses):
@@ -329,4 +329,4 @@ def _body(nodes: Sequence[Node], outputs: Sequence[Atom], carries: Sequence[Var]
     return closed(live_nodes(nodes, outputs), [strong(a) for a in outputs], carries)
 
 
-__all__ = ["Found", "find_branching"]
+__all__ = ["BranchyLoops", "find_branching"]

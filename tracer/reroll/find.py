@@ -1,7 +1,7 @@
 """Finding what repeats in a recording.
 
 ``find_repeats`` looks for repeats, innermost or outermost, whichever begins first.  What is tried are the stretches in
-which items that look alike (same line, same primitive) come again at one distance (``_runs``); what such a stretch
+which items that look alike (same line, same primitive) come again at one distance (``_stretches``); what such a stretch
 really does in every block is proven in ``prove.py``.  What cannot be proven for all blocks is cut off, and what
 is left is a smaller repeat, or none.
 """
@@ -27,7 +27,7 @@ MAX_TRIES = 32  # places at which a loop may begin that are tried in one stretch
 
 
 @dataclass(slots=True)
-class Found:
+class FoundRepeats:
     repeats: list[Repeat]
     first: dict[Var, int]  # the item that first defines a Var
     refusals: list[str] = field(default_factory=list)
@@ -40,15 +40,15 @@ def worth_rolling(period: int, trips: int) -> bool:
 
 def find_repeats(
     items: Sequence[Item], sites: Sequence[Site | None], wholes_of: Callable[[Atom], Sequence[Atom]] | None = None
-) -> Found:
+) -> FoundRepeats:
     """The repeats of *items*, which were asked for at *sites*: in order, none within another.  *wholes_of*: as for
     ``first_items``."""
     first = first_items(items, wholes_of)
-    found = Found([], first)
+    found = FoundRepeats([], first)
     if len(items) < FEW_TRIPS:
         return found
     marks = _marks(items, sites)
-    heap = [(run.start, run.period, run.end, 0) for run in _runs(marks, _finer(marks, items, first))]
+    heap = [(run.start, run.period, run.end, 0) for run in _stretches(marks, _finer(marks, items, first))]
     heapq.heapify(heap)
     at = 0
     while heap:
@@ -99,9 +99,9 @@ def _around(items: Sequence[Item], first: Mapping[Var, int], inner: Repeat, trip
     return result if isinstance(result, Repeat) else None
 
 
-def alike(items: Sequence[Item], sites: Sequence[Site | None]) -> list[_Run]:
+def alike(items: Sequence[Item], sites: Sequence[Site | None]) -> list[_Stretch]:
     """The stretches that look like repeats."""
-    return _runs(_marks(items, sites)) if len(items) >= FEW_TRIPS else []
+    return _stretches(_marks(items, sites)) if len(items) >= FEW_TRIPS else []
 
 
 def reaches_end(items: Sequence[Item], sites: Sequence[Site | None], length: int) -> bool:
@@ -109,7 +109,7 @@ def reaches_end(items: Sequence[Item], sites: Sequence[Site | None], length: int
     if len(items) < length:
         return False
     marks = _marks(items[-length:], sites[-length:])
-    return any(run.start < run.period and run.end == length for run in _runs(marks))
+    return any(run.start < run.period and run.end == length for run in _stretches(marks))
 
 
 # ---- what looks alike ------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def _finer(marks: np.ndarray, items: Sequence[Item], first: Mapping[Var, int]) -
     return np.array(found, np.int64)
 
 
-class _Run(NamedTuple):
+class _Stretch(NamedTuple):
     """From *start* to *end* marks come again *period* items later, if there are that many more."""
 
     start: int
@@ -148,7 +148,7 @@ class _Run(NamedTuple):
     period: int
 
 
-def _runs(marks: np.ndarray, finer: np.ndarray | None = None) -> list[_Run]:
+def _stretches(marks: np.ndarray, finer: np.ndarray | None = None) -> list[_Stretch]:
     """The stretches in which *marks* repeat.
 
     A period is tried where some mark, of these or of the *finer* ones, comes again at that distance several times in a
@@ -162,7 +162,7 @@ def _runs(marks: np.ndarray, finer: np.ndarray | None = None) -> list[_Run]:
         breaks = np.flatnonzero(marks[:-period] != marks[period:])
         starts, ends = np.append(0, breaks + 1), np.append(breaks, n - period)
         for k in np.flatnonzero(ends - starts >= (FEW_TRIPS - 1) * period):
-            runs.append(_Run(int(starts[k]), int(ends[k]) + period, period))
+            runs.append(_Stretch(int(starts[k]), int(ends[k]) + period, period))
     return runs
 
 
@@ -181,4 +181,4 @@ def _steady(marks: np.ndarray) -> np.ndarray:
     return distance[steady]
 
 
-__all__ = ["Found", "alike", "find_repeats", "reaches_end", "worth_rolling"]
+__all__ = ["FoundRepeats", "alike", "find_repeats", "reaches_end", "worth_rolling"]

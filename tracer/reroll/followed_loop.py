@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.graph import Atom, Var
-from .loop_body import Key, Made
+from .loop_body import Made
+from .repeats import Key
 from .row_rewrite import Array
 
 
@@ -37,7 +38,7 @@ class FollowedLoop:
         self.trips, self.stacks, self.arrays, self.fixed = trips, made.stacks, dict(made.arrays), fixed
 
     def wholes(self, item: int) -> list[Atom]:
-        """What has the values of *item* in it."""
+        """Values that hold those of *item* in every iteration."""
         fixed, written = self.fixed.get(item), self.arrays.get((item, 0))
         if written is not None:
             return list(written[0].stacks.values())
@@ -61,7 +62,7 @@ def is_pending(loops: Sequence[FollowedLoop], atom: Atom) -> bool:
 
 
 def wholes_of(loops: Sequence[FollowedLoop], atom: Atom) -> list[Atom]:
-    """What *atom* is a part of, or stands for, if it is pending."""
+    """Values that hold *atom*, or are equal to it, if it is pending."""
     for loop in loops:
         place = loop.pending(atom)
         if place is not None:

@@ -26,10 +26,10 @@ import numpy as np
 from ..ir.graph import Lit, Node, Var
 from ..record.array import DIRECT, TracedArray
 from ..record.buffers import Storage
-from ..record.observer import GETITEM, Run
+from ..record.observer import GETITEM, RunOperation
 from .followed_loop import IterationVar
 from .loop_follower import Follower
-from .repeats import Carried, Local, Numbers, Same, Slot, varying_axis
+from .repeats import Carried, Invariant, Local, Slot, VaryingConstant, varying_axis
 
 Answer = Callable[[Any, tuple[Any, ...], dict[str, Any]], "TracedArray | None"]
 
@@ -37,7 +37,7 @@ _VALUES = (int, float, bool, str, np.float64, np.float32, np.int64)
 _SINGLE = (type(None), type(Ellipsis), type, np.dtype)
 
 
-def learn(follower: Follower, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Run) -> Any:
+def learn(follower: Follower, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: RunOperation) -> Any:
     """``run(function, args, kwargs)``, and an answer for the next turn if there can be one."""
     at, turn = follower.at, follower.current[-1]
     follower.tries[at] -= 1
@@ -144,7 +144,7 @@ class _Learning:
             for o, slot in enumerate(step.slots):
                 if isinstance(slot, Local) and slot.item >= at:
                     continue
-                if isinstance(slot, Numbers):
+                if isinstance(slot, VaryingConstant):
                     if not self._direct(at, end) or not self._varying_number(j, o, slot):
                         return False
                     continue
@@ -152,7 +152,7 @@ class _Learning:
                 if isinstance(value, Lit):
                     continue  # it follows from the numbers given
                 names = [name for name, _, atom in self.arrays if atom is value]
-                if not names and not isinstance(slot, Same):
+                if not names and not isinstance(slot, Invariant):
                     return False
                 tests |= {(name, slot): None for name in names}
         for name, slot in tests:
@@ -162,7 +162,7 @@ class _Learning:
     def _place(self, slot: Slot) -> str:
         """Where an answer finds what *slot* names."""
         follower = self.follower
-        if isinstance(slot, Same):
+        if isinstance(slot, Invariant):
             return self._cell(slot.atom)
         assert isinstance(slot, Local | Carried)
         distance = slot.distance if isinstance(slot, Carried) else 0
@@ -171,7 +171,7 @@ class _Learning:
 
     def _value(self, slot: Slot) -> Any:
         """What *slot* named in the turn that was looked at."""
-        if isinstance(slot, Same):
+        if isinstance(slot, Invariant):
             return slot.atom
         assert isinstance(slot, Local | Carried)
         return self.seen[slot.distance if isinstance(slot, Carried) else 0][slot.item]
@@ -185,7 +185,7 @@ class _Learning:
         alike = all(a.dtype is avals[0].dtype and a.shape == avals[0].shape and not a.weak for a in avals)
         return alike and bool(avals) and avals[0].is_float and len(self.args) == len(item.inputs)
 
-    def _varying_number(self, j: int, o: int, slot: Numbers) -> bool:
+    def _varying_number(self, j: int, o: int, slot: VaryingConstant) -> bool:
         name = f"args_{o}"
         found = [k for k, (n, v) in enumerate(self.values) if n == name and type(v) in (float, int)]
         if not found:

@@ -34,8 +34,8 @@ from ..ops.control import LOOP_OVER
 from ..ops.elementwise import F, cast
 from ..ops.shape import PAD, iota, reshape, zeros
 from .pad_sums import Spread, without_pads
-from .repeats import Carried, Item, Local, Numbers, Same, Slot, Step
-from .row_rewrite import Array, Key, without_arrays
+from .repeats import Carried, Invariant, Item, Key, Local, Slot, Step, VaryingConstant
+from .row_rewrite import Array, without_arrays
 from .vectorize import mapped
 from .windows import Window, dynamic_rows, moved_back, rows_of, updated
 
@@ -285,11 +285,11 @@ class Block:
         if isinstance(slot, Local):
             found = self.values.get((slot.item, slot.out))
             return self._fixed(slot) if found is None else found
-        if isinstance(slot, Same):
+        if isinstance(slot, Invariant):
             return slot.atom
         if isinstance(slot, Carried):
             return self._carried(slot)
-        if isinstance(slot, Numbers):
+        if isinstance(slot, VaryingConstant):
             return self.number(slot.values)
         return self.row(id(slot), lambda: self.stack(slot))
 
@@ -369,7 +369,7 @@ class Block:
         if node.prim.name == "update":
             return updated(operands[0], operands[1], window, self.number(window.positions))
         slot = step.slots[0]
-        if isinstance(slot, Same):
+        if isinstance(slot, Invariant):
             key = (slot.atom, *window.key)
             row: Atom = self.row(key, lambda: rows_of(slot.atom, window, self.const))
             if window.count == 1:
@@ -392,4 +392,4 @@ def affine(values: np.ndarray) -> tuple[Any, Any] | None:
     return (slope, offset) if line.tobytes() == values.tobytes() else None
 
 
-__all__ = ["Block", "Ending", "Key", "Lines", "Made", "MakeConst", "affine"]
+__all__ = ["Block", "Ending", "Lines", "Made", "MakeConst", "affine"]

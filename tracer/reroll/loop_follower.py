@@ -22,8 +22,8 @@ from ..ir.graph import Atom, Lit, Node, Var, building, identity
 from ..ir.primitive import PRIMITIVES
 from ..record.recorder import Recorder
 from .followed_loop import FollowedLoop, IterationVar
-from .loop_body import Block, Key
-from .repeats import Carried, Local, Numbers, Repeat, Same, Slot, Step, varying_axis
+from .loop_body import Block
+from .repeats import Carried, Invariant, Key, Local, Repeat, Slot, Step, VaryingConstant, varying_axis
 from .rewrite import fold_items
 
 TRIES = 2  # operations that are learned at one place
@@ -49,7 +49,7 @@ class Follower:
         self.starts: dict[int, list[Any]] = {}  # item: starts that differ
         for j, step in enumerate(repeat.steps):
             for o, slot in enumerate(step.slots):
-                if isinstance(slot, Numbers):
+                if isinstance(slot, VaryingConstant):
                     self.numbers[j, o] = list(slot.values)
             if step.starts is not None:
                 self.starts[j] = [tuple(start) for start in step.starts.tolist()]
@@ -91,13 +91,13 @@ class Follower:
         for j, step in enumerate(self.repeat.steps):
             node = step.item
             assert isinstance(node, Node)
-            if step.fixed or step.starts is not None or any(isinstance(slot, Numbers) for slot in step.slots):
+            if step.fixed or step.starts is not None or any(isinstance(slot, VaryingConstant) for slot in step.slots):
                 continue
             slots: list[Any] = list(step.slots)
             for o, slot in enumerate(slots):
                 if isinstance(slot, Local | Carried):
                     slots[o] = slot._replace(item=twins.get(slot.item, slot.item))
-                elif isinstance(slot, Same):
+                elif isinstance(slot, Invariant):
                     slots[o] = identity(slot.atom)
             first = known.setdefault((node.prim, tuple(slots), tuple(node.params.values())), j)
             if first != j:
@@ -165,7 +165,7 @@ class Follower:
         for o, slot in enumerate(step.slots):
             test = self._test(j, o, slot, names)
             lines.append(f"if {test}: return False")
-            if isinstance(slot, Numbers):
+            if isinstance(slot, VaryingConstant):
                 names[f"n{j}_{o}"] = self.numbers[j, o]
                 at_end.append(f"n{j}_{o}.append(x{o}.value)")
         if step.starts is not None:
@@ -190,7 +190,7 @@ class Follower:
             return f"{x} is not current[{slot.item}]"
         if isinstance(slot, Carried):
             return f"{x} is not {'previous' if slot.distance == 1 else 'earlier'}[{slot.item}]"
-        like = slot.like if isinstance(slot, Numbers) else slot.atom if isinstance(slot, Same) else None
+        like = slot.like if isinstance(slot, VaryingConstant) else slot.atom if isinstance(slot, Invariant) else None
         assert like is not None
         if isinstance(like, Var):
             names[name] = like
@@ -200,7 +200,7 @@ class Follower:
             f"type({x}) is not Lit or {x}.structural is not {like.structural} or "
             f"({x}.aval is not {name}t and {x}.aval != {name}t)"
         )
-        if isinstance(slot, Numbers):
+        if isinstance(slot, VaryingConstant):
             return kind
         value = like.value
         plain = bool(value == value) and bool(value != 0)
@@ -263,14 +263,14 @@ class Follower:
                 outs[j] = self.row(j, outs)
 
     def _numbers(self, slot: Slot) -> Atom:
-        assert isinstance(slot, Numbers)
+        assert isinstance(slot, VaryingConstant)
         return self.recorder.const(slot.values)
 
     def _complete(self, j: int, step: Step, trips: int) -> Step:
         """*step* with what differed in all turns."""
         slots = [
-            Numbers(slot.like, np.array(self.numbers[j, o][:trips], slot.values.dtype))
-            if isinstance(slot, Numbers) else slot
+            VaryingConstant(slot.like, np.array(self.numbers[j, o][:trips], slot.values.dtype))
+            if isinstance(slot, VaryingConstant) else slot
             for o, slot in enumerate(step.slots)
         ]  # fmt: skip
         starts = None if step.starts is None else np.array(self.starts[j][:trips])
@@ -290,10 +290,10 @@ class Follower:
                     operands.append(turns[0][slot.item])
                 elif isinstance(slot, Carried):
                     operands.append(turns[slot.distance][slot.item])
-                elif isinstance(slot, Numbers):
+                elif isinstance(slot, VaryingConstant):
                     operands.append(Lit(self.numbers[j, o][turn], slot.like.aval.dtype, weak=slot.like.aval.weak))
                 else:
-                    assert isinstance(slot, Same)
+                    assert isinstance(slot, Invariant)
                     operands.append(slot.atom)
             params = node.params if step.starts is None else {**node.params, "start": self.starts[j][turn]}
             nodes.append(Node(node.prim, tuple(operands), params, (turns[0][j],), node.site))

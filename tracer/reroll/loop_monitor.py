@@ -13,7 +13,7 @@ from ..bytecode.frame_snapshot import Asked, look
 from ..ir.graph import Atom, Guard, Node, Var, building
 from ..ir.primitive import LOOP
 from ..record.array import TracedArray
-from ..record.observer import Run
+from ..record.observer import RunOperation
 from ..record.recorder import Recorder
 from .find import find_repeats, reaches_end
 from .followed_loop import FollowedLoop
@@ -52,7 +52,7 @@ class LoopMonitor:
     def postpone(self) -> None:
         self.recorder.look_at = len(self.recorder.items) + LOOK_EVERY
 
-    def operation(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Run) -> Any:
+    def operation(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: RunOperation) -> Any:
         follower = self.follower
         assert follower is not None
         if follower.tries[follower.at]:
@@ -122,7 +122,7 @@ class LoopMonitor:
         return Follower(self.recorder, last)
 
     def refuse(self, reason: str) -> None:
-        """What looked like a loop is none."""
+        """Note the *reason* why something that looked like a loop is none."""
         if reason not in self.refusals:
             self.refusals.append(reason)
 

@@ -12,13 +12,11 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from ..ir.graph import Node, Var
 from ..ops.shape import PAD, SLICE, UPDATE
-from .repeats import Carried, Item, Local, Slot, Step
-
-Key: TypeAlias = tuple[int, int]  # (item of a block, result)
+from .repeats import Carried, Item, Key, Local, Slot, Step
 
 
 class Spread(NamedTuple):

@@ -17,17 +17,17 @@ from ..ir.aval import FLOAT_KINDS, HALF, held_dtype
 from ..ir.equality import same_params
 from ..ir.graph import Atom, Guard, Lit, Node, Var
 from ..ir.primitive import CUSTOM
-from .repeats import FEW_TRIPS, Carried, Item, Local, Numbers, Repeat, Rows, Same, Slot, Step
+from .repeats import FEW_TRIPS, Carried, Invariant, Item, Local, Repeat, Rows, Slot, Step, VaryingConstant
 
 VARYING = {"slice", "update", "pad"}  # primitives whose ``start`` may differ from block to block
 
 
-class Refusal(NamedTuple):
+class Unproven(NamedTuple):
     why: str
     resume: int  # the item from which on another try may succeed
 
 
-def prove(items: Sequence[Item], first: Mapping[Var, int], start: int, period: int, trips: int) -> Repeat | Refusal:
+def prove(items: Sequence[Item], first: Mapping[Var, int], start: int, period: int, trips: int) -> Repeat | Unproven:
     """The repeat of *period* items from *start* on, with as many of *trips* blocks as can be proven.  *first*: the item
     that first defines each Var."""
     return _Matcher(items, first, start, period).match(trips)
@@ -82,14 +82,14 @@ class _Matcher:
                         places.setdefault(out, []).append((j, i))
             self.defined.append(places)
 
-    def match(self, trips: int) -> Repeat | Refusal:
+    def match(self, trips: int) -> Repeat | Unproven:
         """The repeat with as many of *trips* blocks as can be proven."""
         tried = min(trips, FEW_TRIPS)
         while True:
             steps, valid, where, why = self._steps(tried)
             if valid < tried:
                 if valid < FEW_TRIPS:
-                    return Refusal(why, self.start + valid * self.period + where + 1)
+                    return Unproven(why, self.start + valid * self.period + where + 1)
                 tried = trips = valid
             elif tried < trips:
                 tried = trips
@@ -148,7 +148,7 @@ class _Matcher:
 
     def _fixed(self, slots: Sequence[Slot]) -> bool:
         """Is what is made of *slots* the same in every block?"""
-        return all(isinstance(s, Same) or (isinstance(s, Local) and self.steps[s.item].fixed) for s in slots)
+        return all(isinstance(s, Invariant) or (isinstance(s, Local) and self.steps[s.item].fixed) for s in slots)
 
     def _outs(self, j: int, i: int) -> list[Var]:
         found = self.outs.get((j, i))
@@ -161,7 +161,7 @@ class _Matcher:
         atom = atoms[2]
         if isinstance(atom, Lit):
             return _numbers(atom, atoms)
-        best: tuple[Slot, int] = (Same(atom), -1)
+        best: tuple[Slot, int] = (Invariant(atom), -1)
         for slot in self._candidates(j, atom, atoms):
             held = self._held(slot, atoms, atom)
             if held > best[1]:
@@ -180,7 +180,7 @@ class _Matcher:
             if before:
                 result.append(Carried(*before[-1], distance, tuple(atoms[:distance])))
         if self._outside(atom):
-            result += [Same(atom), Rows(atoms)]  # type: ignore[arg-type]
+            result += [Invariant(atom), Rows(atoms)]  # type: ignore[arg-type]
         return result
 
     def _outside(self, atom: Atom) -> bool:
@@ -196,7 +196,7 @@ class _Matcher:
                     return 0
             d = slot.distance
             return d + _agreeing(map(operator.is_, atoms[d:], self._outs(slot.item, slot.out)), len(atoms) - d)
-        if isinstance(slot, Same):
+        if isinstance(slot, Invariant):
             return _agreeing(map(operator.is_, atoms, forever(slot.atom)), len(atoms))
         right = (isinstance(a, Var) and self._outside(a) and a.aval.like(pattern.aval) for a in atoms)
         return _agreeing(right, len(atoms))
@@ -215,11 +215,11 @@ def _numbers(pattern: Lit, atoms: list[Atom]) -> tuple[Slot, int]:
     held = alike.index(False) if not all(alike) else len(atoms)
     values = np.array([a.value for a in atoms[:held]], held_dtype(dtype))  # type: ignore[union-attr]
     if held > 2 and values.tobytes() == values[2].tobytes() * held:
-        return Same(pattern), held
+        return Invariant(pattern), held
     if structural or dtype in HALF:  # part of the program; not rounded, as an array of half precision would be
         bits = [v.tobytes() for v in values]
-        return Same(pattern), next((k for k, b in enumerate(bits) if b != bits[2]), held) if held > 2 else held
-    return Numbers(pattern, values), held
+        return Invariant(pattern), next((k for k, b in enumerate(bits) if b != bits[2]), held) if held > 2 else held
+    return VaryingConstant(pattern, values), held
 
 
 def _params(pattern: Node, column: Sequence[Node]) -> tuple[np.ndarray | None, int]:
@@ -236,4 +236,4 @@ def _params(pattern: Node, column: Sequence[Node]) -> tuple[np.ndarray | None, i
     return starts[:held], held
 
 
-__all__ = ["Refusal", "first_items", "match", "prove"]
+__all__ = ["Unproven", "first_items", "match", "prove"]

@@ -7,11 +7,11 @@ leaves the same number of items.
 A ``Repeat`` says: from ``start`` on, ``trips`` blocks of ``period`` items each do the same thing.  What "the same"
 means is in its ``steps``, one for each item of a block, and in their *slots*, which say where a block finds an operand:
 
-    Local     what an earlier item of the same block defined
-    Carried   what an item of the block before defined, or of the one before that; in the first blocks: ``inits``
-    Same      one value from before the loop, or one constant
-    Rows      another value from before the loop in every block
-    Numbers   another constant in every block
+    Local            what an earlier item of the same block defined
+    Carried          what an item of the block before defined, or of the one before that; in the first blocks: ``inits``
+    Invariant        one value from before the loop, or one constant
+    Rows             another value from before the loop in every block
+    VaryingConstant  another constant in every block
 
 ``find.py`` looks for them, ``prove.py`` proves every slot of every block, ``rewrite.py`` makes loop nodes
 of them.
@@ -27,6 +27,7 @@ import numpy as np
 from ..ir.graph import Atom, Guard, Lit, Node, Var
 
 Item: TypeAlias = Node | Guard
+Key: TypeAlias = tuple[int, int]  # (item of a block, result)
 
 FEW_TRIPS = 4  # no loop has fewer
 
@@ -45,7 +46,7 @@ class Carried(NamedTuple):
     inits: tuple[Atom, ...]
 
 
-class Same(NamedTuple):
+class Invariant(NamedTuple):
     atom: Atom
 
 
@@ -53,12 +54,12 @@ class Rows(NamedTuple):
     atoms: list[Var]
 
 
-class Numbers(NamedTuple):
+class VaryingConstant(NamedTuple):
     like: Lit
     values: np.ndarray
 
 
-Slot: TypeAlias = Local | Carried | Same | Rows | Numbers
+Slot: TypeAlias = Local | Carried | Invariant | Rows | VaryingConstant
 
 
 @dataclass(slots=True)
@@ -99,6 +100,6 @@ def varying_axis(starts: np.ndarray) -> int:
 
 
 __all__ = [
-    "FEW_TRIPS", "Carried", "Item", "Local", "Numbers", "Repeat", "Rows", "Same", "Slot", "Step", "part_of",
-    "varying_axis",
+    "FEW_TRIPS", "Carried", "Invariant", "Item", "Key", "Local", "Repeat", "Rows", "Slot", "Step", "VaryingConstant",
+    "part_of", "varying_axis",
 ]  # fmt: skip

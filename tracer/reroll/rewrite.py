@@ -20,10 +20,10 @@ from ..ir.graph import Atom, Guard, Node, Var, building
 from ..ir.primitive import PRIMITIVES
 from ..ir.site import Site
 from ..ops.shape import CONCAT, RESHAPE, concat, reshape, take_slice
-from .find import Found, find_repeats
+from .find import FoundRepeats, find_repeats
 from .followed_loop import FollowedLoop, is_pending, wholes_of
 from .loop_body import Block, Lines, MakeConst
-from .repeats import Carried, Item, Numbers, Repeat, Rows, Same, Slot, Step
+from .repeats import Carried, Invariant, Item, Repeat, Rows, Slot, Step, VaryingConstant
 from .windows import merged, row_at
 
 MAX_STACK = 64  # values that are stacked one by one, where a loop steps through them
@@ -53,11 +53,11 @@ def _loose(parts: Iterable[Atom | Column]) -> list[Atom]:
     return [part for part in parts if not isinstance(part, Column)]
 
 
-class Fold:
+class Rewriter:
     """One level: the items of a recording, or of the body of a loop."""
 
     def __init__(
-        self, items: Sequence[Item], found: Found, roots: Sequence[Atom], const: MakeConst,
+        self, items: Sequence[Item], found: FoundRepeats, roots: Sequence[Atom], const: MakeConst,
         followed: Sequence[FollowedLoop] = (),
     ):  # fmt: skip
         self.items, self.first, self.roots, self.const = items, found.first, roots, const
@@ -72,7 +72,7 @@ class Fold:
         self.joined: dict[int, list[Atom | Column]] = {}  # id(concat node): its operands
 
     def run(self) -> tuple[list[Node], list[Guard]]:
-        self._settle_rows()
+        self._resolve_rows()
         self._find_uses()
         at = 0
         for k, repeat in enumerate(self.repeats):
@@ -129,7 +129,7 @@ class Fold:
                 return None
         return Column(k, item, out, start, stride, len(atoms))
 
-    def _settle_rows(self) -> None:
+    def _resolve_rows(self) -> None:
         """Find out what the rows are that repeats step through; a repeat over too many loose values is none."""
         kept: list[Repeat] = []
         every, self.repeats = self.repeats, kept
@@ -278,7 +278,7 @@ class Fold:
         """What *repeat* reads from outside, but for columns."""
         for step in repeat.steps:
             for slot in step.slots:
-                if isinstance(slot, Same):
+                if isinstance(slot, Invariant):
                     yield slot.atom
                 elif isinstance(slot, Carried):
                     yield from slot.inits
@@ -321,7 +321,7 @@ class Fold:
 
     def _stack(self, slot: Slot) -> Atom:
         """The rows that *slot* steps through, as one array."""
-        if isinstance(slot, Numbers):
+        if isinstance(slot, VaryingConstant):
             return self.const(slot.values)
         assert isinstance(slot, Rows)
         parts = self.parts[id(slot)]
@@ -346,7 +346,7 @@ def fold_items(
     items: Sequence[Item], sites: Sequence[Site | None], roots: Sequence[Atom], const: MakeConst
 ) -> tuple[list[Node], list[Guard]]:
     """*items* with loops in place of what repeats: nodes, and the guards that are left."""
-    return Fold(items, find_repeats(items, sites), roots, const).run()
+    return Rewriter(items, find_repeats(items, sites), roots, const).run()
 
 
-__all__ = ["Fold", "fold_items"]
+__all__ = ["Rewriter", "fold_items"]

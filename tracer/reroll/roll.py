@@ -20,7 +20,7 @@ from .branchy_loops import find_branching
 from .find import find_repeats
 from .followed_loop import wholes_of
 from .loop_monitor import LoopMonitor, detach
-from .rewrite import Fold
+from .rewrite import Rewriter
 from .while_loops import fold_whiles, replace_items
 
 MOST_NOTES = 8  # of what was not rolled
@@ -42,7 +42,7 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
     recorder.notes += [f"not-rolled: {reason}" for reason in monitor.refusals[:MOST_NOTES]]
     if not found.repeats and not followed and not changed:
         return
-    fold = Fold(recorder.items, found, roots, recorder.const, followed)
+    fold = Rewriter(recorder.items, found, roots, recorder.const, followed)
     nodes, guards = fold.run()
     if followed:  # a followed loop defines all that its turns did
         pruned = prune_loops(Graph([], nodes, list(roots), guards), lambda body: body)

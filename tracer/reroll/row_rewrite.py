@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +20,10 @@ from ..ir.primitive import PRIMITIVES, Primitive
 from ..ir.site import Site
 from ..ops.indexing import SCATTER_SET
 from ..ops.shape import CONCAT, SLICE, UPDATE, reshape, take_slice, transpose
-from .repeats import Carried, Item, Local, Same, Slot, Step
+from .repeats import Carried, Invariant, Item, Key, Local, Slot, Step
 from .row_writes import BEFORE, NOW, Box, Read, Run, Written, box_of, find_arrays, joined
 from .windows import merged, row_at
 
-Key: TypeAlias = tuple[int, int]  # (item of a block, result)
 Ints = tuple[int, ...]
 MAX_PARTS = 8  # strided updates that put rows of several elements into an array; more are one scatter
 
@@ -125,10 +124,10 @@ def without_arrays(
     out.notes += [r for r in refusals if r not in out.notes]
     if not found:
         return None
-    return _Writer(steps, block, length, out, const, found).run()
+    return _BlockRewriter(steps, block, length, out, const, found).run()
 
 
-class _Writer:
+class _BlockRewriter:
     def __init__(
         self, steps: Sequence[Step], block: Sequence[Item], length: int, out: Builder,
         const: Callable[[np.ndarray], Var], found: Sequence[Written],
@@ -226,7 +225,7 @@ class _Writer:
                 starts = np.array([w.start(t) for t in range(self.length)])
                 x, starts = self._narrowed(w, starts, w.axis, w.box)
                 params = {"start": tuple(starts[0].tolist()), "step": w.step, "shape": w.shape}
-                found = self._add(SLICE, [Same(x)], w.shape, dtype, params, starts)
+                found = self._add(SLICE, [Invariant(x)], w.shape, dtype, params, starts)
             states[state] = found
         return found
 
@@ -249,13 +248,13 @@ class _Writer:
             if not moving:
                 with building(self.out):
                     found = take_slice(w.initial, node.params["start"], region.step, region.shape)
-                self._alias(Same(found), region.shape, dtype)
+                self._alias(Invariant(found), region.shape, dtype)
                 return
             box = self.boxes[id(array)].get(moving[0]) if len(moving) == 1 else None
             assert box is not None
             x, starts = self._narrowed(w, region.starts, moving[0], box)
             params = {**node.params, "start": tuple(starts[0].tolist())}
-            self._add(SLICE, [Same(x)], region.shape, dtype, params, starts)
+            self._add(SLICE, [Invariant(x)], region.shape, dtype, params, starts)
             return
         if w.axis is None:
             start, steps = self._within(w, region.starts[0], region.step, region.shape)
@@ -275,7 +274,7 @@ class _Writer:
             starts = np.array(region.starts)
             starts[:, axis] += run.first * region.step[axis]
             params = {"start": tuple(starts[0].tolist()), "step": steps, "shape": shape}
-            return self._add(SLICE, [Same(w.initial)], shape, dtype, params, starts)
+            return self._add(SLICE, [Invariant(w.initial)], shape, dtype, params, starts)
         if run.back == NOW:
             start = tuple(run.at if a == axis else int(s) - w.box[a][0] for a, s in enumerate(region.starts[0]))
             inside = tuple(run.stride if a == axis and run.count > 1 else s for a, s in enumerate(steps))

@@ -123,7 +123,7 @@ class Written:
         return tuple(self.width if a == self.axis else high - low for a, (low, high) in enumerate(self.box))
 
 
-class Refusal(NamedTuple):
+class NotByRows(NamedTuple):
     why: str
 
 
@@ -145,10 +145,10 @@ def find_arrays(
             continue
         initial, updates = found
         if any((u, 0) in stacked for u in updates):
-            result: Written | Refusal | None = Refusal("the whole of it is kept in each step")
+            result: Written | NotByRows | None = NotByRows("the whole of it is kept in each step")
         else:
             result = _reads(steps, initial, updates, uses, length)
-        if isinstance(result, Refusal):
+        if isinstance(result, NotByRows):
             refusals.append(f"the array written at {steps[end].item.site} is carried: {result.why}")
         elif result is not None:
             arrays.append(result)
@@ -176,7 +176,7 @@ def _chain(steps: Sequence[Step], end: int) -> tuple[Var, list[int]] | None:
 def _reads(
     steps: Sequence[Step], initial: Var, updates: list[int],
     uses: dict[int, list[tuple[int, int, Local | Carried]]], length: int,
-) -> Written | Refusal | None:  # fmt: skip
+) -> Written | NotByRows | None:  # fmt: skip
     """The array, with what each read of it finds."""
     states: dict[int, int] = {}
     for k, u in enumerate(updates):
@@ -184,27 +184,27 @@ def _reads(
             state = k + 1
             if isinstance(slot, Carried):
                 if u != updates[-1] or slot.distance != 1 or slot.inits[0] is not initial:
-                    return Refusal("an older state of it is used")
+                    return NotByRows("an older state of it is used")
                 state = 0
             if o == 0 and state < len(updates) and updates[state] == j:
                 continue
             item = steps[j].item
             if o or not isinstance(item, Node) or item.prim.name != "slice":
                 what = item.prim.name if isinstance(item, Node) else "a guard"
-                return Refusal(f"it is used as a whole ({what} at {item.site})")
+                return NotByRows(f"it is used as a whole ({what} at {item.site})")
             states[j] = state
     written = _frame(initial, updates, [Region.of(steps[u], length) for u in updates])
     if not isinstance(written, Written):
         return written
     writer = _Writers(written, length)
     if writer.overlap:
-        return Refusal("what different steps write overlaps")
+        return NotByRows("what different steps write overlaps")
     core = written.box
     for j, state in states.items():
         region = Region.of(steps[j], length)
         runs = writer.runs(region, core)
         if isinstance(runs, str):
-            return Refusal(f"{runs} (read at {steps[j].item.site})")
+            return NotByRows(f"{runs} (read at {steps[j].item.site})")
         written.reads[j] = Read(state, region, runs)
         if any(run.back != BEFORE for run in runs):
             box = box_of(region)
@@ -216,30 +216,30 @@ def _reads(
     return written
 
 
-def _frame(initial: Var, updates: list[int], regions: list[Region]) -> Written | Refusal:
+def _frame(initial: Var, updates: list[int], regions: list[Region]) -> Written | NotByRows:
     """Where the rows lie."""
     box = box_of(regions[0])
     for region in regions[1:]:
         box = joined(box, box_of(region))
     if any(0 in region.shape for region in regions):
-        return Refusal("nothing is written")
+        return NotByRows("nothing is written")
     moving = [region.moving() for region in regions]
     if not any(moving):
         return Written(initial, updates, regions, box)
     if any(m != moving[0] for m in moving) or len(moving[0]) != 1:
-        return Refusal("it is written along more than one axis")
+        return NotByRows("it is written along more than one axis")
     axis = moving[0][0]
     first = regions[0].starts[:, axis]
     slope = int(first[1] - first[0])
     if any((np.diff(r.starts[:, axis]) != slope).any() for r in regions):
-        return Refusal("the places that are written are not evenly spaced")
+        return NotByRows("the places that are written are not evenly spaced")
     places = np.unique(np.concatenate([r.places(axis)[0] for r in regions]))
     stride = math.gcd(*np.diff(places).tolist()) or 1
     low, high = int(places[0]), int(places[-1])
     width = (high - low) // stride + 1
     written = Written(initial, updates, regions, box, axis, first + (low - int(first[0])), slope, stride, width)
     if width * len(first) > initial.aval.shape[axis]:
-        return Refusal("what different steps write overlaps")
+        return NotByRows("what different steps write overlaps")
     return written
 
 

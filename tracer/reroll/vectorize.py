@@ -14,8 +14,7 @@ from ..ir.axes import stacked_params
 from ..ir.graph import Atom, Builder, Guard, Lit, Node, Var
 from ..ir.primitive import ELEMENTWISE, PRIMITIVES
 from ..ops.shape import reshape
-from .repeats import Carried, Item, Local, Same, Slot, Step
-from .row_rewrite import Key
+from .repeats import Carried, Invariant, Item, Key, Local, Slot, Step
 from .windows import Window, moved_back, rows_of
 
 MAPPED = ("reshape", "broadcast")  # primitives that are not elementwise, but done for all blocks at once
@@ -38,7 +37,7 @@ def mapped(
         if isinstance(slot, Local):
             found = values.get((slot.item, slot.out))
             return (block[slot.item].outs[slot.out], False) if found is None else (found, True)  # type: ignore[union-attr]
-        if isinstance(slot, Same):
+        if isinstance(slot, Invariant):
             return slot.atom, False
         return stack(slot), True
 
@@ -74,7 +73,7 @@ def _independent(step: Step) -> bool:
     if isinstance(item, Guard):
         return False
     if step.starts is not None:
-        return item.prim.name == "slice" and isinstance(step.slots[0], Same)
+        return item.prim.name == "slice" and isinstance(step.slots[0], Invariant)
     if item.prim.kind != ELEMENTWISE and item.prim.name not in MAPPED:
         return False
     return not any(isinstance(slot, Carried) for slot in step.slots)

@@ -29,14 +29,14 @@ from ..ops.elementwise import F
 from ..record.recorder import Recorder
 from .find import alike
 from .followed_loop import wholes_of
-from .loop_body import Block, Ending, Key, Lines, affine
+from .loop_body import Block, Ending, Lines, affine
 from .loop_monitor import LoopMonitor
 from .prove import first_items, match
-from .repeats import FEW_TRIPS, Carried, Item, Numbers, Repeat, Rows, Slot, Step, part_of
+from .repeats import FEW_TRIPS, Carried, Item, Key, Repeat, Rows, Slot, Step, VaryingConstant, part_of
 from .rewrite import fold_items
 
 
-class _Loop(NamedTuple):
+class _WhileLoop(NamedTuple):
     repeat: Repeat
     continuing: bool  # the answer with which another turn follows
     length: int
@@ -55,11 +55,11 @@ def fold_whiles(monitor: LoopMonitor, roots: Sequence[Atom], spared: Collection[
 # ---- finding --------------------------------------------------------------------------------------------------------
 
 
-def _find(monitor: LoopMonitor, roots: Sequence[Atom], spared: Collection[int]) -> list[_Loop]:
+def _find(monitor: LoopMonitor, roots: Sequence[Atom], spared: Collection[int]) -> list[_WhileLoop]:
     items, sites = monitor.recorder.items, monitor.recorder.sites
     first = first_items(items, lambda atom: wholes_of(monitor.followed, atom))
     used: Uses | None = None
-    found: list[_Loop] = []
+    found: list[_WhileLoop] = []
     for run in sorted(alike(items, sites), key=lambda run: run.period):
         trips = _turns(monitor, run.start, run.end, run.period)
         if trips < FEW_TRIPS or run.end - 1 in spared:
@@ -124,7 +124,7 @@ class Uses:
         return read
 
 
-def _proven(monitor: LoopMonitor, repeat: Repeat, uses: Uses) -> _Loop | str:
+def _proven(monitor: LoopMonitor, repeat: Repeat, uses: Uses) -> _WhileLoop | str:
     """*repeat* as a loop for any number of turns, or why it is none."""
     ends = range(repeat.start + repeat.period - 1, repeat.end, repeat.period)
     asked = [monitor.asked[k] for k in ends]
@@ -161,7 +161,7 @@ def _proven(monitor: LoopMonitor, repeat: Repeat, uses: Uses) -> _Loop | str:
     if not carried.issuperset(lagging):
         return "a value of an earlier turn is read after it"
     length = _length(monitor.recorder, repeat, proof)
-    return _Loop(repeat, not bool(last.expected), length, finals, lagging, counters)
+    return _WhileLoop(repeat, not bool(last.expected), length, finals, lagging, counters)
 
 
 def counters_after(monitor: LoopMonitor, end: int) -> list[Node]:
@@ -233,7 +233,7 @@ def _uneven(repeat: Repeat) -> str:
     for step in repeat.steps:
         if any(isinstance(slot, Rows) for slot in step.slots):
             return f"it steps through a list of values, at {step.item.site}"
-        if any(isinstance(slot, Numbers) and affine(slot.values) is None for slot in step.slots):
+        if any(isinstance(slot, VaryingConstant) and affine(slot.values) is None for slot in step.slots):
             return f"its numbers are not evenly spaced whole ones, at {step.item.site}"
         if step.starts is not None and (np.diff(step.starts, n=2, axis=0) != 0).any():
             return f"its positions are not evenly spaced, at {step.item.site}"
@@ -276,7 +276,8 @@ def _within(step: Step, length: int) -> bool:
 def _stretched(step: Step, length: int) -> Step:
     """*step* for *length* turns."""
     slots = [
-        Numbers(slot.like, _extended(slot.values, length)) if isinstance(slot, Numbers) else slot for slot in step.slots
+        VaryingConstant(slot.like, _extended(slot.values, length)) if isinstance(slot, VaryingConstant) else slot
+        for slot in step.slots
     ]
     starts = None if step.starts is None else _extended(step.starts, length)
     return Step(step.item, slots, starts, step.expected, step.fixed)
@@ -316,7 +317,7 @@ def _defined(items: Sequence[Item]) -> list[Node]:
     return nodes
 
 
-def _made(monitor: LoopMonitor, loop: _Loop) -> list[Item]:
+def _made(monitor: LoopMonitor, loop: _WhileLoop) -> list[Item]:
     """The items that stand for *loop*."""
     recorder, repeat = monitor.recorder, loop.repeat
     block = recorder.items[repeat.start : repeat.start + repeat.period]

@@ -317,13 +317,13 @@ def test_the_table_names_rows():
 
 
 @pytest.fixture(scope="module")
-def instructions() -> jit.Compiled:
+def instructions() -> jit.CompiledModule:
     """The definitions of ``libdevice_cpu`` under names of their own."""
     text = "\n".join(libdevice_cpu._DEFINITIONS.values())
     return jit.compile_text(text.replace("define internal", "define"), jit.unique_name("instructions"))
 
 
-def instruction(compiled: jit.Compiled, name: str, result: Any, *args: Any) -> Callable[..., Any]:
+def instruction(compiled: jit.CompiledModule, name: str, result: Any, *args: Any) -> Callable[..., Any]:
     return ctypes.CFUNCTYPE(result, *args)(compiled.address(name))
 
 

@@ -20,7 +20,7 @@ from tracegrad.codegen.derive.adjoint import vjp
 from tracegrad.codegen.evaluate.interpreter import evaluate
 from tracegrad.codegen.lower.canonical import canonicalise
 from tracegrad.codegen.lower.simplify import simplify
-from tracegrad.codegen.schedule.loop_tree import Call, Loop, Statement
+from tracegrad.codegen.schedule.loop_tree import Loop, ScheduleItem
 from tracegrad.tracer.ir.graph import Graph, bind, literal, structural
 from tracegrad.tracer.ir.primitive import PRIMITIVES
 from tracegrad.tracer.ops import product, reduce, shape
@@ -50,7 +50,7 @@ def compiled(fn, *arrays, wrt=None) -> CompiledGraph:
     return result
 
 
-def outline(item: Loop | Statement | Call) -> object:
+def outline(item: ScheduleItem) -> object:
     """A loop as the list of what is in it, a statement or call as its primitive's name."""
     return [outline(i) for i in item.body] if isinstance(item, Loop) else item.op.prim.name
 

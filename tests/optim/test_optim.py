@@ -93,6 +93,7 @@ def path(request, monkeypatch):
 # ---- against PyTorch -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @with_torch
 @pytest.mark.parametrize(("name", "options"), CASES, ids=NAMES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(F8, 1e-12), (F4, 2e-5)], ids=["float64", "float32"])

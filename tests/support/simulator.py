@@ -49,14 +49,14 @@ class _Block:
         _here.block, _here.thread = self, thread
         self.call()
 
-    def in_turn(self) -> None:
+    def run_in_turn(self) -> None:
         """The threads one after the other, in any order: for kernels in which none waits for another."""
         for thread in random.Random(self.threads).sample(range(self.threads), self.threads):
             self.run(thread)
 
-    def together(self) -> None:
+    def run_together(self, pool: ThreadPoolExecutor) -> None:
         """Each in a thread of its own."""
-        for future in [_pool.submit(self.run, thread) for thread in range(self.threads)]:
+        for future in [pool.submit(self.run, thread) for thread in range(self.threads)]:
             future.result()
         if self.broken:
             raise RuntimeError("a thread of the block did not come to a barrier at which the others waited")
@@ -99,8 +99,6 @@ _CALLBACKS = {
 }
 for _name, _callback in _CALLBACKS.items():
     jit.add_symbol(_name, ctypes.cast(_callback, ctypes.c_void_p).value or 0)
-
-_pool = ThreadPoolExecutor(1024)  # the most threads of a block; they are made when they are needed
 
 
 @contextmanager
@@ -149,10 +147,14 @@ class Simulator:
     def launch_at(self, name: str, blocks: int, threads: int, arguments: Sequence[int]) -> None:
         self.launches.append((name, blocks, threads))
         entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(arguments))(self.addresses[name])
-        with _quick_switching():
-            for block in range(blocks):
-                run = _Block(block, blocks, threads, partial(entry, *arguments))
-                run.together() if name in self.meeting else run.in_turn()
+        launch = [_Block(block, blocks, threads, partial(entry, *arguments)) for block in range(blocks)]
+        if name in self.meeting:
+            with _quick_switching(), ThreadPoolExecutor(threads) as pool:
+                for block in launch:
+                    block.run_together(pool)
+        else:
+            for block in launch:
+                block.run_in_turn()
 
     def library(self, program: CudaProgram, step: Library, canonical: Canonical, addresses: list[int]) -> None:
         run_host(program, step.position, canonical, addresses)

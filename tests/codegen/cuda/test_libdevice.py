@@ -142,6 +142,7 @@ def one_after_another(b: ir.IRBuilder, count: ir.Value, body: Callable[[ir.Value
 # ---- on the device ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cc", [(8, 0), (9, 0)], ids=str)
 def test_every_row_becomes_ptx_that_keeps_to_registers(cc):
     names = [f"row{k}" for k in range(len(ROWS))]

@@ -249,6 +249,7 @@ def test_a_host_step_in_a_body_keeps_the_loop_with_the_array_module():
     assert_agree(simulated(graph, [WIDE])[1][0], evaluate(graph, [WIDE])[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cc", [(8, 0), (9, 0)], ids=str)
 @pytest.mark.parametrize("f, args, _", CASES, ids=[f"{f.__name__}-{k}" for k, (f, _, _) in enumerate(CASES)])
 def test_machine_code_keeps_what_is_small_in_registers(f, args, _, cc):

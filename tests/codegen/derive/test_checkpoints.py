@@ -113,6 +113,7 @@ def path_of(f):
     return path
 
 
+@pytest.mark.slow
 @EVERY
 @pytest.mark.parametrize("n", LENGTHS)
 def test_gradients_are_the_same(program, point, n, little):

@@ -131,6 +131,7 @@ def run(options: argparse.Namespace) -> int:
     rounds, pairs, batch_seconds = (5, 3, 0.005) if options.quick else (15, 7, 0.02)
     found = []
     for turn in range(pairs):
+        print(f"pair {turn + 1} of {pairs}", file=sys.stderr)
         figures, versions = pair(paths[:: -1 if turn % 2 else 1], names, options.rounds or rounds, batch_seconds)
         found.append(figures)
     for path in paths:

@@ -287,8 +287,8 @@ _DEFINITIONS: dict[str, str] = dict(
         _to_integer("tg.nvvm.d2ll.rz", "double", "i64", "trunc", -(2**63)),
         _define(
             "float", "tg.nvvm.saturate.f", "float %x",  # NaN becomes 0
-            "%low = call float @llvm.maximumnum.f32(float %x, float 0.0)",
-            "%r = call float @llvm.minimumnum.f32(float %low, float 1.0)", "ret float %r",
+            "%above = fcmp ogt float %x, 0.0", "%low = select i1 %above, float %x, float 0.0",
+            "%below = fcmp olt float %low, 1.0", "%r = select i1 %below, float %low, float 1.0", "ret float %r",
         ),
         _define(
             "i32", "tg.nvvm.d2i.lo", "double %x",

@@ -70,10 +70,6 @@ def _concatenate(
     return _finish(concatenate_atoms(atoms, axis), dtype, out, parts)
 
 
-if hasattr(np, "concat") and np.concat is not np.concatenate:
-    implements(np.concat)(_concatenate)
-
-
 def stack_atoms(atoms: Sequence[Atom], axis: int = 0, what: str = "np.stack") -> Atom:
     """Join atoms of one shape along a new axis."""
     if not atoms:

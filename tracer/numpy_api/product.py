@@ -92,9 +92,8 @@ def _matvec(x: Atom, y: Atom) -> Atom:
     return _vecdot(x, reshape(y, (*y.aval.shape[:-1], 1, y.aval.shape[-1])))
 
 
-if hasattr(np, "vecdot"):
-    UFUNCS[np.vecdot] = _vecdot
-if hasattr(np, "matvec"):
+UFUNCS[np.vecdot] = _vecdot
+if hasattr(np, "matvec"):  # since NumPy 2.2
     UFUNCS[np.matvec] = _matvec
     UFUNCS[np.vecmat] = lambda x, y: _matvec(_swap_last(y), x)
 

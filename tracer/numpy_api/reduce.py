@@ -208,17 +208,16 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
     return wrap(_matrix_norm(x, (row, column), ord, keepdims))
 
 
-if hasattr(np.linalg, "vector_norm"):
+@implements(np.linalg.vector_norm)
+def _linalg_vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    x = float_atom(x, None)
+    return wrap(_vector_norm(x, canonical_axes(axis, x.aval.ndim, "np.linalg.vector_norm"), ord, keepdims))
 
-    @implements(np.linalg.vector_norm)
-    def _linalg_vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-        x = float_atom(x, None)
-        return wrap(_vector_norm(x, canonical_axes(axis, x.aval.ndim, "np.linalg.vector_norm"), ord, keepdims))
 
-    @implements(np.linalg.matrix_norm)
-    def _linalg_matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-        x = float_atom(x, None)
-        return wrap(_matrix_norm(x, (x.aval.ndim - 2, x.aval.ndim - 1), ord, keepdims))
+@implements(np.linalg.matrix_norm)
+def _linalg_matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    x = float_atom(x, None)
+    return wrap(_matrix_norm(x, (x.aval.ndim - 2, x.aval.ndim - 1), ord, keepdims))
 
 
 # ---- cumulative ---------------------------------------------------------------------------------------------------
@@ -255,9 +254,8 @@ def _cumulative_with_initial(name: str, run: Callable[..., Any], neutral: int) -
     return apply
 
 
-if hasattr(np, "cumulative_sum"):
-    implements(np.cumulative_sum)(_cumulative_with_initial("np.cumulative_sum", _cumsum, 0))
-    implements(np.cumulative_prod)(_cumulative_with_initial("np.cumulative_prod", _cumprod, 1))
+implements(np.cumulative_sum)(_cumulative_with_initial("np.cumulative_sum", _cumsum, 0))
+implements(np.cumulative_prod)(_cumulative_with_initial("np.cumulative_prod", _cumprod, 1))
 
 
 # ---- np.add.reduce and its relatives ------------------------------------------------------------------------------

@@ -141,10 +141,7 @@ def _rollaxis(a: Any, axis: int, start: int = 0) -> Any:
     return _moveaxis(array, axis, start - 1 if axis < start else start)
 
 
-if hasattr(np, "permute_dims"):
-    implements(np.permute_dims)(_transpose)
-if hasattr(np, "matrix_transpose"):
-    implements(np.matrix_transpose)(lambda x, /: x.mT)
+implements(np.matrix_transpose)(lambda x, /: x.mT)
 
 
 # ---- axes of size 1 -----------------------------------------------------------------------------------------------
@@ -280,12 +277,12 @@ def _hsplit(ary: Any, indices_or_sections: Any) -> Any:
 
 implements(np.vsplit)(lambda ary, indices_or_sections: _split(ary, indices_or_sections, 0))
 implements(np.dsplit)(lambda ary, indices_or_sections: _split(ary, indices_or_sections, 2))
-if hasattr(np, "unstack"):
 
-    @implements(np.unstack)
-    def _unstack(x: Any, /, *, axis: int = 0) -> Any:
-        array = as_traced(x)
-        return tuple(_moveaxis(array, axis, 0))
+
+@implements(np.unstack)
+def _unstack(x: Any, /, *, axis: int = 0) -> Any:
+    array = as_traced(x)
+    return tuple(_moveaxis(array, axis, 0))
 
 
 # ---- turning ------------------------------------------------------------------------------------------------------
@@ -347,9 +344,8 @@ def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any =
     return np.sum(_diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype, out=out)
 
 
-if hasattr(np.linalg, "diagonal"):
-    implements(np.linalg.diagonal)(lambda x, /, *, offset=0: _diagonal(x, offset, -2, -1))
-    implements(np.linalg.trace)(lambda x, /, *, offset=0, dtype=None: _trace(x, offset, -2, -1, dtype))
+implements(np.linalg.diagonal)(lambda x, /, *, offset=0: _diagonal(x, offset, -2, -1))
+implements(np.linalg.trace)(lambda x, /, *, offset=0, dtype=None: _trace(x, offset, -2, -1, dtype))
 
 
 # ---- copies and conversions ---------------------------------------------------------------------------------------
@@ -383,8 +379,7 @@ def _astype(
     return wrap_array(cast(self.atom, to), c_order=self.known_c_order())
 
 
-if hasattr(np, "astype"):
-    implements(np.astype)(lambda x, dtype, /, *, copy=True, device=None: _astype(x, dtype, copy=copy))
+implements(np.astype)(lambda x, dtype, /, *, copy=True, device=None: _astype(x, dtype, copy=copy))
 
 
 @implements(method="view")

@@ -158,6 +158,12 @@ def read_device_status() -> str | None:
     return None if backend is None or backend.modules.xp is sys.modules.get("cupy") else "of a module that has gone"
 
 
+def read_trace() -> Any:
+    """The trace function, but for that of a run under coverage, which replaces itself at its first event."""
+    function = sys.gettrace()
+    return None if type(function).__module__.startswith("coverage") else function
+
+
 VARIABLES = {name: os.environ.encodekey(name) for name in [f"TRACEGRAD_{n.upper()}" for n in Config.__annotations__]}
 
 
@@ -200,7 +206,7 @@ STATE = [
     Row("the CUDA device", read_device_status, lambda _: availability.cuda_status.cache_clear()),
     Row("threads", threads.read, threads.restore),
     Row("sys.getprofile()", sys.getprofile, sys.setprofile),
-    Row("sys.gettrace()", sys.gettrace, sys.settrace),
+    Row("sys.gettrace()", read_trace, sys.settrace),
     Row("gc.isenabled()", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
     Row("gc.get_threshold()", gc.get_threshold, lambda values: gc.set_threshold(*values)),
     Row("the environment", read_variables, restore_variables),

@@ -250,4 +250,4 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-__all__ = ["Function", "FunctionCtx", "FunctionNode", "once_differentiable"]
+__all__ = ["Function", "FunctionCtx", "once_differentiable"]

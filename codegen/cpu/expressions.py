@@ -42,7 +42,7 @@ class Numbers:
         return found
 
     def _invariant(self, load: Any) -> Any:
-        """A load of what nothing writes: it may leave any loop."""
+        """A load of memory that the function does not write, marked as loop-invariant."""
         load.set_metadata("invariant.load", self.entry.module.add_metadata([]))
         return load
 
@@ -139,7 +139,7 @@ class ValueEmitter:
         return self.b.icmp_signed("==", self.b.srem(value, I64(bound)), I64(0))
 
     def all_conditions(self, conditions: tuple[Condition, ...], mask: tuple[Condition, ...] = ()) -> ir.Value:
-        """Do they hold?  Any answer will do where *mask* does not."""
+        """The conjunction of *conditions* as an i1; undefined where *mask* does not hold."""
         value: ir.Value | None = None
         for position, condition in enumerate(conditions):
             this = self.condition(condition, (*mask, *conditions[:position]))
@@ -149,7 +149,7 @@ class ValueEmitter:
     # ---- values ------------------------------------------------------------------------------------------------
 
     def value(self, x: Operand, at: Indices, mask: tuple[Condition, ...] = ()) -> ir.Value:
-        """The element of *x* at position *at*; where *mask* does not hold, any value that does no harm."""
+        """The element of *x* at position *at*; where *mask* does not hold, an arbitrary value read within bounds."""
         if isinstance(x, Const):
             return self.const(x)
         if not at:
@@ -225,7 +225,7 @@ class ValueEmitter:
         return result
 
     def _unknown(self, conditions: tuple[Condition, ...], mask: tuple[Condition, ...]) -> tuple[Condition, ...] | None:
-        """Those of *conditions* that may or may not hold here; None where one does not."""
+        """The *conditions* that are undecided here; None where one is known to be false."""
         unknown = []
         for c in conditions:
             held = known(c, self.program.static)

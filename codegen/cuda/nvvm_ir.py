@@ -1,4 +1,4 @@
-"""LLVM IR as llvmlite writes it -> LLVM IR as libNVVM reads it.
+"""Translation of llvmlite's LLVM IR to libNVVM's dialect.
 
 For every architecture before Blackwell libNVVM is LLVM 7: pointers have element types, ``fneg`` is not an instruction
 yet, ``llvm.maximum`` not yet an intrinsic, and kernels are named by metadata.  The translation is line by line, over
@@ -74,7 +74,7 @@ def _typed(text: str) -> str:
 
 
 def _type_end(text: str, start: int = 0) -> int:
-    """Where the type ends that begins at *start*."""
+    """The end position of the type that begins at *start*."""
     depth = 0
     for position in range(start, len(text)):
         c = text[position]
@@ -104,7 +104,7 @@ def _pointer_to(kind: str, like: str) -> str:
 
 
 class _Translation:
-    """One module."""
+    """The translation of one module."""
 
     def __init__(self, text: str, kernels: Sequence[str], max_threads: int | None):
         self.lines = [_COMMENT.sub(r"\1", line) for line in text.splitlines()]
@@ -180,7 +180,7 @@ class _Translation:
 
 
 def _closing(text: str) -> int:
-    """Where the bracket closes that *text* begins with."""
+    """The position of the bracket that closes the one at the start of *text*."""
     depth = 0
     for position, c in enumerate(text):
         depth += (c == "(") - (c == ")")
@@ -211,7 +211,7 @@ def _since_named(name: str) -> str:
 
 
 class _Instruction:
-    """One instruction, which becomes one or more."""
+    """The translation of one instruction, to one or more."""
 
     def __init__(self, module: _Translation):
         self.module = module

@@ -1,7 +1,7 @@
-"""Threads of a GPU in LLVM IR: who they are, what they share, the ranges that they divide among themselves.
+"""Threads of a GPU in LLVM IR: indices, barriers, shuffles, and ranges divided among threads.
 
-What a ``ThreadEmitter`` needs of a GPU are seven functions (``INTRINSICS``): who am I, wait for my block, what has my
-neighbour, where is my block's memory.  ``ptx.py`` defines them for a GPU, ``tests/support/simulator.py`` on the CPU.
+A ``ThreadEmitter`` uses seven functions of a GPU (``INTRINSICS``): thread and block indices, barrier, shuffle, shared
+memory.  ``ptx.py`` defines them for a GPU, ``tests/support/simulator.py`` on the CPU.
 """
 
 from __future__ import annotations

@@ -55,16 +55,16 @@ def materialise(ct: Atom | None, var: Atom) -> Atom:
 
 
 def _fresh(nodes: Sequence[Node]) -> list[Node]:
-    """*nodes* for another body: its loops may grow (``add_results``) without those of this one."""
+    """Copies of *nodes* for another body, whose loops may get results (``add_results``) of their own."""
     return [Node(n.prim, n.inputs, n.params, n.outs, n.site) if n.prim.kind == LOOP else n for n in nodes]
 
 
 def loop_vjp(
     node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], doubts: Sequence[Doubt], reverse_mode: Reverse
 ) -> tuple[list[Atom | None], list[Doubt]] | TooMuch:
-    """Cotangents of the operands, and what they may hold; *cts* are those of the results, which may hold *doubts*.
+    """Cotangents of the operands and their doubts; *cts* are those of the results, with *doubts*.
 
-    ``TooMuch``, with nothing done, where the loop had better be split first.
+    Raises ``TooMuch``, with nothing changed, where the loop should be split first.
     """
     view = loop_view(node)
     body, inner, outer, ends, rows = view.body, view.inner, view.outer, view.ends, view.rows
@@ -151,7 +151,7 @@ def _derived(
     body: Graph, ends: Sequence[tuple[Atom, Var]], rows: Sequence[tuple[Atom, Var, Doubt]], sources: Sequence[Var],
     doubts: Sequence[Doubt], reverse_mode: Reverse,
 ) -> tuple[_AdjointBody, list[Node], list[Atom | None], list[Doubt]]:  # fmt: skip
-    """(a body under construction, its forward nodes, cotangents of *sources*, what they may hold)
+    """(a body under construction, its forward nodes, cotangents of *sources*, their doubts)
 
     *ends* and *rows* are results of the body with their cotangents; *sources* begin with the carries that belong to
     *ends*, and *doubts* is what the cotangents of these may hold when the loop begins.  What a step gives them is what

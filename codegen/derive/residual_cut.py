@@ -1,4 +1,4 @@
-"""Which values of a step the forward loop stores for its adjoint: a minimum cut.
+"""Choice of a loop's residuals by a minimum cut: store or recompute.
 
 A value that the adjoint reads is stored, or computed again from others, which have to be there in turn.  Storing
 has a price; computing again costs nothing, or something, or is out of the question.  The cheapest choice is a minimum
@@ -21,7 +21,7 @@ from typing import Any
 from ...tracer.ir.graph import Atom, Node, Var
 
 Vertex = Any  # (Var, 0 or 1), or one of the two ends
-Network = dict[Vertex, dict[Vertex, float]]  # what still fits through each edge; each edge is there in both directions
+Network = dict[Vertex, dict[Vertex, float]]  # residual capacity of each edge; each edge is there in both directions
 
 SOURCE, SINK = "source", "sink"
 

@@ -1,4 +1,4 @@
-"""The loop tree: what a schedule is made of.
+"""The loop tree: the data structures of a schedule.
 
 A ``Statement`` computes one stored value (a *root*); a ``Loop`` is one dim and a body of loops and statements; a
 ``LibraryCall`` is work for a library (BLAS, a scatter, NumPy), or a loop node with its own body.  A ``Schedule`` is the
@@ -64,7 +64,7 @@ class Schedule:
 
 
 def carries(op: CanonicalOp) -> bool:
-    """Does the root keep something from one iteration to the next?"""
+    """Whether the root has an accumulator (a reduction or a recurrence)."""
     return op.prim.kind in (REDUCE, RECURRENCE)
 
 

@@ -1,6 +1,6 @@
-"""What is stored, what is recomputed, and which loops are shared.
+"""The scheduler: which values are stored, which recomputed, and which loops are fused.
 
-The result is a loop tree (``loop_tree.py``).  What is no root of it is inlined into the loops that read it.  Roots are
+The result is a loop tree (``loop_tree.py``).  Values that are no roots of it are inlined into their readers.  Roots are
 placed one by one, in program order, into the existing loops wherever that is legal: they then share the loops' memory
 traffic, and a row that one of them reduces is at hand for the next (softmax, layer norm, X @ w followed by X.T @ r).
 ``Placer`` is about what is correct; what is worth storing is decided apart, in ``worth_storing``.  Both leave named
@@ -93,7 +93,7 @@ class Placer:
         return last
 
     def _may_enter(self, loop: Loop, statement: Statement, depth: int) -> bool:
-        """May *statement* stand inside *loop*, at the end of its body?"""
+        """Whether *statement* may be appended to the body of *loop*."""
         mine = self.reads[statement.out]
         inside = produces(loop)
         for sym, at in mine.stored:
@@ -111,7 +111,7 @@ class Placer:
         return True
 
     def _same_row(self, producer: Statement, at: Indices, depth: int) -> bool:
-        """Position *at* of the producer's value is the current iteration of the loops up to and including *depth*."""
+        """Whether *at* in the producer's value is the current iteration of the loops down to *depth*, inclusive."""
         place = 0
         for d, index in zip(producer.out.dims, at, strict=True):
             if d == ONE:

@@ -15,14 +15,12 @@ a header (:data:`HEADER`), one row per argument, one row per output.  The rows, 
 
 A **member** is one kernel on these arguments and outputs: a header (:data:`MEMBER`), the addresses of its constant
 arrays, the offsets of its temporaries.  Where guard k of a member fails, words 2k and 2k + 1 of its ``following`` are
-the member to run in its place (0: none is known), as long as that one has not run in this call, and which steps of that
-one are done by then (``merging``).  The table's ``first`` leads to the member that is run first: the one that answered
+the member to run in its place (0: none is known), as long as that one has not run in this call, and the steps of that
+one that are done by then (``shared_prefix.py``).  The table's ``first`` leads to the member that is run first: the one that answered
 last, since inputs tend to go the way of those before.
 
-Both are written by ``launch``, where ``call_python`` and ``call_family`` are the same work in Python.  Start reading at
-:data:`LAUNCHER`, at the function ``tracegrad_launch``.
-
-``_native`` compiles it.
+Both are written by ``bind.py``, where ``call_python`` and ``call_family`` are the same in Python.  Start reading at
+:data:`LAUNCHER`, at the function ``tracegrad_launch``.  ``native.py`` compiles it.
 """
 
 from __future__ import annotations

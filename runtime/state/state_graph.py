@@ -75,7 +75,7 @@ def mark(roots: list[Leaf | StateNode], nodes: list[StateNode]) -> None:
 
 @dataclass(slots=True)
 class Edge:
-    """How a part is reached from its owner: ``how`` is one of
+    """The access from an owner to its part: ``how`` is one of
 
     ``global`` (globals dict, name), ``builtin`` (globals dict, name), ``noglobal``, ``cell``, ``emptycell``,
     ``attr`` name, ``item`` index, ``key`` key, ``element`` index (of a set), ``class`` (class, name), ``const``

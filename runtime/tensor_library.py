@@ -33,14 +33,14 @@ def _never() -> bool:
 class TensorLibrary:
     """Functions over tensors. The defaults are those of a process without tensors."""
 
-    types: tuple[type, ...] = ()  # of tensors, subclasses included
+    types: tuple[type, ...] = ()  # classes of tensors, subclasses included
     data: Callable[[Any], Any] = _none  # the array in a tensor: NumPy's, CuPy's or a TracedArray
     requires_grad: Callable[[Any], bool] = _none
-    wrap: Callable[[Any], Any] = lambda array: array  # a result that stays on a device
-    grad_enabled: Callable[[], bool] = _never  # in this thread
+    wrap: Callable[[Any], Any] = lambda array: array  # wraps a result that stays on a device
+    grad_enabled: Callable[[], bool] = _never  # whether gradients are enabled in this thread
     capturing: Callable[[], bool] = _never  # whether a step is being recorded in this thread
     form: Callable[[Callable[..., Any], frozenset[int | str], str, Stats], TensorForm] = (
-        _none  # of (fn, static, target)
+        _none  # (fn, static, target, stats) -> the form of fn for tensors
     )
 
 

@@ -88,7 +88,7 @@ class ValueEmitter:
         self.tile_start: ir.Value | None = None  # first row of the tile, in a loop over tiles
         self.assumed: frozenset[Condition] = frozenset()  # conditions known to hold here
         self.refused: frozenset[Condition] = frozenset()  # conditions known not to hold here
-        self.accumulators: dict[Sym, Any] = {}  # by result: what the loops in force carry (reductions.py)
+        self.accumulators: dict[Sym, Any] = {}  # result -> accumulator in the current loops (reductions.py)
         self.numbers = Numbers(program, self.entry, *self.function.args[-2:])
         self.size, self.const = self.numbers.size, self.numbers.const
 
@@ -153,9 +153,9 @@ class ValueEmitter:
         if isinstance(x, Const):
             return self.const(x)
         if not at:
-            mask = ()  # what has no axes can be evaluated anywhere
+            mask = ()  # a value without axes can be evaluated anywhere
         key = (x, at, mask)
-        # what was computed under fewer conditions will do: else each of n updates of one array would double the work
+        # a value computed under fewer conditions serves too: else each of n updates of one array would double the work
         weaker = [(x, at, mask[:k]) for k in range(len(mask), -1, -1)]
         for scope in reversed(self.scopes):
             for found in map(scope.get, weaker):
@@ -213,7 +213,7 @@ class ValueEmitter:
                 continue
             certain = not unknown or (choice.remains and not possible)
             possible.append(choice._replace(conditions=() if certain else unknown))
-            if certain:  # what follows is out of the question
+            if certain:  # the later alternatives can't be reached
                 break
         result: ir.Value = constant(x.dtype, 0)
         if possible and (possible[-1].remains or not possible[-1].conditions):

@@ -74,7 +74,7 @@ class Carry:
             loop.pointers[self.before], loop.pointers[self.after] = self.old, self.new
             return
         # The last step should write the result: which buffer the first one writes follows from the number of steps,
-        # where that is known; else what ends up in the other buffer is copied.
+        # where that is known; else the final value may have to be copied from the other buffer.
         self.spare = loop.frame.pointer(loop.plan.spares[self.before])
         odd = ir.Constant(ir.IntType(1), 1) if self.stops else b.trunc(self.n, ir.IntType(1))
         self.first = b.select(odd, self.result, self.spare)

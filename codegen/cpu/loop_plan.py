@@ -33,12 +33,12 @@ class LoopPlan:
     op: CanonicalOp
     program: Canonical
     schedule: Schedule
-    spares: dict[Sym, Sym]  # of each large carry as it comes in: its second buffer
-    small: dict[Sym, int]  # temporaries in stack slots: how many elements
-    carried: dict[Sym, int]  # likewise carries, as they come in
-    copied: dict[Sym, int]  # likewise what is the same in every step
+    spares: dict[Sym, Sym]  # incoming large carry -> its second buffer
+    small: dict[Sym, int]  # temporary in stack slots -> its number of elements
+    carried: dict[Sym, int]  # incoming carry in stack slots -> its number of elements
+    copied: dict[Sym, int]  # loop-invariant operand in stack slots -> its number of elements
     work: list[Work]
-    cleared: list[int]  # the results whose rows that no step wrote are filled with zeros
+    cleared: list[int]  # results whose rows beyond the trip count are zeroed
     nested: dict[CanonicalOp, LoopPlan] = field(default_factory=dict)
 
 

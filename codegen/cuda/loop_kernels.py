@@ -61,7 +61,7 @@ class Trajectory(LoopEmitter):
         super().__init__(frame, way.plan, name)
         self.axes, self.index, self.trajectories = way.axes, index, frame.numbers.size(way.batch)
         self.sums = way.sums
-        self.own = {sym for dims, sym in pairs(way.plan.op) if in_batch(dims, way.axes)}  # of what each has its own
+        self.own = {sym for dims, sym in pairs(way.plan.op) if in_batch(dims, way.axes)}  # one for each trajectory
 
     def part(self, base: ir.Value, x: Sym) -> ir.Value:
         """Address of the trajectory's part of the operand or result *x* at *base*."""

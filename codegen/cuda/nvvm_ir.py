@@ -33,7 +33,7 @@ IR_VERSION = "!{i32 2, i32 0}"  # of NVVM IR
 # LLVM 22 would replace NVVM's intrinsics by newer ones that LLVM 7 does not know: under another name it lets them be
 _NVVM, _HIDDEN = "llvm.nvvm.", "tg.nvvm."
 
-_QUOTED = r'"(?:[^"\\]|\\.)*"|[%@][\w.$-]+'  # strings and names, which are left alone
+_QUOTED = r'"(?:[^"\\]|\\.)*"|[%@][\w.$-]+'  # strings and names, which stay as they are
 _SPELLING = re.compile(rf"(?P<quoted>{_QUOTED})|\bptr\b(?: addrspace\((?P<space>\d+)\))?|\b(?P<poison>poison)\b")
 _GLOBAL = re.compile(r'@(?:"[^"]*"|[\w.$-]+)')
 _COMMENT = re.compile(r'^((?:[^";]|"[^"]*")*?)\s*;.*$')
@@ -110,8 +110,8 @@ class _Translation:
         self.lines = [_COMMENT.sub(r"\1", line) for line in text.splitlines()]
         self.kernels = {f"@{name}" for name in kernels} | {f'@"{name}"' for name in kernels}
         self.max_threads = max_threads
-        self.globals: dict[str, str] = {}  # of variables: what an i8* to it is
-        self.attributes: dict[str, str] = {}  # of groups (#0): those that LLVM 7 has
+        self.globals: dict[str, str] = {}  # variable -> the expression of an i8* to it
+        self.attributes: dict[str, str] = {}  # group (#0) -> its attributes that LLVM 7 has
         self.annotations: list[str] = []
         self.declared: dict[str, str] = {}  # intrinsics that took the place of instructions
         self.casts = 0

@@ -103,7 +103,7 @@ def loop_vjp(
 
     factors = dict.fromkeys(v for p in products.values() for v in (p.x, p.y))
     storable = [*inner.carries, *[out for n in forward if n.prim.kind != LOOP for out in n.outs]]
-    given = {*body.inputs, *ct_rows, *storable}  # what has rows, or is the same in each step
+    given = {*body.inputs, *ct_rows, *storable}  # values with rows, and loop-invariant ones
     made = [v for v in factors if v not in given]
     outputs = [*new_cts, *totals, *ct_xs, *made]
     stored = values_to_store(node, builder.nodes, outputs, {v: v in factors for v in storable}, forward)
@@ -138,7 +138,7 @@ def loop_vjp(
     stacked.update(zip(made, results[len(places) :], strict=True))
     for k, p in products.items():
         contributions[k] = sum_of_products(stacked[p.x], stacked[p.y], p.ta, p.tb)
-    # where no row is run, and for the rows that are not, all is exactly zero
+    # with no iteration, and in rows beyond the trip count, cotangents are exactly zero
     sure = view.ran is None and length > 0
     held = [NONE if sure else Doubt(zeros=True, infinite=any(d.infinite for d in doubts))] * len(body.inputs)
     for v, doubt in zip(sources, delicate, strict=True):

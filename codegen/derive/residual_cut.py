@@ -36,12 +36,12 @@ def least_stored(
     values, for those that can be, which are of the forward step; everything in *again* is among them.
     """
     read: set[Atom] = set(outputs)
-    for node in reversed(nodes):  # by what cannot be stored, and so has to be computed
+    for node in reversed(nodes):  # of values that cannot be stored, and so have to be computed
         if any(o in read for o in node.outs) and not any(o in price for o in node.outs):
             read.update(node.inputs)
-    stored = {v for v, cost in again.items() if cost == inf and v in read}  # what follows is about the others
+    stored = {v for v, cost in again.items() if cost == inf and v in read}  # not part of the cut
     network: Network = {SOURCE: {}, SINK: {}}
-    lacking = {v for v in again if v not in stored}  # what is not to be had for nothing
+    lacking = {v for v in again if v not in stored}  # values that cost something to compute again
     for v in lacking:
         _connect(network, SOURCE, (v, 0), again[v])
     for node in nodes:

@@ -23,10 +23,10 @@ from .checkpoints import stored_bytes
 from .loop_memory import loop_memory
 from .residual_cut import least_stored
 
-SMALL = 16  # elements: what is no larger is summed in registers, and reduced again rather than stored
-TRANSCENDENTAL = 20  # rough flops of an elementwise operation from which on it counts what computing it again costs
+SMALL = 16  # elements up to which a result is summed in registers, and reduced again rather than stored
+TRANSCENDENTAL = 20  # rough flops of an elementwise operation from which on computing it again has a cost
 CACHED = 32 << 20  # bytes that are written and read again without going to memory
-# rough flops that take as long as to write and read again one byte in the cache, in memory; where there is no room
+# rough flops in the time of writing and reading one byte in the cache, in memory, and beyond the budget
 IN_CACHE, IN_MEMORY, NO_ROOM = 1, 4, 1_000_000
 
 

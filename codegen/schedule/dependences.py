@@ -22,7 +22,7 @@ from ..lower.canonical import ONE, Canonical, CanonicalOp, Const, Dim, Operand, 
 from .affine import ZERO, Index, add, constant, loop_var, term
 from .index_maps import Condition, Indices, known, read
 
-MAX_EVALUATIONS = 32  # of a value by one root; what is asked for more often is stored
+MAX_EVALUATIONS = 32  # evaluations of a value by one root, above which it is stored
 
 Mask = tuple[Condition, ...]
 
@@ -117,7 +117,7 @@ def reads(program: Canonical, op: CanonicalOp, stored: set[Sym]) -> Reads:
         if x not in asked:
             asked[x] = {}
             heapq.heappush(queue, (-x.number, x))
-        asked[x].setdefault(at, {})[mask if at else ()] = None  # what has no axes is evaluated outside all conditions
+        asked[x].setdefault(at, {})[mask if at else ()] = None  # a value without axes needs no conditions
 
     for x, at in root_operands(op, domain_indices(op)):
         ask(x, at, (), top=x is op.out)

@@ -53,8 +53,8 @@ class Schedule:
     stored: set[Sym]
     where: dict[Sym, Statement | LibraryCall]
     reads: dict[Sym, Reads]
-    contracted: dict[Sym, int]  # a temporary that lives within its first n loops: those axes have no storage
-    tiled: set[Sym]  # of these, the ones that have storage for one tile of rows
+    contracted: dict[Sym, int]  # temporary that lives within its n outermost loops -> n: these axes have no storage
+    tiled: set[Sym]  # contracted temporaries with storage for one tile of rows
     notes: list[str]
     checks: list[tuple[int, int]] = field(default_factory=list)  # (position in body, guards checked before it)
 

@@ -22,8 +22,8 @@ from .tiles import ROW_FLOPS, TILE, segments_of, tile_storage, worth_tiling
 
 MAX_ARRAYS = 24  # arrays streamed by one innermost loop
 RECOMPUTE_FLOPS = 40  # an inlined value costing more than this in all its extra evaluations is stored
-SCALAR_FLOPS = 400  # the same for a value without axes, in extra functions of the kernel
-REDUNDANT_FLOPS = 3  # the same, per iteration of a loop that the value does not depend on
+SCALAR_FLOPS = 400  # the threshold for a value without axes, in extra functions of the kernel
+REDUNDANT_FLOPS = 3  # the threshold per iteration of a loop that the value does not depend on
 
 
 # ---- placing ---------------------------------------------------------------------------------------------------
@@ -154,10 +154,8 @@ def interior(program: Canonical, loop: Loop, depth: int, known: dict[Sym, Reads]
     if loop.dim in program.static or any(isinstance(item, Loop) for item in loop.body):
         return []
     found: dict[Condition, None] = {}
-    latest: dict[
-        frozenset, int
-    ] = {}  # by what is added to the loop's variable: where the interior begins at the earliest
-    first_end: dict[frozenset, int] = {}  # and ends at the latest
+    latest: dict[frozenset, int] = {}  # offset of the loop variable -> begin of the interior
+    first_end: dict[frozenset, int] = {}  # offset of the loop variable -> end of the interior
     for item in loop.body:
         for condition in known[item.out].conditions if isinstance(item, Statement) else ():
             kind, index, bound = condition
@@ -179,10 +177,10 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
     redundant: dict[Sym, bool] = {}
     forced: set[Sym] = set()
     per_row: set[Sym] = set()  # evaluated once a row, between inner loops
-    masked: set[Sym] = set()  # evaluated under conditions in a loop that is not unrolled: what has one element, too
-    interiors: dict[int, set[Condition]] = {}  # of the loops
+    masked: set[Sym] = set()  # evaluated under conditions in a loop that is not unrolled, single elements too
+    interiors: dict[int, set[Condition]] = {}  # id of a loop -> its conditions
     function = _functions(placer.body)
-    homes: dict[Sym, set[int]] = {}  # of values without axes: the functions that evaluate them
+    homes: dict[Sym, set[int]] = {}  # value without axes -> the functions that evaluate it
     for sym, found in placer.reads.items():
         statement = placer.where[sym]
         assert isinstance(statement, Statement)

@@ -17,7 +17,7 @@ from ...codegen.evaluate.cupy_exceptions import Modules
 from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.site import at_site
 
-IN_USE = [False]  # has a device been found?  Before that no array can be on one, and nobody needs to look
+IN_USE = [False]  # whether a device has been found: before that no array can be on one
 LEAST_CAPABILITY = (7, 5)  # of the device: CUDA 13 compiles for none that is older
 INSTALL = "pip install 'tracegrad[cuda]'"
 

@@ -68,7 +68,7 @@ class Dispatcher:
         self.plans = PlanCache(fn, may_print=True)
         self._tensor_form: TensorForm | None = None
         self._reads_tensors = False
-        self._told = False  # that Python has to run in each call
+        self._told = False  # whether a warning has told that Python runs in each call
 
     def endpoint(self, mode: Mode) -> Endpoint:
         """The endpoint of *mode*."""

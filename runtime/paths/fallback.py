@@ -24,7 +24,7 @@ _ADVICE = "choose with np.where(condition, a, b) there, or compute in a loop tha
 @dataclass(eq=False, slots=True)
 class Live:
     why: str
-    split: str = ""  # why it runs in segments, where that is the reason for all
+    split: str = ""  # the reason for segments, where it is that of the fallback too
     programs: int = 0  # kernels compiled for whole programs
     segments: Segments | None = None
 

@@ -45,10 +45,10 @@ class Path:
     assemble: Callable[[Sequence[Any]], Any] | None
     numbers: list[bytes]
     counts: np.ndarray
-    guards: list[Guard]  # as the kernel checks them, then those on numbers
-    questions: list[tuple[Any, bytes, int]]  # the same as Python asked them: (kind and line, answer, index in guards)
+    guards: list[Guard]  # guards in the order of the kernel's checks, then those on floats
+    questions: list[tuple[Any, bytes, int]]  # guards in the order of the run: (kind and line, answer, index in guards)
     verified: bool = False
-    steps: list[int] | None = None  # their numbers among those of the variant (``shared_prefix.py``)
+    steps: list[int] | None = None  # value numbers of its steps (``shared_prefix.py``)
 
     def number_failed(self, k: int) -> int:
         """Count a run in which float *k* had other bits than recorded; returns the index of that guard."""

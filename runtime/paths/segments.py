@@ -120,8 +120,8 @@ class BoundSegment:
     """A kernel of a segment, bound to sizes and constants."""
 
     run: Callable[..., Any]
-    flows: list[bool] = field(default_factory=list)  # which of the cotangents asked for there are
-    delicate: list[bool] = field(default_factory=list)  # which of those may hold exact zeros or infinities
+    flows: list[bool] = field(default_factory=list)  # whether each requested cotangent exists
+    delicate: list[bool] = field(default_factory=list)  # whether each that exists may hold exact zeros or infinities
 
 
 class Segments:

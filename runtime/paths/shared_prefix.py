@@ -24,8 +24,8 @@ from ...codegen.schedule.early_exit import steps_before
 from ...codegen.schedule.memory import ALIGN, Temporary, plan
 from .paths import Path
 
-Product = tuple[int, int]  # (the step's number, which of the values that it leaves behind)
-Place = tuple[str, int]  # ("result", which) or ("temporary", which)
+Product = tuple[int, int]  # (value number of a step, index among its products)
+Place = tuple[str, int]  # ("result", index) or ("temporary", index)
 
 
 @dataclass(slots=True)

@@ -38,15 +38,15 @@ class Recording:
     graph: Graph
     canonical: Canonical
     arguments: int  # graph inputs that are arguments or captured arrays; the rest are constants
-    captured: list[np.ndarray]  # the captured arrays among them, as they were; emptied when the recording has been used
+    captured: list[np.ndarray]  # values of the captured arrays; emptied when the recording has been used
     output: Output
     numbers: list[Guard]  # guards on floats, by their bits: the last results of the graph
-    names: list[str]  # of the graph's inputs, as the user would write them
+    names: list[str]  # the user's expressions for the graph's inputs
     changes: list[str] = field(default_factory=list)
-    capacities: tuple[int, ...] = ()  # steps that there is room for in its loops
+    capacities: tuple[int, ...] = ()  # capacities of its loops
     notes: tuple[str, ...] = ()  # decisions about its loops
     seconds: dict[str, float] = field(default_factory=dict)
-    draws: int = 0  # from the default stream of random numbers, whose state is then the last of the captured arrays
+    draws: int = 0  # draws from the default stream of random numbers, whose state is then the last captured array
 
     def same_program(self, other: Recording) -> bool:
         """Whether two recordings denote the same computation, constants included."""
@@ -70,13 +70,13 @@ class Pieces:
     """A run of the user's Python, not yet differentiated, for ``segments.py`` to cut."""
 
     nodes: list[Node]
-    guards: list[Guard]  # as they were asked, in order
+    guards: list[Guard]  # in the order of the run
     sources: list[Var]  # inputs and constants
-    env: Env  # the values of those, and of whatever Python asked for
+    env: Env  # values of the sources, and of whatever Python asked for
     results: list[Atom]
-    loss: Atom | None  # of which gradients are wanted,
-    wrt: list[Var]  # with respect to these;
-    gradients: list[Var]  # their stand-ins among the results
+    loss: Atom | None  # the scalar to differentiate, if gradients are wanted
+    wrt: list[Var]  # the sources that gradients are taken of
+    gradients: list[Var]  # placeholders of the gradients among the results
     output: Output
 
     def assembled(self, found: tuple[Any, ...]) -> Any:

@@ -57,8 +57,8 @@ class Digest:
     arrays: tuple[np.ndarray, ...]
     names: tuple[str, ...]
     trail: list[tuple[str, Hashable]]  # (label, token) pairs, to tell what has changed
-    source: str  # of the checker
-    reader: str  # of the same without the tests of the arrays
+    source: str  # source of the checker
+    reader: str  # source of the checker without the tests of the arrays
     cells: dict[str, types.CellType]
     main: dict[str, Any]
 

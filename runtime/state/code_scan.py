@@ -46,7 +46,7 @@ class CodeFacts:
     sees_absence: bool = False  # may notice that an attribute is missing (getattr, hasattr, try)
     compares: set[str] = field(default_factory=set)  # comparison operators in use, and "in"
     called: set[str] = field(default_factory=set)  # names that are called directly
-    truths: set[str] = field(default_factory=set)  # names of what is tested for truth directly
+    truths: set[str] = field(default_factory=set)  # names of objects that are tested for truth directly
     codes: list[CodeType] = field(default_factory=list)  # this code and all nested ones
 
     file: str = ""  # where the code stands, without the folder

@@ -49,7 +49,7 @@ class Substitution:
 
     def __init__(self, graph: StateGraph, wrap: Wrap, fn: Any, objects: tuple[Any, ...], enabled: bool) -> None:
         self._wrap = wrap
-        self._built: dict[int, Any] = {}  # id of a node -> what replaces it
+        self._built: dict[int, Any] = {}  # id of a node -> its replacement
         self._cells: dict[int, types.CellType] = {}
         self._spaces: dict[int, Overlay] = {}
         self._filled: set[tuple[int, str]] = set()

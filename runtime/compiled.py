@@ -1,8 +1,8 @@
 """``compile_grad``: functions whose value and gradient are compiled kernels.
 
-A call is answered by the first of the *slots* of what is asked (value, gradient or both) that knows it: a family of
-the paths that answered last, with a check of the outside state and a native launch (under 1 µs).  What no slot answers
-goes to the dispatcher (``paths/dispatcher.py``).
+A call is answered by the first *slot* of its mode (value, gradient or both) that knows it: a family of the paths that
+answered last, with a check of the outside state and a native launch (under 1 µs).  Calls that no slot answers go to
+the dispatcher (``paths/dispatcher.py``).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class CompiledFunction:
         return self._dispatcher.dispatch(endpoint, args, kwargs)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
-        """What happens in ``value_and_grad(*args)``: the recorded program with your lines, the adjoint, the kernels
+        """A report on ``value_and_grad(*args)``: the recorded program with your lines, the adjoint, the kernels
         and why each fusion was or wasn't made, the memory plan, guards, cache hits, timings.  Runs the function's
         Python once."""
         return explain_call(self._dispatcher, self._both.mode, args, kwargs)

@@ -17,8 +17,8 @@ def _number(name: str, default: int) -> int:
 
 
 class DefaultDtype:
-    """The dtype that Python floats become in tensors, and a part of every call key.  Whoever keeps something that
-    depends on it registers with ``on_change``."""
+    """The dtype of tensors made from Python floats, and a part of every call key.  Caches that depend on it register
+    with ``on_change``."""
 
     __slots__ = ("_on_change", "dtype")
 

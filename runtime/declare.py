@@ -1,4 +1,4 @@
-"""What is said when a function is decorated: the checks of ``compile_grad``'s own arguments."""
+"""Checks of ``compile_grad``'s own arguments, when a function is decorated."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ TARGETS = ("cpu", "cuda", "auto")
 
 
 def check_function(fn: Any, target: str) -> None:
-    """Raise for what has no value to compile, and for a target that there is not.  Whether there is a device is asked
-    when the function is called: one that is only defined needs none."""
+    """Raise for objects that are no functions with a value, and for unknown targets.  Devices are looked for when the
+    function is called: one that is only defined needs none."""
     if not callable(fn):
         raise TypeError(f"compile_grad needs a function, not {type(fn).__name__}")
     if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):

@@ -57,7 +57,7 @@ def explain_call(dispatcher: Dispatcher, mode: Mode, args: tuple[Any, ...], kwar
 
 
 def _on_host(recording: Recording) -> tuple[list[str], str]:
-    """What runs on the CPU, and how long it took to make."""
+    """(sections on the CPU program, its timings)"""
     known_before = kernels.compiles
     program, _ = kernels.get(recording.canonical, recording.arguments)
     sections = host_sections(program, recording.canonical, recording.notes)
@@ -70,7 +70,7 @@ def host_sections(program: Program, canonical: Canonical, notes: Iterable[str]) 
 
 
 def _on_device(recording: Recording) -> tuple[list[str], str]:
-    """What runs on the CUDA device, and how long it took to make."""
+    """(sections on the CUDA program, its timings)"""
     bound = program_of(recording.graph, recording.canonical, recording.arguments)
     sections = [section("on the CUDA device", bound.describe())]
     sections += program_sections(bound.program, recording.canonical, recording.notes)
@@ -88,7 +88,7 @@ def program_sections(program: Any, canonical: Canonical, notes: Iterable[str] = 
 
 
 def describe_status(dispatcher: Dispatcher, mode: Mode, call: Call) -> str:
-    """What a call like this one meets."""
+    """Cached recordings for calls with this key, and whether they are verified."""
     endpoint = dispatcher.endpoints.get(mode)
     if endpoint is not None and call.key in endpoint.live:
         return endpoint.live[call.key].describe()
@@ -104,7 +104,7 @@ def describe_status(dispatcher: Dispatcher, mode: Mode, call: Call) -> str:
 
 
 def _segments(dispatcher: Dispatcher, mode: Mode, call: Call) -> list[str]:
-    """Where the program is taken apart, if it is."""
+    """The section on the cuts between segments, if the call runs in segments."""
     endpoint = dispatcher.endpoints.get(mode)
     live = endpoint.live.get(call.key) if endpoint is not None else None
     if live is None or live.segments is None:
@@ -127,7 +127,7 @@ def describe_named_inputs(graph: Graph, names: Iterable[str]) -> str:
 
 
 def describe_state(plan: StatePlan, snapshot: Snapshot, reasons: list[str]) -> str:
-    """What is compared and what is read again before a recording is replayed."""
+    """The outside state that a replay compares by value, and the arrays that it reads again."""
     if reasons:
         return "\n".join(
             ["Python has to run in each call, because the function", *(f"  {r}" for r in dict.fromkeys(reasons))]
@@ -193,7 +193,7 @@ def _describe_items(
 
 
 def _steps(op: CanonicalOp, plan: LoopPlan) -> str:
-    """Which steps the loop *op* takes."""
+    """The iteration range of the loop *op*, as text."""
     params = op.params
     text = f"each of n{params['length']} steps"
     if params["counted"]:
@@ -204,7 +204,7 @@ def _steps(op: CanonicalOp, plan: LoopPlan) -> str:
 
 
 def describe_decisions(program: Any, notes: Iterable[str] = ()) -> str:
-    """Why values were stored and loops kept apart."""
+    """The reasons why values were stored and loops not fused."""
     return "\n".join(dict.fromkeys([*notes, *program.schedule.notes])) or "everything that could be fused was"
 
 

@@ -12,7 +12,7 @@ _MAX_SHOWN = 32  # paths
 
 @dataclass(slots=True, frozen=True)
 class PathStats:
-    """One path that is kept: what it answers, how often it ``runs``, the ``answers`` of the control flow that it
+    """Counters of one path: its mode, how often it ``runs``, the ``answers`` of the control flow that it
     stands for, with lines, and ``misses``: which of them was the first that was not given, and how often."""
 
     mode: str

@@ -1,8 +1,8 @@
-"""The library of tensors that stands on the compiler, as the compiler sees it.
+"""The compiler's interface to a library of tensors on top of it.
 
 The compiler answers calls over NumPy and CuPy arrays without one. A library registers its functions in ``TENSORS``:
-how a tensor is told and taken apart, how an array of a device becomes one, and the form of a compiled function that
-takes tensors. The visitors of its objects in outside state are registered in ``state/walker.py``.
+recognition and unwrapping of tensors, wrapping of device arrays, and the form of a compiled function that takes
+tensors. The visitors of its objects in outside state are registered in ``state/walker.py``.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def _never() -> bool:
 class TensorLibrary:
     """Functions over tensors. The defaults are those of a process without tensors."""
 
-    types: tuple[type, ...] = ()  # of tensors, subclasses included
+    types: tuple[type, ...] = ()  # classes of tensors, subclasses included
     data: Callable[[Any], Any] = _none  # the array in a tensor: NumPy's, CuPy's or a TracedArray
     requires_grad: Callable[[Any], bool] = _none
-    wrap: Callable[[Any], Any] = lambda array: array  # a result that stays on a device
-    grad_enabled: Callable[[], bool] = _never  # in this thread
-    capturing: Callable[[], bool] = _never  # is a step being recorded in this thread?
+    wrap: Callable[[Any], Any] = lambda array: array  # wraps a result that stays on a device
+    grad_enabled: Callable[[], bool] = _never  # whether gradients are enabled in this thread
+    capturing: Callable[[], bool] = _never  # whether a step is being recorded in this thread
     form: Callable[[Callable[..., Any], frozenset[int | str], str, Stats], TensorForm] = (
-        _none  # of (fn, static, target)
+        _none  # (fn, static, target, stats) -> the form of fn for tensors
     )
 
 

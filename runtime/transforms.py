@@ -1,4 +1,4 @@
-"""Gradients as functions of functions: ``grad(f)``, ``value_and_grad(f)``."""
+"""Function transforms ``grad(f)`` and ``value_and_grad(f)``."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Program:
     compiled: jit.CompiledModule | None
     guards: list[Sym]
     seconds: dict[str, float] = field(default_factory=dict)
-    plans: dict[CanonicalOp, LoopPlan] = field(default_factory=dict)  # of the loops that run inside the kernel
+    plans: dict[CanonicalOp, LoopPlan] = field(default_factory=dict)  # plans of the loops that run inside the kernel
     bits: dict[ScheduleItem, int] = field(default_factory=dict)  # of steps that a kernel can be told to be done
 
     @property

@@ -42,7 +42,7 @@ class Numbers:
         return found
 
     def _invariant(self, load: Any) -> Any:
-        """A load of what nothing writes: it may leave any loop."""
+        """A load of memory that the function does not write, marked as loop-invariant."""
         load.set_metadata("invariant.load", self.entry.module.add_metadata([]))
         return load
 
@@ -88,7 +88,7 @@ class ValueEmitter:
         self.tile_start: ir.Value | None = None  # first row of the tile, in a loop over tiles
         self.assumed: frozenset[Condition] = frozenset()  # conditions known to hold here
         self.refused: frozenset[Condition] = frozenset()  # conditions known not to hold here
-        self.accumulators: dict[Sym, Any] = {}  # by result: what the loops in force carry (reductions.py)
+        self.accumulators: dict[Sym, Any] = {}  # result -> accumulator in the current loops (reductions.py)
         self.numbers = Numbers(program, self.entry, *self.function.args[-2:])
         self.size, self.const = self.numbers.size, self.numbers.const
 
@@ -139,7 +139,7 @@ class ValueEmitter:
         return self.b.icmp_signed("==", self.b.srem(value, I64(bound)), I64(0))
 
     def all_conditions(self, conditions: tuple[Condition, ...], mask: tuple[Condition, ...] = ()) -> ir.Value:
-        """Do they hold?  Any answer will do where *mask* does not."""
+        """The conjunction of *conditions* as an i1; undefined where *mask* does not hold."""
         value: ir.Value | None = None
         for position, condition in enumerate(conditions):
             this = self.condition(condition, (*mask, *conditions[:position]))
@@ -149,13 +149,13 @@ class ValueEmitter:
     # ---- values ------------------------------------------------------------------------------------------------
 
     def value(self, x: Operand, at: Indices, mask: tuple[Condition, ...] = ()) -> ir.Value:
-        """The element of *x* at position *at*; where *mask* does not hold, any value that does no harm."""
+        """The element of *x* at position *at*; where *mask* does not hold, an arbitrary value read within bounds."""
         if isinstance(x, Const):
             return self.const(x)
         if not at:
-            mask = ()  # what has no axes can be evaluated anywhere
+            mask = ()  # a value without axes can be evaluated anywhere
         key = (x, at, mask)
-        # what was computed under fewer conditions will do: else each of n updates of one array would double the work
+        # a value computed under fewer conditions serves too: else each of n updates of one array would double the work
         weaker = [(x, at, mask[:k]) for k in range(len(mask), -1, -1)]
         for scope in reversed(self.scopes):
             for found in map(scope.get, weaker):
@@ -213,7 +213,7 @@ class ValueEmitter:
                 continue
             certain = not unknown or (choice.remains and not possible)
             possible.append(choice._replace(conditions=() if certain else unknown))
-            if certain:  # what follows is out of the question
+            if certain:  # the later alternatives can't be reached
                 break
         result: ir.Value = constant(x.dtype, 0)
         if possible and (possible[-1].remains or not possible[-1].conditions):
@@ -225,7 +225,7 @@ class ValueEmitter:
         return result
 
     def _unknown(self, conditions: tuple[Condition, ...], mask: tuple[Condition, ...]) -> tuple[Condition, ...] | None:
-        """Those of *conditions* that may or may not hold here; None where one does not."""
+        """The *conditions* that are undecided here; None where one is known to be false."""
         unknown = []
         for c in conditions:
             held = known(c, self.program.static)

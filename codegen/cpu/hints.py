@@ -1,4 +1,4 @@
-"""What LLVM is told of a loop: whether to vectorise, unroll or interleave it.
+"""Loop metadata for LLVM: hints to vectorise, unroll or interleave.
 
 Metadata of a loop must refer to itself, which llvmlite cannot spell.  So ``give_hint`` marks a loop by name, and
 ``finish_hints`` completes the marks in the printed module.
@@ -31,8 +31,7 @@ def give_hint(back: Any, hint: str) -> None:
 
 
 def finish_hints(text: str, wanted: Sequence[str] = tuple(_HINTS)) -> str:
-    """Loop metadata must refer to itself, which llvmlite cannot spell: completes it in the printed module.  Hints that
-    are not *wanted* stay without effect."""
+    """*text*, a printed module, with the self-referring metadata of the *wanted* hints; others have no effect."""
 
     def finished(m: re.Match[str]) -> str:
         return f"!{m[1]} = distinct !{{ !{m[1]}, {_HINTS[m[2]]} }}" if m[2] in wanted else m[0]

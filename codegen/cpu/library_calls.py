@@ -46,7 +46,7 @@ _register_blas()
 
 
 def native(op: CanonicalOp) -> bool:
-    """Can the call run inside the kernel?  (Otherwise NumPy does it between kernels.)"""
+    """Whether the call can run inside the kernel (otherwise NumPy runs it between kernels)."""
     if op.prim.name == "matmul":
         return op.out.dtype.kind in FLOAT_KINDS
     if op.prim.kind == LOOP:
@@ -157,8 +157,8 @@ class CallEmitter:
 
     @contextmanager
     def _position(self, op: CanonicalOp, r: ir.Value) -> Iterator[ir.Value]:
-        """Where row number *r* is written to: out of bounds only where the guard on it fails; the results are dropped
-        then."""
+        """The target index of row *r*, for a body that is skipped where it is out of bounds (a guard fails then, and
+        the results are dropped)."""
         b = self.b
         position = b.load(b.gep(self._buffer(op.ins[1]), [r], source_etype=I64), typ=I64)
         with b.if_then(b.icmp_unsigned("<", position, self.size(op.ins[0].dims[0]))):

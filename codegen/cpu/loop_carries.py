@@ -1,7 +1,7 @@
-"""The steps of a loop as LLVM blocks, and how a carry goes from one to the next.
+"""Steps and carries of a loop node as LLVM blocks and phis.
 
-A loop has up to three ways to its end: no step at all, the step that is not taken, the last row.  What a value is
-there depends on the way (``Stepping.last``).
+A loop has up to three exits: no iteration at all, the iteration whose condition is false, the last one.  A value
+behind the loop is a phi over them (``Stepping.last``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .scalar import I64, PTR, memory_type, to_memory
 
 
 class Stepping:
-    """At most *n* steps, written at the builder's position; the body begins with phis."""
+    """The control flow of at most *n* iterations, at the builder's position; the body begins with phis."""
 
     def __init__(self, b: ir.IRBuilder, n: ir.Value):
         self.b, self.n = b, n
@@ -42,7 +42,7 @@ class Stepping:
         b.position_at_end(self.after)
 
     def last(self, kind: ir.Type, none: ir.Value, left: ir.Value, done: ir.Value) -> ir.Value:
-        """*none* where no row was there, *left* where a step was not taken, *done* after the last row."""
+        """The exit phi: *none* after no iteration, *left* where the condition was false, *done* after the last."""
         value = self.b.phi(kind)
         value.add_incoming(none, self.before)
         value.add_incoming(done, self.end)
@@ -52,7 +52,7 @@ class Stepping:
 
 
 class Carry:
-    """One carry: in slots, or in two buffers."""
+    """One carry of a loop: in stack slots, or in two alternating buffers."""
 
     def __init__(self, loop: LoopValues, k: int, n: ir.Value):
         op, program = loop.plan.op, loop.plan.program
@@ -66,7 +66,7 @@ class Carry:
         self.size = loop.plan.carried.get(self.before)
 
     def start(self) -> None:
-        """Before the first step."""
+        """Initialise the carry before the first iteration."""
         loop, b = self.loop, self.loop.b
         if self.size is not None:
             self.old, self.new = loop.slots(self.before, self.size), loop.slots(self.before, self.size)
@@ -74,7 +74,7 @@ class Carry:
             loop.pointers[self.before], loop.pointers[self.after] = self.old, self.new
             return
         # The last step should write the result: which buffer the first one writes follows from the number of steps,
-        # where that is known; else what ends up in the other buffer is copied.
+        # where that is known; else the final value may have to be copied from the other buffer.
         self.spare = loop.frame.pointer(loop.plan.spares[self.before])
         odd = ir.Constant(ir.IntType(1), 1) if self.stops else b.trunc(self.n, ir.IntType(1))
         self.first = b.select(odd, self.result, self.spare)
@@ -94,7 +94,7 @@ class Carry:
             self.loop.pointers[self.before], self.loop.pointers[self.after] = self.reading, self.writing
 
     def close(self) -> None:
-        """After a step."""
+        """Pass the new value on at the end of an iteration."""
         b = self.loop.b
         if self.size is not None:
             self.loop.copy_small(self.new, self.old, self.before, self.size)
@@ -105,12 +105,12 @@ class Carry:
         self.writing.add_incoming(self.following, b.block)
 
     def merge(self, step: Stepping) -> None:
-        """At the end of the loop, where phis go."""
+        """Add the exit phi of the carry's buffer."""
         if self.size is None and self.stops:
             self.final = step.last(PTR, self.initial, self.reading, self.writing)
 
     def finish(self) -> None:
-        """After the last step, or none."""
+        """Put the final value into the result's buffer."""
         loop, b = self.loop, self.loop.b
         if self.size is not None:
             loop.copy_small(self.old, self.result, self.before, self.size)

@@ -131,7 +131,7 @@ class ItemEmitter(ValueEmitter):
         b.position_at_end(after)
 
     def _pieces(self, conditions: list[Condition], edges: bool) -> list[tuple[int, frozenset[Condition] | None]]:
-        """The sets of conditions with a loop of their own, by the bits of their members; None: all other sets."""
+        """The condition sets (as bit masks) that get a loop of their own; None stands for all others."""
         pieces: dict[int, frozenset[Condition] | None] = {(1 << len(conditions)) - 1: frozenset(conditions)}
         if len(conditions) == 1:
             return [*pieces.items(), (0, frozenset())]
@@ -141,7 +141,7 @@ class ItemEmitter(ValueEmitter):
         return [*pieces.items(), (-1, None)]
 
     def _span(self, condition: Condition, depth: int) -> tuple[ir.Value, ir.Value]:
-        """From where to where, in the loop at *depth*, the *condition* holds."""
+        """The range of iterations of the loop at *depth* in which *condition* holds."""
         b = self.b
         _, index, dim = condition
         (coefficient,) = [c for t, c in index.terms if t == ("i", depth)]
@@ -186,7 +186,7 @@ class ItemEmitter(ValueEmitter):
         b.position_at_end(after)
 
     def _masked(self, loop: Loop) -> bool:
-        """Does the loop's own body read through pads, so that some of its loads have conditions?"""
+        """Whether loads in the loop's own body are conditional, because they read through pads."""
         return any(isinstance(item, Statement) and self.schedule.reads[item.out].conditions for item in loop.body)
 
     def _written(self) -> int:

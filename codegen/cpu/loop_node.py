@@ -5,8 +5,8 @@ steps.  It points the rows of xs and ys at the memory of the stacked arrays (``l
 stack slots with copies between steps, or in two buffers that change places, one of which is the result
 (``loop_plan.py``, ``loop_carries.py``).
 
-A loop that stops writes what it asks first, and leaves from there.  Rows of ys that no step wrote are filled with
-zeros where anything can see them.
+A loop with a condition evaluates it first, and exits from there.  Rows of ys that no iteration wrote are zeroed where
+anything reads them.
 
 ``emit_items`` writes the items of a schedule, loops among them.  Another target writes them in a ``LoopFrame`` of its
 own.
@@ -83,7 +83,7 @@ def emit_items(frame: LoopFrame, items: Sequence[Any], name: str, *, inline: boo
 
 
 def _position(schedule: Schedule, sym: Sym) -> int:
-    """Where among the top-level items *sym* is made."""
+    """Index of the top-level item that produces *sym*."""
     made = schedule.where[sym]
     return schedule.body.index(made.path[0] if isinstance(made, Statement) and made.path else made)
 
@@ -144,7 +144,7 @@ class LoopEmitter(LoopValues):
             self.clear(self.result(k), outs[k], taken, length)
 
     def _bound(self, length: ir.Value) -> ir.Value:
-        """The rows that there are to run."""
+        """Upper bound of the trip count (i64)."""
         b, op = self.b, self.plan.op
         if not op.params["counted"]:
             return length
@@ -154,7 +154,7 @@ class LoopEmitter(LoopValues):
         return b.select(b.icmp_signed("<", steps, length), steps, length)
 
     def clear(self, result: ir.Value, row: Sym, taken: ir.Value, length: ir.Value) -> None:
-        """Zeros in the rows of *result* from *taken* on."""
+        """Zero the rows of *result* from row *taken* on."""
         b, kind = self.b, memory_type(row.dtype)
         count = self.count(row)
         base = b.gep(result, [b.mul(taken, count)], source_etype=kind)
@@ -162,7 +162,7 @@ class LoopEmitter(LoopValues):
             b.store(ir.Constant(kind, 0), b.gep(base, [i], source_etype=kind))
 
     def _const(self, k: int) -> ir.Value:
-        """What is the same in every step: small things are copied to where LLVM sees that no step writes them."""
+        """Buffer of const *k* of the loop; small ones are copied to stack slots that LLVM can see are not written."""
         inside, position = self.plan.program.inputs[k], before_consts(self.plan.op.params) + k
         x = self.plan.op.ins[position]
         size = self.plan.copied.get(inside)
@@ -174,7 +174,7 @@ class LoopEmitter(LoopValues):
         return slots
 
     def _constant_rows(self) -> None:
-        """Small rows of xs that are full of one constant."""
+        """Stack slots for small rows of xs whose elements are all one constant."""
         op, program = self.plan.op, self.plan.program
         for k in range(rows_from(op), len(op.ins)):
             fill = filled(self.frame.program, op, k)

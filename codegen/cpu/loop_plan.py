@@ -1,4 +1,4 @@
-"""Plans of loops over a body: what a loop needs besides its operands and results.
+"""Storage plans of loop nodes: schedule of the body, stack slots, spare buffers, workspace.
 
 The body goes through the pipeline like a program: its schedule says what is stored.  A carry or a temporary that is
 small and static lives in stack slots, which LLVM turns into registers; a large one needs a buffer, which is work space
@@ -21,7 +21,7 @@ from ..schedule.tiles import TILE
 
 
 class Work(NamedTuple):
-    """A buffer that a loop needs for itself: *dims* by the sizes of the whole program."""
+    """A workspace buffer of a loop, beside its operands and results; *dims* index the sizes of the whole program."""
 
     sym: Sym
     dims: tuple[Dim, ...]
@@ -33,21 +33,21 @@ class LoopPlan:
     op: CanonicalOp
     program: Canonical
     schedule: Schedule
-    spares: dict[Sym, Sym]  # of each large carry as it comes in: its second buffer
-    small: dict[Sym, int]  # temporaries in stack slots: how many elements
-    carried: dict[Sym, int]  # likewise carries, as they come in
-    copied: dict[Sym, int]  # likewise what is the same in every step
+    spares: dict[Sym, Sym]  # incoming large carry -> its second buffer
+    small: dict[Sym, int]  # temporary in stack slots -> its number of elements
+    carried: dict[Sym, int]  # incoming carry in stack slots -> its number of elements
+    copied: dict[Sym, int]  # loop-invariant operand in stack slots -> its number of elements
     work: list[Work]
-    cleared: list[int]  # the results whose rows that no step wrote are filled with zeros
+    cleared: list[int]  # results whose rows beyond the trip count are zeroed
     nested: dict[CanonicalOp, LoopPlan] = field(default_factory=dict)
 
 
 class Rules(NamedTuple):
-    """What a target decides of a body: its schedule, and what lives in stack slots."""
+    """A target's policy for loop bodies: the schedule, and which values live in stack slots."""
 
     schedule: Callable[[Canonical], Schedule]
-    slots: Callable[[Canonical, Schedule, Sym], int | None]  # of how many elements, where a value is kept in slots
-    copies: Callable[[Canonical, Sym], bool]  # is a small operand that is the same in every step copied to slots?
+    slots: Callable[[Canonical, Schedule, Sym], int | None]  # number of slots of a value; None: it needs a buffer
+    copies: Callable[[Canonical, Sym], bool]  # whether a small loop-invariant operand is copied to slots
 
 
 CPU_RULES = Rules(
@@ -56,14 +56,14 @@ CPU_RULES = Rules(
 
 
 def results_of(program: Canonical) -> list[Sym]:
-    """The outputs of a body, each of which is stored."""
+    """The outputs of a body, all of which are stored."""
     return [x for x in program.outputs if isinstance(x, Sym)]
 
 
 def shows_every_row(around: Canonical, op: CanonicalOp, out: Sym) -> bool:
-    """Can anything in the program *around* the loop *op* see the rows of its result *out* that no step wrote?
+    """Whether the program *around* the loop *op* may read rows of its result *out* beyond the trip count.
 
-    Loops that step through as many rows can't.
+    Loops that iterate over *out* with the same trip count do not.
     """
     if out in around.outputs:
         return True
@@ -77,7 +77,7 @@ def shows_every_row(around: Canonical, op: CanonicalOp, out: Sym) -> bool:
 
 
 def plan_loop(op: CanonicalOp, around: Canonical, sizes_at: int = 0, rules: Rules = CPU_RULES) -> LoopPlan:
-    """*around*: the program that *op* is in; *sizes_at*: where its sizes begin in the table of the whole."""
+    """The plan of loop *op* in the program *around*, whose sizes begin at *sizes_at* in the table of the whole."""
     body: Body = op.params["body"]
     program = body.program
     base = sizes_at + body.sizes_at

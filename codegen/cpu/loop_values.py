@@ -1,4 +1,4 @@
-"""Where the values of a loop over a body lie: in memory from outside, in stack slots, in rows of stacked arrays."""
+"""Addresses of the values of a loop node: outer buffers, stack slots, rows of stacked arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .scalar import I8, I64, PTR, counting, memory_type, to_memory
 
 @dataclass(eq=False)
 class Frame:
-    """Where items are written and how: a builder, the entry block, and how a value's buffer is found."""
+    """Context for emitting schedule items: builder, entry block, and the lookup of buffers."""
 
     program: Canonical
     schedule: Schedule
@@ -62,7 +62,7 @@ class LoopValues:
         return self.frame.pointer(buffer_of(self.frame.program, self.frame.schedule.stored, x))
 
     def result(self, k: int) -> ir.Value:
-        """Where result *k* is written."""
+        """Buffer of result *k* of the loop."""
         return self.frame.pointer(self.plan.op.outs[k])
 
     def slots(self, sym: Sym, size: int) -> ir.Value:
@@ -78,7 +78,7 @@ class LoopValues:
         return total
 
     def stride(self, sym: Operand) -> ir.Value:
-        """How many elements it is from one row of xs or ys, of which *sym* is one, to the next."""
+        """Elements from one row *sym* of xs or ys to the next."""
         return self.count(sym)
 
     def row(self, base: ir.Value, sym: Operand, row: ir.Value) -> ir.Value:

@@ -1,4 +1,4 @@
-"""What reductions and recurrences carry from one iteration to the next."""
+"""Accumulators of reductions and recurrences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .scalar import F64, I64, Scalars, constant, counting, declare, from_memory,
 
 
 class Accumulator:
-    """What a reduction or recurrence carries: a register, or the result's own buffer where an inner axis is kept."""
+    """The accumulator of a reduction or recurrence: a register, or the result's buffer where an inner axis is kept."""
 
     def __init__(self, emitter: ValueEmitter, statement: Statement):
         self.e, self.statement = emitter, statement
@@ -152,19 +152,19 @@ class Accumulator:
         b.store(b.fadd(b.load(self.slot, typ=kind), b.load(self.partial, typ=kind)), self.slot)
 
     def close(self) -> None:
-        """After the loop: the result is final."""
+        """End the accumulation and store a reduction that ran in a register."""
         del self.e.accumulators[self.op.out]
         if self.in_register and self.op.prim.kind != RECURRENCE:
             self.finish(self.total())
 
     def total(self) -> ir.Value:
-        """What is in the register."""
+        """The accumulated value (position, for argmax and argmin) in the register."""
         if self.where is not None:
             return self.e.b.load(self.where, typ=I64)
         return self.e.b.load(self.slot, typ=register_type(self.dtype))
 
     def finish(self, value: ir.Value) -> None:
-        """Store the result, which is at hand for what follows."""
+        """Store the result, and keep it in the scope for later readers."""
         at = self.result_indices()
         self.e.store(self.op.out, at, value)
         self.e.scopes[-1][(self.op.out, at, ())] = value

@@ -1,4 +1,4 @@
-"""Which steps of two programs are the same, so that what one has computed need not be computed by the other.
+"""Global value numbering across programs: steps with equal numbers compute the same bits, and run once.
 
 Paths of one function that part at a branch have the same beginning.  Each has a kernel of its own, in which steps are
 fused as suits that path; but what both need before the branch is often one and the same loop nest, library call or
@@ -34,13 +34,13 @@ def step_keys(program: Program, numbers: Canonical, consts: Sequence[np.ndarray]
 
 
 def products(program: Program, item: ScheduleItem) -> list[Sym]:
-    """The stored values that *item* leaves behind for others, in the order of their definition."""
+    """The stored values of *item* that other items can read, in program order."""
     inside = produces(item)
     return [out for op in program.canonical.ops for out in op.outs if out in inside and _whole(program, out)]
 
 
 def _whole(program: Program, sym: Sym) -> bool:
-    """Is all of *sym* stored, not a row or a tile at a time?"""
+    """Whether *sym* is stored as a whole, not a row or a tile at a time."""
     return not program.schedule.contracted.get(sym, 0) and sym not in program.schedule.tiled
 
 

@@ -66,7 +66,7 @@ def variant(symbol: str) -> tuple[str, int] | None:
 
 
 def symbol_for(symbol: str, wide: bool) -> str:
-    """What to call for *symbol*: one lane of the vector function for elements of arrays, libm for single values."""
+    """The function called for *symbol*: one lane of the vector function for array elements (*wide*), else libm's."""
     return PREFIX + symbol if wide and variant(symbol) else symbol
 
 

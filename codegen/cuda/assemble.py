@@ -49,7 +49,7 @@ from .vector_access import LaneEmitter, lanes_of
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Open where the units of *extent* are cut in *several* parts, or where they are not."""
+    """Gate that is open where the units of *extent* are cut in *several* parts, or where they are not."""
 
     extent: Extent
     several: bool
@@ -71,7 +71,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Partials(Temporary):
-    """What a first kernel leaves for a second one: for each part of each unit of *extent*, or for each block."""
+    """Partial results between two kernels: one for each part of each unit of *extent*, or for each block."""
 
     extent: Extent | None
 
@@ -96,7 +96,7 @@ class _CudaAssembler:
         self.steps: list[CudaStep] = []
         self.partials: dict[Sym, Partials] = {}
         self.gate: Gate | None = None  # of the kernels that are being written
-        self.work: dict[Sym, Temporary] = {}  # what loops need for themselves
+        self.work: dict[Sym, Temporary] = {}  # workspace of loops
 
     def program(self) -> CudaProgram:
         items = self._items()
@@ -122,7 +122,7 @@ class _CudaAssembler:
     def _items(self) -> list[Any]:
         """The items of the schedule; scalar statements in a list, behind the reduction whose last block can do them.
 
-        They go as far to the front as what they read allows: fewer lists are fewer launches.
+        They go as far to the front as their operands allow: fewer lists are fewer launches.
         """
         result: list[Any] = []
         for item in self.schedule.body:
@@ -260,7 +260,7 @@ class _CudaAssembler:
         self._finish(third, by_part)
 
     def _shares(self, dtypes: Sequence[np.dtype], position: int, extent: Extent | None) -> list[Sym]:
-        """Buffers for what a first kernel of item *position* leaves for a second one."""
+        """Buffers for the partial results of a first kernel of item *position*, one for each of *dtypes*."""
         found = []
         for dtype in dtypes:
             number = -1 - len(self.partials) - len(self.work)
@@ -308,7 +308,7 @@ class _CudaAssembler:
             self._finish(emitter, Extent(Mapping(THREAD, 0), dims))
 
     def _aliased(self, nest: Loop) -> set[Sym]:
-        """What one statement of *nest* writes and another reads."""
+        """Values that one statement of *nest* writes and another reads."""
         made = {s.out for s in statements_of(nest)}
         return {sym for s in statements_of(nest) for sym, _ in self.schedule.reads[s.out].stored} & made
 

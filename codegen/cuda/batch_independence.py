@@ -1,4 +1,4 @@
-"""Loops whose state is a batch of trajectories that do not depend on each other: a thread can run one from end to end.
+"""Batch independence of loops: trajectories that do not depend on each other, each of which one thread can run.
 
 ``batch_of`` proves it for one axis of a loop, from the operations of its body: each maps index i of the axis to index
 i and to nothing else.  ``one_of`` is then the program of one trajectory: the body with that axis of size 1.  What is
@@ -28,7 +28,7 @@ Batch = frozenset[Dim]
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Why a loop is not a batch of trajectories."""
+    """The reason why a loop is not a batch of trajectories."""
 
     reason: str
 
@@ -67,7 +67,7 @@ def _leading(dims: Sequence[Dim]) -> Dim:
 
 
 def pairs(op: CanonicalOp) -> list[tuple[tuple[Dim, ...], Sym]]:
-    """What goes into the body of a loop and what comes out of it: dims outside of a step, value inside."""
+    """Operands and results of a loop: (dims around the loop, without the row axis; value in the body)."""
     program = op.params["body"].program
     lead, stops, rows = before_consts(op.params), int(op.params["stops"]), before_rows(op.params)
     found: list[tuple[tuple[Dim, ...], Any]] = []
@@ -82,7 +82,7 @@ def pairs(op: CanonicalOp) -> list[tuple[tuple[Dim, ...], Sym]]:
 def closed(op: CanonicalOp, batch: Batch) -> tuple[Batch, Batch]:
     """*batch*, dims of the program around the loop *op*, with all that are as long; and the same in its body.
 
-    What goes into a step is as long as what it is outside, a carry begins a step as it ends it.
+    An operand is as long inside the body as outside, a carry as long at the start of a step as at its end.
     """
     program, first = op.params["body"].program, op.params["consts"]
     ends = zip(program.inputs[first:], program.outputs[op.params["stops"] :][: op.params["carries"]], strict=False)
@@ -115,8 +115,8 @@ def in_batch(dims: Iterable[Dim], batch: Batch) -> bool:
 
 
 def dependence(op: CanonicalOp, batch: Batch, but: Container[CanonicalOp] = ()) -> str | None:
-    """Why the trajectories of the loop *op* depend on each other, or on their order in memory; None if they don't, or
-    only by *but* these operations."""
+    """The reason why the trajectories of the loop *op* depend on each other, or on their order in memory; None if
+    they don't, or only by the operations *but*."""
     if op.params["length"] in batch:
         return "it is the axis of the steps"
     for dims, _ in pairs(op):
@@ -133,7 +133,7 @@ def dependence(op: CanonicalOp, batch: Batch, but: Container[CanonicalOp] = ()) 
 
 
 def _across(op: CanonicalOp, batch: Batch) -> str | None:
-    """Why index i of *op*'s result needs more than index i of its operands."""
+    """The reason why index i of *op*'s result depends on more than index i of its operands, or None."""
     if op.prim.kind == ELEMENTWISE or not any(in_batch(x.dims, batch) for x in (*op.ins, *op.outs)):
         return None
     if op.prim.kind == LOOP:
@@ -144,7 +144,7 @@ def _across(op: CanonicalOp, batch: Batch) -> str | None:
 
 
 def _place(x: Operand, batch: Batch) -> int | None:
-    """The axis of *x* that is the batch's."""
+    """The batch axis of *x*, or None."""
     return next((a for a, d in enumerate(x.dims) if d in batch), None)
 
 

@@ -22,7 +22,7 @@ INT = np.dtype("int64")
 
 
 class ThreadTotal(Accumulator):
-    """A reduction in one thread's registers: a value, and for argmax and argmin where it was."""
+    """A reduction in one thread's registers: a value, and for argmax and argmin its position."""
 
     e: ThreadEmitter
 
@@ -41,7 +41,7 @@ class ThreadTotal(Accumulator):
             self.e.b.store(values[1], self.where)
 
     def merged(self, one: Sequence[ir.Value], other: Sequence[ir.Value]) -> list[ir.Value]:
-        """Both together; which is which does not matter."""
+        """The combination of two accumulators (commutative)."""
         b = self.e.b
         if self.where is None:
             return [self.combine(one[0], other[0])]
@@ -87,7 +87,7 @@ class BlockTotal(ThreadTotal):
         def cell(k: int, number: ir.Value) -> ir.Value:
             return b.gep(place, [b.add(b.mul(number, I64(2)), I64(k))], source_etype=I64)
 
-        e.barrier()  # what was there is done with
+        e.barrier()  # all have read the earlier contents
         with b.if_then(b.icmp_signed("==", lane, I64(0))):
             for k, value in enumerate(values):
                 b.store(to_memory(b, value, dtypes[k]), cell(k, mine))
@@ -141,7 +141,7 @@ class BlockShare(BlockTotal):
 
 
 def partial_dtypes(statement: Statement) -> list[np.dtype]:
-    """The dtypes of what a reduction leaves for its second stage."""
+    """The dtypes of a reduction's partial results."""
     dtype = statement.op.ins[0].dtype
     return [dtype, INT] if statement.op.prim.name in ("argmax", "argmin") else [dtype]
 

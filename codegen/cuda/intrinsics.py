@@ -1,4 +1,4 @@
-"""What kernels ask of a GPU, as NVVM intrinsics: the other half of a program's text."""
+"""Definitions of the kernels' ``INTRINSICS`` by NVVM intrinsics: the other half of a program's text."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ _DECLARED = re.compile(rf'^declare [^\n]*@"?(?:{"|".join(INTRINSICS)})"?\(.*\n',
 
 def device_text(program: CudaProgram) -> str:
     """The LLVM IR of *program*'s kernels for a GPU, with opaque pointers."""
-    # what the CPU's vectoriser is told would only keep libNVVM from unrolling
+    # hints for the CPU's vectoriser would only keep libNVVM from unrolling
     return _DECLARED.sub("", finish_hints(program.text, [ROLLED])) + _DEFINITIONS

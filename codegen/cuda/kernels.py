@@ -26,14 +26,14 @@ from .threads import Range, ThreadEmitter
 
 
 class KernelEmitter(ThreadEmitter):
-    """One kernel; ``finish`` ends it."""
+    """The emitter of one kernel; ``finish`` ends it."""
 
     accumulator = ThreadTotal
 
     # ---- nests ---------------------------------------------------------------------------------------------------
 
     def nest(self, nest: Loop, mapping: Mapping, shares: dict[Sym, list[Sym]]) -> None:
-        """*shares*: where accumulators that close outside of the units leave what each block has."""
+        """Write *nest*; accumulators that close outside of the units store each block's partial results in *shares*."""
         totals = []
         if mapping.partial:
             closing = [s for s in statements_of(nest) if carries(s.op) and s.complete == 0]
@@ -153,7 +153,7 @@ class KernelEmitter(ThreadEmitter):
                     self.put(buffer, unit, value)
 
     def stretch(self, length: ir.Value, parts: ir.Value, part: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """Where number *part* of the *parts* of an axis begins and ends."""
+        """The bounds [low, high) of part number *part* of an axis that is cut in *parts*."""
         b = self.b
         each = b.udiv(b.add(length, b.sub(parts, I64(1))), parts)
         low, high = (b.mul(k, each) for k in (part, b.add(part, I64(1))))
@@ -169,7 +169,7 @@ class KernelEmitter(ThreadEmitter):
             self.put(statement.out, unit, total.values()[-1])
 
     def _places(self, statement: Statement, unit: ir.Value) -> list[ir.Value]:
-        """Where kept element number *unit* is in the domain; the axes that are summed over are 0."""
+        """The position in the domain of kept element number *unit*; reduced axes are 0."""
         b, dims, reduced = self.b, domain(statement.op), reduced_depths(statement.op)
         places: list[ir.Value] = [I64(0)] * len(dims)
         for k in reversed([k for k in range(len(dims)) if k not in reduced]):
@@ -193,7 +193,7 @@ class KernelEmitter(ThreadEmitter):
 
     @contextmanager
     def at(self, places: list[ir.Value]) -> Iterator[None]:
-        """At these values of the loop variables, whatever loops are around: nothing is taken out of them."""
+        """A context with *places* as loop variables, in which nothing is hoisted."""
         saved = self.loops, self.homes, self.scopes
         self.loops, self.homes = places, [self.b] * len(places)
         self.scopes = [{} for _ in range(2 * len(places) + 1)]
@@ -245,7 +245,7 @@ class KernelEmitter(ThreadEmitter):
             self.put(statement.out, unit, total.values()[-1])
 
     def share_count(self, units: Sequence[Dim], by: str) -> ir.Value:
-        """How many blocks left a share: what ``Extent.launch`` says."""
+        """The number of blocks that store a partial result (as ``Extent.launch`` computes it)."""
         b, count = self.b, self.count(units)
         if by != BLOCK:
             count = b.udiv(b.add(count, I64(self.geometry.threads - 1)), I64(self.geometry.threads))

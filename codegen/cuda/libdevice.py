@@ -1,4 +1,4 @@
-"""Elementwise rows on the device: what is libm, an LLVM intrinsic or a ufunc on the CPU is NVIDIA's libdevice here.
+"""Elementwise primitives on the device: NVIDIA's libdevice in place of libm, LLVM intrinsics and ufuncs.
 
 Everything else that a row's ``lower`` says is shared: ``DeviceScalars`` is ``Scalars`` but for the three methods that
 call functions.  ``__nv_exp`` is for float64, ``__nv_expf`` for float32.  CUDA's documented errors are 1 or 2 ulp for
@@ -29,7 +29,7 @@ FUNCTIONS = frozenset(
     "sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
     "exp exp2 expm1 log log2 log10 log1p pow cbrt hypot fmod erf erfc".split()
 )
-SPECIAL = frozenset(("erfinv", "lgamma"))  # what takes the place of ufuncs
+SPECIAL = frozenset(("erfinv", "lgamma"))  # replacements of ufuncs
 
 
 def symbol(name: str, kind: ir.Type) -> str:
@@ -102,9 +102,9 @@ _known: dict[tuple[str, tuple[np.dtype, ...]], bool] = {}
 
 
 def has_device_lowering(prim: Primitive, dtypes: Sequence[np.dtype], params: Mapping[str, Any] | None = None) -> bool:
-    """Can the elementwise row *prim* be computed in a kernel, on operands of *dtypes*?
+    """Whether a kernel can compute the elementwise *prim* on operands of *dtypes*.
 
-    Which functions a row calls does not depend on the values of its *params*; without any, those of its tests serve.
+    The functions that it calls do not depend on the values of its *params*; without any, those of its tests serve.
     """
     if prim.kind != ELEMENTWISE:
         return False

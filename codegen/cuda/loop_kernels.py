@@ -38,7 +38,7 @@ from .threads import Range
 
 @dataclass(eq=False)
 class ThreadFrame(LoopFrame):
-    """A body run by one thread."""
+    """Context for a loop body that one thread runs."""
 
     kernel: KernelEmitter
 
@@ -55,16 +55,16 @@ class ThreadFrame(LoopFrame):
 
 
 class Trajectory(LoopEmitter):
-    """The loop of one trajectory, number *index* of its batch: its part of operands and results."""
+    """The loop of one trajectory, number *index* of its batch, on its part of operands and results."""
 
     def __init__(self, frame: LoopFrame, way: Way, name: str, index: ir.Value):
         super().__init__(frame, way.plan, name)
         self.axes, self.index, self.trajectories = way.axes, index, frame.numbers.size(way.batch)
         self.sums = way.sums
-        self.own = {sym for dims, sym in pairs(way.plan.op) if in_batch(dims, way.axes)}  # of what each has its own
+        self.own = {sym for dims, sym in pairs(way.plan.op) if in_batch(dims, way.axes)}  # one for each trajectory
 
     def part(self, base: ir.Value, x: Sym) -> ir.Value:
-        """Where the part of the operand or result *x* at *base* begins."""
+        """Address of the trajectory's part of the operand or result *x* at *base*."""
         own = [a for a, d in enumerate(x.dims) if d in self.axes]
         if not own:
             return base
@@ -106,7 +106,7 @@ class BlockItem(KernelEmitter):
         self.slots = frame.slots
 
     def share(self, nest: Loop) -> None:
-        """A nest whose outermost loops the threads share out."""
+        """Write a nest whose outermost loops are divided among the threads."""
         mapping = mapping_of(self.program, nest)
         if mapping.by == COLUMNS:
             for statement in statements_of(nest):
@@ -132,7 +132,7 @@ class BlockItem(KernelEmitter):
 
 @dataclass(eq=False)
 class BlockFrame(ThreadFrame):
-    """A body run by the threads of one block together; *slots*: the values that each thread has in its own slots."""
+    """Context for a loop body that the threads of a block share; *slots*: values of which each thread has a copy."""
 
     slots: frozenset[Sym] = field(default_factory=frozenset)
 
@@ -149,7 +149,7 @@ class BlockFrame(ThreadFrame):
         return inner
 
     def synchronize(self) -> None:
-        """Wait until all have written what they write."""
+        """A barrier, if memory was written since the last one."""
         if self.kernel.written:
             self.kernel.barrier()
         self.kernel.written = False
@@ -218,7 +218,7 @@ def write_loop(kernel: KernelEmitter, way: Way) -> None:
 
 
 def write_sums(kernel: KernelEmitter, way: Way, op: CanonicalOp) -> None:
-    """What each trajectory has of the sums of the loop *op*, added up by one block: the whole of *kernel*."""
+    """The reduction, by one block, of the trajectories' shares of the sums of loop *op*: the whole of *kernel*."""
     first = rows_from(op) - op.params["carries"]
     for added in way.sums:
         total = BlockTotal(kernel, Statement(added.reduction))

@@ -1,4 +1,4 @@
-"""Which loops over a body are kernels, and how they are run.
+"""Strategy for loops on the device: one kernel or calls of the array module, by thread or by block.
 
 Two questions decide it (``way_of``):
 
@@ -6,8 +6,8 @@ Two questions decide it (``way_of``):
   from end to end by itself, and nobody waits for another one.
 - Who runs a loop, a thread or a block?  A block does where a step has much to do.
 
-A ``Way`` is the answer.  What is correct is decided in ``batch_independence.py`` and ``_foreign``, the rest is what is
-fast. ``note`` says it in words, for ``explain``.
+A ``Way`` is the answer.  Correctness is decided in ``batch_independence.py`` and ``_foreign``, the rest is about speed.
+``note`` says it in words, for ``explain``.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ REPEATED = 64  # iterations of a nest that every thread of a block rather does i
 
 
 class Sum(NamedTuple):
-    """Carry number *carry*, of which each trajectory has its own, in *shares* when it is done; how they are put
-    together is what *reduction* does."""
+    """Carry number *carry* that is a sum over trajectories: each stores its own in *shares*, and *reduction* combines
+    them."""
 
     carry: int
     reduction: CanonicalOp
@@ -44,10 +44,10 @@ class Sum(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The loop of *plan* is run by a thread or a block, for each index of *batch* (ONE: there is one loop to run).
+    """A loop as a kernel: *plan* is run by a thread or a block, for each index of *batch* (ONE: a single loop).
 
-    *axes* are all dims that stand for the batch.  *why* says why not otherwise; *arrays* are the dims of what a block
-    makes in a step.
+    *axes* are all dims that stand for the batch.  *why* says why not otherwise; *arrays* are the dims of the arrays
+    that a block makes in a step.
     """
 
     by: str
@@ -65,11 +65,11 @@ class Way:
         return Extent(Mapping(self.by, len(units)), units, inner, lonely=self.by == THREAD)
 
     def too_large(self, sizes: Sizes) -> bool:
-        """Is there so much to do in a step that all blocks of the device, started anew for each, are faster?"""
+        """Whether a step makes more than ``REACH`` elements, so that launches of the whole device are faster."""
         return any(product(dims, sizes) > REACH for dims in self.arrays)
 
     def temporaries(self, position: int) -> list[tuple[Sym, Temporary]]:
-        """The buffers that the loop, item *position* of the program, needs for itself."""
+        """Workspace buffers of the loop, item *position* of the program."""
         return [
             (w.sym, Temporary(f"{w.sym!r} of a loop", (self.batch, *w.dims), w.itemsize, position, position))
             for w in self.plan.work
@@ -98,7 +98,7 @@ def _held(around: Canonical, schedule: Schedule, operands: Sequence[Operand]) ->
 
 
 def way_of(around: Canonical, op: CanonicalOp) -> Way | str:
-    """How the loop *op* of the program *around* becomes a kernel, or why it can't."""
+    """The kernel strategy of the loop *op* in the program *around*, or the reason why there is none."""
     foreign = _foreign(op)
     if foreign:
         return f"{foreign} in its body is the array module's"
@@ -115,7 +115,7 @@ def way_of(around: Canonical, op: CanonicalOp) -> Way | str:
 
 
 def _from_nothing(op: CanonicalOp, batch: Trajectories) -> CanonicalOp:
-    """The loop *op* with what is added up over trajectories beginning with nothing."""
+    """The loop *op* with the initial values of its sums over trajectories replaced by the identity."""
     ins, first = list(op.ins), rows_from(op) - op.params["carries"]
     for k, parts in batch.sums.items():
         dtype = op.outs[k].dtype
@@ -124,7 +124,7 @@ def _from_nothing(op: CanonicalOp, batch: Trajectories) -> CanonicalOp:
 
 
 def _by_size(around: Canonical, op: CanonicalOp, batch: Dim, axes: Batch, why: str) -> Way:
-    """By a block where that is faster than by a thread."""
+    """The strategy of one loop, by a block where that is faster than by a thread."""
     if _worth_sharing(op) and not _asks_a_call(op):
         arrays = tuple(dict.fromkeys(_made(op)))
         return Way(BLOCK, plan_loop(op, around, rules=BLOCK_RULES), batch, axes, why, arrays)
@@ -142,7 +142,7 @@ def _made(op: CanonicalOp, sizes_at: int = 0) -> Iterator[tuple[Dim, ...]]:
 
 
 def note(op: CanonicalOp, way: Way | str) -> str:
-    """What ``explain`` says of it."""
+    """The note on loop *op* for ``explain``."""
     if isinstance(way, str):
         return f"{op.out} (loop) is not a kernel: {way}"
     large = f", or by the array module where it makes more than {REACH} elements in a step" if way.arrays else ""
@@ -151,7 +151,7 @@ def note(op: CanonicalOp, way: Way | str) -> str:
 
 
 def _foreign(op: CanonicalOp) -> str:
-    """An operation in the body of a loop that no kernel can do."""
+    """Description of an operation in the body of a loop that no kernel can do; "" if there is none."""
     for part in op.params["body"].program.ops:
         if part.prim.kind == LOOP:
             if found := _foreign(part):
@@ -162,9 +162,9 @@ def _foreign(op: CanonicalOp) -> str:
 
 
 def _too_wide(op: CanonicalOp, plan: LoopPlan, batch: Batch) -> str | None:
-    """What the trajectories share and each would compute for itself, where that is much: a carry must not be.
+    """The reason why shared values, which each trajectory would compute for itself, rule out a batch, or None.
 
-    Every thread writes shared results; they are the same, so it does not matter who is last.
+    Every thread writes shared results; all write the same, so their order does not matter.
     """
     outside = op.params["body"].program
     inner = inner_batch(op, batch)
@@ -180,7 +180,7 @@ def _too_wide(op: CanonicalOp, plan: LoopPlan, batch: Batch) -> str | None:
 
 
 def _worth_sharing(op: CanonicalOp) -> bool:
-    """Is there a nest in the body that many threads finish sooner than one?"""
+    """Whether the body has a nest that many threads finish sooner than one."""
     program = op.params["body"].program
     for part in program.ops:
         if part.prim.kind == LOOP:
@@ -192,7 +192,7 @@ def _worth_sharing(op: CanonicalOp) -> bool:
 
 
 def _iterations(program: Canonical, op: CanonicalOp) -> int:
-    """How often the scalar body of *op* runs; a size that is not static counts as large."""
+    """Iterations of the scalar body of *op*; a size that is not static counts as large."""
     total = 1
     whole = op.ins if op.prim.kind in (REDUCE, PRODUCT) else ()
     for d in {d for x in (*whole, op.out) for d in x.dims}:
@@ -201,7 +201,7 @@ def _iterations(program: Canonical, op: CanonicalOp) -> int:
 
 
 def _asks_a_call(op: CanonicalOp) -> bool:
-    """Does a loop that stops, here or in the body, ask for the result of another loop?"""
+    """Whether the condition of this loop, or of one in its body, is the result of a call."""
     program = op.params["body"].program
     asked = op.params["stops"] and is_call(program.producers[program.outputs[0]])
     return asked or any(part.prim.kind == LOOP and _asks_a_call(part) for part in program.ops)
@@ -211,7 +211,7 @@ def _asks_a_call(op: CanonicalOp) -> bool:
 
 
 def repeated(program: Canonical, item: Loop | Statement) -> bool:
-    """Does every thread of a block do *item* for itself?"""
+    """Whether every thread of a block computes *item* redundantly."""
     for s in statements_of(item):
         size = 1
         for d in domain(s.op):
@@ -222,7 +222,7 @@ def repeated(program: Canonical, item: Loop | Statement) -> bool:
 
 
 def _slots_of_a_block(program: Canonical, schedule: Schedule, sym: Sym) -> int | None:
-    """Small values that all threads of a block have: what each computes for itself, and totals of the block."""
+    """Small values that all threads of a block hold: redundantly computed ones, and totals of the block."""
     made = schedule.where[sym]
     if isinstance(made, LibraryCall):
         return None
@@ -234,7 +234,7 @@ def _slots_of_a_block(program: Canonical, schedule: Schedule, sym: Sym) -> int |
 
 
 def _indexed(program: Canonical, sym: Sym) -> bool:
-    """Is *sym* read at positions that are computed?  Registers have no addresses."""
+    """Whether *sym* is read at computed positions (registers have no addresses)."""
     return any(sym in op.ins[:1] for op in program.ops if op.prim.name == "gather")
 
 

@@ -1,4 +1,4 @@
-"""How the loops of a nest are shared out among threads and blocks.
+"""Mapping of loop nests to threads and blocks.
 
 A *unit* is one iteration of the outermost loops of a nest, as many of them as may run in any order.  A unit is done by
 one thread (``THREAD``) or by a block whose threads share its inner loops (``BLOCK``).  Where a reduction runs over the
@@ -9,8 +9,8 @@ over is cut in parts.
 Where few rows are long, a block for each is too little: then the items of a unit are kernels of their own, and each row
 is cut in parts.  Which of the two is launched follows from the sizes.
 
-How many blocks there are where that decides in which order numbers are added follows from sizes alone, so results do
-not depend on the device.  ``mapping_of`` is about what is correct; ``Geometry`` says how many threads.
+Where the number of blocks decides the order of summation, it follows from sizes alone, so results do not depend on the
+device.  ``mapping_of`` is about correctness; ``Geometry`` has the number of threads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROW_BLOCKS = 512  # blocks that few rows are spread over
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A device's numbers as far as kernels are made for them: *threads* of a block, in warps of *warp*.
+    """Parameters of a device that kernels are compiled for: *threads* of a block, in warps of *warp*.
 
     *deterministic*: the same bits in every run.  Without, sums of floats at computed positions take no sorting.
     """
@@ -54,7 +54,7 @@ class Mapping:
 
 
 def prefix(nest: Loop) -> list[Loop]:
-    """The outermost loops, each of which holds nothing but the next one."""
+    """The perfectly nested outermost loops of *nest*."""
     result = [nest]
     while len(result[-1].body) == 1 and isinstance(result[-1].body[0], Loop):
         result.append(result[-1].body[0])
@@ -78,7 +78,7 @@ def mapping_of(program: Canonical, nest: Loop) -> Mapping:
 
 
 def _inside(program: Canonical, loop: Loop) -> str:
-    """Who does a unit: a block where it has loops of unknown length."""
+    """BLOCK where a unit, one iteration of *loop*, has loops of unknown length, else THREAD."""
     inner = any(
         isinstance(item, Loop) and (item.dim not in program.static or _inside(program, item) == BLOCK)
         for item in loop.body
@@ -95,7 +95,7 @@ def product(dims: tuple[Dim, ...], sizes: Sizes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What decides how many threads a launch has: *units* and the *inner* loops of one, by dims."""
+    """Iteration space of a launch, which gives the number of threads: *units* and *inner* loops of one, by dims."""
 
     mapping: Mapping
     units: tuple[Dim, ...]
@@ -108,11 +108,11 @@ class Extent:
 
     @property
     def exact(self) -> bool:
-        """Must there be as many blocks as ``launch`` says?  Otherwise fewer do the same, bit for bit."""
+        """Whether the number of blocks must be that of ``launch``; otherwise fewer give the same bits."""
         return self.mapping.partial and self.mapping.by != COLUMNS
 
     def parts(self, sizes: Sizes) -> int:
-        """In how many parts each unit is done."""
+        """The number of parts of each unit."""
         units = product(self.units, sizes)
         if self.rows:
             return max(parts_of_rows(units, int(sizes[d])) for d in self.inner)
@@ -143,12 +143,12 @@ def _blocks(units: int, geometry: Geometry) -> int:
 
 
 def parts_of_columns(units: int, length: int) -> int:
-    """In how many parts an axis of *length* is cut for *units* sums; the kernels compute the same."""
+    """The number of parts of an axis of *length* for *units* sums; ``KernelEmitter.parts`` computes the same."""
     return max(min(SPREAD // max(units, 1), -(-length // PART_ROWS), PARTS), 1)
 
 
 def parts_of_rows(units: int, length: int) -> int:
-    """In how many parts each of *units* rows of *length* is cut; the kernels compute the same."""
+    """The number of parts of each of *units* rows of *length*; ``KernelEmitter.parts`` computes the same."""
     return max(min(ROW_BLOCKS // max(units, 1), -(-length // PART_COLUMNS), PARTS), 1)
 
 
@@ -167,5 +167,5 @@ def extent_of(program: Canonical, nest: Loop) -> Extent:
 
 
 def scalar_extent(statements: list[Statement]) -> Extent:
-    """Statements without loops: one thread."""
+    """The extent of statements without loops: one thread."""
     return Extent(Mapping(THREAD, 0), ())

@@ -1,4 +1,4 @@
-"""LLVM IR as llvmlite writes it -> LLVM IR as libNVVM reads it.
+"""Translation of llvmlite's LLVM IR to libNVVM's dialect.
 
 For every architecture before Blackwell libNVVM is LLVM 7: pointers have element types, ``fneg`` is not an instruction
 yet, ``llvm.maximum`` not yet an intrinsic, and kernels are named by metadata.  The translation is line by line, over
@@ -33,7 +33,7 @@ IR_VERSION = "!{i32 2, i32 0}"  # of NVVM IR
 # LLVM 22 would replace NVVM's intrinsics by newer ones that LLVM 7 does not know: under another name it lets them be
 _NVVM, _HIDDEN = "llvm.nvvm.", "tg.nvvm."
 
-_QUOTED = r'"(?:[^"\\]|\\.)*"|[%@][\w.$-]+'  # strings and names, which are left alone
+_QUOTED = r'"(?:[^"\\]|\\.)*"|[%@][\w.$-]+'  # strings and names, which stay as they are
 _SPELLING = re.compile(rf"(?P<quoted>{_QUOTED})|\bptr\b(?: addrspace\((?P<space>\d+)\))?|\b(?P<poison>poison)\b")
 _GLOBAL = re.compile(r'@(?:"[^"]*"|[\w.$-]+)')
 _COMMENT = re.compile(r'^((?:[^";]|"[^"]*")*?)\s*;.*$')
@@ -74,7 +74,7 @@ def _typed(text: str) -> str:
 
 
 def _type_end(text: str, start: int = 0) -> int:
-    """Where the type ends that begins at *start*."""
+    """The end position of the type that begins at *start*."""
     depth = 0
     for position in range(start, len(text)):
         c = text[position]
@@ -104,14 +104,14 @@ def _pointer_to(kind: str, like: str) -> str:
 
 
 class _Translation:
-    """One module."""
+    """The translation of one module."""
 
     def __init__(self, text: str, kernels: Sequence[str], max_threads: int | None):
         self.lines = [_COMMENT.sub(r"\1", line) for line in text.splitlines()]
         self.kernels = {f"@{name}" for name in kernels} | {f'@"{name}"' for name in kernels}
         self.max_threads = max_threads
-        self.globals: dict[str, str] = {}  # of variables: what an i8* to it is
-        self.attributes: dict[str, str] = {}  # of groups (#0): those that LLVM 7 has
+        self.globals: dict[str, str] = {}  # variable -> the expression of an i8* to it
+        self.attributes: dict[str, str] = {}  # group (#0) -> its attributes that LLVM 7 has
         self.annotations: list[str] = []
         self.declared: dict[str, str] = {}  # intrinsics that took the place of instructions
         self.casts = 0
@@ -180,7 +180,7 @@ class _Translation:
 
 
 def _closing(text: str) -> int:
-    """Where the bracket closes that *text* begins with."""
+    """The position of the bracket that closes the one at the start of *text*."""
     depth = 0
     for position, c in enumerate(text):
         depth += (c == "(") - (c == ")")
@@ -211,7 +211,7 @@ def _since_named(name: str) -> str:
 
 
 class _Instruction:
-    """One instruction, which becomes one or more."""
+    """The translation of one instruction, to one or more."""
 
     def __init__(self, module: _Translation):
         self.module = module

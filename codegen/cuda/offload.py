@@ -1,4 +1,4 @@
-"""What no kernel can compute on the device, set apart: such an operation becomes a step that the array module does."""
+"""Offload of operations that no kernel can compute: each becomes a step of the array module."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Aside:
 
 
 def for_device(canonical: Canonical) -> Canonical:
-    """*canonical*, operation by operation, with those set apart that libdevice has no function for."""
+    """*canonical* with the operations that libdevice has no function for as steps of their own."""
     ops = [op if has_kernel(op) else dataclasses.replace(op, prim=Aside(op.prim)) for op in canonical.ops]
     return dataclasses.replace(canonical, ops=ops, producers={out: op for op in ops for out in op.outs})
 

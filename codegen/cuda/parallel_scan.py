@@ -35,7 +35,7 @@ def axes_of(statement: Statement) -> tuple[tuple[Dim, ...], Dim]:
 
 
 def worth_cutting(static: dict[Dim, int], nest: Loop) -> bool:
-    """May the axis of a recurrence, which has a nest to itself, be long?"""
+    """Whether the axis of the recurrence in *nest* may be long."""
     (statement,) = statements_of(nest)
     return statement.complete < len(domain(statement.op)) and axes_of(statement)[1] not in static
 
@@ -50,7 +50,7 @@ def extents(statement: Statement) -> tuple[Extent, Extent]:
 
 
 def shares_of(statement: Statement) -> list[np.dtype]:
-    """The dtypes of what each part leaves: B and A, and for floats the largest |B|, the largest |A|, the error of A.
+    """The dtypes of a part's shares: B and A, and for floats the largest |B|, the largest |A|, the error of A.
 
     A running sum has no A.
     """
@@ -117,7 +117,7 @@ class Scan:
             e.put(self.shares[0], last, self.get(x))
 
     def go_on(self, x: ir.Value, after: ir.Value, row: ir.Value, part: ir.Value, sure: ir.Value | None) -> None:
-        """Set *x* to what it is after the part: *after* where that is *sure*."""
+        """Set *x* to its value behind the part: *after* where *sure*, else by the plain recurrence."""
         if sure is None:
             self.b.store(after, x)
             return
@@ -158,7 +158,7 @@ class Scan:
         return self.s.add(x if self.sums else self.s.mul(a, x), drive)
 
     def error(self, a: ir.Value, before: ir.Value, after: ir.Value, old: ir.Value) -> ir.Value:
-        """How far A may be off: by the smallest normal number at each step that takes it below, grown as A grows."""
+        """Error bound of A: the smallest normal number for each step that takes A below it, scaled as A is."""
         b, s = self.b, self.s
         tiny, zero = s.const(float(np.finfo(self.dtype).tiny)), s.const(0)
         lost = b.and_(s.cmp("<", self.size(after), tiny), s.cmp("!=", before, zero))
@@ -167,7 +167,7 @@ class Scan:
         return s.select(s.cmp("==", a, zero), zero, grown)
 
     def sure(self, before: ir.Value, after: ir.Value, found: list[ir.Value]) -> ir.Value:
-        """Is *after* what the recurrence would give, up to rounding?  NaN stays NaN in any case."""
+        """Whether *after* is the recurrence's value up to rounding (i1); NaN stays NaN in any case."""
         b, s = self.b, self.s
         if self.sums:
             largest, exact = s.add(self.size(before), found[1]), None

@@ -1,8 +1,8 @@
 """The schedule of a program for a GPU: ``schedule.py``'s, under a GPU's conditions.
 
 Iterations of the outermost loops run at the same time.  So temporaries keep all their axes, there are no tiles of
-rows, and what would force a nest into an order of its own has a nest to itself: a sum over outer axes that keeps inner
-ones, and a recurrence.
+rows, and a root that forces an order on its nest has a nest to itself: a sum over outer axes that keeps inner ones, and
+a recurrence.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..schedule.schedule import Placer, contractions, stable_placement
 
 
 def keeps_inner(op: CanonicalOp) -> bool:
-    """Does the reduction keep an axis inside one that it sums over?"""
+    """Whether the reduction keeps an axis inside one that it sums over."""
     if op.prim.kind != REDUCE:
         return False
     depths, loops = sorted(reduced_depths(op)), len(domain(op))
@@ -27,14 +27,14 @@ def stands_alone(op: CanonicalOp) -> bool:
 
 
 def summed_alike(one: CanonicalOp, other: CanonicalOp) -> bool:
-    """Two reductions over the same outer axes of equal domains: a thread can do both at once."""
+    """Whether two reductions sum over the same outer axes of equal domains, so that a thread can do both at once."""
     if not (keeps_inner(one) and keeps_inner(other)):
         return False
     return domain(one) == domain(other) and reduced_depths(one) == reduced_depths(other)
 
 
 class DevicePlacer(Placer):
-    recompute_flops = 160  # what a GPU does in the time in which it writes and reads eight bytes
+    recompute_flops = 160  # work of a GPU in the time of writing and reading eight bytes
 
     def _may_enter(self, loop: Loop, statement: Statement, depth: int) -> bool:
         needed = {sym for sym, _ in self.reads[statement.out].stored}
@@ -56,7 +56,7 @@ def device_schedule(program: Canonical) -> Schedule:
 
 
 def thread_schedule(program: Canonical) -> Schedule:
-    """For one thread: the CPU's, without tiles of rows, which are there for vectors."""
+    """The schedule for one thread: the CPU's without tiles of rows, which serve vectorisation."""
     placer = stable_placement(program)
     contracted = contractions(program, placer)
     return Schedule(placer.body, placer.stored, placer.where, placer.reads, contracted, set(), placer.notes)

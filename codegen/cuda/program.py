@@ -1,4 +1,4 @@
-"""A program for a GPU: kernels and library calls in order, and how they are run.
+"""GPU programs: kernels and library calls in order, and their execution.
 
 Three data structures: a ``Kernel`` is one launch, a ``Library`` an operation that the array module of the device does
 (CuPy), and a ``CudaProgram`` is these steps in order with their buffers.  A ``Machine`` runs steps; ``run`` walks them.
@@ -18,7 +18,7 @@ from .mapping import Extent, Geometry
 
 
 class Gate(Protocol):
-    """Which of two forms of a step is launched, by the sizes."""
+    """Choice between two forms of a step, by the sizes."""
 
     def open(self, sizes: Sizes) -> bool: ...
 
@@ -68,7 +68,7 @@ CudaStep = Kernel | Library | Order
 
 @dataclass(slots=True, eq=False)
 class CudaProgram:
-    """What runs for one signature.  ``text`` is LLVM IR in which the functions of ``threads.INTRINSICS`` are open."""
+    """The program of one signature.  ``text`` is LLVM IR in which the functions of ``threads.INTRINSICS`` are open."""
 
     key: tuple
     arguments: int
@@ -94,10 +94,10 @@ class CudaProgram:
 
 
 class Machine(Protocol):
-    """What runs a program's steps: a GPU, or a simulator of one.  Addresses are of its memory."""
+    """Executor of a program's steps: a GPU, or a simulator of one.  Addresses are of its memory."""
 
     def launch(self, program: CudaProgram, kernel: Kernel, grid: tuple[int, int], arguments: list[int]) -> None:
-        """*grid*: how many blocks, of how many threads."""
+        """Launch *kernel* on *grid* (blocks, threads of a block)."""
 
     def library(self, program: CudaProgram, step: Library, canonical: Canonical, addresses: list[int]) -> None:
         """Do the operation *step* on the buffers at *addresses* (``CudaProgram.buffer_index``)."""

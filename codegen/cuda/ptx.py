@@ -1,4 +1,4 @@
-"""LLVM IR -> PTX by libNVVM; PTX -> machine code by nvJitLink, which also tells what a kernel needs.
+"""LLVM IR to PTX by libNVVM; PTX to machine code by nvJitLink, with the resources of each kernel.
 
 numba-cuda brings both libraries, their bindings (``cuda.bindings``) and libdevice, NVIDIA's math library as bitcode.
 The bindings are called here the way that numba-cuda's own wrapper does it (``numba.cuda.cudadrv.nvvm.compile_ir``),
@@ -36,7 +36,7 @@ ComputeCapability = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one kernel takes: *registers* of a thread; bytes for each thread, but *shared* for each block."""
+    """Resources of one kernel: *registers* of a thread; bytes for each thread, but *shared* for each block."""
 
     registers: int
     spill_stores: int
@@ -92,7 +92,7 @@ def compile_ptx(
 
 
 def assemble(ptx: str, cc: ComputeCapability = (9, 0)) -> Assembled:
-    """Machine code for *cc*, and what each kernel takes."""
+    """Machine code for *cc*, and the resources of each kernel."""
     source = ptx.encode()
     options = [f"-arch=sm_{cc[0]}{cc[1]}", "-Xptxas=-v"]
     linker = nvjitlink.create(len(options), options)
@@ -118,7 +118,7 @@ def cubin(ptx: str, cc: ComputeCapability = (9, 0)) -> bytes:
 
 
 def resources(ptx: str, cc: ComputeCapability = (9, 0)) -> dict[str, Resources]:
-    """What each kernel of *ptx* takes on *cc*, as the assembler says."""
+    """The resources of each kernel of *ptx* on *cc*, as the assembler reports them."""
     return assemble(ptx, cc).resources
 
 
@@ -150,7 +150,7 @@ _MOVES = {"mov", "cvta", "selp", "prmt"}
 
 
 def instruction_mix(ptx: str) -> dict[str, int]:
-    """How many instructions of each class *ptx* has, as they stand in the text (a loop's body counts once).
+    """Static counts of the instructions of *ptx* by class (a loop's body counts once).
 
     Classes: loads and stores of each memory (``load.global``, ``store.shared``, ``load.param``...), ``fp64``,
     ``fp32``, ``fp16``, ``int``, ``compare``, ``convert``, ``branch``, ``special`` (division, roots, the hardware's

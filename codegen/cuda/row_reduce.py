@@ -34,13 +34,13 @@ def row_items(nest: Loop, loops: int) -> list[Loop]:
 
 
 def whole_rows(extent: Extent, nest: Loop) -> Extent:
-    """What says whether the rows of a *nest* of this *extent* are to be cut."""
+    """The extent of *nest* in whole rows, which decides whether they are cut in parts."""
     inner = [item.dim for item in prefix(nest)[extent.mapping.loops - 1].body if isinstance(item, Loop)]
     return Extent(extent.mapping, extent.units, tuple(inner), rows=True)
 
 
 def closing_rows(nest: Loop, mapping: Mapping) -> list[Statement]:
-    """The reductions within rows that *nest* is about, where a block has a row; none if it is of another kind."""
+    """The reductions within rows in *nest*, if it has a block for each row; else none."""
     body = prefix(nest)[mapping.loops - 1].body
     if mapping.by != BLOCK or mapping.partial or len(body) != 1 or not isinstance(body[0], Loop):
         return []

@@ -62,7 +62,7 @@ def write_stage(kernel: KernelEmitter, op: CanonicalOp, stage: str, dims: tuple[
 
 
 class _ScatterWriter(ThreadCalls):
-    """What a thread does for its element, row or value, number *place* of them."""
+    """Code of one thread for element, row or value number *place*."""
 
     def __init__(self, kernel: KernelEmitter, op: CanonicalOp, helper: Sym | None):
         super().__init__(kernel.program, kernel.schedule.stored, kernel.b, kernel.pointer.__getitem__, kernel.numbers)
@@ -127,7 +127,7 @@ class _ScatterWriter(ThreadCalls):
         b.store(total, b.gep(self.pointer(self.op.out), [place], source_etype=kind))
 
     def _first_from(self, row: ir.Value) -> ir.Value:
-        """Where in the order the first position is that is not before *row*."""
+        """Index in the sorted order of the first position that is not before *row* (bisection)."""
         b = self.b
         before, head, body = b.block, b.append_basic_block("bisect"), b.append_basic_block("halve")
         after = b.append_basic_block("bisected")

@@ -1,7 +1,7 @@
-"""Threads of a GPU in LLVM IR: who they are, what they share, the ranges that they divide among themselves.
+"""Threads of a GPU in LLVM IR: indices, barriers, shuffles, and ranges divided among threads.
 
-What a ``ThreadEmitter`` needs of a GPU are seven functions (``INTRINSICS``): who am I, wait for my block, what has my
-neighbour, where is my block's memory.  ``ptx.py`` defines them for a GPU, ``tests/support/simulator.py`` on the CPU.
+A ``ThreadEmitter`` uses seven functions of a GPU (``INTRINSICS``): thread and block indices, barrier, shuffle, shared
+memory.  ``ptx.py`` defines them for a GPU, ``tests/support/simulator.py`` on the CPU.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .mapping import Geometry
 
 VOID = ir.VoidType()
 INTRINSICS: dict[str, tuple[ir.Type, ...]] = {  # result, arguments
-    "tg_thread": (I32,),  # my number in my block
+    "tg_thread": (I32,),  # index of the thread in its block
     "tg_threads": (I32,),  # threads of a block
-    "tg_block": (I32,),  # my block's number
+    "tg_block": (I32,),  # index of the block
     "tg_blocks": (I32,),
-    "tg_barrier": (VOID,),  # all threads of the block have come here, and see what they have written
-    "tg_shuffle": (I32, I32, I32),  # (value, mask): the value of the thread in my warp whose number differs by mask
-    "tg_shared": (PTR,),  # memory of my block: two 8-byte places for each warp
+    "tg_barrier": (VOID,),  # barrier and memory fence of the block
+    "tg_shuffle": (I32, I32, I32),  # (value, mask): xor shuffle within the warp
+    "tg_shared": (PTR,),  # shared memory of the block: two 8-byte places for each warp
 }
 
 
@@ -45,8 +45,8 @@ class ThreadEmitter(ItemEmitter):
         if not inline:
             self.function.linkage = ""
             self.function.attributes.discard("noinline")
-        # No promise that only one thing touches a buffer where one thread writes and another reads, nor in a loop: LLVM
-        # 7 takes what is promised of one call there for a promise about all of them together.
+        # No noalias where one thread writes and another reads, nor for calls in a loop: LLVM 7 takes noalias of one
+        # call there for a promise about all of them together.
         for sym in used if inline else aliased:
             self.pointer[sym].attributes.discard("noalias")
         self.thread, self.threads, self.block, self.blocks = (
@@ -55,7 +55,7 @@ class ThreadEmitter(ItemEmitter):
         )
         self.cooperating = False  # all threads of the block are here, with the same values
         self.slots: frozenset[Sym] = frozenset()  # values of which each thread has its own copy
-        self.written = False  # there may be what some thread has written since the last barrier
+        self.written = False  # some thread may have written to memory since the last barrier
 
     def intrinsic(self, name: str, *args: ir.Value, at: ir.IRBuilder | None = None) -> Any:
         b = at or self.b

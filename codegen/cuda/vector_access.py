@@ -36,7 +36,7 @@ LANE_FLOPS = 64  # work of a unit up to which its code is written several times
 
 
 def streamed(x: Sym, at: Indices | None, dims: Sequence[Dim]) -> bool:
-    """Is *at* the position of the unit itself, in loops over *dims*?"""
+    """Whether *at* is the position of the unit itself, in loops over *dims*."""
     if at is None or [d for d in x.dims if d != ONE] != list(dims):
         return False
     return [i for d, i in zip(x.dims, at, strict=True) if d != ONE] == [loop_var(k) for k in range(len(dims))]
@@ -48,7 +48,7 @@ def _touched(schedule: Schedule, statement: Statement, dims: Sequence[Dim]) -> s
 
 
 def lanes_of(program: Canonical, schedule: Schedule, nest: Loop, mapping: Mapping) -> int:
-    """How many units a thread takes at a time; 1: no vectors."""
+    """The number of units that a thread takes at a time; 1: no vectors."""
     loops = prefix(nest)
     body = loops[-1].body
     if mapping.by != THREAD or mapping.partial or mapping.loops != len(loops):
@@ -99,9 +99,9 @@ class LaneEmitter(KernelEmitter):
     dims: Sequence[Dim] = ()
     lane: int | None = None  # the one whose body is being written
     group_start: ir.Value  # its first unit
-    prologue: ir.IRBuilder  # what the lanes share, in front of the first
+    prologue: ir.IRBuilder  # code that the lanes share, in front of the first
     loaded: dict[Sym, ir.Value]  # vectors
-    held: dict[Sym, list[ir.Value]]  # what the lanes will store
+    held: dict[Sym, list[ir.Value]]  # elements that the lanes will store
 
     def over_threads(self, loops: Sequence[Loop]) -> None:
         if self.lanes == 1:
@@ -118,7 +118,7 @@ class LaneEmitter(KernelEmitter):
         self.units(loops, rest, step, lambda: self.items(loops[-1].body), ROLLED)
 
     def _aligned(self, body: Sequence[Any]) -> ir.Value:
-        """Can all streamed arrays be read and written by vectors?"""
+        """Whether all streamed arrays are aligned for vector access (i1)."""
         b = self.b
         used = set().union(*[_touched(self.schedule, s, self.dims) for s in body])
         wrong: ir.Value = I64(0)

@@ -1,4 +1,4 @@
-"""Which values a derivative flows through: what the adjoint looks at before it writes anything."""
+"""Activity analysis: the values through which a derivative flows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def loop_activity(node: Node, given: Sequence[bool]) -> tuple[set[Var], list[Var
 
 
 def reached(nodes: Sequence[Node], roots: Iterable[Atom], active: set[Var]) -> set[Var]:
-    """The *active* Vars that a cotangent of *roots* can come to."""
+    """The *active* Vars that a cotangent of *roots* can reach."""
     found = {a for a in roots if isinstance(a, Var) and a in active}
     for node in reversed(nodes):
         if any(o in found for o in node.outs):

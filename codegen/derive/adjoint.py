@@ -31,7 +31,7 @@ def vjp(nodes: Sequence[Node], output: Atom, cotangent: Atom, wrt: Sequence[Var]
 def vjp_seeded(
     nodes: Sequence[Node], seeds: Sequence[tuple[Atom, Atom]], wrt: Sequence[Var], *, careful: bool = False
 ) -> tuple[list[Atom | None], list[bool]]:
-    """As ``vjp``, from several (output, cotangent) pairs; None where nothing flows.
+    """As ``vjp``, for several seeds (output, cotangent); None where nothing flows.
 
     *careful*: the cotangents given may hold exact zeros or infinities.  The second result says the same of those
     returned.
@@ -44,7 +44,7 @@ def vjp_seeded(
 def reverse(
     nodes: Sequence[Node], seeds: Sequence[tuple[Atom, Atom, Doubt]], wrt: Sequence[Var]
 ) -> tuple[list[Atom | None], list[Doubt]]:
-    """Cotangents of *wrt* (None where nothing flows), and what each may hold; of each seed it is given."""
+    """Cotangents of *wrt* (None where nothing flows) and the ``Doubt`` of each; those of the seeds are given."""
     active = depends_on(nodes, wrt)
     cotangents: dict[Var, Atom] = {}
     care = Care()

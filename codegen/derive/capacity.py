@@ -1,8 +1,8 @@
-"""Room for the steps of a loop that ends by itself, before its adjoint stores something of each of them.
+"""Capacity of the residuals of a loop whose trip count depends on data.
 
-How many steps there are is known in the run that is being recorded: NumPy runs the loop once.  The room is for more
-than twice as many, and a guard of the kind "capacity" holds the kernel to it: a call that needs more is recorded again
-with more room, and finds the same kernel, because the length of a loop is one of its run-time arguments.
+The trip count is known in the run that is being recorded: NumPy runs the loop once.  The capacity is more than twice
+that, and a guard of the kind "capacity" checks it: a call that needs more is recorded again with a larger one, and
+finds the same kernel, because the length of a loop is one of its run-time arguments.
 
 The steps of a loop in the body of another differ from one run of it to the next: the one around it carries the
 greatest number so far.
@@ -29,10 +29,10 @@ LEAST = 1024  # steps that there is room for, where memory allows
 
 
 class Need(NamedTuple):
-    """What a loop without a limit has to have room for."""
+    """Capacity that an unbounded loop needs."""
 
-    steps: Atom  # how many there are, at most
-    row: int  # bytes of what it carries
+    steps: Atom  # the largest trip count
+    row: int  # bytes of the carries
 
 
 def give_capacity(node: Node) -> None:
@@ -58,14 +58,14 @@ def give_capacity(node: Node) -> None:
 
 
 def _unlimited(node: Node) -> bool:
-    """Is *node* a loop without a limit, or is one in its body?"""
+    """Whether *node* is an unbounded loop, or has one in its body."""
     if node.prim.kind != LOOP:
         return False
     return node.params["length"] == UNLIMITED or any(_unlimited(n) for n in node.params["body"].nodes)
 
 
 def _reported(node: Node) -> list[Need]:
-    """What the loop *node* and those in its body need, by values outside of it; it grows by carries that say so."""
+    """Needs of the loop *node* and those in its body, as values outside of it; *node* gets carries that count them."""
     view = loop_view(node)
     needs: list[Need] = []
     carries: list[Var] = []

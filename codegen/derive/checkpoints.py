@@ -1,4 +1,4 @@
-"""Loops whose steps would take too much memory to store: checkpoints.
+"""Checkpointing of loops whose residuals would take too much memory.
 
 The reverse mode stores something of each of n steps.  Where that is more than ``config.loop_memory``, the loop is
 written as a loop over chunks of about √n steps, before its adjoint is derived: the outer loop stores what it carries
@@ -30,12 +30,12 @@ def stored_bytes(node: Node, rows: Sequence[Var]) -> int:
 
 
 def may_split(node: Node) -> bool:
-    """Can the loop be taken in chunks?  (One that runs a part of its rows can't.)"""
+    """Whether the loop can be split into chunks (not if it runs only some of its rows)."""
     return loop_view(node).ran is None and node.params["length"] >= LEAST
 
 
 def worth_splitting(node: Node, rows: Sequence[Var]) -> bool:
-    """Would the loop store more than it should?"""
+    """Whether the residuals of the loop exceed the budget."""
     return stored_bytes(node, rows) > loop_memory.budget
 
 
@@ -71,7 +71,7 @@ def _chunk(length: int) -> int:
 
 
 class _At(Builder):
-    """Where new nodes belong to the user's line of *node*."""
+    """A builder whose new nodes have the user's line of *node*."""
 
     def __init__(self, node: Node) -> None:
         super().__init__()

@@ -55,16 +55,16 @@ def materialise(ct: Atom | None, var: Atom) -> Atom:
 
 
 def _fresh(nodes: Sequence[Node]) -> list[Node]:
-    """*nodes* for another body: its loops may grow (``add_results``) without those of this one."""
+    """Copies of *nodes* for another body, whose loops may get results (``add_results``) of their own."""
     return [Node(n.prim, n.inputs, n.params, n.outs, n.site) if n.prim.kind == LOOP else n for n in nodes]
 
 
 def loop_vjp(
     node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], doubts: Sequence[Doubt], reverse_mode: Reverse
 ) -> tuple[list[Atom | None], list[Doubt]] | TooMuch:
-    """Cotangents of the operands, and what they may hold; *cts* are those of the results, which may hold *doubts*.
+    """Cotangents of the operands and their doubts; *cts* are those of the results, with *doubts*.
 
-    ``TooMuch``, with nothing done, where the loop had better be split first.
+    Raises ``TooMuch``, with nothing changed, where the loop should be split first.
     """
     view = loop_view(node)
     body, inner, outer, ends, rows = view.body, view.inner, view.outer, view.ends, view.rows
@@ -103,7 +103,7 @@ def loop_vjp(
 
     factors = dict.fromkeys(v for p in products.values() for v in (p.x, p.y))
     storable = [*inner.carries, *[out for n in forward if n.prim.kind != LOOP for out in n.outs]]
-    given = {*body.inputs, *ct_rows, *storable}  # what has rows, or is the same in each step
+    given = {*body.inputs, *ct_rows, *storable}  # values with rows, and loop-invariant ones
     made = [v for v in factors if v not in given]
     outputs = [*new_cts, *totals, *ct_xs, *made]
     stored = values_to_store(node, builder.nodes, outputs, {v: v in factors for v in storable}, forward)
@@ -138,7 +138,7 @@ def loop_vjp(
     stacked.update(zip(made, results[len(places) :], strict=True))
     for k, p in products.items():
         contributions[k] = sum_of_products(stacked[p.x], stacked[p.y], p.ta, p.tb)
-    # where no row is run, and for the rows that are not, all is exactly zero
+    # with no iteration, and in rows beyond the trip count, cotangents are exactly zero
     sure = view.ran is None and length > 0
     held = [NONE if sure else Doubt(zeros=True, infinite=any(d.infinite for d in doubts))] * len(body.inputs)
     for v, doubt in zip(sources, delicate, strict=True):
@@ -151,7 +151,7 @@ def _derived(
     body: Graph, ends: Sequence[tuple[Atom, Var]], rows: Sequence[tuple[Atom, Var, Doubt]], sources: Sequence[Var],
     doubts: Sequence[Doubt], reverse_mode: Reverse,
 ) -> tuple[_AdjointBody, list[Node], list[Atom | None], list[Doubt]]:  # fmt: skip
-    """(a body under construction, its forward nodes, cotangents of *sources*, what they may hold)
+    """(a body under construction, its forward nodes, cotangents of *sources*, their doubts)
 
     *ends* and *rows* are results of the body with their cotangents; *sources* begin with the carries that belong to
     *ends*, and *doubts* is what the cotangents of these may hold when the loop begins.  What a step gives them is what

@@ -1,4 +1,4 @@
-"""How much memory the stored steps of a loop may take.  ``config.loop_memory`` sets it."""
+"""Memory budget for the residuals of a loop, set by ``config.loop_memory``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 class LoopMemory:
-    """``budget``: bytes for what one loop stores of its steps."""
+    """``budget``: bytes for the residuals of one loop."""
 
     def __init__(self, budget: int):
         self.budget = budget

@@ -1,4 +1,4 @@
-"""Which values of a step the forward loop stores for its adjoint: a minimum cut.
+"""Choice of a loop's residuals by a minimum cut: store or recompute.
 
 A value that the adjoint reads is stored, or computed again from others, which have to be there in turn.  Storing
 has a price; computing again costs nothing, or something, or is out of the question.  The cheapest choice is a minimum
@@ -21,7 +21,7 @@ from typing import Any
 from ...tracer.ir.graph import Atom, Node, Var
 
 Vertex = Any  # (Var, 0 or 1), or one of the two ends
-Network = dict[Vertex, dict[Vertex, float]]  # what still fits through each edge; each edge is there in both directions
+Network = dict[Vertex, dict[Vertex, float]]  # residual capacity of each edge; each edge is there in both directions
 
 SOURCE, SINK = "source", "sink"
 
@@ -36,12 +36,12 @@ def least_stored(
     values, for those that can be, which are of the forward step; everything in *again* is among them.
     """
     read: set[Atom] = set(outputs)
-    for node in reversed(nodes):  # by what cannot be stored, and so has to be computed
+    for node in reversed(nodes):  # of values that cannot be stored, and so have to be computed
         if any(o in read for o in node.outs) and not any(o in price for o in node.outs):
             read.update(node.inputs)
-    stored = {v for v, cost in again.items() if cost == inf and v in read}  # what follows is about the others
+    stored = {v for v, cost in again.items() if cost == inf and v in read}  # not part of the cut
     network: Network = {SOURCE: {}, SINK: {}}
-    lacking = {v for v in again if v not in stored}  # what is not to be had for nothing
+    lacking = {v for v in again if v not in stored}  # values that cost something to compute again
     for v in lacking:
         _connect(network, SOURCE, (v, 0), again[v])
     for node in nodes:

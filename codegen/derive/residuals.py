@@ -1,4 +1,4 @@
-"""What the adjoint of a loop stores, and what it adds up after the loop instead of in every step.
+"""Residuals of a loop's adjoint, and sums that it takes once after the loop instead of in every step.
 
 A backward step runs the forward step again, except for what is dear: the results of products and of reductions over
 more than a few elements are not computed again, those of transcendental functions only where storing something would
@@ -23,19 +23,19 @@ from .checkpoints import stored_bytes
 from .loop_memory import loop_memory
 from .residual_cut import least_stored
 
-SMALL = 16  # elements: what is no larger is summed in registers, and reduced again rather than stored
-TRANSCENDENTAL = 20  # rough flops of an elementwise operation from which on it counts what computing it again costs
+SMALL = 16  # elements up to which a result is summed in registers, and reduced again rather than stored
+TRANSCENDENTAL = 20  # rough flops of an elementwise operation from which on computing it again has a cost
 CACHED = 32 << 20  # bytes that are written and read again without going to memory
-# rough flops that take as long as to write and read again one byte in the cache, in memory; where there is no room
+# rough flops in the time of writing and reading one byte in the cache, in memory, and beyond the budget
 IN_CACHE, IN_MEMORY, NO_ROOM = 1, 4, 1_000_000
 
 
 def values_to_store(
     node: Node, nodes: Sequence[Node], outputs: Sequence[Atom], storable: Mapping[Var, bool], forward: Sequence[Node]
 ) -> list[Var]:
-    """What a step of the loop *node* stores, so that its adjoint's *nodes* compute *outputs* in the least time.
+    """Residuals of one step of the loop *node* with which the adjoint's *nodes* compute *outputs* in the least time.
 
-    *storable* says of each value that can be stored whether it is in any case.  Loops within the body are run again.
+    *storable* maps each value that can be stored to whether it is stored in any case.  Inner loops are run again.
     """
     view = loop_view(node)
     carries, known = view.inner.carries, view.ran is None  # of steps that data counts, most rows are never written
@@ -100,7 +100,7 @@ def sum_of_products(x: Atom, y: Atom, ta: bool, tb: bool) -> Var:
 
 
 def _joined(x: Atom, first: bool) -> Atom:
-    """x[t, a, b] with the steps t joined to the axis that is summed over: a where it is the *first*, else b."""
+    """x[t, a, b] with steps t merged into the contracted axis: a if *first*, else b."""
     t, a, b = x.aval.shape
     return reshape(x, (t * a, b)) if first else reshape(transpose(x, (1, 0, 2)), (a, t * b))
 

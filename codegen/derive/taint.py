@@ -1,4 +1,4 @@
-"""Where a cotangent may hold exact zeros or infinities, so that it is multiplied by ``mulz``.
+"""Taint analysis of cotangents that may hold exact zeros or infinities, and so are multiplied by ``mulz``.
 
 Exact zeros come from what an operation leaves out (``masking``), infinities from singular points.  A sum of shares is
 free of exact zeros where one of the shares is, or where the slices that the shares belong to cover the whole array:
@@ -19,7 +19,7 @@ MAX_COVERED = 4096  # elements up to which the slices of an array are looked at
 
 
 class Doubt(NamedTuple):
-    """What a cotangent may hold."""
+    """Special values that a cotangent may hold."""
 
     zeros: bool
     infinite: bool
@@ -35,7 +35,7 @@ NONE, ZEROS, EVERY = Doubt(False, False), Doubt(True, False), Doubt(True, True)
 
 
 class Care:
-    """What is known of the cotangents of one adjoint, share by share."""
+    """Doubts of the cotangents of one adjoint, from the shares that add up to each."""
 
     def __init__(self) -> None:
         self._seen: set[Var] = set()
@@ -44,7 +44,7 @@ class Care:
         self._covered: dict[Var, np.ndarray] = {}  # elements that some slice has given a share
 
     def add(self, var: Var, doubt: Doubt) -> None:
-        """A share of the cotangent of *var*."""
+        """Note a share of the cotangent of *var*."""
         self._seen.add(var)
         if doubt.infinite:
             self._infinite.add(var)
@@ -52,7 +52,7 @@ class Care:
             self._full.add(var)
 
     def pass_on(self, node: Node, var: Var) -> None:
-        """The share that *node* gives its operand *var*."""
+        """Note the share that *node* gives its operand *var*."""
         zeros, infinite = self.of(node.outs)
         if node.prim.name == "slice" and not zeros and var.aval.size <= MAX_COVERED:
             mask = self._covered.setdefault(var, np.zeros(var.aval.shape, bool))
@@ -60,7 +60,7 @@ class Care:
         self.add(var, Doubt(zeros or node.prim.masking, infinite or node.prim.singular))
 
     def of(self, outs: Sequence[Var]) -> Doubt:
-        """What the cotangents of *outs* may hold."""
+        """The joint doubt of the cotangents of *outs*."""
         zeros = any(o in self._seen and o not in self._full and not self._whole(o) for o in outs)
         return Doubt(zeros, any(o in self._infinite for o in outs))
 

@@ -1,8 +1,8 @@
 """Evaluating graphs on a CUDA device by CuPy, operation by operation: the backend of tier 0 there.
 
-What a value is in an ``Env``: an array of the device; a NumPy array, which is uploaded when it is first read; a NumPy
-scalar, which CuPy's functions take as an argument; or a ``Fill``, one number throughout.  What depends on numbers alone
-is computed on the host and costs the device nothing.  Start reading at ``CupyBackend.execute``.
+A value in an ``Env`` is an array of the device; a NumPy array, which is uploaded when it is first read; a NumPy
+scalar, which CuPy's functions take as an argument; or a ``Fill``, one number throughout.  Whatever depends on numbers
+alone is computed on the host and costs the device nothing.  Start reading at ``CupyBackend.execute``.
 
 Nothing here waits for the device, but: guards (all of them in one transfer), ``download``, loops that data ends, and
 operations that CuPy does not have, which NumPy does in its place (``host_steps``).
@@ -36,7 +36,7 @@ class Fill:
 
 
 class CupyBackend:
-    """A ``tracer.evaluate.Backend`` on the current device."""
+    """A ``tracer.ir.evaluate.Backend`` on the current device."""
 
     def __init__(self, modules: Modules) -> None:
         self.modules = modules
@@ -96,7 +96,7 @@ class CupyBackend:
             return -1, self._own(found, [env[v] for v in graph.inputs], numbers)
 
     def _first_failed(self, guards: Sequence[Guard], env: Env) -> int:
-        """What the device has to answer is read back together, once."""
+        """Index of the first guard that does not hold, or -1; values of the device are read back in one transfer."""
         xp = self.modules.xp
         values = [self._stored(self.read(env, guard.atom), guard.atom.aval.dtype) for guard in guards]
         known = [isinstance(value, (np.generic, Fill)) for value in values]
@@ -168,7 +168,7 @@ class CupyBackend:
         return self.modules.xp
 
     def number(self, value: Any) -> Any:
-        """Waits for the device."""
+        """A value as a NumPy scalar.  Waits for the device."""
         return self.download(value)
 
     def row(self, value: Any) -> Any:
@@ -213,7 +213,7 @@ class CupyBackend:
             return found
 
     def lacks(self, prim: Primitive) -> bool:
-        """Does NumPy do *prim*, since CuPy has nothing for it?"""
+        """Whether NumPy runs *prim* on the host, since CuPy has no function for it."""
         return prim.kind not in (LOOP, CUSTOM) and self._function(prim) is None
 
     def runs_on_host(self, graph: Graph) -> list[str]:
@@ -244,7 +244,7 @@ def _number(value: Any) -> Any:
 
 
 def _holds(xp: Any, value: Any, expected: Any) -> Any:
-    """Is a guard's value, to the bit, what Python saw?  (NaN is itself, and -0.0 is not 0.0.)"""
+    """Whether *value* has the bits of *expected* (NaN equals NaN, and -0.0 is not 0.0)."""
     value = _number(value)
     if expected.dtype.kind not in FLOAT_KINDS:
         return value == expected

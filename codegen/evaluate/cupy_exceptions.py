@@ -1,4 +1,4 @@
-"""Where CuPy needs something else than NumPy, and how a primitive's function on the device is found.
+"""CuPy implementations of primitives, and those that must differ from NumPy's.
 
 A primitive's ``impl`` serves both (``tracer/ir/primitive.py``): a ufunc is CuPy's of the same name, a function gets
 CuPy as its *xp*.  Whatever has neither is done by NumPy on the host, which ``cupy_backend.py`` counts and ``explain()``
@@ -45,7 +45,7 @@ EXCEPTIONS: dict[str, Function] = {}
 
 
 def device_function(modules: Modules, prim: Primitive) -> Function | None:
-    """What computes *prim* on the device, as a function of operands and params; None where nothing does."""
+    """The device implementation of *prim*, a function of operands and params; None where there is none."""
     exception = EXCEPTIONS.get(prim.name)
     if exception is not None:
         return lambda *operands, **params: exception(modules, *[modules.array(x) for x in operands], **params)
@@ -68,8 +68,8 @@ def _exception(function: Function) -> Function:
 
 
 def _divmod(m: Modules, x: Any, y: Any) -> tuple[Any, Any]:
-    """NumPy's floor_divide and remainder of floats.  CuPy's are floor(x / y) and what that leaves: 1.0 // 0.1 would be
-    10, and 1 % inf NaN."""
+    """NumPy's floor_divide and remainder of floats.  CuPy's are floor(x / y) and x - y floor(x / y): 1.0 // 0.1 would
+    be 10, and 1 % inf NaN."""
     xp = m.xp
     rest = xp.fmod(x, y)
     wrong = (rest != 0) & ((y < 0) != (rest < 0))

@@ -13,8 +13,8 @@ from ...tracer.ir.graph import Graph, Var
 
 
 def tolerance(dtype: np.dtype) -> float:
-    """How far a kernel's numbers of *dtype* may be from the interpreter's, relative to the largest, before one of them
-    is wrong: of half precision it is two units in the last place."""
+    """Tolerance of kernels of *dtype* against the interpreter, relative to the largest element; two units in the last
+    place for half precision."""
     if dtype in HALF:
         return 2 * float(finfo(dtype).eps)
     return 1e-4 if dtype == FLOAT32 else 1e-9

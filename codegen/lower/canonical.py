@@ -78,7 +78,7 @@ class CanonicalOp:
 
     @property
     def axes(self) -> Axes:
-        """Which axes of the operands are which axes of ``out``, at whatever sizes."""
+        """The correspondence of operand axes to axes of ``out``, independent of sizes."""
         lengths = [[1 if d == ONE else -d for d in x.dims] for x in (*self.ins, self.out)]
         return self.prim.axes(lengths[:-1], lengths[-1], self.params)
 
@@ -107,7 +107,7 @@ class Canonical:
 
 
 def _body_of(node: Node) -> Canonical:
-    """The canonical body of a loop; of one that stops, with what it asks in front, so that it can end there."""
+    """The canonical body of a loop; the condition of one that stops is computed first, so that it can exit there."""
     body = node.params["body"]
     if not node.params.get("stops"):
         return canonicalise(body, body=True)
@@ -119,7 +119,7 @@ def canonicalise(graph: Graph, *, body: bool = False, first: bool = False) -> Ca
     """The canonical form of *graph*.  Graphs that differ only in numbers get equal keys.
 
     In the *body* of a loop small sizes of all axes are static: what is small and carried is kept in registers.
-    *first*: the first output is there before anything is done that it does not depend on.
+    *first*: whatever the first output does not depend on is ordered after it.
     """
     if checks.every_graph and not body:
         check_graph(graph, weak=False)

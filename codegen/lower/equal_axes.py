@@ -1,4 +1,4 @@
-"""Which axes of a graph's values are equally long because an operation forces them to be.
+"""Equality classes of axes: those that an operation forces to have the same length.
 
 A *place* is (Var, axis).  ``EqualAxes`` joins places into classes, by union-find: what each operation says of the axes
 of its operands and results.  Axes that are equally long by accident stay apart.
@@ -27,7 +27,7 @@ def size_of(place: Place) -> int:
 
 
 def is_edge_pad(inner: tuple[int, ...], outer: tuple[int, ...]) -> bool:
-    """Is what surrounds *inner* in *outer* only a few elements along each axis?"""
+    """Whether *outer* exceeds *inner* by at most ``MAX_EDGE`` elements along each axis."""
     return all(n - m <= MAX_EDGE for n, m in zip(outer, inner, strict=True))
 
 
@@ -52,7 +52,7 @@ class EqualAxes:
         _tie_edges(graph, self.places, union)
 
     def find(self, place: Place) -> Any:
-        """What stands for the class of *place*."""
+        """The representative of the class of *place*."""
         return self._union.find(place)
 
 
@@ -114,8 +114,8 @@ def _tie_node(node: Node, pos: Places, union: _Union) -> None:
 
 
 def _tie_edges(graph: Graph, pos: Places, union: _Union) -> None:
-    """Join axes that are equal ones with equally many elements of padding at their edges: a stencil's value and its
-    gradient then share a loop (``simplify.widen_sums``)."""
+    """Join axes that are equal axes padded by equally many elements: a stencil's value and its gradient then share a
+    loop (``simplify.widen_sums``)."""
     known: dict[Any, Place] = {}
     for node in graph.nodes:
         x = node.inputs[0] if node.prim.name == "pad" else None

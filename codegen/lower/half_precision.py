@@ -1,8 +1,7 @@
-"""float16 and bfloat16 are dtypes of storage: a graph in which all arithmetic on them is float32.
+"""Promotion of float16 and bfloat16: they are dtypes of storage, and all arithmetic on them is float32.
 
-What comes in is converted where it is loaded, what goes out is rounded once where it is stored, and between the two
-nothing is rounded: sums, loop carries, Python numbers and the operands of library calls are float32.  Only a cast of
-an array rounds.
+Inputs are converted where they are loaded, results rounded once where they are stored, and nothing in between: sums,
+loop carries, Python numbers and the operands of library calls are float32.  Only a cast of an array rounds.
 The interpreter keeps to the same rules, node by node (``tracer/ir/evaluate.py``), so a graph means the same with and
 without this rewriting.
 
@@ -26,8 +25,8 @@ from ...tracer.ir.site import Site
 from ...tracer.ops.control import before_consts, before_rows, loop_view
 from ...tracer.ops.elementwise import CAST
 
-# What cuBLAS multiplies as it is, adding up in float32.  CuPy calls its support of bfloat16 experimental, and it has
-# not been tried here on a GPU: such products are float32.
+# Dtypes that cuBLAS multiplies directly, accumulating in float32.  CuPy's support of bfloat16 is experimental and
+# untested here on a GPU: such products are float32.
 CUDA_PRODUCTS = frozenset((FLOAT16,))
 
 

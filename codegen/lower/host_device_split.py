@@ -1,8 +1,8 @@
-"""A program for a device, taken apart: what depends on what lies on the host alone, and the rest.
+"""Split of a device program into a host part, which depends on host values alone, and a device part.
 
-Numbers that are computed of numbers (the size of a step of Adam, a count that goes up by one) cost a device a launch
-each, and the host next to nothing.  So they are a program of its own, which runs first; what the device reads of its
-values becomes inputs of the device's program.  ``Divided`` is what ``divide`` gives.
+Scalars computed from scalars (Adam's step size, a counter) cost a launch each on the device, and next to nothing on
+the host.  So they are a program of their own, which runs first; its values that the device reads become inputs of the
+device's program.  ``divide`` returns a ``Divided``.
 """
 
 from __future__ import annotations

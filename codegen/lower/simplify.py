@@ -24,7 +24,7 @@ Rule = Callable[[Node, Producers], Atom | None]
 
 
 class _Simplifier(Builder):
-    """Keeps the user's line of the node being rewritten."""
+    """A builder whose new nodes have the user's line of the node being rewritten."""
 
     here: Site | None = None
 
@@ -33,7 +33,7 @@ class _Simplifier(Builder):
 
 
 def _swapped(x: Atom, producers: Producers) -> Atom | None:
-    """What *x* is the matrix transpose of, batch axes untouched."""
+    """The array whose matrix transpose is *x* (batch axes untouched), or None."""
     node = producers.get(x) if isinstance(x, Var) else None
     if node is None or node.prim.name != "transpose":
         return None
@@ -43,7 +43,7 @@ def _swapped(x: Atom, producers: Producers) -> Atom | None:
 
 
 def _matmul(node: Node, producers: Producers) -> Atom | None:
-    """A transposed operand becomes a flag of the product."""
+    """Turn transposed operands into flags of the product."""
     x, y = node.inputs
     ta, tb = node.params["ta"], node.params["tb"]
     x2, y2 = _swapped(x, producers), _swapped(y, producers)
@@ -59,7 +59,7 @@ def _matmul(node: Node, producers: Producers) -> Atom | None:
 
 
 def _argument(node: Node, producers: Producers) -> Atom | None:
-    """argmax and argmin run along the last axis."""
+    """Move the axis of argmax or argmin to the end."""
     (axis,) = node.params["axes"]
     x = node.inputs[0]
     last = x.aval.ndim - 1
@@ -70,7 +70,7 @@ def _argument(node: Node, producers: Producers) -> Atom | None:
 
 
 def _product(node: Node, producers: Producers) -> Atom | None:
-    """A factor that is the constant 1 of the program goes."""
+    """Drop a factor that is the constant 1 of the program."""
     for one, other in (node.inputs, reversed(node.inputs)):
         source = producers.get(one) if isinstance(one, Var) else None
         constant = source.inputs[0] if source is not None and source.prim.name == "broadcast" else one
@@ -94,7 +94,7 @@ RULES: dict[str, Rule] = {
 
 
 def widen_sums(graph: Graph) -> Graph:
-    """The sum over a slice becomes the sum over the whole, zeros added, where the adjoint pads to that whole anyway.
+    """Turn a sum over a slice into one over the whole array with zeros, where the adjoint pads to that shape anyway.
 
     Value and gradient of a stencil then share one loop, and one pass over the input.
     """

@@ -1,4 +1,4 @@
-"""Index expressions: where in an operand a loop's iteration reads.
+"""Affine index expressions: the position in an operand that an iteration reads.
 
 An ``Index`` is affine, ``constant + sum(coefficient * term)``, in canonical form, so that equal positions are equal
 objects: the shift of a pad cancels the shift of a slice.  Terms are loop variables ``("i", depth)``, sizes ``("s",

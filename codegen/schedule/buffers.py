@@ -1,7 +1,7 @@
-"""Where the operands of calls lie: which of them need no buffer of their own, and whose buffer holds an array.
+"""Buffer aliasing of the operands of calls.
 
-A reshape, or the first rows of an array, lies in the buffer of what it is made from.  What a call reads that is one
-constant throughout, or counts up, has no buffer at all: the call is told the constant, or knows the number of its step.
+A reshape, or the first rows of an array, is an alias of its operand's buffer.  An operand that is one constant
+throughout, or an iota, has no buffer at all: the call gets the constant, or knows the iteration number.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ SMALL = 16  # elements up to which a value of static size in the body of a loop 
 
 
 def rows_from(loop: CanonicalOp) -> int:
-    """The first of the operands of a loop that it steps through."""
+    """Position of the first of the xs among the operands of a loop."""
     return before_consts(loop.params) + loop.params["consts"] + loop.params["carries"]
 
 
 def counted(program: Canonical, call: CanonicalOp, position: int) -> CanonicalOp | None:
-    """The iota that a loop takes its rows from, where it does: the row is the number of the step."""
+    """The iota among a loop's xs, if there is one: its row is the iteration number."""
     if call.prim.kind != LOOP or position < rows_from(call):
         return None
     x = call.ins[position]
@@ -41,8 +41,8 @@ def elements(program: Canonical, dims: Sequence[Dim]) -> int | None:
 
 
 def filled(program: Canonical, call: CanonicalOp, position: int) -> Const | None:
-    """The constant that a scatter's target, a carry as it starts or a small operand of a loop is full of: no buffer is
-    made of it."""
+    """The constant that fills a scatter's target, a carry's initial value or a small operand of a loop, or None: no
+    buffer is made for it."""
     x = call.ins[position]
     if not isinstance(x, Sym):
         return None
@@ -60,7 +60,7 @@ def filled(program: Canonical, call: CanonicalOp, position: int) -> Const | None
 
 
 def buffer_of(program: Canonical, stored: set[Sym], x: Sym) -> Sym:
-    """Where *x*'s elements lie in row-major order: itself if stored, else what it reshapes or is the first rows of."""
+    """The value whose buffer holds *x* in row-major order: *x* if stored, else the array that it is an alias of."""
     while (
         x not in stored
         and (op := program.producers.get(x)) is not None
@@ -72,7 +72,7 @@ def buffer_of(program: Canonical, stored: set[Sym], x: Sym) -> Sym:
 
 
 def is_first_rows(program: Canonical, op: CanonicalOp) -> bool:
-    """Does *op* take whole rows, from the first on, of an array that lies in memory in any case?"""
+    """Whether *op* is a slice of whole leading rows of an array that is stored in any case."""
     if op.prim.name != "slice" or not op.out.dims or not isinstance(op.ins[0], Sym):
         return False
     source = program.producers.get(buffer_of(program, set(), op.ins[0]))

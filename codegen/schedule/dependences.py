@@ -1,4 +1,4 @@
-"""Roots, and what they read: which values are evaluated where, and under which conditions.
+"""Dependences of roots: the values that each evaluates, at which positions, and under which conditions.
 
 A *root* is a value that is stored.  Everything between it and the stored values that it is made of is inlined:
 evaluated in the root's loops at positions that the index maps in between give (``index_maps.py``).  ``Reads`` lists
@@ -22,7 +22,7 @@ from ..lower.canonical import ONE, Canonical, CanonicalOp, Const, Dim, Operand, 
 from .affine import ZERO, Index, add, constant, loop_var, term
 from .index_maps import Condition, Indices, known, read
 
-MAX_EVALUATIONS = 32  # of a value by one root; what is asked for more often is stored
+MAX_EVALUATIONS = 32  # evaluations of a value by one root, above which it is stored
 
 Mask = tuple[Condition, ...]
 
@@ -85,13 +85,13 @@ def completion(op: CanonicalOp) -> int:
 
 @dataclass(slots=True)
 class Reads:
-    """What one root touches: stored values with their positions (None: read flat), inlined ones with their masks."""
+    """Reads of one root: stored values with their positions (None: read flat), inlined ones with their masks."""
 
     stored: dict[tuple[Sym, Indices | None], None] = field(default_factory=dict)
     inlined: dict[tuple[Sym, Indices], dict[Mask, None]] = field(default_factory=dict)
     conditions: dict[Condition, None] = field(default_factory=dict)  # by which a loop may be split
-    # inlined values that must be stored: they would have to be read flat, or be evaluated too often.  What these are
-    # made of is not listed
+    # inlined values that must be stored: they would have to be read flat, or be evaluated too often.  Their operands
+    # are not listed
     forced: list[Sym] = field(default_factory=list)
 
 
@@ -103,7 +103,7 @@ def root_operands(op: CanonicalOp, at: Indices) -> list[tuple[Operand, Indices]]
 
 
 def reads(program: Canonical, op: CanonicalOp, stored: set[Sym]) -> Reads:
-    """What *op* reads where *stored* are the roots."""
+    """The reads of *op*, with *stored* as the roots."""
     result = Reads()
     asked: dict[Sym, dict[Indices, dict[Mask, None]]] = {}  # inlined values whose readers are not all known yet
     queue: list[tuple[int, Sym]] = []
@@ -117,7 +117,7 @@ def reads(program: Canonical, op: CanonicalOp, stored: set[Sym]) -> Reads:
         if x not in asked:
             asked[x] = {}
             heapq.heappush(queue, (-x.number, x))
-        asked[x].setdefault(at, {})[mask if at else ()] = None  # what has no axes is evaluated outside all conditions
+        asked[x].setdefault(at, {})[mask if at else ()] = None  # a value without axes needs no conditions
 
     for x, at in root_operands(op, domain_indices(op)):
         ask(x, at, (), top=x is op.out)
@@ -139,7 +139,7 @@ def _ask_operands(
     program: Canonical, op: CanonicalOp, at: Indices, mask: Mask, stored: set[Sym], result: Reads,
     ask: Callable[..., None],
 ) -> None:  # fmt: skip
-    """Ask for what the value of an inlined *op* at one position is made of."""
+    """Request the operands of an inlined *op* at one position."""
     if op.prim.kind == ELEMENTWISE:
         for x in op.ins:
             if isinstance(x, Sym):
@@ -167,12 +167,12 @@ def _ask_operands(
 
 
 def _weakest(masks: dict[Mask, None]) -> dict[Mask, None]:
-    """The masks of which no first part is among them too."""
+    """The *masks* that have no proper prefix among them."""
     if len(masks) == 1:
         return masks
     return {m: None for m in masks if not any(m[:k] in masks for k in range(len(m)))}
 
 
 def _multiplies(op: CanonicalOp) -> bool:
-    """Does one evaluation of *op* ask for several others?"""
+    """Whether one evaluation of *op* evaluates several operands."""
     return op.prim.kind == ELEMENTWISE or op.prim.name in ("concat", "update")

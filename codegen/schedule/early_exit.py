@@ -1,4 +1,4 @@
-"""When a kernel checks its guards: as soon as they are known, where that saves something.
+"""Early checks of guards: the steps they need are moved to the front, where that saves work.
 
 A kernel of a path that doesn't hold should end early, since another one takes its place (``runtime/paths/family.py``).
 The steps that the first guards need go first, then those guards are checked, and so on; results that a kernel has begun
@@ -22,7 +22,7 @@ def guards_of(program: Canonical) -> list[Sym]:
 
 
 def check_early(program: Canonical, schedule: Schedule) -> None:
-    """Put what guards need in front, and note in ``schedule.checks`` where they are checked."""
+    """Move the items that guards need to the front, and list the checks in ``schedule.checks``."""
     items, guards = schedule.body, guards_of(program)
     home = {sym: position for position, item in enumerate(items) for sym in produces(item)}
     order: list[int] = []
@@ -45,12 +45,12 @@ def check_early(program: Canonical, schedule: Schedule) -> None:
 
 
 def steps_before(schedule: Schedule, guard: int) -> int:
-    """How many of the items have run when guard number *guard* is checked."""
+    """The number of items that run before guard number *guard* is checked."""
     return next((position for position, guards in schedule.checks if guard < guards), len(schedule.body))
 
 
 def is_heavy(item: ScheduleItem) -> bool:
-    """Is it more than scalar arithmetic?"""
+    """Whether *item* is more than scalar arithmetic."""
     return not isinstance(item, Statement)
 
 
@@ -59,7 +59,7 @@ def _heavy(items: Sequence[ScheduleItem], positions: Iterable[int]) -> bool:
 
 
 def _closure(program: Canonical, schedule: Schedule, home: dict[Sym, int], start: int, done: set[int]) -> set[int]:
-    """The positions of what the item at *start* needs, itself included, but for those that are *done*."""
+    """Positions of the items that the item at *start* depends on, itself included, without those that are *done*."""
     found: set[int] = set()
     todo = [start]
     while todo:

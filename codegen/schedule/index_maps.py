@@ -1,4 +1,4 @@
-"""How each index map reads its operands: the one place that knows what slice, pad, concat and their kin mean in a loop.
+"""Index maps: the positions at which slice, pad, concat and their kin read their operands in a loop.
 
 ``read(op, indices)`` gives the alternatives of a value at *indices*: the first alternative whose condition holds is
 the value; where none holds it is zero.  An alternative's position lies in its operand only where its condition holds,
@@ -27,7 +27,7 @@ class Alternative(NamedTuple):
 
 
 def known(condition: Condition, static: dict[Dim, int]) -> bool | None:
-    """Does it hold, as far as sizes that are part of the program say?"""
+    """Whether *condition* holds, by the static sizes; None: unknown."""
     kind, index, bound = condition
     if any(t[0] != "s" or t[1] not in static for t, _ in index.terms):
         return None
@@ -42,7 +42,7 @@ def read(op: CanonicalOp, at: Indices) -> list[Alternative]:
 
 
 def _moved(op: CanonicalOp, at: Indices) -> list[Alternative]:
-    """Axes that are other axes of the result, or of size 1; where they merge or split, the operand is read flat."""
+    """The position in an operand whose axes are axes of the result or of size 1; merged or split axes are read flat."""
     x = op.ins[0]
     axes = list(zip(x.dims, op.axes.operands[0], strict=True))
     if any(b is None and d != ONE for d, b in axes):
@@ -58,8 +58,8 @@ def _slice(op: CanonicalOp, at: Indices) -> list[Alternative]:
 
 
 def _inside(op: CanonicalOp, at: Indices) -> tuple[tuple[Condition, ...], Indices]:
-    """Where in the last operand, placed at start + step * i of the result, the position *at* falls, and under what
-    conditions."""
+    """The conditions under which *at* lies in the last operand, which is placed at start + step * i of the result,
+    and the position there."""
     conditions: list[Condition] = []
     moved = []
     across = op.axes.across

@@ -1,4 +1,4 @@
-"""The loop tree: what a schedule is made of.
+"""The loop tree: the data structures of a schedule.
 
 A ``Statement`` computes one stored value (a *root*); a ``Loop`` is one dim and a body of loops and statements; a
 ``LibraryCall`` is work for a library (BLAS, a scatter, NumPy), or a loop node with its own body.  A ``Schedule`` is the
@@ -53,8 +53,8 @@ class Schedule:
     stored: set[Sym]
     where: dict[Sym, Statement | LibraryCall]
     reads: dict[Sym, Reads]
-    contracted: dict[Sym, int]  # a temporary that lives within its first n loops: those axes have no storage
-    tiled: set[Sym]  # of these, the ones that have storage for one tile of rows
+    contracted: dict[Sym, int]  # temporary that lives within its n outermost loops -> n: these axes have no storage
+    tiled: set[Sym]  # contracted temporaries with storage for one tile of rows
     notes: list[str]
     checks: list[tuple[int, int]] = field(default_factory=list)  # (position in body, guards checked before it)
 
@@ -64,7 +64,7 @@ class Schedule:
 
 
 def carries(op: CanonicalOp) -> bool:
-    """Does the root keep something from one iteration to the next?"""
+    """Whether the root has an accumulator (a reduction or a recurrence)."""
     return op.prim.kind in (REDUCE, RECURRENCE)
 
 

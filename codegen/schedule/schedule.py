@@ -1,6 +1,6 @@
-"""What is stored, what is recomputed, and which loops are shared.
+"""The scheduler: which values are stored, which recomputed, and which loops are fused.
 
-The result is a loop tree (``loop_tree.py``).  What is no root of it is inlined into the loops that read it.  Roots are
+The result is a loop tree (``loop_tree.py``).  Values that are no roots of it are inlined into their readers.  Roots are
 placed one by one, in program order, into the existing loops wherever that is legal: they then share the loops' memory
 traffic, and a row that one of them reduces is at hand for the next (softmax, layer norm, X @ w followed by X.T @ r).
 ``Placer`` is about what is correct; what is worth storing is decided apart, in ``worth_storing``.  Both leave named
@@ -22,8 +22,8 @@ from .tiles import ROW_FLOPS, TILE, segments_of, tile_storage, worth_tiling
 
 MAX_ARRAYS = 24  # arrays streamed by one innermost loop
 RECOMPUTE_FLOPS = 40  # an inlined value costing more than this in all its extra evaluations is stored
-SCALAR_FLOPS = 400  # the same for a value without axes, in extra functions of the kernel
-REDUNDANT_FLOPS = 3  # the same, per iteration of a loop that the value does not depend on
+SCALAR_FLOPS = 400  # the threshold for a value without axes, in extra functions of the kernel
+REDUNDANT_FLOPS = 3  # the threshold per iteration of a loop that the value does not depend on
 
 
 # ---- placing ---------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class Placer:
         return last
 
     def _may_enter(self, loop: Loop, statement: Statement, depth: int) -> bool:
-        """May *statement* stand inside *loop*, at the end of its body?"""
+        """Whether *statement* may be appended to the body of *loop*."""
         mine = self.reads[statement.out]
         inside = produces(loop)
         for sym, at in mine.stored:
@@ -111,7 +111,7 @@ class Placer:
         return True
 
     def _same_row(self, producer: Statement, at: Indices, depth: int) -> bool:
-        """Position *at* of the producer's value is the current iteration of the loops up to and including *depth*."""
+        """Whether *at* in the producer's value is the current iteration of the loops down to *depth*, inclusive."""
         place = 0
         for d, index in zip(producer.out.dims, at, strict=True):
             if d == ONE:
@@ -154,10 +154,8 @@ def interior(program: Canonical, loop: Loop, depth: int, known: dict[Sym, Reads]
     if loop.dim in program.static or any(isinstance(item, Loop) for item in loop.body):
         return []
     found: dict[Condition, None] = {}
-    latest: dict[
-        frozenset, int
-    ] = {}  # by what is added to the loop's variable: where the interior begins at the earliest
-    first_end: dict[frozenset, int] = {}  # and ends at the latest
+    latest: dict[frozenset, int] = {}  # offset of the loop variable -> begin of the interior
+    first_end: dict[frozenset, int] = {}  # offset of the loop variable -> end of the interior
     for item in loop.body:
         for condition in known[item.out].conditions if isinstance(item, Statement) else ():
             kind, index, bound = condition
@@ -179,10 +177,10 @@ def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
     redundant: dict[Sym, bool] = {}
     forced: set[Sym] = set()
     per_row: set[Sym] = set()  # evaluated once a row, between inner loops
-    masked: set[Sym] = set()  # evaluated under conditions in a loop that is not unrolled: what has one element, too
-    interiors: dict[int, set[Condition]] = {}  # of the loops
+    masked: set[Sym] = set()  # evaluated under conditions in a loop that is not unrolled, single elements too
+    interiors: dict[int, set[Condition]] = {}  # id of a loop -> its conditions
     function = _functions(placer.body)
-    homes: dict[Sym, set[int]] = {}  # of values without axes: the functions that evaluate them
+    homes: dict[Sym, set[int]] = {}  # value without axes -> the functions that evaluate it
     for sym, found in placer.reads.items():
         statement = placer.where[sym]
         assert isinstance(statement, Statement)

@@ -16,7 +16,7 @@ TILE = 64  # rows of a tile
 
 
 def worth_tiling(program: Canonical, known: dict[Sym, Reads], loop: Loop) -> bool:
-    """Do the statements between the inner loops of *loop* do much work per row?"""
+    """Whether the statements between the inner loops of *loop* do much work per row (at least ``ROW_FLOPS``)."""
     if loop.dim in program.static or not any(isinstance(item, Loop) for item in loop.body):
         return False
     work = 0

@@ -24,7 +24,7 @@ _SAME_STREAM = frozenset((0, 1))  # CuPy's name and the protocol's for the legac
 
 
 def on_device(x: Any) -> bool:
-    """Does *x* say that it lies on a CUDA device?  (Imports nothing.)"""
+    """Whether *x* declares, by a protocol, that it lies on a CUDA device (imports nothing)."""
     kind = type(x)
     if kind in _PLAIN or isinstance(x, (np.generic, type)):
         return False
@@ -94,7 +94,7 @@ def _from_interface(x: Any, backend: CupyBackend) -> Any:
 
 
 def _wait_for(stream: int | None, xp: Any) -> None:
-    """Let our stream wait for what was asked of the producer's *stream* so far; None: nothing is under way."""
+    """Let our stream wait for the work enqueued on the producer's *stream*; None: there is none."""
     if stream is None:
         return
     if stream == 0:

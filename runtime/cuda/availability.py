@@ -1,8 +1,8 @@
-"""Is there a CUDA device to compute on, and if not, what is missing?
+"""Availability of CUDA devices, with the reason where there is none.
 
 ``cuda_status`` looks once and remembers.  ``require_cuda`` gives the backend, or the one error that says what to
-install.  The other functions are what ``tracegrad.cuda`` offers; where there is no device those that only ask answer
-(False, 0), the others raise that error.
+install.  The other functions are the API of ``tracegrad.cuda``; where there is no device queries answer False or 0,
+the others raise that error.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ...codegen.evaluate.cupy_exceptions import Modules
 from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.site import at_site
 
-IN_USE = [False]  # has a device been found?  Before that no array can be on one, and nobody needs to look
+IN_USE = [False]  # whether a device has been found: before that no array can be on one
 LEAST_CAPABILITY = (7, 5)  # of the device: CUDA 13 compiles for none that is older
 INSTALL = "pip install 'tracegrad[cuda]'"
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What was found: *backend*, or what is *missing* and what to do about it."""
+    """Result of the search: *backend*, or a text on what is *missing* and what to do about it."""
 
     missing: str
     backend: CupyBackend | None = None
@@ -32,7 +32,7 @@ class Status:
 
 @functools.cache
 def cuda_status() -> Status:
-    """What is there.  Looks once in a process."""
+    """The status of CUDA, determined once in a process."""
     try:
         xp = importlib.import_module("cupy")
         special = importlib.import_module("cupyx.scipy.special")
@@ -48,7 +48,7 @@ def cuda_status() -> Status:
 
 
 def _missing_hardware(xp: Any) -> str:
-    """What is missing below CuPy: a driver, a device, one that is new enough; "" if nothing is."""
+    """Text on what is missing below CuPy (a driver, a device, one that is new enough); "" if nothing is."""
     runtime = xp.cuda.runtime
     try:
         driver = runtime.driverGetVersion()
@@ -81,18 +81,18 @@ def require_cuda(what: str) -> CupyBackend:
 
 
 def is_available() -> bool:
-    """Can tensors and compiled functions use a CUDA device?"""
+    """Whether tensors and compiled functions can use a CUDA device."""
     return cuda_status().backend is not None
 
 
 def device_count() -> int:
-    """How many CUDA devices there are; 0 where none can be used."""
+    """The number of CUDA devices; 0 where none can be used."""
     backend = cuda_status().backend
     return 0 if backend is None else int(backend.modules.xp.cuda.runtime.getDeviceCount())
 
 
 def current_device() -> int:
-    """The number of the device that is computed on."""
+    """The number of the current device."""
     return int(require_cuda("cuda.current_device()").modules.xp.cuda.Device().id)
 
 

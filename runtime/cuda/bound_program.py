@@ -51,7 +51,7 @@ class BoundProgram:
         self._replays = Replays(xp) if self._graphable() else None
 
     def _graphable(self) -> bool:
-        """Several kernels and copies, and nothing else: what CuPy does takes memory of its own."""
+        """Whether the program is several kernels and copies, and nothing else: CuPy's operations allocate memory."""
         steps = [s for s in self.program.steps if s.launched(self.canonical.sizes)]
         return len(steps) + self._written > 1 and all(isinstance(s, Kernel) for s in steps)
 
@@ -134,7 +134,7 @@ class BoundProgram:
         return np.array([row], layout).view(np.uint8)
 
     def _failed(self, workspace: Any) -> int:
-        """The guards are the first bytes of the workspace."""
+        """Index of the first guard that failed, or -1; the guards are the first bytes of the workspace."""
         count = len(self.program.guards)
         if not count:
             return -1
@@ -142,7 +142,7 @@ class BoundProgram:
         return -1 if held.all() else int(np.argmin(held))
 
     def describe(self) -> str:
-        """For ``explain()``: what is launched."""
+        """The launches, as text for ``explain()``."""
         lines = []
         for step in self.program.steps:
             if not step.launched(self.canonical.sizes):

@@ -83,7 +83,7 @@ def _drop(place: tuple[int, Key], owner: weakref.ref[Replays]) -> None:
 
 
 def forget_graphs() -> bool:
-    """Drop all graphs, with their workspaces.  Were there any?"""
+    """Drop all graphs, with their workspaces; whether there were any."""
     with _lock:
         found = bool(_used)
         while _used:

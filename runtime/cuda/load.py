@@ -1,6 +1,6 @@
 """Compiled programs for the device, kept by signature: kernels are assembled once for each and loaded.
 
-``programs.get`` gives a ``Loaded``: the program and what launches each of its kernels.
+``programs.get`` gives a ``Loaded``: the program and the launchers of its kernels.
 """
 
 from __future__ import annotations

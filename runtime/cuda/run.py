@@ -74,7 +74,7 @@ class Interpreted:
 
 @functools.cache
 def compiler() -> Any:
-    """The module that compiles, or a string: why there is none."""
+    """The module ``bound_program``, or a string: the reason why it can't be imported."""
     try:
         return importlib.import_module(f"{__package__}.bound_program")
     except (DeviceError, ImportError) as error:  # numba-cuda, or a part of it
@@ -82,8 +82,8 @@ def compiler() -> Any:
 
 
 def program_of(graph: Graph, canonical: Canonical, arguments: int, written: int = 0) -> DeviceProgram:
-    """What runs *graph*, whose canonical form is *canonical*, on the device.  *arguments*: inputs but for constants;
-    *written*: how many of the first outputs go into targets."""
+    """The device program of *graph*, whose canonical form is *canonical*.  *arguments*: the number of inputs without
+    constants; *written*: the number of leading outputs that go into targets."""
     backend, found = require_cuda("a recorded program"), compiler()
     if isinstance(found, str):
         return Interpreted(graph, backend, found)
@@ -116,7 +116,7 @@ def launcher(
 
 
 def for_slot(launch: Callable[..., Any], example: Sequence[Any], inputs: int) -> Callable[..., Any]:
-    """*launch*, which takes what a call was seen to hand over, as a slot needs it: it looks at what it is given.
+    """*launch* for a slot: with checks of the arguments' types, dtypes, shapes and layouts.
 
     *example*: the data of a call that *launch* answers for; so many *inputs*, the rest of which are captured arrays.
     None where anything is of another type, dtype, shape or layout, on another device, or asks for a gradient through

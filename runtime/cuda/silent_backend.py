@@ -1,6 +1,6 @@
 """The device's backend during a recording that is watched (``watch.py``).
 
-What CuPy does to answer a question of control flow, compiling a kernel, say, is no doing of the user's function.
+Python that CuPy runs to read a value for control flow (it may compile a kernel) is not the user's function.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..state.watch import restore_profile
 
 
 class Unwatched:
-    """A ``tracer.evaluate.Backend`` that does what *backend* does, while no watch looks."""
+    """A ``tracer.ir.evaluate.Backend`` that does what *backend* does, while no watch looks."""
 
     def __init__(self, backend: CupyBackend) -> None:
         self._backend = backend

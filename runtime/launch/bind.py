@@ -14,7 +14,7 @@ Three data structures:
   from the first to the last use of the arena, so one workspace serves every kernel and every thread.
 
 Start reading at :func:`bind`.  Its result is a builtin whose C function is generic and driven by a table
-(``_launch_ir``); :func:`call_python` does the same work in Python, more legibly and some fifty times slower, where
+(``launcher_ir.py``); :func:`call_python` does the same work in Python, more legibly and some fifty times slower, where
 :data:`NATIVE` is False.
 """
 
@@ -92,7 +92,7 @@ Out = ArrayOut | ScalarOut
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """What :func:`bind` was given.  *sizes_at*, *consts_at* and *counts_at* are addresses."""
+    """The arguments of :func:`bind`.  *sizes_at*, *consts_at* and *counts_at* are addresses."""
 
     kernel_address: int
     args: tuple[Arg, ...]
@@ -110,7 +110,7 @@ class LaunchPlan:
 
 
 class SharedSteps(Protocol):
-    """What members of a family share: see ``shared_prefix.SharedPrefix``."""
+    """Workspace and steps shared by the members of a family: see ``shared_prefix.SharedPrefix``."""
 
     @property
     def offsets(self) -> Sequence[Sequence[int]]: ...
@@ -252,7 +252,7 @@ def bind_family(
 
 
 def _check(plan: LaunchPlan, arena_bytes: int) -> None:
-    """Refuse what would otherwise crash the process, or read memory that is not the kernel's."""
+    """Raise for arguments that would crash the process, or read memory that is not the kernel's."""
     if not plan.kernel_address:
         raise ValueError("the address of the kernel is null")
     if plan.single and len(plan.outs) != 1:
@@ -373,7 +373,7 @@ def _aligned(nbytes: int) -> int:
 def _binding(
     plans: Sequence[LaunchPlan], following: Sequence[Sequence[int]], done: Sequence[Sequence[int]] | None = None
 ) -> Binding:
-    """The words that the launcher reads (see ``_launch_ir``).  The *plans* differ in their kernels at most."""
+    """The words that the launcher reads (see ``launcher_ir.py``).  The *plans* differ in their kernels at most."""
     starts = list(itertools.accumulate((_member_words(plan) for plan in plans), initial=1))
     words = np.zeros(starts[-1] + 2 * sum(map(len, following)), np.int64)
     address = {k: _address(words) + 8 * start for k, start in enumerate(starts[:-1])}

@@ -17,7 +17,7 @@ def bind_graph(
     graph: Graph, canonical: Canonical, program: Program, single: bool, args: Sequence[launch.Arg] | None = None,
     counts: np.ndarray | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
-    """*program* bound to the sizes and constants of *graph*, as a callable of *args* (default: what its inputs are).
+    """*program* bound to the sizes and constants of *graph*, as a callable of *args* (default: those of its inputs).
 
     *counts* (int64): its runs are counted in ``counts[0]``, failures of guard k in ``counts[1 + k]``.
     """
@@ -40,8 +40,8 @@ def bind_graph(
 
 
 def argument_records(inputs: Sequence[Var], scalars: Sequence[type | None] | None = None) -> list[launch.Arg]:
-    """How a launcher is to be handed each of *inputs*: an array, or a number of the type in *scalars* (default: weak
-    inputs are Python floats)."""
+    """Argument records of *inputs*: arrays, or numbers of the type in *scalars* (default: weak inputs are Python
+    floats)."""
     kinds = [float if v.aval.weak else None for v in inputs] if scalars is None else scalars
     return [
         launch.ArrayArg(v.aval.dtype, v.aval.shape) if kind is None else launch.ScalarArg(v.aval.dtype, (kind,))
@@ -92,7 +92,7 @@ def normalised(values: Sequence[Any]) -> list[Any]:
 
 
 def launched(launch: Callable[..., Any], values: Sequence[Any]) -> Any:
-    """What a bound program answers for *values*, in whatever layout they are."""
+    """The result of *launch* for *values* of any memory layout."""
     found = launch(*values)
     if found is None:
         found = launch(*normalised(values))

@@ -46,7 +46,7 @@ class KernelCache(Generic[P]):
             return program, False
 
     def _deeply(self, canonical: Canonical, arguments: int) -> P:
-        """The passes descend along chains of operations: a long Python loop makes a deep one."""
+        """Compile with a raised recursion limit: passes descend along chains of operations (a long Python loop)."""
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(limit + 20 * _operations(canonical))
         try:
@@ -63,7 +63,7 @@ class KernelCache(Generic[P]):
 
 
 def _operations(canonical: Canonical) -> int:
-    """How many operations there are, those of loops' bodies included."""
+    """The number of operations, those of loops' bodies included."""
     bodies = [op.params["body"].program for op in canonical.ops if "body" in op.params]
     return len(canonical.ops) + sum(_operations(body) for body in bodies)
 

@@ -15,14 +15,12 @@ a header (:data:`HEADER`), one row per argument, one row per output.  The rows, 
 
 A **member** is one kernel on these arguments and outputs: a header (:data:`MEMBER`), the addresses of its constant
 arrays, the offsets of its temporaries.  Where guard k of a member fails, words 2k and 2k + 1 of its ``following`` are
-the member to run in its place (0: none is known), as long as that one has not run in this call, and which steps of that
-one are done by then (``merging``).  The table's ``first`` leads to the member that is run first: the one that answered
-last, since inputs tend to go the way of those before.
+the member to run in its place (0: none is known), as long as that one has not run in this call, and the steps of that
+one that are done by then (``shared_prefix.py``).  The table's ``first`` leads to the member that is run first: the one
+that answered last, since inputs tend to go the way of those before.
 
-Both are written by ``launch``, where ``call_python`` and ``call_family`` are the same work in Python.  Start reading at
-:data:`LAUNCHER`, at the function ``tracegrad_launch``.
-
-``_native`` compiles it.
+Both are written by ``bind.py``, where ``call_python`` and ``call_family`` are the same in Python.  Start reading at
+:data:`LAUNCHER`, at the function ``tracegrad_launch``.  ``native.py`` compiles it.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from .native import compile_function, filled
 #: ``room``: the most constant arrays and temporaries of any member; ``first``: where the address of one stands.
 HEADER = ("n_args", "n_outs", "single", "room", "first")
 
-#: Words of a member's header.  ``base``: what is added to the index of a guard that failed; ``bit``: the member's own.
+#: Words of a member's header.  ``base``: offset of the index of a guard that failed; ``bit``: the member's own.
 MEMBER = ("kernel", "sizes", "consts", "n_extra", "n_temps", "counts", "base", "bit", "following")
 
 KIND_ARRAY, KIND_FLOAT64, KIND_FLOAT32, KIND_CONST, KIND_SCALAR_OUT, KIND_WRITTEN = range(6)

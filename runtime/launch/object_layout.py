@@ -1,4 +1,4 @@
-"""Where the native launcher finds the fields of Python objects, proven on real objects before it is believed.
+"""Byte offsets of the fields of Python objects for the native launcher, verified on live objects.
 
 The launcher reads a few fields of floats, bytes and ndarrays at fixed byte offsets, as any C extension does after
 its compiler has read the headers.  There is no compiler here, so the offsets come from ``__basicsize__`` where Python
@@ -42,7 +42,7 @@ def offsets() -> dict[str, int]:
 
 
 def numpy_api() -> dict[str, int]:
-    """Addresses of what the launcher needs of NumPy's C API, through the capsule which extension modules use too."""
+    """Addresses of NumPy's C functions for the launcher, through the capsule which extension modules use too."""
     core = np._core._multiarray_umath  # type: ignore[attr-defined]
     get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)
@@ -57,7 +57,7 @@ def python_api(name: str) -> int:
 
 
 def fault() -> str | None:
-    """Why the native launcher can't be used in this process; None when every field was found where expected."""
+    """The reason why the native launcher can't be used in this process; None if every field is at its offset."""
     if sys.implementation.name != "cpython":
         return f"the interpreter is {sys.implementation.name}, not CPython"
     if struct.calcsize("P") != _WORD:

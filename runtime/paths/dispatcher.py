@@ -1,9 +1,9 @@
-"""How a call is answered that no slot has answered.
+"""The dispatcher: the slow path of calls that no slot has answered.
 
 It goes down until a step answers:
 
-1. the variants of its call key: same state?  then its paths, most recent first; a guard that fails moves on to the
-   next;
+1. the variants of its call key: if the state is the same, its paths, most recent first; a guard that fails moves on
+   to the next;
 2. recording: Python runs once more; the kernel is found by signature or compiled.
 
 A function that can't be proven to be frozen (it draws random numbers, changes what it reads, calls what can't be
@@ -59,7 +59,7 @@ _MISS = object()
 
 
 class Dispatcher:
-    """The steps for the calls of one function, whose *static* arguments are settings."""
+    """The slow path of one function, whose *static* arguments are settings."""
 
     def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats):
         self.fn, self.static, self.target, self.stats = fn, static, target, stats
@@ -68,10 +68,10 @@ class Dispatcher:
         self.plans = PlanCache(fn, may_print=True)
         self._tensor_form: TensorForm | None = None
         self._reads_tensors = False
-        self._told = False  # that Python has to run in each call
+        self._told = False  # whether a warning has told that Python runs in each call
 
     def endpoint(self, mode: Mode) -> Endpoint:
-        """Where the calls that ask for *mode* come in."""
+        """The endpoint of *mode*."""
         return self.endpoints.setdefault(mode, Endpoint(mode))
 
     def path_stats(self) -> list[PathStats]:
@@ -248,7 +248,7 @@ class Dispatcher:
     # ---- functions that are never frozen -------------------------------------------------------------------------
 
     def _go_live(self, endpoint: Endpoint, call: Call, recording: Recording, why: str) -> Any:
-        """From now on Python runs in each call of this kind; this call's recording is used as it is."""
+        """Make Python run in each call of this kind from now on; this call's recording is used as it is."""
         live = Live(why)
         self._set_live(endpoint, call, live)
         return self._run_once(call, recording, live)
@@ -291,7 +291,7 @@ class Dispatcher:
         return self._finish(path, call, recording.captured, found)
 
     def _again(self, endpoint: Endpoint, call: Call) -> Any:
-        """Another thread has drawn the random numbers of this call."""
+        """Answer the call anew, since another thread has drawn its random numbers."""
         args, kwargs = call.rebuild(call.leaves)
         return self.dispatch(endpoint, args, kwargs)
 
@@ -316,7 +316,7 @@ class Dispatcher:
 
 
 def _on_host(argument: Any) -> bool:
-    """Is it a tensor in the memory of the host?"""
+    """Whether *argument* is a tensor in host memory."""
     return isinstance(argument, TENSORS.types) and not on_device(TENSORS.data(argument))
 
 

@@ -1,8 +1,8 @@
-"""One thing that is asked of a function (its value, its gradient, both), and what is known about answering it.
+"""Endpoints: the caches of one function for one mode (value, gradient, both).
 
 *Slots* answer without looking at the call first: each belongs to a family of paths, its *owner*.  *Variants* are the
-recordings by call key, *live* the call keys whose Python runs each time.  What changes slots is called with the
-function's lock.
+recordings by call key, *live* the call keys whose Python runs each time.  Methods that change slots are called with
+the function's lock.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Endpoint:
     live: OrderedDict[Any, Live] = field(default_factory=OrderedDict)  # call keys whose Python runs each time
 
     def missed(self, variant: Variant, call: int) -> tuple[list[tuple[Path, int]], set[Path]]:
-        """What the slots have found out in *call*, a number: the last miss of each family of *variant*, and all paths
+        """Misses of the slots in call number *call*: the last (path, guard) of each family of *variant*, and all paths
         that can't hold."""
         misses: list[tuple[Path, int]] = []
         tried: set[Path] = set()
@@ -42,24 +42,24 @@ class Endpoint:
         return misses, tried
 
     def install(self, slot: Slot, family: Family) -> None:
-        """*slot* is tried first from now on, in place of those that *family* takes paths from."""
+        """Put *slot* first, in place of those that *family* takes paths from."""
         self.drop_families(family.members)
         self.owners = (family, *self.owners)[:MAX_SLOTS]
         self.slots = (slot, *self.slots)[:MAX_SLOTS]
 
     def forget(self, variant: Variant, paths: Collection[Path]) -> None:
-        """*variant* forgets *paths*, and so do the slots."""
+        """Remove *paths* from *variant* and the slots."""
         variant.paths[:] = [p for p in variant.paths if p not in paths]
         self.drop_families(paths)
 
     def drop_families(self, paths: Collection[Path]) -> None:
-        """No slot tries any of *paths* from now on."""
+        """Remove the families of *paths* from the slots."""
         gone = set(paths)
         kept = [(s, f) for s, f in zip(self.slots, self.owners, strict=True) if gone.isdisjoint(f.members)]
         self.slots, self.owners = tuple([s for s, _ in kept]), tuple([f for _, f in kept])
 
     def drop_slots(self) -> None:
-        """Every call goes to the dispatcher."""
+        """Remove all slots, so that every call goes to the dispatcher."""
         self.owners = self.slots = ()
 
     def path_stats(self) -> list[PathStats]:

@@ -1,4 +1,4 @@
-"""Kinds of call whose Python runs each time: why, and how the programs that it records are run.
+"""The fallback for call keys whose Python runs each time: the reason, and the kernels of what it records.
 
 As long as the programs are few, each is one kernel.  A kind of call that has shown more than ``max_paths`` programs,
 because it goes another way through its branches again and again, is run in segments from then on; so is one whose
@@ -24,30 +24,30 @@ _ADVICE = "choose with np.where(condition, a, b) there, or compute in a loop tha
 @dataclass(eq=False, slots=True)
 class Live:
     why: str
-    split: str = ""  # why it runs in segments, where that is the reason for all
+    split: str = ""  # the reason for segments, where it is that of the fallback too
     programs: int = 0  # kernels compiled for whole programs
     segments: Segments | None = None
 
     def compiled(self) -> None:
-        """One more program needed a kernel of its own."""
+        """Count a program that needed a kernel of its own."""
         self.programs += 1
         if too_many_programs(self.programs) and self.segments is None:
             self.segments = Segments()
 
     def describe(self) -> str:
-        """How a call runs, in one line."""
+        """One line for ``explain()``: the kernels used, and the reason."""
         how = "reuses the kernel" if self.segments is None else "reuses the kernels of its segments"
         return f"a call like this runs Python each time and {how}: {self.why}"
 
 
 def too_many_programs(count: int) -> bool:
-    """Is it time to stop compiling each of *count* programs as a whole?  A heuristic: either way is right."""
+    """Whether to run in segments, after *count* programs compiled as a whole.  A heuristic: either way is right."""
     return count > config.max_paths
 
 
 def too_long(recording: Recording) -> str:
-    """Why a first program should not be compiled as a whole: the time that this takes grows with the square of its
-    length, and its pieces are short.  "" where it should.  A heuristic, as above."""
+    """The reason not to compile a first program as a whole: this takes time quadratic in its length, and its segments
+    are short.  "" where there is none.  A heuristic, as above."""
     length = len(recording.graph.nodes)
     if length <= LONG:
         return ""
@@ -60,12 +60,12 @@ def too_long(recording: Recording) -> str:
 
 
 def branch_outcomes(site: Any) -> str:
-    """Why a kind of call with too many paths goes live."""
+    """The reason for the fallback of a call key with too many paths."""
     return f"more than {config.max_paths} branch outcomes, the last at {site}"
 
 
 def tell(name: str, live: Live, pieces: Pieces) -> None:
-    """Warn, at the line of the last branch that takes the program apart."""
+    """Warn, at the line of the last branch that cuts the program."""
     guard = None if live.segments is None else live.segments.answers.last(pieces.guards)
     if guard is not None and guard.site is not None:
         message = (

@@ -34,18 +34,18 @@ class Family:
     missed: tuple[int, int, Path, int] | None = None  # (call, thread, path, guard): the last miss in a slot
 
     def miss(self, call: int, number: int) -> None:
-        """Leave word for the dispatcher: in this *call* of this thread no member holds.  *number* is the launch's."""
+        """Note for the dispatcher that no member holds in this *call* of this thread; *number*: the launch's answer."""
         starts = [0, *itertools.accumulate(len(path.guards) for path in self.members)]
         k = bisect_right(starts, number) - 1
         self.missed = (call, threading.get_ident(), self.members[k], number - starts[k])
 
     def number_miss(self, call: int, k: int) -> None:
-        """The same, for number *k* of the only member."""
+        """As ``miss``, for float *k* of the only member."""
         (path,) = self.members
         self.missed = (call, threading.get_ident(), path, path.number_failed(k))
 
     def taken(self, call: int) -> tuple[Path, int] | None:
-        """What :meth:`miss` said of this *call*: the last path that failed, and its guard."""
+        """The :meth:`miss` of this *call*, which is taken out: the last path that failed, and its guard; or None."""
         missed, self.missed = self.missed, None
         return missed[2:] if missed is not None and missed[:2] == (call, threading.get_ident()) else None
 
@@ -66,7 +66,7 @@ def make_family(variant: Variant, path: Path, families: Sequence[Family]) -> Fam
 
 
 def apart(path: Path, other: Path) -> str:
-    """Why two paths of one variant can't share a launch; "" where they can."""
+    """The reason why two paths of one variant can't share a launch; "" where they can."""
     mine, theirs = path.recording, other.recording
     if mine.numbers or theirs.numbers:
         return "numbers: Python looked at all bits of one, which are compared after the launch"
@@ -86,7 +86,7 @@ def apart(path: Path, other: Path) -> str:
 def successors(paths: Sequence[Path]) -> list[list[int]]:
     """For each path and guard that fails, the position of the path to try next (-1: none).
 
-    The answers of the paths form a tree, a node for each question that was asked after the same answers.  What follows
+    The answers of the paths form a tree, a node for each question that was asked after the same answers.  The successor
     is the busiest path that gave the next one of the answers known at that node, in turn.
     """
     result = [[-1] * len(path.guards) for path in paths]
@@ -111,7 +111,7 @@ def successors(paths: Sequence[Path]) -> list[list[int]]:
 
 
 def describe_families(families: Sequence[Family], variants: Sequence[Variant]) -> list[str]:
-    """How many of the paths of *variants* share launches, and why others don't."""
+    """Lines for ``explain()``: paths of *variants* that share launches, and the reasons why others don't."""
     lines: list[str] = []
     for variant in variants:
         mine = [family for family in families if family.variant is variant]

@@ -1,8 +1,8 @@
 """Slots: the fast path of a call, as a function generated for one structure of arguments, one outside state and one
 family of paths.
 
-A slot takes ``(args, kwargs)`` and answers with the result, or with None where anything is not as it was: then the
-slow path finds out what. It costs a fraction of a microsecond: the structure is checked in straight-line Python, the
+A slot takes ``(args, kwargs)`` and answers with the result, or with None where anything has changed: then the slow
+path takes over. It costs a fraction of a microsecond: the structure is checked in straight-line Python, the
 outside state by its own checker, dtypes and shapes by the native launcher.
 """
 

@@ -45,20 +45,20 @@ class Path:
     assemble: Callable[[Sequence[Any]], Any] | None
     numbers: list[bytes]
     counts: np.ndarray
-    guards: list[Guard]  # as the kernel checks them, then those on numbers
-    questions: list[tuple[Any, bytes, int]]  # the same as Python asked them: (kind and line, answer, index in guards)
+    guards: list[Guard]  # guards in the order of the kernel's checks, then those on floats
+    questions: list[tuple[Any, bytes, int]]  # guards in the order of the run: (kind and line, answer, index in guards)
     verified: bool = False
-    steps: list[int] | None = None  # their numbers among those of the variant (``merging``)
+    steps: list[int] | None = None  # value numbers of its steps (``shared_prefix.py``)
 
     def number_failed(self, k: int) -> int:
-        """Number *k* was another one: the kernel ran, but not this path.  Returns the guard's index."""
+        """Count a run in which float *k* had other bits than recorded; returns the index of that guard."""
         guard = len(self.guards) - len(self.numbers) + k
         self.counts[0] -= 1
         self.counts[1 + guard] += 1
         return guard
 
     def stats(self, mode: str) -> PathStats:
-        """What the counters say."""
+        """The path's counters, by the lines of its guards."""
         runs, *failed = self.counts.tolist()
         misses: Counter[str] = Counter()
         for guard, count in zip(self.guards, failed, strict=True):
@@ -68,7 +68,7 @@ class Path:
 
 
 def describe_guard(guard: Guard, other: str = "") -> str:
-    """What Python asked, and what the answer was: ``bool() gave True at m.py:3 in f``."""
+    """A guard as text: ``bool() gave True at m.py:3 in f``."""
     if guard.kind == CAPACITY:
         return f"a loop {'takes more than the' if other else 'ended within the'} room for its steps at {guard.site}"
     value = guard.expected.item() if hasattr(guard.expected, "item") else guard.expected
@@ -79,7 +79,7 @@ def describe_guard(guard: Guard, other: str = "") -> str:
 class Variant:
     snapshot: Snapshot
     paths: list[Path] = field(default_factory=list)
-    steps: dict[Any, int] = field(default_factory=dict)  # what kernels of its paths compute, numbered (``merging``)
+    steps: dict[Any, int] = field(default_factory=dict)  # value numbers of its paths' steps (``shared_prefix.py``)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _path(recording: Recording, program: Program | None, bound: Callable[..., An
 
 
 def outgrown(path: Path, recording: Recording) -> bool:
-    """Is *path* the same as the new *recording*, but for room in its loops, which was too little?"""
+    """Whether *path* is the same program as the new *recording*, but for smaller capacities of its loops."""
     known = path.recording
     return (
         known.capacities != recording.capacities
@@ -162,7 +162,7 @@ def _check_numbers(path: Path, found: tuple[Any, ...]) -> Any:
 
 
 def _close(a: Any, b: Any) -> bool:
-    """Does a kernel's number agree with NumPy's, rounding aside?"""
+    """Whether a kernel's number agrees with NumPy's up to rounding."""
     limit = tolerance(a.dtype)
     return bool(np.isclose(a, b, rtol=limit, atol=limit, equal_nan=True))
 

@@ -1,5 +1,4 @@
-"""Programs in segments: what runs where Python has to run in each call, and takes another way through its branches
-again and again.
+"""Programs in segments, for calls whose Python has to run each time and takes ever new ways through its branches.
 
 The recorded program (``Pieces``) is cut where control flow asked for a value.  Each *segment* between two cuts has a
 forward kernel, from what it reads of other segments to what they or the result read of it, and a backward kernel,
@@ -47,7 +46,7 @@ NEVER_VARIED = "never-varied"
 
 @dataclass(slots=True)
 class Answers:
-    """What each question of the control flow has been answered so far, by kind and line."""
+    """The answers to each guard of the control flow so far, by kind and line."""
 
     first: dict[tuple[str, Site | None], bytes] = field(default_factory=dict)
     varied: set[tuple[str, Site | None]] = field(default_factory=set)
@@ -64,11 +63,11 @@ class Answers:
         return sorted({g.position for g in guards if (g.kind, g.site) in self.varied})
 
     def last(self, guards: Sequence[Guard]) -> Guard | None:
-        """The last of *guards* that cuts."""
+        """The last of *guards* at which the program is cut."""
         return next((g for g in reversed(guards) if (g.kind, g.site) in self.varied), None)
 
     def describe(self) -> str:
-        """What cuts the program, and what doesn't: for ``explain()``."""
+        """The guards that cut the program and those that don't, for ``explain()``."""
         lines = [f"cut at {kind}() at {site}: it has had several answers" for kind, site in self.varied]
         lines += [
             f"not cut at {kind}() at {site}: {NEVER_VARIED}, it has always had the same answer"
@@ -121,14 +120,14 @@ class BoundSegment:
     """A kernel of a segment, bound to sizes and constants."""
 
     run: Callable[..., Any]
-    flows: list[bool] = field(default_factory=list)  # which of the cotangents asked for there are
-    delicate: list[bool] = field(default_factory=list)  # which of those may hold exact zeros or infinities
+    flows: list[bool] = field(default_factory=list)  # whether each requested cotangent exists
+    delicate: list[bool] = field(default_factory=list)  # whether each that exists may hold exact zeros or infinities
 
 
 class Segments:
-    """How one kind of call runs in segments.  ``run`` is safe to call from several threads.
+    """Segments and bound kernels of one call key.  ``run`` is safe to call from several threads.
 
-    *recordings*: runs that have shown what the control flow is asked."""
+    *recordings*: earlier runs, whose guards are learnt."""
 
     def __init__(self, recordings: Iterable[Recording] = ()) -> None:
         self.answers = Answers()
@@ -138,7 +137,7 @@ class Segments:
         self._lock = threading.Lock()
 
     def run(self, pieces: Pieces) -> tuple[tuple[Any, ...], int]:
-        """(the results, how many kernels had to be compiled)"""
+        """(the results, the number of kernels that had to be compiled)"""
         self.answers.learn(pieces.guards)
         run = _SegmentRun(self, pieces)
         found = run.results()
@@ -164,7 +163,7 @@ class Segments:
 
 
 class _SegmentRun:
-    """One call.  ``values`` and ``cotangents`` grow as kernels run."""
+    """The state of one call: ``values`` and ``cotangents`` grow as kernels run."""
 
     def __init__(self, owner: Segments, pieces: Pieces):
         self.owner, self.pieces = owner, pieces
@@ -265,9 +264,9 @@ def _given(values: Env, atom: Atom) -> Any:
 
 
 def _key(segment: Segment, *rest: Any) -> Hashable | None:
-    """What a kernel of *segment* is found by again without being derived; None where that can't be told.
+    """The cache key of a kernel of *segment*, known before it is derived; None where there is none.
 
-    Everything the derivation looks at is in it: operations, parameters, types, numbers, wiring.
+    It holds everything that the derivation depends on: operations, parameters, types, numbers, wiring.
     """
     number: dict[Var, int] = {}
     parts: list[Any] = []

@@ -1,13 +1,13 @@
-"""What paths of a family have in common is computed once in a call.
+"""Common steps of the paths of a family, computed once in a call.
 
 A member of a family that misses at a guard has already run the steps in front of it, and the member that is run in
-its place begins with many of the same ones.  ``merge`` finds which steps of two members are the same
-(``codegen/cpu/value_numbering.py``), gives what those leave behind one place in the workspace of the family, apart from
-all other temporaries, and says for each guard of each member which steps of the next one are done by then.  The
-launcher hands that to the next kernel as a word of bits (``launch.bind_family``).
+its place begins with many of the same ones.  ``merge`` finds the common steps of members
+(``codegen/cpu/value_numbering.py``), gives their results one place in the workspace of the family, apart from all other
+temporaries, and lists for each guard of each member the steps of the next one that are done by then.  The launcher
+hands that to the next kernel as a word of bits (``bind.bind_family``).
 
-What is shared is a whole step: one loop nest, one library call, one loop over a body.  A step that was fused with work
-of one path alone is another step; to keep the common part out of it would cost every call a pass over its arrays.
+Whole steps are shared: one loop nest, one library call, one loop over a body.  A step that was fused with work of one
+path alone is another step; to keep the common part out of it would cost every call a pass over its arrays.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ...codegen.schedule.early_exit import steps_before
 from ...codegen.schedule.memory import ALIGN, Temporary, plan
 from .paths import Path
 
-Product = tuple[int, int]  # (the step's number, which of the values that it leaves behind)
-Place = tuple[str, int]  # ("result", which) or ("temporary", which)
+Product = tuple[int, int]  # (value number of a step, index among its products)
+Place = tuple[str, int]  # ("result", index) or ("temporary", index)
 
 
 @dataclass(slots=True)
 class SharedPrefix:
-    """Of the members of a family: where their temporaries lie, and what is done where another one goes on.
+    """Workspace layout of the members of a family, and the steps that are done when another member takes over.
 
     ``offsets[k]``: of the temporaries of member k, in a workspace of ``nbytes``.  ``done[k][g]``: the bits of the steps
     of the member that follows guard g of member k.  ``shared``: how many different steps are not run again somewhere;
@@ -46,7 +46,7 @@ class SharedPrefix:
 
 @dataclass(slots=True)
 class _PathSteps:
-    """A path's steps by number: where each stands, its bit, and the places of what it leaves behind."""
+    """A path's steps by value number: position, bit, and the temporaries that each leaves behind."""
 
     path: Path
     position: dict[int, int] = field(default_factory=dict)
@@ -61,9 +61,9 @@ class _PathSteps:
 
 
 def merge(paths: Sequence[Path], following: Sequence[Sequence[int]], table: Table) -> SharedPrefix:
-    """What *paths* share, of which the launcher runs ``following[k][g]`` where guard g of path k fails.
+    """The shared steps of *paths*, of which the launcher runs ``following[k][g]`` where guard g of path k fails.
 
-    *table* numbers what is computed in paths of this variant.
+    *table*: value numbers of the paths of this variant.
     """
     members = [_member(path, table) for path in paths]
     shareable = _shareable(members)
@@ -157,7 +157,7 @@ def _sizes(member: _PathSteps) -> np.ndarray:
 
 
 def describe_merged(merged: SharedPrefix) -> list[str]:
-    """What is computed once though several paths need it, and what is not."""
+    """Lines for ``explain()``: the numbers of shared steps, and of those that may run again."""
     lines = []
     if merged.shared:
         lines.append(f"steps in front of branches that one launch runs once for all paths: {merged.shared}")

@@ -1,9 +1,9 @@
-"""Which of several paths a call can still take, once some of them have missed.
+"""Candidates among the paths of a variant, once some of them have missed.
 
 The paths of a variant are the branches of one deterministic function: as long as two of them have had the same answers,
 they were asked the same questions.  So a path that missed at a guard tells of the others without running them:
-those that part from it before that guard, or after it, miss as well.  What is left are the paths that part from it at
-that very question, which it answered otherwise.
+those that part from it before that guard, or after it, miss as well.  The candidates are the paths that part from it
+at that very question, which they answered otherwise.
 
 This is a heuristic: two kernels may compute a number that differs in its last bit, and a branch may hang on that
 bit.  A path that is passed over wrongly costs a recording, never a wrong answer.
@@ -25,7 +25,7 @@ def candidates(paths: Sequence[Path], misses: list[tuple[Path, int]]) -> Iterato
 
 
 def possible(path: Path, other: Path, guard: int) -> bool:
-    """Can *path* hold where *guard* of *other* has failed?"""
+    """Whether *path* can hold where *guard* of *other* has failed."""
     held = range(guard)  # guards are checked in order
     for mine, (question, answer, index) in zip(path.questions, other.questions, strict=False):
         if mine[0] != question:

@@ -1,4 +1,4 @@
-"""What a call looks like: its arguments flattened, and the key under which its recordings are kept.
+"""Calls: flattened arguments, and the key under which recordings are cached.
 
 An argument tree is flattened with optree (dicts, lists, tuples, namedtuples, registered dataclasses).  A leaf is data
 (a float array, a Python float: traced), a value (int, bool, str: part of the key), or an object (``self``, settings,
@@ -36,7 +36,7 @@ DATA = frozenset((ARRAY, FLOAT, SCALAR))
 
 @dataclass(frozen=True, slots=True)
 class OnDevice:
-    """How a call runs on a CUDA device: *stays*, its results stay there, since some argument lies there; *linked*, some
+    """Flags of a call on a CUDA device: *stays*, some argument lies there, so the results stay; *linked*, some
     argument is a tensor that requires gradients."""
 
     stays: bool
@@ -116,7 +116,7 @@ def flatten(
 
 
 def _keep_tensors(leaves: list[Any], kinds: list[str], parts: list[Any]) -> None:
-    """Tensors on a device are tensors; what else lies there stays of its kind."""
+    """Keep tensors on a device as tensors, and other device arrays of their kind."""
     for k, kind in enumerate(kinds):
         leaf = leaves[k]
         if kind == DEVICE and isinstance(leaf, TENSORS.types):
@@ -155,7 +155,7 @@ _HALF_SCALARS = {d.type for d in HALF}
 
 
 def classify(leaf: Any) -> tuple[str, Any]:
-    """(kind, what of the leaf is part of the call key)."""
+    """(kind of the leaf, its part of the call key)."""
     kind = type(leaf)
     if kind is np.ndarray:
         if leaf.dtype not in SUPPORTED or not leaf.dtype.isnative:

@@ -1,4 +1,4 @@
-"""What is differentiated, and with respect to what; or an error that says it in the user's names.
+"""Selection of the loss and of the arguments to differentiate, with errors in the user's names.
 
 The loss is what the function returned; the arguments are leaves of the call, which ``leaf_names`` names as the user
 would write them.
@@ -24,7 +24,7 @@ from .trees import Source, packing
 
 
 def leaf_names(fn: Callable[..., Any], call: Call) -> list[str]:
-    """How the user would write each leaf: ``w``, ``params['b1']``."""
+    """The user's expression for each leaf: ``w``, ``params['b1']``."""
     try:
         parameters = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):

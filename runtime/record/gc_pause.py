@@ -21,7 +21,7 @@ _before: tuple[int, int, int] = gc.get_threshold()
 
 @contextmanager
 def fewer_collections() -> Iterator[None]:
-    """Within, the collector looks at new objects less often (where it looks at all)."""
+    """A context in which the garbage collector runs less often (where it is enabled)."""
     global _running, _before
     with _lock:
         _running += 1

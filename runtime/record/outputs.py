@@ -1,7 +1,7 @@
-"""What the user gets of a kernel's results: an expression over them, from which a function is made.
+"""Result trees: an expression over a kernel's results, from which a function is made.
 
-A result tree is flattened; its data become results of the graph, and what is no data (None, strings, settings) stands
-in the expression as it is.
+A result tree is flattened; its data become results of the graph, and other leaves (None, strings, settings) stand in
+the expression as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .trees import NAMESPACE, Source, make_function, packing
 
 @dataclass(slots=True)
 class Output:
-    """What the user gets, as an expression over ``r``, the tuple of a kernel's results.  ``text`` None: the tuple as
+    """The user's result, as an expression over ``r``, the tuple of a kernel's results.  ``text`` None: the tuple as
     it is."""
 
     text: str | None
@@ -36,7 +36,7 @@ class Output:
         return make_function("def assemble(r):", source)
 
     def simplify(self, results: int) -> None:
-        """Spare the assembly where the *results* of the graph, that many, are what the user gets."""
+        """Drop the expression where it is the tuple of all *results* (a count) of the graph, or the only one."""
         if results == 1 and self.text == "r[0]":
             self.text, self.single = None, True
         elif self.text == "(" + ", ".join([f"r[{k}]" for k in range(results)]) + ",)" and results:

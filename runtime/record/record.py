@@ -1,7 +1,7 @@
 """One run of the user's Python: recorded, differentiated, and ready to be given a kernel.
 
 ``record`` runs the function on traced arguments and returns a ``Recording`` (``recording.py``): the simplified graph
-(results, then what the guards on floats look at), its canonical form, and the text of the expression that puts the
+(results, then the floats that guards compare), its canonical form, and the text of the expression that puts the
 results together (``outputs.py``).  ``record_pieces`` stops before the derivative and returns ``Pieces``, which
 ``segments.py`` takes on.
 """
@@ -132,7 +132,7 @@ def _record(
 
 @contextmanager
 def _own_words() -> Iterator[None]:
-    """Let our own refusal through where NumPy has wrapped it: ``plain[0] = traced`` raises a bare ValueError."""
+    """Re-raise our own error where NumPy has wrapped it: ``plain[0] = traced`` raises a bare ValueError."""
     try:
         yield
     except TracegradError:
@@ -147,8 +147,8 @@ def _own_words() -> Iterator[None]:
 def _run_frozen(
     call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, recorder: Recorder
 ) -> tuple[Any, list[str]]:
-    """(what the function returned, what it changed outside itself): it ran with traced stand-ins for the arrays of
-    the snapshot."""
+    """(result of the function, its changes to outside state), run with traced stand-ins for the arrays of the
+    snapshot."""
     stand_ins: dict[int, TracedArray] = {}
     for array, name in zip(snapshot.arrays, snapshot.array_names, strict=True):
         owner = f"`{name}`, an array from outside the function"
@@ -160,7 +160,7 @@ def _run_frozen(
     try:
         with plan.watch():
             out = substitution.fn(*args, **kwargs)
-    finally:  # what it has done outside stays done, also when it raises
+    finally:  # changes of outside state stay, also when it raises
         changes = list(substitution.changes())
         if changes:
             substitution.writeback(lambda value: _plain(value, recorder))
@@ -187,7 +187,7 @@ def _replace_objects(call: Call, leaves: list[Any], objects: Sequence[Any]) -> N
 
 
 def sort_guards(recorder: Recorder) -> list[Guard]:
-    """Let each guard ask for no more than Python saw, and take out those on floats.
+    """Weaken each guard to what Python saw, and take out those on floats.
 
     ``if t`` saw only whether *t* is zero and ``int(t)`` only the integral part.  ``float(t)`` saw every bit; NumPy
     and a kernel may differ in the last one, so the kernel hands over its own number and is held to that (see
@@ -223,7 +223,7 @@ def _outputs(
     fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: Sequence[Var], count: int,
     derive: Callable[..., Sequence[Atom]] = vjp,
 ) -> tuple[list[Atom], Output]:  # fmt: skip
-    """(atoms of the graph's results, what they make up)."""
+    """(atoms of the graph's results, the ``Output`` over them)."""
     source = Source("o")
     if mode.kind == VALUE:
         atoms: list[Atom] = []

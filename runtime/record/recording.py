@@ -1,7 +1,7 @@
-"""What one run of the user's Python gives, and when two runs have given the same.
+"""Recordings of runs of the user's Python, and their equality.
 
-A ``Mode`` is what was asked for.  A ``Recording`` is a run that is ready for a kernel: its graph, with the derivative
-in it, and how the user gets the results.  ``Pieces`` are a run that is not yet differentiated.
+A ``Mode`` is value, gradient or both.  A ``Recording`` is a run that is ready for a kernel: its graph with the
+derivative, and the expression for the user's results.  ``Pieces`` are a run that is not yet differentiated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VALUE, GRAD, VALUE_AND_GRAD = "value", "grad", "value_and_grad"
 
 @dataclass(slots=True, frozen=True)
 class Mode:
-    """What is asked of a function: its value, its gradient with respect to *argnums*, or both."""
+    """The requested results: a function's value, its gradient with respect to *argnums*, or both."""
 
     kind: str
     argnums: int | tuple[int, ...] = 0
@@ -38,18 +38,18 @@ class Recording:
     graph: Graph
     canonical: Canonical
     arguments: int  # graph inputs that are arguments or captured arrays; the rest are constants
-    captured: list[np.ndarray]  # the captured arrays among them, as they were; emptied when the recording has been used
+    captured: list[np.ndarray]  # values of the captured arrays; emptied when the recording has been used
     output: Output
     numbers: list[Guard]  # guards on floats, by their bits: the last results of the graph
-    names: list[str]  # of the graph's inputs, as the user would write them
+    names: list[str]  # the user's expressions for the graph's inputs
     changes: list[str] = field(default_factory=list)
-    capacities: tuple[int, ...] = ()  # steps that there is room for in its loops
-    notes: tuple[str, ...] = ()  # what was decided about its loops
+    capacities: tuple[int, ...] = ()  # capacities of its loops
+    notes: tuple[str, ...] = ()  # decisions about its loops
     seconds: dict[str, float] = field(default_factory=dict)
-    draws: int = 0  # from the default stream of random numbers, whose state is then the last of the captured arrays
+    draws: int = 0  # draws from the default stream of random numbers, whose state is then the last captured array
 
     def same_program(self, other: Recording) -> bool:
-        """Do two recordings denote the same computation, constants included?"""
+        """Whether two recordings denote the same computation, constants included."""
         return (
             same_computation(self, other)
             and self.draws == other.draws
@@ -61,33 +61,33 @@ class Recording:
 
     @property
     def facts(self) -> list[tuple[str, bytes]]:
-        """What control flow relied on, in a form that can be compared."""
+        """The guards that control flow relied on, as comparable (kind, bytes)."""
         return [(g.kind, np.asarray(g.expected).tobytes()) for g in (*self.graph.guards, *self.numbers)]
 
 
 @dataclass(slots=True, eq=False)
 class Pieces:
-    """A run of the user's Python, not yet differentiated: what ``segments.py`` cuts into pieces."""
+    """A run of the user's Python, not yet differentiated, for ``segments.py`` to cut."""
 
     nodes: list[Node]
-    guards: list[Guard]  # as they were asked, in order
+    guards: list[Guard]  # in the order of the run
     sources: list[Var]  # inputs and constants
-    env: Env  # the values of those, and of whatever Python asked for
+    env: Env  # values of the sources, and of whatever Python asked for
     results: list[Atom]
-    loss: Atom | None  # of which gradients are wanted,
-    wrt: list[Var]  # with respect to these;
-    gradients: list[Var]  # what stands for them among the results
+    loss: Atom | None  # the scalar to differentiate, if gradients are wanted
+    wrt: list[Var]  # the sources that gradients are taken of
+    gradients: list[Var]  # placeholders of the gradients among the results
     output: Output
 
     def assembled(self, found: tuple[Any, ...]) -> Any:
-        """What the user gets, of the results' values."""
+        """The user's result from the values of the graph's results."""
         if self.output.text is None:
             return found[0] if self.output.single else found
         return self.output.function()(found)
 
 
 def same_computation(one: Any, other: Any) -> bool:
-    """Are the graphs of two recordings the same, sizes, constants and constant arrays included?"""
+    """Whether the graphs of two recordings are the same, sizes, constants and constant arrays included."""
     a, b = one.canonical, other.canonical
     arrays = [(x, y) for (_, x), (_, y) in zip(one.graph.consts, other.graph.consts, strict=False)]
     return (

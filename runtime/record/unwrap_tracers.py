@@ -1,4 +1,4 @@
-"""After a run: no traced array stays in the user's own objects.
+"""Removal of traced arrays from the user's own objects after a run.
 
 A function that runs in each call may keep what it computes (``self.last = loss``, ``history.append(loss)``).  During
 a recording that is a traced array, which is of no use once the recording is over; ``settle`` puts the value in its

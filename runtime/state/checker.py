@@ -1,4 +1,4 @@
-"""From a state graph to a key, the arrays in it, and a fast checker that says whether the state is still the same.
+"""Digests of state graphs: a key, the arrays in it, and a generated checker that the state is still the same.
 
 Start reading at ``digest``. One walk over the graph yields the key (a tuple of tokens) and, in the same order, the
 source text of a checker function. The checker is made to cost next to nothing:
@@ -51,14 +51,14 @@ _CODE_LIMIT = 512
 
 @dataclass(slots=True)
 class Digest:
-    """The key of a graph, its arrays, and how to make the checker."""
+    """The key of a graph, its arrays, and the source of its checker."""
 
     key: StateKey
     arrays: tuple[np.ndarray, ...]
     names: tuple[str, ...]
     trail: list[tuple[str, Hashable]]  # (label, token) pairs, to tell what has changed
-    source: str  # of the checker
-    reader: str  # of the same without the tests of the arrays
+    source: str  # source of the checker
+    reader: str  # source of the checker without the tests of the arrays
     cells: dict[str, types.CellType]
     main: dict[str, Any]
 
@@ -100,7 +100,7 @@ class _Emitter:
     trail: list[tuple[str, Hashable]] = field(default_factory=list)
     arrays: list[StateNode] = field(default_factory=list)
     contents: list[StateNode] = field(default_factory=list)
-    groups: dict[Hashable, list[str]] = field(default_factory=dict)  # what must stay distinct objects
+    groups: dict[Hashable, list[str]] = field(default_factory=dict)  # labels of objects that must stay distinct
     pending: deque[tuple[str, StateNode]] = field(default_factory=deque)  # nodes whose parts are still to be guarded
     count: int = 0
 
@@ -380,7 +380,7 @@ def _attribute(owner: str, name: str) -> str:
 
 
 def _is_name(name: str) -> bool:
-    """May *name* stand in a program?  (pytest gives modules globals like ``@pytest_ar``.)"""
+    """Whether *name* can stand in a program (pytest gives modules globals like ``@pytest_ar``)."""
     return name.isidentifier() and not keyword.iskeyword(name)
 
 

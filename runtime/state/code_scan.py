@@ -1,4 +1,4 @@
-"""What a code object can read: a static scan of its bytecode, and of the functions nested in it.
+"""Static scan of a code object's bytecode, and of the functions nested in it, for what it can read.
 
 One data structure, ``CodeFacts``; start reading at ``scan``. Nothing is run and no value is looked at: the scan says
 which global names and closure cells the code loads, through which attribute chains (``np.random.rand``), which
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 
-# Where a chain of attributes starts: ("global", name), ("deref", name), ("import", module), ("local", "").
+# Start of a chain of attributes: ("global", name), ("deref", name), ("import", module), ("local", "").
 Root = tuple[str, str]
 
 _GLOBAL_LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
@@ -33,7 +33,7 @@ _DYNAMIC_ATTRS = {"attrgetter", "methodcaller", "asdict", "astuple", "deepcopy",
 
 @dataclass(slots=True)
 class CodeFacts:
-    """What one function's code, with the code nested in it, can read and write outside itself."""
+    """Outside reads and writes of one function's code and the code nested in it."""
 
     code: CodeType
     globals: dict[str, int] = field(default_factory=dict)  # name -> line of its first load
@@ -46,7 +46,7 @@ class CodeFacts:
     sees_absence: bool = False  # may notice that an attribute is missing (getattr, hasattr, try)
     compares: set[str] = field(default_factory=set)  # comparison operators in use, and "in"
     called: set[str] = field(default_factory=set)  # names that are called directly
-    truths: set[str] = field(default_factory=set)  # names of what is tested for truth directly
+    truths: set[str] = field(default_factory=set)  # names of objects that are tested for truth directly
     codes: list[CodeType] = field(default_factory=list)  # this code and all nested ones
 
     file: str = ""  # where the code stands, without the folder

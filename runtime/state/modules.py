@@ -21,7 +21,7 @@ _COPIERS = {"asdict", "astuple", "deepcopy", "copy", "getmembers"}
 
 
 def placed(facts: CodeFacts, kind: str, name: str) -> Chains:
-    """The attribute chains that the code reads from a name, each with where it does."""
+    """The attribute chains that the code reads from a name, with their sites."""
     return {chain: facts.at(line) for chain, line in facts.chains.get((kind, name), {}).items()}
 
 

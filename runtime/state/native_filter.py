@@ -249,20 +249,20 @@ class Filter(bytes):
         try:
             self.ask(frame, event, argument)
         finally:
-            self._state[1] = 0  # what was not learned now never will be
+            self._state[1] = 0  # too late to learn this pair
 
     def learn(self, subject: object, keep: object, everyone: bool) -> None:
-        """What was just asked about needs no second look: in this run, or where *everyone* in none of the process.
+        """Add the pair that was just asked about to the set of this run, or of the process (*everyone*).
 
-        *subject* is what the answer rests on: a code object, or what the C function belongs to, or its type. It has to
-        be what the filter has read, or nothing is learned.
+        *subject* is the object that the answer rests on: a code object, or the owner of the C function, or its type.
+        It has to be the one that the filter has read, or nothing is learned.
         """
         a, b = self._state[1], self._state[2]
         if a and id(subject) == (b or a):
             (SHARED if everyone else self.own).add(a, b, keep)
 
     def learn_here(self, keep: object, code: types.CodeType) -> None:
-        """The C function that was just asked about needs no second look in any run where this code calls it."""
+        """Add the C function that was just asked about, called from this code, to the set of the process."""
         if self._state[1]:
             SHARED.add(self._state[1], id(code), (keep, code))
 
@@ -288,7 +288,7 @@ def available() -> bool:
 
 
 def fault() -> str | None:
-    """Why there is no native filter in this process; None where the fields of C functions are where it reads them."""
+    """The reason why there is no native filter in this process; None if the fields of C functions are as expected."""
     found = layout.fault()
     if found is not None:
         return found

@@ -140,7 +140,7 @@ def member(walker: Walker, value: enum.Enum, label: str, site: str) -> Leaf | St
 
 
 def lookup(cls: type, name: str) -> Any:
-    """What the class and its bases hold under a name, as stored (descriptors are not asked)."""
+    """The attribute of the class or its bases under *name*, as stored (descriptors are not invoked)."""
     for base in cls.__mro__:
         if name in base.__dict__:
             return base.__dict__[name]
@@ -191,7 +191,7 @@ def class_edges(
 
 
 def super_edges(walker: Walker, node: StateNode, cls: type, site: str, construct: bool) -> None:
-    """What ``super()`` can find: the methods of the bases, overridden or not."""
+    """Edges for the methods of the bases, overridden or not, which ``super()`` can find."""
     for base in cls.__mro__[1:]:
         if base is object or walker.trust.cls(base):
             continue
@@ -202,7 +202,7 @@ def super_edges(walker: Walker, node: StateNode, cls: type, site: str, construct
 
 
 def class_descriptor(walker: Walker, node: StateNode, cls: type, name: str, raw: Any, site: str) -> bool:
-    """A descriptor in a class that is no function of the user's: C slots are fine, the rest is not understood."""
+    """The leaf of a class's descriptor that is no function of the user's: C slots are fine, others are refused."""
     kind = type(raw)
     if kind.__module__.partition(".")[0] == "tracegrad" or kind is types.BuiltinFunctionType or isinstance(raw, type):
         node.edge("class", (cls, name), walker.visit(raw, f"{cls.__name__}.{name}", site), fixed=True)
@@ -217,7 +217,7 @@ def class_descriptor(walker: Walker, node: StateNode, cls: type, name: str, raw:
 def _wanted(walker: Walker, cls: type, construct: bool) -> list[str]:
     """The names of a class that count: those in the code, and the special methods that operators call."""
     attrs = walker.names.attrs
-    names = {n for n in getattr(cls, "_tracegrad_helpers", ()) if hasattr(cls, n)}  # what our own code calls
+    names = {n for n in getattr(cls, "_tracegrad_helpers", ()) if hasattr(cls, n)}  # methods that our own code calls
     for base in cls.__mro__:
         if base is object or walker.trust.cls(base):
             names |= {n for n in base.__dict__ if n in attrs and not n.startswith("__")}

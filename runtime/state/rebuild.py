@@ -49,7 +49,7 @@ class Substitution:
 
     def __init__(self, graph: StateGraph, wrap: Wrap, fn: Any, objects: tuple[Any, ...], enabled: bool) -> None:
         self._wrap = wrap
-        self._built: dict[int, Any] = {}  # id of a node -> what replaces it
+        self._built: dict[int, Any] = {}  # id of a node -> its replacement
         self._cells: dict[int, types.CellType] = {}
         self._spaces: dict[int, Overlay] = {}
         self._filled: set[tuple[int, str]] = set()
@@ -71,7 +71,7 @@ class Substitution:
     # ---- changes made by the run
 
     def changes(self) -> list[str]:
-        """What the run changed in the copies, one line each."""
+        """The changes that the run made in the copies, one line each."""
         return [f"changes `{c.label}` while it runs" for c in self._copies if not _alike(c.before, _contents(c.copy))]
 
     def writeback(self, unwrap: Callable[[Any], Any] = lambda value: value) -> list[str]:
@@ -104,7 +104,7 @@ class Substitution:
     # ---- building
 
     def _part(self, child: Leaf | StateNode, original: Any) -> Any:
-        """What stands for a part of the state: itself, unless an array is in it."""
+        """The copy of a part of the state that leads to an array; any other part itself."""
         if isinstance(child, Leaf) or id(child) not in self._needed:
             return original
         if id(child) in self._built:

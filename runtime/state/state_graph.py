@@ -75,7 +75,7 @@ def mark(roots: list[Leaf | StateNode], nodes: list[StateNode]) -> None:
 
 @dataclass(slots=True)
 class Edge:
-    """How a part is reached from its owner: ``how`` is one of
+    """The access from an owner to its part: ``how`` is one of
 
     ``global`` (globals dict, name), ``builtin`` (globals dict, name), ``noglobal``, ``cell``, ``emptycell``,
     ``attr`` name, ``item`` index, ``key`` key, ``element`` index (of a set), ``class`` (class, name), ``const``
@@ -95,7 +95,7 @@ class Names:
     attrs: dict[str, None] = field(default_factory=dict)
     compares: set[str] = field(default_factory=set)
     called: set[str] = field(default_factory=set)
-    truths: set[str] = field(default_factory=set)  # names of what is tested for truth
+    truths: set[str] = field(default_factory=set)  # names of objects that are tested for truth
     supers: bool = False  # super() occurs: overridden methods count too
     everything: bool = False  # attribute names are computed somewhere: all attributes count
     absence: bool = False  # a missing attribute can be noticed
@@ -120,4 +120,4 @@ class StateGraph:
     tensors: dict[int, str] = field(default_factory=dict)  # id of each eager tensor in the state -> its name
     optimizers: list[Any] = field(default_factory=list)
     on_device: list[str] = field(default_factory=list)  # names of the eager tensors on a CUDA device
-    leaves_on_host: list[str] = field(default_factory=list)  # of those on the host that require gradients
+    leaves_on_host: list[str] = field(default_factory=list)  # eager tensors on the host that require gradients

@@ -101,7 +101,7 @@ class Snapshot:
 
 
 class StatePlan:
-    """What a callable can read outside itself.
+    """The outside state of a callable: everything that it can read besides its arguments.
 
     ``provable`` is False where that can't be known, with ``reasons`` that name the user's lines; then Python must run
     each time. Reasons found by ``watch`` while running stay; reasons found in the state (a generator in a global) go
@@ -158,7 +158,7 @@ class StatePlan:
         return tuple([(id(a), _checksum(a)) for a in snap.arrays])
 
     def changes(self, before: Snapshot, after: Snapshot) -> list[str]:
-        """What differs between two snapshots, one line each; empty if nothing that is guarded does."""
+        """The guarded differences between two snapshots, one line each."""
         changed: dict[str, None] = {}
         if before.key != after.key:
             # A token may be mere structure; what is told is the labels of the tokens that have no partner.
@@ -174,7 +174,7 @@ class StatePlan:
         return list(changed)
 
     def watch(self) -> Watch:
-        """Context manager around a recorded run: what ran besides the analysed code becomes a reason."""
+        """Context manager around a recorded run: code that ran without having been analysed becomes a reason."""
         return Watch(self._codes, self._trust, self._found.append, self._may_print)
 
     # ---- other arrays

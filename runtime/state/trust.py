@@ -1,4 +1,4 @@
-"""Whom to trust: which files hold library code, which functions are impure, which objects hide their state.
+"""Trust: tables of library code, of impure functions, and of objects that hide their state.
 
 Start reading at ``Trust`` (files, modules, classes), then ``impurity`` (functions and modules whose answer depends
 on more than their arguments) and ``hidden_state`` (objects whose state Python can't see). The tables at the top
@@ -125,7 +125,7 @@ def plain_reader(module_name: str) -> bool:
 
 
 def module_impurity(name: str) -> str | None:
-    """Why everything in a module is impure, or None."""
+    """The reason why everything in a module is impure, or None."""
     while name:
         why = IMPURE_MODULES.get(name)
         if why is not None:
@@ -135,7 +135,7 @@ def module_impurity(name: str) -> str | None:
 
 
 def impurity(obj: Any) -> str | None:
-    """Why a library's module, class or function is impure, or None. The user's own things are never asked about."""
+    """The reason why a library's module, class or function is impure, or None."""
     if isinstance(obj, types.ModuleType):
         return module_impurity(obj.__name__)
     if not callable(obj):
@@ -165,7 +165,7 @@ def impurity(obj: Any) -> str | None:
 
 
 def hidden_state(cls: type) -> str | None:
-    """What state an object of this class keeps where it can't be seen, or None if nothing is known against it."""
+    """Text on the invisible state of objects of this class, or None if none is known."""
     for base in cls.__mro__:
         module = base.__module__ if isinstance(base.__module__, str) else ""
         if module.startswith("numpy.random") or module in ("random", "_random"):

@@ -1,4 +1,4 @@
-"""Immutable values: which ones are compared as a whole, what stands for them in a key, and when two are the same.
+"""Immutable values: leaves that are compared as a whole, their tokens in keys, and sameness.
 
 Start reading at ``is_leaf`` and ``token``. Two leaves are the same when type and bits agree: ``1``, ``1.0`` and
 ``True`` differ, so do ``0.0`` and ``-0.0``, and a NaN equals itself if the bits do.
@@ -32,7 +32,7 @@ _IDENTITY_TYPES = {types.FunctionType, types.ModuleType, type, np.ufunc}
 
 
 class IdentityKey:
-    """Stands in a key for an object that counts by identity; keeps it alive, so that its id is not used again."""
+    """The token of an object that is compared by identity; keeps it alive, so that its id is not used again."""
 
     __slots__ = ("obj",)
 
@@ -69,7 +69,7 @@ class StateKey:
 
 
 def identity(obj: Any) -> Hashable:
-    """What stands in a key for an object that counts by identity."""
+    """The token of an object that is compared by identity."""
     return obj if type(obj) in _IDENTITY_TYPES else IdentityKey(obj)
 
 
@@ -86,7 +86,7 @@ def is_leaf(value: Any, depth: int = 0) -> bool:
 
 
 def leaf_size(value: Any) -> int:
-    """How many leaves a leaf counts for against the cap."""
+    """The number of leaves that a leaf counts for against the cap."""
     if type(value) in (tuple, frozenset):
         return 1 + sum([leaf_size(v) for v in value])
     return 1
@@ -152,5 +152,5 @@ def content(array: np.ndarray) -> bytes:
 
 
 def array_token(array: np.ndarray) -> Hashable:
-    """What is guarded of an array that is read again each call: everything but its contents."""
+    """The token of an array that is read again in each call: dtype, shape and layout."""
     return (array.dtype, array.shape, "C" if array.flags.c_contiguous else array.strides)

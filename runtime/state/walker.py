@@ -42,8 +42,8 @@ class Walker:
         self.names = names
         self.nodes: list[StateNode] = []
         self.tensors: dict[int, str] = {}  # id of each eager tensor that was met -> its name
-        self.on_device: list[str] = []  # names of those on a CUDA device
-        self.leaves_on_host: list[str] = []  # names of those on the host that require gradients
+        self.on_device: list[str] = []  # names of the eager tensors on a CUDA device
+        self.leaves_on_host: list[str] = []  # names of the eager tensors on the host that require gradients
         self.optimizers: list[Any] = []
         self.memo: dict[int, StateNode] = {}
         self.reasons: dict[str, None] = {}

@@ -1,8 +1,8 @@
-"""Watching a recorded run: was all the Python that ran analysed before, and did anything impure run?
+"""The watch over a recorded run, for Python that was not analysed before, and for impure calls.
 
 One class, ``Watch``; start reading at ``__enter__``. A replay is right if the run was decided by guarded state alone.
-The analysis guards what the *analysed* code can read; the watch shows that no other code ran. What it finds becomes a
-reason why the function can't be replayed without its Python.
+The analysis guards what the *analysed* code can read; the watch shows that no other code ran. Each finding is a reason
+why the function can't be replayed without its Python.
 
 It is the thread's profile function. Where nobody else profiles, that is the native filter (``native_filter.py``), which
 asks here only about what it does not know; else a callback in Python, which passes events on to the profiler that was
@@ -26,7 +26,7 @@ from .trust import DRAW_ELSEWHERE, IMPURE_METHODS, RUN_TIME_BUILTINS, Trust, hid
 _PURE_CALLS = {"fspath", "is_finalizing", "getsizeof", "intern", "_getframe", "exc_info"}
 # Only where the user's code calls it directly: libraries do these things for good reasons of their own.
 _DIRECT_ONLY = {"sys", "_thread", "gc", "weakref", "_weakref", "builtins", "_contextvars"}
-_AGAIN, _HERE, _ALWAYS = range(3)  # what looking at a call of a C function has shown
+_AGAIN, _HERE, _ALWAYS = range(3)  # verdicts on a call of a C function
 _EVERYWHERE = Trust()  # library code for every function, whatever its settings trust besides
 _QUIET_LIBRARIES = ("tracegrad", "numpy", "scipy", "numba", "llvmlite", "optree", "importlib")
 
@@ -43,7 +43,7 @@ class Watch:
         self._may_print = may_print
         self._known: dict[int, types.CodeType] = {}  # ids of codes that need no second look; kept alive
         self._types: dict[type, str | None] = {}
-        self._collector: set[types.CodeType] = set()  # what the garbage collector calls, whenever it happens to run
+        self._collector: set[types.CodeType] = set()  # code that the garbage collector may call at any time
         self._prior: Any = None
         self._print: tuple[types.FrameType, int] | None = None  # the last call of print: its frame and instruction
         self._random: Any = None
@@ -108,7 +108,7 @@ class Watch:
         return event
 
     def _ask(self, frame: types.FrameType, what: str, arg: Any) -> None:
-        """What the native filter does not know: looked at, and taught to the filter where one look is enough."""
+        """Callback of the native filter for pairs that it does not know; it learns those that need only one look."""
         assert self._filter is not None
         if self._prints(frame, what, arg):
             return
@@ -128,7 +128,7 @@ class Watch:
                 self._filter.learn(kind, kind, not _heap_type(kind))
 
     def _prints(self, frame: types.FrameType, what: str, arg: Any) -> bool:
-        """Does this happen in a call of ``print``, which may print?  A notebook's stdout may use threads, clocks..."""
+        """Whether the event is in a permitted call of ``print`` (a notebook's stdout may use threads, clocks...)."""
         if not self._may_print:
             return False
         if what == "c_call" and arg is print:

@@ -24,7 +24,7 @@ from tracegrad.codegen.cuda import ptx
 from tracegrad.codegen.cuda.libdevice import FUNCTIONS, INTRINSICS, SPECIAL, symbol
 from tracegrad.tracer.ir.errors import DeviceError
 
-# what __nvvm_reflect answers: the options of ptx.FLOAT_OPTIONS, and a Hopper (the functions that kernels call ask only
+# answers of __nvvm_reflect: the options of ptx.FLOAT_OPTIONS, and a Hopper (the functions that kernels call ask only
 # whether it is a Kepler or older: the code is the same for all that this target is for)
 _REFLECT = {"__CUDA_FTZ": 0, "__CUDA_PREC_SQRT": 1, "__CUDA_ARCH": 900}
 
@@ -102,7 +102,7 @@ def module_text() -> str:
 
 
 def _plain(text: str) -> str:
-    """The printed module without what is NVIDIA's: reflection answered, assembly as calls, one address space.
+    """The printed module without NVIDIA's extensions: reflection answered, assembly as calls, one address space.
 
     Shifts by more than the width, which LLVM leaves undefined, are spelt out: libdevice counts on what its GPUs do.
     """
@@ -135,7 +135,7 @@ def _plain(text: str) -> str:
 
 
 def _optimised(text: str) -> llvm.ModuleRef:
-    """What is left of *text* when constants are folded and nothing is kept that no kernel calls."""
+    """The module *text* after constant folding and removal of functions that no kernel calls."""
     module = llvm.parse_assembly(text)
     llvm.initialize_native_target()
     machine = llvm.Target.from_default_triple().create_target_machine()
@@ -211,7 +211,7 @@ def _to_integer(name: str, kind: str, integer: str, rounding: str, of_nan: int) 
 
 
 def _directed(name: str, *chosen: str) -> tuple[str, str]:
-    """x * y + z of float32 with one rounding that is not to nearest: *chosen* says when to move (``%wrong``) and how
+    """Fused x * y + z of float32 with directed rounding: *chosen* says when to correct (``%wrong``) and how
     (``%way``, added to the bits).
 
     The product is exact in float64; the sum there leaves an error, which decides where the rounded sum cannot.

@@ -1,5 +1,5 @@
 """Loops and branches that the user writes explicitly: ``scan``, ``fori_loop``, ``map``, ``while_loop``, ``cond`` and
-``switch``, with JAX's argument order. Start reading at ``scan.py``, then ``loop_recording.py`` (how a loop becomes one
-node) and ``body_recorder.py`` (a recorder within the recorder, for its body). The node itself is
+``switch``, with JAX's argument order. Start reading at ``scan.py``, then ``loop_recording.py`` (a loop as one node)
+and ``body_recorder.py`` (a recorder within the recorder, for its body). The node itself is
 ``../ops/control.py``.
 """

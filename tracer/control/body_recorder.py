@@ -1,8 +1,7 @@
 """Recording the body of a loop: a recorder within a recorder.
 
-The body runs once, on traced arrays that stand for any step.  What it does with values from outside alone is the same
-in every step and is recorded outside; so is nothing that depends on a step, and asking for the value of such a thing
-(``if``, ``float()``) is an error, because there is no single answer.
+The body runs once, on traced arrays that stand for any step.  Loop-invariant operations are recorded outside of it.
+Asking for a value that depends on the step (``if``, ``float()``) is an error, because there is no single answer.
 
 Positions that are ``a * row + b`` are followed: they are known to be in bounds, and ``x[i]`` of an array from outside
 becomes one row of the operands that the loop steps through, whose derivative costs one row too.
@@ -30,9 +29,9 @@ _SAME_POSITION = frozenset({"reshape", "broadcast", "cast", "alias"})
 
 
 class BodyRecorder(Recorder):
-    """The recording of one step of *length*."""
+    """The recorder of the body of a loop of *length* steps."""
 
-    hoists = True  # what does not depend on the step is recorded outside
+    hoists = True  # loop-invariant operations are recorded outside
     hint = (
         "of something that differs from step to step in the body of {}, which runs once for all steps: choose with "
         "np.where(condition, a, b) or tracegrad.cond, or write a Python loop instead"
@@ -41,7 +40,7 @@ class BodyRecorder(Recorder):
     def __init__(self, parent: Recorder, length: int, what: str) -> None:
         super().__init__()
         self.parent, self.length, self.what = parent, length, what
-        self.span = length  # rows that positions are followed over
+        self.span = length  # range of the step number, by which positions are bounded
         self.env, self.captured, self.watch = parent.env, parent.captured, parent.watch
         self.backend = parent.backend
         self.row = Var(Aval(INT, (), weak=True))  # the number of the step's row
@@ -114,7 +113,7 @@ class BodyRecorder(Recorder):
         return min(ends), max(ends)
 
     def _row_of(self, x: Atom, index: Atom) -> Var | None:
-        """The row of *x*, which is from outside, that *index* names, where it is a row of a slice of it."""
+        """The row of *x*, an array from outside, at an *index* that is affine in the step number; else None."""
         if not isinstance(x, Var) or x in self.own or not isinstance(index, Var) or index.aval.size != 1:
             return None
         a, b = self.affine.get(index, (0, 0))
@@ -181,7 +180,7 @@ class BodyRecorder(Recorder):
 
 
 class BranchRecorder(BodyRecorder):
-    """The recording of a branch, which is a loop of one step or none: all that it does is done in there."""
+    """The recorder of a branch, which is a loop of at most one step: nothing is recorded outside."""
 
     hoists = False
     hint = (

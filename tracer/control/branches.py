@@ -122,7 +122,7 @@ def _record(
 
 
 def _common(what: str, functions: Sequence[Any], atoms: Sequence[Atom], place: Any) -> Aval:
-    """What the *atoms* of all branches are at one *place* of the result; Python numbers adapt."""
+    """The common aval of the *atoms* of all branches at one *place* of the result; Python numbers adapt."""
     fixed = [a.aval.dtype for a in atoms if not a.aval.weak]
     dtype = fixed[0] if fixed else reduce(promote_types, [a.aval.dtype for a in atoms])
     for f, atom in zip(functions, atoms, strict=True):

@@ -1,4 +1,4 @@
-"""Recording one loop: its body, what it carries, and the node that it becomes in the recording around it."""
+"""Recording of one loop: its body, its carries, and its node in the recording around it."""
 
 from __future__ import annotations
 
@@ -158,8 +158,8 @@ def finish_loop(
     """The results of the loop over *body* (final carries, number of steps where it can stop, stacked *ys*), appended
     to the recording around it.
 
-    Indices that could not be known to be in bounds are followed by one more carry: have they been, so far?  The first
-    *asked* of them are in what the loop asks before a step; it stops where one is not.
+    Bounds checks of indices accumulate in one more carry, a bool: all in bounds so far.  The first *asked* checks
+    belong to the loop's condition; it stops where one fails.
     """
     parent = body.parent
     assert parent is not None

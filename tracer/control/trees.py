@@ -1,4 +1,4 @@
-"""Trees of arrays as compiled loops and branches see them: taken apart, put together, named in errors."""
+"""Trees of arrays in compiled loops and branches: flattening, rebuilding, names in errors."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def truth(value: Any) -> Atom:
 
 
 def named(root: str, accessor: Any) -> str:
-    """How the user would write a leaf: ``state['x']``."""
+    """The user's expression for a leaf: ``state['x']``."""
     return f"`{root}{''.join(f'.{p.entry}' if hasattr(p, 'field') else f'[{p.entry!r}]' for p in accessor)}`"
 
 

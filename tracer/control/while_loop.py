@@ -1,8 +1,8 @@
-"""A loop whose number of steps follows from its values: ``while_loop``, with JAX's argument order.
+"""``while_loop``, a loop whose trip count depends on its values, with JAX's argument order.
 
-While a function is recorded it is one node of the program; otherwise it is a plain Python loop over NumPy arrays.  For
-its value nothing is kept of a step, so there is no limit to their number.  What the reverse mode keeps of each step
-needs room: how much is found when the derivative is taken (``codegen/derive/capacity.py``).
+While a function is recorded it is one node of the program; otherwise it is a plain Python loop over NumPy arrays.  The
+value needs nothing of earlier steps, so the trip count is unlimited.  The residuals of the reverse mode need a
+capacity, which is found when the derivative is taken (``codegen/derive/capacity.py``).
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Abstract values: what is known of an array before it has contents.
+"""Abstract values (avals): dtype and shape of an array, without contents.
 
 Sizes are plain integers here: a recording has real shapes.  They turn into symbols only when a finished graph is
 given its signature (``codegen/lower/canonical.py``), so everything up to there may look at numbers freely.
 
-float16 and bfloat16 (``HALF``) are dtypes of arrays, not of arithmetic: what is between a load and a store is float32
-(``held_dtype``), and the number is rounded where it is stored or explicitly cast.  ``codegen/lower/half_precision.py``
-says how.
+float16 and bfloat16 (``HALF``) are dtypes of arrays, not of arithmetic: values between a load and a store are float32
+(``held_dtype``), and are rounded where they are stored or explicitly cast (``codegen/lower/half_precision.py``).
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ FLOAT_KINDS = "fV"  # of the dtypes here: bfloat16, which is not one of NumPy's 
 
 
 def is_float(dtype: np.dtype) -> bool:
-    """Is *dtype*, any of NumPy's, a floating one?"""
+    """Whether *dtype*, any of NumPy's, is a floating one."""
     return dtype.kind == "f" or dtype == BFLOAT16
 
 
 def is_number(dtype: np.dtype) -> bool:
-    """Is *dtype*, any of NumPy's, one of real numbers or bools?"""
+    """Whether *dtype*, any of NumPy's, is one of real numbers or bools."""
     return dtype.kind in "biuf" or dtype == BFLOAT16
 
 
@@ -72,7 +71,7 @@ class Aval:
         return size
 
     def like(self, other: Aval) -> bool:
-        """The same dtype and shape?"""
+        """Whether dtype and shape are the same."""
         return self.dtype == other.dtype and self.shape == other.shape
 
     @property

@@ -1,9 +1,8 @@
-"""Which axis of an operand is which axis of the result: the column ``axes`` of the primitive table.
+"""Correspondence of operand axes to result axes: the column ``axes`` of the primitive table.
 
 A rule of the column takes the shapes of the operands, the shape of the result and the params, and gives ``Axes``.  It
-compares lengths with each other and with 1 only, so that it holds for what stands for lengths, too (the dims of
-``codegen/lower/canonical.py``).  Whoever asks which axes are equally long, along which axis a batch may be run index
-by index, or where an axis that is added in front comes out, asks the column.
+compares lengths with each other and with 1 only, so that it holds for symbolic lengths, too (the dims of
+``codegen/lower/canonical.py``).  It serves equality of axes, batching index by index, and axes added in front.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-Shape: TypeAlias = Sequence[Any]  # lengths, or what stands for them
+Shape: TypeAlias = Sequence[Any]  # lengths, or symbols for them
 Shapes: TypeAlias = Sequence[Shape]
 Params: TypeAlias = Mapping[str, Any]
 
-# how an operation goes across an axis of its result
+# kinds of dependence across an axis of the result
 PART = "part"  # slice, pad, update: from some index on, in steps, backward
 JOINED = "joined"  # concat
 SPLIT = "split"  # reshape: cut from other axes, or merged of them
@@ -36,19 +35,19 @@ class Axes(NamedTuple):
     - b < r: it is as long as axis b of the result, and index i of the one goes with index i of the other.
     - b >= r: the result does not have it.  Axes of several operands with one number are equally long, and index i of
       the one goes with index i of the other (the inner axes of a matrix product).
-    - None: nothing is said of it (reduced by itself, stretched from 1, sliced, joined, split, looked up).
+    - None: it corresponds to no axis (reduced by itself, stretched from 1, sliced, joined, split, looked up).
 
-    ``across``: axis b of the result -> how the operation goes across it; its index i needs more than the index i of the
-    operands' axes b.  All other axes of the result are independent: if every operand that has an axis b is replaced by
-    ``take(x, p, axis)``, the result is ``take(result, p, b)``, whatever the positions p; where no operand has an axis
-    b, the result is the same at each index.
+    ``across``: axis b of the result -> the kind of dependence across it; its index i depends on more than index i of
+    the operands' axes b.  All other axes of the result are independent: if every operand that has an axis b is replaced
+    by ``take(x, p, axis)``, the result is ``take(result, p, b)``, whatever the positions p; where no operand has an
+    axis b, the result is the same at each index.
     """
 
     operands: tuple[tuple[int | None, ...], ...]
     across: Mapping[int, str] = MappingProxyType({})
 
     def at(self, b: int) -> list[int | None]:
-        """For each operand its axis that is axis *b* of the result, None where it has none."""
+        """Each operand's axis that corresponds to axis *b* of the result, or None."""
         return [numbers.index(b) if b in numbers else None for numbers in self.operands]
 
 
@@ -66,7 +65,7 @@ def _own_axes(ranks: tuple[int, ...]) -> Axes:
 
 
 def last_axis(how: str) -> AxesRule:
-    """The rule of what goes across the last axis, and is elementwise along all others."""
+    """The rule of an operation across the last axis that is elementwise along all others."""
 
     def rule(shapes: Shapes, shape: Shape, params: Params) -> Axes:
         return Axes(same_axes(shapes, shape, params).operands, {len(shape) - 1: how})
@@ -75,7 +74,7 @@ def last_axis(how: str) -> AxesRule:
 
 
 def unrelated(shapes: Shapes, shape: Shape, params: Params) -> Axes:
-    """Nothing is said of any axis: what a loop does with them depends on its body."""
+    """The rule of a loop, whose axes correspond in no known way: that depends on its body."""
     return Axes(tuple([(None,) * len(s) for s in shapes]), dict.fromkeys(range(len(shape)), UNKNOWN))
 
 
@@ -91,10 +90,10 @@ _STACKED: dict[str, Callable[[Any, int], Any]] = {
 
 
 def stacked_params(params: Params, length: int) -> dict[str, Any]:
-    """*params* for operands that have one more axis in front, of *length*, as the result then has.
+    """*params* of the operation batched over one more axis in front, of *length*.
 
-    The column says whether the operation can be done so for all *length* at once: axis 0 of each of these operands has
-    to be axis 0 of the result, and not gone across.
+    The column decides whether it can be batched: axis 0 of each batched operand has to be axis 0 of the result, and
+    not be in ``across``.
     """
     return {name: _STACKED[name](value, length) if name in _STACKED else value for name, value in params.items()}
 

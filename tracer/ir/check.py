@@ -1,4 +1,4 @@
-"""Typechecking a graph: is it well-formed, and are its avals those that its primitives infer?"""
+"""Typechecking of graphs: well-formedness, and avals against those that the primitives infer."""
 
 from __future__ import annotations
 

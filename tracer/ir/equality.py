@@ -1,4 +1,4 @@
-"""Equality of programs, whatever their Vars are called."""
+"""Equality of graphs up to renaming of Vars."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def same_params(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
 
 
 def same_graph(a: Graph, b: Graph) -> bool:
-    """Do two bodies of loops compute the same, whatever their Vars are called?"""
+    """Whether two bodies of loops are equal up to renaming of Vars."""
     if a is b:
         return True
     if len(a.inputs) != len(b.inputs) or len(a.nodes) != len(b.nodes) or len(a.outputs) != len(b.outputs):

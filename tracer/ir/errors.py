@@ -1,4 +1,4 @@
-"""The exceptions that users meet.  Each message names the user's line, what was found and what to write instead."""
+"""The exceptions for users.  Each message has the user's line, the cause, and a replacement to write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ refusals = _Refusals()
 
 
 class RefusalError(TracegradError):
-    """Something that plain NumPy would have done: a recorded function that catches this error does not get away."""
+    """Base of refused operations, which plain NumPy would do: raised again if the recorded function catches it."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)

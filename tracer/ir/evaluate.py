@@ -1,6 +1,6 @@
-"""Running nodes: what the recorder asks when control flow needs a value, and the core of the interpreter.
+"""Evaluation of nodes, for values that control flow needs in a recording, and as the core of the interpreter.
 
-Where the arrays lie and what computes on them is a ``Backend``.  ``HOST`` is NumPy; the one for CUDA is
+A ``Backend`` holds the arrays and computes on them.  ``HOST`` is NumPy; the one for CUDA is
 ``codegen/evaluate/cupy_backend.py``.
 """
 
@@ -19,7 +19,7 @@ Env = MutableMapping[Var, Any]
 
 
 def read(env: Env, atom: Atom) -> Any:
-    """The value of *atom* as it is held: of half precision a float32, or an array that came in."""
+    """The value of *atom* as it is held: for half precision a float32, or an input array."""
     return atom.value if isinstance(atom, Lit) else env[atom]
 
 
@@ -45,8 +45,8 @@ def as_held(value: Any, atom: Atom) -> Any:
 
 
 def params_of(node: Node) -> dict[str, Any]:
-    """What makes half-precision numbers, as ``iota`` does, makes float32; only a cast rounds to half, and not one of a
-    Python number."""
+    """The params of *node* for evaluation: a half-precision ``dtype`` becomes float32, but for casts, which round
+    to half (unless of a Python number)."""
     if node.params.get("dtype") not in HALF or (node.prim.name == "cast" and not node.inputs[0].aval.weak):
         return node.params
     return {**node.params, "dtype": FLOAT32}
@@ -75,7 +75,7 @@ def _as_declared(value: Any, var: Var) -> np.ndarray:
 
 
 class Backend(Protocol):
-    """Where arrays lie, and what runs nodes on them."""
+    """Storage of arrays, and execution of nodes on them."""
 
     def asarray(self, value: Any) -> Any:
         """*value*, an array of this backend or of NumPy or a number, as an array that ``run_nodes`` takes."""
@@ -104,7 +104,7 @@ HOST: Backend = _Host()
 
 
 class Producers:
-    """Where in a growing list of nodes each value is made, so that a value can be asked for without a search."""
+    """Index of a growing list of nodes: the position of each value's definition."""
 
     def __init__(self) -> None:
         self._position: dict[Var, int] = {}
@@ -113,7 +113,7 @@ class Producers:
         self._last: Node | None = None
 
     def index(self, nodes: Sequence[Node]) -> dict[Var, int]:
-        """The position in *nodes* of the node that makes each value; looks only at what is new since the last time."""
+        """Var -> the position in *nodes* of the node that defines it; reads only nodes added since the last call."""
         seen = self._seen
         if nodes is not self._nodes or seen > len(nodes) or (seen and nodes[seen - 1] is not self._last):
             self._position.clear()  # the list was replaced, or something in it
@@ -126,7 +126,7 @@ class Producers:
         return self._position
 
     def find(self, var: Var, nodes: Sequence[Node]) -> int | None:
-        """The position of the node that makes *var*, which the index does not have: loops get results added."""
+        """The position of the node that defines *var*, a result that was added to a loop after it was indexed."""
         for position, node in enumerate(nodes):
             if node.prim.kind == LOOP and var in node.outs:
                 self._position.update((out, position) for out in node.outs)
@@ -150,7 +150,7 @@ def demand(
             at = position.get(var)
             if at is None:
                 at = producers.find(var, nodes)
-            if at is not None and at not in todo:  # what nobody makes is an error of its own, when it is read
+            if at is not None and at not in todo:  # an undefined value is an error when it is read
                 todo.add(at)
                 missing += [a for a in nodes[at].inputs if isinstance(a, Var) and a not in env]
         backend.run_nodes([nodes[at] for at in sorted(todo)], env)

@@ -27,7 +27,7 @@ from .site import Site
 
 
 class Operators:
-    """Arithmetic that records.  Operands are promoted and broadcast as in NumPy."""
+    """Arithmetic operators that append nodes.  Operands are promoted and broadcast as in NumPy."""
 
     __slots__ = ()
     aval: Aval
@@ -134,7 +134,7 @@ class Node:
 
     @property
     def axes(self) -> Axes:
-        """Which axes of the operands are which axes of ``out``."""
+        """The correspondence of operand axes to axes of ``out``."""
         return self.prim.axes([x.aval.shape for x in self.inputs], self.outs[0].aval.shape, self.params)
 
     def __repr__(self) -> str:
@@ -167,7 +167,7 @@ class Graph:
 class Builder:
     """Appends nodes; equal nodes are appended once (hash-consing), so common subexpressions never exist."""
 
-    site_override: Site | None = None  # where new nodes are said to come from, if not from where Python is
+    site_override: Site | None = None  # the line of new nodes, if not Python's current one
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -178,11 +178,11 @@ class Builder:
         return None
 
     def emit(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...]:
-        """The results of a node."""
+        """The results of a node that applies *prim*."""
         return self.node(prim, inputs, params).outs
 
     def node(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> Node:
-        """A node that applies *prim*: a new one, or one that does so already."""
+        """A node that applies *prim*: an equal one, or a new one."""
         key = (prim, tuple([identity(a) for a in inputs]), tuple(params.values()))
         found = self._seen.get(key)
         if found is not None:
@@ -194,34 +194,34 @@ class Builder:
         return node
 
     def append(self, node: Node) -> None:
-        """Append a node that was made elsewhere, and is not to be shared."""
+        """Append a node that was made elsewhere, without hash-consing."""
         self.nodes.append(node)
         self.claim(node.outs)
 
     def claim(self, values: Sequence[Var]) -> None:
-        """*values* are results of nodes of this builder, though it did not make them."""
+        """Take *values* as results of nodes of this builder, though it did not make them."""
 
     def adopt(self, nodes: Sequence[Node]) -> None:
-        """Take over *nodes* that were made elsewhere: equal ones will be found."""
+        """Append *nodes* that were made elsewhere, with hash-consing of later equal ones."""
         for node in nodes:
             self.nodes.append(node)
             self.know(node)
 
     def know(self, node: Node) -> None:
-        """Let *node*, whose results somebody defines, be found where an equal one is asked for."""
+        """Enter *node*, which is not appended, as the one to use where an equal one is emitted."""
         key = (node.prim, tuple([identity(a) for a in node.inputs]), tuple(node.params.values()))
         self._seen.setdefault(key, node)
 
 
 def identity(atom: Atom) -> Any:
-    """What makes *atom* the same operand as another."""
+    """The hash-consing key of an operand: by value for structural constants, else the atom itself."""
     if type(atom) is Lit and atom.structural:
         return (atom.value.tobytes(), atom.aval)
     return atom
 
 
 def by_value(atom: Atom) -> Any:
-    """What tells atoms apart where every constant counts by its value, data too."""
+    """The key of an operand by value for all constants, data too."""
     return (atom.aval.dtype, atom.value.tobytes(), atom.structural) if isinstance(atom, Lit) else atom
 
 
@@ -257,7 +257,7 @@ def bind(prim: Primitive, *inputs: Atom, **params: Any) -> Var:
 
 
 def _apply(name: str, x: Any, *others: Any) -> Any:
-    """The operators.  A Python number in such an expression belongs to the program, as the 1 in ``1 / x``."""
+    """The result of operator *name*.  A Python number in such an expression is structural, as the 1 in ``1 / x``."""
     return elementwise_by_name[name](_of_program(x), *[_of_program(y) for y in others])
 
 

@@ -1,4 +1,4 @@
-"""Where in the user's source something happened."""
+"""Sites: lines of the user's source."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def is_internal(filename: str) -> bool:
 def user_site() -> Site | None:
     """The innermost frame that belongs to the user; None where there is none (our own tests of internals).
 
-    One instruction has one Site object, also where a line has several: that tells what a loop does again
-    (``find.py``) from what merely stands on the same line."""
+    One instruction has one Site object, also where a line has several: that tells repetitions in a loop
+    (``reroll/find.py``) from operations that merely stand on the same line."""
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code

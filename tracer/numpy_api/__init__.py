@@ -1,12 +1,12 @@
-"""NumPy, and what of SciPy is plain Python, on traced arrays. Start reading at ``dispatch.py``, where the user's
-operations come in; each function is in the file for its subject, registered by ``implements`` (``registry.py``).
+"""NumPy, and SciPy functions that are plain Python, on traced arrays. Start reading at ``dispatch.py``, the entries of
+the user's operations; each function is in the file for its subject, registered by ``implements`` (``registry.py``).
 
 Importing the package fills the tables (``record/array.py``) in which NumPy's protocols look functions up:
 
 ===============  =======================================================================
-dispatch.py      where the user's operations come in
+dispatch.py      entries of the user's operations
 protocols.py     NumPy's protocols, ``+ - * @ == +=``
-registry.py      how the functions of the files below are registered
+registry.py      registration of the functions of the files below
 ufuncs.py        ufuncs: every elementwise primitive whose implementation is one
 reduce.py        sums, extremes, norms, cumulative sums
 statistics.py    mean, var, std, average, cov; reductions that pass over NaN
@@ -16,14 +16,14 @@ create.py        arrays by rule: zeros_like, linspace, meshgrid, diag, tril
 creation.py      arrays made inside recorded code that can be assigned into
 index.py         reading by an index
 assign.py        assignment
-index_plan.py    an index taken apart: a view, and what is read or written at positions
+index_plan.py    an index taken apart: a view, and flat positions to read or write
 bounds.py        indices and masks as positions that are in bounds
 sort.py          sorting, searching, taking
 product.py       matmul, dot, tensordot, kron, cross
 einsum.py        einsum
 special.py       functions of scipy.special that are no ufuncs: logsumexp, softmax
 misc.py          differences, interpolation, convolution, comparison of whole arrays, facts
-unsupported.py   what to use instead of what is not here
+unsupported.py   hints for unsupported functions
 ===============  =======================================================================
 """
 

@@ -91,7 +91,7 @@ def _stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, ca
 
 
 def nested_atom(value: Any) -> Atom:
-    """What np.array would make of nested lists that hold traced arrays."""
+    """np.array of nested lists that hold traced arrays, as an atom."""
     if not isinstance(value, (list, tuple)):
         return to_atom(value)
     atoms = [nested_atom(v) for v in value]

@@ -1,4 +1,4 @@
-"""Assignment: y[index] = value, np.add.at, np.put, np.copyto and what else writes into an array.
+"""Assignment: y[index] = value, np.add.at, np.put, np.copyto and others that write into an array.
 
 Where an element is written several times the last write is seen, as in NumPy.  A mask with a value that does not run
 along its True elements is a choice, and needs no positions.

@@ -1,9 +1,9 @@
-"""Where the user's operations come in: operators, indexing, NumPy's protocols, methods.
+"""Entries of the user's operations: operators, indexing, NumPy's protocols, methods.
 
 Each has two parts.  The *quick* one comes first; it runs no code but our own and NumPy's, whatever the user has
-written, so a watch need not look inside (``runtime/state/quiet_calls.py``), and it gives None where it can't say that.
-Then the *open* one does what there is to do.  In a loop that is followed, the recorder's ``ask`` may have the result at
-once (``reroll/inline_cache.py``).
+written, so a watch need not look inside (``runtime/state/quiet_calls.py``), and it gives None where it can't promise
+that.  Then the *open* one handles the general case.  In a loop that is followed, the recorder's ``ask`` may have the
+result at once (``reroll/inline_cache.py``).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _TYPES = (float, int, bool, np.float64, np.float32, np.float16, BFLOAT16.type, n
 
 
 def is_plain(value: Any) -> bool:
-    """Is there no code of the user's in *value*, which may be a list or tuple?"""
+    """Whether *value*, which may be a list or tuple, holds only types whose methods are no code of the user's."""
     kind = type(value)
     if kind is list or kind is tuple:
         return all(map(is_plain, value))
@@ -210,8 +210,8 @@ def in_python(quick: Entry, then: Entry) -> Entry:
 
 
 def install(join: Callable[[Entry, Entry], Any] = in_python) -> None:
-    """Have traced arrays come in through ``join(quick, open)`` from now on (first by ``ufuncs.py``, when all tables are
-    full)."""
+    """Set the methods of traced arrays to ``join(quick, open)`` of each entry (first by ``ufuncs.py``, when all tables
+    are full)."""
     for name, (quick, then) in _entries().items():
         setattr(TracedArray, name, join(quick, then))
 

@@ -209,7 +209,7 @@ def _stretched(x: Atom, names: list[str], sizes: dict[str, int]) -> Atom:
 
 
 def _contraction_order(subscripts: str, work: list[tuple[Atom, list[str]]], count: int) -> list[tuple[int, ...]]:
-    """Which operands to contract together, step by step: a cheap order where there are three or more."""
+    """Positions of the operands to contract in each step: a cheap order where there are three or more."""
     if count == 1:
         return []
     if count == 2:

@@ -1,4 +1,4 @@
-"""Taking an index apart: what ``x[index]`` reads or writes.
+"""Plans of indices: the elements that ``x[index]`` reads or writes.
 
 A basic index (slices, integers, new axes) is one step of a view: ``parse_basic``.  Any other is an ``Access``: a basic
 part, and an *advanced* part (integer arrays, masks), which reads or writes at flat positions.  The indexed axes are

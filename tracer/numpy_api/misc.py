@@ -252,7 +252,7 @@ def _result_type(*arrays_and_dtypes: Any) -> np.dtype:
 
 
 def _aval_of(x: Any) -> Aval:
-    """What counts of an array, a number or a dtype where dtypes meet."""
+    """The aval of an array, a number or a dtype for dtype promotion (0-d for dtypes)."""
     if isinstance(x, TracedArray):
         return x.aval
     if isinstance(x, (bool, int, float)):

@@ -1,4 +1,4 @@
-"""How calls arrive: NumPy's protocols, and the Python operators of the traced array.
+"""NumPy's protocols, and the Python operators of the traced array.
 
 A ufunc between float arrays of one shape and dtype, or of an array and a Python number, takes a short way to the
 recorder; everything else is looked up in the tables of ``array.py`` and promoted there as NumPy does it.
@@ -36,8 +36,7 @@ from ..record.autocast import SETTING
 
 
 def direct_call(ufunc: Any, inputs: tuple[Any, ...]) -> TracedArray | None:
-    """The short way for float arrays of one shape and dtype, and Python numbers; None where the long way must be
-    gone."""
+    """The result of a ufunc of float arrays of one shape and dtype and Python numbers; None for other operands."""
     primitive = DIRECT.get(ufunc)
     if primitive is None or SETTING.dtype is not None:
         return None
@@ -137,7 +136,7 @@ def array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwar
 
 
 def strong(self: TracedArray, result: Any) -> Any:
-    """np.sin(0.5) is a float64, no Python float."""
+    """*result* with a dtype of its own: np.sin(0.5) is a float64, no Python float."""
     if type(result) is TracedArray and result._atom.aval.weak:
         return wrap(cast(result._atom, result.dtype), self._recorder)
     return result

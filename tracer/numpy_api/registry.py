@@ -1,4 +1,4 @@
-"""What every part of the NumPy front end uses: registration, and the reading of arguments."""
+"""Registration of NumPy functions, and conversion of their arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..record.autocast import widened
 
 
 def implements(*functions: Any, method: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function as what *functions* (and the array method) do on traced arrays."""
+    """Register the decorated function as the implementation of *functions* (and of the array method)."""
 
     def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
         for function in functions:

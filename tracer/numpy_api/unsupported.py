@@ -1,4 +1,4 @@
-"""What to use instead of what is not supported.  Other names that are not supported raise with a general hint."""
+"""Hints for unsupported functions: alternatives by name.  Others raise with a general hint."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 test domain. ``elementwise.py`` is the first file to read, and where an elementwise operation is added; the columns of
 a row are explained in ``../ir/primitive.py``. The other tables are by kind: ``shape.py`` (views and assemblies),
 ``reduce.py``, ``product.py``, ``indexing.py``, ``threefry.py`` (random bits), ``control.py`` (the loop node),
-``custom.py`` (derivatives that somebody else knows). ``closure_conversion.py`` and ``loop_pruning.py`` rewrite the
+``custom.py`` (user-defined derivatives). ``closure_conversion.py`` and ``loop_pruning.py`` rewrite the
 bodies of loops.
 
 Importing the package fills the registry.

@@ -1,8 +1,8 @@
-"""Nodes as the body of a loop: which carries it needs, and what it reads from outside.
+"""Closure conversion: nodes to the body of a loop, with the carries that it needs and its consts.
 
-Whoever makes a body, or a smaller one of a body, asks both.  A carry is needed if its value after the last step is, or
-if what is needed reads it: ``needed_carries`` goes on until that adds none.  What the rest reads from outside becomes
-the first inputs of the body, its consts: ``closed``.  Before that equal nodes can be made one: ``deduplicated``.
+A carry is needed if its value after the last step is, or if a needed value reads it: ``needed_carries`` is the fixed
+point.  Values that the nodes read from outside become the first inputs of the body, its consts: ``closed``.  Before
+that equal nodes can be merged: ``deduplicated``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ..ir.graph import Atom, Graph, Lit, Node, Var, by_value
 def needed_carries(
     carries: Sequence[Var | None], first: Iterable[int], read_for: Callable[[Collection[int]], set[Var]]
 ) -> tuple[list[int], set[Var]]:
-    """(the numbers of the carries that are needed, ascending; what is read where they are)
+    """(indices of the needed carries, ascending; the values read to compute them)
 
-    *carries*: by number, what a step finds, or None where it finds nothing.  *first*: the numbers of those that are
-    needed after the loop.  *read_for*: what is read if the carries of these numbers are computed.
+    *carries*: the incoming value of each, or None.  *first*: indices of the carries that are needed after the loop.
+    *read_for*: the values read to compute the carries of given indices.
     """
     needed = set(first)
     while True:
@@ -31,10 +31,10 @@ def needed_carries(
 
 
 def closed(nodes: Sequence[Node], outputs: Sequence[Atom], inputs: Sequence[Var]) -> tuple[Graph, list[Var]]:
-    """(the body that *nodes* make up, what it reads from outside)
+    """(a body of copies of *nodes*, the Vars that it reads from outside)
 
-    Its inputs are a Var for each thing that it reads from outside, then *inputs*.  Its nodes are copies with results
-    of their own: the same nodes may stand in several bodies.
+    Its inputs are a Var for each of those, then *inputs*.  Its nodes are copies with results of their own: the same
+    nodes may stand in several bodies.
     """
     inside: dict[Var, Var] = {v: v for v in inputs}
     inside.update((out, Var(out.aval)) for node in nodes for out in node.outs)
@@ -56,7 +56,7 @@ def closed(nodes: Sequence[Node], outputs: Sequence[Atom], inputs: Sequence[Var]
 
 
 def deduplicated(nodes: Sequence[Node], outputs: Sequence[Atom]) -> tuple[list[Node], list[Atom]]:
-    """*nodes* with equal ones made one."""
+    """*nodes* with equal ones merged, and *outputs* in terms of them."""
     seen: dict[Any, Node] = {}
     renamed: dict[Atom, Atom] = {}
     kept = []

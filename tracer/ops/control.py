@@ -33,14 +33,14 @@ from ..ir.evaluate import Env, read, run_nodes
 from ..ir.graph import Atom, Graph, Node, Var, current_builder, live_nodes
 from ..ir.primitive import LOOP, Primitive, register
 
-CAPACITY = "capacity"  # the kind of guard that says that a loop ended within the room for its steps
+CAPACITY = "capacity"  # the kind of guard on the capacity of a loop
 UNLIMITED = 2**62  # the length of a loop that stops by itself and keeps no rows
 _BOOL = Aval(np.dtype(bool), ())
 _STEPS = Aval(INT, ())
 
 
 class LoopOperands(NamedTuple):
-    """A sequence that goes with the inputs of a body, taken apart."""
+    """A sequence parallel to the inputs of a body, split by their kinds."""
 
     consts: Sequence[Any]
     carries: Sequence[Any]
@@ -48,12 +48,12 @@ class LoopOperands(NamedTuple):
 
 
 class LoopView(NamedTuple):
-    """A loop node taken apart: values of the body, and what they are outside of it."""
+    """A loop node taken apart: values of the body, and operands and results of the node."""
 
     body: Graph
     inner: LoopOperands  # inputs of the body
     outer: LoopOperands  # operands of the node
-    steps: Atom | None  # the operand that says how many rows are run, where it is *counted*
+    steps: Atom | None  # the operand with the trip count, where it is *counted*
     go_on: Atom | None  # value of the body, where it *stops*
     ends: Sequence[Atom]  # values of the body: the carries after a step
     rows: Sequence[Atom]  # values of the body: the rows of ys
@@ -63,17 +63,17 @@ class LoopView(NamedTuple):
 
     @property
     def ran(self) -> Atom | None:
-        """How many rows were run, where that is not all of them."""
+        """The trip count, where it is not the *length*; else None."""
         return self.steps if self.taken is None else self.taken
 
 
 def before_consts(params: dict[str, Any]) -> int:
-    """How many operands stand before the consts."""
+    """The number of operands before the consts."""
     return int(params.get("counted", False))
 
 
 def before_rows(params: dict[str, Any]) -> int:
-    """How many results stand before the ys; and how many outputs of the body before their rows."""
+    """The number of results before the ys, which is that of the body's outputs before their rows."""
     return params["carries"] + int(params.get("stops", False))
 
 
@@ -95,7 +95,7 @@ def loop_view(node: Node) -> LoopView:
 
 
 def split_body(body: Graph) -> tuple[list[Node], list[Node]]:
-    """The nodes of the body of a loop that stops: those that say whether it goes on, and the rest."""
+    """The nodes of the body of a loop that stops: those of the condition, and the rest."""
     first = live_nodes(body.nodes, body.outputs[:1])
     known = set(first)
     return first, [n for n in body.nodes if n not in known]
@@ -134,7 +134,7 @@ def _infer(
 
 
 class Stepper(Protocol):
-    """What runs the steps of a loop: NumPy, or a backend."""
+    """Executor of the steps of a loop: NumPy, or a backend."""
 
     @property
     def xp(self) -> Any:
@@ -144,10 +144,10 @@ class Stepper(Protocol):
         """An operand of rows as an array."""
 
     def number(self, value: Any) -> Any:
-        """A 0-d value where Python can look at it."""
+        """A 0-d value in host memory."""
 
     def row(self, value: Any) -> Any:
-        """A value of the body as what can be assigned to a row."""
+        """A value of the body in a form that can be assigned to a row."""
 
     def read(self, env: Env, atom: Atom) -> Any: ...
 

@@ -1,4 +1,4 @@
-"""Values whose derivative somebody else knows: ``custom_vjp`` gives values new names and a rule of their own.
+"""Values with a user-defined derivative: ``custom_vjp`` gives values new names and a rule of their own.
 
 The one primitive here is no row of the registry: its ``rule`` is a Python callable, which has no text form and must
 never be part of a signature.  It lives only between recording and differentiation; ``simplify`` puts the values in
@@ -38,10 +38,10 @@ CUSTOM_VJP = Primitive("custom_vjp", CUSTOM, _values, _infer, vjp=_vjp, axes=unr
 
 
 def custom_vjp(values: Sequence[Var], operands: Sequence[Atom], rule: Rule) -> tuple[Var, ...]:
-    """*values* under new names: their derivative is what *rule* gives for *operands*, not that of how they were made.
+    """*values* under new names, with the cotangents that *rule* gives for *operands* in place of their own derivative.
 
     The values must be floating.  *rule* is called while an adjoint is derived and appends to the builder in force; it
-    must be a function of what it is given (and of constants), so that it can be derived again.
+    must be a function of its arguments (and of constants), so that it can be derived again.
     """
     return current_builder().emit(CUSTOM_VJP, (*values, *operands), {"count": len(values), "rule": rule})
 

@@ -38,7 +38,7 @@ UNIT = ((-0.9, 0.9),)
 PROBABILITY = ((0.05, 0.95),)
 INT8 = np.dtype("int8")
 
-# what the operands may be, and what NumPy makes of them
+# dtype rules: operands and NumPy's promotion
 FLOATING = "floating"  # integers and bools become float64
 ANY = "any"  # any dtype, kept
 TO_BOOL = "to_bool"  # any dtype; the result is bool
@@ -48,7 +48,7 @@ SHIFT = "shift"  # as INTEGRAL, but bools become int8
 ARITHMETIC = "arithmetic"  # as ANY, but bools become int8
 SIGNED = "signed"  # as ANY, but not for bools
 ROUNDING = "rounding"  # integers and bools are returned as they are
-FRACTIONAL = "fractional"  # floats only: of integers NumPy gives something that nobody means
+FRACTIONAL = "fractional"  # floats only: NumPy's results for integers are hardly meant
 
 
 # ---- shape and dtype rules -------------------------------------------------------------------------------------
@@ -114,12 +114,12 @@ def cast(x: Atom, dtype: np.dtype, *, weak: bool = False) -> Atom:
 
 
 def rounded(x: Atom) -> Atom:
-    """*x* as it would be stored: of half precision rounded to that."""
+    """*x* rounded to its dtype, where that is of half precision."""
     return bind(CAST, cast(x, FLOAT32), dtype=x.aval.dtype) if x.aval.dtype in HALF else x
 
 
 def fits(x: Lit, dtype: np.dtype) -> bool:
-    """Is the integer *x* a number of *dtype*?  (Floats take them all.)"""
+    """Whether *dtype* holds the integer *x* (floats take them all)."""
     return dtype.kind not in "iu" or bool(np.iinfo(dtype).min <= int(x.value) <= np.iinfo(dtype).max)
 
 
@@ -157,7 +157,7 @@ _INSTEAD = {
 
 
 def _apply_rule(name: str, rule: str, atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
-    """The operands as NumPy's own dtype rule has them, or an error where it has none."""
+    """The operands converted by NumPy's own dtype rule, or an error where it has none."""
     kind = atoms[0].aval.dtype.kind
     if rule in (INTEGRAL, SHIFT) and kind in FLOAT_KINDS:
         raise UnsupportedError(at_site(f"{name} needs integers or bools, not {atoms[0].aval.dtype}"))

@@ -167,7 +167,7 @@ NONZERO = register(
 
 
 def _checked_nonzero(mask: Any, count: int) -> Any:
-    """Flat positions of the True elements; where a replay has another number of them, the guard on it has already
-    failed or will: the result only has to be of the right length and in bounds."""
+    """Flat positions of the True elements, int64 (count,).  With another number of them in a replay the guard on it
+    fails: the result only has to be of the right length and in bounds."""
     found = np.flatnonzero(mask)
     return np.resize(found, count) if len(found) else np.zeros(count, np.int64)

@@ -1,5 +1,5 @@
-"""What is done to loops before the signature: results that nobody reads go, carries that no step changes become
-constants, and bodies are simplified themselves."""
+"""Pruning of loops before the signature: unread results go, loop-invariant carries become constants, and bodies are
+simplified."""
 
 from __future__ import annotations
 

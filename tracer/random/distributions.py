@@ -1,4 +1,4 @@
-"""Random numbers from random bits: ``tracegrad.random``'s distributions.
+"""The distributions of ``tracegrad.random``, as functions of random bits.
 
 Every number is a function of the key, its position in the array and the parameters; no two positions share bits, and
 every number takes one block of Threefry, so nothing depends on what else is drawn.  They are written as NumPy

@@ -1,4 +1,4 @@
-"""Random bits as functions of a key: ``tracegrad.random``'s keys, splitting and bits.
+"""Keys of ``tracegrad.random``: splitting, and random bits as functions of a key.
 
 A key is a uint32 array of shape (2,); ``blocks`` gives the 64 random bits at each position of a shape: Threefry-2x32
 (``ops/threefry.py``) of the key and the position's number in C order.  Keys and bits are those of JAX

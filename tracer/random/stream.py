@@ -1,7 +1,7 @@
-"""The default stream of ``tracegrad.random``: keys for whoever gives none.
+"""The default stream of ``tracegrad.random``: keys for calls without one.
 
-Draw number k of the stream uses the key ``fold_in(key(seed), k)``.  The state is an array, [the seed's key, k]: what a
-compiled function draws is a function of it, and it is an input of the program like any array from outside.  A call
+Draw number k of the stream uses the key ``fold_in(key(seed), k)``.  The state is an array, [the seed's key, k]: the
+draws of a compiled function depend on it, and it is an input of the program like any array from outside.  A call
 reads it once, and moves it on by the number of its draws when it has succeeded; so compiled functions and plain
 NumPy code take the same numbers from the stream, in the order of the calls.
 """
@@ -92,7 +92,7 @@ def next_key() -> Any:
 
 
 def _recorded(recorder: Recorder) -> Any:
-    """As ``next_key``, as part of the program."""
+    """As ``next_key``, as a node of the recording."""
     if recorder.stream is None:
         recorder.stream_state = DEFAULT.state
         recorder.stream = recorder.add_input(recorder.stream_state, "the default stream of tracegrad.random")

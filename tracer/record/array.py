@@ -1,4 +1,4 @@
-"""The traced array: what the user's function sees in place of its array arguments.
+"""The traced array, which the user's function gets in place of its array arguments.
 
 ``TracedArray`` answers NumPy: operators, ``__array_ufunc__``, ``__array_function__``, methods, indexing, iteration.
 Its contents live in a ``Storage`` and are reached through view steps (``buffers.py``); asking for a Python value
@@ -45,7 +45,7 @@ class TracedArray:
         self._steps: tuple[tuple[ViewStep, tuple[int, ...]], ...] = ()
         self._atom: Atom = atom
         self._version = 0
-        self._uncertain = False  # NumPy may have made a view here or a copy: it is good for as long as nobody writes
+        self._uncertain = False  # a view or a copy in NumPy: to write to it, or to its base, is an error
         if owner is not None:
             contents = recorder.env.get(atom) if isinstance(atom, Var) else None
             storage.c_order = contents is None or contents.flags.c_contiguous
@@ -208,7 +208,7 @@ class TracedArray:
         return f"<traced {self.aval}>"
 
     def __str__(self) -> str:
-        """There is no value to show while a function is recorded, and a replay makes no text: what is known instead."""
+        """The aval, since there is no value to show while a function is recorded, and a replay makes no text."""
         if not self._recorder.active:
             return repr(self)
         return f"<traced {self.aval} (recording: its value is known only when the compiled function runs)>"
@@ -218,7 +218,7 @@ class TracedArray:
 
     @property
     def __class__(self) -> Any:
-        """What NumPy would have here, for ``isinstance`` in the user's code; our own code sees the truth."""
+        """The class of NumPy's value, for ``isinstance`` in the user's code; ``TracedArray`` for our own."""
         if is_internal(sys._getframe(1).f_code.co_filename):
             return TracedArray
         aval = self._atom.aval
@@ -277,7 +277,7 @@ class TracedArray:
         return round(self._concrete("float").item(), ndigits)
 
     def item(self, *index: Any) -> Any:
-        """The value as a Python number; as with float(), what it was becomes a guard."""
+        """The value as a Python number; as with float(), it becomes a guard."""
         if len(index) == 1 and not isinstance(index[0], tuple):
             index = np.unravel_index(index[0], self.shape)
         value = (self[index[0] if len(index) == 1 else index] if index else self)._concrete("item")
@@ -382,8 +382,8 @@ def in_c_order(value: Any) -> bool:
 
 
 def to_atom(value: Any) -> Atom:
-    """Whatever a user may mix with traced arrays, as an atom: scalars stay weak, plain arrays become inputs or
-    constants."""
+    """*value*, anything that may be mixed with traced arrays, as an atom: Python numbers stay weak, plain arrays become
+    inputs or constants."""
     if isinstance(value, TracedArray):
         return value.atom
     kind = type(value)
@@ -416,7 +416,7 @@ def to_atom(value: Any) -> Atom:
 
 
 def constant(array: np.ndarray) -> Atom:
-    """A plain array that the function made, or (by its stand-in) one that it found outside."""
+    """The Var of a plain array: a constant that the function made, or the stand-in of a captured one."""
     recorder = current_recorder()
     assert recorder is not None
     stand_in = recorder.captured.get(id(array))
@@ -438,7 +438,7 @@ def _same_bytes(kept: np.ndarray, array: np.ndarray) -> bool:
 
 
 def outranks(kind: type) -> bool:
-    """Does *kind* want to answer where it meets traced arrays (an eager Tensor over one)?"""
+    """Whether *kind* takes precedence over traced arrays in operations (as an eager Tensor does)."""
     priority = getattr(kind, "__array_priority__", 0.0)  # a descriptor in NumPy's own types
     return isinstance(priority, float) and priority > TracedArray.__array_priority__
 

@@ -1,7 +1,7 @@
-"""Mixed precision: what an operation does to the dtypes of its operands inside ``with autocast(...)``.
+"""Mixed precision: casts of operands inside ``with autocast(...)``.
 
-``SETTING`` is the one data structure: the dtype that products have at present in this thread, or None.  Whoever reads
-it makes a program that depends on it, so it is part of every call key (``runtime/record/call_key.py``).  The lists of
+``SETTING`` is the one data structure: the current dtype of products in this thread, or None.  Recorded programs depend
+on it, so it is part of every call key (``runtime/record/call_key.py``).  The lists of
 operations are PyTorch's, as far as NumPy has them; tensors have theirs in ``tracegrad/tensors/autocast.py``.
 """
 
@@ -27,14 +27,14 @@ SETTING = _Setting()
 
 
 class _Use:
-    """Has the setting ever been on in this process?  Until then, what answers calls need not look at it."""
+    """Whether the setting has ever been on in this process: until then, slots need not look at it."""
 
     def __init__(self) -> None:
         self.begun = False
         self._callbacks: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """It is about to be."""
+        """Note that the setting is about to be on."""
         self.begun = True
         for callback in self._callbacks:
             callback()
@@ -48,7 +48,7 @@ USE = _Use()
 
 @contextmanager
 def off() -> Iterator[None]:
-    """Without the setting: what is recorded here is kept for whoever comes next."""
+    """A context without the setting, for recordings that are kept for later users."""
     before, SETTING.dtype = SETTING.dtype, None
     try:
         yield
@@ -57,7 +57,7 @@ def off() -> Iterator[None]:
 
 
 def may_meet(a: np.dtype, b: np.dtype) -> bool:
-    """Can operands of a product have these dtypes?  Within autocast half precision and float32 go together."""
+    """Whether operands of a product can have these dtypes; within autocast half precision and float32 go together."""
     return a == b or (SETTING.dtype is not None and all(d in HALF or d == FLOAT32 for d in (a, b)))
 
 
@@ -70,7 +70,7 @@ IN_FLOAT32 = (
 
 
 def lowered(atoms: Iterable[Atom]) -> tuple[Atom, ...]:
-    """The operands of a product: float32 becomes the dtype of the setting; with float64 or integers nothing happens."""
+    """The operands of a product, cast from float32 to the setting's dtype, unless some are float64 or integers."""
     given = tuple(atoms)
     to = SETTING.dtype
     if to is None or any(a.aval.dtype not in HALF and a.aval.dtype != FLOAT32 for a in given):
@@ -79,12 +79,12 @@ def lowered(atoms: Iterable[Atom]) -> tuple[Atom, ...]:
 
 
 def widened(x: Atom) -> Atom:
-    """An operand of what is numerically delicate: half precision becomes float32."""
+    """An operand of a numerically delicate operation, cast from half precision to float32."""
     return x if SETTING.dtype is None or x.aval.dtype not in HALF else cast(x, FLOAT32)
 
 
 def on_wide(function: Callable[..., Atom]) -> Callable[..., Atom]:
-    """*function* of atoms, which are widened."""
+    """*function* of atoms, with its operands widened."""
     return lambda *atoms: function(*[widened(a) for a in atoms])
 
 

@@ -1,7 +1,7 @@
-"""The interface between a recording and who looks on at it.
+"""Interface of observers of a recording.
 
-The monitor of long loops (``reroll/loop_monitor.py``) is the one observer there is.  Recording knows this interface
-only, so the room ``record`` stands below ``reroll``.
+The monitor of long loops (``reroll/loop_monitor.py``) is the one implementation.  Recording knows this interface only,
+so the room ``record`` stands below ``reroll``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ GETITEM = "[]"  # stands for a function where ``x[i]`` is the operation
 
 
 class Observer(Protocol):
-    """Looks on at one recording, and may set these of its recorder: ``look_at``, a number of items; ``follow``, which
-    sees to operations in place of the recorder; ``ask``, which has the result of an operation of the user's."""
+    """Observer of one recording.  It may set these of the recorder: ``look_at``, the number of items at which to call
+    ``reached``; ``follow``, which handles primitives in place of the recorder; ``ask``, which may have the result of
+    an operation of the user's."""
 
     def reached(self) -> None:
         """The recording has ``look_at`` items."""
@@ -29,10 +30,10 @@ class Observer(Protocol):
         """``run(function, args, kwargs)``, one operation of the user's, while ``follow`` is set."""
 
     def unfollow(self) -> None:
-        """Make nodes of what ``follow`` has seen to, and unset it."""
+        """Emit the operations that ``follow`` has handled as nodes, and unset it."""
 
     def evaluate(self, atom: Atom) -> None:
-        """Put into ``env`` what *atom*, or a node that is new, reads of operations that ``follow`` has seen to."""
+        """Put into ``env`` the values of ``follow``'s operations that *atom*, or a new node, reads."""
 
     def answered(self, atom: Atom, answer: bool) -> None:
         """Control flow has asked for the truth value of *atom*."""

@@ -1,7 +1,7 @@
-"""Recording: a builder that knows the user's line, the real inputs, and what control flow relied on.
+"""The recorder: a builder that knows the user's line, the real inputs, and the guards of control flow.
 
 Nothing is computed while recording.  Shapes and dtypes are known, so errors rise at the user's line; a *value* is
-computed only when Python asks for one (``if``, ``float()``, ``while``), and what it was becomes a guard.
+computed only when Python asks for one (``if``, ``float()``, ``while``), and becomes a guard.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class Recorder(Builder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.items: list[Node | Guard] = []  # what Python asked for, in order; see repeats.py
-        self.sites: list[Site | None] = []  # from where
-        self.counts: list[int] = []  # how many nodes there were before each item
+        self.items: list[Node | Guard] = []  # operations and guards in the order of the run (see repeats.py)
+        self.sites: list[Site | None] = []  # the user's line of each item
+        self.counts: list[int] = []  # the number of nodes before each item
         self.observer: Observer | None = None
         self.look_at = -1  # the number of items at which the observer looks; -1: never
-        self.follow: Any = None  # the observer's: sees to an operation in place of this recorder (loop_follower.py)
-        self.ask: Any = None  # the observer's: has the result of the user's next operation (inline_cache.py)
-        self.entered: Site | None = None  # where the operation of the user's is that is being recorded, if known
+        self.follow: Any = None  # the observer's handler of primitives in place of this recorder (loop_follower.py)
+        self.ask: Any = None  # the observer's cache of results of the user's operations (inline_cache.py)
+        self.entered: Site | None = None  # the line of the user's operation that is being recorded, if known
         self.inputs: list[Var] = []
         self.input_names: list[str] = []
-        self.backend: Backend = HOST  # where the values in `env` lie
+        self.backend: Backend = HOST  # the backend of the values in `env`
         self.env: Env = {}
         self.guards: list[Guard] = []
         self.consts: list[tuple[Var, np.ndarray]] = []
@@ -47,16 +47,16 @@ class Recorder(Builder):
         self._alive: list[Any] = []
         self._producers = Producers()
         self._guarded: dict[tuple[Atom, str], Guard] = {}
-        self.capacities: list[int] = []  # steps that there is room for, of the loops whose adjoint was taken
-        self.known_capacities: Sequence[int] = ()  # the same, of a recording that this one is to verify
-        self.reasons: list[str] = []  # why this run can't stand for others
-        self.may_draw = False  # whether the default stream of random numbers can be an input (stream.py),
-        self.stream: Var | None = None  # that input,
-        self.stream_state: np.ndarray | None = None  # its value,
-        self.draws = 0  # and how often it was drawn from
+        self.capacities: list[int] = []  # capacities of the loops whose adjoint was taken
+        self.known_capacities: Sequence[int] = ()  # capacities of the recording that this one is to verify
+        self.reasons: list[str] = []  # reasons why this run can't be replayed
+        self.may_draw = False  # whether the default stream of random numbers can be an input (stream.py)
+        self.stream: Var | None = None  # the stream's input
+        self.stream_state: np.ndarray | None = None  # the stream's state in this run, uint64 (2,)
+        self.draws = 0  # the number of draws from the stream
         self.active = True
-        self.parent: Recorder | None = None  # of the body of a loop: the recording around it (body_recorder.py)
-        self.watch: Callable[[], Any] | None = None  # around Python of the user's that an adjoint runs (ops/custom.py)
+        self.parent: Recorder | None = None  # the recording around that of a loop's body (body_recorder.py)
+        self.watch: Callable[[], Any] | None = None  # context for Python that an adjoint runs (ops/custom.py)
 
     def site(self) -> Site | None:
         return self.site_override or self.entered or user_site()
@@ -85,24 +85,24 @@ class Recorder(Builder):
         self.sites.append(node.site)
 
     def copy(self) -> Recorder:
-        """The same recording, which can be rewritten while this one stays as it is."""
+        """A copy of the recording that can be rewritten independently."""
         assert self.observer is None
         other = copy(self)
         other.__dict__.update({k: v.copy() for k, v in vars(self).items() if type(v) in (list, dict)})
         other._producers = Producers()
         return other
 
-    # ---- what an observer sees to --------------------------------------------------------------------------------
+    # ---- for the observer ----------------------------------------------------------------------------------------
 
     def unfollow(self) -> None:
-        """Make nodes of what the observer has seen to."""
+        """Emit the operations that the observer has handled as nodes."""
         if self.follow is not None:
             assert self.observer is not None
             self.observer.unfollow()
 
     @contextmanager
     def in_full(self) -> Iterator[None]:
-        """Every node stays where it is: for who keeps positions among the nodes."""
+        """A context in which the observer does not rewrite the recording, so that positions of nodes stay valid."""
         self.unfollow()
         before, self.look_at = self.look_at, -1
         try:
@@ -113,21 +113,21 @@ class Recorder(Builder):
                 self.observer.postpone()
 
     def drop_guards(self) -> None:
-        """Forget what control flow relied on."""
+        """Remove all guards."""
         kept = [k for k, item in enumerate(self.items) if isinstance(item, Node)]
         self.items, self.sites = [self.items[k] for k in kept], [self.sites[k] for k in kept]
         self.counts = [self.counts[k] for k in kept]
         self.guards.clear()
 
     def forget(self, start: int) -> None:
-        """Drop the items from *start* on: something else stands for them."""
+        """Remove the items from *start* on, with their nodes."""
         gone = set(self.nodes[self.counts[start] :])
         self._seen = {key: node for key, node in self._seen.items() if node not in gone}
         del self.nodes[self.counts[start] :]
         del self.items[start:], self.sites[start:], self.counts[start:]
 
     def replace(self, nodes: list[Node], guards: list[Guard]) -> None:
-        """Go on with another form of the same program."""
+        """Replace the recording by another form of the same program."""
         self.nodes, self.items, self.sites, self.counts, self.guards = [], [], [], [], guards
         self._seen.clear()
         self.adopt(nodes)
@@ -161,18 +161,18 @@ class Recorder(Builder):
         return as_stored(self.backend.download(self.value_there(atom)), atom)
 
     def value_there(self, atom: Atom) -> Any:
-        """The same as the backend has it."""
+        """The value of *atom* in this run as an array of the backend."""
         self.unfollow()
         if self.observer is not None:
             self.observer.evaluate(atom)
         return self.demand(atom)
 
     def demand(self, atom: Atom) -> Any:
-        """As ``value_there``, of what nodes define."""
+        """As ``value_there``, where nodes define all that *atom* depends on."""
         return demand([atom], self.nodes, self.env, self._producers, self.backend)[0]
 
     def guard(self, atom: Atom, kind: str) -> Any:
-        """The value of a 0-d *atom*, which control flow is about to rely on."""
+        """The value of a 0-d *atom* as a NumPy scalar, with a guard on it."""
         value = np.asarray(self.value(atom))[()]
         if not isinstance(atom, Lit):
             guard = self._guarded.get((atom, kind))
@@ -185,17 +185,17 @@ class Recorder(Builder):
         return value
 
     def range_of(self, atom: Atom) -> tuple[int, int] | None:
-        """The least and the greatest value that the integer *atom* can have, where that is known."""
+        """Bounds (least, greatest) of the integer *atom*, where they are known."""
         return None
 
     def unrepeatable(self, what: str) -> None:
-        """The run does *what*, which no guard covers: it must not be replayed."""
+        """Note that the run must not be replayed, because it does *what*, which no guard covers."""
         reason = f"{what} at {user_site()}"
         if reason not in self.reasons:
             self.reasons.append(reason)
 
     def finish(self, outputs: list[Atom]) -> Graph:
-        """The recorded program, without what nothing depends on."""
+        """The recorded program without dead nodes and constants."""
         self.active = False
         roots = [*outputs, *[g.atom for g in self.guards]]
         nodes = live_nodes(self.nodes, roots)
@@ -208,7 +208,7 @@ _current = threading.local()
 
 
 def _same_contents(kept: np.ndarray, array: np.ndarray) -> bool:
-    """Is *array* still what it was when it was copied?"""
+    """Whether *array* still equals its copy *kept*, bit for bit."""
     if kept.shape != array.shape or kept.dtype != array.dtype:
         return False
     return kept.tobytes() == np.ascontiguousarray(array).tobytes()

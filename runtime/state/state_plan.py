@@ -18,7 +18,6 @@ Nothing here knows the tracer: it is plugged in as the callback of ``StatePlan.s
 from __future__ import annotations
 
 import types
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -33,9 +32,6 @@ from .walk import build
 from .watch import Watch
 
 __all__ = ["Snapshot", "StateKey", "StatePlan", "Substitution", "Watch", "analyse", "watch"]
-
-_SMALL = 1 << 20
-_SAMPLE = 1 << 13
 
 
 class Snapshot:
@@ -137,25 +133,7 @@ class StatePlan:
         self._codes = graph.codes
         return Snapshot(digest(graph), graph)
 
-    def check(self, snap: Snapshot, objects: tuple[Any, ...] = ()) -> tuple[Any, ...] | None:
-        """The arrays as they are now if the state is still that of ``snap``, else None.
-
-        ``snap.check(*objects)`` is the same with one call less.
-        """
-        return snap.check(*objects)
-
-    def matches(self, snap: Snapshot, objects: tuple[Any, ...] = ()) -> bool:
-        """Whether the state is still that of ``snap`` (contents of its arrays aside)."""
-        return snap.check(*objects) is not None
-
-    def current_arrays(self, snap: Snapshot, objects: tuple[Any, ...] = ()) -> tuple[Any, ...] | None:
-        return snap.check(*objects)
-
     # ---- what a run does to the state
-
-    def fingerprint(self, snap: Snapshot) -> tuple[Any, ...]:
-        """Identities and contents of the arrays: whole up to 1 MiB, a sample of larger ones."""
-        return tuple([(id(a), _checksum(a)) for a in snap.arrays])
 
     def changes(self, before: Snapshot, after: Snapshot) -> list[str]:
         """The guarded differences between two snapshots, one line each."""
@@ -216,17 +194,3 @@ def _labels(fn: Any, count: int) -> tuple[str, ...]:
     code = getattr(fn, "__code__", None)
     names = list(code.co_varnames[: code.co_argcount]) if isinstance(code, types.CodeType) else []
     return tuple([names[i] if i < len(names) else f"object {i}" for i in range(count)])
-
-
-def _checksum(array: np.ndarray) -> int:
-    if array.dtype.hasobject:
-        return 0
-    if array.nbytes > _SMALL:
-        flat = (
-            array.reshape(-1) if array.flags.c_contiguous else array.T.reshape(-1) if array.flags.f_contiguous else None
-        )
-        if flat is None:
-            step = max(1, array.shape[0] // 64)
-            return zlib.crc32(array[::step].tobytes())
-        return zlib.crc32(flat[:: max(1, flat.size // _SAMPLE)].tobytes())
-    return zlib.crc32(array.tobytes())

@@ -13,6 +13,7 @@ from ..codegen.schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleIt
 from ..tracer.ir.errors import DifferentiationError
 from ..tracer.ir.graph import Graph
 from ..tracer.ir.primitive import HOST, LOOP
+from ..tracer.ir.refusals import Reason
 from ..tracer.ir.text import print_graph
 from .cuda.run import program_of
 from .launch.kernel_cache import kernels
@@ -26,6 +27,8 @@ from .record.recording import VALUE, Mode, Recording
 from .state.state_plan import Snapshot, StatePlan
 
 _SHOWN = 24  # names listed before the rest is counted
+
+Notes = Iterable[str | Reason]
 
 
 def explain_call(dispatcher: Dispatcher, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -64,7 +67,7 @@ def _on_host(recording: Recording) -> tuple[list[str], str]:
     return sections, describe_timings({**recording.seconds, **program.seconds}, kernels.compiles > known_before)
 
 
-def host_sections(program: Program, canonical: Canonical, notes: Iterable[str]) -> list[str]:
+def host_sections(program: Program, canonical: Canonical, notes: Notes) -> list[str]:
     """Loops, decisions and memory of a program for the CPU."""
     return [section("loops", describe_schedule(program)), *program_sections(program, canonical, notes)]
 
@@ -77,7 +80,7 @@ def _on_device(recording: Recording) -> tuple[list[str], str]:
     return sections, describe_timings(recording.seconds, not bound.cached)
 
 
-def program_sections(program: Any, canonical: Canonical, notes: Iterable[str] = ()) -> list[str]:
+def program_sections(program: Any, canonical: Canonical, notes: Notes = ()) -> list[str]:
     """Decisions and memory of *program*, if there is one (CuPy has none)."""
     if program is None:
         return []
@@ -126,7 +129,7 @@ def describe_named_inputs(graph: Graph, names: Iterable[str]) -> str:
     return "\n".join(lines) or "none"
 
 
-def describe_state(plan: StatePlan, snapshot: Snapshot, reasons: list[str]) -> str:
+def describe_state(plan: StatePlan, snapshot: Snapshot, reasons: list[Reason]) -> str:
     """The outside state that a replay compares by value, and the arrays that it reads again."""
     if reasons:
         return "\n".join(
@@ -203,9 +206,9 @@ def _steps(op: CanonicalOp, plan: LoopPlan) -> str:
     return f"for {text}{' from the last to the first' if params['reverse'] else ''}"
 
 
-def describe_decisions(program: Any, notes: Iterable[str] = ()) -> str:
+def describe_decisions(program: Any, notes: Notes = ()) -> str:
     """The reasons why values were stored and loops not fused."""
-    return "\n".join(dict.fromkeys([*notes, *program.schedule.notes])) or "everything that could be fused was"
+    return "\n".join(map(str, dict.fromkeys([*notes, *program.schedule.notes]))) or "everything that could be fused was"
 
 
 def _describe(

@@ -15,22 +15,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ...tracer.ir.primitive import ELEMENTWISE, LOOP, SCATTER
+from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ops.control import before_consts, before_rows
 from ..lower.canonical import ONE, Body, Canonical, CanonicalOp, Dim, Operand, Sym
 from ..schedule.buffers import rows_from
 
 Batch = frozenset[Dim]
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """The reason why a loop is not a batch of trajectories."""
-
-    reason: str
 
 
 class Trajectories(NamedTuple):
@@ -41,8 +35,8 @@ class Trajectories(NamedTuple):
     sums: dict[int, list[CanonicalOp]]
 
 
-def batch_of(op: CanonicalOp) -> Trajectories | Shared:
-    """The axis of the loop *op* along which its trajectories are independent."""
+def batch_of(op: CanonicalOp) -> Trajectories | Reason:
+    """The axis of the loop *op* along which its trajectories are independent, or why there is none."""
     reasons = []
     for dim in _candidates(op):
         batch, inner = closed(op, frozenset({dim}))
@@ -50,8 +44,8 @@ def batch_of(op: CanonicalOp) -> Trajectories | Shared:
         why = dependence(op, batch, {part for parts in sums.values() for part in parts})
         if why is None:
             return Trajectories(dim, batch, sums)
-        reasons.append(f"not for each index of n{dim}: {why}")
-    return Shared(reasons[0] if reasons else "its state has no axis of trajectories")
+        reasons.append(why.within(f"not for each index of n{dim}: "))
+    return reasons[0] if reasons else Refusal.KERNEL_NO_AXIS()
 
 
 def _candidates(op: CanonicalOp) -> list[Dim]:
@@ -114,25 +108,25 @@ def in_batch(dims: Iterable[Dim], batch: Batch) -> bool:
     return any(d in batch for d in dims)
 
 
-def dependence(op: CanonicalOp, batch: Batch, but: Container[CanonicalOp] = ()) -> str | None:
+def dependence(op: CanonicalOp, batch: Batch, but: Container[CanonicalOp] = ()) -> Reason | None:
     """The reason why the trajectories of the loop *op* depend on each other, or on their order in memory; None if
     they don't, or only by the operations *but*."""
     if op.params["length"] in batch:
-        return "it is the axis of the steps"
+        return Refusal.KERNEL_STEPS()
     for dims, _ in pairs(op):
         if in_batch(dims, batch) and _leading(dims) not in batch:
-            return "an operand or result has it inside another axis"
+            return Refusal.KERNEL_INSIDE()
     program, inner = op.params["body"].program, inner_batch(op, batch)
     for part in program.ops:
         if any(sum(d in inner for d in x.dims) > 1 for x in (*part.ins, *part.outs)):
-            return f"{part.prim.name} has it twice"
+            return Refusal.KERNEL_TWICE(operation=part.prim.name)
         why = None if part in but else _across(part, inner)
         if why is not None:
             return why
     return None
 
 
-def _across(op: CanonicalOp, batch: Batch) -> str | None:
+def _across(op: CanonicalOp, batch: Batch) -> Reason | None:
     """The reason why index i of *op*'s result depends on more than index i of its operands, or None."""
     if op.prim.kind == ELEMENTWISE or not any(in_batch(x.dims, batch) for x in (*op.ins, *op.outs)):
         return None
@@ -140,7 +134,7 @@ def _across(op: CanonicalOp, batch: Batch) -> str | None:
         return dependence(op, batch)
     axes, place = op.axes, _place(op.out, batch)
     alone = place is not None and place not in axes.across and axes.at(place) == [_place(x, batch) for x in op.ins]
-    return None if alone and op.prim.kind != SCATTER else f"{op.prim.name} goes across it"
+    return None if alone and op.prim.kind != SCATTER else Refusal.KERNEL_ACROSS(operation=op.prim.name)
 
 
 def _place(x: Operand, batch: Batch) -> int | None:
@@ -218,4 +212,4 @@ def _without(program: Canonical, batch: Batch) -> Canonical:
     return replace(program, inputs=inputs, ops=ops, outputs=outputs, producers=producers)
 
 
-__all__ = ["Batch", "Shared", "Trajectories", "batch_of", "in_batch", "inner_batch", "one_of", "pairs"]
+__all__ = ["Batch", "Trajectories", "batch_of", "in_batch", "inner_batch", "one_of", "pairs"]

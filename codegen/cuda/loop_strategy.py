@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ...tracer.ir.primitive import LOOP, PRODUCT, RECURRENCE, REDUCE
+from ...tracer.ir.refusals import Reason, Refusal
 from ..cpu.library_calls import native
 from ..cpu.loop_plan import CPU_RULES, LoopPlan, Rules, Work, plan_loop
 from ..lower.canonical import ONE, Canonical, CanonicalOp, Const, Dim, Operand, Sym
@@ -24,7 +25,7 @@ from ..schedule.buffers import buffer_of, elements, rows_from
 from ..schedule.dependences import domain, is_call
 from ..schedule.loop_tree import LibraryCall, Loop, Schedule, Statement, carries, statements_of
 from ..schedule.memory import Sizes, Temporary
-from .batch_independence import Batch, Shared, Trajectories, batch_of, in_batch, inner_batch, one_of
+from .batch_independence import Batch, Trajectories, batch_of, in_batch, inner_batch, one_of
 from .mapping import BLOCK, COLUMNS, THREAD, Extent, Mapping, mapping_of, product
 from .offload import has_kernel
 from .placing import device_schedule, thread_schedule
@@ -54,7 +55,7 @@ class Way:
     plan: LoopPlan
     batch: Dim
     axes: Batch
-    why: str
+    why: Reason | None
     arrays: tuple[tuple[Dim, ...], ...]
     sums: tuple[Sum, ...] = ()
 
@@ -97,21 +98,21 @@ def _held(around: Canonical, schedule: Schedule, operands: Sequence[Operand]) ->
 # ---- which way -------------------------------------------------------------------------------------------------
 
 
-def way_of(around: Canonical, op: CanonicalOp) -> Way | str:
+def way_of(around: Canonical, op: CanonicalOp) -> Way | Reason:
     """The kernel strategy of the loop *op* in the program *around*, or the reason why there is none."""
     foreign = _foreign(op)
     if foreign:
-        return f"{foreign} in its body is the array module's"
+        return Refusal.KERNEL_FOREIGN(value=foreign)
     batch = batch_of(op)
-    if not isinstance(batch, Shared):
-        way = _by_size(around, _from_nothing(one_of(op, batch.axes), batch), batch.dim, batch.axes, "")
+    if not isinstance(batch, Reason):
+        way = _by_size(around, _from_nothing(one_of(op, batch.axes), batch), batch.dim, batch.axes, None)
         why = _too_wide(op, way.plan, batch.axes)
         if why is None:
             sums = tuple(Sum(k, parts[0], Sym(-1, op.outs[k].dtype, ())) for k, parts in batch.sums.items())
             way.plan.work += [Work(s.shares, (), s.shares.dtype.itemsize) for s in sums]
             return replace(way, sums=sums)
-        batch = Shared(f"not for each index of n{batch.dim}: {why}")
-    return _by_size(around, op, ONE, frozenset(), batch.reason)
+        batch = why.within(f"not for each index of n{batch.dim}: ")
+    return _by_size(around, op, ONE, frozenset(), batch)
 
 
 def _from_nothing(op: CanonicalOp, batch: Trajectories) -> CanonicalOp:
@@ -123,7 +124,7 @@ def _from_nothing(op: CanonicalOp, batch: Trajectories) -> CanonicalOp:
     return replace(op, ins=tuple(ins))
 
 
-def _by_size(around: Canonical, op: CanonicalOp, batch: Dim, axes: Batch, why: str) -> Way:
+def _by_size(around: Canonical, op: CanonicalOp, batch: Dim, axes: Batch, why: Reason | None) -> Way:
     """The strategy of one loop, by a block where that is faster than by a thread."""
     if _worth_sharing(op) and not _asks_a_call(op):
         arrays = tuple(dict.fromkeys(_made(op)))
@@ -141,13 +142,14 @@ def _made(op: CanonicalOp, sizes_at: int = 0) -> Iterator[tuple[Dim, ...]]:
             yield from _made(part, base)
 
 
-def note(op: CanonicalOp, way: Way | str) -> str:
+def note(op: CanonicalOp, way: Way | Reason) -> str | Reason:
     """The note on loop *op* for ``explain``."""
-    if isinstance(way, str):
-        return f"{op.out} (loop) is not a kernel: {way}"
+    if isinstance(way, Reason):
+        return way.within(f"{op.out} (loop) is not a kernel: ")
     large = f", or by the array module where it makes more than {REACH} elements in a step" if way.arrays else ""
     who = f"one {way.by}" if way.batch == ONE else f"a {way.by} for each index of n{way.batch}"
-    return f"{op.out} (loop) is a kernel, run by {who}{large}" + (f" ({way.why})" if way.why else "")
+    text = f"{op.out} (loop) is a kernel, run by {who}{large}"
+    return text if way.why is None else way.why.within(f"{text}: ")
 
 
 def _foreign(op: CanonicalOp) -> str:
@@ -161,7 +163,7 @@ def _foreign(op: CanonicalOp) -> str:
     return ""
 
 
-def _too_wide(op: CanonicalOp, plan: LoopPlan, batch: Batch) -> str | None:
+def _too_wide(op: CanonicalOp, plan: LoopPlan, batch: Batch) -> Reason | None:
     """The reason why shared values, which each trajectory would compute for itself, rule out a batch, or None.
 
     Every thread writes shared results; all write the same, so their order does not matter.
@@ -172,10 +174,10 @@ def _too_wide(op: CanonicalOp, plan: LoopPlan, batch: Batch) -> str | None:
     first = op.params["consts"]
     for sym in plan.program.inputs[first : first + op.params["carries"]]:
         if sym.number in shared and sym not in plan.carried:
-            return "its trajectories share a carry"
+            return Refusal.KERNEL_CARRY()
     for sym in plan.schedule.where:
         if sym.number in shared and elements(plan.program, sym.dims) is None:
-            return f"its trajectories share much work ({sym})"
+            return Refusal.KERNEL_WORK(value=sym)
     return None
 
 

@@ -8,6 +8,7 @@ a recurrence.
 from __future__ import annotations
 
 from ...tracer.ir.primitive import RECURRENCE, REDUCE
+from ...tracer.ir.refusals import Refusal
 from ..lower.canonical import Canonical, CanonicalOp
 from ..schedule.dependences import domain, reduced_depths
 from ..schedule.loop_tree import Loop, Schedule, Statement, statements_of
@@ -42,11 +43,7 @@ class DevicePlacer(Placer):
             if summed_alike(inside.op, statement.op) and inside.out not in needed:
                 continue
             if stands_alone(inside.op) or stands_alone(statement.op):
-                self.notes.append(
-                    f"{statement.out} ({statement.op.prim.name}) not fused with {inside.out} ({inside.op.prim.name}): "
-                    "one of them has an order of its own"
-                )
-                return False
+                return self._refuse(Refusal.FUSE_ORDER, statement, inside)
         return super()._may_enter(loop, statement, depth)
 
 

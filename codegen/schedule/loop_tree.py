@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ...tracer.ir.primitive import RECURRENCE, REDUCE
+from ...tracer.ir.refusals import Reason
 from ..lower.canonical import ONE, CanonicalOp, Dim, Sym
 from .dependences import Reads
 
@@ -55,7 +56,7 @@ class Schedule:
     reads: dict[Sym, Reads]
     contracted: dict[Sym, int]  # temporary that lives within its n outermost loops -> n: these axes have no storage
     tiled: set[Sym]  # contracted temporaries with storage for one tile of rows
-    notes: list[str]
+    notes: list[str | Reason]
     checks: list[tuple[int, int]] = field(default_factory=list)  # (position in body, guards checked before it)
 
     def kept_axes(self, sym: Sym) -> list[Dim]:

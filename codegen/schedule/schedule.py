@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tracer.ir.primitive import ELEMENTWISE, VIEW
-from ..lower.canonical import ONE, Canonical, Dim, Sym
+from ...tracer.ir.refusals import Reason, Refusal
+from ..lower.canonical import ONE, Canonical, CanonicalOp, Dim, Sym
 from .affine import depends_on, loop_var
 from .buffers import buffer_of, counted, filled
 from .dependences import Mask, Reads, completion, domain, is_call, is_loop_root, reads
 from .index_maps import Condition, Indices
-from .loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement, produces, streams
+from .loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement, produces, statements_of, streams
 from .tiles import ROW_FLOPS, TILE, segments_of, tile_storage, worth_tiling
 
 MAX_ARRAYS = 24  # arrays streamed by one innermost loop
@@ -40,7 +41,7 @@ class Placer:
         self.body: list[ScheduleItem] = []
         self.where: dict[Sym, Statement | LibraryCall] = {}
         self.reads: dict[Sym, Reads] = {}
-        self.notes: list[str] = []
+        self.notes: list[str | Reason] = []
 
     def run(self) -> None:
         for op in self.program.ops:
@@ -102,12 +103,11 @@ class Placer:
             producer = self.where[sym]
             assert isinstance(producer, Statement)
             if producer.complete <= depth:
-                return self._refuse(statement, producer, "needs the finished result of the loop")
+                return self._refuse(Refusal.FUSE_FINISHED, statement, producer)
             if at is None or not self._same_row(producer, at, depth):
-                return self._refuse(statement, producer, "reads another row than the loop has at hand")
+                return self._refuse(Refusal.FUSE_ROW, statement, producer)
         if len(streams(loop, self.reads) | {s for s, _ in mine.stored} | {statement.out}) > MAX_ARRAYS:
-            self.notes.append(f"{statement.out}: not fused: too many arrays in one loop")
-            return False
+            return self._refuse(Refusal.FUSE_ARRAYS, statement, statements_of(loop)[-1])
         return True
 
     def _same_row(self, producer: Statement, at: Indices, depth: int) -> bool:
@@ -123,11 +123,13 @@ class Placer:
             place += 1
         return place > depth
 
-    def _refuse(self, statement: Statement, producer: Statement, why: str) -> bool:
-        self.notes.append(
-            f"{statement.out} ({statement.op.prim.name}) not fused with {producer.out} ({producer.op.prim.name}): {why}"
-        )
+    def _refuse(self, refusal: Refusal, statement: Statement, other: Statement) -> bool:
+        self.notes.append(refusal(value=_named(statement.op), other=_named(other.op)))
         return False
+
+
+def _named(op: CanonicalOp) -> str:
+    return f"{op.out} ({op.prim.name})"
 
 
 # ---- what is worth storing ---------------------------------------------------------------------------------------
@@ -260,7 +262,7 @@ def stable_placement(program: Canonical, place: type[Placer] = Placer) -> Placer
     for sym in sorted(stored, key=lambda s: s.number):
         op = program.producers[sym]
         if op.prim.kind in (ELEMENTWISE, VIEW) and sym not in program.outputs:
-            placer.notes.append(f"{sym} ({op.prim.name}) is stored: recomputing it would cost more")
+            placer.notes.append(Refusal.FUSE_COST(value=_named(op)))
     return placer
 
 

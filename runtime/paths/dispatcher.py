@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.ir.errors import DeviceError
+from ...tracer.ir.refusals import Refusal, listed
 from ...tracer.ir.site import at_site
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.autocast import USE
@@ -159,8 +160,7 @@ class Dispatcher:
         if recording.facts != path.recording.facts:  # control flow that hangs on the last bit: see _keep
             return self._keep(endpoint, call, variant, recording)
         if not recording.same_program(path.recording):
-            why = "two runs with the same arguments and state recorded different programs (a counter, a clock?)"
-            return self._go_live(endpoint, call, recording, why)
+            return self._go_live(endpoint, call, recording, str(Refusal.REPLAY_DIFFERS()))
         path.verified = True
         return _MISS
 
@@ -210,12 +210,12 @@ class Dispatcher:
         with self.lock:
             endpoint.forget(variant, [p for p in variant.paths if outgrown(p, recording)])
         why = too_long(recording)
-        if not why and too_many_programs(len(variant.paths) + 1):
+        if why is None and too_many_programs(len(variant.paths) + 1):
             why = branch_outcomes(next((g.site for g in reversed(recording.graph.guards)), None))
-        if why:
-            live = Live(why)
+        if why is not None:
+            live = Live(str(why))
             if call.device is None:
-                live = Live(why, why, segments=Segments([*[p.recording for p in variant.paths], recording]))
+                live = Live(str(why), True, segments=Segments([*[p.recording for p in variant.paths], recording]))
             self._set_live(endpoint, call, live)
             return self._run_live(endpoint, call, live)  # nothing of this run can be kept: the next one is the first
         path = self._bind(recording, call)
@@ -332,7 +332,7 @@ def _to_front(items: list[Any], item: Any) -> None:
 
 
 def _why(recording: Recording, plan: StatePlan) -> str:
-    return "; ".join(dict.fromkeys([*plan.reasons, *recording.changes])) or "it changes what it reads"
+    return listed([*plan.reasons, *recording.changes])
 
 
 __all__ = ["Dispatcher", "on_the_host"]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
+from ...tracer.ir.refusals import Reason, Refusal
+from ...tracer.ir.site import Site
 from ..config import config
 from ..record.recording import Pieces, Recording
 from .segments import Answers, Segments
@@ -24,7 +25,7 @@ _ADVICE = "choose with np.where(condition, a, b) there, or compute in a loop tha
 @dataclass(eq=False, slots=True)
 class Live:
     why: str
-    split: str = ""  # the reason for segments, where it is that of the fallback too
+    split: bool = False  # whether that is the reason for segments, too
     programs: int = 0  # kernels compiled for whole programs
     segments: Segments | None = None
 
@@ -45,23 +46,23 @@ def too_many_programs(count: int) -> bool:
     return count > config.max_paths
 
 
-def too_long(recording: Recording) -> str:
+def too_long(recording: Recording) -> Reason | None:
     """The reason not to compile a first program as a whole: this takes time quadratic in its length, and its segments
-    are short.  "" where there is none.  A heuristic, as above."""
+    are short.  None where there is none.  A heuristic, as above."""
     length = len(recording.graph.nodes)
     if length <= LONG:
-        return ""
+        return None
     answers = Answers()
     answers.learn(recording.graph.guards)
     pieces = len(answers.cuts(recording.graph.guards)) + 1
     if length > LONG_PIECE * pieces:
-        return ""
-    return f"too-long: {length} operations between {pieces - 1} branches, the last at {recording.graph.guards[-1].site}"
+        return None
+    return Refusal.REPLAY_LONG(count=length, branches=pieces - 1, site=recording.graph.guards[-1].site)
 
 
-def branch_outcomes(site: Any) -> str:
+def branch_outcomes(site: Site | None) -> Reason:
     """The reason for the fallback of a call key with too many paths."""
-    return f"more than {config.max_paths} branch outcomes, the last at {site}"
+    return Refusal.REPLAY_BRANCHES(count=config.max_paths, site=site)
 
 
 def tell(name: str, live: Live, pieces: Pieces) -> None:
@@ -70,7 +71,7 @@ def tell(name: str, live: Live, pieces: Pieces) -> None:
     if guard is not None and guard.site is not None:
         message = (
             f"{name}: Python runs in each call, and only what lies between the branches is compiled "
-            f"({live.split or branch_outcomes(guard.site)}); {_ADVICE}"
+            f"({live.why if live.split else branch_outcomes(guard.site)}); {_ADVICE}"
         )
         warnings.warn_explicit(message, UserWarning, guard.site.file, guard.site.line)
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...tracer.ir.refusals import Reason, Refusal
 from ..launch.bind import MAX_FAMILY, bind_family
 from ..record.recording import equal_statics
 from .paths import Path, Variant
@@ -65,22 +66,22 @@ def make_family(variant: Variant, path: Path, families: Sequence[Family]) -> Fam
     return Family(variant, members, bind_family([p.launch for p in members], following, merged), merged)
 
 
-def apart(path: Path, other: Path) -> str:
-    """The reason why two paths of one variant can't share a launch; "" where they can."""
+def apart(path: Path, other: Path) -> Reason | None:
+    """The reason why two paths of one variant can't share a launch; None where they can."""
     mine, theirs = path.recording, other.recording
     if mine.numbers or theirs.numbers:
-        return "numbers: Python looked at all bits of one, which are compared after the launch"
+        return Refusal.LAUNCH_NUMBERS()
     if mine.draws != theirs.draws:
-        return "draws: they draw another number of keys from the default stream"
+        return Refusal.LAUNCH_DRAWS()
     if [(x.aval.dtype, x.aval.shape) for x in mine.graph.outputs] != [
         (x.aval.dtype, x.aval.shape) for x in theirs.graph.outputs
     ]:
-        return "results: they have other dtypes or shapes"
+        return Refusal.LAUNCH_RESULTS()
     a, b = mine.output, theirs.output
     same = (a.text, a.single) == (b.text, b.single) and equal_statics(a.statics, b.statics)
     if not same or [type(x) for x in a.statics] != [type(x) for x in b.statics]:
-        return "structure: what they return is put together in another way"
-    return ""
+        return Refusal.LAUNCH_STRUCTURE()
+    return None
 
 
 def successors(paths: Sequence[Path]) -> list[list[int]]:

@@ -31,15 +31,13 @@ from ...tracer.ir.aval import Aval
 from ...tracer.ir.evaluate import Env
 from ...tracer.ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, structural
 from ...tracer.ir.primitive import LOOP
+from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import Site
 from ..config import config
 from ..launch.binding import argument_records, bind_graph, launched
 from ..launch.kernel_cache import kernels
 from ..record.recording import Pieces, Recording
 from .paths import compare_result
-
-NEVER_VARIED = "never-varied"
-
 
 # ---- where to cut --------------------------------------------------------------------------------------------------
 
@@ -59,7 +57,7 @@ class Answers:
 
     def cuts(self, guards: Sequence[Guard]) -> list[int]:
         """The positions at which to cut.  An assertion that always holds is no reason to take kernels apart: only a
-        question that has had several answers is (``never-varied`` names the others)."""
+        question that has had several answers is."""
         return sorted({g.position for g in guards if (g.kind, g.site) in self.varied})
 
     def last(self, guards: Sequence[Guard]) -> Guard | None:
@@ -70,7 +68,7 @@ class Answers:
         """The guards that cut the program and those that don't, for ``explain()``."""
         lines = [f"cut at {kind}() at {site}: it has had several answers" for kind, site in self.varied]
         lines += [
-            f"not cut at {kind}() at {site}: {NEVER_VARIED}, it has always had the same answer"
+            str(Refusal.SEGMENT_NEVER_VARIED(kind=kind, site=site))
             for kind, site in self.first
             if (kind, site) not in self.varied
         ]

@@ -27,6 +27,7 @@ from ...tracer.ir.errors import TracegradError, refusals
 from ...tracer.ir.evaluate import HOST
 from ...tracer.ir.graph import Atom, Guard, Lit, Var, structural
 from ...tracer.ir.primitive import CUSTOM
+from ...tracer.ir.refusals import Reason
 from ...tracer.ops.elementwise import F
 from ...tracer.record.array import TracedArray
 from ...tracer.record.recorder import Recorder, recording
@@ -88,7 +89,7 @@ def _record(
             owner = f"the argument `{names[k]}`" if kind == ARRAY else None  # `x += 1` on a scalar makes a new one
             leaves[k] = TracedArray(inputs[k], recorder, owner=owner)
     captured: list[np.ndarray] = []
-    changes: list[str] = []
+    changes: list[Reason] = []
     refusals.last = None
     with fewer_collections(), recording(recorder), _own_words():
         if snapshot is None:
@@ -146,7 +147,7 @@ def _own_words() -> Iterator[None]:
 
 def _run_frozen(
     call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, recorder: Recorder
-) -> tuple[Any, list[str]]:
+) -> tuple[Any, list[Reason]]:
     """(result of the function, its changes to outside state), run with traced stand-ins for the arrays of the
     snapshot."""
     stand_ins: dict[int, TracedArray] = {}

@@ -15,6 +15,7 @@ import optree
 from ...codegen.lower.canonical import Canonical
 from ...tracer.ir.evaluate import Env
 from ...tracer.ir.graph import Atom, Graph, Guard, Node, Var
+from ...tracer.ir.refusals import Reason
 from .outputs import Output
 
 VALUE, GRAD, VALUE_AND_GRAD = "value", "grad", "value_and_grad"
@@ -42,9 +43,9 @@ class Recording:
     output: Output
     numbers: list[Guard]  # guards on floats, by their bits: the last results of the graph
     names: list[str]  # the user's expressions for the graph's inputs
-    changes: list[str] = field(default_factory=list)
+    changes: list[Reason] = field(default_factory=list)
     capacities: tuple[int, ...] = ()  # capacities of its loops
-    notes: tuple[str, ...] = ()  # decisions about its loops
+    notes: tuple[str | Reason, ...] = ()  # decisions about its loops
     seconds: dict[str, float] = field(default_factory=dict)
     draws: int = 0  # draws from the default stream of random numbers, whose state is then the last captured array
 

@@ -103,7 +103,7 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
         elif op in _ATTR_LOADS or op in _ATTR_WRITES:
             facts.attrs.setdefault(name, line)
             if name in _OPAQUE_ATTRS:
-                facts.opaque.append((f"reads .{name}", line))
+                facts.opaque.append((name, line))
             if name in _DYNAMIC_ATTRS:
                 facts.dynamic = True
             if root is None:
@@ -122,10 +122,10 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
             facts.attrs.setdefault(name, line)
             _end_chain(facts, ("import", imported), (name,), line)
         elif op in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-            facts.writes.append((f"writes the global `{name}`", line))
+            facts.writes.append((f"the global `{name}`", line))
         elif op in ("STORE_DEREF", "DELETE_DEREF"):
             if name in outer:
-                facts.writes.append((f"writes the outer variable `{name}`", line))
+                facts.writes.append((f"the outer variable `{name}`", line))
         elif op in _TRUTH_TESTS or op.startswith(("POP_JUMP", "JUMP_IF")):
             before = instructions[index - 1].argval if index else None
             if isinstance(before, str):
@@ -169,7 +169,7 @@ def _attribute_by_name(facts: CodeFacts, instructions: list[dis.Instruction], in
     if len(args) >= 2 and isinstance(args[1], str):
         facts.attrs.setdefault(args[1], line)
         if args[1] in _OPAQUE_ATTRS:
-            facts.opaque.append((f"reads .{args[1]}", line))
+            facts.opaque.append((args[1], line))
     else:
         facts.dynamic = True
 

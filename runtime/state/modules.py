@@ -11,9 +11,10 @@ import sys
 import types
 from typing import Any
 
+from ...tracer.ir.refusals import Refusal
 from .code_scan import CodeFacts
 from .state_graph import Chains, Leaf, StateNode
-from .trust import DRAW_ELSEWHERE, IMPURE_METHODS, hidden_state, impurity, module_impurity, plain_reader
+from .trust import IMPURE_METHODS, hidden_state, impurity, module_impurity, plain_reader
 from .values import is_leaf
 from .walker import Walker
 
@@ -42,7 +43,7 @@ def visit(walker: Walker, module: types.ModuleType, label: str, site: str, chain
                     node.edge("attr", name, child)
             node.extra.add(name)
         elif "__getattr__" in module.__dict__:
-            walker.reason(f"reads {label}.{name} through the module's __getattr__ at {at}")
+            walker.refuse(Refusal.STATE_MODULE, f"{label}.{name}", at)
         elif name not in node.extra:
             node.extra.add(name)
             node.edge("noattr", name, Leaf(None, False))
@@ -57,7 +58,7 @@ def _first_names(walker: Walker, module: types.ModuleType, label: str, chains: C
             names.setdefault(chain[0], {})[chain[1:]] = at
             continue
         if walker.names.everything:
-            walker.reason(f"reads attributes by computed names where the module `{label}` is at hand (at {at})")
+            walker.refuse(Refusal.STATE_COMPUTED, label, at)
         for name in sorted(walker.names.attrs.keys() & module.__dict__.keys()):
             names.setdefault(name, {})[()] = at
     return names
@@ -74,7 +75,7 @@ def library_chain(walker: Walker, module: types.ModuleType, chain: tuple[str, ..
             return  # the program will raise
         path, rest = f"{path}.{rest[0]}", rest[1:]
     if isinstance(obj, types.FunctionType) and not walker.trust.function(obj):
-        walker.reason(f"{path} is a function that was put into a library's module (read at {site})")
+        walker.refuse(Refusal.CALLS_PATCHED, path, site)
         return
     _note_readers(walker, obj)
     why = impurity(obj)
@@ -86,13 +87,12 @@ def library_chain(walker: Walker, module: types.ModuleType, chain: tuple[str, ..
     elif why is None and rest and (isinstance(obj, type) or rest[0] == "rvs"):
         why = IMPURE_METHODS.get(rest[0])
     if why is None and path.startswith("sys.") and not callable(obj) and not is_leaf(obj) and path != "sys.float_info":
-        why = "depends on the interpreter's state"
-    if why is None and hidden_state(type(obj)) is not None:
-        why = f"uses {path}, which {hidden_state(type(obj))}"
-    if why:
+        why = Refusal.CALLS_INTERPRETER
+    why = why or hidden_state(type(obj))
+    if why is not None:
         shown = ".".join([path, *rest])
         shown = shown.replace("numpy.", "np.", 1) if shown.startswith("numpy.") else shown
-        walker.reason(f"{why}: {shown} at {site}" + (f"; {DRAW_ELSEWHERE}" if "random" in why else ""))
+        walker.refuse(why, shown, site)
 
 
 def _note_readers(walker: Walker, obj: Any) -> None:
@@ -117,6 +117,6 @@ def imported(
         full = f"{package}.{name}" if name else package
     module = sys.modules.get(full)
     if module is None:
-        walker.reason(f"imports {full} at {at}, which is not loaded yet")
+        walker.refuse(Refusal.STATE_IMPORT, full, at)
         return
     node.edge("import", full, walker.visit(module, full, at, placed(facts, "import", name) or {(): at}), fixed=True)

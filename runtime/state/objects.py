@@ -16,6 +16,7 @@ import sys
 import types
 from typing import Any
 
+from ...tracer.ir.refusals import Refusal
 from .state_graph import Leaf, StateNode
 from .trust import hidden_state, impurity, keeps_c_state
 from .values import is_leaf
@@ -46,14 +47,14 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode
         if walker.trust.cls(value):
             why = impurity(value)
             if why:
-                walker.reason(f"{why}: {value.__module__}.{value.__qualname__} at {site}")
+                walker.refuse(why, f"{value.__module__}.{value.__qualname__}", site)
             return walker.leaf(value, False)
         return user_class(walker, value, label, site, _called(walker, label))
     if isinstance(value, enum.Enum):
         return member(walker, value, label, site)
     why = hidden_state(kind)
     if why is not None:
-        return walker.unknown(value, label.removeprefix("global ").removeprefix("closure "), site, why)
+        return walker.unknown(why, value, label.removeprefix("global ").removeprefix("closure "), site)
     if issubclass(kind, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):
         return named_tuple(walker, value, label, site)
     trusted = walker.trust.cls(kind)
@@ -65,9 +66,9 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode
         return walker.leaf(value, False)
     for base, name in ((dict, "dict"), (list, "list"), (tuple, "tuple"), (set, "set")):
         if issubclass(kind, base):
-            return walker.unknown(value, label, site, f"is a subclass of {name}; use a plain {name}")
+            return walker.unknown(Refusal.STATE_SUBCLASS, value, label, site, base=name, instead=f"a plain {name}")
     if keeps_c_state(kind):
-        return walker.unknown(value, label, site, "keeps state that Python can't see; pass it as an argument")
+        return walker.unknown(Refusal.STATE_UNSEEN, value, label, site)
     return instance(walker, value, label, site, trusted)
 
 
@@ -79,11 +80,11 @@ def c_function(walker: Walker, value: Any, label: str, site: str) -> Leaf | Stat
     if why:
         module = getattr(owner, "__name__", None) if isinstance(owner, types.ModuleType) else None
         shown = f"{module}.{name}" if module and module != "builtins" else name
-        walker.reason(f"{why}: {shown} at {site}")
+        walker.refuse(why, shown, site)
         return walker.leaf(value, False)
     home = sys.modules.get(getattr(value, "__module__", None) or "")
     if home is not None and not walker.trust.module(home):
-        return walker.unknown(value, label, site, "is compiled code, which can't be looked into")
+        return walker.unknown(Refusal.STATE_COMPILED, value, label, site)
     if owner is None or isinstance(owner, types.ModuleType | type):
         return walker.leaf(value, False)
     node = walker.node("bound", value, label, site)
@@ -132,7 +133,7 @@ def named_tuple(walker: Walker, value: Any, label: str, site: str) -> Leaf | Sta
 
 def member(walker: Walker, value: enum.Enum, label: str, site: str) -> Leaf | StateNode:
     if not is_leaf(value._value_):
-        return walker.unknown(value, label, site, "is an enum member whose value can change; use plain values")
+        return walker.unknown(Refusal.STATE_ENUM, value, label, site)
     node = walker.node("const", value, label, site)
     if not walker.trust.cls(type(value)):
         class_edges(walker, node, type(value), site, instance_only=True)
@@ -147,13 +148,14 @@ def lookup(cls: type, name: str) -> Any:
     return _MISSING
 
 
-def _refuses(walker: Walker, cls: type) -> str | None:
+def _hook(walker: Walker, cls: type) -> str | None:
+    """The method of the user's that answers attribute reads of instances, if there is one."""
     for base in cls.__mro__:
         if base is object or walker.trust.cls(base):
             continue
         for hook in ("__getattr__", "__getattribute__"):
             if hook in base.__dict__:
-                return f"answers attribute reads by {hook}; use plain attributes"
+                return hook
     return None
 
 
@@ -164,10 +166,10 @@ def user_class(walker: Walker, cls: type, label: str, site: str, construct: bool
     """A class that the code names: it may be called, subclassed or asked for its attributes."""
     node = walker.node("class", cls, label, site)
     if type(cls) not in _METACLASSES:
-        return walker.unknown(cls, label, site, "has a metaclass of its own, which may do anything")
-    why = _refuses(walker, cls)
-    if why:
-        walker.reason(f"`{label}` ({cls.__qualname__}) {why} (read at {site})")
+        return walker.unknown(Refusal.STATE_METACLASS, cls, label, site)
+    hook = _hook(walker, cls)
+    if hook is not None:
+        walker.refuse(Refusal.STATE_HOOK, f"`{label}` ({cls.__qualname__})", site, hook=hook)
     walker.pending.append(lambda: class_edges(walker, node, cls, site, instance_only=False, construct=construct))
     return node
 
@@ -209,8 +211,8 @@ def class_descriptor(walker: Walker, node: StateNode, cls: type, name: str, raw:
         return True
     if kind.__module__ in ("builtins", "collections", "_collections") and kind is not super:
         return True  # fields of named tuples, slot wrappers, getset and member descriptors, methods of built-in bases
-    why = "keeps results from earlier calls" if "lru_cache" in kind.__name__ else "is a descriptor of its own kind"
-    walker.reason(f"`{cls.__name__}.{name}` ({kind.__qualname__}) {why} (read at {site})")
+    why = Refusal.STATE_CACHE if "lru_cache" in kind.__name__ else Refusal.STATE_DESCRIPTOR
+    walker.unknown(why, raw, f"{cls.__name__}.{name}", site)
     return False
 
 
@@ -242,12 +244,12 @@ def _wanted(walker: Walker, cls: type, construct: bool) -> list[str]:
 
 def instance(walker: Walker, value: Any, label: str, site: str, trusted: bool) -> Leaf | StateNode:
     cls = type(value)
-    why = None if trusted else _refuses(walker, cls)
-    if why:
-        return walker.unknown(value, label, site, why)
+    hook = None if trusted else _hook(walker, cls)
+    if hook is not None:
+        return walker.unknown(Refusal.STATE_HOOK, value, label, site, hook=hook)
     store = getattr(value, "__dict__", None)
     if store is not None and type(store) is not dict:
-        return walker.unknown(value, label, site, "has a __dict__ of its own kind")
+        return walker.unknown(Refusal.STATE_DICT, value, label, site)
     node = walker.node("instance", value, label, site)
     walker.pending.append(lambda: fill_instance(walker, node, value, label, site, trusted))
     return node
@@ -286,7 +288,7 @@ def fill_instance(walker: Walker, node: StateNode, value: Any, label: str, site:
                 node.edge("class", (cls, name), walker.visit(raw, f"{cls.__name__}.{name}", site), fixed=True)
         elif raw is not _MISSING and hasattr(type(raw), "__set__"):
             if not trusted and type(raw).__module__ != "builtins":
-                walker.reason(f"`{cls.__name__}.{name}` is a descriptor of its own kind (read at {site})")
+                walker.unknown(Refusal.STATE_DESCRIPTOR, raw, f"{cls.__name__}.{name}", site)
         elif store is not None and name in store:
             node.edge("attr", name, walker.visit(store[name], f"{short}.{name}", site), fixed)
         elif raw is _MISSING:

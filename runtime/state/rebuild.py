@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...tracer.ir.refusals import Reason, Refusal
 from .state_graph import Edge, Leaf, StateGraph, StateNode, holds_copies
 
 Wrap = Callable[[Any, str], Any]
@@ -70,21 +71,19 @@ class Substitution:
 
     # ---- changes made by the run
 
-    def changes(self) -> list[str]:
+    def changes(self) -> list[Reason]:
         """The changes that the run made in the copies, one line each."""
-        return [f"changes `{c.label}` while it runs" for c in self._copies if not _alike(c.before, _contents(c.copy))]
+        changed = [c for c in self._copies if not _alike(c.before, _contents(c.copy))]
+        return [Refusal.REPLAY_CHANGES(name=c.label) for c in changed]
 
-    def writeback(self, unwrap: Callable[[Any], Any] = lambda value: value) -> list[str]:
+    def writeback(self, unwrap: Callable[[Any], Any] = lambda value: value) -> None:
         """Carry what the run changed in the copies over to the originals; ``unwrap`` gives values their final form."""
-        changed = []
         for c in self._copies:
             now = _contents(c.copy)
             if _alike(c.before, now):
                 continue
-            changed.append(f"changes `{c.label}` while it runs")
             _apply(c.original, c.before, now, lambda value: self._back(value, unwrap, 0))
             c.before = now
-        return changed
 
     def _back(self, value: Any, unwrap: Callable[[Any], Any], depth: int) -> Any:
         original = self._originals.get(id(value), _MISSING)

@@ -11,6 +11,8 @@ import types
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...tracer.ir.refusals import Reason
+
 MAX_CONTENT = 1 << 20  # bytes of an array that is guarded by its contents
 
 Chains = dict[tuple[str, ...], str]  # attribute chain -> where it is read, "model.py:12"
@@ -113,7 +115,7 @@ class Names:
 class StateGraph:
     roots: list[Leaf | StateNode]  # the callable, then the objects
     nodes: list[StateNode]
-    reasons: list[str]
+    reasons: list[Reason]
     codes: dict[int, types.CodeType]
     main: dict[str, Any] | None  # the globals of the callable itself
     names: Names

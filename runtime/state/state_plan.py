@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.refusals import Reason, Refusal
 from .checker import Checker, Digest, digest
 from .rebuild import Substitution
 from .state_graph import Names, StateGraph
@@ -54,7 +55,7 @@ class Snapshot:
         self.key = made.key
         self.arrays: tuple[np.ndarray, ...] = made.arrays
         self.array_names = made.names
-        self.reasons: list[str] = graph.reasons
+        self.reasons: list[Reason] = graph.reasons
 
     @property
     def provable(self) -> bool:
@@ -110,12 +111,12 @@ class StatePlan:
         self._labels = labels
         self._trust = trust
         self._names = Names()
-        self._static: list[str] = []
-        self._found: list[str] = []
+        self._static: list[Reason] = []
+        self._found: list[Reason] = []
         self._codes: dict[int, types.CodeType] = {}
 
     @property
-    def reasons(self) -> list[str]:
+    def reasons(self) -> list[Reason]:
         return list(dict.fromkeys(self._static + self._found))
 
     @property
@@ -135,20 +136,20 @@ class StatePlan:
 
     # ---- what a run does to the state
 
-    def changes(self, before: Snapshot, after: Snapshot) -> list[str]:
+    def changes(self, before: Snapshot, after: Snapshot) -> list[Reason]:
         """The guarded differences between two snapshots, one line each."""
-        changed: dict[str, None] = {}
+        changed: dict[Reason, None] = {}
         if before.key != after.key:
             # A token may be mere structure; what is told is the labels of the tokens that have no partner.
             old, new = set(before._trail), set(after._trail)
             for label, _ in [t for t in before._trail if t not in new] + [t for t in after._trail if t not in old]:
-                changed.setdefault(f"changes `{label}` while it runs")
+                changed.setdefault(Refusal.REPLAY_CHANGES(name=label))
             if not changed:
-                changed.setdefault("changes the structure of what it reads while it runs")
+                changed.setdefault(Refusal.REPLAY_STRUCTURE())
         names = zip(before.array_names, before.arrays, after.arrays, strict=False)
         for name, a, b in names:
             if a is not b:
-                changed.setdefault(f"replaces the array `{name}` while it runs")
+                changed.setdefault(Refusal.REPLAY_REPLACES(name=name))
         return list(changed)
 
     def watch(self) -> Watch:

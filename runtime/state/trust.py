@@ -15,17 +15,12 @@ import sysconfig
 import types
 from typing import Any
 
+from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import OWN_FOLDER
 
-_RANDOM = "draws random numbers"
-_CLOCK = "reads the clock"
-_SYSTEM = "depends on files, processes or the environment"
-_THREADS = "uses threads or locks"
-_INTERPRETER = "depends on the interpreter's state"
-_EFFECT = "prints"
-DRAW_ELSEWHERE = "pass them as an argument, or draw them with tracegrad.random"
-_NAMES = "looks names up while running"
-_FILES = "reads or writes a file"
+_RANDOM, _CLOCK, _SYSTEM = Refusal.CALLS_RANDOM, Refusal.CALLS_CLOCK, Refusal.CALLS_SYSTEM
+_FILES, _THREADS, _NAMES = Refusal.CALLS_FILES, Refusal.CALLS_THREADS, Refusal.CALLS_NAMES
+_INTERPRETER = Refusal.CALLS_INTERPRETER
 
 IMPURE_MODULES = {
     "random": _RANDOM, "_random": _RANDOM, "secrets": _RANDOM, "numpy.random": _RANDOM, "uuid": _RANDOM,
@@ -35,15 +30,15 @@ IMPURE_MODULES = {
     "threading": _THREADS, "_thread": _THREADS, "multiprocessing": _THREADS, "concurrent": _THREADS,
     "asyncio": _THREADS, "queue": _THREADS, "signal": _SYSTEM, "contextvars": _INTERPRETER, "gc": _INTERPRETER,
     "inspect": _INTERPRETER, "sys": _INTERPRETER, "traceback": _INTERPRETER, "importlib": _NAMES,
-    "weakref": _INTERPRETER, "_weakref": _INTERPRETER, "ctypes": _INTERPRETER, "logging": "writes a log",
+    "weakref": _INTERPRETER, "_weakref": _INTERPRETER, "ctypes": _INTERPRETER, "logging": Refusal.CALLS_LOG,
     "shelve": _FILES, "sqlite3": _FILES,
 }  # fmt: skip
 IMPURE_BUILTINS = {
-    "input": _SYSTEM, "open": _FILES, "breakpoint": _SYSTEM, "id": "depends on where an object lies in memory",
+    "input": _SYSTEM, "open": _FILES, "breakpoint": _SYSTEM, "id": Refusal.CALLS_MEMORY,
     "globals": _NAMES, "locals": _NAMES, "vars": _NAMES, "eval": _NAMES, "exec": _NAMES, "compile": _NAMES,
     "__import__": _NAMES, "dir": _NAMES,
 }  # fmt: skip
-RUN_TIME_BUILTINS = {**IMPURE_BUILTINS, "print": _EFFECT}
+RUN_TIME_BUILTINS = {**IMPURE_BUILTINS, "print": Refusal.CALLS_PRINT}
 IMPURE_NUMPY = {"load", "loadtxt", "genfromtxt", "fromfile", "memmap", "save", "savez", "savetxt", "tofile"}
 IMPURE_METHODS = {"now": _CLOCK, "today": _CLOCK, "utcnow": _CLOCK, "rvs": _RANDOM}
 # Pure functions that live in an impure module.
@@ -124,7 +119,7 @@ def plain_reader(module_name: str) -> bool:
     return module_name.partition(".")[0] in _PLAIN_READERS
 
 
-def module_impurity(name: str) -> str | None:
+def module_impurity(name: str) -> Refusal | None:
     """The reason why everything in a module is impure, or None."""
     while name:
         why = IMPURE_MODULES.get(name)
@@ -134,7 +129,7 @@ def module_impurity(name: str) -> str | None:
     return None
 
 
-def impurity(obj: Any) -> str | None:
+def impurity(obj: Any) -> Refusal | None:
     """The reason why a library's module, class or function is impure, or None."""
     if isinstance(obj, types.ModuleType):
         return module_impurity(obj.__name__)
@@ -145,9 +140,9 @@ def impurity(obj: Any) -> str | None:
         return None if obj.__name__ in _PURE.get(obj.__module__, ()) or why in (_INTERPRETER, _SYSTEM) else why
     owner = getattr(obj, "__self__", None)
     if owner is not None and not isinstance(owner, types.ModuleType):
-        why = hidden_state(type(owner))
+        why = methods_impurity(type(owner))
         if why is not None:
-            return _RANDOM if "random" in why else why
+            return why
         if isinstance(owner, type) and owner.__module__ == "datetime" and obj.__name__ in IMPURE_METHODS:
             return _CLOCK
     module, name = getattr(obj, "__module__", None), getattr(obj, "__name__", "")
@@ -164,18 +159,26 @@ def impurity(obj: Any) -> str | None:
     return module_impurity(module)
 
 
-def hidden_state(cls: type) -> str | None:
-    """Text on the invisible state of objects of this class, or None if none is known."""
+def methods_impurity(cls: type) -> Refusal | None:
+    """The reason why the methods of a class are impure, or None."""
+    hidden = hidden_state(cls)
+    if hidden is None:
+        return None
+    return _RANDOM if hidden is Refusal.STATE_RANDOM else Refusal.CALLS_OBJECT
+
+
+def hidden_state(cls: type) -> Refusal | None:
+    """The kind of invisible state of objects of this class, or None if none is known."""
     for base in cls.__mro__:
         module = base.__module__ if isinstance(base.__module__, str) else ""
         if module.startswith("numpy.random") or module in ("random", "_random"):
-            return f"has hidden state (it draws random numbers); {DRAW_ELSEWHERE}"
+            return Refusal.STATE_RANDOM
         if module in ("_io", "io"):
-            return "is an open file; read it before and pass the data"
+            return Refusal.STATE_FILE
         if module in ("_thread", "threading", "queue", "_queue", "multiprocessing", "socket", "_socket"):
-            return "has hidden state (threads or locks); keep it out of the function"
+            return Refusal.STATE_THREADS
     if "__next__" in cls.__dict__ and keeps_c_state(cls):
-        return "is an iterator: reading it changes it; turn it into a list before"
+        return Refusal.STATE_ITERATOR
     return None
 
 

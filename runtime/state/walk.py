@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from ...tracer.ir.aval import is_number
+from ...tracer.ir.refusals import Refusal
 from . import modules, objects
 from .code_scan import CodeFacts, scan
 from .state_graph import MAX_CONTENT, Leaf, Names, StateGraph, StateNode, mark
-from .trust import DRAW_ELSEWHERE, Trust, impurity, plain_reader
+from .trust import Trust, impurity, plain_reader
 from .values import is_leaf
 from .walker import OF_CLASS, OF_SUBCLASSES, UnknownError, Walker
 
@@ -40,7 +41,7 @@ def build(fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: T
             while walker.pending:
                 walker.pending.popleft()()
         except UnknownError as error:
-            walker.reason(str(error))
+            walker.reasons.setdefault(error.reason)
             roots = []
         if names.state() == before or not roots:
             break
@@ -63,11 +64,7 @@ def _check_array(walker: Walker, node: StateNode) -> None:
     ):  # text, dates, records: no number to trace, so the contents are the guard
         node.fixed, node.sub = True, False
     if node.fixed and array.nbytes > MAX_CONTENT:
-        size = f"{array.nbytes / 2**20:.0f} MiB"
-        walker.reason(
-            f"reads the array `{node.label}` ({size}) in a place where it can't be replaced at {node.site}; "
-            "pass it as an argument, or keep it in an attribute of the instance"
-        )
+        walker.refuse(Refusal.STATE_ARRAY, node.label, node.site, size=array.nbytes / 2**20)
 
 
 # ---- functions
@@ -88,7 +85,7 @@ def _fill_function(
     if trusted:
         why = impurity(fn)
         if why:
-            walker.reason(f"{why}: {fn.__module__}.{fn.__qualname__} at {site}")
+            walker.refuse(why, f"{fn.__module__}.{fn.__qualname__}", site)
         if fn.__name__ in _COPIERS or not plain_reader(fn.__module__ or ""):
             walker.names.everything = True
         facts = CodeFacts(fn.__code__)
@@ -122,9 +119,9 @@ def _take_code(walker: Walker, code: types.CodeType) -> CodeFacts:
         names.everything |= facts.dynamic
         names.absence |= facts.sees_absence
         for what, line in facts.writes:
-            walker.reason(f"{what} at {facts.at(line)}; return the new value instead")
+            walker.refuse(Refusal.STATE_WRITES, what, facts.at(line))
         for what, line in facts.opaque:
-            walker.reason(f"{what} at {facts.at(line)}: what it reads can't be known beforehand")
+            walker.refuse(Refusal.STATE_OPAQUE, what, facts.at(line))
         for root, chains in facts.chains.items():
             for chain, line in chains.items():
                 _suspicious(walker, root, chain, facts.at(line))
@@ -137,7 +134,7 @@ def _suspicious(walker: Walker, root: tuple[str, str], chain: tuple[str, ...], a
         return
     after = chain[chain.index("random") + 1]
     if hasattr(np.random, after):
-        walker.reason(f"draws random numbers: {'.'.join(chain)} at {at}; {DRAW_ELSEWHERE}")
+        walker.refuse(Refusal.CALLS_RANDOM, ".".join(chain), at)
 
 
 def _global_names(walker: Walker, node: StateNode, fn: types.FunctionType, facts: CodeFacts) -> None:
@@ -190,7 +187,7 @@ def _mapping(walker: Walker, value: dict[Any, Any], label: str, site: str) -> Le
     node = walker.node("dict", value, label, site, extra=tuple(value))
     for key, item in list(value.items()):
         if not is_leaf(key) and not isinstance(key, type | types.FunctionType):
-            return walker.unknown(value, label, site, f"has a key of type {type(key).__name__}; use plain keys")
+            return walker.unknown(Refusal.STATE_KEY, value, label, site, kind=type(key).__name__)
         walker.leaf(None, True)
         node.edge("key", key, walker.visit(item, f"{label}[{key!r}]", site))
     if type(value) is defaultdict:
@@ -240,7 +237,7 @@ def _descriptor(walker: Walker, value: Any, label: str, site: str) -> StateNode:
 
 
 def _cached(walker: Walker, value: Any, label: str, site: str) -> Leaf:
-    return walker.unknown(value, label, site, "keeps results from earlier calls (lru_cache)")
+    return walker.unknown(Refusal.STATE_CACHE, value, label, site)
 
 
 # ---- values of no other kind
@@ -249,12 +246,12 @@ def _cached(walker: Walker, value: Any, label: str, site: str) -> Leaf:
 def _array(walker: Walker, value: np.ndarray, label: str, site: str) -> Leaf | StateNode:
     walker.leaf(None, True)
     if value.dtype.hasobject:
-        return walker.unknown(value, label, site, "holds Python objects; use an array of numbers")
+        return walker.unknown(Refusal.STATE_OBJECTS, value, label, site)
     return walker.node("array", value, label, site)
 
 
 def _array_subclass(walker: Walker, value: Any, label: str, site: str) -> Leaf:
-    return walker.unknown(value, label, site, "is a subclass of ndarray; use np.asarray(...)")
+    return walker.unknown(Refusal.STATE_SUBCLASS, value, label, site, base="ndarray", instead="np.asarray(...)")
 
 
 def _other(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
@@ -272,7 +269,7 @@ def _own(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
         return node
     if callable(value) and not hasattr(value, "__array__"):
         return walker.leaf(value, False)
-    return walker.unknown(value, label, site, "is a tracegrad value kept outside the function; pass it as an argument")
+    return walker.unknown(Refusal.STATE_TRACED, value, label, site)
 
 
 OF_CLASS.update({

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from ...tracer.ir.refusals import Reason, Refusal
 from .state_graph import Chains, Leaf, Names, StateNode
 from .trust import Trust
 from .values import is_leaf, leaf_size
@@ -33,6 +34,9 @@ def _visitor(kind: type) -> Visitor:
 class UnknownError(Exception):
     """Raised inside the walk where going on makes no sense (too many leaves, nested too deeply)."""
 
+    def __init__(self, reason: Reason):
+        self.reason = reason
+
 
 class Walker:
     """One walk over the state. ``visit`` hands each value to the visitor of its class; each object becomes one node."""
@@ -46,7 +50,7 @@ class Walker:
         self.leaves_on_host: list[str] = []  # names of the eager tensors on the host that require gradients
         self.optimizers: list[Any] = []
         self.memo: dict[int, StateNode] = {}
-        self.reasons: dict[str, None] = {}
+        self.reasons: dict[Reason, None] = {}
         self.codes: dict[int, types.CodeType] = {}
         self.main: dict[str, Any] | None = None
         self.leaves = 0
@@ -55,8 +59,8 @@ class Walker:
 
     # ---- small tools
 
-    def reason(self, text: str) -> None:
-        self.reasons.setdefault(text)
+    def refuse(self, refusal: Refusal, what: Any, site: str, **fields: Any) -> None:
+        self.reasons.setdefault(refusal(what=what, site=site, **fields))
 
     def node(self, kind: str, obj: Any, label: str, site: str, extra: Any = None) -> StateNode:
         node = StateNode(kind, obj, label, site, extra=extra)
@@ -67,14 +71,14 @@ class Walker:
     def leaf(self, value: Any, by_value: bool) -> Leaf:
         self.leaves += leaf_size(value) if by_value else 1
         if self.leaves > MAX_LEAVES:
-            raise UnknownError(f"reads more than {MAX_LEAVES:,} values outside itself; pass them as an array")
+            raise UnknownError(Refusal.STATE_LARGE(count=MAX_LEAVES))
         return Leaf(value, by_value)
 
-    def unknown(self, value: Any, label: str, site: str, why: str) -> Leaf:
+    def unknown(self, refusal: Refusal, value: Any, label: str, site: str, **fields: Any) -> Leaf:
         name = type(value).__qualname__
         module = type(value).__module__
         full = name if module == "builtins" else f"{module.removesuffix('._generator')}.{name}"
-        self.reason(f"`{label}` ({full}) {why} (read at {site})")
+        self.refuse(refusal, f"`{label}` ({full})", site, **fields)
         return Leaf(value, False)
 
     # ---- values
@@ -86,7 +90,7 @@ class Walker:
         self.depth += 1
         try:
             if self.depth > MAX_DEPTH:
-                raise UnknownError(f"reads values nested more than {MAX_DEPTH} deep: `{label}` at {site}")
+                raise UnknownError(Refusal.STATE_DEEP(count=MAX_DEPTH, what=label, site=site))
             if isinstance(value, types.ModuleType):
                 return OF_CLASS[types.ModuleType](self, value, label, site, chains or {(): site})
             known = self.memo.get(id(value))

@@ -19,9 +19,10 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from ...tracer.ir.refusals import Reason, Refusal
 from .native_filter import Filter, available
 from .quiet_calls import mark
-from .trust import DRAW_ELSEWHERE, IMPURE_METHODS, RUN_TIME_BUILTINS, Trust, hidden_state, module_impurity
+from .trust import IMPURE_METHODS, RUN_TIME_BUILTINS, Trust, hidden_state, methods_impurity, module_impurity
 
 _PURE_CALLS = {"fspath", "is_finalizing", "getsizeof", "intern", "_getframe", "exc_info"}
 # Only where the user's code calls it directly: libraries do these things for good reasons of their own.
@@ -35,20 +36,20 @@ class Watch:
     """Context manager around a recorded run; ``reasons`` is filled while it runs."""
 
     def __init__(
-        self, codes: dict[int, types.CodeType], trust: Trust, report: Callable[[str], None], may_print: bool = False
+        self, codes: dict[int, types.CodeType], trust: Trust, report: Callable[[Reason], None], may_print: bool = False
     ) -> None:
         self._codes = codes
         self._trust = trust
         self._report = report
         self._may_print = may_print
         self._known: dict[int, types.CodeType] = {}  # ids of codes that need no second look; kept alive
-        self._types: dict[type, str | None] = {}
+        self._types: dict[type, Refusal | None] = {}
         self._collector: set[types.CodeType] = set()  # code that the garbage collector may call at any time
         self._prior: Any = None
         self._print: tuple[types.FrameType, int] | None = None  # the last call of print: its frame and instruction
         self._random: Any = None
         self._filter: Filter | None = None
-        self.reasons: list[str] = []
+        self.reasons: list[Reason] = []
 
     def __enter__(self) -> Watch:
         self._collector = {cb.__code__ for cb in gc.callbacks if isinstance(cb, types.FunctionType)}
@@ -75,9 +76,9 @@ class Watch:
         elif hasattr(self._prior, "enable"):  # cProfile before Python 3.12 is no Python function
             self._prior.enable()
         if self._random != _numpy_random_state():
-            self._add(f"draws random numbers from np.random; {DRAW_ELSEWHERE}")
+            self._add(Refusal.CALLS_NUMPY_RANDOM())
 
-    def _add(self, reason: str) -> None:
+    def _add(self, reason: Reason) -> None:
         if reason not in self.reasons:
             self.reasons.append(reason)
             self._report(reason)
@@ -149,7 +150,7 @@ class Watch:
             return
         if not self._trust.file(code.co_filename) and not self._generated(frame):
             where = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
-            self._add(f"calls helper `{code.co_name}` at {where} that was found only while running")
+            self._add(Refusal.CALLS_UNSEEN(what=code.co_name, site=where))
 
     def _generated(self, frame: types.FrameType) -> bool:
         """Code that a library made (the ``__init__`` of a dataclass) and calls itself."""
@@ -175,31 +176,25 @@ class Watch:
         if kind is type:
             if function.__name__ not in IMPURE_METHODS or all(c.__module__ != "datetime" for c in owner.__mro__):
                 return _ALWAYS
-            return self._impure(frame, "reads the clock", "datetime", function.__name__)
-        why = self._types[kind] = self._hidden(kind)
+            return self._impure(frame, Refusal.CALLS_CLOCK, "datetime", function.__name__)
+        impure = hidden_state(kind) is not Refusal.STATE_ITERATOR  # iterators made inside the run are its own affair
+        why = self._types[kind] = methods_impurity(kind) if impure else None
         if why is None:
             return _ALWAYS
         return self._impure(frame, why, kind.__module__, f"{kind.__name__}.{function.__name__}")
 
-    @staticmethod
-    def _hidden(kind: type) -> str | None:
-        why = hidden_state(kind)
-        if why is None or "iterator" in why:  # iterators made inside the run are its own affair
-            return None
-        return "draws random numbers" if "random" in why else f"calls an object that {why.partition(';')[0]}"
-
-    def _impure(self, frame: types.FrameType, why: str, module: str, name: str) -> int:
+    def _impure(self, frame: types.FrameType, why: Refusal, module: str, name: str) -> int:
         if frame.f_code in self._collector:
             return _AGAIN
         direct = not self._trust.file(frame.f_code.co_filename)
-        if not direct and (module in _DIRECT_ONLY or (module in ("_io", "io") and why.startswith("calls"))):
+        if not direct and (module in _DIRECT_ONLY or (module in ("_io", "io") and why is Refusal.CALLS_OBJECT)):
             return _HERE
         at: types.FrameType | None = frame
         while at is not None and (self._trust.file(at.f_code.co_filename) or at.f_code in self._collector):
             if at.f_code in self._collector:
                 return _AGAIN
             library = at.f_globals.get("__name__") or ""
-            if isinstance(library, str) and library.startswith(_QUIET_LIBRARIES) and "random numbers" not in why:
+            if isinstance(library, str) and library.startswith(_QUIET_LIBRARIES) and why is not Refusal.CALLS_RANDOM:
                 return _HERE if at is frame else _AGAIN
             if at.f_code.co_filename.startswith("<frozen importlib"):
                 return _AGAIN
@@ -208,7 +203,7 @@ class Watch:
             return _AGAIN
         where = f"{os.path.basename(at.f_code.co_filename)}:{at.f_lineno}"
         shown = name if module == "builtins" else f"{module}.{name}"
-        self._add(f"{why}: {shown} at {where}")
+        self._add(why(what=shown, site=where))
         return _AGAIN
 
 

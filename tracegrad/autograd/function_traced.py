@@ -20,6 +20,7 @@ from ..tensors.modes import STATE, no_grad
 from ..tensors.tensor import Tensor, make, raw
 from ..tracer.ir.aval import FLOAT_KINDS, Aval, is_number
 from ..tracer.ir.graph import Atom, Lit, Var
+from ..tracer.ir.refusals import Refusal
 from ..tracer.ops.custom import custom_vjp
 from ..tracer.ops.elementwise import F, broadcast_to
 from ..tracer.ops.shape import zeros
@@ -44,7 +45,7 @@ class _Inline(Capture):
         raise NotImplementedError("an optimizer step within a Function")
 
     def fresh(self, draw: Callable[[], np.ndarray], generator: Any) -> TracedArray:
-        self.refuse("draws random numbers")
+        self.refuse(Refusal.CALLS_RANDOM, what="in a Function")
         return self.constant(np.asarray(draw()))
 
 

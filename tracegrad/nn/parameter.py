@@ -9,6 +9,7 @@ import numpy as np
 from ..tensors import create, dtypes
 from ..tensors.modes import STATE
 from ..tensors.tensor import Tensor, raw
+from ..tracer.ir.refusals import Refusal
 
 
 class Parameter(Tensor):
@@ -19,7 +20,7 @@ class Parameter(Tensor):
 
     def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
         if STATE.capture is not None:
-            STATE.capture.refuse("makes a Parameter")
+            STATE.capture.refuse(Refusal.STEP_PARAMETER)
         if data is None:
             self._data = np.empty((0,), dtypes.get_default_dtype())
         elif isinstance(data, Tensor):

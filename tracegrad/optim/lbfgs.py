@@ -11,6 +11,7 @@ import numpy as np
 from ..tensors.modes import STATE, enable_grad, no_grad
 from ..tensors.ops_join import cat
 from ..tensors.tensor import Tensor
+from ..tracer.ir.refusals import Refusal
 from .optimizer import Optimizer, Params, check_learning_rate, zeros_like
 
 _Evaluate = Callable[[float], tuple[float, Any]]  # step length -> (loss, flat gradient) there
@@ -85,7 +86,7 @@ class LBFGS(Optimizer):
         if closure is None:
             raise TypeError("LBFGS.step() needs a closure that reevaluates the model and returns the loss")
         if STATE.capture is not None:
-            STATE.capture.refuse("makes a step of LBFGS, which branches on what it computes")
+            STATE.capture.refuse(Refusal.STEP_LBFGS)
         with no_grad(), np.errstate(all="ignore"):
             return self._iterate(enable_grad()(closure))
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from ..tensors.modes import STATE
 from ..tensors.tensor import Tensor
 from ..tensors.update import fused_update
+from ..tracer.ir.refusals import Refusal
 from .optimizer import Group, Optimizer, Params, check_flags, check_learning_rate, check_option, descended, zeros_like
 
 
@@ -83,7 +84,7 @@ class SGD(Optimizer):
             if fresh and not statics[-1]:  # without dampening a buffer of zeros becomes the gradient by itself
                 rows, fresh = [*rows, *fresh] if rows else fresh, []
             if fresh and STATE.capture is not None:
-                STATE.capture.refuse("makes the first step of SGD with dampening")
+                STATE.capture.refuse(Refusal.STEP_DAMPENING)
             fused_update(_with_momentum, rows, hyper, (*statics, False))
             fused_update(_with_momentum, fresh, hyper, (*statics, True))
         return loss

@@ -21,6 +21,7 @@ from ..runtime.state.walker import OF_SUBCLASSES, Walker
 from ..tensors.device import on_cuda
 from ..tensors.op import EagerOp
 from ..tensors.tensor import Tensor
+from ..tracer.ir.refusals import Refusal
 
 _REGISTRIES = {"_parameters", "_buffers", "_modules"}  # what they hold is in the module's attributes too
 _CALLED_BY_US = ("forward",)
@@ -50,7 +51,7 @@ def _operation(walker: Walker, value: EagerOp, label: str, site: str) -> Leaf:
 
 
 def _scheduler(walker: Walker, value: LRScheduler, label: str, site: str) -> Leaf:
-    return walker.unknown(value, label, site, "counts its own steps; call its step() outside the compiled function")
+    return walker.unknown(Refusal.STATE_SCHEDULER, value, label, site)
 
 
 def _named(walker: Walker, t: Tensor, label: str) -> None:

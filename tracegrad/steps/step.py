@@ -22,6 +22,7 @@ from ..runtime.config import config
 from ..runtime.cuda.availability import current_device
 from ..runtime.launch.binding import argument_records, bind_program
 from ..runtime.launch.kernel_cache import kernels
+from ..runtime.paths.fallback import branch_outcomes
 from ..runtime.paths.plan_cache import PlanCache
 from ..runtime.record.call_key import DEVICE, TENSOR, Call, flatten
 from ..runtime.record.trees import Source, make_function
@@ -30,6 +31,7 @@ from ..runtime.stats import Stats
 from ..tensors.device import CPU, device, on_cuda
 from ..tensors.modes import STATE
 from ..tensors.tensor import epoch, make
+from ..tracer.ir.refusals import Reason, Refusal, listed
 from ..tracer.record.recorder import current_recorder
 from .device_program import StepProgram
 from .explain import explain_step
@@ -164,14 +166,14 @@ class CompiledStep:
             self.stats.note("recorded, but not kept, since the run changed what it reads")
             return self._take_as_it_is(recording, out)
         if recording.changes or not plan.provable:
-            return self._go_live(key, _listed([*plan.reasons, *recording.changes]), recording, out)
+            return self._go_live(key, [*plan.reasons, *recording.changes], recording, out)
         match = next((p for p in before if p.recording.same_program(recording)), None)
         if match is None:
             if any(p.recording.answers == recording.answers for p in before):
-                why = "two runs with the same arguments and state recorded different programs (a counter, a clock?)"
-                return self._go_live(key, why, recording, out)
+                return self._go_live(key, [Refusal.REPLAY_DIFFERS()], recording, out)
             if len(variant.paths) >= config.max_paths:
-                return self._go_live(key, f"more than {config.max_paths} branch outcomes", recording, out)
+                last = next((g.site for g in reversed(recording.graph.guards)), None)
+                return self._go_live(key, [branch_outcomes(last)], recording, out)
             self.stats.note("recorded: a new path" if variant.paths else "recorded for the first time")
             with capture.all_or_nothing():
                 match = self._bind(recording, call)
@@ -186,7 +188,7 @@ class CompiledStep:
             capture.settle()
             recording.release()
             if found is None:
-                self._live[key] = self.stats.live = "a tensor that the step writes is not C-contiguous"
+                self._live[key] = self.stats.live = str(Refusal.STEP_LAYOUT())
             return out
         recording.release()
         self._assign_gradients(recording, call, found)
@@ -195,12 +197,11 @@ class CompiledStep:
             self._install(call, variant, match)
         return self._deliver(recording, call, found, values)
 
-    def _go_live(self, key: Any, why: str, recording: TensorRecording, out: Any) -> Any:
+    def _go_live(self, key: Any, reasons: list[Reason], recording: TensorRecording, out: Any) -> Any:
         """From now on calls of this kind run eagerly; this one has run, and takes effect."""
         while len(self._live) >= config.max_variants:
             self._live.pop(next(iter(self._live)))
-        self._live[key] = why or "it changes what it reads"
-        self.stats.live = self._live[key]
+        self._live[key] = self.stats.live = listed(reasons)
         return self._take_as_it_is(recording, out)
 
     def _take_as_it_is(self, recording: TensorRecording, out: Any) -> Any:
@@ -288,13 +289,6 @@ def _place(call: Call, snapshot: Snapshot) -> device | None:
     if snapshot.leaves_on_host or any(t._requires and not on_cuda(t._data) for t in tensors):
         return None
     return device("cuda", current_device())
-
-
-def _listed(reasons: list[str]) -> str:
-    """The first few reasons, and how many more there are."""
-    unique = list(dict.fromkeys(reasons))
-    rest = len(unique) - 3
-    return "; ".join(unique[:3]) + (f"; and {rest} more" if rest > 0 else "")
 
 
 def _facts_hold(recording: TensorRecording) -> bool:

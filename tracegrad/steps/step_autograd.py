@@ -38,6 +38,7 @@ from ..tensors.tensor import Tensor, make, raw
 from ..tracer.ir.aval import Aval
 from ..tracer.ir.graph import Atom, Graph, Node, Var, read_vars
 from ..tracer.ir.primitive import ELEMENTWISE, VIEW
+from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.record.array import TracedArray
 from ..tracer.record.recorder import Recorder
@@ -101,7 +102,7 @@ def derive(capture: Capture, out: Any) -> None:
     try:
         capture.link = _link(capture, results, wanted)
     except RuntimeError as error:  # an operand was overwritten: for eager code an error when the backward is asked for
-        capture.refuse(f"returns a tensor whose backward is an error ({str(error).partition(':')[0]})")
+        capture.refuse(Refusal.STEP_BACKWARD, error=str(error).partition(":")[0])
 
 
 def _link(capture: Capture, results: list[Tensor], wanted: list[Tensor]) -> Link:
@@ -128,7 +129,7 @@ def _fitted(gradient: Tensor) -> Atom:
 
 def finish(
     link: Link | None, recorder: Recorder, written: set[Var], scalars: Sequence[type | None], on_device: bool
-) -> tuple[list[Atom], list[str]]:
+) -> tuple[list[Atom], list[Reason]]:
     """(the payload that goes with the results, what speaks against replaying).  *recorder* has the program as it is to
     be run, *on_device* or on the host; *scalars*: types of inputs that are numbers."""
     if link is None:
@@ -145,7 +146,7 @@ def finish(
     arrays: list[type | None] = [None] * (len(graph.inputs) - len(reads))
     link.backward = Backward(graph, reads, [scalars[k] for k in reads] + arrays, on_device)
     overwritten = written & set(inputs)
-    return list(link.residuals), ["overwrites a tensor that the backward of its result reads"] * bool(overwritten)
+    return list(link.residuals), [Refusal.STEP_OVERWRITES()] * bool(overwritten)
 
 
 def _split(link: Link, nodes: Sequence[Node]) -> list[Node]:

@@ -35,6 +35,7 @@ from ..tensors.tensor import Tensor, make
 from ..tracer.ir.aval import is_number
 from ..tracer.ir.errors import refusals
 from ..tracer.ir.graph import Atom, Graph, Lit, Var, building
+from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.record.array import TracedArray, to_atom
 from ..tracer.record.recorder import Recorder
@@ -95,10 +96,10 @@ class TensorRecording:
     requires: list[bool]  # which of the returned tensors require gradients
     input_names: list[str]
     answers: list[tuple[str, bytes]]  # to what Python asked of values and of .grad, in order
-    notes: tuple[str, ...]  # what was decided about its loops
+    notes: tuple[str | Reason, ...]  # what was decided about its loops
     settings: list[Setting]  # numbers of optimizers: what the recording relies on about them
     on_host: Placement | None = None  # of a recording on a CUDA device: what does not lie there
-    changes: list[str] = field(default_factory=list)
+    changes: list[Reason] = field(default_factory=list)
     capture: Capture | None = None
 
     @property
@@ -163,7 +164,7 @@ def record_tensors(
     capture = Capture(recorder, {**arguments, **snapshot.tensors}, place)
     leaves = list(call.leaves)
     proxies: dict[int, Tensor] = {}
-    changes: list[str] = []
+    changes: list[Reason] = []
     refusals.last = None
     with fewer_collections(), capturing(capture):
         for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
@@ -221,7 +222,7 @@ def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
     proxy = t
     if t._base is not None:
         if t._requires:
-            capture.refuse(f"the argument `{name}` is a view that requires gradients")
+            capture.refuse(Refusal.STEP_VIEW, name=name)
         proxy = object.__new__(Tensor)
         proxy._data, proxy._counter = t._data, t._counter
     known = capture.root_of(proxy)
@@ -246,7 +247,7 @@ def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor], call: Call) 
             atoms.append(_shaped(root.contents, root.var))
             on_host.append(not on_cuda(root.array))
     grads: list[tuple[Tensor, int | None]] = []
-    changes: list[str] = []
+    changes: list[Reason] = []
     known: set[int] = set()
     for t, grad in capture.grads.values():
         if grad is None:
@@ -256,9 +257,9 @@ def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor], call: Call) 
         if grad is t._grad and capture.root_of(grad) is not None:
             continue  # accumulated in place: a write
         if type(grad._data) is not TracedArray:
-            changes.append("assigns a tensor from outside to .grad")
+            changes.append(Refusal.STEP_GRAD())
         if grad._node is not None:
-            changes.append("leaves a .grad that can itself be differentiated (create_graph=True)")
+            changes.append(Refusal.STEP_GRAD_GRAPH())
         grads.append((t, len(atoms) - len(writes)))
         atoms.append(capture.raw(grad).atom)
         on_host.append(capture.device_of(capture.raw(grad)).type == "cpu")
@@ -271,7 +272,7 @@ def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor], call: Call) 
         if isinstance(leaf, Tensor) and type(leaf._data) is TracedArray:
             known.add(id(leaf))
             if leaf._grad is not None:
-                changes.append("returns a tensor that it has made, with a .grad")
+                changes.append(Refusal.STEP_GRAD_OF_RESULT())
             texts.append(f"make(asarray(r[{len(atoms) - len(writes)}]))")
             atoms.append(leaf._data.atom)
             on_host.append(leaf.device.type == "cpu")
@@ -298,20 +299,17 @@ def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor], call: Call) 
     changes += objections
     kept = capture.survivors(known)
     if kept:
-        changes.append(f"keeps a tensor of shape {list(kept[0].shape)} that it has computed")
+        changes.append(Refusal.STEP_KEEPS(shape=list(kept[0].shape)))
     with building(program):
         numbers = sort_guards(program)
     for guard in numbers:
-        changes.append(
-            f"looks at the value of a number ({guard.kind}) at {guard.site}; return the tensor, and take its .item() "
-            "outside"
-        )
+        changes.append(Refusal.STEP_NUMBER(kind=guard.kind, site=guard.site))
     graph = simplify(program.finish(atoms), CUDA_PRODUCTS if on_device else ())
     placement = None
     if on_device:
         placement = Placement([_on_host(where, call) for where in capture.sources], on_host)
         if divide(graph, placement.inputs, placement.results) is None:
-            changes.append("leaves on the host what the device has computed")
+            changes.append(Refusal.STEP_HOST())
     tensors = {id(r.tensor): r.tensor for r in capture.roots}
     tensors |= {id(t): t for t, _ in grads}
     tensors |= {id(t): t for t in (capture.link.wanted if capture.link is not None else ())}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.site import user_site
 from . import compiled_backward
 from . import tensor as core
@@ -43,9 +44,8 @@ def backward(
                 finish_leaf(leaf, gradient)
             return
     elif STATE.capture is None:
-        compiled_backward.walked(
-            "create_graph=True" if create_graph else "anomaly detection" if wanted is None else "inputs="
-        )
+        asked = "create_graph=True" if create_graph else "anomaly detection" if wanted is None else "inputs="
+        compiled_backward.walked(Refusal.BACKWARD_ASKED(what=asked))
     run(roots, seeds, retain, create_graph, wanted, accumulate=True)
 
 
@@ -68,7 +68,7 @@ def grad(
     seeds = _seeds(roots, given, create_graph)
     retain = create_graph if retain_graph is None else retain_graph
     if STATE.capture is None:
-        compiled_backward.walked("autograd.grad()")
+        compiled_backward.walked(Refusal.BACKWARD_ASKED(what="autograd.grad()"))
     found = run(roots, seeds, retain, create_graph, wanted, accumulate=False)
     for k, g in enumerate(found):
         if g is None:

@@ -28,6 +28,7 @@ from ..runtime.cuda.arrays import byte_bounds, upload
 from ..runtime.state.watch import restore_profile
 from ..tracer.ir.errors import TracegradError
 from ..tracer.ir.graph import Atom, Lit, Var
+from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.site import adjoint_site, at_site
 from ..tracer.ops.elementwise import broadcast_to
 from ..tracer.record.array import TracedArray, to_atom, wrap_array
@@ -190,7 +191,7 @@ class Capture:
     def moved(self, data: TracedArray, place: device) -> TracedArray:
         """A copy of *data* on *place*; the recording is not replayed, unless what it runs on is that place."""
         if place.type != self.device.type:
-            self.refuse("copies a tensor to another device")
+            self.refuse(Refusal.STEP_DEVICE)
         return self.put(data.copy(), place)
 
     def filled(self, value: Any, shape: Sequence[int], dtype: Any, beside: Any) -> TracedArray:
@@ -230,7 +231,7 @@ class Capture:
     def check_history(self, nodes: list[TapeNode]) -> None:
         """A backward within the run that goes on into a graph from outside must not be replayed."""
         if any(node.sequence < self.since for node in nodes):
-            self.refuse("differentiates through operations that were done before the step")
+            self.refuse(Refusal.STEP_HISTORY)
 
     def differentiate(self, node: TapeNode | None) -> None:
         """Note that the derivative of *node* is recorded next, and belongs to its line: so the turns of a loop look
@@ -238,9 +239,9 @@ class Capture:
         own."""
         self.recorder.site_override = adjoint_site(node.site) if node is not None and node.plain else None
 
-    def refuse(self, what: str) -> None:
-        """The run does *what*, so it must not be replayed."""
-        self.recorder.unrepeatable(what)
+    def refuse(self, refusal: Refusal, **fields: Any) -> None:
+        """The run must not be replayed."""
+        self.recorder.unrepeatable(refusal, **fields)
 
     def made(self, t: Tensor) -> None:
         self._made.append(weakref.ref(t))

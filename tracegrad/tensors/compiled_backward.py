@@ -25,6 +25,7 @@ from ..runtime.launch.binding import bind_graph, launched
 from ..runtime.launch.kernel_cache import kernels
 from ..tracer.ir.aval import Aval
 from ..tracer.ir.graph import Atom, Var, structural
+from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.ops.elementwise import F, broadcast_to
 from ..tracer.ops.shape import zeros
 from ..tracer.record.recorder import Recorder, recording
@@ -60,7 +61,7 @@ class TapeStats:
     compiled: int = 0
     interpreted: int = 0
     compiles: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
+    refused: Counter[Reason] = field(default_factory=Counter)
     credit: float = MAX_CREDIT / 2
 
     def __repr__(self) -> str:
@@ -75,7 +76,7 @@ _plans: OrderedDict[Any, BackwardPlan | None] = OrderedDict()  # signature -> pl
 _lock = threading.Lock()
 
 
-def walked(why: str) -> None:
+def walked(why: Reason) -> None:
     """Count a backward that goes node by node whatever its tape is."""
     tapes.interpreted += 1
     tapes.refused[why] += 1
@@ -93,10 +94,10 @@ def backward(
 ) -> list[tuple[Tensor, Any]] | None:
     """(leaf, its gradient as an array) for each leaf; None where the tape has to be walked node by node."""
     if any(map(on_cuda, [root._data for root in roots])):
-        walked("the tensors are on a CUDA device")
+        walked(Refusal.BACKWARD_DEVICE())
         return None
     found = signature(nodes, roots, seeds)
-    if isinstance(found, str):
+    if isinstance(found, Reason):
         walked(found)
         return None
     key, leaves = found
@@ -111,12 +112,12 @@ def backward(
         return None
     if plan is None:
         if tapes.credit < 1:
-            walked("many shapes of graph, each seen too seldom to be worth a kernel")
+            walked(Refusal.BACKWARD_SHAPES())
             return None
         plan = _compile(key, nodes, roots, seeds, leaves)
     grads = _launch(plan, nodes, seeds)
     if grads is None:
-        walked("a saved value was overwritten or replaced")
+        walked(Refusal.BACKWARD_OVERWRITTEN())
         return None
     if not retain:
         for node, (saves, avals, outs) in zip(nodes, plan.released, strict=True):
@@ -133,10 +134,10 @@ def backward(
 
 def signature(
     nodes: Sequence[TapeNode], roots: Sequence[Tensor], seeds: Sequence[Tensor | None]
-) -> tuple[Any, list[Tensor]] | str:
+) -> tuple[Any, list[Tensor]] | Reason:
     """(key, leaves in the order in which they are met), or why the tape has no compiled form."""
     if len(nodes) > MAX_NODES:
-        return f"more than {MAX_NODES} operations"
+        return Refusal.BACKWARD_LONG(count=MAX_NODES)
     index = {node: k for k, node in enumerate(nodes)}
     leaves: list[Tensor] = []
     leaf_index: dict[int, int] = {}
@@ -162,19 +163,19 @@ def signature(
                 key.append(-1 - k)
     for root, seed in zip(roots, seeds, strict=True):
         if root._node is None:
-            return "a leaf is among the outputs"
+            return Refusal.BACKWARD_LEAF()
         key.append((index[root._node], root._out, seed is None))
     return tuple(key), leaves
 
 
-def _refusal(node: TapeNode) -> str:
+def _refusal(node: TapeNode) -> Reason:
     if node.freed:
-        return "the graph has been freed"
+        return Refusal.BACKWARD_FREED()
     if not node.plain:
-        return f"contains {node.label}, whose derivative is Python code"
+        return Refusal.BACKWARD_PYTHON(operation=node.label)
     if node.retained is not None:
-        return "retain_grad() on an intermediate result"
-    return "a hook on an intermediate result"
+        return Refusal.BACKWARD_RETAIN()
+    return Refusal.BACKWARD_HOOK()
 
 
 def _compile(

@@ -16,6 +16,7 @@ import numpy as np
 from ..runtime.cuda.arrays import as_device, download, on_device, upload
 from ..runtime.cuda.arrays import full as device_full
 from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.refusals import Refusal
 from ..tracer.numpy_api import creation
 from ..tracer.record.array import TracedArray
 from ..tracer.record.recorder import current_recorder
@@ -41,7 +42,7 @@ def placed(array: Any, device: Any) -> Any:
         if STATE.capture is None:
             return array
         if where.type == "cuda" and STATE.capture.device.type == "cpu":
-            STATE.capture.refuse("makes a tensor on a CUDA device among tensors on the host")
+            STATE.capture.refuse(Refusal.STEP_MIXED)
         return STATE.capture.put(array, where)
     if on_cuda(array) == (where.type == "cuda"):
         return array

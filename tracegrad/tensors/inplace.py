@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..tracer.ir.aval import FLOAT_KINDS, can_cast
+from ..tracer.ir.refusals import Refusal
 from ..tracer.record.array import TracedArray
 from . import tensor as core
 from .apply import apply, record
@@ -197,7 +198,7 @@ def set_data(t: Tensor, value: Tensor) -> None:
         raise RuntimeError("data set to a tensor that requires gradients must be floating point dtype")
     capture = STATE.capture
     if capture is not None:
-        capture.refuse("assigns .data of a tensor")
+        capture.refuse(Refusal.STEP_DATA)
         capture.forget(t)
     t._data = value._data
     changed()

@@ -15,6 +15,7 @@ import numpy as np
 from ..runtime.cuda.arrays import download
 from ..runtime.cuda.availability import require_cuda
 from ..tracer.ir.aval import FLOAT_KINDS, HALF, finfo, held_dtype
+from ..tracer.ir.refusals import Refusal
 from ..tracer.numpy_api import creation
 from ..tracer.record.array import TracedArray
 from ..tracer.record.recorder import current_recorder
@@ -43,7 +44,7 @@ class Generator:
         number = int(seed)
         if not -(2**63) <= number < 2**64:
             raise ValueError("Overflow when unpacking long long")
-        _not_replayable("seeds a random generator")
+        _not_replayable("seeds")
         self._seed = number % 2**64
         self._stream = np.random.Generator(np.random.PCG64(self._seed))
         return self
@@ -54,13 +55,13 @@ class Generator:
 
     def initial_seed(self) -> int:
         """The seed that the numbers started from."""
-        _not_replayable("reads the seed of a random generator")
+        _not_replayable("reads the seed of")
         return self._seed
 
     @property
     def stream(self) -> np.random.Generator:
         """NumPy's generator, to draw from. A recording in progress is not replayed: Python runs in each call."""
-        _not_replayable("draws random numbers")
+        _not_replayable("draws from")
         return self._stream
 
     def __repr__(self) -> str:
@@ -70,7 +71,7 @@ class Generator:
 def _not_replayable(what: str) -> None:
     recorder = current_recorder()
     if recorder is not None:
-        recorder.unrepeatable(what)
+        recorder.unrepeatable(Refusal.CALLS_GENERATOR, what=what)
 
 
 default_generator = Generator()

@@ -17,6 +17,7 @@ import numpy as np
 from ..runtime.config import default_dtype
 from ..runtime.cuda.arrays import download
 from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ir.refusals import Refusal
 from ..tracer.record.array import TracedArray
 from . import dtypes
 from .device import device, device_of, on_cuda
@@ -467,7 +468,7 @@ def seen(data: Any, what: str) -> np.ndarray:
     if not isinstance(data, TracedArray):
         return data
     if STATE.capture is not None:
-        STATE.capture.refuse(what)
+        STATE.capture.refuse(Refusal.STEP_SEES, what=what)
     return np.asarray(data._recorder.value(data.atom))
 
 
@@ -478,7 +479,7 @@ def seen_here(t: Tensor, what: str) -> Any:
         return data
     if not t.is_cuda:
         return seen(data, what)
-    STATE.capture.refuse(what)
+    STATE.capture.refuse(Refusal.STEP_SEES, what=what)
     return STATE.capture.array(data)
 
 

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.refusals import Reason, Refusal
 from .control_flow import Flow, flow_of, loads, stores
 from .frame_snapshot import Asked, Many, Other, Plain, Traced
 
@@ -80,40 +81,40 @@ def counters(asked: Sequence[Asked]) -> dict[str, int]:
     return found
 
 
-def prove(asked: Sequence[Asked], counting: frozenset[str] = frozenset()) -> Proof | str:
+def prove(asked: Sequence[Asked], counting: frozenset[str] = frozenset()) -> Proof | Reason:
     """The proof for the loop in which the question was *asked* once in each turn, or why there is none.  *counting*:
     the variables for which recorded integers stand after the loop, if they are read there."""
     first = asked[0]
     if any(a.frame is not first.frame or a.instruction != first.instruction for a in asked):
-        return "the question is not asked by the loop itself"
+        return Refusal.WHILE_ELSEWHERE()
     code = first.frame.f_code
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-        return "the loop is in a generator"
+        return Refusal.CODE_GENERATOR(what="the function around it")
     flow = flow_of(code)
     at = flow.asks(first.instruction)
     loop = flow.loop_left_at(at) if at is not None else None
     if loop is None or at is None:
-        return "the question does not decide whether a loop goes on"
+        return Refusal.WHILE_NO_LOOP()
     names = dict(first.values)
     renewed = frozenset(name for name, value in names.items() if not isinstance(value, Other))
     body = [flow.code[k] for k in sorted(loop)]
     reason = _harmless(body, lambda name: _value(names.get(name)), first.frame.f_globals, renewed)
-    if not reason and flow.handled(loop):
-        reason = "the loop handles exceptions"
-    if reason:
+    if reason is None and flow.handled(loop):
+        reason = Refusal.CODE_EXCEPTIONS(what="the loop")
+    if reason is not None:
         return reason
     live = frozenset(name for k in flow.after(at, loop) for name in loads(flow.code[k]))
     stored = {name for k in loop for name in stores(flow.code[k])}
     changed = [name for name in _names(asked) if not _steady([a.values.get(name) for a in asked])]
     for name in changed:
         if not all(_traced(a.values.get(name)) for a in asked) and name in live - counting:
-            return f"the Python value `{name}`, which the loop changes, is read after it"
+            return Refusal.WHILE_PYTHON_VALUE(name=name)
         if name not in stored and not all(_traced(a.values.get(name)) for a in asked):
-            return f"`{name}` changes, and the loop does not assign it"
+            return Refusal.WHILE_UNASSIGNED(name=name)
     for name in _names(asked):
         value = asked[-1].values.get(name)
         if isinstance(value, Other) and hasattr(value.value, "__next__"):
-            return f"`{name}` is an iterator"
+            return Refusal.CODE_ITERATOR(what=f"`{name}`")
     counts = any(flow.code[k].opname == "FOR_ITER" for k in loop if flow.closes(k, loop))
     kept = [n for n in changed if not all(_traced(a.values.get(n)) for a in asked)]
     linear = counters(asked)
@@ -144,18 +145,18 @@ class Places:
     end: frozenset[str]
 
 
-def prove_turns(asked: Asked, head: int, end: int) -> Places | str:
+def prove_turns(asked: Asked, head: int, end: int) -> Places | Reason:
     """The proof that a turn, from instruction *head* to it or to *end*, depends on the local variables at its start
     alone and changes nothing but them; or why that is not so."""
     code = asked.frame.f_code
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-        return "the loop is in a generator"
+        return Refusal.CODE_GENERATOR(what="the function around it")
     flow = flow_of(code)
     loop = flow.between(head, end)
     if flow.code[end].opname == "POP_TOP":
-        return "its end is decided within an expression, or in a loop over an iterator"
+        return Refusal.WHILE_WITHIN()
     if any(flow.code[k].opname == "FOR_ITER" and flow.closes(k, loop) for k in loop):
-        return "it counts, and its turns differ"
+        return Refusal.WHILE_COUNTS()
     start = flow.live(head)
     body = sorted(loop)
     stored = frozenset(name for k in body for name in stores(flow.code[k]))
@@ -165,12 +166,12 @@ def prove_turns(asked: Asked, head: int, end: int) -> Places | str:
         [flow.code[k] for k in body], lambda name: _value(asked.values.get(name)), asked.frame.f_globals, renewed,
         lists=lists,
     )  # fmt: skip
-    if not reason and flow.handled(loop):
-        reason = "the loop handles exceptions"
+    if reason is None and flow.handled(loop):
+        reason = Refusal.CODE_EXCEPTIONS(what="the loop")
     for name in start:
         value = asked.values.get(name)
         if isinstance(value, Other) and hasattr(value.value, "__next__"):
-            reason = f"`{name}` is an iterator"
+            reason = Refusal.CODE_ITERATOR(what=f"`{name}`")
     return reason or Places(stored, start, flow.live(end))
 
 
@@ -224,15 +225,15 @@ def _value(seen: Any) -> Any:
 def _harmless(
     code: Sequence[Any], local: Callable[[str], Any], names: dict[str, Any], renewed: frozenset[str], depth: int = 8,
     lists: frozenset[str] = frozenset(),
-) -> str:  # fmt: skip
-    """Why one of these instructions may change more than local variables; "" if none does.  *renewed*: the local
+) -> Reason | None:  # fmt: skip
+    """Why one of these instructions may change more than local variables; None if none does.  *renewed*: the local
     variables for which ``x += ...`` is known to change nothing that a Python list or array holds; *lists*: those that
     hold lists made here."""
     base: Any = _ANY
     for k, i in enumerate(code):
         name, value = i.opname, _ANY
         if name not in _QUIET and not name.startswith("POP_JUMP"):
-            return f"the loop does more than compute ({name} in line {_line(code, k)})"
+            return Refusal.CODE_INSTRUCTION(instruction=name, line=_line(code, k))
         if name == "LOAD_GLOBAL":
             value = names.get(i.argval, getattr(builtins, i.argval, _ANY))
         elif name in ("LOAD_FAST", "LOAD_DEREF", "LOAD_FAST_CHECK"):
@@ -241,74 +242,76 @@ def _harmless(
             if base is not _ANY:
                 value = _attribute(base, i.argval)
                 if value is _UNKNOWN:
-                    return f"`.{i.argval}` in line {_line(code, k)} is not a plain attribute"
+                    return Refusal.CODE_ATTRIBUTE(name=i.argval, line=_line(code, k))
             elif i.argval == "append" and code[k - 1].opname == "LOAD_FAST" and code[k - 1].argval in lists:
                 pass
             elif i.argval not in _METHODS and i.argval not in _DATA:
-                return f"`.{i.argval}` in line {_line(code, k)} may change something"
+                return Refusal.CODE_CHANGES(what=f".{i.argval}", line=_line(code, k))
         elif name == "KW_NAMES" and "out" in (i.argval if isinstance(i.argval, tuple) else ()):
-            return f"`out=` in line {_line(code, k)}"
+            return Refusal.CODE_CHANGES(what="out=", line=_line(code, k))
         elif name == "BINARY_OP" and i.argrepr.endswith("=") and not _renews(code, k, renewed):
-            return f"`{i.argrepr}` in line {_line(code, k)} may change something"
+            return Refusal.CODE_CHANGES(what=i.argrepr, line=_line(code, k))
         elif name == "GET_ITER" and not _fresh(code, k, names):
-            return f"what the loop in line {_line(code, k)} goes over may change"
+            return Refusal.CODE_ITERATED(line=_line(code, k))
         if value is not _ANY:
-            reason = _callable(value, depth)
-            if not reason and _of_users(value) and code[min(k + 1, len(code) - 1)].opname not in _ATTRIBUTE:
-                reason = "is an object of a class of yours"
-            if reason:
-                return f"`{i.argval}` in line {_line(code, k)} {reason}"
+            what = f"`{i.argval}` in line {_line(code, k)}"
+            reason = _callable(value, what, depth)
+            if reason is None and _of_users(value) and code[min(k + 1, len(code) - 1)].opname not in _ATTRIBUTE:
+                reason = Refusal.CODE_OBJECT(what=what)
+            if reason is not None:
+                return reason
         base = value if name != "PUSH_NULL" else base
-    return ""
+    return None
 
 
-def _callable(value: Any, depth: int) -> str:
-    """Why a value that is called, or may be, is not known to be harmless."""
+def _callable(value: Any, what: str, depth: int) -> Reason | None:
+    """Why a value that is called, or may be, is not known to be harmless; *what* it is in the code."""
     if isinstance(value, types.ModuleType):
-        return ""
+        return None
     if isinstance(value, np.ufunc) or value is getattr(math, getattr(value, "__name__", ""), None):
-        return ""
+        return None
     if isinstance(value, types.FunctionType) and not (value.__module__ or "").startswith(_MODULES):
-        return _helper(value, depth)
+        return _helper(value, what, depth)
     module = getattr(value, "__module__", None) or ""
     if isinstance(value, _FUNCTIONS) and module.startswith(_MODULES):
-        return "writes into an array" if getattr(value, "__name__", "") in _WRITERS or "random" in module else ""
+        writes = getattr(value, "__name__", "") in _WRITERS or "random" in module
+        return Refusal.CODE_WRITES(what=what) if writes else None
     if isinstance(value, (types.BuiltinFunctionType, type)):
         name = getattr(value, "__name__", "")
         known = name in _BUILTINS and getattr(builtins, name, None) is value
-        return "" if known else "is not known to change nothing"
+        return None if known else Refusal.CODE_UNKNOWN(what=what)
     if type(value) in (tuple, list, dict):
         held = value.values() if type(value) is dict else value
-        return next((f"holds what {r}" for r in (_callable(v, depth) for v in held) if r), "")
+        return next((r for v in held if (r := _callable(v, f"{what} holds what", depth))), None)
     if callable(value) and not isinstance(value, (np.ndarray, np.generic)):
-        return "is an object that is called"
+        return Refusal.CODE_CALLED(what=what)
     if hasattr(value, "__next__"):
-        return "is an iterator"
-    return ""
+        return Refusal.CODE_ITERATOR(what=what)
+    return None
 
 
-def _helper(fn: types.FunctionType, depth: int) -> str:
+def _helper(fn: types.FunctionType, what: str, depth: int) -> Reason | None:
     code = fn.__code__
     if not depth:
-        return "calls itself, or helpers of helpers"
+        return Refusal.CODE_DEPTH(what=what)
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-        return "is a generator"
+        return Refusal.CODE_GENERATOR(what=what)
     flow = flow_of(code)
     if flow.exceptions:
-        return "handles exceptions"
+        return Refusal.CODE_EXCEPTIONS(what=what)
     cells = {}
     for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
         try:
             cells[name] = cell.cell_contents
         except ValueError:
-            return "reads a variable that is not set"
+            return Refusal.CODE_UNSET(what=what)
     body = [i for i in flow.code if i.opname != "RETURN_VALUE" and i.opname != "RETURN_CONST"]
     for k, i in enumerate(body):
         if i.opname == "PUSH_NULL" and k + 1 < len(body) and body[k + 1].opname.startswith("LOAD_FAST"):
-            return "calls one of its arguments"
+            return Refusal.CODE_ARGUMENT(what=what)
     lists = flow.lists(_arguments(code))
     reason = _harmless(body, lambda name: cells.get(name, _ANY), fn.__globals__, frozenset(), depth - 1, lists)
-    return f"is a helper in which {reason}" if reason else ""
+    return None if reason is None else reason.within(f"{what} is a helper in which ")
 
 
 def _arguments(code: Code) -> Sequence[str]:

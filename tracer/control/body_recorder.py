@@ -18,6 +18,7 @@ from ..ir.aval import INT, Aval
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Graph, Lit, Var, live_nodes, read_vars
 from ..ir.primitive import CUSTOM, Primitive
+from ..ir.refusals import Refusal
 from ..ir.site import at_site
 from ..ops.closure_conversion import closed
 from ..ops.indexing import GATHER
@@ -149,9 +150,9 @@ class BodyRecorder(Recorder):
         assert self.parent is not None
         return self.parent.const(array)
 
-    def unrepeatable(self, what: str) -> None:
+    def unrepeatable(self, refusal: Refusal, **fields: object) -> None:
         assert self.parent is not None
-        self.parent.unrepeatable(what)
+        self.parent.unrepeatable(refusal, **fields)
 
     # ---- the finished body -------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from .aval import FLOAT, Aval, held_dtype, scalar_aval
 from .axes import Axes
 from .errors import GraphError
 from .primitive import Primitive
+from .refusals import Reason
 from .site import Site
 
 
@@ -171,7 +172,7 @@ class Builder:
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
-        self.notes: list[str] = []  # decisions about these nodes, for explain()
+        self.notes: list[str | Reason] = []  # decisions about these nodes, for explain()
         self._seen: dict[tuple, Node] = {}
 
     def site(self) -> Site | None:

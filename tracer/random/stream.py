@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..ir.errors import UnsupportedError
+from ..ir.refusals import Refusal
 from ..ir.site import at_site
 from ..record.array import TracedArray
 from ..record.recorder import Recorder, current_recorder
@@ -86,7 +87,7 @@ def next_key() -> Any:
             )
         )
     if not recorder.may_draw:
-        recorder.unrepeatable("draws from the default stream of tracegrad.random")
+        recorder.unrepeatable(Refusal.REPLAY_STREAM)
         return DEFAULT.take()
     return _recorded(recorder)
 

@@ -19,6 +19,7 @@ from ..ir.errors import TracegradError
 from ..ir.evaluate import HOST, Backend, Env, Producers, as_stored, demand
 from ..ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, read_vars
 from ..ir.primitive import Primitive
+from ..ir.refusals import Reason, Refusal
 from ..ir.site import Site, at_site, user_site
 from .observer import Observer
 
@@ -49,7 +50,7 @@ class Recorder(Builder):
         self._guarded: dict[tuple[Atom, str], Guard] = {}
         self.capacities: list[int] = []  # capacities of the loops whose adjoint was taken
         self.known_capacities: Sequence[int] = ()  # capacities of the recording that this one is to verify
-        self.reasons: list[str] = []  # reasons why this run can't be replayed
+        self.reasons: list[Reason] = []  # reasons why this run can't be replayed
         self.may_draw = False  # whether the default stream of random numbers can be an input (stream.py)
         self.stream: Var | None = None  # the stream's input
         self.stream_state: np.ndarray | None = None  # the stream's state in this run, uint64 (2,)
@@ -188,9 +189,9 @@ class Recorder(Builder):
         """Bounds (least, greatest) of the integer *atom*, where they are known."""
         return None
 
-    def unrepeatable(self, what: str) -> None:
-        """Note that the run must not be replayed, because it does *what*, which no guard covers."""
-        reason = f"{what} at {user_site()}"
+    def unrepeatable(self, refusal: Refusal, **fields: object) -> None:
+        """Note that the run must not be replayed, by a *refusal*: it does something that no guard covers."""
+        reason = refusal(site=user_site(), **fields)
         if reason not in self.reasons:
             self.reasons.append(reason)
 

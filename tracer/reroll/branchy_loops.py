@@ -21,6 +21,7 @@ from ..bytecode.purity import prove_turns
 from ..ir.aval import BOOL, FLOAT_KINDS, INT, Aval
 from ..ir.graph import Atom, Graph, Guard, Lit, Node, Var, building, live_nodes, read_vars, strong, structural
 from ..ir.primitive import ELEMENTWISE, PRIMITIVES
+from ..ir.refusals import Reason, Refusal
 from ..ops.closure_conversion import closed, needed_carries
 from ..ops.control import LOOP_OVER, UNLIMITED
 from ..ops.elementwise import F, cast
@@ -62,8 +63,8 @@ def find_branching(monitor: LoopMonitor, roots: Sequence[Atom]) -> BranchyLoops:
             tree = Tree(monitor, first, loop)
             if tree.variants > 1:
                 found.made.append((loop.start, loop.end, _TreeLoop(monitor.recorder, tree, uses).run()))
-        except RefusedError as refusal:
-            monitor.refuse(f"the loop that ends at {monitor.recorder.sites[loop.at[-1]]}, with branches: {refusal}")
+        except RefusedError as error:
+            _refuse(monitor, loop.at[-1], error.reason)
     found.made.sort(key=lambda made: made[0])
     return found
 
@@ -115,10 +116,14 @@ def _ends_at(monitor: LoopMonitor, asked: list[int], turns: list[int | None], k:
         return None, k - 1
     cuts.reverse()
     places = prove_turns(last, head, end)
-    if isinstance(places, str):
-        monitor.refuse(f"the loop that ends at {monitor.recorder.sites[asked[k]]}, with branches: {places}")
+    if isinstance(places, Reason):
+        _refuse(monitor, asked[k], places)
         return None, k - 1
     return Cuts(cuts, [monitor.asked[c] for c in cuts], places, not bool(guard.expected)), k - 1
+
+
+def _refuse(monitor: LoopMonitor, end: int, why: Reason) -> None:
+    monitor.refuse(why.within(f"the loop that ends at {monitor.recorder.sites[end]}, with branches: "))
 
 
 # ---- one loop --------------------------------------------------------------------------------------------------------
@@ -145,7 +150,7 @@ class _TreeLoop:
         for var in uses.after(cuts.start, cuts.end):
             found = holders.get(tree.plain(var), set())
             if len(found) != 1:
-                raise RefusedError("what is read after it is not what one local variable holds in every turn")
+                raise RefusedError(Refusal.WHILE_READ_AFTER())
             read.setdefault(next(iter(found)), []).append(var)
         after = {
             a for item in uses.items[cuts.end :] for a in (item.inputs if isinstance(item, Node) else (item.atom,))
@@ -153,7 +158,7 @@ class _TreeLoop:
         for atom in holders:
             outside = isinstance(atom, Lit) or tree.first.get(atom, -1) < cuts.start
             if outside and (isinstance(atom, Lit) or atom in after):
-                raise RefusedError("what is read after it may be from before it")
+                raise RefusedError(Refusal.BRANCH_BEFORE())
         return read
 
     def _leaves(self, part: Part) -> list[Part]:

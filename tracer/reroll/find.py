@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..ir.graph import Atom, Guard, Node, Var
+from ..ir.refusals import Reason
 from ..ir.site import Site
 from .prove import first_items, prove
 from .repeats import FEW_TRIPS, Item, Repeat, Rows
@@ -30,7 +31,7 @@ MAX_TRIES = 32  # places at which a loop may begin that are tried in one stretch
 class FoundRepeats:
     repeats: list[Repeat]
     first: dict[Var, int]  # the item that first defines a Var
-    refusals: list[str] = field(default_factory=list)
+    refusals: list[Reason] = field(default_factory=list)
 
 
 def worth_rolling(period: int, trips: int) -> bool:
@@ -68,8 +69,9 @@ def find_repeats(
             at = result.end
             heapq.heappush(heap, (at, period, end, 0))
         else:
-            found.refusals.append(result.why)
-            heapq.heappush(heap, (result.resume, period, end, tries + 1))
+            why, resume = result
+            found.refusals.append(why)
+            heapq.heappush(heap, (resume, period, end, tries + 1))
     return found
 
 

@@ -64,7 +64,7 @@ class InductionVariables:
         if at is None or loop is None or onward is None or onward in loop:
             return
         found = counters(iterations)
-        proof = prove(iterations, frozenset(found)) if found else ""
+        proof = prove(iterations, frozenset(found)) if found else None
         if not isinstance(proof, Proof):
             return
         for name in sorted(found.keys() & proof.counted):

@@ -12,6 +12,7 @@ from typing import Any
 from ..bytecode.frame_snapshot import Asked, look
 from ..ir.graph import Atom, Guard, Node, Var, building
 from ..ir.primitive import LOOP
+from ..ir.refusals import Reason
 from ..record.array import TracedArray
 from ..record.observer import RunOperation
 from ..record.recorder import Recorder
@@ -35,7 +36,7 @@ class LoopMonitor:
         self.followed: list[FollowedLoop] = []
         self.asked: dict[int, Asked] = {}  # the item that asked for a truth value: where that was
         self.counters = InductionVariables(recorder)
-        self.refusals: list[str] = []  # why what looked like a loop is none, for explain()
+        self.refusals: list[Reason] = []  # why what looked like a loop is none, for explain()
         self._evaluated = 0  # nodes whose operands `evaluate` has seen
 
     # ---- the interface of observers --------------------------------------------------------------------------------
@@ -121,7 +122,7 @@ class LoopMonitor:
             return last.end + last.period
         return Follower(self.recorder, last)
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: Reason) -> None:
         """Note the *reason* why something that looked like a loop is none."""
         if reason not in self.refusals:
             self.refusals.append(reason)

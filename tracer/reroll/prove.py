@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat as forever
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,14 +17,13 @@ from ..ir.aval import FLOAT_KINDS, HALF, held_dtype
 from ..ir.equality import same_params
 from ..ir.graph import Atom, Guard, Lit, Node, Var
 from ..ir.primitive import CUSTOM
+from ..ir.refusals import Reason, Refusal
 from .repeats import FEW_TRIPS, Carried, Invariant, Item, Local, Repeat, Rows, Slot, Step, VaryingConstant
 
 VARYING = {"slice", "update", "pad"}  # primitives whose ``start`` may differ from block to block
 
 
-class Unproven(NamedTuple):
-    why: str
-    resume: int  # the item from which on another try may succeed
+Unproven: TypeAlias = tuple[Reason, int]  # why, and the item from which on another try may succeed
 
 
 def prove(items: Sequence[Item], first: Mapping[Var, int], start: int, period: int, trips: int) -> Repeat | Unproven:
@@ -51,7 +50,7 @@ def first_items(items: Sequence[Item], wholes_of: Callable[[Atom], Sequence[Atom
 
 def match(
     items: Sequence[Item], first: Mapping[Var, int], start: int, period: int, trips: int, *, whole: bool
-) -> Repeat | str:
+) -> Repeat | Reason:
     """The repeat of at least four blocks that ends after *trips* blocks from *start*; where *whole* is False, before.
     A first block that differs is left out.  Or why there is none."""
     while trips >= FEW_TRIPS:
@@ -59,10 +58,10 @@ def match(
         if isinstance(found, Repeat):
             if found.trips == trips or not whole:
                 return found
-            return "the last turns are not like the others"
-        skipped = max(1, -(-(found.resume - start) // period))
+            return Refusal.ROLL_LAST()
+        why, resume = found
+        skipped = max(1, -(-(resume - start) // period))
         start, trips = start + skipped * period, trips - skipped
-        why = found.why
     return why
 
 
@@ -89,21 +88,22 @@ class _Matcher:
             steps, valid, where, why = self._steps(tried)
             if valid < tried:
                 if valid < FEW_TRIPS:
-                    return Unproven(why, self.start + valid * self.period + where + 1)
+                    assert why is not None
+                    return why, self.start + valid * self.period + where + 1
                 tried = trips = valid
             elif tried < trips:
                 tried = trips
             else:
                 return Repeat(self.start, self.period, trips, steps)
 
-    def _steps(self, trips: int) -> tuple[list[Step], int, int, str]:
+    def _steps(self, trips: int) -> tuple[list[Step], int, int, Reason | None]:
         """(steps, blocks that they hold for, the item of a block that stops them, why)"""
         steps: list[Step] = []
         self.steps = steps
         self.columns = [self.items[self.start + j : self.start + trips * self.period : self.period]
                         for j in range(self.period)]  # fmt: skip
         self.outs: dict[tuple[int, int], list[Var]] = {}
-        best, where, why = trips, 0, ""
+        best, where, why = trips, 0, None
         for j, column in enumerate(self.columns):
             step, valid, reason = self._guard(j, column) if isinstance(column[0], Guard) else self._node(j, column)
             if valid < best:
@@ -113,19 +113,20 @@ class _Matcher:
             steps.append(step)
         return steps, best, where, why
 
-    def _node(self, j: int, column: Sequence[Any]) -> tuple[Step, int, str]:
+    def _node(self, j: int, column: Sequence[Any]) -> tuple[Step, int, Reason]:
         pattern: Node = column[2]
-        here = f"{pattern.prim.name} at {pattern.site}"
+        here = {"operation": pattern.prim.name, "site": pattern.site}
         if pattern.prim.kind == CUSTOM:
-            return Step(pattern, []), 0, f"{here}: a Function with a backward of its own"
+            return Step(pattern, []), 0, Refusal.ROLL_FUNCTION(**here)
         starts, valid = _params(pattern, column)
         if valid < len(column):
-            return Step(pattern, []), valid, f"{here}: other settings in block {valid}"
+            return Step(pattern, []), valid, Refusal.ROLL_SETTINGS(**here, where=f"block {valid}")
         for i, out in enumerate(pattern.outs):
             outs = self._outs(j, i)
             alike = [v.aval is out.aval or v.aval.like(out.aval) for v in outs]
             if not all(alike):
-                return Step(pattern, []), alike.index(False), f"{here}: other shapes or dtypes"
+                valid = alike.index(False)
+                return Step(pattern, []), valid, Refusal.ROLL_SHAPES(**here, where=f"block {valid}")
         slots: list[Slot] = []
         for o in range(len(pattern.inputs)):
             slot, held = self._slot(j, [node.inputs[o] for node in column])
@@ -134,17 +135,17 @@ class _Matcher:
             slots.append(slot)
         step = Step(pattern, slots, starts)
         step.fixed = starts is None and self._fixed(slots)
-        return step, valid, f"{here}: an operand that is neither carried nor the same in block {valid}"
+        return step, valid, Refusal.ROLL_OPERAND(**here, where=f"block {valid}")
 
-    def _guard(self, j: int, column: Sequence[Any]) -> tuple[Step, int, str]:
+    def _guard(self, j: int, column: Sequence[Any]) -> tuple[Step, int, Reason]:
         pattern: Guard = column[2]
         slot, valid = self._slot(j, [guard.atom for guard in column])
         expected = np.array([guard.expected for guard in column])
         if pattern.atom.aval.dtype.kind in FLOAT_KINDS and pattern.kind not in ("bool", "int", "index"):
-            return Step(pattern, [slot]), 0, f"the number itself is looked at ({pattern.kind}) at {pattern.site}"
+            return Step(pattern, [slot]), 0, Refusal.ROLL_NUMBER(kind=pattern.kind, site=pattern.site)
         step = Step(pattern, [slot], expected=expected)
         step.fixed = self._fixed([slot])
-        return step, valid, f"what is looked at ({pattern.kind}) at {pattern.site} in block {valid}"
+        return step, valid, Refusal.ROLL_ANSWER(kind=pattern.kind, site=pattern.site, where=f"block {valid}")
 
     def _fixed(self, slots: Sequence[Slot]) -> bool:
         """Is what is made of *slots* the same in every block?"""

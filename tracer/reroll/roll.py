@@ -39,7 +39,7 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
     found = find_repeats(recorder.items, recorder.sites, lambda atom: wholes_of(followed, atom))
     for reason in found.refusals:
         monitor.refuse(reason)
-    recorder.notes += [f"not-rolled: {reason}" for reason in monitor.refusals[:MOST_NOTES]]
+    recorder.notes += [reason.within("not-rolled: ") for reason in monitor.refusals[:MOST_NOTES]]
     if not found.repeats and not followed and not changed:
         return
     fold = Rewriter(recorder.items, found, roots, recorder.const, followed)

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..ir.graph import Node, Var
+from ..ir.refusals import Reason, Refusal
 from .repeats import Carried, Local, Step
 
 Ints = tuple[int, ...]
@@ -123,13 +124,9 @@ class Written:
         return tuple(self.width if a == self.axis else high - low for a, (low, high) in enumerate(self.box))
 
 
-class NotByRows(NamedTuple):
-    why: str
-
-
 def find_arrays(
     steps: Sequence[Step], length: int, stacked: Collection[tuple[int, int]]
-) -> tuple[list[Written], list[str]]:
+) -> tuple[list[Written], list[Reason]]:
     """(the arrays that *steps* write row by row, why others are carried).  *stacked*: updates whose result is wanted
     whole, in each step."""
     uses: dict[int, list[tuple[int, int, Local | Carried]]] = {}
@@ -138,18 +135,19 @@ def find_arrays(
             if isinstance(slot, (Local, Carried)) and _updates(steps[slot.item]):
                 uses.setdefault(slot.item, []).append((j, o, slot))
     ends = {s.item for found in uses.values() for _, _, s in found if isinstance(s, Carried)}
-    arrays, refusals = [], []
+    arrays: list[Written] = []
+    refusals: list[Reason] = []
     for end in sorted(ends):
         found = _chain(steps, end)
         if found is None:
             continue
         initial, updates = found
         if any((u, 0) in stacked for u in updates):
-            result: Written | NotByRows | None = NotByRows("the whole of it is kept in each step")
+            result: Written | Reason | None = Refusal.ROWS_KEPT()
         else:
             result = _reads(steps, initial, updates, uses, length)
-        if isinstance(result, NotByRows):
-            refusals.append(f"the array written at {steps[end].item.site} is carried: {result.why}")
+        if isinstance(result, Reason):
+            refusals.append(result.within(f"the array written at {steps[end].item.site} is carried: "))
         elif result is not None:
             arrays.append(result)
     return arrays, refusals
@@ -176,7 +174,7 @@ def _chain(steps: Sequence[Step], end: int) -> tuple[Var, list[int]] | None:
 def _reads(
     steps: Sequence[Step], initial: Var, updates: list[int],
     uses: dict[int, list[tuple[int, int, Local | Carried]]], length: int,
-) -> Written | NotByRows | None:  # fmt: skip
+) -> Written | Reason | None:  # fmt: skip
     """The array, with what each read of it finds."""
     states: dict[int, int] = {}
     for k, u in enumerate(updates):
@@ -184,27 +182,27 @@ def _reads(
             state = k + 1
             if isinstance(slot, Carried):
                 if u != updates[-1] or slot.distance != 1 or slot.inits[0] is not initial:
-                    return NotByRows("an older state of it is used")
+                    return Refusal.ROWS_OLDER()
                 state = 0
             if o == 0 and state < len(updates) and updates[state] == j:
                 continue
             item = steps[j].item
             if o or not isinstance(item, Node) or item.prim.name != "slice":
                 what = item.prim.name if isinstance(item, Node) else "a guard"
-                return NotByRows(f"it is used as a whole ({what} at {item.site})")
+                return Refusal.ROWS_WHOLE(operation=what, site=item.site)
             states[j] = state
     written = _frame(initial, updates, [Region.of(steps[u], length) for u in updates])
     if not isinstance(written, Written):
         return written
     writer = _Writers(written, length)
     if writer.overlap:
-        return NotByRows("what different steps write overlaps")
+        return Refusal.ROWS_OVERLAP()
     core = written.box
     for j, state in states.items():
         region = Region.of(steps[j], length)
         runs = writer.runs(region, core)
-        if isinstance(runs, str):
-            return NotByRows(f"{runs} (read at {steps[j].item.site})")
+        if isinstance(runs, Reason):
+            return runs.within("", f" (read at {steps[j].item.site})")
         written.reads[j] = Read(state, region, runs)
         if any(run.back != BEFORE for run in runs):
             box = box_of(region)
@@ -216,30 +214,30 @@ def _reads(
     return written
 
 
-def _frame(initial: Var, updates: list[int], regions: list[Region]) -> Written | NotByRows:
+def _frame(initial: Var, updates: list[int], regions: list[Region]) -> Written | Reason:
     """Where the rows lie."""
     box = box_of(regions[0])
     for region in regions[1:]:
         box = joined(box, box_of(region))
     if any(0 in region.shape for region in regions):
-        return NotByRows("nothing is written")
+        return Refusal.ROWS_NONE()
     moving = [region.moving() for region in regions]
     if not any(moving):
         return Written(initial, updates, regions, box)
     if any(m != moving[0] for m in moving) or len(moving[0]) != 1:
-        return NotByRows("it is written along more than one axis")
+        return Refusal.ROWS_AXES()
     axis = moving[0][0]
     first = regions[0].starts[:, axis]
     slope = int(first[1] - first[0])
     if any((np.diff(r.starts[:, axis]) != slope).any() for r in regions):
-        return NotByRows("the places that are written are not evenly spaced")
+        return Refusal.ROWS_SPACING()
     places = np.unique(np.concatenate([r.places(axis)[0] for r in regions]))
     stride = math.gcd(*np.diff(places).tolist()) or 1
     low, high = int(places[0]), int(places[-1])
     width = (high - low) // stride + 1
     written = Written(initial, updates, regions, box, axis, first + (low - int(first[0])), slope, stride, width)
     if width * len(first) > initial.aval.shape[axis]:
-        return NotByRows("what different steps write overlaps")
+        return Refusal.ROWS_OVERLAP()
     return written
 
 
@@ -258,7 +256,7 @@ class _Writers:
             self.element[places] = offsets
             self.overlap = np.count_nonzero(self.step >= 0) != places.size
 
-    def runs(self, region: Region, core: Box) -> list[Run] | str:
+    def runs(self, region: Region, core: Box) -> list[Run] | Reason:
         """What *region* finds, *core* being what is ever written; or why that can't be said."""
         written = self.written
         axis = 0 if written.axis is None else written.axis
@@ -268,28 +266,28 @@ class _Writers:
             return before
         moving = region.moving()
         if written.axis is None:
-            return "what moves is read of what does not" if moving else [Run(NOW, 0, count, 0, 1)]
+            return Refusal.ROWS_MOVES() if moving else [Run(NOW, 0, count, 0, 1)]
         if self.length * count > MAX_PLACES:
-            return "too much of it is read"
+            return Refusal.ROWS_LARGE()
         places = region.places(axis)
         step, element, t = self.step[places], self.element[places], np.arange(self.length)[:, None]
         reached = (step >= 0) & (step <= t)
         if not reached.any():
             return before
         if any(a != axis for a in moving):
-            return "it is read along another axis than it is written"
+            return Refusal.ROWS_READ_AXIS()
         runs: list[Run] = []
         for c in range(count):
             back = self.length - 1 - int(step[-1, c])
             if not reached[:, c].any():
                 back, at = BEFORE, c
             elif not reached[-1, c] or back > MAX_BACK:
-                return f"it is read {back} steps back" if reached[-1, c] else "what is read changes on the way"
+                return Refusal.ROWS_FAR(back=back) if reached[-1, c] else Refusal.ROWS_VARIES()
             else:
                 at = int(element[-1, c])
                 same = (step[back:, c] == t[back:, 0] - back) & (element[back:, c] == at)
                 if not same.all() or reached[:back, c].any():
-                    return "it is read a different number of steps back from step to step"
+                    return Refusal.ROWS_BACK_VARIES()
             last = runs[-1] if runs else None
             if last is not None and last.back == back and last.count == 1:
                 runs[-1] = Run(back, last.first, 2, last.at, at - last.at)

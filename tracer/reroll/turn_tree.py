@@ -28,6 +28,7 @@ from ..ir.aval import BOOL, Aval
 from ..ir.equality import same_params
 from ..ir.graph import Atom, Guard, Lit, Node, Var, building, by_value, structural
 from ..ir.primitive import CUSTOM
+from ..ir.refusals import Reason, Refusal
 from ..ops.elementwise import F
 from .loop_body import Lines
 from .loop_monitor import LoopMonitor
@@ -42,7 +43,10 @@ Name: TypeAlias = tuple[str, tuple[int, ...]]  # a local variable; where in it, 
 
 
 class RefusedError(Exception):
-    """Why the turns of a loop are no tree."""
+    """The turns of a loop are no tree."""
+
+    def __init__(self, reason: Reason):
+        self.reason = reason
 
 
 @dataclass(slots=True)
@@ -122,7 +126,7 @@ class Tree:
             k -= 1
         if len(shapes) - k < 5:
             differing = [n for n, a, b in zip(live, shapes[-1], shapes[k - 1], strict=True) if a != b]
-            raise RefusedError(f"`{differing[0]}` is not of one kind, or a Python value that changes")
+            raise RefusedError(Refusal.BRANCH_KIND(name=differing[0]))
         del cuts.at[:k], cuts.asked[:k]
         self.live = live
 
@@ -138,7 +142,7 @@ class Tree:
             for name in self.live:
                 for path, value in _traced(asked.values.get(name), ()):
                     if value.atom is None or value.written:
-                        raise RefusedError(f"`{name}` is written into")
+                        raise RefusedError(Refusal.BRANCH_WRITTEN(name=name))
                     state[name, path] = self.plain(value.atom)
             self.states.append(state)
         places = self.cuts.places
@@ -148,7 +152,7 @@ class Tree:
             column = [state[key] for state in self.states]
             if key[0] not in places.stored:
                 if any(a is not column[0] for a in column):
-                    raise RefusedError(f"`{key[0]}` changes, and the loop does not assign it")
+                    raise RefusedError(Refusal.WHILE_UNASSIGNED(name=key[0]))
                 continue
             self.class_of[key] = classes.setdefault(tuple(map(self._identity, column)), key)
         self.classes: list[Name] = list(classes.values())
@@ -193,7 +197,7 @@ class Tree:
                 continue
             self.variants += 1
             if self.variants > MOST_VARIANTS:
-                raise RefusedError(f"its turns come in more than {MOST_VARIANTS} variants")
+                raise RefusedError(Refusal.BRANCH_VARIANTS(count=MOST_VARIANTS))
             part.chosen = truth
             part.ways = tuple(
                 [
@@ -208,7 +212,7 @@ class Tree:
     def _end(self, turns: Sequence[int], position: int) -> bool:
         ends = {position + 1 == len(self.turns[t]) for t in turns}
         if len(ends) > 1:
-            raise RefusedError("its turns differ in more than answers to questions")
+            raise RefusedError(Refusal.BRANCH_UNLIKE())
         return ends.pop()
 
     def _decides(self, turns: Sequence[int]) -> bool:
@@ -223,9 +227,9 @@ class Tree:
 
     def _truth(self, guard: Guard, column: Sequence[Item], turns: list[int], values: list[tuple[Atom, ...]]) -> Atom:
         if any(not isinstance(item, Guard) or item.kind != guard.kind for item in column):
-            raise RefusedError("its turns differ in more than answers to questions")
+            raise RefusedError(Refusal.BRANCH_UNLIKE())
         if guard.kind != "bool":
-            raise RefusedError(f"a number is looked at ({guard.kind}) at {guard.site}")
+            raise RefusedError(Refusal.ROLL_NUMBER(kind=guard.kind, site=guard.site))
         atom = self._operand([self.plain(item.atom) for item in column], turns, values, guard.site)  # type: ignore[union-attr]
         if atom.aval.dtype == BOOL:
             return atom
@@ -246,19 +250,19 @@ class Tree:
     def _node(
         self, pattern: Node, column: Sequence[Item], turns: list[int], values: list[tuple[Atom, ...]]
     ) -> tuple[Atom, ...]:
-        here = f"{pattern.prim.name} at {pattern.site}"
+        here = {"operation": pattern.prim.name, "site": pattern.site}
         if pattern.prim.kind == CUSTOM:
-            raise RefusedError(f"{here}: a Function with a backward of its own")
+            raise RefusedError(Refusal.ROLL_FUNCTION(**here))
         for item in column:
             if not isinstance(item, Node) or item.prim is not pattern.prim or len(item.outs) != len(pattern.outs):
-                raise RefusedError("its turns differ in more than answers to questions")
+                raise RefusedError(Refusal.BRANCH_UNLIKE())
             if item.params is not pattern.params and not same_params(item.params, pattern.params):
-                raise RefusedError(f"{here}: other settings in some turn")
+                raise RefusedError(Refusal.ROLL_SETTINGS(**here, where="some turn"))
             if any(not a.aval.like(b.aval) for a, b in zip(item.outs, pattern.outs, strict=True)):
-                raise RefusedError(f"{here}: other shapes or dtypes in some turn")
+                raise RefusedError(Refusal.ROLL_SHAPES(**here, where="some turn"))
         operands = tuple(
             [
-                self._operand([self.plain(node.inputs[o]) for node in column], turns, values, here)  # type: ignore[union-attr]
+                self._operand([self.plain(node.inputs[o]) for node in column], turns, values, pattern.site)  # type: ignore[union-attr]
                 for o in range(len(pattern.inputs))
             ]
         )
@@ -278,7 +282,7 @@ class Tree:
                 self.inner.update(outs)
         return known.outs
 
-    def _operand(self, atoms: list[Atom], turns: list[int], values: list[tuple[Atom, ...]], what: Any) -> Atom:
+    def _operand(self, atoms: list[Atom], turns: list[int], values: list[tuple[Atom, ...]], where: Any) -> Atom:
         """What *atoms*, one for each of *turns*, are in terms of the turn."""
         found: list[Atom] = []
         atom = atoms[0]
@@ -296,9 +300,9 @@ class Tree:
                 found.append(var)
         distinct = {self._identity(a): a for a in found}
         if len(distinct) > 1:
-            raise RefusedError(f"too few turns were seen to tell what is read at {what}")
+            raise RefusedError(Refusal.BRANCH_TOO_FEW(site=where))
         if not distinct:
-            raise RefusedError(f"what is read at {what} is neither of the same turn nor a local variable at its start")
+            raise RefusedError(Refusal.BRANCH_SOURCE(site=where))
         return found[0]
 
     def _defined(self, turn: int, count: int) -> dict[Var, list[tuple[int, int]]]:

@@ -23,6 +23,7 @@ from ..ir.aval import INT
 from ..ir.errors import GraphError
 from ..ir.graph import Atom, Guard, Lit, Node, Var, building
 from ..ir.primitive import PRIMITIVES
+from ..ir.refusals import Reason, Refusal
 from ..ir.site import Site
 from ..ops.control import CAPACITY, UNLIMITED
 from ..ops.elementwise import F
@@ -68,14 +69,14 @@ def _find(monitor: LoopMonitor, roots: Sequence[Atom], spared: Collection[int]) 
         if any(start < k.repeat.end and k.repeat.start < run.end for k in found):
             continue
         repeat = match(items, first, start, run.period, trips, whole=True)
-        if isinstance(repeat, str):
+        if isinstance(repeat, Reason):
             monitor.refuse(repeat)
             continue
         if used is None:
             used = Uses(items, first, roots)
         loop = _proven(monitor, repeat, used)
-        if isinstance(loop, str):
-            monitor.refuse(f"the loop that ends at {sites[run.end - 1]}: {loop}")
+        if isinstance(loop, Reason):
+            monitor.refuse(loop.within(f"the loop that ends at {sites[run.end - 1]}: "))
         else:
             found.append(loop)
     return sorted(found, key=lambda loop: loop.repeat.start)
@@ -124,7 +125,7 @@ class Uses:
         return read
 
 
-def _proven(monitor: LoopMonitor, repeat: Repeat, uses: Uses) -> _WhileLoop | str:
+def _proven(monitor: LoopMonitor, repeat: Repeat, uses: Uses) -> _WhileLoop | Reason:
     """*repeat* as a loop for any number of turns, or why it is none."""
     ends = range(repeat.start + repeat.period - 1, repeat.end, repeat.period)
     asked = [monitor.asked[k] for k in ends]
@@ -134,32 +135,32 @@ def _proven(monitor: LoopMonitor, repeat: Repeat, uses: Uses) -> _WhileLoop | st
     for step in repeat.steps[:-1]:
         if isinstance(step.item, Guard):
             if step.item.kind != "bool":
-                return f"a number is looked at ({step.item.kind}) at {step.item.site}"
+                return Refusal.ROLL_NUMBER(kind=step.item.kind, site=step.item.site)
             assert step.expected is not None
             if not (step.expected.astype(bool) == bool(step.expected[0])).all():
-                return f"another question has different answers, at {step.item.site}"
+                return Refusal.WHILE_ANSWERS(site=step.item.site)
     counters = counters_after(monitor, repeat.end)
     proof = prove(asked, frozenset([monitor.counters.found[node.out][0] for node in counters]))
-    if isinstance(proof, str):
+    if isinstance(proof, Reason):
         return proof
     uneven = _uneven(repeat)
     if uneven:
         return uneven
     places = _after(items, repeat, asked, proof)
-    if isinstance(places, str):
+    if isinstance(places, Reason):
         return places
     finals: dict[Key, Var] = {}
     lagging: dict[Key, Var] = {}
     for var in uses.after(repeat.start, repeat.end):
         if var not in places:
-            return "what is read after it is not what a local variable holds in every turn"
+            return Refusal.WHILE_READ_AFTER()
         key, lag = places[var]
         (lagging if lag else finals)[key] = var
     carried = {
         (s.item, s.out) for step in repeat.steps for s in step.slots if isinstance(s, Carried) and s.distance == 1
     }
     if not carried.issuperset(lagging):
-        return "a value of an earlier turn is read after it"
+        return Refusal.WHILE_EARLIER()
     length = _length(monitor.recorder, repeat, proof)
     return _WhileLoop(repeat, not bool(last.expected), length, finals, lagging, counters)
 
@@ -176,7 +177,7 @@ def counters_after(monitor: LoopMonitor, end: int) -> list[Node]:
 
 def _after(
     items: Sequence[Item], repeat: Repeat, asked: Sequence[Asked], proof: Proof
-) -> dict[Var, tuple[Key, int]] | str:
+) -> dict[Var, tuple[Key, int]] | Reason:
     """What the local variables that are read later hold at the end: (item of a turn, how many turns ago)."""
     defined: dict[Var, list[Key]] = {}
     for j in range(repeat.period):
@@ -188,56 +189,56 @@ def _after(
                     defined.setdefault(out, []).append((j, i))
     found: dict[Var, tuple[Key, int]] = {}
     for name in proof.live:
-        reason = _place([a.values.get(name) for a in asked], items, repeat, defined, found)
-        if reason:
-            return f"`{name}` {reason}"
+        refusal = _place([a.values.get(name) for a in asked], items, repeat, defined, found)
+        if refusal is not None:
+            return refusal(name=name)
     return found
 
 
 def _place(
     values: Sequence[Any], items: Sequence[Item], repeat: Repeat, defined: dict[Var, list[Key]],
     found: dict[Var, tuple[Key, int]],
-) -> str:  # fmt: skip
+) -> Refusal | None:  # fmt: skip
     """Where one variable's value comes from, noted in *found*; or why that differs from turn to turn."""
     last = values[-1]
     if isinstance(last, Many):
         if not all(isinstance(v, Many) and len(v.items) == len(last.items) for v in values):
-            return "is a tuple whose length changes"
+            return Refusal.WHILE_LENGTH
         for column in zip(*[v.items for v in values], strict=True):
-            reason = _place(column, items, repeat, defined, found)
-            if reason:
-                return reason
-        return ""
+            refusal = _place(column, items, repeat, defined, found)
+            if refusal is not None:
+                return refusal
+        return None
     if not isinstance(last, Traced):
         alike = all(type(v) is type(last) for v in values)
         if alike and (last is None or all(v.value is last.value or v.value == last.value for v in values)):
-            return ""
-        return "is a Python value that changes, and is read after the loop"
+            return None
+        return Refusal.WHILE_PYTHON_VALUE
     atoms = [v.atom if isinstance(v, Traced) else None for v in values]
     if last.atom is None or any(a is None for a in atoms):
-        return "is not a traced array in every turn"
+        return Refusal.WHILE_UNTRACED
     if all(a is last.atom for a in atoms):
-        return ""
+        return None
     for key in defined.get(last.atom, ()):  # type: ignore[arg-type]
         j, i = key
         outs = [node.outs[i] for node in items[repeat.start + j : repeat.end : repeat.period]]  # type: ignore[union-attr]
         for lag in (0, 1):
             if all(a is o for a, o in zip(atoms[lag:], outs[: len(outs) - lag], strict=True)):
                 found[last.atom] = key, lag  # type: ignore[index]
-                return ""
-    return "is not computed in the same way in every turn"
+                return None
+    return Refusal.WHILE_COMPUTED
 
 
-def _uneven(repeat: Repeat) -> str:
+def _uneven(repeat: Repeat) -> Reason | None:
     """Why what a turn reads does not follow from its number, if that is so."""
     for step in repeat.steps:
         if any(isinstance(slot, Rows) for slot in step.slots):
-            return f"it steps through a list of values, at {step.item.site}"
+            return Refusal.WHILE_LIST(site=step.item.site)
         if any(isinstance(slot, VaryingConstant) and affine(slot.values) is None for slot in step.slots):
-            return f"its numbers are not evenly spaced whole ones, at {step.item.site}"
+            return Refusal.WHILE_NUMBERS(site=step.item.site)
         if step.starts is not None and (np.diff(step.starts, n=2, axis=0) != 0).any():
-            return f"its positions are not evenly spaced, at {step.item.site}"
-    return ""
+            return Refusal.WHILE_POSITIONS(site=step.item.site)
+    return None
 
 
 def _length(recorder: Recorder, repeat: Repeat, proof: Proof) -> int:

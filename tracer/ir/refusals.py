@@ -1,0 +1,229 @@
+"""Refusals: every "no" of a heuristic or a proof, by code.
+
+The name of a ``Refusal`` begins with what was asked: ``ROWS_OVERLAP``, printed ``rows/overlap``, is why an array is not
+written row by row.  Its value is its text, with fields.  A call with the fields gives a ``Reason``, which is what is
+kept; ``explain()``, ``stats.live`` and ``autograd.tapes`` print it.  docs/internals/refusals.md lists all codes.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import NamedTuple
+
+_LISTED = 8
+_DRAW = "pass them as an argument, or draw them with tracegrad.random"
+
+
+class Reason(NamedTuple):
+    """A refusal in one case, in words."""
+
+    code: Refusal
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.code})"
+
+    def within(self, before: str, after: str = "") -> Reason:
+        """The same, between words that say where it applies."""
+        return Reason(self.code, f"{before}{self.text}{after}")
+
+
+@enum.unique
+class Refusal(enum.Enum):
+    # Does a stretch of the recording repeat, so that it becomes a loop?
+    ROLL_FUNCTION = "{operation} at {site}: a Function with a backward of its own"
+    ROLL_SETTINGS = "{operation} at {site}: other settings in {where}"
+    ROLL_SHAPES = "{operation} at {site}: other shapes or dtypes in {where}"
+    ROLL_OPERAND = "{operation} at {site}: an operand that is neither carried nor the same in {where}"
+    ROLL_ANSWER = "what is looked at ({kind}) at {site} is neither carried nor the same in {where}"
+    ROLL_NUMBER = "the number itself is looked at ({kind}) at {site}"
+    ROLL_LAST = "the last turns are not like the others"
+
+    # Does a loop that data ends stop by itself for any number of turns?
+    WHILE_NO_LOOP = "the question does not decide whether a loop goes on"
+    WHILE_ELSEWHERE = "the question is not asked by the loop itself"
+    WHILE_WITHIN = "its end is decided within an expression, or in a loop over an iterator"
+    WHILE_COUNTS = "it counts, and its turns differ"
+    WHILE_ANSWERS = "another question has different answers, at {site}"
+    WHILE_LIST = "it steps through a list of values, at {site}"
+    WHILE_NUMBERS = "its numbers are not evenly spaced whole ones, at {site}"
+    WHILE_POSITIONS = "its positions are not evenly spaced, at {site}"
+    WHILE_READ_AFTER = "what is read after it is not what one local variable holds in every turn"
+    WHILE_EARLIER = "a value of an earlier turn is read after it"
+    WHILE_PYTHON_VALUE = "the Python value `{name}`, which the loop changes, is read after it"
+    WHILE_LENGTH = "`{name}` is a tuple whose length changes"
+    WHILE_UNTRACED = "`{name}` is not a traced array in every turn"
+    WHILE_COMPUTED = "`{name}` is not computed in the same way in every turn"
+    WHILE_UNASSIGNED = "`{name}` changes, and the loop does not assign it"
+
+    # Does a turn of the user's code do nothing but compute?
+    CODE_GENERATOR = "{what} is a generator"
+    CODE_EXCEPTIONS = "{what} handles exceptions"
+    CODE_INSTRUCTION = "the loop does more than compute ({instruction} in line {line})"
+    CODE_ATTRIBUTE = "`.{name}` in line {line} is not a plain attribute"
+    CODE_CHANGES = "`{what}` in line {line} may change something"
+    CODE_ITERATED = "what the loop in line {line} goes over may change"
+    CODE_ITERATOR = "{what} is an iterator"
+    CODE_OBJECT = "{what} is an object of a class of yours"
+    CODE_WRITES = "{what} writes into an array"
+    CODE_UNKNOWN = "{what} is not known to change nothing"
+    CODE_CALLED = "{what} is an object that is called"
+    CODE_DEPTH = "{what} calls itself, or helpers of helpers"
+    CODE_UNSET = "{what} reads a variable that is not set"
+    CODE_ARGUMENT = "{what} calls one of its arguments"
+
+    # Do turns that differ become a loop with branches?
+    BRANCH_KIND = "`{name}` is not of one kind, or a Python value that changes"
+    BRANCH_WRITTEN = "`{name}` is written into"
+    BRANCH_VARIANTS = "its turns come in more than {count} variants"
+    BRANCH_UNLIKE = "its turns differ in more than answers to questions"
+    BRANCH_TOO_FEW = "too few turns were seen to tell what is read at {site}"
+    BRANCH_SOURCE = "what is read at {site} is neither of the same turn nor a local variable at its start"
+    BRANCH_BEFORE = "what is read after it may be from before it"
+
+    # Is an array written row by row, so that the loop need not carry it?
+    ROWS_KEPT = "the whole of it is kept in each step"
+    ROWS_OLDER = "an older state of it is used"
+    ROWS_WHOLE = "it is used as a whole ({operation} at {site})"
+    ROWS_OVERLAP = "what different steps write overlaps"
+    ROWS_NONE = "nothing is written"
+    ROWS_AXES = "it is written along more than one axis"
+    ROWS_SPACING = "the places that are written are not evenly spaced"
+    ROWS_MOVES = "what moves is read of what does not"
+    ROWS_LARGE = "too much of it is read"
+    ROWS_READ_AXIS = "it is read along another axis than it is written"
+    ROWS_FAR = "it is read {back} steps back"
+    ROWS_VARIES = "what is read changes on the way"
+    ROWS_BACK_VARIES = "it is read a different number of steps back from step to step"
+
+    # Do two values share a loop, and is a value computed where it is read?
+    FUSE_FINISHED = "{value} not fused with {other}: needs the finished result of the loop"
+    FUSE_ROW = "{value} not fused with {other}: reads another row than the loop has at hand"
+    FUSE_ORDER = "{value} not fused with {other}: one of them has an order of its own"
+    FUSE_ARRAYS = "{value} not fused with {other}: too many arrays in one loop"
+    FUSE_COST = "{value} is stored: recomputing it would cost more"
+
+    # Is a loop one CUDA kernel, whose threads run a trajectory each?
+    KERNEL_FOREIGN = "{value} in its body is the array module's"
+    KERNEL_NO_AXIS = "its state has no axis of trajectories"
+    KERNEL_STEPS = "it is the axis of the steps"
+    KERNEL_INSIDE = "an operand or result has it inside another axis"
+    KERNEL_TWICE = "{operation} has it twice"
+    KERNEL_ACROSS = "{operation} goes across it"
+    KERNEL_CARRY = "its trajectories share a carry"
+    KERNEL_WORK = "its trajectories share much work ({value})"
+
+    # Can two paths be tried in one launch?
+    LAUNCH_NUMBERS = "Python looked at all bits of a number, which are compared after the launch"
+    LAUNCH_DRAWS = "they draw another number of keys from the default stream"
+    LAUNCH_RESULTS = "their results have other dtypes or shapes"
+    LAUNCH_STRUCTURE = "what they return is put together in another way"
+
+    # Is a program in segments cut at a question?
+    SEGMENT_NEVER_VARIED = "not cut at {kind}() at {site}: it has always had the same answer"
+
+    # Can a recording be replayed in place of the function's Python?
+    REPLAY_BRANCHES = "more than {count} branch outcomes, the last at {site}"
+    REPLAY_LONG = "too long to compile as a whole: {count} operations between {branches} branches, the last at {site}"
+    REPLAY_DIFFERS = "two runs with the same arguments and state recorded different programs (a counter, a clock?)"
+    REPLAY_CHANGES = "changes `{name}` while it runs"
+    REPLAY_STRUCTURE = "changes the structure of what it reads while it runs"
+    REPLAY_REPLACES = "replaces the array `{name}` while it runs"
+    REPLAY_STREAM = "draws from the default stream of tracegrad.random at {site}"
+
+    # Is a step over tensors replayed?
+    STEP_SEES = "{what} at {site}"
+    STEP_PARAMETER = "makes a Parameter at {site}"
+    STEP_LBFGS = "makes a step of LBFGS, which branches on what it computes, at {site}"
+    STEP_DAMPENING = "makes the first step of SGD with dampening at {site}"
+    STEP_BACKWARD = "returns a tensor whose backward is an error ({error}) at {site}"
+    STEP_VIEW = "the argument `{name}` is a view that requires gradients"
+    STEP_DEVICE = "copies a tensor to another device at {site}"
+    STEP_MIXED = "makes a tensor on a CUDA device among tensors on the host at {site}"
+    STEP_HISTORY = "differentiates through operations that were done before the step, at {site}"
+    STEP_DATA = "assigns .data of a tensor at {site}"
+    STEP_GRAD = "assigns a tensor from outside to .grad"
+    STEP_GRAD_GRAPH = "leaves a .grad that can itself be differentiated (create_graph=True)"
+    STEP_GRAD_OF_RESULT = "returns a tensor that it has made, with a .grad"
+    STEP_OVERWRITES = "overwrites a tensor that the backward of its result reads"
+    STEP_KEEPS = "keeps a tensor of shape {shape} that it has computed"
+    STEP_NUMBER = "looks at the value of a number ({kind}) at {site}; return the tensor, and take its .item() outside"
+    STEP_HOST = "leaves on the host what the device has computed"
+    STEP_LAYOUT = "a tensor that the step writes is not C-contiguous"
+
+    # Is the backward of an eager tape compiled?
+    BACKWARD_DEVICE = "the tensors are on a CUDA device"
+    BACKWARD_SHAPES = "many shapes of graph, each seen too seldom to be worth a kernel"
+    BACKWARD_OVERWRITTEN = "a saved value was overwritten or replaced"
+    BACKWARD_LONG = "more than {count} operations"
+    BACKWARD_LEAF = "a leaf is among the outputs"
+    BACKWARD_FREED = "the graph has been freed"
+    BACKWARD_PYTHON = "contains {operation}, whose derivative is Python code"
+    BACKWARD_RETAIN = "retain_grad() on an intermediate result"
+    BACKWARD_HOOK = "a hook on an intermediate result"
+    BACKWARD_ASKED = "{what}"
+
+    # Does the function call nothing whose answer depends on more than its arguments?
+    CALLS_RANDOM = f"draws random numbers: {{what}} at {{site}}; {_DRAW}"
+    CALLS_NUMPY_RANDOM = f"draws random numbers from np.random; {_DRAW}"
+    CALLS_GENERATOR = "{what} a random generator, whose state is not recorded, at {site}"
+    CALLS_CLOCK = "reads the clock: {what} at {site}"
+    CALLS_SYSTEM = "depends on files, processes or the environment: {what} at {site}"
+    CALLS_FILES = "reads or writes a file: {what} at {site}"
+    CALLS_THREADS = "uses threads or locks: {what} at {site}"
+    CALLS_INTERPRETER = "depends on the interpreter's state: {what} at {site}"
+    CALLS_NAMES = "looks names up while running: {what} at {site}"
+    CALLS_MEMORY = "depends on where an object lies in memory: {what} at {site}"
+    CALLS_LOG = "writes a log: {what} at {site}"
+    CALLS_PRINT = "prints: {what} at {site}"
+    CALLS_OBJECT = "calls an object with hidden state (a file, threads, an iterator): {what} at {site}"
+    CALLS_UNSEEN = "calls helper `{what}` at {site} that was found only while running"
+    CALLS_PATCHED = "{what} is a function that was put into a library's module (read at {site})"
+
+    # Can all that the function reads outside itself be compared in each call?
+    STATE_LARGE = "reads more than {count:,} values outside itself; pass them as an array"
+    STATE_DEEP = "reads values nested more than {count} deep: `{what}` at {site}"
+    STATE_ARRAY = (
+        "reads the array `{what}` ({size:.0f} MiB) in a place where it can't be replaced at {site}; "
+        "pass it as an argument, or keep it in an attribute of the instance"
+    )
+    STATE_WRITES = "writes {what} at {site}; return the new value instead"
+    STATE_OPAQUE = "reads .{what} at {site}: what it reads can't be known beforehand"
+    STATE_MODULE = "reads {what} through the module's __getattr__ at {site}"
+    STATE_COMPUTED = "reads attributes by computed names where the module `{what}` is at hand (at {site})"
+    STATE_IMPORT = "imports {what} at {site}, which is not loaded yet"
+    STATE_RANDOM = f"{{what}} has hidden state (it draws random numbers); {_DRAW} (read at {{site}})"
+    STATE_FILE = "{what} is an open file; read it before and pass the data (read at {site})"
+    STATE_THREADS = "{what} has hidden state (threads or locks); keep it out of the function (read at {site})"
+    STATE_ITERATOR = "{what} is an iterator: reading it changes it; turn it into a list before (read at {site})"
+    STATE_SUBCLASS = "{what} is a subclass of {base}; use {instead} (read at {site})"
+    STATE_UNSEEN = "{what} keeps state that Python can't see; pass it as an argument (read at {site})"
+    STATE_COMPILED = "{what} is compiled code, which can't be looked into (read at {site})"
+    STATE_ENUM = "{what} is an enum member whose value can change; use plain values (read at {site})"
+    STATE_METACLASS = "{what} has a metaclass of its own, which may do anything (read at {site})"
+    STATE_HOOK = "{what} answers attribute reads by {hook}; use plain attributes (read at {site})"
+    STATE_DICT = "{what} has a __dict__ of its own kind (read at {site})"
+    STATE_DESCRIPTOR = "{what} is a descriptor of its own kind (read at {site})"
+    STATE_KEY = "{what} has a key of type {kind}; use plain keys (read at {site})"
+    STATE_CACHE = "{what} keeps results from earlier calls (lru_cache) (read at {site})"
+    STATE_OBJECTS = "{what} holds Python objects; use an array of numbers (read at {site})"
+    STATE_TRACED = "{what} is a tracegrad value kept outside the function; pass it as an argument (read at {site})"
+    STATE_SCHEDULER = "{what} counts its own steps; call its step() outside the compiled function (read at {site})"
+
+    def __str__(self) -> str:
+        question, _, answer = self.name.lower().partition("_")
+        return f"{question}/{answer.replace('_', '-')}"
+
+    def __call__(self, **fields: object) -> Reason:
+        return Reason(self, self.value.format(**fields))
+
+
+def listed(reasons: Iterable[Reason]) -> str:
+    """The first few of *reasons* in one line, and how many more there are."""
+    unique = list(map(str, dict.fromkeys(reasons)))
+    rest = len(unique) - _LISTED
+    return "; ".join(unique[:_LISTED]) + (f"; and {rest} more" if rest > 0 else "")
+
+
+__all__ = ["Reason", "Refusal", "listed"]

@@ -282,8 +282,13 @@ def test_branches_on_values_are_paths():
 
 @pytest.mark.parametrize(
     ("what", "reason"),
-    [("item", "looks at the value"), ("list", "`closure history`"), ("print", "prints"), ("counter", "count")],
-)
+    [
+        ("item", "(step/number)"),
+        ("list", "`closure history`"),
+        ("print", "(calls/print)"),
+        ("counter", "(replay/changes)"),
+    ],
+)  # fmt: skip
 def test_what_cannot_be_replayed_runs_eagerly_and_says_why(what, reason, capsys):
     w = torch.ones(3, requires_grad=True)
     history, state = [], {"count": 0}

@@ -779,7 +779,7 @@ def test_seeding_in_a_capture_is_noted():
     with capturing(Capture(Recorder())) as capture:
         random.manual_seed(3)
         random.initial_seed()
-    assert [reason.partition(" at ")[0] for reason in capture.recorder.reasons] == [
+    assert [reason.text.partition(" at ")[0] for reason in capture.recorder.reasons] == [
         "seeds a random generator",
         "reads the seed of a random generator",
     ]

@@ -44,7 +44,7 @@ class Generator:
         number = int(seed)
         if not -(2**63) <= number < 2**64:
             raise ValueError("Overflow when unpacking long long")
-        _not_replayable("seeds")
+        _not_replayable("seeds a random generator")
         self._seed = number % 2**64
         self._stream = np.random.Generator(np.random.PCG64(self._seed))
         return self
@@ -55,13 +55,13 @@ class Generator:
 
     def initial_seed(self) -> int:
         """The seed that the numbers started from."""
-        _not_replayable("reads the seed of")
+        _not_replayable("reads the seed of a random generator")
         return self._seed
 
     @property
     def stream(self) -> np.random.Generator:
         """NumPy's generator, to draw from. A recording in progress is not replayed: Python runs in each call."""
-        _not_replayable("draws from")
+        _not_replayable("draws random numbers")
         return self._stream
 
     def __repr__(self) -> str:

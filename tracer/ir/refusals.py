@@ -133,7 +133,7 @@ class Refusal(enum.Enum):
     REPLAY_STREAM = "draws from the default stream of tracegrad.random at {site}"
 
     # Is a step over tensors replayed?
-    STEP_SEES = "{what} at {site}"
+    STEP_SEES = "{what} at {site}, for which Python has to see the tensor"
     STEP_PARAMETER = "makes a Parameter at {site}"
     STEP_LBFGS = "makes a step of LBFGS, which branches on what it computes, at {site}"
     STEP_DAMPENING = "makes the first step of SGD with dampening at {site}"
@@ -162,12 +162,12 @@ class Refusal(enum.Enum):
     BACKWARD_PYTHON = "contains {operation}, whose derivative is Python code"
     BACKWARD_RETAIN = "retain_grad() on an intermediate result"
     BACKWARD_HOOK = "a hook on an intermediate result"
-    BACKWARD_ASKED = "{what}"
+    BACKWARD_ASKED = "asked for with {what}"
 
     # Does the function call nothing whose answer depends on more than its arguments?
     CALLS_RANDOM = f"draws random numbers: {{what}} at {{site}}; {_DRAW}"
     CALLS_NUMPY_RANDOM = f"draws random numbers from np.random; {_DRAW}"
-    CALLS_GENERATOR = "{what} a random generator, whose state is not recorded, at {site}"
+    CALLS_GENERATOR = "{what} at {site}: the state of a generator is not recorded"
     CALLS_CLOCK = "reads the clock: {what} at {site}"
     CALLS_SYSTEM = "depends on files, processes or the environment: {what} at {site}"
     CALLS_FILES = "reads or writes a file: {what} at {site}"

@@ -25,7 +25,7 @@ ROWS, MATRIX = rng.normal(size=(6, 19)), rng.normal(size=(18, 18)) * 0.2
 
 
 def said(program):
-    return [line for line in program.schedule.notes if "(loop)" in line]
+    return [line for line in map(str, program.schedule.notes) if "(loop)" in line]
 
 
 def agree(f, args, dtype, expected, gradient=True):

@@ -16,6 +16,7 @@ from tracegrad.runtime.launch import bind
 from tracegrad.runtime.paths import family as family_module
 from tracegrad.runtime.paths.dispatcher import Dispatcher
 from tracegrad.runtime.paths.family import successors
+from tracegrad.tracer.ir.refusals import Refusal
 
 N = 20
 
@@ -224,7 +225,7 @@ def test_explain_says_what_shares_a_launch():
     assert "8 of the paths are tried in one launch" in f.explain(*ROUNDS[0][0])
     for _ in range(2):
         g.value_and_grad(np.ones(3)), g.value_and_grad(-np.ones(3))
-    assert "not in one launch with others: results: they have other dtypes or shapes" in g.explain(np.ones(3))
+    assert f"not in one launch with others: {Refusal.LAUNCH_RESULTS()}" in g.explain(np.ones(3))
 
 
 def test_more_paths_than_a_family_holds(monkeypatch, descents):

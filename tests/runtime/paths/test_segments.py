@@ -85,7 +85,7 @@ def test_the_user_is_told_once_and_where():
     text, first = str(caught[0].message), plain.__code__.co_firstlineno
     assert caught[0].filename == __file__ and caught[0].lineno == first + 2
     assert "more than 2 branch outcomes" in text and f"test_segments.py:{first + 2}" in text and "np.where" in text
-    assert "branch outcomes" in f.stats.live
+    assert "(replay/branches)" in f.stats.live
 
 
 def test_a_question_with_one_answer_does_not_cut():
@@ -105,7 +105,8 @@ def test_a_question_with_one_answer_does_not_cut():
     assert section.splitlines()[:3] == [
         f"cut at bool() at test_segments.py:{first + 4} in plain: it has had several answers",
         f"cut at bool() at test_segments.py:{first + 5} in plain: it has had several answers",
-        f"not cut at bool() at test_segments.py:{first + 2} in plain: never-varied, it has always had the same answer",
+        f"not cut at bool() at test_segments.py:{first + 2} in plain: it has always had the same answer "
+        "(segment/never-varied)",
     ]
     assert "the kernels of its segments" in text
 
@@ -123,7 +124,7 @@ def test_a_long_loop_is_not_compiled_as_a_whole(monkeypatch):
     f = compile_grad(plain)
     for scale in (100.0, 200.0, 0.1):
         agree(f, plain, scale * np.ones(5))
-    assert f.stats.live.startswith("too-long: ") and f.stats.compiles <= 5
+    assert f.stats.live.endswith("(replay/long)") and f.stats.compiles <= 5
 
 
 def test_structures_aux_and_several_arguments():

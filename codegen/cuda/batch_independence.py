@@ -36,7 +36,7 @@ class Trajectories(NamedTuple):
 
 
 def batch_of(op: CanonicalOp) -> Trajectories | Reason:
-    """The axis of the loop *op* along which its trajectories are independent, or why there is none."""
+    """The axis of the loop *op* along which its trajectories are independent, or the reason why there is none."""
     reasons = []
     for dim in _candidates(op):
         batch, inner = closed(op, frozenset({dim}))

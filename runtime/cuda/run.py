@@ -22,6 +22,7 @@ from ...codegen.evaluate.cupy_backend import CupyBackend
 from ...codegen.lower.canonical import Canonical
 from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.graph import Graph
+from ...tracer.ir.refusals import Refusal
 from ..config import default_dtype
 from ..tensor_library import TENSORS
 from .availability import require_cuda
@@ -66,9 +67,7 @@ class Interpreted:
     def describe(self) -> str:
         """For ``explain()``: how it runs."""
         lines = [f"CuPy, operation by operation ({self._why}): {len(self.graph.nodes)} operations"]
-        lines += [
-            f"runs on the host: {name}, which CuPy does not have" for name in self._backend.runs_on_host(self.graph)
-        ]
+        lines += [str(Refusal.KERNEL_CUPY(operation=name)) for name in self._backend.runs_on_host(self.graph)]
         return "\n".join(lines)
 
 

@@ -52,9 +52,6 @@ from .state_visitors import tensor_facts
 from .step_autograd import as_array, linked
 from .step_recording import TensorRecording, record_tensors, scalar_type
 
-_TWO_DEVICES = "tensors on a CUDA device and, requiring gradients, on the host: the step runs operation by operation"
-_FOREIGN = "arrays on a CUDA device that are no tensors: the step runs operation by operation"
-
 
 class CompiledStep:
     """A function of tensors whose effects and results are replayed by one kernel.  Made by :func:`compile`."""
@@ -113,7 +110,7 @@ class CompiledStep:
             return self._fn(*args, **kwargs)
         call = flatten(args, kwargs, self._static, "step")
         if DEVICE in call.kinds:
-            self.stats.live = _FOREIGN
+            self.stats.live = str(Refusal.STEP_FOREIGN())
             return self._fn(*args, **kwargs)
         key = (call.key, _aliases(call), STATE.grad)
         if key in self._live:
@@ -129,7 +126,7 @@ class CompiledStep:
         snapshot = plan.snapshot(call.objects)
         place = _place(call, snapshot)
         if place is None:
-            self.stats.live = _TWO_DEVICES
+            self.stats.live = str(Refusal.STEP_TWO_DEVICES())
             return self._fn(*args, **kwargs)
         state_key = (key, snapshot.key)
         variant = self._variants.get(state_key)

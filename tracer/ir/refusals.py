@@ -106,6 +106,7 @@ class Refusal(enum.Enum):
 
     # Is a loop one CUDA kernel, whose threads run a trajectory each?
     KERNEL_FOREIGN = "{value} in its body is the array module's"
+    KERNEL_CUPY = "runs on the host: {operation}, which CuPy does not have"
     KERNEL_NO_AXIS = "its state has no axis of trajectories"
     KERNEL_STEPS = "it is the axis of the steps"
     KERNEL_INSIDE = "an operand or result has it inside another axis"
@@ -150,6 +151,10 @@ class Refusal(enum.Enum):
     STEP_KEEPS = "keeps a tensor of shape {shape} that it has computed"
     STEP_NUMBER = "looks at the value of a number ({kind}) at {site}; return the tensor, and take its .item() outside"
     STEP_HOST = "leaves on the host what the device has computed"
+    STEP_FOREIGN = "arrays on a CUDA device that are no tensors: the step runs operation by operation"
+    STEP_TWO_DEVICES = (
+        "tensors on a CUDA device and, requiring gradients, on the host: the step runs operation by operation"
+    )
     STEP_LAYOUT = "a tensor that the step writes is not C-contiguous"
 
     # Is the backward of an eager tape compiled?

@@ -1,4 +1,4 @@
-"""What scripts ask about CUDA devices.  Everything here can be imported and ``is_available`` asked without one."""
+"""Queries about CUDA devices.  Importing this module and ``is_available()`` need none."""
 
 from .runtime.cuda.availability import (
     current_device,

@@ -1,7 +1,7 @@
 """Gradients of functions (``grad(f)``, ``value_and_grad(f)``) and of tensors (``backward``, ``grad(outputs,
-inputs)``), and what PyTorch keeps beside them. ``function.py`` is the first file to read: operations whose backward
-the user writes, with ``function_context.py`` (their ``ctx``) and ``function_traced.py`` (the same in recorded NumPy
-code). ``functional.py`` has Jacobians and Hessians, ``gradcheck.py`` finite differences.
+inputs)``), and PyTorch's other functions of ``autograd``. ``function.py`` is the first file to read: operations with a
+backward of the user's, with ``function_context.py`` (their ``ctx``) and ``function_traced.py`` (the same in recorded
+NumPy code). ``functional.py`` has Jacobians and Hessians, ``gradcheck.py`` finite differences.
 """
 
 from ..runtime.transforms import value_and_grad

@@ -1,7 +1,7 @@
 """``Function``: an operation whose forward and backward the user writes, as in PyTorch.
 
 ``MyFn.apply(x)`` runs ``forward`` without recording and gives all its results one ``FunctionNode``, whose derivative
-is ``backward``.  What ``ctx.save_for_backward`` was given comes back with its history, so a backward that is itself
+is ``backward``.  Tensors given to ``ctx.save_for_backward`` come back with their history, so a backward that is itself
 recorded can be differentiated; saved results are linked to the node only when they are asked for, so the graph has
 no cycles.  In functions of NumPy code (``compile_grad``) the rule goes into the recording: ``function_traced.py``.
 """
@@ -47,7 +47,7 @@ class Function:
     returns one for each argument (None for arguments that are no tensors).  It is called as ``MyFn.apply(*args)``.
     """
 
-    # What our own code calls by these names: the analysis of compiled functions takes them for helpers.
+    # Methods that our own code calls: the analysis of compiled functions takes them for helpers.
     _tracegrad_helpers = ("backward", "forward", "setup_context", "vjp")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -98,7 +98,7 @@ class FunctionNode(TapeNode):
         return found
 
     def custom_free(self) -> None:
-        """Let go of what was saved."""
+        """Release the saved tensors."""
         self.ctx._release()
         self.inputs = tuple([aval_of(x) for x in self.inputs[: len(self.edges)]])
         self.outputs = tuple([None if x is None else aval_of(x) for x in self.outputs])
@@ -162,7 +162,7 @@ def _among(t: Tensor, others: Sequence[Tensor]) -> bool:
 
 
 def check_results(cls: Any, given: tuple[Any, ...]) -> None:
-    """Raise where all that forward gives would go on without a gradient, unseen."""
+    """Raise where no result of forward could have a gradient, which would go unnoticed."""
     if any(isinstance(t, Tensor) for t in given) or all(t is None for t in given):
         return
     found = ", ".join(type(t).__name__ for t in given)
@@ -194,7 +194,7 @@ def _results(ctx: FunctionCtx, given: tuple[Any, ...], tensors: Sequence[Tensor]
 
 
 def _written(t: Tensor, recorded: bool) -> Tensor:
-    """An argument that forward has changed in place."""
+    """The result for an argument that forward has changed in place."""
     if recorded and t._base is not None:
         raise NotImplementedError(
             "mark_dirty() of a view is not supported: write into a copy (y = x.clone()) and return that"
@@ -212,7 +212,7 @@ def _written(t: Tensor, recorded: bool) -> Tensor:
 
 
 class _Error(TapeNode):
-    """The end of the line: whoever differentiates further gets an error."""
+    """A node whose derivative is an error."""
 
     label = "Error"
     plain = False
@@ -225,7 +225,7 @@ class _Error(TapeNode):
 
 
 def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """For a ``backward`` that cannot be differentiated: it runs unrecorded, and a second derivative is an error."""
+    """Decorator of a ``backward`` without a derivative: it runs unrecorded, and a second derivative is an error."""
 
     @functools.wraps(fn)
     def wrapper(ctx: Any, *args: Any) -> Any:

@@ -1,6 +1,6 @@
-"""The context that ``Function`` hands to the user's forward and backward, and checks of what they return.
+"""The context that ``Function`` hands to the user's forward and backward, and checks of their results.
 
-``FunctionCtx`` is the ``ctx``: it keeps what was saved, without history where that would lead back to the node that
+``FunctionCtx`` is the ``ctx``: it keeps the saved tensors, without history where that would lead back to the node that
 owns the ctx.  Below it are the checks of gradients, worded as PyTorch's.
 """
 
@@ -25,11 +25,11 @@ from ..tracer.record.array import TracedArray
 
 
 class Saved(NamedTuple):
-    """A saved tensor, and the version it had.  Its array is among the node's own, so that the graph holds no tensors
-    that were made on the way: ``where`` is "input" (an argument, or what came after these), "output" or "tensor"."""
+    """A saved tensor, and its version.  Its array is among the node's own, so that the graph holds no intermediate
+    tensors: ``where`` is "input" (an argument, or a later entry), "output" or "tensor"."""
 
     where: str
-    place: Any  # which of the node's inputs or outputs; or the tensor itself
+    place: Any  # index among the node's inputs or outputs; or the tensor itself
     counter: list[int]
     version: int
 
@@ -43,7 +43,7 @@ class FunctionCtx:
     _dirty: tuple[Tensor, ...] = ()
     _materialize = True
     _saved: tuple[Saved | None, ...] | None = None  # None: the forward is still running, or nothing was recorded
-    _given: tuple[Tensor | None, ...] | None = None  # what saved_tensors gives while a traced backward runs
+    _given: tuple[Tensor | None, ...] | None = None  # the saved_tensors while a traced backward runs
     _freed = False
     _node: Callable[[], TapeNode | None] | None = None  # weak
 
@@ -57,14 +57,14 @@ class FunctionCtx:
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """For ``jvp``, which is never asked for here."""
+        """No effect: it is for ``jvp``, which is not supported."""
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Say which arguments forward has changed in place; it must return them."""
+        """Mark arguments that forward has changed in place; it must return them."""
         self._dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Say which results have no gradient."""
+        """Mark results that have no gradient."""
         self._non_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
@@ -91,7 +91,7 @@ class FunctionCtx:
     # ---- for FunctionNode ----------------------------------------------------------------------------------------
 
     def _keep(self, node: TapeNode, tensors: Sequence[Tensor], outputs: dict[int, int]) -> None:
-        """Hand what is saved over to the node.  *outputs*: ids of differentiable results, and which they are."""
+        """Hand the saved tensors over to the node.  *outputs*: ids of differentiable results -> their indices."""
         inputs, results = list(node.inputs), list(node.outputs)
         arguments = {id(t): k for k, t in enumerate(tensors)}
         kept: list[Saved | None] = []
@@ -210,7 +210,7 @@ def backward_of(cls: Any) -> Callable[..., Any]:
 
 
 def gradients(label: str, result: Any, tensors: Sequence[bool]) -> list[Tensor | None]:
-    """The result of backward for the arguments that are tensors.  *tensors*: which of all arguments are."""
+    """The result of backward for the arguments that are tensors; *tensors* marks those among all arguments."""
     given = result if isinstance(result, tuple) else (result,)
     expected = len(tensors)
     if len(given) > expected and all(g is None for g in given[expected:]):
@@ -236,7 +236,7 @@ def gradients(label: str, result: Any, tensors: Sequence[bool]) -> list[Tensor |
 
 
 def fitted(label: str, g: Tensor, aval: Aval, index: int) -> Tensor:
-    """*g* in the shape and dtype of what it is the gradient of: broadcast gradients are summed."""
+    """The gradient *g* in the shape and dtype of its tensor: broadcast gradients are summed."""
     shape, found = aval.shape, raw(g).shape
     if found != shape:
         lead = len(found) - len(shape)

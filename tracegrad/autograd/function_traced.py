@@ -1,9 +1,9 @@
 """``Function`` in functions of NumPy code, which ``compile_grad`` records: arguments are traced arrays there.
 
-The user's methods see tensors over traced arrays (``_Inline``).  ``apply`` records what forward computes, then names
-its results anew by ``custom_vjp`` (``tracer/ops/custom.py``) with a rule that runs the user's backward whenever an
-adjoint is derived.  The rule finds arguments, results and whatever else was saved among the operands it is given, so
-it can be derived any number of times, and its own derivative follows from what it records.
+The user's methods see tensors over traced arrays (``_Inline``).  ``apply`` records forward, then names its results
+anew by ``custom_vjp`` (``tracer/ops/custom.py``) with a rule that runs the user's backward whenever an adjoint is
+derived.  The rule finds arguments, results and other saved tensors among its operands, so it can be derived any number
+of times, and its own derivative follows from its recording.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Inline(Capture):
 
 @contextmanager
 def _tensors(recorder: Recorder) -> Iterator[None]:
-    """Within it, the eager layer works on the traced arrays of *recorder*, and records nothing on its own tape."""
+    """A context in which the eager layer works on the traced arrays of *recorder*, without its own tape."""
     before = STATE.capture
     if not isinstance(before, _Inline) or before.recorder is not recorder:
         STATE.capture = _Inline(recorder)
@@ -78,9 +78,9 @@ class _Rule:
     function: Any
     ctx: FunctionCtx
     label: str
-    tensors: tuple[bool, ...]  # which of the arguments are arrays
-    results: list[tuple[Aval | None, int | None]]  # of forward: its aval, and which of the outs it is
-    saved: list[tuple[str, int] | None]  # where the saved tensors are: ("operand", k) or ("out", k)
+    tensors: tuple[bool, ...]  # whether each argument is an array
+    results: list[tuple[Aval | None, int | None]]  # (aval, index among the outs) of each result of forward
+    saved: list[tuple[str, int] | None]  # place of each saved tensor: ("operand", k) or ("out", k)
 
     def __call__(self, cts: Sequence[Atom | None], outs: Sequence[Var], atoms: Sequence[Atom]) -> list[Atom | None]:
         recorder = require_recorder("the backward of a Function")
@@ -122,7 +122,7 @@ def _last(found: list[Atom | None], sources: Sequence[Atom]) -> list[Atom | None
 
 
 def apply(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """``MyFn.apply`` within a recording.  What goes in as traced arrays comes out as such."""
+    """``MyFn.apply`` within a recording; for traced arrays the results are traced arrays."""
     recorder = require_recorder("a Function on traced arrays")
     ctx = FunctionCtx()
     as_tensors = any(isinstance(a, Tensor) for a in args)
@@ -168,7 +168,7 @@ def _argument(value: Any) -> Any:
 
 
 def _positions(ctx: FunctionCtx, given: Sequence[Any]) -> list[int | None]:
-    """For each result of forward, which of the differentiable ones it is."""
+    """The index of each result of forward among the differentiable ones."""
     positions: list[int | None] = []
     count = 0
     for r in given:
@@ -201,9 +201,9 @@ def _named(atom: Atom, recorder: Recorder) -> Var:
 def _places(
     ctx: FunctionCtx, tensors: Sequence[Tensor], given: Sequence[Any], positions: Sequence[int | None]
 ) -> tuple[list[tuple[str, int] | None], list[Atom]]:
-    """(where the rule will find each saved tensor, further operands that it needs for that).
+    """(positions of the saved tensors among the rule's operands, further operands).
 
-    What is neither argument nor result is a constant to derivatives of the backward, as it is on the tape.
+    A saved tensor that is neither argument nor result is a constant to derivatives of the backward, as on the tape.
     """
     places: list[tuple[str, int] | None] = []
     extra: list[Atom] = []

@@ -1,7 +1,7 @@
 """``autograd.functional``: Jacobians, Hessians and their products with vectors, of functions of tensors.
 
 All are a few calls of ``grad``.  ``jvp`` and ``hvp`` differentiate a backward with respect to its cotangents, of which
-it is a linear function, so what these are does not matter.  Signatures, structures and messages are PyTorch's.
+it is a linear function, so their values do not matter.  Signatures, structures and messages are PyTorch's.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def _check_hessian(gradient: Sequence[Tensor | None]) -> None:
 def _grad(
     outs: Sequence[Tensor | None], xs: Tensors, cotangents: Tensors | None, create_graph: bool
 ) -> Sequence[Tensor | None]:
-    """``grad`` that passes over what does not depend on anything."""
+    """``grad``, with None for outputs and inputs that are independent."""
     kept = [k for k, out in enumerate(outs) if out is not None and out.requires_grad]
     if not kept:
         return [None] * len(xs)
@@ -283,7 +283,7 @@ _JACOBIAN = (
     "create_graph=True."
 )
 _HESSIAN = _JACOBIAN.replace("jacobian", "hessian")
-_NOTHING = {  # what nothing flows to, by stage
+_NOTHING = {  # error texts for independent tensors, by stage
     "back": _INDEPENDENT,
     "back_trick": "The gradient with respect to the input is independent of entry {} in the grad_outputs when using "
     "the double backward trick to compute forward mode gradients. This is not allowed in strict mode.",

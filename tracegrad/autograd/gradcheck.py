@@ -18,7 +18,7 @@ from ..tracer.ir.aval import FLOAT_KINDS
 
 
 class GradcheckError(RuntimeError):
-    """The derivative is not what finite differences say."""
+    """A derivative differs from finite differences."""
 
 
 def gradcheck(
@@ -138,7 +138,7 @@ def _check(
 def _numerical(
     func: Callable[..., Any], args: tuple[Any, ...], xs: Sequence[Tensor], eps: float, count: int, every: bool = False
 ) -> list[list[np.ndarray]]:
-    """For each input and output the Jacobian, a row for each element of the input."""
+    """The Jacobian by finite differences for each input and output: a row for each element of the input."""
 
     def values() -> list[np.ndarray]:
         result = func(*args)
@@ -170,7 +170,7 @@ def _numerical(
 
 
 def _analytical(xs: Sequence[Tensor], out: Tensor, nondet_tol: float, check_dtypes: bool) -> list[np.ndarray]:
-    """The same by backward: one for each element of the output, twice, to see that the answer is one."""
+    """The same Jacobians by a backward for each element of the output, twice, to see that it is deterministic."""
     found = [np.zeros((raw(x).size, raw(out).size), x.dtype) for x in xs]
     for j in range(raw(out).size):
         seed = np.zeros(out.shape, out.dtype)

@@ -1,4 +1,4 @@
-"""Modules that hold other modules or parameters: in a row (``Sequential``), in lists, by name.
+"""Containers of modules or parameters: ``Sequential``, lists, dicts.
 
 The members of a list are children called "0", "1", ...; changing a list in the middle names them anew (``_refill``).
 """
@@ -21,7 +21,7 @@ class _Row(Module):
         return list(self._modules.values())
 
     def _refill(self, modules: Iterable[Any]) -> None:
-        """Become this list of children."""
+        """Replace all children by this list."""
         modules = list(modules)
         for name in list(self._modules):
             self._clear(name)

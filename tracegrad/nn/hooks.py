@@ -1,7 +1,7 @@
 """Hooks of modules: functions of the user's that run before and after ``forward``, and in the backward of a module.
 
-``call`` is what ``Module.__call__`` does where a module has hooks.  For backward hooks the inputs and outputs of
-``forward`` pass through identities on the tape (``_Watch``), whose nodes say when their gradients are known.
+``call`` is ``Module.__call__`` for a module with hooks.  For backward hooks the inputs and outputs of ``forward`` pass
+through identities on the tape (``_Watch``), whose nodes run when their gradients are known.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class _Watch:
         return items[0] if isinstance(result, Tensor) else type(result)(items)
 
     def _on_outputs(self, grads: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """The gradients of the module's results are known."""
+        """Run the hooks on the gradients of the module's results."""
         full = self.outputs_passed.spread(grads)
         for hook in self.pre_hooks:
             replaced = hook(self.module, full)
@@ -126,7 +126,7 @@ class _Watch:
         return tuple([full[k] for k in self.outputs_passed.places])
 
     def _on_inputs(self, grads: tuple[Any, ...], _: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """The gradients of the module's arguments are known."""
+        """Run the hooks on the gradients of the module's arguments."""
         if self.grad_outputs is None:
             raise RuntimeError(
                 "Module backward hook for grad_input is called before the grad_output one. This happens because the "
@@ -143,14 +143,14 @@ class _Watch:
 
 @dataclass(slots=True)
 class _Passed:
-    """Signature of the values that went through an identity: the kind of each item (None: no tensor), and which
+    """Signature of the values that went through an identity: the kind of each item (None: no tensor), and the indices
     of them require gradients."""
 
     avals: Sequence[tuple[Any, Any] | None]
     places: list[int]
 
     def spread(self, grads: Sequence[Any]) -> tuple[Any, ...]:
-        """A gradient for each item: zeros for tensors that require none, None for what is no tensor."""
+        """A gradient for each item: zeros for tensors that require none, None for items that are no tensors."""
         beside = next((raw(g) for g in grads if g is not None), None)
         full: list[Any] = [None if a is None else make(filled(0, *a, beside)) for a in self.avals]
         for k, g in zip(self.places, grads, strict=True):

@@ -28,7 +28,7 @@ def _fill(tensor: Tensor, draw: _Draw, generator: Any = None) -> Tensor:
 
 
 def calculate_gain(nonlinearity: str, param: Any = None) -> float:
-    """By how much the standard deviation of weights grows so that a *nonlinearity* keeps the variance."""
+    """The factor of the standard deviation of weights with which a *nonlinearity* keeps the variance."""
     if nonlinearity in _LINEAR:
         return 1.0
     if nonlinearity in _GAINS:

@@ -1,4 +1,4 @@
-"""Layers with few thoughts of their own: ``Linear``, ``Dropout``, ``Embedding``, ``Flatten`` and their like."""
+"""Small layers: ``Identity``, ``Linear``, ``Dropout``, ``Embedding``, ``Flatten``, ``Unflatten``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .parameter import Parameter, add_parameter
 
 
 class Identity(Module):
-    """Gives its argument back; other arguments of the constructor mean nothing."""
+    """The identity; arguments of the constructor have no effect."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()

@@ -51,7 +51,7 @@ def save_own(module: Any, destination: Any, prefix: str, keep_vars: bool) -> Non
 
 
 def persistent(module: Any) -> dict[str, Tensor | None]:
-    """The module's own parameters, and those of its buffers that are saved."""
+    """The module's own parameters and persistent buffers, by name."""
     kept = {name: t for name, t in module._buffers.items() if name not in module._non_persistent_buffers_set}
     return {**module._parameters, **kept}
 

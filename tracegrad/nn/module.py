@@ -1,8 +1,8 @@
 """``Module``: parameters, buffers and other modules as attributes of one object.
 
-The three registries ``_parameters``, ``_buffers`` and ``_modules`` say what is what; write to them through attributes
-and the ``register_*`` methods.  What they hold stands in the instance's ``__dict__`` as well, so reading an attribute
-runs no code of ours and a recording can follow it; ``__setattr__`` and ``__delattr__`` keep the two in step.
+The members are in three registries, ``_parameters``, ``_buffers`` and ``_modules``; write to them through attributes
+and the ``register_*`` methods.  Members stand in the instance's ``__dict__`` as well, so reading an attribute runs no
+code of ours and a recording can follow it; ``__setattr__`` and ``__delattr__`` keep the two in step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .parameter import Parameter
 
 Self = TypeVar("Self", bound="Module")
 
-_REGISTRIES = {  # what may stand there, by the words of the messages
+_REGISTRIES = {  # kind of the members, and the texts for error messages
     "_parameters": ("parameter", "torch.nn.Parameter or None"),
     "_modules": ("child module", "torch.nn.Module or None"),
     "_buffers": ("buffer", "torch.nn.Buffer, torch.Tensor or None"),
@@ -125,7 +125,7 @@ class Module:
         changed()
 
     def _clear(self, name: str, keep: str = "") -> bool:
-        """Make way for something else under *name*; whether there was anything in a registry."""
+        """Remove *name* from the registries; whether it was in one."""
         own = self.__dict__
         found = False
         for registry in _REGISTRIES:
@@ -288,7 +288,7 @@ class Module:
         return loading.save(self, destination, prefix, keep_vars)
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> loading._IncompatibleKeys:
-        """Copy what ``state_dict`` gave.
+        """Copy the tensors of a ``state_dict``.
 
         :param strict: raise RuntimeError where names are missing or left over.
         :param assign: take over the given tensors instead of copying their values.
@@ -440,7 +440,7 @@ class Module:
 
 
 def framed(name: str, extra: list[str], children: list[str]) -> str:
-    """The text of a module; its children each on lines of their own."""
+    """The repr of a module, with its children each on lines of their own."""
     if len(extra) == 1 and not children:
         return f"{name}({extra[0]})"
     lines = extra + [child.replace("\n", "\n  ") for child in children]

@@ -13,7 +13,7 @@ from ..tracer.ir.refusals import Refusal
 
 
 class Parameter(Tensor):
-    """A leaf of any shape over the memory of *data*, which asks for gradients unless told otherwise.
+    """A leaf of any shape over the memory of *data*, which requires gradients by default.
 
     :param data: a Tensor, whose history is left behind; without it the parameter is empty.
     """

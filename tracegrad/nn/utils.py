@@ -1,4 +1,4 @@
-"""Gradients kept within bounds, and all parameters as one vector."""
+"""Clipping of gradients, and all parameters as one vector."""
 
 from __future__ import annotations
 

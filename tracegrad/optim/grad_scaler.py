@@ -1,7 +1,7 @@
 """``GradScaler``: losses multiplied before ``backward``, so that small gradients of float16 values do not become 0.
 
-Its state is the scale, the number of steps since it last changed, and, for each optimizer, how far it has come since
-the last ``update``: whether its gradients have been divided by the scale, and whether they were all finite.
+Its state is the scale, the number of steps since it last changed, and, for each optimizer since the last ``update``,
+whether its gradients have been divided by the scale, and whether they were all finite.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class GradScaler:
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def unscale_(self, optimizer: Optimizer) -> None:
-        """Divide the gradients of the parameters of *optimizer* by the scale, for who wants to clip them."""
+        """Divide the gradients of the parameters of *optimizer* by the scale, as before clipping."""
         if not self._enabled:
             return
         progress = self._of(optimizer)
@@ -97,7 +97,7 @@ class GradScaler:
         return None if progress.overflow else optimizer.step(**kwargs)
 
     def update(self, new_scale: float | None = None) -> None:
-        """Adapt the scale to what the steps since the last update have met, or set it."""
+        """Adapt the scale to overflows in the steps since the last update, or set it."""
         if not self._enabled:
             return
         seen = [p for p in self._progress.values() if p.unscaled]
@@ -136,7 +136,7 @@ class GradScaler:
         }  # fmt: skip
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what ``state_dict`` gave."""
+        """Restore the result of ``state_dict``."""
         if not self._enabled:
             return
         if not state_dict:

@@ -1,4 +1,4 @@
-"""L-BFGS with a strong Wolfe line search, and the search."""
+"""L-BFGS, and its strong Wolfe line search."""
 
 from __future__ import annotations
 

@@ -358,7 +358,7 @@ class ReduceLROnPlateau(LRScheduler):
         self._last_lr = self._rates()
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Take note of *metrics*, and lower the rates if it is time."""
+        """Compare *metrics* with the best so far, and lower the rates after *patience* epochs without improvement."""
         current = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._is_better(current):

@@ -32,7 +32,7 @@ Group = dict[str, Any]
 
 
 class _Required:
-    """The default of an option that has none."""
+    """Marker for an option without a default."""
 
     def __repr__(self) -> str:
         return "<required parameter>"
@@ -92,7 +92,7 @@ class Optimizer:
             self._fill_in()
 
     def _fill_in(self) -> None:
-        """Bring what was saved up to date: options that groups have got since, and counts of steps."""
+        """Update a loaded state of an older version: missing options of groups, and counts of steps."""
         for group in self.param_groups:
             for name, default in self._later.items():
                 group.setdefault(name, default)
@@ -111,7 +111,7 @@ class Optimizer:
     # ---- groups ------------------------------------------------------------------------------------------------
 
     def add_param_group(self, param_group: Group) -> None:
-        """Add a group: a dict with "params" and, for whatever differs from the defaults, options."""
+        """Add a group: a dict with "params", and options that differ from the defaults."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         params, names = _unpacked(param_group["params"])
@@ -210,7 +210,7 @@ class Optimizer:
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what ``state_dict`` gave; state is cast to the dtype of its parameter."""
+        """Restore the result of ``state_dict``; state is cast to the dtype of its parameter."""
         saved = deepcopy(state_dict["param_groups"])
         groups = self.param_groups
         if len(groups) != len(saved):
@@ -258,7 +258,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _unpacked(params: Any) -> tuple[list[Any], list[str]]:
-    """(tensors, their names or nothing) of what a group was given."""
+    """(tensors, their names or nothing) from the parameters given for a group."""
     if isinstance(params, Tensor):
         return [params], []
     if isinstance(params, set):
@@ -299,7 +299,7 @@ def new_count() -> Tensor:
 
 
 def count_of(value: Any) -> Tensor:
-    """A count of steps that older state dicts kept as a number."""
+    """A count of steps as a tensor, where older state dicts have a number."""
     if isinstance(value, Tensor):
         return value
     count = new_count()

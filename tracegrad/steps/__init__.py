@@ -1,8 +1,8 @@
 """``tracegrad.compile``: whole training steps over tensors, recorded once and replayed as one program. ``step.py`` is
 the first file to read; ``step_recording.py`` is the recording, ``replay.py`` the replay that is generated from it,
-``state_visitors.py`` what tensors, modules and optimizers add to the outside state, ``step_autograd.py`` results that
-stay connected to the tape, ``functions.py`` ``compile_grad`` functions of tensors, ``device_program.py`` steps on a
-CUDA device.
+``state_visitors.py`` the outside state of tensors, modules and optimizers, ``step_autograd.py`` results that stay
+connected to the tape, ``functions.py`` ``compile_grad`` functions of tensors, ``device_program.py`` steps on a CUDA
+device.
 
 Importing the package registers tensors with the compiler (``functions.py``, ``state_visitors.py``).
 """

@@ -2,11 +2,11 @@
 
 A step's recording (``step_recording.py``) has inputs and results on the device, and some on the host: learning rates,
 counts of steps, batches that NumPy has made.  ``StepProgram`` has it in two parts
-(``codegen/lower/host_device_split.py``): a kernel of the CPU for what depends on the host alone, and a
-``DeviceProgram`` (``run.py``) for the rest.  ``launch`` is what a path of a step calls, with the protocol of
+(``codegen/lower/host_device_split.py``): a kernel of the CPU for the part that depends on the host alone, and a
+``DeviceProgram`` (``run.py``) for the rest.  A path of a step calls ``launch``, with the protocol of
 ``binding.bind_program``:
 
-1. it looks at what it is given, as the native launcher does;
+1. the arguments are checked, as by the native launcher;
 2. the host's part runs: its guards may fail before the device has been asked for anything;
 3. the device's part runs, and copies its results into the memory of parameters when its guards have held;
 4. the host's results are written.
@@ -35,8 +35,8 @@ from ..tracer.ir.graph import Graph
 class StepProgram:
     """*graph*, whose first results are *written* into the inputs of these positions.
 
-    *scalars*: the types of inputs that are numbers, None for arrays; *inputs_on_host*, *results_on_host*: what lies
-    there.  ``cached``: nothing had to be compiled.
+    *scalars*: the types of inputs that are numbers, None for arrays; *inputs_on_host*, *results_on_host*: flags of
+    those that lie there.  ``cached``: nothing had to be compiled.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class StepProgram:
         return tuple([next(ours if here else theirs) for here in self._others])
 
     def _accepts(self, values: Sequence[Any]) -> bool:
-        """Are *values* of the recorded kinds?  Arrays of the device that were in the last call are known."""
+        """Whether *values* are of the recorded kinds; device arrays of the last call are recognised by identity."""
         if self._xp.cuda.Device().id != self._home:
             return False
         for k, value in enumerate(values):

@@ -1,4 +1,4 @@
-"""``step.explain()``: what a compiled step has recorded, in text."""
+"""``step.explain()``: a report on the recordings of a compiled step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .device_program import StepProgram
 
 
 def explain_step(step: Any) -> str:
-    """Describes what a compiled step has recorded so far; runs nothing."""
+    """The report on the recordings of a compiled step so far; runs nothing."""
     parts = [f"{name_of(step.__wrapped__)}: a compiled step"]
     paths = [path for variant in step._variants.values() for path in variant.paths]
     if not paths and not step.stats.live:
@@ -33,7 +33,7 @@ def explain_step(step: Any) -> str:
 
 
 def _step_program(program: Any, recording: Any) -> list[str]:
-    """The program that runs a path of a step, in words."""
+    """Text on the program of a path of a step."""
     if isinstance(program, StepProgram):
         on_device = program.device.program
         return [section("on the CUDA device", program.describe()), *program_sections(on_device, program.canonical)]
@@ -41,7 +41,7 @@ def _step_program(program: Any, recording: Any) -> list[str]:
 
 
 def describe_effects(recording: Any) -> str:
-    """The effects of running a step's kernel."""
+    """Text on the effects of a step: writes, gradients, results."""
     lines = [f"writes {recording.input_names[k]} in place" for k in recording.writes]
     given = sum(result is not None for _, result in recording.grads)
     dropped = len(recording.grads) - given

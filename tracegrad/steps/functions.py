@@ -99,7 +99,7 @@ def _check_all_on_device(arguments: Any) -> None:
 
 
 def _differentiable(leaf: Any, form: Any, position: int) -> Tensor:
-    """A tensor of the same contents, of which the gradient is taken."""
+    """A leaf of the same contents, to differentiate with respect to."""
     if isinstance(leaf, Tensor):
         data = leaf._data
     else:

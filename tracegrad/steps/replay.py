@@ -2,7 +2,7 @@
 
 Two data structures: a ``StepVariant`` is one kind of call under one outside state; it holds the ``StepPath`` objects
 that its branches have shown.  ``make_replay`` writes the Python for one path, as ``fast_path.py`` does for compiled
-functions; the functions after it read and write what a recording names (its ``sources``) without generated code.
+functions; the functions after it read and write the inputs of a recording (its ``sources``) without generated code.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def make_replay(fn: Callable[..., Any], call: Call, variant: StepVariant, path: 
 
 
 def _alias_checks(source: Source, call: Call, texts: dict[int, str]) -> None:
-    """The same tensor twice among the arguments, or not."""
+    """Add conditions on the identity of tensor arguments: each pair is one object or two, as in the recording."""
     tensors = [k for k, kind in enumerate(call.kinds) if kind == TENSOR]
     for i, a in enumerate(tensors):
         for b in tensors[i + 1 :]:
@@ -149,7 +149,7 @@ def _operand(source: Source, where: tuple[str, Any], texts: dict[int, str], call
 
 
 def save_streams(generators: list[Any]) -> list[tuple[Any, Any]]:
-    """Where these random generators stand, so that a run which misses can be as if it had not drawn."""
+    """The states of these random generators, to undo the draws of a run that misses."""
     return [(g, g._stream.bit_generator.state) for g in generators]
 
 

@@ -1,8 +1,8 @@
 """Visitors of the state walk (``runtime/state/walker.py``) for tensors, modules, optimizers and schedulers.
 
 A tensor counts by its identity; its contents are read anew when a recording runs.  A module's plain attributes and the
-facts about tensors (does it require gradients, has it hooks) are part of the key but not of the checker: whatever
-changes them counts in ``eager.tensor.epoch``, and a compiled step whose epoch has moved on compares keys.  Containers
+facts about tensors (``requires_grad``, hooks) are part of the key but not of the checker: changes of them count in
+``tensors/tensor.py`` (``epoch``), and a compiled step whose epoch has moved on compares keys.  Containers
 and objects in a module are checked like any other state.  An optimizer's numbers are read by its recordings themselves.
 """
 
@@ -23,7 +23,7 @@ from ..tensors.op import EagerOp
 from ..tensors.tensor import Tensor
 from ..tracer.ir.refusals import Refusal
 
-_REGISTRIES = {"_parameters", "_buffers", "_modules"}  # what they hold is in the module's attributes too
+_REGISTRIES = {"_parameters", "_buffers", "_modules"}  # their members are in the module's attributes too
 _CALLED_BY_US = ("forward",)
 
 

@@ -2,9 +2,10 @@
 
 The first call of a kind runs eagerly: optimizers make their state.  The second is recorded (``step_recording.py``)
 and run as a kernel that updates parameters and optimizer state in place; the third is recorded again, and only where
-both denote the same program does the kernel stand for the Python from then on.  Each later call checks what the step's
-Python could have seen: arguments, the outside state (``state*.py``, ``state_visitors.py``), branches (as guards in the
-kernel).  What can't be replayed runs eagerly, and ``step.stats.live`` says why: an answer is never stale.
+both denote the same program does the kernel stand for the Python from then on.  Each later call checks everything that
+the step's Python could have seen: arguments, the outside state (``runtime/state``, ``state_visitors.py``), branches (as
+guards in the kernel).  Steps that can't be replayed run eagerly, and ``step.stats.live`` says why: an answer is never
+stale.
 
 Start reading at ``CompiledStep.__call__``.
 """
@@ -67,13 +68,13 @@ class CompiledStep:
         self._variants: OrderedDict[Any, StepVariant] = OrderedDict()
         self._seen: set[Any] = set()
         self._live: dict[Any, str] = {}
-        self._unsettled: set[Any] = set()  # kinds of call of which a run has changed what it reads
+        self._unsettled: set[Any] = set()  # keys of calls in which a run has changed state that it reads
         self._plans = PlanCache(fn)
         self._static = static
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """As the function itself.  Tensors in the result stay connected to what they depend on, unless the step has
-        run their backward."""
+        """As the function itself.  Tensors in the result stay connected to the tensors they depend on, unless the step
+        has run their backward."""
         self.stats.calls += self._counted
         if STATE.capture is not None or current_recorder() is not None:
             return self._fn(*args, **kwargs)
@@ -89,7 +90,7 @@ class CompiledStep:
         return explain_step(self)
 
     def __getattr__(self, name: str) -> Any:
-        """A compiled module passes on what it is asked as a module (``parameters``, ``train``)."""
+        """An attribute of a compiled module (``parameters``, ``train``)."""
         fn = self.__dict__.get("_fn")
         if isinstance(fn, Module) and not name.startswith("__"):
             return getattr(fn, name)
@@ -150,7 +151,7 @@ class CompiledStep:
     def _record(
         self, key: Any, variant: StepVariant, call: Call, plan: StatePlan, snapshot: Snapshot, place: device
     ) -> Any:
-        """This call is recorded, and run by its kernel."""
+        """Record this call, and run it by its kernel."""
         self.stats.traces += 1
         before = [p for p in variant.paths if not p.verified]
         recording, out = record_tensors(self._fn, call, plan, snapshot, place)
@@ -195,7 +196,7 @@ class CompiledStep:
         return self._deliver(recording, call, found, values)
 
     def _go_live(self, key: Any, reasons: list[Reason], recording: TensorRecording, out: Any) -> Any:
-        """From now on calls of this kind run eagerly; this one has run, and takes effect."""
+        """Make calls of this kind run eagerly from now on; this one has run, and takes effect."""
         while len(self._live) >= config.max_variants:
             self._live.pop(next(iter(self._live)))
         self._live[key] = self.stats.live = listed(reasons)
@@ -278,8 +279,8 @@ class CompiledStep:
 
 
 def _place(call: Call, snapshot: Snapshot) -> device | None:
-    """Where a step runs whose tensors are these: on the device where some lie there.  None: tensors on the host, too,
-    require gradients."""
+    """The device of a step: CUDA where one of its tensors lies there.  None: tensors on the host, too, require
+    gradients."""
     tensors = [x for x, kind in zip(call.leaves, call.kinds, strict=True) if kind == TENSOR]
     if not snapshot.on_device and not any(on_cuda(t._data) for t in tensors):
         return CPU
@@ -295,7 +296,7 @@ def _facts_hold(recording: TensorRecording) -> bool:
 
 
 def _aliases(call: Call) -> tuple[int, ...]:
-    """Which tensor arguments are the same object, and which share memory with a different layout of objects."""
+    """For each tensor argument the index of the first one that is the same object."""
     first: dict[int, int] = {}
     leaves = enumerate(zip(call.leaves, call.kinds, strict=True))
     return tuple([first.setdefault(id(x), k) for k, (x, kind) in leaves if kind == TENSOR])

@@ -3,8 +3,8 @@
 Where a step returns tensors whose gradients can still be asked for (a forward pass, a loss without its backward), the
 recording also holds what their backward needs, and one ``LinkedBackward`` node leads from the results to the tensors
 from outside.  A single scalar comes with its gradients, from the same kernel.  Other results come with *residuals*:
-what the backward reads of the forward and is not merely elementwise; the backward is a kernel of its own, compiled
-when it is first asked for.  With ``create_graph`` the step's Python runs again, eagerly.
+values of the forward that the backward reads and that are not merely elementwise; the backward is a kernel of its own,
+compiled when it is first needed.  With ``create_graph`` the step's Python runs again, eagerly.
 
 Start reading at ``derive``, which runs inside the capture.
 """
@@ -46,9 +46,9 @@ from ..tracer.record.recorder import Recorder
 
 @dataclass(eq=False, slots=True)
 class Link:
-    """How results depend on the tensors ``wanted``.  Without ``cotangents`` the payload of a run is the ``gradients``
-    of one scalar (of those ``given``); with them it is residuals, and ``gradients`` are atoms over inputs, residuals
-    and cotangents."""
+    """The derivative of results with respect to the tensors ``wanted``.  Without ``cotangents`` the payload of a run is
+    the ``gradients`` of one scalar (of those ``given``); with them it is residuals, and ``gradients`` are atoms over
+    inputs, residuals and cotangents."""
 
     wanted: list[Tensor]
     given: list[bool] = field(default_factory=list)
@@ -82,7 +82,7 @@ class Backward:
 
 
 def as_array(result: Any) -> Any:
-    """A result of a program as an array: what has no dimensions comes as a scalar from programs on the host."""
+    """A result of a program as an array: programs on the host give 0-d results as scalars."""
     return result if on_cuda(result) else np.asarray(result)
 
 
@@ -106,7 +106,7 @@ def derive(capture: Capture, out: Any) -> None:
 
 
 def _link(capture: Capture, results: list[Tensor], wanted: list[Tensor]) -> Link:
-    """How *results* depend on *wanted*."""
+    """The link from *results* to *wanted*."""
     if len(results) == 1 and raw(results[0]).size == 1:
         found = engine.partial_gradients(results, wanted, None, capture.since)
         atoms = [raw(g).atom for g in found if g is not None]
@@ -130,7 +130,7 @@ def _fitted(gradient: Tensor) -> Atom:
 def finish(
     link: Link | None, recorder: Recorder, written: set[Var], scalars: Sequence[type | None], on_device: bool
 ) -> tuple[list[Atom], list[Reason]]:
-    """(the payload that goes with the results, what speaks against replaying).  *recorder* has the program as it is to
+    """(the payload that goes with the results, reasons against replaying).  *recorder* has the program as it is to
     be run, *on_device* or on the host; *scalars*: types of inputs that are numbers."""
     if link is None:
         return [], []
@@ -150,9 +150,9 @@ def finish(
 
 
 def _split(link: Link, nodes: Sequence[Node]) -> list[Node]:
-    """The nodes of the backward, those that are computed again included; what it reads of the others are the link's
+    """The nodes of the backward, recomputed ones included; values that it reads of other nodes become the link's
     residuals."""
-    after: set[Var] = set(link.cotangents)  # what depends on a cotangent
+    after: set[Var] = set(link.cotangents)  # values that depend on a cotangent
     dear: set[Var] = set()
     for node in nodes:
         if not after.isdisjoint(node.inputs):

@@ -1,8 +1,8 @@
-"""One run of eager code, recorded as a whole: what ``compile`` (``step.py``) and compiled functions of tensors
-(``functions.py``) have in common.
+"""Recording of one run of eager code, for ``compile`` (``step.py``) and compiled functions of tensors
+(``functions.py``).
 
-``record_tensors`` runs the function under a ``Capture`` and returns a ``TensorRecording``: the graph whose results are
-what is written to memory, what is assigned to ``.grad``, and what is returned; where each of its inputs is read; and
+``record_tensors`` runs the function under a ``Capture`` and returns a ``TensorRecording``: the graph, whose results are
+the values written to memory, those assigned to ``.grad``, and the returned ones; the source of each of its inputs; and
 the text that puts the returned tree together.
 """
 
@@ -67,7 +67,7 @@ def _zeros(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Which inputs and which results of a recording on a CUDA device lie on the host."""
+    """Flags of the inputs and results of a recording on a CUDA device that lie on the host."""
 
     inputs: list[bool]
     results: list[bool]
@@ -75,7 +75,7 @@ class Placement:
 
 @dataclass(slots=True)
 class TensorRecording:
-    """``sources[k]`` says where input k is read: ``("leaf", position in the call)``, ``("state", position among the
+    """``sources[k]`` is the source of input k: ``("leaf", position in the call)``, ``("state", position among the
     snapshot's arrays)``, or as in ``capture.py``.  Results of the graph: ``writes`` (input whose memory takes
     result k), then those of ``grads`` and what is returned, whose numbers count from after the writes."""
 
@@ -83,22 +83,22 @@ class TensorRecording:
     canonical: Canonical
     sources: list[tuple[str, Any]]
     writes: list[int]
-    times: list[int]  # how often the run has written to each of these: what its version goes up by
-    grads: list[tuple[Tensor, int | None]]  # whose .grad becomes which result, or None
-    looked: list[tuple[Tensor, bool]]  # whose .grad was read, and was it None
-    text: str  # of the returned tree, over r and make
+    times: list[int]  # number of writes to each of these, which is added to its version
+    grads: list[tuple[Tensor, int | None]]  # (tensor, index of the result that becomes its .grad, or None)
+    looked: list[tuple[Tensor, bool]]  # (tensor whose .grad was read, whether it was None)
+    text: str  # expression of the returned tree, over r and make
     names: dict[str, Any]
     statics: tuple[Any, ...]
     facts: list[tuple[Any, ...]]  # about the tensors from outside
     proxies: dict[int, Tensor]  # position in the call -> the tensor that stood for it
-    link: Link | None  # how what is returned stays connected (``step_autograd.py``)
+    link: Link | None  # derivative of the returned tensors (``step_autograd.py``)
     payload: list[int]  # the results that go with the link
-    requires: list[bool]  # which of the returned tensors require gradients
+    requires: list[bool]  # whether each returned tensor requires gradients
     input_names: list[str]
-    answers: list[tuple[str, bytes]]  # to what Python asked of values and of .grad, in order
-    notes: tuple[str | Reason, ...]  # what was decided about its loops
-    settings: list[Setting]  # numbers of optimizers: what the recording relies on about them
-    on_host: Placement | None = None  # of a recording on a CUDA device: what does not lie there
+    answers: list[tuple[str, bytes]]  # answers of guards on values and on .grad, in order
+    notes: tuple[str | Reason, ...]  # decisions about its loops
+    settings: list[Setting]  # facts about numbers of optimizers that the recording relies on
+    on_host: Placement | None = None  # inputs and results on the host, in a recording on a CUDA device
     changes: list[Reason] = field(default_factory=list)
     capture: Capture | None = None
 
@@ -108,7 +108,7 @@ class TensorRecording:
         return [payload.tensor for kind, payload in self.sources if kind == "root"]
 
     def release(self) -> None:
-        """Let go of the run itself: its values, and the arrays that it found."""
+        """Release the values of the run, and the arrays that it found."""
         self.capture = None
         for kind, payload in self.sources:
             if kind == "root":
@@ -152,9 +152,9 @@ def record_tensors(
     snapshot: Snapshot,
     place: device = CPU,
 ) -> tuple[TensorRecording, Any]:
-    """(the recording, what the function returned).  *place*: what it will run on.
+    """(the recording, the function's result).  *place*: the device that it will run on.
 
-    Where the function raises, what it had done to tensors by then is done, and the exception goes on.
+    Where the function raises, its effects on tensors so far are kept, and the exception goes on.
     """
     recorder = Recorder()
     if place.type == "cuda":
@@ -236,7 +236,7 @@ def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor], call: Call) 
     recorder = capture.recorder
     capture.check_overlap()
     atoms: list[Atom] = []
-    on_host: list[bool] = []  # where each of them lies
+    on_host: list[bool] = []  # whether each of them lies on the host
     writes: list[int] = []
     times: list[int] = []
     positions = {var: k for k, var in enumerate(recorder.inputs)}
@@ -337,7 +337,7 @@ def _answers(capture: Capture) -> list[tuple[str, bytes]]:
 
 
 def _linked_results(capture: Capture, leaves: list[Any]) -> list[bool]:
-    """Which of the tensors returned are results of the link."""
+    """For each returned tensor, whether it is a result of the link."""
     if capture.link is None:
         return []
     return [type(t._data) is TracedArray and t._requires for t in leaves if isinstance(t, Tensor)]

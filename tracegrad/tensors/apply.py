@@ -77,7 +77,7 @@ def apply(op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...] = ())
 
 
 def _laid_out(data: Any, in_rows: bool) -> Any:
-    """*data* as an array; one of NumPy's lies in rows if *in_rows*."""
+    """*data* as an array; a NumPy array in C order if *in_rows*."""
     if type(data) is TracedArray or on_cuda(data):
         return data
     array = np.asarray(data)
@@ -87,8 +87,7 @@ def _laid_out(data: Any, in_rows: bool) -> Any:
 def _what_is_read(
     op: EagerOp, statics: tuple[Any, ...], edges: list[Any], raws: tuple[Any, ...], kept: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The operands and results, with mere avals in place of what the derivative will not read: large arrays are held
-    only where they must be."""
+    """The operands and results, with avals in place of those that the derivative will not read."""
     avals = tuple([aval_of(x) for x in raws])
     operands, results = op.saves(avals, statics, tuple([e is not None for e in edges]))
     return (

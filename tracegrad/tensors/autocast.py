@@ -2,8 +2,8 @@
 
 The setting itself lies lower (``tracer/record/autocast.py``), where recorded NumPy code reads it.  Operations on
 tensors are looked up in two lists by the names that ``grad_fn`` shows, or say it themselves (``EagerOp.mixed``):
-products have their float32 operands cast to the setting's dtype, what is numerically delicate has operands of half
-precision cast to float32.  The casts are operations like any other, so gradients of float32 parameters are float32.
+products have their float32 operands cast to the setting's dtype, numerically delicate operations their operands of
+half precision to float32.  The casts are operations like any other, so gradients of float32 parameters are float32.
 All else runs in the dtype in which its operands meet.
 """
 
@@ -70,7 +70,7 @@ class autocast(_Mode):  # noqa: N801
 
 
 def _changes() -> None:
-    """A loop that is being recorded by what its last turn did is from now on recorded in full."""
+    """Make a loop that is being followed be recorded in full, since the setting changes."""
     recorder = current_recorder()
     if recorder is not None:
         recorder.unfollow()

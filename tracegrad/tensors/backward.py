@@ -1,4 +1,4 @@
-"""``backward`` and ``grad``: what users call, with its checks.
+"""``backward`` and ``grad`` for users, with their checks.
 
 A tape that has come before in the same shape runs compiled (``compiled_backward.py``); hooks, custom functions, anomaly
 detection and gradients of gradients go node by node (``backward_pass.py``).
@@ -86,8 +86,8 @@ def grad(
 def partial_gradients(
     outputs: Sequence[Tensor], inputs: Sequence[Tensor], cotangents: Sequence[Tensor] | None, since: int
 ) -> list[Tensor | None]:
-    """Gradients of *outputs* with respect to *inputs* through the nodes made from *since* on: what lies before, between
-    one input and another, counts for neither.  The graph is kept."""
+    """Gradients of *outputs* with respect to *inputs* through the nodes made from *since* on: earlier nodes, between
+    one input and another, do not count.  The graph is kept."""
     seeds = _seeds(outputs, cotangents if cotangents is not None else [None] * len(outputs), False)
     return run(outputs, seeds, True, False, inputs, accumulate=False, since=since)
 

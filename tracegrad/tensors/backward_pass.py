@@ -29,7 +29,7 @@ def _ones(root: Tensor) -> Tensor:
 
 
 def collect(roots: Sequence[Tensor], since: int = 0) -> list[TapeNode]:
-    """The nodes behind *roots*, latest first; those made before *since* stay out of it."""
+    """The nodes behind *roots*, latest first, without those made before *since*."""
     seen: set[TapeNode] = set()
     stack = [r._node for r in roots if r._node is not None and r._node.sequence >= since]
     while stack:
@@ -140,7 +140,7 @@ def _needed(nodes: list[TapeNode], targets: Any, leaf_targets: set[int]) -> set[
 
 
 def _wants(node: TapeNode, needed: set[TapeNode] | None, leaf_targets: set[int] | None) -> tuple[bool, ...]:
-    """Which operands' cotangents are worth computing."""
+    """Flags of the operands whose cotangents are needed."""
     if needed is None or leaf_targets is None or not node.plain:
         return tuple([e is not None for e in node.edges])
     return tuple([
@@ -207,7 +207,7 @@ def _finish_leaves(leaves: dict[int, tuple[Tensor, Tensor | None]], only: set[in
 
 
 def finish_leaf(leaf: Tensor, gradient: np.ndarray) -> None:
-    """``.grad`` of a leaf takes in *gradient*, an array that nobody else holds."""
+    """Accumulate *gradient*, an array that nobody else holds, into the ``.grad`` of a leaf."""
     if not leaf._requires:  # it did when the graph was made
         return
     known = leaf._grad

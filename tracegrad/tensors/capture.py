@@ -5,9 +5,9 @@ While ``STATE.capture`` is set, the array of every tensor that an operation touc
 ``backward`` and the optimizers run as always, on traced arrays; writes into tensors and assignments of ``.grad`` are
 kept here and take effect when the recording is run (``tracegrad/steps/step.py``, ``tracegrad/steps/functions.py``).
 
-A capture on a CUDA device (``device``) records what the device computes.  What lies on the host there (``_places``),
-numbers of optimizers, counts of steps, arrays of NumPy's, follows the rules of eager code: without dimensions it may
-meet what is on the device, otherwise not; what is computed of it alone lies on the host again.
+A capture on a CUDA device (``device``) records the device's operations.  Values on the host (``_places``), as numbers
+of optimizers, counts of steps, arrays of NumPy's, follow the rules of eager code: only 0-d ones may meet device
+values; results of host values alone lie on the host again.
 
 Sources of inputs, in the order of ``recorder.inputs``: ``("root", Root)``, ``("number", place)``,
 ``("fresh", (draw, generator))``, and whatever the caller adds with ``add_input``.
@@ -43,17 +43,17 @@ from .tensor import Tensor
 
 @dataclass(eq=False, slots=True)
 class Root:
-    """The memory of tensors from outside: ``array`` as it was found, first by way of ``tensor``."""
+    """The memory of tensors from outside: ``array`` as it was found, first through ``tensor``."""
 
     tensor: Tensor
     array: Any  # ndarray
     traced: Any  # TracedArray
     var: Var
-    owner: Tensor | None = None  # the tensor is the ``.grad`` that this one had
-    version: int = 0  # of the memory, before the run
+    owner: Tensor | None = None  # the tensor whose ``.grad`` this is
+    version: int = 0  # version of the memory before the run
 
     def release(self) -> None:
-        """Keep only the way to the memory."""
+        """Release the array, and keep the tensor that leads to it."""
         self.array = self.traced = None
 
     @property
@@ -75,24 +75,22 @@ class Capture:
 
     def __init__(self, recorder: Recorder, names: dict[int, str] | None = None, place: device = CPU) -> None:
         self.recorder = recorder
-        self.device = place  # where arrays lie, unless `_places` says otherwise
-        self._places: dict[int, tuple[Any, device]] = {}  # id of a Storage -> itself, and where it lies
-        self._names = names or {}  # of tensors, by id
+        self.device = place  # the device of arrays that are not in `_places`
+        self._places: dict[int, tuple[Any, device]] = {}  # id of a Storage -> (Storage, its device)
+        self._names = names or {}  # id of a tensor -> its name
         self.roots: list[Root] = []
         self.sources: list[tuple[str, Any]] = []
-        self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}  # assigned .grad, by id of the tensor
-        self.looked: dict[int, tuple[Tensor, bool]] = {}  # tensors whose .grad was read, and was it None
+        self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}  # id of a tensor -> (tensor, the .grad assigned to it)
+        self.looked: dict[int, tuple[Tensor, bool]] = {}  # id of a tensor -> (it, whether its .grad was None when read)
         self._traced: dict[int, tuple[Tensor, TracedArray]] = {}
         self._by_array: dict[int, Root] = {}
         self._grad_of: dict[int, Tensor] = {}
         self._numbers: dict[Any, TracedArray] = {}
-        self.streams: dict[int, tuple[Any, Any]] = {}  # generators that were drawn from, and where they stood
+        self.streams: dict[int, tuple[Any, Any]] = {}  # id of a generator -> (it, its state before the run)
         self.drawn: dict[Var, np.ndarray] = {}  # inputs of random numbers -> those of this run
         self._made: list[weakref.ref[Tensor]] = []
         self.since = next_sequence()
-        self.link: Any = (
-            None  # how results hang together with tensors from outside (``tracegrad/steps/step_autograd.py``)
-        )
+        self.link: Any = None  # ``Link`` from results to tensors from outside (``tracegrad/steps/step_autograd.py``)
 
     # ---- what the eager layer asks -----------------------------------------------------------------------------
 
@@ -189,7 +187,7 @@ class Capture:
         return data
 
     def moved(self, data: TracedArray, place: device) -> TracedArray:
-        """A copy of *data* on *place*; the recording is not replayed, unless what it runs on is that place."""
+        """A copy of *data* on *place*; the recording is not replayed, unless it runs on that place."""
         if place.type != self.device.type:
             self.refuse(Refusal.STEP_DEVICE)
         return self.put(data.copy(), place)
@@ -229,25 +227,24 @@ class Capture:
         return [t for t, _ in self._traced.values()]
 
     def check_history(self, nodes: list[TapeNode]) -> None:
-        """A backward within the run that goes on into a graph from outside must not be replayed."""
+        """Refuse to replay a backward within the run that goes on into a graph from outside."""
         if any(node.sequence < self.since for node in nodes):
             self.refuse(Refusal.STEP_HISTORY)
 
     def differentiate(self, node: TapeNode | None) -> None:
-        """Note that the derivative of *node* is recorded next, and belongs to its line: so the turns of a loop look
-        alike in the backward, too (``tracer/reroll/repeats.py``).  A custom node runs Python that has lines of its
-        own."""
+        """Note that the derivative of *node* is recorded next, at the node's line, so that the backward of a loop
+        repeats, too (``tracer/reroll/repeats.py``).  A custom node runs Python with lines of its own."""
         self.recorder.site_override = adjoint_site(node.site) if node is not None and node.plain else None
 
     def refuse(self, refusal: Refusal, **fields: Any) -> None:
-        """The run must not be replayed."""
+        """Note that the run must not be replayed."""
         self.recorder.unrepeatable(refusal, **fields)
 
     def made(self, t: Tensor) -> None:
         self._made.append(weakref.ref(t))
 
     def forget(self, t: Tensor) -> None:
-        """The tensor is about to show other memory."""
+        """Forget the tensor, which is about to get other memory."""
         self._traced.pop(id(t), None)
 
     # ---- what the caller asks ----------------------------------------------------------------------------------
@@ -264,7 +261,7 @@ class Capture:
         return [t for t in alive if id(t) not in known]
 
     def check_overlap(self) -> None:
-        """Raise where memory that the run writes is reached in two ways that the recording can't tell are one."""
+        """Raise where memory that the run writes overlaps with another input of the recording."""
         spans = sorted([(*byte_bounds(r.array), k) for k, r in enumerate(self.roots) if r.array.size])
         reach, last = -1, -1
         for low, high, k in spans:
@@ -284,12 +281,12 @@ class Capture:
         return np.array(self.recorder.value(data.atom), dtype=data.dtype).reshape(data.shape)
 
     def placed_value(self, data: TracedArray) -> Any:
-        """The same, where *data* lies."""
+        """The value of a traced array in this run, where *data* lies."""
         value = self.value(data)
         return upload(value) if self.device_of(data).type == "cuda" else value
 
     def array(self, data: TracedArray) -> Any:
-        """The same in the layout that it has there, if the device has computed it."""
+        """The value of a traced array where it lies, with its own memory layout if the device has computed it."""
         if self.device_of(data).type == "cpu":
             return self.value(data)
         found = self.recorder.value_there(data.atom)
@@ -313,7 +310,7 @@ class Capture:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Within it the run's effects are computed, and none has been had.  An exception, for want of memory, leaves
+        """A context for computing the run's effects before any is applied.  An exception, for want of memory, leaves
         all as it was before the run: versions, too, and streams of random numbers."""
         try:
             yield
@@ -325,7 +322,7 @@ class Capture:
             raise
 
     def settle_tensors(self, tensors: list[Tensor]) -> None:
-        """Values in place of traced arrays, in these tensors and in the graphs behind them."""
+        """Replace traced arrays by their values, in these tensors and in the graphs behind them."""
         seen: dict[int, Any] = {}
 
         def settled(data: Any) -> Any:

@@ -1,6 +1,6 @@
 """Hot tapes: a backward whose graph has been seen before runs as one compiled kernel.
 
-The *signature* of a tape is its operations, how they are wired, and the shapes of what came from outside.  The first
+The *signature* of a tape is its operations, their wiring, and the shapes of its inputs.  The first
 backward with a signature goes node by node; from the second on a ``BackwardPlan`` holds a kernel made of the same local
 derivatives (``op.py``), inlined into one graph from (saved values, cotangents) to the gradients of the leaves.
 
@@ -43,14 +43,14 @@ _Source = tuple[int, int]  # (position of a node, position among its inputs foll
 
 @dataclass(slots=True)
 class BackwardPlan:
-    """A compiled backward.  ``launch`` takes ``sources``, then the seeds; what is found at ``same`` is one of the
-    sources again, saved by another node (perhaps at another time: it is checked for overwriting too)."""
+    """A compiled backward.  ``launch`` takes ``sources``, then the seeds; values at ``same`` are sources again, saved
+    by another node (perhaps at another time: they are checked for overwriting too)."""
 
     launch: Callable[..., Any]
     sources: list[_Source]
-    same: list[tuple[int, int, int]]  # position of the node, among its inputs and outputs, which source
+    same: list[tuple[int, int, int]]  # (position of the node, that among its inputs and outputs, index of the source)
     single: bool
-    released: list[tuple[bool, tuple[Aval, ...], tuple[Aval, ...]]]  # per node: does it save anything; avals in, out
+    released: list[tuple[bool, tuple[Aval, ...], tuple[Aval, ...]]]  # per node: (saves anything, avals in, avals out)
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ _lock = threading.Lock()
 
 
 def walked(why: Reason) -> None:
-    """Count a backward that goes node by node whatever its tape is."""
+    """Count a backward that goes node by node for the reason *why*, whatever its tape is."""
     tapes.interpreted += 1
     tapes.refused[why] += 1
 
@@ -135,7 +135,7 @@ def backward(
 def signature(
     nodes: Sequence[TapeNode], roots: Sequence[Tensor], seeds: Sequence[Tensor | None]
 ) -> tuple[Any, list[Tensor]] | Reason:
-    """(key, leaves in the order in which they are met), or why the tape has no compiled form."""
+    """(key, leaves in the order in which they are met), or the reason why the tape has no compiled form."""
     if len(nodes) > MAX_NODES:
         return Refusal.BACKWARD_LONG(count=MAX_NODES)
     index = {node: k for k, node in enumerate(nodes)}
@@ -206,8 +206,8 @@ def _compile(
 def _adjoint(
     nodes: Sequence[TapeNode], roots: Sequence[Tensor], seeds: Sequence[Tensor | None], leaves: Sequence[Tensor]
 ) -> tuple[list[_Source], list[tuple[int, int, int]], list[Var], list[Atom], list[Any]]:
-    """The backward of the whole tape, recorded: (what it reads, what of it is met again, its inputs, the leaves'
-    gradients, what each node saves)."""
+    """The backward of the whole tape, recorded: (saved values that it reads, repetitions of those, its inputs, the
+    leaves' gradients, the saved values of each node)."""
     index = {node: k for k, node in enumerate(nodes)}
     leaf_index = {id(leaf): k for k, leaf in enumerate(leaves)}
     cotangents: dict[tuple[int, int], Atom] = {}
@@ -220,7 +220,7 @@ def _adjoint(
     released: list[Any] = []
 
     def residual(position: int, node: TapeNode, k: int) -> Var:
-        """The saved value k of a node; what is known to be the same array is read once."""
+        """The saved value k of a node; an array that several nodes saved is one input."""
         count = len(node.inputs)
         name: Any = (position, k)
         if k >= count:
@@ -282,8 +282,8 @@ def _adjoint(
 
 
 def _launch(plan: BackwardPlan, nodes: Sequence[TapeNode], seeds: Sequence[Tensor | None]) -> Sequence[Any] | None:
-    """The gradients; None where a saved value has been written to since (the walk node by node says which), or where
-    what was one array when the plan was made is two."""
+    """The gradients; None where a saved value has been written to since (the walk node by node names it), or where
+    one array of the plan is two."""
     values: list[Any] = []
     for position, k in plan.sources:
         if nodes[position].overwritten(k):

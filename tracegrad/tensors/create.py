@@ -1,7 +1,7 @@
 """Tensors made from data or by rule: ``tensor``, ``zeros``, ``arange`` and their relatives.
 
 Arrays come from ``tracer/numpy_api/creation.py``, so that within a recording they can be assigned into; ``wrap`` then
-decides what the caller sees (in a function of NumPy code that is being recorded, the traced array itself).
+makes a tensor (in a function of NumPy code that is being recorded, the traced array itself is the result).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _dtype_last(sizes: tuple[Any, ...], dtype: Any) -> tuple[tuple[Any, ...], An
 
 
 def _number(name: str, argument: str, value: Any) -> Any:
-    """*value* as a Python number; within a recording, what it was becomes a guard."""
+    """*value* as a Python number; within a recording, with a guard."""
     if isinstance(value, Tensor | TracedArray | np.ndarray | np.generic) and value.ndim == 0:
         return value.item()
     if isinstance(value, int | float):
@@ -188,7 +188,7 @@ empty_like = like(empty, "Arbitrary contents")
 def full_like(
     input: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Any:
-    """One number in the shape (and dtype, unless given) of *input*."""
+    """A tensor full of one number, in the shape (and dtype, unless given) of *input*."""
     shape, kind = _kind_of("full_like", input, dtype, device)
     return full(shape, fill_value, **kind, requires_grad=requires_grad)
 
@@ -308,7 +308,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Any, ...]:
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A new leaf with a copy of *data*: a number, an array, a tensor, or nested sequences of them.
 
-    What lies on a CUDA device stays there unless *device* says otherwise."""
+    Data on a CUDA device stays there unless *device* is another one."""
     if data.is_cuda if isinstance(data, Tensor) else on_device(data):
         array = raw(data) if isinstance(data, Tensor) else data
         array = array if isinstance(array, TracedArray) else as_device(array)
@@ -346,10 +346,10 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
 
 
 def from_numpy(array: Any) -> Any:
-    """A tensor that shares the memory of *array*: who writes into one writes into both.
+    """A tensor that shares the memory of *array*: writing into one writes into both.
 
-    TypeError for what is no array or has a dtype that tensors cannot have, ValueError for arrays that are read-only or
-    have foreign byte order.
+    TypeError for objects that are no arrays and for dtypes that tensors cannot have, ValueError for arrays that are
+    read-only or have foreign byte order.
     """
     if isinstance(array, TracedArray):
         return wrap(placed(array, CPU))

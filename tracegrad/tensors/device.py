@@ -63,7 +63,7 @@ _default: device = CPU
 
 
 def device_of(data: Any) -> device:
-    """Where a tensor's array lies, or will lie when what is being recorded runs."""
+    """The device of a tensor's array, for a traced array that of the replay."""
     if type(data) is TracedArray:
         return CPU if STATE.capture is None else STATE.capture.device_of(data)
     if type(data) is np.ndarray or data is None:
@@ -103,11 +103,11 @@ def wanted(given: Any) -> device:
 
 
 def set_default_device(device: Any) -> None:
-    """Where tensors are made that are not given a ``device=``; None: on the CPU."""
+    """Set the device of tensors made without ``device=``; None: the CPU."""
     global _default
     _default = CPU if device is None else wanted(device)
 
 
 def get_default_device() -> device:
-    """Where tensors are made that are not given a ``device=``."""
+    """The device of tensors made without ``device=``."""
     return _default

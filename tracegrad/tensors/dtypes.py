@@ -1,6 +1,6 @@
-"""The dtypes of tensors, which are NumPy's; the default dtype; PyTorch's promotion; what ``tensor(data)`` infers.
+"""The dtypes of tensors, which are NumPy's; the default dtype; PyTorch's promotion; the dtype of ``tensor(data)``.
 
-``as_dtype`` reads whatever a user may write for a dtype. Promotion (``promote``) differs from NumPy's in two ways:
+``as_dtype`` reads a user's spelling of a dtype. Promotion (``promote``) differs from NumPy's in two ways:
 between categories (bool < int < float) the higher one decides alone, so int64 with float32 is float32; and a tensor
 without axes does not widen one with axes of the same category. ``float_``, ``int_`` and ``bool_`` are exported as
 ``tracegrad.float`` (float32), ``tracegrad.int`` (int32) and ``tracegrad.bool``; *Python's* ``float`` as a dtype is

@@ -2,7 +2,7 @@
 
 The integer arrays index some dimensions of an array (``dims``, ascending), and every other dimension whole.  NumPy
 computes; on traced arrays the positions become flat ones for ``gather`` and ``scatter``.  They are not checked there:
-whoever calls has seen to it that they are in bounds (NumPy by computing, ``ops_index`` by a guard within a capture).
+callers ensure that they are in bounds (NumPy by computing, ``ops_index`` by a guard within a capture).
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def write_at(x: np.ndarray, value: Any, arrays: tuple[Any, ...], dims: Ints, add
 
 
 class _Plan:
-    """The indexed axes in front and flattened (``moved``), flat positions there, and how what is gathered is turned
-    (``order``) into the result, of ``shape``."""
+    """The indexed axes in front and flattened (``moved``), flat positions there, and the transposition of the gathered
+    elements (``order``) into the result, of ``shape``."""
 
     def __init__(self, x: TracedArray, arrays: tuple[Any, ...], dims: Ints):
         shape = x.shape

@@ -1,4 +1,4 @@
-"""Writing into tensors, and what views have to do with it.
+"""In-place operations on tensors, and the history of views.
 
 A view shares memory with its base (never itself a view) and knows the chain of operations that leads to it.  Writing
 into a tensor computes the new value aside, copies it into the memory, counts the shared version, and moves the history:
@@ -126,7 +126,7 @@ def inplace(op: EagerOp, t: Tensor, others: tuple[Any, ...] = (), statics: tuple
 
 
 def _keep_old(new: Tensor, t: Tensor) -> None:
-    """Where the derivative of an in-place operation reads the old value, give it a copy: *t* is about to be written."""
+    """Save a copy of the old value of *t* where the derivative of the in-place operation that made *new* reads it."""
     node = new._node
     if node is None or node.op is None:
         return
@@ -182,7 +182,7 @@ def assign(t: Tensor, new: Tensor) -> Tensor:
 
 
 def _move_retained(t: Tensor, node: TapeNode, out: int) -> None:
-    """``retain_grad`` asks for the gradient of what the tensor is now."""
+    """Move ``retain_grad`` to the tensor's new node."""
     kept = t._node.retained if t._node is not None else None
     if kept is not None and t._out in kept and kept[t._out]() is t:
         if node.retained is None:

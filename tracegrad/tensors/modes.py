@@ -15,7 +15,7 @@ from typing import Any
 
 class _State(threading.local):
     grad = True  # operations on tensors that require gradients are recorded
-    inference = False  # and cannot be recorded even later
+    inference = False  # results can never be recorded
     anomaly = False  # each node remembers the user's line, and backward looks for NaN
     check_nan = True
     capture: Any = None  # the capture in progress (``capture.py``): arrays are traced, not computed
@@ -90,7 +90,7 @@ def _around_generator(mode: Callable[[], _Mode], fn: Callable[..., Any]) -> Call
 
 
 class _Decorates(type):
-    """``@no_grad`` without parentheses, as PyTorch allows it."""
+    """Metaclass for ``@no_grad`` without parentheses, as PyTorch allows it."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and not kwargs and callable(args[0]):

@@ -41,11 +41,11 @@ class TapeNode:
 
     ``edges[k]`` is the origin of operand k: a ``TapeNode`` (its result ``edge_outs[k]``), a leaf Tensor, or None where
     no gradient is wanted.  ``inputs`` and ``outputs`` are raw arrays (after the buffers are freed: avals), ``versions``
-    the version counters of their tensors with what they counted.
+    the version counters of their tensors with their values then.
     """
 
     op: EagerOp | None
-    label = "Node"  # what grad_fn shows; each operation has a class of its own
+    label = "Node"  # the name that grad_fn shows; each operation has a class of its own
     plain = True  # its derivative is op.vjp, so that it can be part of a compiled backward
     freed = False
     tensor_hooks: dict[int, OrderedDict[int, Any]] | None = None  # of the results, by position
@@ -136,7 +136,7 @@ _classes: dict[str, type[TapeNode]] = {}
 
 
 def next_sequence() -> int:
-    """The number that the next node will not fall below."""
+    """A new sequence number, below those of all later nodes."""
     return next(_sequence)
 
 

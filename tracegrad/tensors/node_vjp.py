@@ -1,7 +1,7 @@
 """The derivative of one node of the tape: cotangents of its operands from those of its results.
 
-``node_vjp`` checks what was saved and runs the operation's ``LocalVjp`` (or the Python of a custom node); ``free`` lets
-go of what was saved.
+``node_vjp`` checks the saved values and runs the operation's ``LocalVjp`` (or the Python of a custom node); ``free``
+releases them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def node_vjp(
     careful: set[tuple[TapeNode, int]],
     create_graph: bool,
 ) -> tuple[Sequence[Tensor | None], Sequence[bool] | None]:
-    """(a cotangent for each operand, which of them need care)"""
+    """(a cotangent for each operand, flags of those that may hold exact zeros or infinities)"""
     if node.freed:
         raise RuntimeError(AGAIN)
     marks: Sequence[bool] | None = None
@@ -126,7 +126,7 @@ def linked(data: Any, node: TapeNode, out: int) -> Tensor:
 
 
 def free(node: TapeNode) -> None:
-    """Let go of what was saved.  Nodes that save nothing can run again, as in PyTorch."""
+    """Release the saved values.  Nodes that save nothing can run again, as in PyTorch."""
     if not node.plain:
         node.custom_free()  # type: ignore[attr-defined]
         return

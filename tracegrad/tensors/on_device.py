@@ -2,8 +2,8 @@
 
 An ``EagerOp`` is recorded there instead of run: the same function, on traced arrays, gives a small graph of primitives,
 which the device computes.  So every operation that has a derivative runs on the device, and its derivative too, by the
-same rows (``tracer/ops``).  A graph is kept for operands of its kind, unless the function looked at values.
-``Recorded`` is what is kept; start reading at ``compute``.
+same rows (``tracer/ops``).  A graph is kept as a ``Recorded`` for operands of its kind, unless the function looked at
+values; start reading at ``compute``.
 
 Views and functions without a derivative (``argmax``, ``isclose``) are no ``EagerOp`` and need nothing here: CuPy's
 arrays compute them by NumPy's protocols.
@@ -32,7 +32,7 @@ from .modes import STATE
 from .op import EagerOp, LocalVjp, aval_of
 from .tensor import Tensor, make
 
-PER_OP = 16  # what is kept here is for all operations, where config.max_derivatives is meant for one
+PER_OP = 16  # this cache is for all operations, config.max_derivatives for one
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ _lock = threading.Lock()
 
 def compute(op: EagerOp, raws: Sequence[Any], statics: tuple[Any, ...] = (), *, numbers: bool = False) -> Any:
     """The result of *op*, at least one of whose operands is on the device: an array there, or a tuple of such.  With
-    *numbers*, what depends on numbers alone is a NumPy scalar.
+    *numbers*, results that depend on numbers alone are NumPy scalars.
 
     :raises RuntimeError: in PyTorch's words, where another operand is an array on the host with dimensions.
     :raises OutOfMemoryError: nothing has been changed.
@@ -113,7 +113,7 @@ def _record(op: EagerOp, raws: Sequence[Any], statics: tuple[Any, ...], backend:
             places.append(None if result is None else len(atoms))
             if result is not None:
                 atoms.append(to_atom(result))
-        recorder.guards.clear()  # what was looked at is so in this run, and the graph is for no other
+        recorder.guards.clear()  # the guards hold in this run, and the graph is for no other
         graph = recorder.finish(atoms)
     return Recorded(graph, tuple(places), type(out) is not tuple), recorder.looked
 
@@ -156,7 +156,7 @@ _functions: dict[Callable[..., Any], EagerOp] = {}
 
 
 def by_the_host(name: str, array: np.ndarray, beside: Any) -> Any:
-    """*array*, which NumPy has computed of what *beside* is part of: put beside it.  On a device that is counted."""
+    """*array*, which NumPy has computed, moved to where *beside* lies; on a device *name* is counted."""
     if device_of(beside).type == "cpu":
         return array
     require_cuda("a tensor on a CUDA device").host_steps[name] += 1
@@ -164,15 +164,15 @@ def by_the_host(name: str, array: np.ndarray, beside: Any) -> Any:
 
 
 def check_positions(data: Any, size: int, dim: int) -> None:
-    """IndexError where integers on a device are no positions in *size* elements; waits for the device.  (It would read
-    whatever lies there.)"""
+    """Raise IndexError where integers on a device are no positions in *size* elements; waits for the device, which
+    itself would read out of bounds."""
     if data.size and bool(((data < -size) | (data >= size)).any()):
         raise IndexError(f"index out of bounds for dimension {dim} with size {size}")
 
 
 def repeats(data: Any) -> bool:
-    """May several elements of a device array lie at one place, so that it must not be written?  (Expanded,
-    or windows.)"""
+    """Whether elements of a device array may overlap in memory (expanded, or windows), so that it must not be
+    written."""
     reach = 0
     if not data.size:
         return False

@@ -47,11 +47,11 @@ class EagerOp:
     ``name`` is what ``grad_fn`` shows (``Add`` becomes ``<AddBackward0>``).  Operands are arrays or Python floats,
     which are data; *statics* are hashable and part of the signature.
 
-    What the derivative *reads* decides what may be overwritten between forward and backward.  By default it reads what
-    saves work; "operands": not the result, which is computed again (so that ``y = a / b; y += c`` is no error);
+    Values that the derivative *reads* must not be overwritten between forward and backward.  By default it reads those
+    that save work; "operands": not the result, which is computed again (so that ``y = a / b; y += c`` is no error);
     "result": the result instead of the first operand, which must make no difference (``relu``).
 
-    *mixed* is what ``autocast`` does to it, where the name does not say it: "product" or "float32".
+    *mixed* is its rule in ``autocast``, where the name does not tell: "product" or "float32".
     """
 
     __slots__ = ("__weakref__", "_derived", "_dtypes", "fn", "in_rows", "mixed", "name", "node_class", "reads")
@@ -64,7 +64,7 @@ class EagerOp:
         self.mixed = mixed
         self.node_class: Any = None  # made by node.py, which knows the base class
         self._derived: OrderedDict[Any, LocalVjp] = OrderedDict()
-        self._dtypes: dict[Any, list[np.dtype]] = {}  # of results, where an operand has half precision
+        self._dtypes: dict[Any, list[np.dtype]] = {}  # dtypes of results, where an operand has half precision
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -82,7 +82,7 @@ class EagerOp:
         return found
 
     def run(self, operands: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
-        """``fn`` of raw operands; what is of half precision is computed with in float32."""
+        """``fn`` of raw operands; those of half precision are computed with in float32."""
         if any(type(x) is _ndarray and x.dtype in HALF for x in operands):
             return self.in_float32(operands, statics)
         return self.fn(*operands, *statics)
@@ -155,10 +155,10 @@ class LocalVjp(EagerOp):
     ):  # fmt: skip
         super().__init__(name, self._run)
         self.graph = graph
-        self.outs = outs  # of the operation
+        self.outs = outs  # avals of the operation's results
         self.saved_in, self.saved_out, self.seeded = saved_in, saved_out, seeded
         self.gives = gives
-        self.careful = careful  # per given cotangent: it may hold exact zeros or infinities
+        self.careful = careful  # whether each given cotangent may hold exact zeros or infinities
 
     @classmethod
     def derive(
@@ -182,7 +182,7 @@ class LocalVjp(EagerOp):
             results: list[Atom] = [
                 _of_shape(g, operands[k].aval) for k, g in zip(positions, grads, strict=True) if g is not None
             ]
-        # What the operation has computed already is read, not computed again.
+        # Results of the operation are read, not computed again.
         produced = {o for n in forward for o in n.outs}
         known = {o: Var(o.aval) for o in outs if isinstance(o, Var) and o in produced and op.reads != "operands"}
         nodes = [_renamed(n, known) for n in recorder.nodes]

@@ -1,7 +1,7 @@
-"""Arithmetic and comparisons: the operators, and the rule by which operands of several kinds meet.
+"""Arithmetic and comparisons: the operators, and the conversion of their operands.
 
-Each operation is one ``EagerOp`` row over raw arrays.  ``operand`` makes an operand of anything that a user may write
-beside a tensor (numbers, NumPy arrays and scalars); ``meet`` brings two tensors to one dtype by PyTorch's promotion.
+Each operation is one ``EagerOp`` row over raw arrays.  ``operand`` makes an operand of a user's value (numbers, NumPy
+arrays and scalars); ``meet`` brings two tensors to one dtype by PyTorch's promotion.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class _Index:
             self.code.pop()
 
     def _take(self, item: Tensor, shape: Ints, axis: int, place: int) -> int:
-        """Note an index of integers or bools; how many dimensions it stands for."""
+        """Note an index of integers or bools; returns the number of dimensions that it indexes."""
         data = raw(item)
         if data.dtype.kind != "b":
             if type(data) is TracedArray:
@@ -305,7 +305,7 @@ def _set_plain(t: Tensor, found: _Index, value: Any) -> None:
 
 
 def _set_on_device(data: Any, target: Any, found: _Index, value: Any) -> None:
-    """Of several writes to one position the last one counts, as on the host: a row of the device's sees to that."""
+    """Indexed assignment on a device by its ``scatter``, in which the last write to a position wins, as on the host."""
     if repeats(data):
         raise RuntimeError(READ_ONLY)
     if type(value) is _ndarray and value.ndim:

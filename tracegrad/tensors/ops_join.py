@@ -46,7 +46,7 @@ def _tensors(name: str, tensors: Any) -> list[Any]:
 
 
 def _arrays_only(tensors: Any) -> bool:
-    """Plain or traced arrays, as NumPy code has them."""
+    """Whether all are plain or traced arrays, as in NumPy code."""
     if type(tensors) in (list, tuple) and tensors and isinstance(tensors[0], Tensor):
         return False
     return isinstance(tensors, (_ndarray, TracedArray)) or (
@@ -72,7 +72,7 @@ def cat(tensors: Any, dim: Any = 0) -> Tensor:
 
 
 def _that_fit(given: list[Any], dim: Any) -> list[Any]:
-    """The tensors without the empty vectors, which fit everywhere; an error where the others do not fit."""
+    """The tensors without empty vectors, which fit everywhere; RuntimeError where the others do not fit."""
     for k, v in enumerate(given):
         if not v._data.shape:
             raise RuntimeError(f"zero-dimensional tensor (at position {k}) cannot be concatenated")

@@ -151,7 +151,7 @@ ADDR = EagerOp("Addr", lambda x, a, b, beta, alpha: x * beta + np.outer(a, b) * 
 
 
 def _factor(value: Any, t: Tensor) -> Any:
-    """1 stands for no factor at all."""
+    """*value* as a factor in the dtype of *t*; the int 1: no multiplication."""
     return 1 if value == 1 else scalar_of(value, t._data.dtype)
 
 

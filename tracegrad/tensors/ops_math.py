@@ -38,7 +38,7 @@ def _relu(x: Any) -> Any:
 
 
 def _sign(x: Any) -> Any:
-    """Of NaN it is 0 here."""
+    """The sign of *x*, 0 for NaN."""
     return np.where(np.isnan(x), 0.0, np.sign(x)) if x.dtype.kind in FLOAT_KINDS else np.sign(x)
 
 
@@ -164,7 +164,7 @@ _question("isfinite", np.isfinite, True)
 
 @method
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
-    """Where ``|input - other| <= atol + rtol * |other|``."""
+    """Elementwise ``|input - other| <= atol + rtol * |other|``, as bools."""
     if input.dtype != other.dtype:
         raise RuntimeError(f"{dtype_name(input)} did not match {dtype_name(other)}")
     found = np.isclose(raw(input), raw(other), rtol=rtol, atol=atol, equal_nan=equal_nan)

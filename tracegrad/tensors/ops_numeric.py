@@ -88,7 +88,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
 def searchsorted(
     sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None
 ) -> Tensor:
-    """Where elements would be inserted into a sorted vector to keep it sorted."""
+    """The positions at which elements would be inserted into a sorted vector to keep it sorted."""
     if sorted_sequence.ndim != 1:
         raise NotImplementedError("searchsorted in several rows is not supported; search row by row")
     values = raw(input) if isinstance(input, Tensor) else np.asarray(input)
@@ -99,13 +99,13 @@ def searchsorted(
 
 @function
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """Between which of the sorted *boundaries* elements lie."""
+    """The numbers of the intervals between sorted *boundaries* in which elements lie."""
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
 @method
 def isin(elements: Tensor, test_elements: Tensor, *, invert: bool = False) -> Tensor:
-    """Which *elements* are among *test_elements*."""
+    """Whether each of *elements* is among *test_elements*, as bools."""
     found = (raw(elements)[..., None] == raw(test_elements).reshape(-1)).any(axis=-1)
     return plain(~found if invert else found)
 
@@ -135,7 +135,7 @@ def result_type(tensor1: Any, tensor2: Any) -> np.dtype:
 
 @method
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """How many elements lie in each of so many equal intervals between two bounds (of the elements, where equal)."""
+    """Counts of elements in *bins* equal intervals from *min* to *max* (where equal, of the elements)."""
     if input.dtype.kind not in FLOAT_KINDS:
         raise RuntimeError(f"\"histogram_cpu\" not implemented for '{dtype_name(input)}'")
     data = seen(raw(input), "counts elements")

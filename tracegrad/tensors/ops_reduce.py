@@ -84,7 +84,7 @@ def mean(input: Tensor, dim: Dims | None = None, keepdim: bool = False, *, dtype
 
 @method
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Dtype = None) -> Tensor:
-    """``mean`` of what is not NaN."""
+    """``mean`` of the elements that are not NaN."""
     counted = make(np.logical_not(np.isnan(raw(input))))
     return nansum(input, dim, keepdim) / sum(counted, dim, keepdim)
 
@@ -118,7 +118,7 @@ def plain(found: Any) -> Tensor:
 
 @method
 def count_nonzero(input: Tensor, dim: Dims | None = None) -> Tensor:
-    """How many elements are not 0."""
+    """The number of elements that are not 0, of all or along *dim*."""
     return plain(np.count_nonzero(raw(input), axis=dim))
 
 

@@ -116,7 +116,7 @@ def _scattering(name: str, input: Tensor, dim: int, index: Tensor, src: Any, add
 
 
 def _line(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor | None = None) -> Tensor:
-    """The index of the functions that have a vector for one; a *source* has the shape of what that selects."""
+    """The vector *index* of index_select and its relatives, checked; *source* has the shape of the selection."""
     shape = input._data.shape
     if index.ndim > 1:
         raise IndexError(f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim}")
@@ -219,7 +219,7 @@ def argwhere(input: Tensor) -> Tensor:
 
 @method
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each integer occurs, or the sum of its *weights*."""
+    """The count of each integer, or the sum of its *weights*."""
     data = raw(input)
     if data.ndim != 1 or data.dtype.kind not in "iu" or (data.size and data.min() < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")

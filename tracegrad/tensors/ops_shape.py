@@ -246,7 +246,7 @@ def _matrix_transposed(input: Tensor) -> Tensor:
 
 
 def _expanded(x: Any, shape: Ints) -> Any:
-    """Not to be written, unless nothing is repeated."""
+    """*x* broadcast to *shape*, read-only where elements are repeated."""
     return _reshaped(x, shape) if x.size == math.prod(shape) else np.broadcast_to(x, shape)
 
 

@@ -1,8 +1,8 @@
-"""How a tensor looks in print: NumPy arrays written the way PyTorch writes tensors.
+"""Text of tensors: NumPy arrays written the way PyTorch writes tensors.
 
 Pure functions over plain arrays; start reading at ``format_tensor``. One ``_Style`` is chosen for all numbers of a
 tensor (plain, scientific, or whole floats as ``3.``), from the elements that will be shown; then the brackets are
-laid out (``_layout``), and what the numbers do not say (size, dtype, gradient) is appended (``_with_notes``).
+laid out (``_layout``), and size, dtype and gradient are appended where needed (``_with_notes``).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Change how tensors are printed; what is left out stays as it is, but for ``sci_mode``, which goes back to None.
+    """Set options of printing; those left out stay as they are, but for ``sci_mode``, which goes back to None.
 
     ``profile`` is "default", "short" or "full"; the other arguments are applied on top of it. ValueError for another
     profile.

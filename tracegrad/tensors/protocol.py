@@ -135,7 +135,7 @@ def _no_out(name: str, out: Any) -> None:
 
 
 def _hook_scipy() -> None:
-    """Where the tracer looks for traced arrays among the arguments of a function of SciPy's, look for tensors first."""
+    """Let SciPy functions that the tracer has hooked look for tensors among their arguments first."""
     for name, hooked in special.HOOKED.items():
         if hooked:
             function = getattr(sp, name)
@@ -178,7 +178,7 @@ def _operand(value: Any) -> Any:
 
 
 def _into_arrays(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
-    """``array += tensor`` writes plain values into a plain array, which no gradient can follow."""
+    """``array += tensor``: plain values written into a plain array; an error where a gradient would be lost."""
     tensors = [v for v in inputs if isinstance(v, Tensor)]
     if any(isinstance(o, Tensor) for o in out) or any(t.requires_grad for t in tensors) or STATE.capture is not None:
         _no_out(ufunc.__name__, out)

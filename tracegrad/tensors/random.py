@@ -1,4 +1,4 @@
-"""Random numbers: ``Generator``, a NumPy PCG64 with PyTorch's face (the numbers are not PyTorch's), and what draws.
+"""Random numbers: ``Generator``, a NumPy PCG64 with PyTorch's interface (the numbers are not PyTorch's), and draws.
 
 All are drawn through ``drawn``: a capture draws them anew whenever it runs, and any other recording that draws is never
 replayed.
@@ -185,7 +185,7 @@ def randperm(
 
 
 def _on_host(array: Any) -> Any:
-    """*array* where numbers are drawn, which is on the host: a copy, counted, of what lies on a device."""
+    """*array* on the host, where numbers are drawn: of a device array a copy, which is counted."""
     if not on_cuda(array):
         return array
     require_cuda("a tensor on a CUDA device").host_steps["random numbers"] += 1

@@ -1,4 +1,4 @@
-"""One signature for each operation: the ``def`` of its body, whose annotations say how arguments are read.
+"""Signatures of operations: the ``def`` of a body, whose annotations decide how arguments are read.
 
 ``method``, ``function`` and ``operation`` enter a body into the tables of the public face::
 
@@ -70,8 +70,8 @@ def operation(body: _Function, name: str = "", doc: str = "") -> _Function:
 
 
 def _reader(body: _Function, name: str, doc: str, result: str = "{1}") -> _Function:
-    """The function that reads the arguments of *body*; *result* is the source of what it returns, with {0} for the
-    first argument and {1} for the body's own result."""
+    """The function that reads the arguments of *body*; *result* is the source of its result, with {0} for the first
+    argument and {1} for the body's own result."""
     source, made = _source(body, result), body
     name = name or body.__name__
     if source:
@@ -120,7 +120,7 @@ def _source(body: _Function, result: str) -> str:
 
 
 def _written(t: Tensor, op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...] = ()) -> Tensor:
-    """In place; an error where promotion has changed the dtype of *t*."""
+    """Write the result into *t*; an error where promotion has changed its dtype."""
     if operands[0] is not t:
         raise RuntimeError(
             f"result type {dtype_name(operands[0])} can't be cast to the desired output type {dtype_name(t)}"

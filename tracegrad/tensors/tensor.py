@@ -43,9 +43,9 @@ class Tensor:
     _requires = False
     _node: TapeNode | None = None
     _out = 0
-    _base: Tensor | None = None  # of a view: whose memory it shows
-    _chain: tuple[tuple[EagerOp, tuple[Any, ...]], ...] = ()  # of a view: the operations that lead there from the base
-    _attr_version = 0  # of a view: the version at which its node was made
+    _base: Tensor | None = None  # the base of a view
+    _chain: tuple[tuple[EagerOp, tuple[Any, ...]], ...] = ()  # the operations from the base to a view
+    _attr_version = 0  # the version at which the node of a view was made
     _inference = False
     _no_grad_view = False
     _hooks: OrderedDict[int, Any] | None = None
@@ -77,7 +77,7 @@ class Tensor:
 
     @property
     def _version(self) -> int:
-        """How often the memory has been written to."""
+        """The number of writes to the memory."""
         return self._counter[0]
 
     @property
@@ -215,7 +215,7 @@ class Tensor:
         _ENGINE["retain"](self)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
-        """``hook(grad)`` runs when the gradient of this tensor is known; what it returns replaces the gradient."""
+        """``hook(grad)`` runs when the gradient of this tensor is known; its result replaces the gradient."""
         if not self.requires_grad:
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
         if self.is_leaf:
@@ -461,7 +461,7 @@ def raw(t: Tensor) -> Any:
 
 
 def seen(data: Any, what: str) -> np.ndarray:
-    """*data* as a plain array, for code that has to see all of it (it does *what*): a capture that comes here is not
+    """*data* as a plain array, for code that has to see its values (it does *what*): a capture in progress is not
     replayed."""
     if on_cuda(data):
         return download(data)
@@ -493,7 +493,7 @@ _epoch = [0]
 
 
 def changed() -> None:
-    """Something about tensors or modules has changed that compiled steps rely on without looking (``step.py``)."""
+    """Count a change of tensors or modules that compiled steps rely on without checking it (``step.py``)."""
     _epoch[0] += 1
 
 

@@ -1,4 +1,4 @@
-"""Tensors from one device to another: a copy, whose derivative is the copy back."""
+"""Transfer of tensors between devices: a copy, whose derivative is the copy back."""
 
 from __future__ import annotations
 

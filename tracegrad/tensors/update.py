@@ -6,7 +6,7 @@ any length, so that one kernel serves every parameter of every model, and a *tap
 each row: in blocks, whose results go through the arena and are copied into the arrays' own memory while they are in the
 cache.  Numbers (learning rates and so on) are arguments of the kernel: a new value compiles nothing.
 
-Start reading at ``fused_update``.  Its one data structure is ``_families``: what is bound, by rule and number of rows.
+Start reading at ``fused_update``.  Its one data structure is ``_families``: bound launchers by rule and number of rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .op import EagerOp
 from .tensor import Tensor
 
 Rule = Callable[..., tuple[Any, ...]]
-Place = tuple[Any, ...]  # (group, "lr") or (group, "betas", 0): where a number stands
+Place = tuple[Any, ...]  # place of a number: (group, "lr") or (group, "betas", 0)
 
 BLOCK = 8192  # elements of a row that are done at a time: what Adam reads and writes of them fits into a cache
 _FLAT = 1009  # the length of the arrays that a rule is recorded with; stands for any other
@@ -56,7 +56,7 @@ def fused_update(
     :param rule: see above.  Arrays of a row have one shape, or are 0-d.  It uses NumPy functions only and does not look
         at values.  Of two rows that share memory the first is done first.
     :param rows: a tuple of tensors for each parameter.
-    :param hyper: where the numbers stand, as paths of keys; they are read at each call.
+    :param hyper: places of the numbers, as paths of keys; they are read at each call.
     :param statics: settings that are part of the program.
     """
     if not rows:
@@ -84,7 +84,7 @@ def fused_update(
 
 
 def _capture(capture: Any, rule: Rule, rows: Sequence[Any], hyper: Sequence[Place], statics: tuple[Any, ...]) -> None:
-    """The same, recorded as part of a larger program."""
+    """``fused_update`` recorded as part of a larger program."""
     numbers = [capture.number(place) for place in hyper]
     for row in rows:
         arrays = tuple([capture.raw(t) for t in row])
@@ -100,8 +100,8 @@ def _held(arrays: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _on_device(rule: Rule, rows: Sequence[tuple[Tensor, ...]], numbers: list[float], statics: tuple[Any, ...]) -> None:
-    """The same where tensors lie on a CUDA device.  Every row is computed before any is written, so that running out of
-    memory changes nothing; but rows that share tensors are done one after the other."""
+    """``fused_update`` of tensors on a CUDA device.  Every row is computed before any is written, so that an
+    OutOfMemoryError changes nothing; but rows that share tensors are done one after the other."""
     width = len(rows[0])
     op = _device_ops.get((rule, width, statics))
     if op is None:
@@ -170,7 +170,7 @@ def _slowly(rule: Rule, rows: int, values: list[Any], numbers: int, statics: tup
 
 
 def _readable(values: Sequence[Any], written: Sequence[int]) -> list[Any]:
-    """*values* with copies of what is only read and lies in memory in another order: gradients often do."""
+    """*values* with C-ordered copies of arrays that are only read: gradients often lie in another order."""
     kept = set(written)
     return [
         np.array(v, order="C") if type(v) is np.ndarray and k not in kept and not v.flags.carray else v
@@ -181,7 +181,7 @@ def _readable(values: Sequence[Any], written: Sequence[int]) -> list[Any]:
 def _by_numpy(
     rule: Rule, arrays: Sequence[np.ndarray], width: int, numbers: Sequence[float], statics: tuple[Any, ...]
 ) -> list[int]:
-    """The rule by NumPy, row after row; positions of what was written."""
+    """Apply the rule by NumPy, row after row; returns the positions of the written arrays."""
     written: list[int] = []
     for first in range(0, len(arrays), width):
         row = _held(arrays[first : first + width])
@@ -232,8 +232,8 @@ class _Kernel:
 
     program: Program
     canonical: Canonical
-    columns: list[int]  # that are written
-    sizes: dict[int, np.ndarray]  # the table of sizes for each length
+    columns: list[int]  # positions in a row of the arrays that are written
+    sizes: dict[int, np.ndarray]  # length -> the table of sizes
 
     def sizes_for(self, count: int) -> np.ndarray:
         found = self.sizes.get(count)
@@ -246,7 +246,7 @@ class _Kernel:
 def _compile(
     rule: Rule, kinds: Sequence[tuple[np.dtype, bool]], numbers: int, statics: tuple[Any, ...]
 ) -> _Kernel | None:
-    """The kernel for rows whose arrays are of *kinds* (dtype, is it 0-d); None where a kernel cannot do it."""
+    """The kernel for rows whose arrays are of *kinds* (dtype, whether 0-d); None where a kernel cannot do it."""
     recorder = Recorder()
     outputs, columns = [], []
     with off(), recording(recorder):

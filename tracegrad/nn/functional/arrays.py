@@ -1,7 +1,7 @@
 """Functions of arrays that NumPy lacks, for plain and for traced arrays alike.
 
-Functions here are called within ``EagerOp.fn``.  Bounds of indices are checked before, outside of it
-(``check_targets``).
+Functions here are called within ``EagerOp.fn``.  Bounds of indices are checked before, outside of it (as by
+``_check_targets`` in ``class_losses.py``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"tracegrad\.n
 
 
 def held(x: Any) -> Any:
-    """*x*, through which no gradient flows."""
+    """*x* as a constant to derivatives."""
     return wrap_array(F.stop_gradient(to_atom(x))) if isinstance(x, TracedArray) else x
 
 
@@ -61,7 +61,7 @@ def softplus(x: Any) -> Any:
 
 
 def all_within(index: Tensor, size: int, besides: int | None = None) -> bool:
-    """Do all elements of *index* lie in [0, size), or equal *besides*?  A recording keeps the answer as a guard."""
+    """Whether all elements of *index* lie in [0, size) or equal *besides*; in a recording a guard."""
     values = raw(index)
     if besides is None and values.dtype == np.int64 and type(values) is np.ndarray:
         return not np.count_nonzero(values.view(np.uint64) >= size)  # negative numbers are large ones there

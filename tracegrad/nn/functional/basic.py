@@ -1,7 +1,7 @@
 """Functions behind the layers: linear maps, activations, dropout, embeddings, and small helpers.
 
 Each is one operation of the eager layer, whose derivative follows from the primitives that its ``fn`` records.
-Convolutions, normalisations and losses have files of their own (``functional_*.py``).
+Convolutions, normalisations and losses have files of their own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _linear(x: Any, w: Any, *bias: Any) -> Any:
     return y if flat is x else y.reshape(*x.shape[:-1], w.shape[0])
 
 
-LINEAR = {  # by (has the input two axes, is there a bias)
+LINEAR = {  # (whether the input has two axes, whether there is a bias) -> operation
     (True, True): EagerOp("Addmm", _linear), (True, False): EagerOp("Mm", _linear),
     (False, True): EagerOp("View", _linear, mixed="product"),
     (False, False): EagerOp("UnsafeView", _linear, mixed="product"),

@@ -1,8 +1,7 @@
 """Losses of scores against classes: ``cross_entropy`` and ``nll_loss``.
 
 The score of the right class is found by comparing with all class numbers (``is_class``), which stays within the loops
-of the softmax.  Whether the targets are class numbers at all is looked at before, outside of the operation; in a
-compiled step that is a guard.
+of the softmax.  The targets are checked before, outside of the operation; in a compiled step that is a guard.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def _axis_of_classes(x: Any) -> int:
 
 
 def _along(vector: Any, x: Any, axis: int) -> Any:
-    """A vector over the classes, as it meets x."""
+    """A vector over the classes in a shape that broadcasts with x."""
     return vector.reshape(*[-1 if k == axis else 1 for k in range(len(x.shape))])
 
 
@@ -75,7 +74,7 @@ def _cross_entropy(x: Any, target: Any, *rest: Any) -> Any:
 
 
 def _looked_up(x: np.ndarray, target: np.ndarray, reduction: str) -> Any:
-    """The same without any options, for arrays: half of the time of small losses is spent here."""
+    """The loss without options, by indexing arrays: half of the time of small losses is spent here."""
     shifted = x - np.maximum.reduce(x, axis=1, keepdims=True)
     picked = shifted[np.arange(len(x)), target]
     return reduced(np.log(np.add.reduce(np.exp(shifted), axis=1)) - picked, reduction)

@@ -31,7 +31,7 @@ def pair(value: Any) -> Pair:
 
 
 def _slices(x: Any, kernel: Pair, stride: Pair, dilation: Pair, out: Pair) -> list[Any]:
-    """For each place in the kernel, what lies under it: x at every output position, shape (..., \\*out)."""
+    """For each place in the kernel, the elements of x under it at every output position, shape (..., \\*out)."""
     (kh, kw), (sh, sw), (dh, dw), (oh, ow) = kernel, stride, dilation, out
     return [
         x[..., i * dh : i * dh + (oh - 1) * sh + 1 : sh, j * dw : j * dw + (ow - 1) * sw + 1 : sw]
@@ -52,7 +52,7 @@ def _around(x: Any, padding: Pairs, value: float) -> Any:
 
 
 def _out_sizes(sizes: Pair, kernel: Pair, stride: Pair, dilation: Pair) -> Pair:
-    """How often the kernel fits into a (padded) image."""
+    """The output size (h, w) of a kernel over a (padded) image."""
     (h, w), (kh, kw), (sh, sw), (dh, dw) = sizes, kernel, stride, dilation
     return (h - dh * (kh - 1) - 1) // sh + 1, (w - dw * (kw - 1) - 1) // sw + 1
 
@@ -241,7 +241,7 @@ def avg_pool2d(
     """The mean of each window.
 
     :param input: shape (..., channels, h, w), three or four axes.
-    :param count_include_pad: do zeros of the padding count as elements?
+    :param count_include_pad: whether zeros of the padding count as elements.
     :param divisor_override: divide by this instead of the number of elements.
     :returns: shape (..., channels, oh, ow).
     """
@@ -266,7 +266,7 @@ def avg_pool2d(
 
 
 def _counts(n: int, kernel: int, stride: int, pad: int, out: int, include_pad: bool) -> tuple[int, ...]:
-    """How many elements each window has along one axis."""
+    """The number of elements of each window along one axis."""
     low, high = (-pad, n + pad) if include_pad else (0, n)
     starts = [k * stride - pad for k in range(out)]
     return tuple([min(s + kernel, high) - max(s, low) for s in starts])
@@ -281,7 +281,7 @@ def _adaptive(x: Any, out: Pair) -> Any:
 
 
 def _shares(n: int, out: int, dtype: np.dtype) -> np.ndarray:
-    """Row k takes the mean over the k-th of *out* windows that cover n elements."""
+    """The matrix (out, n) of means over windows: row k takes the mean over the k-th of *out* windows of n elements."""
     result = np.zeros((out, n), dtype)
     for k in range(out):
         start, stop = k * n // out, -(-(k + 1) * n // out)

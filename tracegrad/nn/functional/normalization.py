@@ -20,13 +20,13 @@ Ints = tuple[int, ...]
 
 
 def _standardised(x: Any, axes: Ints, eps: float) -> Any:
-    """Mean 0 and variance 1 along *axes*."""
+    """*x* with mean 0 and variance 1 along *axes*."""
     centred = x - mean(x, axes)
     return centred / np.sqrt(mean(centred * centred, axes) + eps)
 
 
 def _affine(y: Any, shape: Ints, *rest: Any) -> Any:
-    """y · weight + bias, each of them optional: (has weight, has bias, weight?, bias?)"""
+    """y · weight + bias; *rest*: (has weight, has bias), then those that there are."""
     has_weight, has_bias, *given = rest
     if has_weight:
         y = y * given[0].reshape(shape)
@@ -34,7 +34,7 @@ def _affine(y: Any, shape: Ints, *rest: Any) -> Any:
 
 
 def _with_affine(compute: Any) -> Any:
-    """``fn(x, weight?, bias?, *statics)``, where the last statics are (has weight, has bias)."""
+    """*compute* with an affine map: ``fn(x, [weight, bias,] *statics)``, statics ending in (has weight, has bias)."""
 
     def fn(x: Any, *rest: Any) -> Any:
         has_weight, has_bias = rest[-2:]
@@ -122,7 +122,7 @@ def rms_norm(
 
 
 def _but_channels(x: Any) -> tuple[Ints, Ints]:
-    """(all axes but the channels', shape in which a vector over channels meets x)"""
+    """(all axes but the channels', shape in which a vector over channels broadcasts with x)"""
     return tuple([k for k in range(len(x.shape)) if k != 1]), (-1, *(1,) * (len(x.shape) - 2))
 
 

@@ -36,7 +36,7 @@ def arrays_of(name: str, input: Tensor, target: Tensor) -> tuple[Any, Any]:
 
 
 def _difference(name: str, loss: Any) -> EagerOp:
-    """``fn(x, y, weight?, *statics, weighted, reduction)`` of the elements of x - y."""
+    """A loss of the elements of x - y as an operation: ``fn(x, y, [weight,] *statics, weighted, reduction)``."""
 
     def fn(x: Any, y: Any, *rest: Any) -> Any:
         *statics, weighted, reduction = rest

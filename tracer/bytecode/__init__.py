@@ -1,5 +1,5 @@
-"""What CPython will do next, read from the user's bytecode. ``control_flow.py`` is the first file to read: loops, and
-which variables are live. ``purity.py`` proves that a turn of a loop is a function of its local variables,
-``frame_snapshot.py`` keeps what they were, and ``concretize.py`` finds out who asks for a plain value, so that
-``math.sin(t)`` is refused and ``float(t)`` becomes a guard.
+"""Analysis of the user's bytecode. ``control_flow.py`` is the first file to read: loops, and liveness of variables.
+``purity.py`` proves that a turn of a loop is a function of its local variables, ``frame_snapshot.py`` keeps their
+values, and ``concretize.py`` identifies conversions to plain values, so that ``math.sin(t)`` is refused and
+``float(t)`` becomes a guard.
 """

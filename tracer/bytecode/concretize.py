@@ -1,9 +1,9 @@
-"""Who asks for a plain value?
+"""Conversions of traced arrays to plain values, allowed or refused by their caller.
 
-``float(t)`` is a question that a guard answers.  ``math.sin(t)`` and ``plain[0] = t`` ask in the same way (C code
-calls ``__float__``) but would go on with a number that has lost its gradient.  They are told apart by the instruction
-that the innermost Python frame is executing: its opcode, and for a call the callable, found by walking back over the
-instructions that pushed it. What cannot be told is refused."""
+``float(t)`` becomes a guard.  ``math.sin(t)`` and ``plain[0] = t`` call ``__float__`` as well (from C code), but would
+go on with a number that has lost its gradient.  They are told apart by the instruction that the innermost Python frame
+is executing: its opcode, and for a call the callable, found by walking back over the instructions that pushed it.
+Unknown callers are refused."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ import numpy as np
 from ..ir.errors import UnsupportedError
 from ..ir.site import OWN_FOLDER, at_site, is_internal
 
-# Callables that ask for a number and say so.  np.arange is one: it refuses float arguments before it comes to ask.
+# Callables that convert to a number openly.  np.arange is one: it refuses float arguments before it comes to ask.
 HARMLESS = (float, int, bool, round, np.arange)
 _NULL_ABOVE = 1 if sys.version_info >= (3, 13) else 0  # 3.13 pushes NULL or self after the callable
 UNKNOWN = object()
 
 
 class Request(NamedTuple):
-    """What the frame was doing: ``opcode``; for calls the ``callee`` (UNKNOWN where it cannot be told) and the name
-    it was called by."""
+    """The operation of a frame: its ``opcode``; for calls the ``callee`` (UNKNOWN where it cannot be found) and the
+    name it was called by."""
 
     opcode: str
     callee: Any
@@ -70,8 +70,8 @@ class _Instructions:
         )
 
     def loads_below(self, end: int, above: int, null: int) -> Path | None:
-        """How the stack entry that lies *above* entries under the top before instruction *end* was loaded (*null* of
-        them a NULL or self)."""
+        """The loads of the stack entry *above* entries under the top before instruction *end* (*null* of them a NULL or
+        self); None if unknown."""
         if end not in self.before:
             return None
         level = self.before[end] - above
@@ -113,7 +113,7 @@ _instructions = lru_cache(maxsize=256)(_Instructions)
 
 @lru_cache(maxsize=4096)
 def _instruction_path(code: CodeType, lasti: int) -> tuple[str, Path | None]:
-    """Opcode at *lasti*, and how the callable (or the left operand of an operator) was loaded."""
+    """Opcode at *lasti*, and the loads of the callable (or of the left operand of an operator)."""
     found = _instructions(code)
     at = found.index.get(lasti)
     if at is None:
@@ -146,12 +146,12 @@ def _resolve(path: Path, frame: FrameType) -> Any:
 
 
 def _draws(obj: Any) -> bool:
-    """Is it one of NumPy's random generators?"""
+    """Whether *obj* is one of NumPy's random generators."""
     return type(obj).__module__.startswith("numpy.random")
 
 
 def request(depth: int) -> Request:
-    """What the Python frame *depth* levels up is asking for."""
+    """The request of the Python frame *depth* levels up."""
     frame = sys._getframe(depth + 1)
     opcode, path = _instruction_path(frame.f_code, frame.f_lasti)
     if path is None:
@@ -160,8 +160,7 @@ def request(depth: int) -> Request:
 
 
 def check_float_allowed() -> None:
-    """Called by ``__float__``: return where plain Python asked for a float, raise where C code would compute with
-    it."""
+    """Check of ``__float__``: raise unless plain Python asked for the float, since C code would compute with it."""
     asked = request(2)
     filename = asked.frame.f_code.co_filename
     if filename.startswith(OWN_FOLDER):

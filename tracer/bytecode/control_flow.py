@@ -1,4 +1,4 @@
-"""The bytecode of a function as control flow: which instructions follow which, loops, and which variables are live."""
+"""Control flow graph of a function's bytecode: successors, loops, liveness of variables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Flow:
-    """The instructions of a function and what may follow each."""
+    """The instructions of a function and the successors of each."""
 
     def __init__(self, code: types.CodeType):
         self.code = list(dis.get_instructions(code))
@@ -60,7 +60,7 @@ class Flow:
         return best
 
     def _natural(self, head: int, ends: Sequence[int]) -> set[int]:
-        """What leads to the backward jumps at *ends* without passing *head*."""
+        """The natural loop of *head*: instructions that reach the backward jumps at *ends* without passing it."""
         loop, todo = {head}, [*ends]
         while todo:
             k = todo.pop()
@@ -70,7 +70,7 @@ class Flow:
         return loop
 
     def between(self, head: int, end: int) -> set[int]:
-        """What may run from *head* on until *head* is reached again, without passing *end*."""
+        """Instructions on ways from *head* back to *head* that do not pass *end*."""
         ways = (self.following, self.before)
         found: list[set[int]] = []
         for way in ways:
@@ -92,11 +92,11 @@ class Flow:
         return frozenset(name for name, new in made.items() if new)
 
     def closes(self, k: int, loop: set[int]) -> bool:
-        """Does the iterator at *k* end this loop, rather than one within it?"""
+        """Whether the iterator at *k* ends this loop, not one within it."""
         return any(n not in loop for n in self.following[k])
 
     def after(self, at: int, loop: set[int]) -> set[int]:
-        """What may run once the jump *at* has left the loop."""
+        """Instructions that are reachable once the jump *at* has left the loop."""
         found: set[int] = set()
         todo = [n for n in self.following[at] if n not in loop]
         while todo:
@@ -116,7 +116,7 @@ class Flow:
         return self.following[at][0 if answer == self.code[at].opname.endswith("IF_TRUE") else 1]
 
     def live(self, k: int) -> frozenset[str]:
-        """The local variables that instruction *k* or what may follow reads before it is assigned."""
+        """The local variables that are live at instruction *k*."""
         if self._live is None:
             self._live = [set(loads(i)) for i in self.code]
             changed = True

@@ -1,7 +1,7 @@
-"""Where a question was asked from: the user's frame, and what its local variables were.
+"""Snapshots of the user's frame and its local variables, taken when control flow asks for a truth value.
 
-``look`` is called when control flow asks for a truth value.  ``purity.py`` reads it, to see what a loop of the
-user's changes from turn to turn.
+``look`` takes one.  ``purity.py`` compares them, for the variables that a loop of the user's changes from turn to
+turn.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""What the user's bytecode says of a loop that data ends: does nothing but recorded values decide how often it goes?
+"""Purity of loops whose trip count depends on data: a proof that recorded values alone decide it.
 
-A loop is recorded as so many turns, of which the last asked a question whose answer was another one.  That another
-number of turns would have gone the same way follows from two things, and both are proven here:
+A loop is recorded as a number of turns (iterations), of which the last got another answer to its condition.  Another
+number of turns would have gone the same way if two things hold, which are proven here:
 
 - A turn changes nothing but local variables: no item, attribute, global or cell is stored, and all that is called is
   known to change nothing (NumPy's functions, methods that arrays have, helpers of which the same is true).
 - Those local variables are traced values, or Python values that nobody reads after the loop, or counters, for which
-  recorded integers stand after it (``induction_variables.py``).  Python values that change went, turn by turn, through
-  values that do not hang on data; so the proof holds for as many turns as were seen, and the loop is ``bounded`` by
-  that.  Without any there is no bound, and none where all that the loop does with a counter is to count.
+  recorded integers stand after it (``induction_variables.py``).  Python values that change took, turn by turn, values
+  that do not depend on data; so the proof holds for as many turns as were seen, and the loop is ``bounded`` by that.
+  Without any there is no bound, and none where the loop does nothing with a counter but count.
 
-Whatever is not known to be harmless is a refusal, which has a name; the number of turns is then a branch like others.
+Anything else is a refusal, which has a name; the number of turns is then a branch like others.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def prove(asked: Sequence[Asked], counting: frozenset[str] = frozenset()) -> Pro
 
 
 def _only_counts(flow: Flow, loop: Iterable[int], name: str) -> bool:
-    """Is all that the loop does with the variable ``name += constant``?"""
+    """Whether the loop uses the variable in ``name += constant`` only."""
     for k in loop:
         if name in loads(flow.code[k]):
             after = flow.code[k : k + 4]
@@ -176,7 +176,7 @@ def prove_turns(asked: Asked, head: int, end: int) -> Places | Reason:
 
 
 def _replaced(code: Sequence[Any], loop: Sequence[int], name: str, value: Any) -> bool:
-    """Is the local variable a scalar that the loop changes by ``x += y`` only?  Then none shares its memory."""
+    """Whether the local variable is a scalar that the loop changes by ``x += y`` only: none shares its memory then."""
     if not (isinstance(value, Traced) and value.replaced):
         return False
     return all(
@@ -189,14 +189,14 @@ def _names(asked: Sequence[Asked]) -> list[str]:
 
 
 def _traced(value: Any) -> bool:
-    """Is it made of traced values alone?"""
+    """Whether *value* consists of traced values (in a tuple Python numbers, too)."""
     if isinstance(value, Many):
         return bool(value.items) and all(_traced(v) or isinstance(v, Plain) for v in value.items)
     return isinstance(value, Traced) and value.atom is not None
 
 
 def _steady(values: Sequence[Any]) -> bool:
-    """Is it the same in every turn?"""
+    """Whether *values*, one for each turn, are all the same."""
     return all(_same(v, values[0]) for v in values)
 
 
@@ -213,7 +213,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _value(seen: Any) -> Any:
-    """What a local variable holds, where that is something that may be called."""
+    """The value of a local variable, if it may be a callable; else ``_ANY``."""
     if isinstance(seen, Many):
         return tuple([_value(v) for v in seen.items])
     return seen.value if isinstance(seen, Other) else _ANY
@@ -320,7 +320,7 @@ def _arguments(code: Code) -> Sequence[str]:
 
 
 def _attribute(base: Any, name: str) -> Any:
-    """What a module or an object has under *name*, if reading it runs no code."""
+    """The attribute *name* of a module or an object, if reading it runs no code; else ``_UNKNOWN``."""
     if isinstance(base, types.ModuleType):
         return getattr(base, name, _UNKNOWN)
     if isinstance(base, (np.ndarray, np.generic, int, float)):
@@ -337,20 +337,20 @@ def _attribute(base: Any, name: str) -> Any:
 
 
 def _of_users(value: Any) -> bool:
-    """Is it an object whose operators and items may run code of the user's?"""
+    """Whether operators and items of *value* may run code of the user's."""
     if callable(value) or isinstance(value, (types.ModuleType, np.generic)):
         return False
     return type(value) not in (int, float, bool, str, bytes, tuple, list, dict, range, slice, np.ndarray, type(None))
 
 
 def _renews(code: Sequence[Any], k: int, renewed: frozenset[str]) -> bool:
-    """Is what ``x += ...`` at *k* changes kept in a local variable alone?"""
+    """Whether the target of ``x += ...`` at *k* is one of the local variables *renewed*."""
     names = stores(code[k + 1]) if k + 1 < len(code) else ()
     return bool(names) and names[0] in renewed
 
 
 def _fresh(code: Sequence[Any], k: int, names: dict[str, Any]) -> bool:
-    """Does GET_ITER *k* make an iterator that nobody else has: of containers, alone or in range(...) or zip(...)?"""
+    """Whether GET_ITER *k* makes a new iterator: of containers, alone or in range(...) or zip(...)."""
 
     def contained(i: Any) -> bool:  # no variable is an iterator: see prove
         if i.opname == "LOAD_GLOBAL":

@@ -1,4 +1,4 @@
-"""Plain Python loops become loop nodes. ``roll.py`` is the first file to read, and the whole of it in one function:
+"""Rerolling: plain Python loops to loop nodes. ``roll.py`` is the first file to read, the whole in one function:
 repeats are found (``find.py``), proven for every block (``prove.py``, in the terms of ``repeats.py``), and rewritten
 (``rewrite.py``, with ``loop_body.py`` for the body). Loops that data ends are ``while_loops.py`` and, with branches,
 ``branchy_loops.py``. A loop that goes on for long is checked against the previous turn instead of recorded

@@ -1,12 +1,12 @@
-"""Loops that data ends, and whose turns differ by answers that data gives, become loops with branches in them.
+"""Rerolling of loops with data-dependent trip counts and branches: turns that differ become a body with branches.
 
-``turn_tree.py`` has laid the turns over each other as a tree.  Here the tree becomes the body of a loop that stops by
-itself.  What every way through a part of it computes is computed before the choice; the rest of each way is done only
-if it is chosen (a counted loop of one step or none, as in ``branches.py``), or both are and ``select`` chooses, where
-that is less work than a choice.
+``turn_tree.py`` has merged the turns into a tree.  Here the tree becomes the body of a loop that stops by itself.
+Values common to all ways through a part of it are computed before the choice; the rest of each way runs only if it is
+chosen (a counted loop of at most one step, as in ``branches.py``), or both run and ``select`` chooses, where that is
+less work than a choice.
 
-What is read after the loop has to be what one class of local variables holds then.  An answer that was always the same
-is held: the loop ends where it is another one, and a guard after it says so.
+Values read after the loop have to be those of one class of local variables.  An answer that was always the same is
+held: the loop ends where it is another one, and a guard after it checks that.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ SELECTED = 256  # flops of elementwise work in a branch that are less than a cho
 
 
 class BranchyLoops:
-    """Loops with branches: what stands in their place; and *waiting*, the last items of such that have others in them
-    which are to be replaced first."""
+    """Loops with branches: their replacements; and *waiting*, the last items of loops with inner ones that are to be
+    replaced first."""
 
     def __init__(self) -> None:
         self.made: list[tuple[int, int, Sequence[Item]]] = []
@@ -139,7 +139,7 @@ class _TreeLoop:
         self.needed = self._needed()
 
     def _read_after(self, uses: Uses) -> dict[Name, list[Var]]:
-        """What is read after the loop, by the class that holds it."""
+        """Values that are read after the loop, by the class of local variables that holds them."""
         tree, cuts = self.tree, self.tree.cuts
         holders: dict[Atom, set[Name]] = {}
         for name, cls in tree.class_of.items():
@@ -188,7 +188,7 @@ class _TreeLoop:
         site = self.recorder.items[tree.at[-1]].site
         out = Lines()
         out.site_override = site
-        for node in tree.pool:  # what is the same in every turn
+        for node in tree.pool:  # loop-invariant nodes
             if node.out not in tree.inner:
                 out.append(node)
         body = Lines()
@@ -230,7 +230,7 @@ class _TreeLoop:
     # ---- parts ---------------------------------------------------------------------------------------------------
 
     def _emit(self, part: Part, defined: set[Var], out: Lines) -> tuple[Atom, list[Atom]]:
-        """(have the answers of *part* held, what the turn gives), appended to *out*; *defined* is known already."""
+        """(whether the held answers of *part* are right, the turn's results), appended to *out*, with *defined*."""
         must = self._must(part)
         for node in self.tree.pool:
             if node.out in must and node.out not in defined:
@@ -254,7 +254,7 @@ class _TreeLoop:
         return held, results
 
     def _must(self, part: Part) -> set[Atom]:
-        """What is computed whichever way is gone."""
+        """Values that every way through *part* computes."""
         roots = list(part.held)
         if part.results is not None:
             roots += [part.results[k] for k in self.needed]
@@ -322,7 +322,7 @@ def _run_if(
 
 
 def _cheap(nodes: Sequence[Node]) -> bool:
-    """The heuristic: is it less work to compute *nodes* for nothing than to choose?"""
+    """Whether computing *nodes* for nothing is less work than a choice (a heuristic)."""
     return (
         all(n.prim.kind == ELEMENTWISE and n.out.aval.dtype.kind in ("b", *FLOAT_KINDS) for n in nodes)
         and sum(n.prim.cost * max(n.out.aval.size, 1) for n in nodes) <= SELECTED
@@ -330,7 +330,7 @@ def _cheap(nodes: Sequence[Node]) -> bool:
 
 
 def _body(nodes: Sequence[Node], outputs: Sequence[Atom], carries: Sequence[Var]) -> tuple[Graph, list[Var]]:
-    """(what of *nodes* computes *outputs* as the body of a loop, what it reads from outside)"""
+    """(the body of a loop that computes *outputs* by *nodes*, the values that it reads from outside)"""
     return closed(live_nodes(nodes, outputs), [strong(a) for a in outputs], carries)
 
 

@@ -1,9 +1,9 @@
-"""Finding what repeats in a recording.
+"""Search for repeats in a recording.
 
-``find_repeats`` looks for repeats, innermost or outermost, whichever begins first.  What is tried are the stretches in
-which items that look alike (same line, same primitive) come again at one distance (``_stretches``); what such a stretch
-really does in every block is proven in ``prove.py``.  What cannot be proven for all blocks is cut off, and what
-is left is a smaller repeat, or none.
+``find_repeats`` looks for repeats, innermost or outermost, whichever begins first.  Candidates are the stretches in
+which items that look alike (same line, same primitive) come again at one distance (``_stretches``); ``prove.py`` proves
+that the blocks of such a stretch do the same.  Blocks without a proof are cut off, which leaves a smaller repeat, or
+none.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ..ir.site import Site
 from .prove import first_items, prove
 from .repeats import FEW_TRIPS, Item, Repeat, Rows
 
-MIN_TRIPS = 16  # fewer are left as they are, unless they are
-LONG = 512  # items or more in all
+MIN_TRIPS = 16  # trips of a loop that is rolled, however short its blocks are
+LONG = 512  # items in all of a loop that is rolled with fewer trips
 MAX_PERIODS = 256  # distances that are tried in one recording
 MAX_TRIES = 32  # places at which a loop may begin that are tried in one stretch
 
@@ -35,7 +35,7 @@ class FoundRepeats:
 
 
 def worth_rolling(period: int, trips: int) -> bool:
-    """The heuristic: is a loop better than its blocks one after another?"""
+    """Whether a loop is better than its blocks one after another (a heuristic)."""
     return trips >= MIN_TRIPS or (trips >= FEW_TRIPS and trips * period >= LONG)
 
 
@@ -76,8 +76,8 @@ def find_repeats(
 
 
 def _longer(items: Sequence[Item], first: Mapping[Var, int], short: Repeat) -> Repeat | None:
-    """The loop of several of *short*'s blocks a turn, where that is what goes round: the values from before the loop
-    come again in turn, as the weights of a few layers do."""
+    """The repeat with several of *short*'s blocks as one, where its values from before the loop are cyclic, as the
+    weights of a few layers are."""
     rows = [slot.atoms for step in short.steps for slot in step.slots if isinstance(slot, Rows)]
     count = max([_cycle(atoms) for atoms in rows], default=1)
     if count == 1 or not worth_rolling(short.period * count, short.trips // count):
@@ -87,13 +87,13 @@ def _longer(items: Sequence[Item], first: Mapping[Var, int], short: Repeat) -> R
 
 
 def _cycle(atoms: Sequence[Var]) -> int:
-    """After how many *atoms* they come again; 1 where they do not."""
+    """The period of *atoms*; 1 where they are not cyclic."""
     count = next((k for k, a in enumerate(atoms) if k and a is atoms[0]), 1)
     return count if all(a is b for a, b in zip(atoms[count:], atoms, strict=False)) else 1
 
 
 def _around(items: Sequence[Item], first: Mapping[Var, int], inner: Repeat, trips: int) -> Repeat | None:
-    """The loop around *inner*, where it does nothing else: the blocks of both look alike, *trips* in all."""
+    """The loop around *inner*, if it contains nothing else: the blocks of both look alike, *trips* in all."""
     rounds = trips // inner.trips
     if inner.trips < FEW_TRIPS or rounds < FEW_TRIPS:
         return None
@@ -107,7 +107,7 @@ def alike(items: Sequence[Item], sites: Sequence[Site | None]) -> list[_Stretch]
 
 
 def reaches_end(items: Sequence[Item], sites: Sequence[Site | None], length: int) -> bool:
-    """Do the last *length* items look like a loop that is going on?"""
+    """Whether the last *length* items look like a loop that is going on."""
     if len(items) < length:
         return False
     marks = _marks(items[-length:], sites[-length:])
@@ -131,8 +131,7 @@ def _mark(item: Item, site: Site | None) -> tuple[Any, ...]:
 
 
 def _finer(marks: np.ndarray, items: Sequence[Item], first: Mapping[Var, int]) -> np.ndarray:
-    """*marks*, where items that read different values that no item defines have different ones: layers that are alike
-    but for their weights."""
+    """*marks* refined by the values from outside that items read: they tell layers that differ in their weights."""
     known: dict[Any, int] = {}
     found = []
     for mark, item in zip(marks.tolist(), items, strict=True):

@@ -1,7 +1,7 @@
 """Values of a loop that was followed (``loop_follower.py``), by the iteration that defines them.
 
 While it is followed, an operation of the loop defines an ``IterationVar`` and no node.  When it is over, one loop node
-stands for all iterations; a value that is read later is a row of what that node stacks.
+stands for all iterations; a value that is read later is a row of the node's stacked results.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ class FollowedLoop:
         self.trips, self.stacks, self.arrays, self.fixed = trips, made.stacks, dict(made.arrays), fixed
 
     def wholes(self, item: int) -> list[Atom]:
-        """Values that hold those of *item* in every iteration."""
+        """The stacked values of *item*, or its one value if it is loop-invariant."""
         fixed, written = self.fixed.get(item), self.arrays.get((item, 0))
         if written is not None:
             return list(written[0].stacks.values())
         return [self.stacks[item, 0] if fixed is None else fixed]
 
     def place(self, atom: Atom) -> tuple[int, int] | None:
-        """(iteration, item) that defined *atom*, if one of these did."""
+        """The (iteration, item) of this loop that defined *atom*, or None."""
         if type(atom) is IterationVar:
             source = atom.source
             return (atom.iteration, source[1]) if source[0] is self and atom.iteration < self.trips else None
         return self.recorded.get(atom)  # type: ignore[arg-type]
 
     def pending(self, atom: Atom) -> tuple[int, int] | None:
-        """The same, unless a node defines *atom* too."""
+        """As ``place``, but None where a node defines *atom*, too."""
         return None if atom in self.defined else self.place(atom)
 
 
 def is_pending(loops: Sequence[FollowedLoop], atom: Atom) -> bool:
-    """Has an iteration of one of *loops* defined *atom*, and no node?"""
+    """Whether *atom* is the value of an iteration of one of *loops* that no node defines yet."""
     return bool(loops) and any(loop.pending(atom) is not None for loop in loops)
 
 
 def wholes_of(loops: Sequence[FollowedLoop], atom: Atom) -> list[Atom]:
-    """Values that hold *atom*, or are equal to it, if it is pending."""
+    """Stacked values that hold *atom*, or values equal to it, if it is pending."""
     for loop in loops:
         place = loop.pending(atom)
         if place is not None:

@@ -1,4 +1,4 @@
-"""Python counters become recorded integers where a loop that data ends is left.
+"""Induction variables: Python counters of a loop that data ends, as recorded integers behind it.
 
     n = 0
     while abs(f(x)) > 1e-9:
@@ -11,7 +11,7 @@ constant of the recording, which the guards of the turns warrant, until the turn
 (``while_loops.py``); then it follows from the node's number of steps.
 
 A variable is a counter if it was a Python integer in every turn and grew by the same number from each to the next, and
-if the loop is otherwise proven to hang on recorded values alone (``purity.py``).
+if the loop is otherwise proven to depend on recorded values alone (``purity.py``).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class InductionVariables:
         self._equal: dict[tuple[int, int], tuple[bool, list[Asked]]] = {}  # to each question, the last equal answers
 
     def answered(self, asked: Asked, answer: bool) -> None:
-        """*asked* was answered: where that ends a loop, replace its counters."""
+        """Replace the counters of a loop that ends by the answer to *asked*."""
         key = id(asked.frame), asked.instruction
         before, same = self._equal.get(key, (not answer, []))
         if answer == before:

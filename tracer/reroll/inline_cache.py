@@ -1,13 +1,13 @@
-"""Following the user's operations whole.
+"""Inline cache of the user's operations in a loop that is followed.
 
 While a loop is followed (``loop_follower.py``), an operation of the user's, as ``t[0]`` or ``np.stack([a, b])``, is
-still taken apart into items that are checked one by one.  ``learn`` looks on once; what it saw becomes an *answer*, a
-function that knows the operation again by what it was given, and has its result at once.
+still taken apart into items that are checked one by one.  ``learn`` observes it once and makes an *answer*, a function
+that recognises the operation by its arguments, and has its result at once.
 
-Why that is right: the functions that come here (``dispatch.py``) are ours, and what they emit depends on their
+Why that is right: the functions that come here (``dispatch.py``) are ours, and the items they emit depend on their
 arguments alone: numbers, which have to be the same again; types and shapes, which belong to the Vars; and the values,
-each of which has to be what the slots of the items that took it say.  Then they would emit the same items, and these
-would pass the follower's own checks.  What is not of this kind is refused here, and goes the long way.
+each of which has to match the slots of the items that took it.  Then they would emit the same items, and these would
+pass the follower's own checks.  Other operations are refused here, and are taken apart.
 
 An answer is generated from a text, which many operations share; what differs between them is in the cells of its
 closure.
@@ -53,7 +53,7 @@ def learn(follower: Follower, function: Any, args: tuple[Any, ...], kwargs: dict
 
 
 class _Learning:
-    """One operation: what it was given, and the text of its answer."""
+    """One operation: its arguments, and the text of its answer."""
 
     def __init__(self, follower: Follower, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]):
         self.follower, self.function, self.args = follower, function, args
@@ -62,7 +62,7 @@ class _Learning:
         self.lines: list[str] = ["if asked is not function: return None"]
         self.arrays: list[tuple[str, TracedArray, Var]] = []  # (its name in the text, the array, its value)
         self.values: list[tuple[str, Any]] = []  # numbers and the like
-        self.late: list[str] = []  # what is done when all tests have been passed
+        self.late: list[str] = []  # statements behind all tests
         self._sequence("args", args)
         if kwargs:
             self.lines.append(f"if len(kwargs) != {len(kwargs)}: return None")
@@ -160,7 +160,7 @@ class _Learning:
         return len({name for name, _ in tests}) == len(self.arrays)
 
     def _place(self, slot: Slot) -> str:
-        """Where an answer finds what *slot* names."""
+        """The expression by which an answer reads *slot*."""
         follower = self.follower
         if isinstance(slot, Invariant):
             return self._cell(slot.atom)
@@ -170,14 +170,14 @@ class _Learning:
         return f"{self._cell(values)}[{self._cell(slot.item)}]"
 
     def _value(self, slot: Slot) -> Any:
-        """What *slot* named in the turn that was looked at."""
+        """The value of *slot* in the turn that was observed."""
         if isinstance(slot, Invariant):
             return slot.atom
         assert isinstance(slot, Local | Carried)
         return self.seen[slot.distance if isinstance(slot, Carried) else 0][slot.item]
 
     def _direct(self, at: int, end: int) -> bool:
-        """Did it go the short way (``direct_call``), which makes one item of the arguments as they are?"""
+        """Whether ``direct_call`` handled the operation, as one item of the arguments as they are."""
         item = self.follower.repeat.steps[at].item
         if end != at + 1 or not isinstance(item, Node) or DIRECT.get(self.function) is not item.prim:
             return False
@@ -227,7 +227,7 @@ class _Learning:
     # ---- what came of it ---------------------------------------------------------------------------------------
 
     def _result(self, at: int, end: int, result: TracedArray) -> bool:
-        """Make the same result."""
+        """Write the statements that make the result."""
         follower, seen = self.follower, self.seen[0]
         places = [j for j in range(at, end) if seen[j] is result._atom]
         if not places or result._version != result._storage.version:
@@ -264,7 +264,7 @@ class _Learning:
         return True
 
     def _view(self, result: TracedArray) -> bool:
-        """A view of the first array?"""
+        """Write the result as a view of the first array; False if it is none."""
         if not self.arrays:
             return False
         name, base, _ = self.arrays[0]
@@ -279,7 +279,7 @@ class _Learning:
         return True
 
     def _fresh(self, result: TracedArray) -> bool:
-        """An array with a buffer of its own?"""
+        """Write the result as an array with a buffer of its own; False if it has none."""
         storage = result._storage
         own = all(storage is not array._storage for _, array, _ in self.arrays)
         plain = not (result._steps or storage.version or result._uncertain or storage.owner)
@@ -294,7 +294,7 @@ class _Learning:
 
 @lru_cache(maxsize=4096)
 def _maker(body: str, cells: str) -> Any:
-    """What makes answers of this text, of the values of its cells."""
+    """The function from the values of *cells* to the answer with this *body*."""
     text = f"def make({cells}):\n    def answer(asked, args, kwargs):\n        {body}\n    return answer"
     code: CodeType = compile(text, "<tracegrad: a followed operation>", "exec")
     names: dict[str, Any] = {}

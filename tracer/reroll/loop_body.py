@@ -1,7 +1,7 @@
 """One block of a repeat as the body of a loop node.
 
-The body is written from the block's steps: what a slot says of an operand decides whether it becomes a carry, a row, a
-number reckoned from the step's own, or a constant.  Where no loop is needed, the blocks become operations on all rows
+The body is written from the block's steps: the kind of its slot decides whether an operand becomes a carry, a row, a
+number computed from the step's own, or a constant.  Where no loop is needed, the blocks become operations on all rows
 at once (``vectorize.py``).
 """
 
@@ -51,8 +51,8 @@ class Lines(Builder):
 
 
 class Ending(NamedTuple):
-    """Of a loop that ends when its last step, a guard, finds another answer than *continuing*.  It has at most *length*
-    trips; *lagging* are values of the block before the last one that are read later."""
+    """The end of a loop whose last step is a guard: it stops at another answer than *continuing*.  It has at most
+    *length* trips; *lagging* are values of the block before the last one that are read later."""
 
     continuing: bool
     length: int
@@ -61,8 +61,8 @@ class Ending(NamedTuple):
 
 class Made(NamedTuple):
     """A loop node: stacked values by item, the flag that its guards have held, the line of the first guard; or, where
-    it is *mapped*, whole arrays in place of a loop.  ``arrays``: what was written row by row, by update.  ``going``:
-    of a loop that ends by itself, whether it would have gone on; ``taken``: in how many steps."""
+    it is *mapped*, whole arrays in place of a loop.  ``arrays``: arrays written row by row, by update.  ``going``: of
+    a loop that ends by itself, whether it would have gone on; ``taken``: its trip count."""
 
     stacks: dict[Key, Atom]
     held: Var | None
@@ -75,7 +75,7 @@ class Made(NamedTuple):
 
 class Block:
     """*steps* as a loop of *length* trips.  *block* is the first block; *stack* gives the rows that a slot steps
-    through as one array, *nested* folds what repeats within a block."""
+    through as one array, *nested* folds repeats within a block."""
 
     def __init__(
         self, steps: Sequence[Step], block: Sequence[Item], length: int, stack: Callable[[Slot], Atom],
@@ -86,8 +86,8 @@ class Block:
         self.stack, self.const, self.nested = stack, const, nested
 
     def make(self, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var], stacked: Collection[Key] = ()) -> Made:
-        """Append what stands for all blocks to *out*.  It defines *finals*, values of the last block, unless it is
-        mapped or they are arrays; and stacks of *wanted*.  Whole arrays are wanted of each block if among *stacked*."""
+        """Append nodes for all blocks to *out*.  They define *finals*, values of the last block, unless it is mapped
+        or they are arrays; and stacks of *wanted*.  Whole arrays are wanted of each block if among *stacked*."""
         spread = without_pads(self.steps, self.block, {*wanted, *finals})
         if spread is not None:
             return self._spread(spread, out, wanted, finals, stacked)
@@ -135,9 +135,9 @@ class Block:
     def loop(self, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var]) -> Made:
         """Append the loop node to *out*.  It defines *finals*, values of the last block, and stacks of *wanted*."""
         self.out = out
-        self.before, self.items = Lines(), Lines()  # what depends on the number of the step alone; all else
+        self.before, self.items = Lines(), Lines()  # nodes that depend on the number of the step alone; all others
         self.xs: dict[Any, tuple[Var, Atom]] = {}
-        self.carries: dict[Any, tuple[Var, Atom, Any]] = {}  # what it is: (incoming, initial, what it becomes)
+        self.carries: dict[Any, tuple[Var, Atom, Any]] = {}  # its kind and place -> (incoming, initial, outgoing)
         self.values: dict[tuple[int, int], Atom] = {}
         sequence: list[Item] = []
         for j, step in enumerate(self.steps):
@@ -178,7 +178,7 @@ class Block:
                 for guard in guards:
                     last.site_override = guard.site  # type: ignore[attr-defined]
                     end = F.logical_and(end, guard.atom)
-                if self.ending:  # what is not as it was may not end at all
+                if self.ending:  # a loop whose guards fail might not end at all
                     outputs[0] = F.logical_and(outputs[0], end)
             nodes += last.nodes
             incoming.append(flag)
@@ -209,12 +209,12 @@ class Block:
         return Made(stacks, held, line, going=outs[0], taken=taken) if self.ending else Made(stacks, held, line)
 
     def _end(self, going: Var) -> None:
-        """What the last step's guard says; carries for what is read of the block before the last."""
+        """The condition from the last step's guard, and carries for values of the block before the last."""
         assert self.ending is not None
         (asked,) = self.asked
         assert isinstance(asked, Guard)
         self.go_on = asked.atom
-        self.lagged: dict[int, Var] = {}  # carry: what it defines
+        self.lagged: dict[int, Var] = {}  # index of a carry -> the Var that its final value defines
         for (j, i), var in self.ending.lagging.items():
             key = next(k for k in self.carries if k[:3] == (j, i, 1))
             before, init, _ = self.carries[key]
@@ -236,8 +236,8 @@ class Block:
         self, nodes: list[Node], outputs: list[Atom], incoming: list[Var], inits: list[Atom], outs: list[Var],
         wanted: set[Var], going: Var | None, taken: Var,
     ) -> None:  # fmt: skip
-        """The node itself, without carries that nothing needs.  *going*: the carry that says whether to go on; *taken*:
-        how many steps that were."""
+        """The loop node, without dead carries.  *going*: the carry that says whether to go on; *taken*: the trip
+        count."""
         count = len(incoming)
 
         def results(carried: Iterable[int]) -> list[Atom]:
@@ -278,7 +278,7 @@ class Block:
         self.values.update({(j, i): out for i, out in enumerate(outs)})
 
     def _fixed(self, slot: Local | Carried) -> Var:
-        """What is the same in every block, as the first one has it."""
+        """The loop-invariant value of *slot*, from the first block."""
         return self.block[slot.item].outs[slot.out]  # type: ignore[union-attr]
 
     def _operand(self, slot: Slot) -> Atom:
@@ -310,7 +310,7 @@ class Block:
         return incoming
 
     def row(self, key: Any, make: Callable[[], Atom]) -> Var:
-        """This step's row of what *make* gives."""
+        """This step's row of the array that *make* gives."""
         found = self.xs.get(key)
         if found is None:
             with building(self.out):
@@ -319,7 +319,7 @@ class Block:
         return found[0]
 
     def number(self, values: np.ndarray) -> Atom:
-        """This step's entry of *values*: reckoned from the number of the step where that is exact."""
+        """This step's entry of *values*: computed from the number of the step where that is exact."""
         line = affine(values)
         if line is None:
             return self.row(("numbers", values.dtype, values.tobytes()), lambda: self.const(values))

@@ -1,13 +1,12 @@
-"""Following a loop while Python goes through it.
+"""Following of a long Python loop: its operations are checked against the previous turn instead of recorded.
 
 Recording an operation means to infer its type, look for an equal one, make a node and find the user's line.  Where a
-loop has been going on for long and its blocks are proven to repeat, none of that is needed any more: it only has to be
-seen that the operation is the one that the block has at this place, with the operands that its slots (``repeats.py``)
-name.  One generated function for each step sees to that.  Nothing is assumed: at the first operation that is another
-one, recording goes on as before.
+loop has been going on for long and its blocks are proven to repeat, it suffices to check that the operation is the
+block's at this place, with the operands that its slots (``repeats.py``) name.  One generated function for each step
+does that.  Nothing is assumed: at the first operation that differs, recording goes on as before.
 
-A ``Follower`` keeps, of each iteration, what it defines and the numbers that differ; when the loop is over, ``finish``
-puts a loop node in the place of all iterations, those recorded before included.
+A ``Follower`` keeps the values of each iteration and the numbers that differ; when the loop is over, ``finish`` puts a
+loop node in the place of all iterations, those recorded before included.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ Follow = Callable[[Any, tuple[Atom, ...], dict[str, Any]], "tuple[Var, ...] | No
 
 
 class Follower:
-    """Follows *repeat*, at the end of whose last block the recording stands.
+    """The follower of *repeat*, at the end of whose last block the recording stands.
 
-    What the last turns have defined is in lists by item: ``current``, ``previous``, ``earlier`` and ``oldest``, which
+    The values of the last turns are in lists by item: ``current``, ``previous``, ``earlier`` and ``oldest``, which
     stay the same objects.  Their last element is the number of the turn.  ``None``: nobody can have seen the value.
     """
 
@@ -64,7 +63,7 @@ class Follower:
         self.at = 0
         self.follow = self._follow()
         self.asks: list[Any] = [None] * period  # answers to whole operations of the user's (inline_cache.py)
-        self.tries = [TRIES] * period  # how often one may still be learned that begins at an item
+        self.tries = [TRIES] * period  # operations beginning at each item that may still be learned
         self.takers = self._takers()
 
     # ---- while the loop goes on --------------------------------------------------------------------------------
@@ -85,7 +84,7 @@ class Follower:
         return follow
 
     def _twins(self) -> dict[int, int]:
-        """Items that do what an earlier one of their block has done: that one.  They define nothing of their own."""
+        """Item -> the earlier equal item of its block: such items define nothing of their own."""
         twins: dict[int, int] = {}
         known: dict[Any, int] = {}
         for j, step in enumerate(self.repeat.steps):
@@ -105,7 +104,7 @@ class Follower:
         return twins
 
     def row(self, j: int, outs: list[Any]) -> Var:
-        """What item *j* defines in the turn of *outs*."""
+        """The value of item *j* in the turn of *outs*."""
         out: Var | None = outs[self.twins[j]] if j in self.twins else self.fixed[j]
         if out is None:
             out = IterationVar(self.repeat.steps[j].item.out.aval)  # type: ignore[union-attr]
@@ -113,7 +112,7 @@ class Follower:
         return out
 
     def moved(self, at: int) -> None:
-        """The items before *at* have been gone through in this turn."""
+        """Go on to item *at* of this turn."""
         if at == len(self.sources):
             at = 0
             self.turned()
@@ -121,7 +120,7 @@ class Follower:
         self.recorder.ask = self.asks[at]
 
     def _takers(self) -> list[int]:
-        """For each item, the last one that takes what it defines; beyond the block for one of a later turn."""
+        """The last reader of each item's value; beyond the block for one of a later turn."""
         takers = [-1] * len(self.sources)
         for j, step in enumerate(self.repeat.steps):
             for slot in step.slots:
@@ -134,7 +133,7 @@ class Follower:
         return takers
 
     def turned(self) -> None:
-        """A turn is complete."""
+        """Go on to the next turn."""
         current = self.current
         self.oldest[:] = self.earlier
         self.earlier[:] = self.previous
@@ -184,7 +183,7 @@ class Follower:
         return [*lines, *at_end, "return True"]
 
     def _test(self, j: int, o: int, slot: Slot, names: dict[str, Any]) -> str:
-        """An expression that is true where operand *o* isn't what *slot* says."""
+        """An expression that is true where operand *o* does not match *slot*."""
         x, name = f"x{o}", f"k{j}_{o}"
         if isinstance(slot, Local):
             return f"{x} is not current[{slot.item}]"
@@ -210,8 +209,8 @@ class Follower:
     # ---- when it is over -----------------------------------------------------------------------------------------
 
     def finish(self) -> FollowedLoop | None:
-        """Put a loop node in the place of all iterations, and record what has been begun of another one.  The result
-        is None if it is all recorded."""
+        """Put a loop node in the place of all iterations, and record the items of an unfinished one.  The result is
+        None if all is recorded."""
         recorder, repeat, loop, first = self.recorder, self.repeat, self.loop, self.recorded[0]
         period, trips = len(repeat.steps), self.current[-1]
         lists = [self.current, self.previous, self.earlier, self.oldest]
@@ -257,7 +256,7 @@ class Follower:
         return loop if trips > repeat.trips else None
 
     def _fill(self, outs: list[Any], count: int) -> None:
-        """Give names to what the first *count* items of a turn have defined unseen."""
+        """Make Vars for the values of the first *count* items of a turn that have none yet."""
         for j in range(count):
             if outs[j] is None:
                 outs[j] = self.row(j, outs)
@@ -267,7 +266,7 @@ class Follower:
         return self.recorder.const(slot.values)
 
     def _complete(self, j: int, step: Step, trips: int) -> Step:
-        """*step* with what differed in all turns."""
+        """*step* with the starts and constants of all turns."""
         slots = [
             VaryingConstant(slot.like, np.array(self.numbers[j, o][:trips], slot.values.dtype))
             if isinstance(slot, VaryingConstant) else slot
@@ -277,7 +276,7 @@ class Follower:
         return Step(step.item, slots, starts, None, step.fixed)
 
     def _nodes(self, turns: Sequence[Sequence[Var]], count: int, turn: int = -1) -> list[Node]:
-        """The first *count* nodes of the first of *turns*, latest first; *turn*: where its numbers stand."""
+        """The first *count* nodes of the first of *turns*, latest first; *turn*: the index of its numbers."""
         nodes = []
         for j, step in enumerate(self.repeat.steps[:count]):
             node = step.item

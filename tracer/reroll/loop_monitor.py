@@ -1,8 +1,8 @@
 """The monitor of loops: the observer of a recording that looks for loops while Python goes through them.
 
-It looks from time to time whether a long loop is going on; if so, a ``Follower`` (``loop_follower.py``) sees to its
-operations in place of the recorder.  It notes from where control flow asked for truth values, by which ``roll.py`` will
-find the loops that data ends, and has their Python counters replaced (``induction_variables.py``).
+It looks from time to time whether a long loop is going on; if so, a ``Follower`` (``loop_follower.py``) handles its
+operations in place of the recorder.  It notes the places where control flow asked for truth values, by which
+``roll.py`` will find the loops that data ends, and has their Python counters replaced (``induction_variables.py``).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ LOOK_EVERY = 1024  # items between two looks
 
 
 class LoopMonitor:
-    """The observer of *recorder*; ``detach`` hands over what it knows."""
+    """The observer of *recorder*; ``detach`` hands over its findings."""
 
     def __init__(self, recorder: Recorder):
         self.recorder = recorder
         self.follower: Follower | None = None
         self.followed: list[FollowedLoop] = []
-        self.asked: dict[int, Asked] = {}  # the item that asked for a truth value: where that was
+        self.asked: dict[int, Asked] = {}  # item that asked for a truth value -> the frame then
         self.counters = InductionVariables(recorder)
-        self.refusals: list[Reason] = []  # why what looked like a loop is none, for explain()
+        self.refusals: list[Reason] = []  # reasons why candidates are no loops, for explain()
         self._evaluated = 0  # nodes whose operands `evaluate` has seen
 
     # ---- the interface of observers --------------------------------------------------------------------------------
@@ -123,13 +123,13 @@ class LoopMonitor:
         return Follower(self.recorder, last)
 
     def refuse(self, reason: Reason) -> None:
-        """Note the *reason* why something that looked like a loop is none."""
+        """Note the *reason* why a candidate is no loop."""
         if reason not in self.refusals:
             self.refusals.append(reason)
 
 
 def _simple(repeat: Repeat) -> bool:
-    """Can the blocks of *repeat* be followed?"""
+    """Whether the blocks of *repeat* can be followed."""
     return all(
         isinstance(step.item, Node)
         and len(step.item.outs) == 1
@@ -140,12 +140,12 @@ def _simple(repeat: Repeat) -> bool:
 
 
 def follow_loops(recorder: Recorder) -> None:
-    """From now on look for loops in *recorder*, and follow those that go on for long."""
+    """Attach a monitor to *recorder*, which follows loops that go on for long."""
     recorder.observer, recorder.look_at = LoopMonitor(recorder), len(recorder.items) + LONG_RUN
 
 
 def detach(recorder: Recorder) -> LoopMonitor:
-    """Its monitor, which looks on no more: what is recorded from now on, derivatives, stays as it is."""
+    """Detach and return the monitor, so that later operations (derivatives) are recorded as they are."""
     recorder.unfollow()
     monitor, recorder.observer, recorder.look_at = recorder.observer, None, -1
     return monitor if isinstance(monitor, LoopMonitor) else LoopMonitor(recorder)

@@ -1,4 +1,4 @@
-"""Sums over turns whose terms are zero but for a part that moves, as updates.
+"""Sums of padded parts over the turns of a loop, as updates of a part of the total.
 
 The derivative of ``x[t]`` is the cotangent of the row, padded to the shape of x; the derivative of a loop that reads
 ``x[t]`` in turn t adds them all up.  In a block that is two items, ``p = pad(g)`` and ``total + p``, which touch all of
@@ -28,7 +28,7 @@ class Spread(NamedTuple):
 
 
 def without_pads(steps: Sequence[Step], block: Sequence[Item], kept: Collection[Key]) -> Spread | None:
-    """The block with updates in place of sums; None where there are none.  *kept*: what is read of it elsewhere."""
+    """The block with updates in place of sums; None where there are none.  *kept*: values that are read elsewhere."""
     sums = _sums(steps, kept)
     if not sums:
         return None
@@ -53,7 +53,7 @@ def without_pads(steps: Sequence[Step], block: Sequence[Item], kept: Collection[
 
 
 def _sums(steps: Sequence[Step], kept: Collection[Key]) -> dict[int, int]:
-    """By item that adds a pad which nothing else reads: which operand that is."""
+    """Item that adds a pad which nothing else reads -> the position of that operand."""
     uses = Counter(s.item for step in steps for s in step.slots if isinstance(s, (Local, Carried)))
     sums: dict[int, int] = {}
     for j, step in enumerate(steps):
@@ -70,7 +70,7 @@ def _sums(steps: Sequence[Step], kept: Collection[Key]) -> dict[int, int]:
 
 
 def _updates(step: Step, o: int, total: Slot, pad: Step, part: Slot, at: int) -> list[Step]:
-    """What stands for the sum of operand *o*, which is *total*, and a pad of *part*, from item *at* on."""
+    """The slice, sum and update, from item *at* on, for the sum of operand *o*, *total*, and a pad of *part*."""
     node, padded = step.item, pad.item
     assert isinstance(node, Node) and isinstance(padded, Node)
     whole, row = node.inputs[o], padded.inputs[0]

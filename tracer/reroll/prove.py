@@ -1,7 +1,7 @@
-"""Proving what repeats: that every block of a stretch does the same thing.
+"""Proof of repeats: every block of a stretch does the same thing.
 
 ``prove`` takes a stretch of blocks and finds for each operand of each item one slot (``repeats.py``) that is right in
-every block.  Where none is, the stretch is cut off before the block that differs, and what is left is proven again.
+every block.  Where none is, the stretch is cut off before the block that differs, and the rest is proven again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def prove(items: Sequence[Item], first: Mapping[Var, int], start: int, period: i
 
 
 def first_items(items: Sequence[Item], wholes_of: Callable[[Atom], Sequence[Atom]] | None = None) -> dict[Var, int]:
-    """The item that first defines each Var.  *wholes_of*: what a value that no item defines is a part of."""
+    """The item that first defines each Var.  *wholes_of*: the values that one without an item is a part of."""
     first: dict[Var, int] = {}
     for k, item in enumerate(items):
         if isinstance(item, Node):
@@ -70,7 +70,7 @@ class _Matcher:
 
     def __init__(self, items: Sequence[Item], first: Mapping[Var, int], start: int, period: int):
         self.items, self.first, self.start, self.period = items, first, start, period
-        # per item of a block, what it defines in blocks 0, 1 and 2
+        # per item of a block, its values in blocks 0, 1 and 2
         self.defined: list[dict[Var, list[tuple[int, int]]]] = []
         for block in range(3):
             places: dict[Var, list[tuple[int, int]]] = {}
@@ -97,7 +97,7 @@ class _Matcher:
                 return Repeat(self.start, self.period, trips, steps)
 
     def _steps(self, trips: int) -> tuple[list[Step], int, int, Reason | None]:
-        """(steps, blocks that they hold for, the item of a block that stops them, why)"""
+        """(steps, blocks that they hold for, the item of a block that stops them, the reason)"""
         steps: list[Step] = []
         self.steps = steps
         self.columns = [self.items[self.start + j : self.start + trips * self.period : self.period]
@@ -148,7 +148,7 @@ class _Matcher:
         return step, valid, Refusal.ROLL_ANSWER(kind=pattern.kind, site=pattern.site, where=f"block {valid}")
 
     def _fixed(self, slots: Sequence[Slot]) -> bool:
-        """Is what is made of *slots* the same in every block?"""
+        """Whether an item with these *slots* is loop-invariant."""
         return all(isinstance(s, Invariant) or (isinstance(s, Local) and self.steps[s.item].fixed) for s in slots)
 
     def _outs(self, j: int, i: int) -> list[Var]:
@@ -158,7 +158,7 @@ class _Matcher:
         return found
 
     def _slot(self, j: int, atoms: list[Atom]) -> tuple[Slot, int]:
-        """(where item *j* of a block finds the operand that *atoms* are, in how many blocks that holds)"""
+        """(the slot of an operand of item *j*, *atoms* by block; the number of blocks that it is right for)"""
         atom = atoms[2]
         if isinstance(atom, Lit):
             return _numbers(atom, atoms)

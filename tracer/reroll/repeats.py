@@ -1,14 +1,14 @@
-"""What repeats in a recording: the data structures.
+"""Repeats in a recording: the data structures.
 
 A recording is a list of *items* in the order in which Python asked for them: nodes, and guards.  A node stands in it
 once for each time it was asked for, also where an equal one existed already, so that every turn of a Python loop
 leaves the same number of items.
 
-A ``Repeat`` says: from ``start`` on, ``trips`` blocks of ``period`` items each do the same thing.  What "the same"
-means is in its ``steps``, one for each item of a block, and in their *slots*, which say where a block finds an operand:
+A ``Repeat`` says: from ``start`` on, ``trips`` blocks of ``period`` items each do the same thing, which is described by
+its ``steps``, one for each item of a block, and by their *slots*, the sources of operands:
 
-    Local            what an earlier item of the same block defined
-    Carried          what an item of the block before defined, or of the one before that; in the first blocks: ``inits``
+    Local            the value of an earlier item of the same block
+    Carried          the value of an item of the block before, or of the one before that; in the first blocks: ``inits``
     Invariant        one value from before the loop, or one constant
     Rows             another value from before the loop in every block
     VaryingConstant  another constant in every block

@@ -1,8 +1,8 @@
-"""Repeats become loop nodes.
+"""Rewriting of repeats as loop nodes.
 
-This is done when Python has returned: only then is it known which values of a loop are used after it.  What was
-repeated keeps its names: a Var that is read later is defined by the loop (its value in the last step), or by a row of
-the loop's stacked results; so nothing outside of the loop has to change.
+This is done when Python has returned: only then is it known which values of a loop are used after it.  Vars keep their
+identity: one that is read later is defined by the loop (its value in the last step), or by a row of the loop's stacked
+results; so nothing outside of the loop has to change.
 
 Within a block nested repeats are found in the same way, before the block becomes the body of a loop.  A guard in a
 block becomes a flag that is carried along, and one guard after the loop asks whether it has held in every step.
@@ -30,7 +30,7 @@ MAX_STACK = 64  # values that are stacked one by one, where a loop steps through
 
 
 class Place(NamedTuple):
-    """Which block of which repeat defines a Var."""
+    """The definition of a Var by a block of a repeat."""
 
     repeat: int
     block: int
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class Column(NamedTuple):
-    """Rows ``first``, ``first + stride``, ... of what one item defines in every block of a repeat."""
+    """Rows ``first``, ``first + stride``, ... of the stacked values of one item of a repeat."""
 
     repeat: int
     item: int
@@ -66,9 +66,9 @@ class Rewriter:
         self.out = Lines()
         self.guards: dict[int, Guard] = {}
         self.held: list[Var] = []
-        self.defined: set[Var] = set()  # of what is given
+        self.defined: set[Var] = set()  # those of `given` that have been defined
         self.stacks: dict[tuple[int, int, int], Atom] = {}  # (repeat, item, out): its values in all blocks
-        self.parts: dict[int, list[Atom | Column]] = {}  # id(slot of rows): what it is made of
+        self.parts: dict[int, list[Atom | Column]] = {}  # id(slot of rows) -> its atoms and columns
         self.joined: dict[int, list[Atom | Column]] = {}  # id(concat node): its operands
 
     def run(self) -> tuple[list[Node], list[Guard]]:
@@ -101,12 +101,12 @@ class Rewriter:
         return None
 
     def _values(self, k: int, item: int, out: int) -> list[Var]:
-        """What *item* defines in each block."""
+        """The value of *item* in each block."""
         r = self.repeats[k]
         return [node.outs[out] for node in self.items[r.start + item : r.end : r.period]]  # type: ignore[union-attr]
 
     def _column(self, atoms: Sequence[Atom]) -> Column | None:
-        """*atoms* as rows of what one item defines."""
+        """*atoms* as rows of the values of one item, or None."""
         first = self.place(atoms[0])
         second = self.place(atoms[1]) if len(atoms) > 1 else None
         if first is None or second is None or first[0] != second[0] or first[2:] != second[2:]:
@@ -130,7 +130,7 @@ class Rewriter:
         return Column(k, item, out, start, stride, len(atoms))
 
     def _resolve_rows(self) -> None:
-        """Find out what the rows are that repeats step through; a repeat over too many loose values is none."""
+        """Find the columns that the rows of repeats belong to; a repeat over too many loose values is dropped."""
         kept: list[Repeat] = []
         every, self.repeats = self.repeats, kept
         self.starts: list[int] = []
@@ -143,8 +143,8 @@ class Rewriter:
                 self.starts.append(repeat.start)
 
     def _find_given(self) -> set[Atom]:
-        """``given``: what repeats define before their loops.  The result: what is the same in every block of a repeat,
-        but was made before it, maybe by a block of another one."""
+        """Set ``given``: values that repeats define before their loops.  The result: loop-invariant values of a repeat
+        that were made before it, maybe by a block of another one."""
         self.given: set[Var] = set()
         needed: set[Atom] = set()
         for repeat in self.repeats:
@@ -201,7 +201,7 @@ class Rewriter:
         return parts
 
     def _end_of_column(self, atoms: Sequence[Atom], start: int) -> int:
-        """Up to where *atoms* are, from *start* on, what one item defines in blocks that are evenly spaced."""
+        """The end of the run of *atoms* from *start* on that are values of one item in evenly spaced blocks."""
         here = self.place(atoms[start])
         there = self.place(atoms[start + 1]) if start + 1 < len(atoms) else None
         if here is None or there is None or here._replace(block=there.block) != there:
@@ -246,7 +246,7 @@ class Rewriter:
             self._name(concat(joined, axis), node.out)
 
     def _define(self, atoms: Iterable[Atom]) -> None:
-        """Make nodes for those of *atoms* that are pending."""
+        """Make nodes for the pending ones of *atoms*."""
         for atom in atoms:
             for loop in self.followed:
                 place = loop.pending(atom)
@@ -275,7 +275,7 @@ class Rewriter:
         self.out.append(Node(RESHAPE, (row,), {"shape": var.aval.shape}, (var,), self.out.site_override))
 
     def _read(self, repeat: Repeat) -> Iterator[Atom]:
-        """What *repeat* reads from outside, but for columns."""
+        """The values that *repeat* reads from outside, without columns."""
         for step in repeat.steps:
             for slot in step.slots:
                 if isinstance(slot, Invariant):
@@ -328,8 +328,8 @@ class Rewriter:
         return concat([self.rows(p) if isinstance(p, Column) else reshape(p, (1, *p.aval.shape)) for p in parts], 0)
 
     def _once(self, repeat: Repeat, j: int, step: Step) -> None:
-        """What is the same in every block, before the loop: also what another item of the block defines first, to which
-        an equal operation came only by chance."""
+        """Put a loop-invariant item before the loop, also where it is equal by chance to an earlier item of the block,
+        which defines it."""
         item = self.items[repeat.start + j]
         if isinstance(item, Guard):
             self._define([item.atom])
@@ -345,7 +345,7 @@ class Rewriter:
 def fold_items(
     items: Sequence[Item], sites: Sequence[Site | None], roots: Sequence[Atom], const: MakeConst
 ) -> tuple[list[Node], list[Guard]]:
-    """*items* with loops in place of what repeats: nodes, and the guards that are left."""
+    """*items* with loops in place of repeats: nodes, and the guards that are left."""
     return Rewriter(items, find_repeats(items, sites), roots, const).run()
 
 

@@ -1,8 +1,8 @@
-"""Rolling: a recording in which Python went through loops becomes a program with loops.
+"""Rolling: the conversion of a recording of unrolled Python loops to a program with loop nodes.
 
 Three steps, each in files of its own: loops that data ends (``while_loops.py``, and with branches
-in them ``branchy_loops.py``), all that repeats (``find.py``
-finds it, ``rewrite.py`` replaces it), and the results that nobody reads of loops that were followed
+in them ``branchy_loops.py``), repeats (``find.py``
+finds them, ``rewrite.py`` replaces them), and unread results of loops that were followed
 (``loop_follower.py``).
 """
 
@@ -27,7 +27,7 @@ MOST_NOTES = 8  # of what was not rolled
 
 
 def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> None:
-    """Make loop nodes of what repeats in *recorder*, of which *roots* are still needed.  Not *guarded*: the guards are
+    """Make loop nodes of the repeats in *recorder*, of which *roots* are still needed.  Not *guarded*: the guards are
     dropped, because Python runs in each call."""
     monitor = detach(recorder)
     followed = monitor.followed
@@ -56,7 +56,7 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
 
 
 def rolled(recorder: Recorder, roots: Sequence[Atom]) -> Recorder:
-    """A copy of *recorder* in which loop nodes stand for what repeats, and which *roots* can be read of.  *recorder*
+    """A copy of *recorder* with loop nodes in place of repeats, in which *roots* are defined.  *recorder*
     itself still has every value."""
     result = recorder.copy()
     with recording(result):
@@ -65,7 +65,7 @@ def rolled(recorder: Recorder, roots: Sequence[Atom]) -> Recorder:
 
 
 def _fold_ended(monitor: LoopMonitor, roots: Sequence[Atom]) -> bool:
-    """Put loop nodes in the place of loops that data ends; were there any?  The innermost come first."""
+    """Replace loops that data ends by loop nodes, innermost first; whether there were any."""
     changed = False
     while monitor.asked:
         branching = find_branching(monitor, roots)

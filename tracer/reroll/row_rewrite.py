@@ -1,7 +1,7 @@
-"""A block whose arrays are written row by row (``row_writes.py``), written anew without them.
+"""Rewriting of a block whose arrays are written row by row (``row_writes.py``) without these arrays.
 
 An update of the array becomes an update of the step's row, a read becomes a slice of that row, of the row of an
-earlier step, which is a ``Carried`` slot, or of the array as it was before the loop.  So what is left are ordinary
+earlier step, which is a ``Carried`` slot, or of the array as it was before the loop.  The result are ordinary
 steps: ``loop_body.py`` makes a loop of them, or whole arrays where steps don't depend on each other, and folds what
 repeats within a step, whose rows are arrays that are written in turn.
 """
@@ -39,7 +39,7 @@ class Array:
     stacks: dict[int, Atom] = field(default_factory=dict)  # by update, from 1 on: rows of all steps
 
     def after(self, update: int, t: int) -> Atom:
-        """The array in step *t*, after its *update*-th one (from 1 on), made of what the loop has given."""
+        """The array in step *t*, after its *update*-th update (from 1 on), from the loop's results."""
         w = self.written
         last = len(self.rows)
         if w.axis is None:
@@ -106,7 +106,7 @@ def _updated(x: Atom, v: Atom, start: Ints, step: Ints) -> Atom:
 
 @dataclass(slots=True, eq=False)
 class Rewritten:
-    """The new block; ``places``: where it has the items of the old one; ``arrays``: by update, and which one it is."""
+    """The new block; ``places``: old item -> index of the new one; ``arrays``: update -> (array, its number there)."""
 
     steps: list[Step]
     block: list[Item]
@@ -118,8 +118,8 @@ def without_arrays(
     steps: Sequence[Step], block: Sequence[Item], length: int, out: Builder, const: Callable[[np.ndarray], Var],
     stacked: Collection[Key],
 ) -> Rewritten | None:  # fmt: skip
-    """The block without the arrays that it writes row by row; None where there are none.  What is needed before the
-    loop is appended to *out*, reasons why an array is carried are among its notes."""
+    """The block without the arrays that it writes row by row; None where there are none.  Nodes before the loop are
+    appended to *out*, reasons why an array is carried to its notes."""
     found, refusals = find_arrays(steps, length, stacked)
     out.notes += [r for r in refusals if r not in out.notes]
     if not found:
@@ -230,7 +230,7 @@ class _BlockRewriter:
         return found
 
     def _narrowed(self, w: Written, starts: np.ndarray, axis: int, box: Box) -> tuple[Atom, np.ndarray]:
-        """The initial array and *starts* in it, without what no step reads of it across the axis that moves."""
+        """The initial array, cut to *box* along all axes but *axis*, and *starts* in it."""
         shape = w.initial.aval.shape
         low = tuple(0 if a == axis else b[0] for a, b in enumerate(box))
         size = tuple(shape[a] if a == axis else b[1] - b[0] for a, b in enumerate(box))
@@ -299,7 +299,7 @@ class _BlockRewriter:
         return self._add(SLICE, [slot], shape, dtype, {"start": start, "step": step, "shape": shape})
 
     def _end(self, piece: Piece) -> int:
-        """What is carried on of the finished row, as an item."""
+        """The item of the finished row's *piece*, which is carried."""
         w = piece.array.written
         assert w.axis is not None
         self.site = self.old[w.updates[-1]].item.site
@@ -311,8 +311,8 @@ class _BlockRewriter:
 
 @dataclass(slots=True, eq=False)
 class Piece:
-    """What later steps read of a row of *array*: elements of the axis as in *run*, of the other axes *box*.  Slots call
-    it *number*, -1, -2, ..., until it has a place among the items."""
+    """The part of a row of *array* that later steps read: elements of the axis as in *run*, of the others *box*.  Slots
+    call it *number*, -1, -2, ..., until it has a place among the items."""
 
     array: Array
     run: Run
@@ -330,7 +330,7 @@ def _piece_key(array: Array, run: Run) -> tuple[int, ...]:
 
 
 def _pieces(arrays: Sequence[Array]) -> dict[tuple[int, ...], Piece]:
-    """What is carried on from step to step."""
+    """The pieces of rows that are carried from step to step."""
     pieces: dict[tuple[int, ...], Piece] = {}
     for array in arrays:
         for read in array.written.reads.values():
@@ -345,7 +345,7 @@ def _pieces(arrays: Sequence[Array]) -> dict[tuple[int, ...], Piece]:
 
 
 def _read_before(w: Written) -> dict[int, Box]:
-    """By the axis that moves: what is read of the array as it was before the loop."""
+    """Moving axis -> the part of the initial array that the loop reads."""
     boxes: dict[int, Box] = {}
     for read in w.reads.values():
         if len(read.runs) == 1 and read.runs[0].back == BEFORE:

@@ -1,15 +1,16 @@
-"""Arrays that a loop writes row by row, recognised.
+"""Recognition of arrays that a loop writes row by row.
 
 ``out[t] = f(out[t - 1], ...)`` is recorded as functional updates of a carried array.  Where every element is written
-in at most one step, the array need not be carried: what a step writes is a *row*, the rows of all steps are one
-stacked result, and the array after the loop is the initial one, updated once.  What a step reads of the array is then
+in at most one step, the array need not be carried: the elements written by a step are a *row*, the rows of all steps
+are one stacked result, and the array after the loop is the initial one, updated once.  An element that a step reads is
+then
 
     now     part of the row of this step
     back    part of the row of the step a constant number of steps before, which is carried
-    before  what the array held before the loop
+    before  part of the array before the loop
 
-``find_arrays`` proves, from the positions that were recorded for every step, which of these each element is that is
-read; what it cannot prove it refuses.  ``row_rewrite.py`` writes the block anew.
+``find_arrays`` proves one of these for each element that is read, from the recorded positions of every step, and
+refuses other arrays.  ``row_rewrite.py`` writes the block anew.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ NOW, BEFORE = 0, -1  # a run's ``back``, where it is not a number of steps
 
 
 class Region(NamedTuple):
-    """What a slice or an update covers: *starts* [steps, axes]."""
+    """The elements of a slice or an update in each step: *starts* [steps, axes]."""
 
     starts: np.ndarray
     step: Ints
@@ -50,7 +51,7 @@ class Region(NamedTuple):
         return cls(starts, node.params["step"], shape)
 
     def places(self, axis: int) -> np.ndarray:
-        """[steps, count]: what it covers of *axis*."""
+        """[steps, count]: its positions along *axis*."""
         return self.starts[:, axis, None] + self.step[axis] * np.arange(self.shape[axis])
 
     def bounds(self, axis: int) -> tuple[int, int]:
@@ -97,7 +98,7 @@ class Read:
 @dataclass(slots=True)
 class Written:
     """An array that is written row by row.  A row has the array's axes: ``width`` elements, ``stride`` apart, of
-    *axis*, and of the others what ``box`` says.  ``origins[t]`` is where that of step t begins along *axis*, which is
+    *axis*, and ``box`` of the others.  ``origins[t]`` is the begin of the row of step t along *axis*, which is
     ``slope`` after that of the step before.  Without an *axis* all steps write into the one ``box``."""
 
     initial: Var
@@ -112,7 +113,7 @@ class Written:
     reads: dict[int, Read] = field(default_factory=dict)
 
     def start(self, t: int) -> Ints:
-        """Where the row of step *t* begins."""
+        """The start of the row of step *t*, a position on each axis."""
         return tuple(int(self.origins[t]) if a == self.axis else low for a, (low, _) in enumerate(self.box))
 
     @property
@@ -127,8 +128,8 @@ class Written:
 def find_arrays(
     steps: Sequence[Step], length: int, stacked: Collection[tuple[int, int]]
 ) -> tuple[list[Written], list[Reason]]:
-    """(the arrays that *steps* write row by row, why others are carried).  *stacked*: updates whose result is wanted
-    whole, in each step."""
+    """(the arrays that *steps* write row by row, reasons why others are carried).  *stacked*: updates whose whole
+    result is wanted in each step."""
     uses: dict[int, list[tuple[int, int, Local | Carried]]] = {}
     for j, step in enumerate(steps):
         for o, slot in enumerate(step.slots):
@@ -175,7 +176,7 @@ def _reads(
     steps: Sequence[Step], initial: Var, updates: list[int],
     uses: dict[int, list[tuple[int, int, Local | Carried]]], length: int,
 ) -> Written | Reason | None:  # fmt: skip
-    """The array, with what each read of it finds."""
+    """The array with the runs of each read of it."""
     states: dict[int, int] = {}
     for k, u in enumerate(updates):
         for j, o, slot in uses.get(u, ()):
@@ -215,7 +216,7 @@ def _reads(
 
 
 def _frame(initial: Var, updates: list[int], regions: list[Region]) -> Written | Reason:
-    """Where the rows lie."""
+    """The positions of the rows: ``Written`` without its reads, or the reason against."""
     box = box_of(regions[0])
     for region in regions[1:]:
         box = joined(box, box_of(region))
@@ -242,7 +243,7 @@ def _frame(initial: Var, updates: list[int], regions: list[Region]) -> Written |
 
 
 class _Writers:
-    """Which step writes what."""
+    """For each position of the axis the step that writes it."""
 
     def __init__(self, written: Written, length: int):
         self.written, self.length, self.overlap = written, length, False
@@ -257,7 +258,7 @@ class _Writers:
             self.overlap = np.count_nonzero(self.step >= 0) != places.size
 
     def runs(self, region: Region, core: Box) -> list[Run] | Reason:
-        """What *region* finds, *core* being what is ever written; or why that can't be said."""
+        """The runs that *region* reads, *core* being the box of all writes; or the reason why they are unknown."""
         written = self.written
         axis = 0 if written.axis is None else written.axis
         count = region.shape[axis]

@@ -1,12 +1,12 @@
-"""Turns of a loop that differ: what each computes from the local variables at its start, as one tree.
+"""The turns of a loop, which differ by branches, merged into one tree.
 
 A turn goes from one question to the next one that has the same answer and leads to the same instruction.  Between them
-Python is a function of the local variables that are live there (``purity.prove_turns``); what it does next depends
-on answers to questions alone.  So turns that have had the same answers have asked for the same items, and are laid
-over each other: an operand is, in every one of them,
+Python is a function of the local variables that are live there (``purity.prove_turns``); its way depends on answers to
+questions alone.  So turns that have had the same answers have recorded the same items, and are merged: an operand is,
+in every one of them,
 
-- what an earlier item of the same turn defined, or
-- what one *class* of local variables held at its start (a class: those that are the same at every cut), or
+- the value of an earlier item of the same turn, or
+- the value of one *class* of local variables at its start (a class: those that are the same at every cut), or
 - one value from before the loop, or one constant.
 
 Where none of these is right in all turns, or two that may differ in turns that were not seen, there is no tree.
@@ -43,7 +43,7 @@ Name: TypeAlias = tuple[str, tuple[int, ...]]  # a local variable; where in it, 
 
 
 class RefusedError(Exception):
-    """The turns of a loop are no tree."""
+    """The turns of a loop are no tree, for a *reason*."""
 
     def __init__(self, reason: Reason):
         self.reason = reason
@@ -51,8 +51,8 @@ class RefusedError(Exception):
 
 @dataclass(slots=True)
 class Part:
-    """What turns have in common: *held* is true of them all.  Then either the turn ends with *results* (does the loop
-    go on, and what each class holds then), or *chosen* says which of *ways* (if True, if False) follows."""
+    """A node of the tree, common to some turns: *held* is true in all.  Then either the turn ends with *results*
+    (whether the loop goes on, then the value of each class), or *chosen* selects one of *ways* (if True, if False)."""
 
     held: list[Atom]
     results: list[Atom] | None = None
@@ -62,7 +62,7 @@ class Part:
 
 @dataclass(slots=True)
 class Cuts:
-    """A loop in a recording: the items *at* which its turns begin and end, and what its local variables were there."""
+    """A loop in a recording: the items *at* which its turns begin and end, and the local variables there."""
 
     at: list[int]
     asked: list[Asked]
@@ -79,8 +79,8 @@ class Cuts:
 
 
 class Tree:
-    """The turns between *cuts* as a tree: ``root``, whose atoms are defined by ``pool`` in order, by ``incoming`` (what
-    a class holds at the start of a turn) or outside of the loop."""
+    """The turns between *cuts* as a tree: ``root``, whose atoms are defined by ``pool`` in order, by ``incoming`` (the
+    value of a class at the start of a turn) or outside of the loop."""
 
     def __init__(self, monitor: LoopMonitor, first: Mapping[Var, int], cuts: Cuts):
         recorder = monitor.recorder
@@ -90,7 +90,7 @@ class Tree:
         self.cuts, self.at = cuts, cuts.at
         self._split()
         self.pool: list[Node] = []
-        self.inner: set[Atom] = set()  # what differs from turn to turn
+        self.inner: set[Atom] = set()  # values that differ from turn to turn
         self._known: dict[Any, Node] = {}
         self._cached: tuple[int, int, dict[Var, list[tuple[int, int]]]] = (-1, 0, {})
         self.variants = 1
@@ -135,7 +135,7 @@ class Tree:
         return {a.aval.dtype for n in nodes for a in (*n.inputs, *n.outs)} <= _PLAIN_DTYPES
 
     def _classes(self) -> None:
-        """Local variables with traced values, by what they are at every cut."""
+        """Classes of local variables with traced values: those that are equal at every cut."""
         self.states: list[dict[Name, Atom]] = []
         for asked in self.cuts.asked:
             state: dict[Name, Atom] = {}
@@ -160,7 +160,7 @@ class Tree:
         self.incoming: dict[Name, Atom] = {}
         for key in self.classes:
             column = [state[key] for state in self.states]
-            if self._same(column):  # never another one: it is read as what it is
+            if self._same(column):  # always the same one, which is read itself
                 self.incoming[key] = column[0]
             elif key in begins:
                 self.incoming[key] = Var(Aval(column[0].aval.dtype, column[0].aval.shape))
@@ -169,7 +169,7 @@ class Tree:
     # ---- turns ---------------------------------------------------------------------------------------------------
 
     def _part(self, turns: list[int], position: int, values: list[tuple[Atom, ...]]) -> Part:
-        """What *turns* do from *position* on; *values*: what the items before it stand for."""
+        """The tree of *turns* from *position* on; *values*: the results of the items before it."""
         part = Part([])
         while True:
             column = [self.turns[t][position] for t in turns]
@@ -216,7 +216,7 @@ class Tree:
         return ends.pop()
 
     def _decides(self, turns: Sequence[int]) -> bool:
-        """Is the question at the end of *turns* the one that has ended the loop?"""
+        """Whether the question at the end of *turns* is the one that has ended the loop."""
         last = self.cuts.asked[-1].instruction
         return all(self.asked[self.at[t + 1]].instruction == last for t in turns)
 
@@ -271,7 +271,7 @@ class Tree:
         return self._add(pattern, operands)
 
     def _add(self, node: Node, operands: tuple[Atom, ...]) -> tuple[Atom, ...]:
-        """What *node* with these *operands* defines."""
+        """The results of *node* with these *operands*."""
         key = (node.prim, tuple(map(self._identity, operands)), tuple(node.params.values()))
         known = self._known.get(key)
         if known is None:
@@ -283,7 +283,7 @@ class Tree:
         return known.outs
 
     def _operand(self, atoms: list[Atom], turns: list[int], values: list[tuple[Atom, ...]], where: Any) -> Atom:
-        """What *atoms*, one for each of *turns*, are in terms of the turn."""
+        """The common operand of *turns* for *atoms*, one for each, in terms of the tree."""
         found: list[Atom] = []
         atom = atoms[0]
         if self._same(atoms):
@@ -306,7 +306,7 @@ class Tree:
         return found[0]
 
     def _defined(self, turn: int, count: int) -> dict[Var, list[tuple[int, int]]]:
-        """Where the first *count* items of *turn* define a Var."""
+        """Var -> the (position, output) pairs at which the first *count* items of *turn* define it."""
         known, until, found = self._cached
         if known != turn or until > count:
             until, found = 0, {}
@@ -319,12 +319,12 @@ class Tree:
         return found
 
     def _same(self, atoms: Sequence[Atom]) -> bool:
-        """Are they one value from before the loop, or one constant?"""
+        """Whether *atoms* are one value from before the loop, or one constant."""
         first = self._identity(atoms[0])
         return self._outside(atoms[0]) and all(a is atoms[0] or self._identity(a) == first for a in atoms)
 
     def _outside(self, atom: Atom) -> bool:
-        """Is it known before the loop?"""
+        """Whether *atom* is defined before the loop."""
         return isinstance(atom, Lit) or (atom not in self.inner and self.first.get(atom, -1) < self.cuts.start)
 
     def _identity(self, atom: Atom) -> Any:
@@ -333,7 +333,7 @@ class Tree:
 
 
 def _shape(seen: Any, exact: bool) -> Any:
-    """What has to be the same of a local variable in every turn."""
+    """The properties of a local variable that have to be the same in every turn."""
     if isinstance(seen, Many):
         return tuple([_shape(v, exact) for v in seen.items])
     if isinstance(seen, Traced):
@@ -345,7 +345,7 @@ def _shape(seen: Any, exact: bool) -> Any:
 
 
 def _traced(seen: Any, path: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], Traced]]:
-    """The traced values of a local variable, and where they are in it."""
+    """The traced values of a local variable, with their paths in it."""
     if isinstance(seen, Traced):
         yield path, seen
     elif isinstance(seen, Many):

@@ -1,5 +1,4 @@
-"""All blocks of a repeat at once: where they do not depend on each other and are elementwise, whole arrays stand in
-place of a loop.
+"""Vectorisation of repeats: blocks that are independent and elementwise become operations on whole arrays.
 
 Each item becomes one operation whose operands and result have the blocks along axis 0.
 """
@@ -24,7 +23,7 @@ def mapped(
     out: Builder, steps: Sequence[Step], block: Sequence[Item], length: int, stack: Callable[[Slot], Atom],
     const: Callable[[np.ndarray], Var],
 ) -> dict[Key, Atom] | None:  # fmt: skip
-    """What the items of *length* blocks define, stacked, appended to *out*; None where it takes a loop.
+    """The stacked values of the items of *length* blocks, appended to *out*; None where it takes a loop.
 
     *block* is the first block, *stack* gives the rows that a slot steps through as one array.
     """
@@ -33,7 +32,7 @@ def mapped(
     values: dict[Key, Atom] = {}
 
     def whole(slot: Slot) -> tuple[Atom, bool]:
-        """(an operand for all blocks, does it have rows)"""
+        """(an operand for all blocks, whether it has rows)"""
         if isinstance(slot, Local):
             found = values.get((slot.item, slot.out))
             return (block[slot.item].outs[slot.out], False) if found is None else (found, True)  # type: ignore[union-attr]
@@ -68,7 +67,7 @@ def mapped(
 
 
 def _independent(step: Step) -> bool:
-    """Can *step* be done for all blocks at once?"""
+    """Whether *step* can be done for all blocks at once."""
     item = step.item
     if isinstance(item, Guard):
         return False

@@ -1,13 +1,12 @@
-"""Loops that data ends become loops that stop by themselves.
+"""Rerolling of loops that data ends: their turns become one loop node that stops by itself.
 
-Such a loop was recorded as turns of which the last asked a question whose answer was another one.  Where the turns are
-proven to repeat (``prove.py``), and the user's bytecode says that nothing but recorded values decides how many
-there are (``purity.py``), the turns become one loop node that stops when the answer changes.  Blocks begin after
-the question, so what comes before it for the first time stays as it is; the node's body computes a turn and the next
-answer, which is carried.
+Such a loop was recorded as turns of which the last got another answer to its condition.  Where the turns are proven to
+repeat (``prove.py``), and the user's bytecode proves that recorded values alone decide their number (``purity.py``),
+they become one loop node that stops when the answer changes.  Blocks begin after the question, so items before the
+first question stay as they are; the node's body computes a turn and the next answer, which is carried.
 
-What is read after the loop has to be what a local variable holds then, in the same way for every number of turns: what
-an item of the last turn defined, or of the turn before it.
+Values read after the loop have to be those of local variables then, in the same way for every number of turns: the
+value of an item of the last turn, or of the turn before it.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ class _WhileLoop(NamedTuple):
     repeat: Repeat
     continuing: bool  # the answer with which another turn follows
     length: int
-    finals: dict[Key, Var]  # read after the loop: of the last turn,
-    lagging: dict[Key, Var]  # and of the one before
+    finals: dict[Key, Var]  # values of the last turn that are read after the loop
+    lagging: dict[Key, Var]  # values of the turn before the last that are read after the loop
     counters: list[Node]  # the items after it that stand for Python counters
 
 
 def fold_whiles(monitor: LoopMonitor, roots: Sequence[Atom], spared: Collection[int] = ()) -> bool:
-    """Put loop nodes in the place of loops that data ends, except those whose last item is *spared*; were there any?"""
+    """Replace loops that data ends by loop nodes, but those whose last item is *spared*; whether there were any."""
     loops = _find(monitor, roots, spared)
     replace_items(monitor, [(k.repeat.start, k.repeat.end + len(k.counters), _made(monitor, k)) for k in loops])
     return bool(loops)
@@ -83,7 +82,7 @@ def _find(monitor: LoopMonitor, roots: Sequence[Atom], spared: Collection[int]) 
 
 
 def _turns(monitor: LoopMonitor, start: int, end: int, period: int) -> int:
-    """How many blocks that end with one question, of which the last one's answer is another; 0 if there are none."""
+    """The number of blocks that end with one question, the last one with another answer; 0 if there are none."""
     items = monitor.recorder.items
     last = items[end - 1]
     if not isinstance(last, Guard) or last.kind != "bool":
@@ -98,14 +97,14 @@ def _turns(monitor: LoopMonitor, start: int, end: int, period: int) -> int:
 
 
 class Uses:
-    """What is read, by the last item that reads it."""
+    """Uses of the values of *items*, by later items or as *roots*."""
 
     def __init__(self, items: Sequence[Item], first: dict[Var, int], roots: Sequence[Atom]):
         self.items, self.first, self.roots = items, first, roots
 
     def after(self, start: int, end: int) -> set[Var]:
-        """What items from *start* to *end* define and later ones read.  An operation that is asked for again later
-        is done again there, so its results do not count."""
+        """Values of the items from *start* to *end* that later ones read.  An operation that is recorded again later is
+        computed again there, so its results do not count."""
         again: set[Atom] = set()
         read: set[Var] = set()
 
@@ -126,7 +125,7 @@ class Uses:
 
 
 def _proven(monitor: LoopMonitor, repeat: Repeat, uses: Uses) -> _WhileLoop | Reason:
-    """*repeat* as a loop for any number of turns, or why it is none."""
+    """*repeat* as a loop for any number of turns, or the reason why it is none."""
     ends = range(repeat.start + repeat.period - 1, repeat.end, repeat.period)
     asked = [monitor.asked[k] for k in ends]
     items = monitor.recorder.items
@@ -178,7 +177,7 @@ def counters_after(monitor: LoopMonitor, end: int) -> list[Node]:
 def _after(
     items: Sequence[Item], repeat: Repeat, asked: Sequence[Asked], proof: Proof
 ) -> dict[Var, tuple[Key, int]] | Reason:
-    """What the local variables that are read later hold at the end: (item of a turn, how many turns ago)."""
+    """The final values of the local variables that are read later: (item of a turn, number of turns ago)."""
     defined: dict[Var, list[Key]] = {}
     for j in range(repeat.period):
         item = items[repeat.end - repeat.period + j]
@@ -199,7 +198,7 @@ def _place(
     values: Sequence[Any], items: Sequence[Item], repeat: Repeat, defined: dict[Var, list[Key]],
     found: dict[Var, tuple[Key, int]],
 ) -> Refusal | None:  # fmt: skip
-    """Where one variable's value comes from, noted in *found*; or why that differs from turn to turn."""
+    """Note the item that defines one variable's value in *found*; returns the reason if it differs between turns."""
     last = values[-1]
     if isinstance(last, Many):
         if not all(isinstance(v, Many) and len(v.items) == len(last.items) for v in values):
@@ -230,7 +229,7 @@ def _place(
 
 
 def _uneven(repeat: Repeat) -> Reason | None:
-    """Why what a turn reads does not follow from its number, if that is so."""
+    """The reason why a turn reads values that do not follow from its number, or ""."""
     for step in repeat.steps:
         if any(isinstance(slot, Rows) for slot in step.slots):
             return Refusal.WHILE_LIST(site=step.item.site)
@@ -242,7 +241,7 @@ def _uneven(repeat: Repeat) -> Reason | None:
 
 
 def _length(recorder: Recorder, repeat: Repeat, proof: Proof) -> int:
-    """How many turns the loop node may take: as many as were seen, now or in a recording that this one verifies."""
+    """The length of the loop node: the number of turns seen, now or in a recording that this one verifies."""
     if not proof.bounded and all(step.starts is None for step in repeat.steps):
         return UNLIMITED
     place = len(recorder.capacities)
@@ -255,13 +254,13 @@ def _length(recorder: Recorder, repeat: Repeat, proof: Proof) -> int:
 
 
 def _extended(values: np.ndarray, length: int) -> np.ndarray:
-    """The evenly spaced *values* and those that follow."""
+    """The evenly spaced *values*, extrapolated to *length*."""
     count = np.arange(length).reshape(-1, *[1] * (values.ndim - 1))
     return (values[0] + (values[1] - values[0]) * count).astype(values.dtype)
 
 
 def _within(step: Step, length: int) -> bool:
-    """Would the positions of *length* turns be in bounds?"""
+    """Whether the positions of *length* turns are in bounds."""
     if step.starts is None:
         return True
     node = step.item
@@ -275,7 +274,7 @@ def _within(step: Step, length: int) -> bool:
 
 
 def _stretched(step: Step, length: int) -> Step:
-    """*step* for *length* turns."""
+    """*step* extrapolated to *length* turns."""
     slots = [
         VaryingConstant(slot.like, _extended(slot.values, length)) if isinstance(slot, VaryingConstant) else slot
         for slot in step.slots
@@ -349,7 +348,7 @@ def _made(monitor: LoopMonitor, loop: _WhileLoop) -> list[Item]:
 
 
 def _counter(monitor: LoopMonitor, node: Node, trips: int, count: Var | None, site: Site | None) -> list[Node]:
-    """What defines the integer that *node* stands for, by the number of steps, which were *trips* in this run."""
+    """Nodes that compute the counter *node* from the trip count, which was *trips* in this run."""
     assert count is not None
     monitor.recorder.env[count] = np.array(trips)
     (_, step), (last,) = monitor.counters.found[node.out], node.inputs

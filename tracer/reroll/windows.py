@@ -1,8 +1,7 @@
 """Slices and updates whose start differs from step to step, in the body of a loop.
 
-``x[t]`` of an array from outside becomes a row of the arrays that the loop steps through; whatever else is read or
-written at a position that moves is a gather or a scatter along that axis.  Positions are those that the recording saw,
-so they are in bounds.
+``x[t]`` of an array from outside becomes a row of the arrays that the loop steps through; other reads and writes at a
+moving position are a gather or a scatter along that axis.  Positions are recorded ones, so they are in bounds.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Window:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What says which rows are read."""
+        """The key of windows that read the same rows."""
         return (self.axis, self.count, self.stride, self.positions.tobytes())
 
     def rest(self, of: Ints) -> Ints:
@@ -63,7 +62,7 @@ def _axis_back(x: Atom, axis: int, lead: int = 0) -> Atom:
 
 
 def rows_of(x: Atom, window: Window, const: Callable[[np.ndarray], Var]) -> Atom:
-    """What a step reads of *x*, for all steps: [steps, *rest] where a window is one element wide, else
+    """The windows of *x* for all steps, stacked: [steps, *rest] where they are one element wide, else
     [steps, count, *rest]; *rest* are the other axes of x, whole."""
     x = _axis_first(x, window.axis)
     at, count, rest = window.positions, window.count, x.aval.shape[1:]

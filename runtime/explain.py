@@ -1,4 +1,4 @@
-"""``f.explain(*args)``: what the system did with a call, in text."""
+"""``f.explain(*args)``: a report on a call and its recordings."""
 
 from __future__ import annotations
 

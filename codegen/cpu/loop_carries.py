@@ -122,7 +122,7 @@ class Carry:
                 self._each(None, self.result, self.initial)
 
     def _each(self, value: ir.Value | None, target: ir.Value, source: ir.Value | None = None) -> None:
-        """Write *value*, or what *source* holds, into every element of *target*."""
+        """Fill *target* with *value*, or with the elements of *source*."""
         b, kind = self.loop.b, memory_type(self.before.dtype)
         with self.loop.frame.each(self.loop.count(self.before)) as i:
             new = value if source is None else b.load(b.gep(source, [i], source_etype=kind), typ=kind)

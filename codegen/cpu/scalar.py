@@ -1,4 +1,4 @@
-"""Scalar bodies: what the ``lower`` column of the primitive table means as LLVM IR.
+"""Scalar bodies: the ``lower`` column of the primitive table as LLVM IR.
 
 A ``Scalars`` object is the ``s`` that a row's lowering is written against: arithmetic on values of one dtype.  bools
 are ``i1`` in registers and one byte in memory; float16 and bfloat16 ``float`` in registers and 16 bits in memory.
@@ -325,7 +325,7 @@ def convert(b: ir.IRBuilder, x: Any, source: np.dtype, target: np.dtype) -> Any:
 
 @contextmanager
 def counting(b: ir.IRBuilder, n: ir.Value) -> Iterator[ir.Value]:
-    """A loop over 0 <= i < n: what is written inside is its body."""
+    """A context for a loop over 0 <= i < n: code written inside is its body."""
     before, body, after = b.block, b.append_basic_block("each"), b.append_basic_block("end")
     b.cbranch(b.icmp_signed(">", n, I64(0)), body, after)
     b.position_at_end(body)

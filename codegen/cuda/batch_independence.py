@@ -28,7 +28,7 @@ Batch = frozenset[Dim]
 
 
 class Trajectories(NamedTuple):
-    """By the sizes around a loop: the axis of its trajectories, all dims that stand for it, and what goes across."""
+    """The axis of a loop's trajectories, all dims that stand for it (around the loop), and sums over trajectories."""
 
     dim: Dim
     axes: Batch

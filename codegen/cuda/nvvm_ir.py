@@ -300,7 +300,7 @@ class _Instruction:
 
 
 def _operand(text: str) -> tuple[str, str, str]:
-    """(pointer type, place, what follows) of an operand that is a pointer."""
+    """(pointer type, place, rest of the text) of an operand that is a pointer."""
     first, *others = _split(text)
     end = _type_end(first)
     return first[:end], first[end + 1 :], "".join(f", {other}" for other in others)

@@ -80,7 +80,7 @@ def _pack(b: ir.IRBuilder, elements: Sequence[ir.Value], dtype: np.dtype) -> ir.
 
 
 def _unpack(b: ir.IRBuilder, register: ir.Value, lane: int, dtype: np.dtype) -> ir.Value:
-    """The element of one lane of what ``_pack`` gives."""
+    """The element of one lane of a register of ``_pack``."""
     if dtype != FLOAT16:
         return b.extract_element(register, ir.IntType(32)(lane))
     bits = b.trunc(b.lshr(register, register.type(16 * lane)), ir.IntType(16))

@@ -228,7 +228,7 @@ class CupyBackend:
 
     @contextmanager
     def memory_errors(self) -> Iterator[None]:
-        """CuPy's error for too little memory as ours, which says what to do."""
+        """A context that raises CuPy's error for too little memory as ours, with a hint."""
         try:
             yield
         except self.modules.xp.cuda.memory.OutOfMemoryError as error:

@@ -103,8 +103,8 @@ def _fmod(m: Modules, x: Any, y: Any) -> Any:
 
 @_exception
 def _left_shift(m: Modules, x: Any, n: Any) -> Any:
-    """C++, in which CuPy writes it, leaves shifts undefined that are negative or as wide as the number.  (An H100 gives
-    what NumPy does.)"""
+    """NumPy's shift.  CuPy's is C++, which leaves shifts undefined that are negative or as wide as the number.  (An
+    H100 agrees with NumPy.)"""
     fits = (n >= 0) & (n < 8 * x.dtype.itemsize)
     return m.xp.where(fits, m.xp.left_shift(x, m.xp.where(fits, n, n.dtype.type(0))), x.dtype.type(0))
 

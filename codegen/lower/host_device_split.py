@@ -29,7 +29,7 @@ class Divided:
 
 
 def divide(graph: Graph, inputs_on_host: Sequence[bool], results_on_host: Sequence[bool]) -> Divided | None:
-    """*graph* in two parts.  None: a result that has to lie on the host depends on what lies on the device.
+    """*graph* in two parts.  None: a result that has to lie on the host depends on device values.
 
     Guards that the host can answer are the host's.
     """

@@ -119,7 +119,7 @@ def widen_sums(graph: Graph) -> Graph:
 
 
 def simplify(graph: Graph, half_products: Container[np.dtype] = ()) -> Graph:
-    """*graph* with loops reduced to what is read, sums widened, the rules applied, and arithmetic on float16 and
+    """*graph* with unread parts of loops removed, sums widened, the rules applied, and arithmetic on float16 and
     bfloat16 in float32.
 
     *half_products*: the target has matrix products of these dtypes.

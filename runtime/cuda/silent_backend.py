@@ -19,7 +19,7 @@ from ..state.watch import restore_profile
 
 
 class Unwatched:
-    """A ``tracer.ir.evaluate.Backend`` that does what *backend* does, while no watch looks."""
+    """A ``tracer.ir.evaluate.Backend`` that delegates to *backend* with the watch suspended."""
 
     def __init__(self, backend: CupyBackend) -> None:
         self._backend = backend

@@ -121,8 +121,8 @@ class SharedSteps(Protocol):
 
 
 class Binding(bytes):
-    """The launcher's table; the ``__self__`` of a native binding.  It keeps alive what it points to: *words* has the
-    address of the member to run first, then the members, one for each of *plans*."""
+    """The launcher's table; the ``__self__`` of a native binding.  It keeps all that it points to alive: *words* has
+    the address of the member to run first, then the members, one for each of *plans*."""
 
     plans: tuple[LaunchPlan, ...]
     words: np.ndarray

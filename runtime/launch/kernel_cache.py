@@ -20,7 +20,7 @@ P = TypeVar("P")
 
 
 class KernelCache(Generic[P]):
-    """``get`` compiles what it does not hold; two threads that want one kernel compile it once."""
+    """A cache whose ``get`` compiles missing kernels; two threads that want one kernel compile it once."""
 
     def __init__(self, compile: Callable[[Canonical, int], P]) -> None:
         self._compile = compile

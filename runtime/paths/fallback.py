@@ -1,4 +1,4 @@
-"""The fallback for call keys whose Python runs each time: the reason, and the kernels of what it records.
+"""The fallback for call keys whose Python runs each time: the reason, and the kernels of its recordings.
 
 As long as the programs are few, each is one kernel.  A kind of call that has shown more than ``max_paths`` programs,
 because it goes another way through its branches again and again, is run in segments from then on; so is one whose

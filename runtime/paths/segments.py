@@ -88,7 +88,7 @@ def _answer(guard: Guard) -> bytes:
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """Nodes in order, what they read from outside and what is read of them outside, in order."""
+    """Nodes in order, with the values that they read from outside and those that are read outside."""
 
     nodes: list[Node]
     reads: list[Var]
@@ -194,7 +194,7 @@ class _SegmentRun:
         return tuple([_given(self.values, r) for r in pieces.results])
 
     def forward(self, segment: Segment) -> None:
-        """Compute what others read of *segment*, as far as NumPy has not done so yet."""
+        """Compute the values of *segment* that others read, unless NumPy has done so."""
         wanted = [g for g in segment.gives if g not in self.values]
         if not wanted:
             return
@@ -208,7 +208,7 @@ class _SegmentRun:
         self.values.update(zip(wanted, map(np.asarray, found), strict=True))
 
     def backward(self, segment: Segment, flows: set[Var], also: list[Var]) -> None:
-        """Compute the cotangents of what *segment* reads, and the values *also*."""
+        """Compute the cotangents of the values that *segment* reads, and the values *also*."""
         loss = self.pieces.loss
         seeds = [g for g in segment.gives if g is loss or g in self.cotangents]
         wants = [v for v in segment.reads if v in flows]

@@ -215,7 +215,7 @@ def sort_guards(recorder: Recorder) -> list[Guard]:
 
 
 def _returned(out: Any) -> list[Atom]:
-    """The traced values in what a function has returned."""
+    """The traced values in the result of a function."""
     leaves = optree.tree_leaves(out, none_is_leaf=True, namespace=NAMESPACE)
     return [leaf.atom for leaf in leaves if isinstance(leaf, TracedArray)]
 

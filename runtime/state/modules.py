@@ -27,7 +27,7 @@ def placed(facts: CodeFacts, kind: str, name: str) -> Chains:
 
 
 def visit(walker: Walker, module: types.ModuleType, label: str, site: str, chains: Chains) -> Leaf | StateNode:
-    """The leaf of a library's module, or the node of a user's, with edges for what ``chains`` read from it."""
+    """The leaf of a library's module, or the node of a user's, with edges for the attributes that ``chains`` read."""
     if walker.trust.module(module):
         for chain, at in chains.items():
             library_chain(walker, module, chain, at)
@@ -51,7 +51,7 @@ def visit(walker: Walker, module: types.ModuleType, label: str, site: str, chain
 
 
 def _first_names(walker: Walker, module: types.ModuleType, label: str, chains: Chains) -> dict[str, Chains]:
-    """The attributes read, each with what is read from it in turn; all known names where the module is passed on."""
+    """The attributes read, each with the chains that go on from it; all known names where the module is passed on."""
     names: dict[str, Chains] = {}
     for chain, at in chains.items():
         if chain:
@@ -65,7 +65,7 @@ def _first_names(walker: Walker, module: types.ModuleType, label: str, chains: C
 
 
 def library_chain(walker: Walker, module: types.ModuleType, chain: tuple[str, ...], site: str) -> None:
-    """``np.random.rand``, ``time.time``: follow the chain through the modules and judge what it ends at."""
+    """Judge the object at the end of a chain through modules (``np.random.rand``, ``time.time``) for purity."""
     obj: Any = module
     path, rest = module.__name__, chain
     while rest and isinstance(obj, types.ModuleType):
@@ -109,7 +109,7 @@ def _note_readers(walker: Walker, obj: Any) -> None:
 def imported(
     walker: Walker, node: StateNode, fn: types.FunctionType, facts: CodeFacts, name: str, level: int, line: int
 ) -> None:
-    """An ``import`` in the body: the module is part of the state, with what the statement takes from it."""
+    """Add the edge of an ``import`` in the body: the module, with the names that the statement imports."""
     at = facts.at(line)
     full = name
     if level:

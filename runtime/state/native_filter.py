@@ -1,4 +1,4 @@
-"""The native filter before the watch: a profile function that drops, in nanoseconds, what is known to be harmless.
+"""The native filter before the watch: a profile function that drops events known to be harmless, in nanoseconds.
 
 While a run is watched, the interpreter reports each call and return, and nearly all are those of our own code. Asked of
 Python, "is this one known?" takes longer than recording the operation. So the question is answered by a function in
@@ -195,7 +195,7 @@ class PairSet:
         self._cell[0] = self._words.buffer_info()[0]
 
     def add(self, a: int, b: int, keep: object) -> None:
-        """Add a pair; *keep* is held on to, and what has these addresses with it."""
+        """Add a pair; *keep* keeps the objects at these addresses alive."""
         with _lock:
             if (a, b) in self._kept:
                 return

@@ -177,7 +177,7 @@ def user_class(walker: Walker, cls: type, label: str, site: str, construct: bool
 def class_edges(
     walker: Walker, node: StateNode, cls: type, site: str, *, instance_only: bool, construct: bool = False
 ) -> None:
-    """Edges for what the class holds under the names that count: methods, properties, special methods, data."""
+    """Edges for the members of the class whose names count: methods, properties, special methods, data."""
     if walker.names.supers:
         super_edges(walker, node, cls, site, construct)
     is_enum = isinstance(cls, enum.EnumMeta)

@@ -37,7 +37,7 @@ class Overlay(dict):
 
 @dataclass(slots=True)
 class _Replacement:
-    """A copied object that can be changed, and what was in it when it was made."""
+    """A mutable copy of an object, and its contents when it was made."""
 
     label: str
     original: Any
@@ -77,7 +77,7 @@ class Substitution:
         return [Refusal.REPLAY_CHANGES(name=c.label) for c in changed]
 
     def writeback(self, unwrap: Callable[[Any], Any] = lambda value: value) -> None:
-        """Carry what the run changed in the copies over to the originals; ``unwrap`` gives values their final form."""
+        """Apply the run's changes of the copies to the originals; ``unwrap`` gives values their final form."""
         for c in self._copies:
             now = _contents(c.copy)
             if _alike(c.before, now):

@@ -1,16 +1,16 @@
-"""Outside state: what a callable reads besides its arguments, how it is guarded, and how its arrays are replaced.
+"""Outside state: values that a callable reads besides its arguments, their guards, and replacement of their arrays.
 
 Two data structures: ``StatePlan`` (one per function and class of its objects; start reading there) and ``Snapshot``
 (the state at one moment: a key, the arrays, a fast checker). The parts:
 
-``code_scan.py``     what a code object can read, from its bytecode
+``code_scan.py``     possible reads of a code object, from its bytecode
 ``values.py``   immutable values: tokens for keys, sameness
 ``trust.py``    library code, impure functions, objects with hidden state
 ``state_graph.py``    the state as a graph
 ``walk.py``     the walk that makes it (``modules.py``, ``objects.py``: its parts)
 ``checker.py``    key and checker from the graph
 ``rebuild.py``  the same callable over other arrays
-``watch.py``    what really ran
+``watch.py``    the code that really ran
 
 Nothing here knows the tracer: it is plugged in as the callback of ``StatePlan.substitute``.
 """

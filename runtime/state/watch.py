@@ -84,7 +84,7 @@ class Watch:
             self._report(reason)
 
     def _callback(self, prior: Any) -> Callable[[types.FrameType, str, Any], None]:
-        """The profile function in Python: a closure that drops what is known at once, since it runs for every call."""
+        """The profile function in Python: a closure that drops known events at once, since it runs for every call."""
         known, kinds, new_code, c_call = self._known, self._types, self._new_code, self._c_call
         may_print = self._may_print
         printing: types.FrameType | None = None  # in there a notebook's stdout may use threads, clocks, anything
@@ -208,7 +208,7 @@ class Watch:
 
 
 def restore_profile(profile: Any) -> None:
-    """``sys.setprofile``, of what ``sys.getprofile`` has given, which may be a watch."""
+    """``sys.setprofile`` of a result of ``sys.getprofile``, which may be a watch."""
     if isinstance(profile, Filter):
         profile.install()
     else:

@@ -132,7 +132,7 @@ class _ByFunction(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimizer and plain functions; of callable objects, what they hold."""
+        """Everything but the optimizer and plain functions; of callable objects, their attributes."""
         state = super().state_dict()
         state["lr_lambdas"] = [
             None if isinstance(fn, types.FunctionType) else fn.__dict__.copy() for fn in self.lr_lambdas

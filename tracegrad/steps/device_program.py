@@ -72,7 +72,7 @@ class StepProgram:
 
     def launch(self, *values: Any) -> Any:
         """The results that are not written, as arrays where they lie; the number of a guard that failed; None where
-        *values* are not of the recorded kinds, or what is to be written is read-only or does not lie in C order."""
+        *values* are not of the recorded kinds, or targets are read-only or not in C order."""
         if not self._accepts(values):
             return None
         parts = self.parts

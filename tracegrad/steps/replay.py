@@ -159,7 +159,7 @@ def restore_streams(saved: list[tuple[Any, Any]]) -> None:
 
 
 def _changed_setting(source: Source, setting: Setting) -> str:
-    """The condition under which a number of an optimizer is no longer what the recording relies on."""
+    """The condition under which a number of an optimizer violates the recording's assumption."""
     at = f"{source.constant(setting.group)}[{setting.key!r}]"
     if not setting.live:
         return f"{at} != {source.constant(setting.value)}"

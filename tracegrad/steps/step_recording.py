@@ -77,7 +77,7 @@ class Placement:
 class TensorRecording:
     """``sources[k]`` is the source of input k: ``("leaf", position in the call)``, ``("state", position among the
     snapshot's arrays)``, or as in ``capture.py``.  Results of the graph: ``writes`` (input whose memory takes
-    result k), then those of ``grads`` and what is returned, whose numbers count from after the writes."""
+    result k), then those of ``grads`` and the returned ones, whose numbers count from after the writes."""
 
     graph: Graph
     canonical: Canonical

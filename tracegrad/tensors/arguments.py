@@ -155,7 +155,7 @@ def reduced_dims(dim: Any, ndim: int) -> Ints:
 
 
 def expand_error(have: Ints, wanted: Ints) -> RuntimeError:
-    """The error for what does not expand from the shape *have* to the shape *wanted*."""
+    """The error for a shape *have* that does not expand to the shape *wanted*."""
     for d in range(1, min(len(have), len(wanted)) + 1):
         if have[-d] != wanted[-d] and have[-d] != 1:
             return RuntimeError(

@@ -226,7 +226,7 @@ def _harmless(
     code: Sequence[Any], local: Callable[[str], Any], names: dict[str, Any], renewed: frozenset[str], depth: int = 8,
     lists: frozenset[str] = frozenset(),
 ) -> Reason | None:  # fmt: skip
-    """Why one of these instructions may change more than local variables; None if none does.  *renewed*: the local
+    """The reason why one of these instructions may change more than local variables, or None.  *renewed*: the local
     variables for which ``x += ...`` is known to change nothing that a Python list or array holds; *lists*: those that
     hold lists made here."""
     base: Any = _ANY
@@ -265,7 +265,7 @@ def _harmless(
 
 
 def _callable(value: Any, what: str, depth: int) -> Reason | None:
-    """Why a value that is called, or may be, is not known to be harmless; *what* it is in the code."""
+    """The reason why a value that may be called is not known to be harmless, or None; *what*: its text in the code."""
     if isinstance(value, types.ModuleType):
         return None
     if isinstance(value, np.ufunc) or value is getattr(math, getattr(value, "__name__", ""), None):

@@ -137,7 +137,7 @@ class Producers:
 def demand(
     roots: Sequence[Atom], nodes: Sequence[Node], env: Env, producers: Producers, backend: Backend = HOST
 ) -> list[Any]:
-    """Values of *roots*, evaluating only what they need and *env* does not hold yet.
+    """Values of *roots*, with an evaluation of the nodes that they need and *env* does not hold yet.
 
     The work is in proportion to what is evaluated, however many *nodes* there are.
     """

@@ -109,7 +109,7 @@ def slice_step(items: tuple[Any, ...], consumed: int, shape: Ints) -> SliceStep:
 
 
 def _classify(item: Any) -> Any:
-    """Lists become arrays; what cannot index is refused."""
+    """One *item* of an index, lists as arrays; raises for objects that cannot index."""
     if isinstance(item, TracedArray):
         if item.dtype.kind in FLOAT_KINDS:
             raise BadIndexError(

@@ -14,7 +14,7 @@ Renamed = dict[Var, Atom]
 
 
 def prune_loops(graph: Graph, simplify: Callable[[Graph], Graph]) -> Graph:
-    """*graph* with every loop reduced to what its readers need; *simplify* is applied to the bodies."""
+    """*graph* without unread results of loops; *simplify* is applied to the bodies."""
     if not any(node.prim.kind == LOOP for node in graph.nodes):
         return graph
     needed: set[Atom] = {*graph.outputs, *(g.atom for g in graph.guards)}

@@ -42,7 +42,7 @@ def key(seed: Any) -> Any:
 
 
 def split(key: Any, num: Any = 2) -> Any:
-    """*num* new keys, uint32 (num, 2) (or (*num, 2)): independent of each other, and of what *key* itself gives."""
+    """*num* new keys, uint32 (num, 2) (or (*num, 2)): independent of each other, and of the bits of *key* itself."""
     return _halves(blocks(key, as_shape(num)))
 
 

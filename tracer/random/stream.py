@@ -63,7 +63,7 @@ DEFAULT = Stream(int.from_bytes(os.urandom(7), "little"))
 
 
 def seed(seed: Any) -> None:
-    """Start the default stream anew: what is drawn without a key from now on is a function of *seed*."""
+    """Start the default stream anew: draws without a key are a function of *seed* from now on."""
     if current_recorder() is not None:
         raise UnsupportedError(
             at_site(

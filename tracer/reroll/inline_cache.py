@@ -73,7 +73,7 @@ class _Learning:
         else:
             self.lines.append("if kwargs: return None")
 
-    # ---- what it was given -------------------------------------------------------------------------------------
+    # ---- arguments ---------------------------------------------------------------------------------------------
 
     def _name(self) -> str:
         return f"x{len(self.lines)}"
@@ -134,7 +134,7 @@ class _Learning:
         return make(*self.cells.values())
 
     def _operands(self, at: int, end: int) -> bool:
-        """Test that the arrays are what the items take; take numbers that differ from turn to turn."""
+        """Test that the arrays have the values that the items take; collect numbers that differ between turns."""
         steps = self.follower.repeat.steps
         tests: dict[tuple[str, Slot], None] = {}
         for j in range(at, end):

@@ -222,8 +222,8 @@ class Block:
             self.carries["lag", j, i] = Var(Aval(var.aval.dtype, var.aval.shape)), init, before
 
     def _zeros(self, aval: Aval) -> Atom:
-        """The start of a carry of which only the last value is wanted.  Nobody else is to find this node: it goes if
-        the carry does, and the order of what remains must not depend on it."""
+        """The initial value of a carry of which only the last value is read.  The node is not hash-consed: it goes if
+        the carry does, and the order of the others must not depend on it."""
         zero = structural(0, aval.dtype)
         if not aval.shape:
             return zero
@@ -339,7 +339,7 @@ class Block:
         return found[0]
 
     def _asked(self, guard: Guard, step: Step) -> list[Item]:
-        """A guard on a bool, for what was *expected* in every block."""
+        """A guard on a bool, for the values *expected* in each block."""
         assert step.expected is not None
         with building(self.items):
             atom = self._operand(step.slots[0])

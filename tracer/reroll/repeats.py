@@ -65,7 +65,7 @@ Slot: TypeAlias = Local | Carried | Invariant | Rows | VaryingConstant
 @dataclass(slots=True)
 class Step:
     """One item of a block.  ``starts``: rows are blocks, columns axes, where ``start`` differs.  ``expected``: of a
-    guard, what it found in each block.  ``fixed``: the same in every block, so computed once."""
+    guard, its value in each block.  ``fixed``: the same in every block, so computed once."""
 
     item: Item
     slots: list[Slot]
@@ -87,7 +87,7 @@ class Repeat:
 
 
 def part_of(node: Node) -> tuple[int, ...]:
-    """The shape of what lies at the ``start`` of a slice, an update or a pad."""
+    """The shape of the part at the ``start`` of a slice, an update or a pad."""
     if node.prim.name == "slice":
         return node.params["shape"]
     return node.inputs[node.prim.name == "update"].aval.shape

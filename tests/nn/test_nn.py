@@ -1177,6 +1177,7 @@ def training(compiled: bool, dropout: float) -> tuple[list[float], list[np.ndarr
     return found, [t.numpy() for t in net.state_dict().values()], run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_a_compiled_training_step(dropout):
     want, state, _ = training(False, dropout)

@@ -493,6 +493,7 @@ def test_groups_of_equal_length_keep_their_kernels(rng):
 # ---- within a capture ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), CASES, ids=NAMES)
 def test_a_captured_step_is_an_eager_step(rng, name, options):
     start, grads = arrays_of(rng), [arrays_of(rng) for _ in range(2)]

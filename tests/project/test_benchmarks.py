@@ -82,6 +82,7 @@ def test_a_run_without_tracegrad_ends_with_a_message(monkeypatch):
         small_run(monkeypatch, Missing)
 
 
+@pytest.mark.slow
 def test_a_run_in_which_tracegrad_fails_says_so(monkeypatch, capsys):
     assert small_run(monkeypatch, Broken) == 1
     assert "not right: dispatch_scalar (tracegrad: failed)" in capsys.readouterr().out
@@ -95,6 +96,7 @@ def test_a_failing_peer_is_not_the_runs_failure_and_a_wrong_one_is():
     assert run._miss("tracegrad-explicit", {"status": "none"}) == ""
 
 
+@pytest.mark.slow
 def test_two_checkouts_are_timed_side_by_side(tmp_path):
     (tmp_path / "tracegrad").symlink_to(against.HERE / "tracegrad")
     figures, versions = against.pair([against.HERE, tmp_path], ["dispatch_scalar", "training_compiled"], 1, 1e-5)

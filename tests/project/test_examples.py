@@ -24,10 +24,12 @@ def run(name, folder, *options):
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("eager_*.py")))
 def test_example_runs(name, tmp_path):
     run(name, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_network_trains_eagerly_too(tmp_path):
     assert " eager: " in run("eager_digits_cnn", tmp_path, "--eager")

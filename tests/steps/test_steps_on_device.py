@@ -42,6 +42,7 @@ def training(make_optimizer, compiled, steps=5, clip=None):
     return losses, numbers, [t.device.type for t in state], run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clip", [None, 0.1])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_compiled_training_is_eager_training(name, clip, way):

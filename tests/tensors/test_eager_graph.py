@@ -548,6 +548,7 @@ def test_a_chain_of_150000_operations():
     assert node() is None
 
 
+@pytest.mark.slow
 def test_a_chain_of_in_place_operations_and_of_views():
     x = leaf(1.0, 2.0)
     y = x * 1
@@ -648,6 +649,7 @@ def _trained():
     return [loss, loss.grad_fn]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make", [_simple, _backwarded, _failed, _in_place_and_views, _hooked, _twice_differentiated, _trained]
 )
@@ -677,6 +679,7 @@ def test_backward_lets_go_of_what_was_saved():
         assert saved() is None and z.grad_fn is not None
 
 
+@pytest.mark.slow
 def test_a_loop_holds_nothing_back():
     x = torch.randn(50, requires_grad=True)
     gc.collect()

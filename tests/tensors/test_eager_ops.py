@@ -436,6 +436,7 @@ COMPILED = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", listed(COMPILED))
 def test_compiled_steps_give_the_same(text):
     names = list(LEAVES)

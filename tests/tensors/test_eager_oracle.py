@@ -105,6 +105,7 @@ def test_as_in_torch(name):
     check(name, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", programs())
 def test_again_and_again(name):
     check(name, 3)

@@ -232,6 +232,7 @@ GRAPHS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_both_tiers_agree(name, dtype):

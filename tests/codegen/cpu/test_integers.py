@@ -53,6 +53,7 @@ def test_shifts_by_arrays(dtype: np.dtype) -> None:
     check(lambda x: 100 >> x, n)
 
 
+@pytest.mark.slow
 @EVERY_DTYPE
 def test_shifts_by_numbers(dtype: np.dtype) -> None:
     x = numbers(dtype)
@@ -103,6 +104,7 @@ def test_arithmetic_wraps_around(name: str, dtype: np.dtype) -> None:
     check(ARITHMETIC[name], numbers(dtype))
 
 
+@pytest.mark.slow
 @EVERY_DTYPE
 @pytest.mark.parametrize("number", [-1, 127, 128, 255, 256, 2**31, 2**32 - 1, 2**32, 2**63, 2**64 - 1, -(2**63)])
 def test_python_integers_that_may_not_fit(dtype: np.dtype, number: int) -> None:

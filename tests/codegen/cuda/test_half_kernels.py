@@ -54,6 +54,7 @@ def running(x):
     return np.cumsum(x, axis=1)
 
 
+@pytest.mark.slow
 @DTYPES
 @pytest.mark.parametrize(
     "f", [elementwise, total, softmax, over_rows, where_largest, running], ids=lambda f: f.__name__

@@ -79,6 +79,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("f, x", CASES, ids=[f"{f.__name__}-{x.ndim}d" for f, x in CASES])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_values_and_gradients(f, x, dtype):
@@ -221,6 +222,7 @@ def test_few_long_rows_are_cut_in_parts(monkeypatch):
     assert launched(lambda x: np.sum(x * x, axis=1), [many]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cc", [(8, 0), (9, 0)], ids=str)
 @pytest.mark.parametrize("f", [softmax, layer_norm, over_rows, normalised, total_of_rows])
 def test_machine_code(f, cc):

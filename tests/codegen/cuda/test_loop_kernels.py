@@ -209,6 +209,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @DTYPES
 @pytest.mark.parametrize("f, args, by", CASES, ids=[f"{f.__name__}-{k}" for k, (f, _, _) in enumerate(CASES)])
 def test_values_and_gradients(f, args, by, dtype):

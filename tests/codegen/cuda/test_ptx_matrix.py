@@ -21,9 +21,9 @@ from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import Kernel
 from tracegrad.tracer.ir.graph import Graph
 
-TARGETS = pytest.mark.parametrize(
-    "cc", [pytest.param((8, 0), marks=pytest.mark.slow), (9, 0)], ids=lambda cc: f"sm_{cc[0]}{cc[1]}"
-)
+pytestmark = pytest.mark.slow
+
+TARGETS = pytest.mark.parametrize("cc", [(8, 0), (9, 0)], ids=lambda cc: f"sm_{cc[0]}{cc[1]}")
 WORKLOADS = {name: w for name, w in (STRAIGHT | SMALL_LOOPS).items() if not name.endswith(("1e6", "10k_d10_K25"))}
 
 
@@ -68,7 +68,6 @@ def _outputs(graph):
     return graph.outputs
 
 
-@pytest.mark.slow
 @TARGETS
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_workload(name, cc):

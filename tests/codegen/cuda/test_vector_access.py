@@ -41,6 +41,7 @@ def shifted(x):
 SHAPES = [(0,), (1,), (3,), (4,), (5,), (8,), (33,), (130,), (7, 3), (5, 18), (3, 4, 5), (2, 3, 19)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "int32", "int8"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_results_have_the_same_bits(shape, dtype):

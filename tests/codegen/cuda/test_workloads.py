@@ -123,6 +123,7 @@ def test_digits_mlp(programs):
 
 
 # eager_second_derivatives compiles nothing: no operation comes often enough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["eager_custom_function", "eager_digits_cnn", "eager_linear_regression", "eager_relu_network"]
 )

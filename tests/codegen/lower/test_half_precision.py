@@ -55,6 +55,7 @@ def as_stored(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 # ---- the registry ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @DTYPES
 @pytest.mark.parametrize("prim", prims(), ids=lambda p: p.name)
 def test_a_row_is_the_float32_row_rounded_once(prim, dtype):
@@ -69,6 +70,7 @@ def test_a_row_is_the_float32_row_rounded_once(prim, dtype):
     assert all(np.array_equal(a, b) for a, b in zip(strict_evaluate(graph, xs), evaluate(graph, xs), strict=True))
 
 
+@pytest.mark.slow
 @DTYPES
 @pytest.mark.parametrize("prim", prims(has_derivative), ids=lambda p: p.name)
 def test_derivatives_are_those_in_float32_rounded(prim, dtype):

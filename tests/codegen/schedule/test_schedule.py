@@ -162,6 +162,7 @@ PARTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PARTS)
 def test_what_is_put_together_from_parts_is_right(name):
     compiled(of_parts(*PARTS[name]), RNG.random(90))
@@ -275,6 +276,7 @@ def test_sums_do_not_depend_on_where_an_array_lies():
     assert len(results) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["exp", "log1p", "sin", "tanh", "erf", "expit", "logaddexp"])
 def test_an_element_has_one_value_wherever_it_lies(name):
     """Vector lanes and the last few elements of a loop give the same bits: recomputed values are equal."""

@@ -205,6 +205,7 @@ def idle(canonical, arguments, xp):
     return Loaded(program, nothing, dict.fromkeys(program.kernels, 1))
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_shapes_and_graphs(monkeypatch):
     monkeypatch.setattr(programs, "make", idle)
     monkeypatch.setattr(graphs, "MAX_GRAPHS", 4)

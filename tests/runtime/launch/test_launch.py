@@ -453,6 +453,7 @@ def test_out_of_memory(bind):
     assert references([x, F8, F4]) == before
 
 
+@pytest.mark.slow
 @native_only
 def test_every_allocation_may_fail():
     testcapi = pytest.importorskip("_testcapi")
@@ -502,6 +503,7 @@ def test_a_collection_may_call_again(bind):
         assert total == 15 * i and np.array_equal(y, i * x)
 
 
+@pytest.mark.slow
 def test_cycles_are_collected(bind):
     class Holder:
         pass
@@ -514,6 +516,7 @@ def test_cycles_are_collected(bind):
     assert gone() is None
 
 
+@pytest.mark.slow
 def test_bindings_keep_alive_what_they_use(bind):
     call = bind("answer", [ConstArg(object())], [], consts=np.array([4]), sizes=np.arange(3))
     call2 = bind("answer", [], [], consts=(4).to_bytes(8, "little"))

@@ -95,6 +95,7 @@ def reasons_of(run, *args):
     return found
 
 
+@pytest.mark.slow
 @native_only
 @pytest.mark.parametrize("fn", PURE + IMPURE, ids=lambda fn: getattr(fn, "__qualname__", repr(fn))[:30])
 def test_filter_and_callback_agree(fn):

@@ -156,6 +156,7 @@ EVERY = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @EVERY
 def test_value_and_gradient(program, point):
     compiled = compile_grad(program)

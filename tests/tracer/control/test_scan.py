@@ -262,6 +262,7 @@ PROGRAMS = {
 EVERY = pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 
 
+@pytest.mark.slow
 @EVERY
 def test_value_and_gradient(program):
     agree(compile_grad(program), program, PROGRAMS[program])
@@ -299,6 +300,7 @@ def test_forward_mode(program, run):
     assert found == pytest.approx(np.sum(compile_grad(program).grad(point) * direction), rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [p for p in PROGRAMS if p is not gradient_of_init], ids=lambda p: p.__name__)
 def test_float32(program):
     """(A float32 carry that float64 rows are mixed into is an error.)"""

@@ -192,6 +192,7 @@ PROGRAMS[IDS.index("ints_and_bools-3")] = (ints_and_bools, V3[:2])
 EVERY = pytest.mark.parametrize(("program", "point"), PROGRAMS, ids=IDS)
 
 
+@pytest.mark.slow
 @EVERY
 def test_value_and_gradient(program, point):
     compiled = compile_grad(program)

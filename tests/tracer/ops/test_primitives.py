@@ -303,6 +303,7 @@ def _thirds() -> list[list[Primitive]]:
     return [every[i::3] for i in range(3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("third", range(3))
 @pytest.mark.parametrize("shape", [(), (0,), (1, 1), (0, 3), (3, 33)], ids=str)
 def test_elementwise_shapes(run, third, shape):
@@ -329,6 +330,7 @@ def axes_of(ndim: int) -> list[tuple[int, ...]]:
     return [axes for r in range(1, ndim + 1) for axes in itertools.combinations(range(ndim), r)]
 
 
+@pytest.mark.slow
 @FLOATS
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions_over_all_axes(run, name, dtype):
@@ -446,6 +448,7 @@ def _integer_applications() -> list[tuple[str, np.dtype]]:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "dtype"), _integer_applications(), ids=str)
 def test_integer_edges(run, name, dtype):
     prim = PRIMITIVES[name]

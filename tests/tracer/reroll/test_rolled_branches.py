@@ -12,6 +12,8 @@ from agreement import numerical_gradient
 from tracegrad import compile_grad, config
 from tracegrad.runtime.launch.kernel_cache import kernels
 
+pytestmark = pytest.mark.slow
+
 V = np.array([0.3, -0.4, 0.25])
 
 
@@ -200,7 +202,6 @@ def test_a_way_that_was_not_seen_is_found_later():
     assert not f.stats.live
 
 
-@pytest.mark.slow
 def test_float32():
     x = (V * 2.2).astype(np.float32)
     f = compile_grad(adaptive)
@@ -211,7 +212,6 @@ def test_float32():
         np.testing.assert_allclose(gradient, g.grad(x.astype(float)), rtol=2e-2, atol=1e-3)
 
 
-@pytest.mark.slow
 def test_second_order():
     f = compile_grad(adaptive)
     g = compile_grad(lambda x: np.sum(compile_grad(adaptive).grad(x) ** 2))
@@ -308,7 +308,6 @@ def switches_functions(x):
     return np.sum(y * x)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "plain",
     [counts_one_way, counter_decides, keeps_in_a_list, closure_counts, rates_by_turn, shared_buffer,

@@ -1,8 +1,11 @@
 """Padded rows in rolled loops: sums of them become updates, anything else that is done with them stays right."""
 
 import numpy as np
+import pytest
 from test_rolled_writes import by_rows, carried_whole
 from test_rolling import V, X, agree, checked  # noqa: F401
+
+pytestmark = pytest.mark.slow
 
 N = 40
 

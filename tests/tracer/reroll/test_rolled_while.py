@@ -12,6 +12,8 @@ from agreement import numerical_gradient
 from tracegrad import compile_grad, config
 from tracegrad.runtime.launch.kernel_cache import kernels
 
+pytestmark = pytest.mark.slow
+
 V = np.array([0.3, -0.4, 0.25])
 
 
@@ -271,7 +273,6 @@ def else_of_while(x):
     return np.sum(y * x)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "plain",
     [doubles, counter_decides, appends, keeps_in_a_list, keeps_the_fifth, hidden_property, hidden_default,

@@ -14,6 +14,8 @@ from tracegrad.runtime.record.recording import VALUE, Mode
 from tracegrad.tracer.ir.primitive import LOOP
 from tracegrad.tracer.ops.control import loop_view
 
+pytestmark = pytest.mark.slow
+
 N = 40
 
 
@@ -301,7 +303,6 @@ def test_copies_of_single_steps():
     agree(fn, V)
 
 
-@pytest.mark.slow
 def test_all_copies():
     def fn(v):
         out, kept = np.zeros_like(v, shape=(20, 3)), []
@@ -314,7 +315,6 @@ def test_all_copies():
     agree(fn, V)
 
 
-@pytest.mark.slow
 def test_nested_loops():
     def fn(v):
         out = tg.zeros((20, 18))
@@ -351,7 +351,6 @@ def test_float32():
     np.testing.assert_allclose(found, fn(v), rtol=1e-5)
 
 
-@pytest.mark.slow
 def test_second_order():
     def fn(v):
         out = tg.zeros((N, 3))

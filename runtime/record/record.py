@@ -23,7 +23,7 @@ from ...codegen.lower.half_precision import CUDA_PRODUCTS
 from ...codegen.lower.simplify import simplify
 from ...tracer import numpy_api  # noqa: F401  (fills the tables of NumPy functions)
 from ...tracer.ir.aval import FLOAT_KINDS, Aval
-from ...tracer.ir.errors import TracegradError, refusals
+from ...tracer.ir.errors import TracegradError, unrecordable
 from ...tracer.ir.evaluate import HOST
 from ...tracer.ir.graph import Atom, Guard, Lit, Var, structural
 from ...tracer.ir.primitive import CUSTOM
@@ -90,7 +90,7 @@ def _record(
             leaves[k] = TracedArray(inputs[k], recorder, owner=owner)
     captured: list[np.ndarray] = []
     changes: list[Reason] = []
-    refusals.last = None
+    unrecordable.last = None
     with fewer_collections(), recording(recorder), _own_words():
         if snapshot is None:
             try:
@@ -102,8 +102,8 @@ def _record(
             captured = list(snapshot.arrays)
             recorder.watch, recorder.may_draw = plan.watch, True
             out, changes = _run_frozen(call, leaves, plan, snapshot, recorder)
-        if refusals.last is not None:  # caught by the function, which has not computed what NumPy would have
-            refused, message = refusals.last
+        if unrecordable.last is not None:  # caught by the function, which has not computed what NumPy would have
+            refused, message = unrecordable.last
             raise refused(*message)
         ran = time.perf_counter()
         if not in_pieces:

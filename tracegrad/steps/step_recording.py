@@ -33,7 +33,7 @@ from ..tensors.capture import Capture, capturing
 from ..tensors.device import CPU, device, on_cuda
 from ..tensors.tensor import Tensor, make
 from ..tracer.ir.aval import is_number
-from ..tracer.ir.errors import refusals
+from ..tracer.ir.errors import unrecordable
 from ..tracer.ir.graph import Atom, Graph, Lit, Var, building
 from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.ops.elementwise import broadcast_to, cast
@@ -165,7 +165,7 @@ def record_tensors(
     leaves = list(call.leaves)
     proxies: dict[int, Tensor] = {}
     changes: list[Reason] = []
-    refusals.last = None
+    unrecordable.last = None
     with fewer_collections(), capturing(capture):
         for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
             if kind in (ARRAY, FLOAT, SCALAR):
@@ -198,8 +198,8 @@ def record_tensors(
                 substitution.writeback(lambda value: _plain(value, capture))
         after = plan.snapshot(call.objects)
         settle(plan, after, lambda value: _plain(value, capture))
-        if refusals.last is not None:
-            refused, message = refusals.last
+        if unrecordable.last is not None:
+            refused, message = unrecordable.last
             capture.settle()
             raise refused(*message)
         changes = changes or plan.changes(snapshot, after)

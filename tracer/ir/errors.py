@@ -9,24 +9,24 @@ class TracegradError(Exception):
     """Base of every error that tracegrad raises on purpose."""
 
 
-class _Refusals(threading.local):
+class _Unrecordable(threading.local):
     """The last refusal of this thread, as a class and its arguments (an exception would keep its frames alive)."""
 
     last: tuple[type[TracegradError], tuple[object, ...]] | None = None
 
 
-refusals = _Refusals()
+unrecordable = _Unrecordable()
 
 
-class RefusalError(TracegradError):
+class UnrecordableError(TracegradError):
     """Base of refused operations, which plain NumPy would do: raised again if the recorded function catches it."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
-        refusals.last = (type(self), args)
+        unrecordable.last = (type(self), args)
 
 
-class UnsupportedError(RefusalError, TypeError):
+class UnsupportedError(UnrecordableError, TypeError):
     """An operation that has no recorded form: naming it beats a value without a gradient."""
 
 
@@ -38,7 +38,7 @@ class DifferentiationError(TracegradError, TypeError):
     """A gradient that does not exist: of an integer input, or of a non-scalar result."""
 
 
-class MutationError(RefusalError, ValueError):
+class MutationError(UnrecordableError, ValueError):
     """A write that the caller would see (or would wrongly not see): into an input or a captured array."""
 
 

@@ -100,9 +100,11 @@ class Modules:
         self.known = dict(sys.modules)
 
     def imported(self, name: str) -> bool:
-        """Extension modules put parts of themselves there by hand; so does Cython."""
+        """Extension modules put parts of themselves there by hand; so do Cython and, when it is imported,
+        multiprocessing (``__mp_main__``)."""
         root = name.partition(".")[0]
-        return getattr(sys.modules.get(root), "__spec__", None) is not None or "cython" in root
+        by_hand = "cython" in root or root == "__mp_main__"
+        return by_hand or getattr(sys.modules.get(root), "__spec__", None) is not None
 
     def read(self) -> dict[str, str]:
         found = {}

@@ -145,5 +145,5 @@ def test_wheel_works(wheel: Path, tmp_path: Path) -> None:
 def test_ci_runs_the_tests_and_the_linters() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
-    steps = [line for line in script.read_text().splitlines() if line.startswith("make ")]
+    steps = [line.partition(" PYTEST_ARGS=")[0] for line in script.read_text().splitlines() if line.startswith("make ")]
     assert steps == ["make oracle", "make test-all", "make lint"]

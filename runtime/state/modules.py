@@ -18,7 +18,7 @@ from .trust import IMPURE_METHODS, hidden_state, impurity, module_impurity, plai
 from .values import is_leaf
 from .walker import Walker
 
-_COPIERS = {"asdict", "astuple", "deepcopy", "copy", "getmembers"}
+COPIERS = {"asdict", "astuple", "deepcopy", "copy", "getmembers", "replace"}  # read attributes by themselves
 
 
 def placed(facts: CodeFacts, kind: str, name: str) -> Chains:
@@ -101,7 +101,7 @@ def _note_readers(walker: Walker, obj: Any) -> None:
         reader = not plain_reader(obj.__name__)
     else:
         is_python = isinstance(obj, types.FunctionType | type)
-        reader = is_python and (not plain_reader(obj.__module__ or "") or obj.__name__ in _COPIERS)
+        reader = is_python and (not plain_reader(obj.__module__ or "") or obj.__name__ in COPIERS)
     if reader:
         walker.names.everything = True
 

@@ -26,8 +26,6 @@ from .trust import Trust, impurity, plain_reader
 from .values import is_leaf
 from .walker import OF_CLASS, OF_SUBCLASSES, UnknownError, Walker
 
-_COPIERS = {"asdict", "astuple", "deepcopy", "copy", "getmembers", "replace"}  # read attributes by themselves
-
 
 def build(fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: Trust, names: Names) -> StateGraph:
     """The graph of everything that ``fn`` can read outside itself; ``names`` is read and grows."""
@@ -86,7 +84,7 @@ def _fill_function(
         why = impurity(fn)
         if why:
             walker.refuse(why, f"{fn.__module__}.{fn.__qualname__}", site)
-        if fn.__name__ in _COPIERS or not plain_reader(fn.__module__ or ""):
+        if fn.__name__ in modules.COPIERS or not plain_reader(fn.__module__ or ""):
             walker.names.everything = True
         facts = CodeFacts(fn.__code__)
     else:

@@ -31,7 +31,14 @@ def followed(monkeypatch):
     monkeypatch.setattr(loop_monitor, "LONG_RUN", 60)
     monkeypatch.setattr(loop_monitor, "LOOK_EVERY", 8)
     turns, turned = [], loop_monitor.Follower.turned
-    monkeypatch.setattr(loop_monitor.Follower, "turned", lambda self: (turned(self), turns.append(self.current[-1])))
+
+    def noted(self):
+        turned(self)
+        turns.append(self.current[-1])
+
+    # The library's code, not a helper of the function: under a trace function (coverage) the watch sees each call.
+    noted.__code__ = noted.__code__.replace(co_filename=loop_monitor.__file__)
+    monkeypatch.setattr(loop_monitor.Follower, "turned", noted)
     return turns
 
 

@@ -300,7 +300,7 @@ def test_what_python_is_asked_does_not_grow_with_the_run(monkeypatch):
 def test_quick_parts_are_not_reported_on_where_we_watch():
     events = []
 
-    def inner(a, b):
+    def quick_part(a, b):
         if b == 0:
             raise KeyError(a)
         return a / b if b > 0 else None
@@ -311,7 +311,7 @@ def test_quick_parts_are_not_reported_on_where_we_watch():
     def mine(frame, event, arg):
         events.append(frame.f_code.co_name)
 
-    quiet = quiet_calls.entry(inner, outer)
+    quiet = quiet_calls.entry(quick_part, outer)
     for watched in (True, False):
         events.clear()
         quiet_calls.mark(watched)
@@ -324,7 +324,7 @@ def test_quick_parts_are_not_reported_on_where_we_watch():
         finally:
             sys.setprofile(None)
             quiet_calls.mark(False)
-        assert ("inner" in events) == (not watched) and "plain_helper" in events
+        assert ("quick_part" in events) == (not watched) and "plain_helper" in events
         events.clear()
         quiet_calls.mark(watched)
         sys.setprofile(mine)

@@ -33,7 +33,7 @@ Notes = Iterable[str | Reason]
 
 def explain_call(dispatcher: Dispatcher, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Records the call (its Python runs once more) and describes the program, its kernel and the function's history."""
-    call = flatten(args, kwargs, dispatcher.static, dispatcher.target)
+    call = flatten(args, kwargs, dispatcher.static, dispatcher.target, fn=dispatcher.fn)
     plan = dispatcher.plans.get(call)
     snapshot = plan.snapshot(call.objects)
     note = ""

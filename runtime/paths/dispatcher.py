@@ -88,13 +88,16 @@ class Dispatcher:
     def dispatch(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if TENSORS.capturing() or (self._tensor_form is not None and (self._reads_tensors or any(map(_on_host, args)))):
             return self._call_tensors(endpoint, args, kwargs)
-        call = flatten(args, kwargs, self.static, self.target)
+        call = flatten(args, kwargs, self.static, self.target, fn=self.fn)
         if call.device is not None and call.device.linked and endpoint.mode.kind == VALUE and TENSORS.grad_enabled():
             return self._call_tensors(endpoint, args, kwargs)  # a value that stays connected
         if TRACED in call.kinds or current_recorder() is not None:
             return inline_call(self.fn, endpoint.mode, call)
         if TENSOR in call.kinds or self._reads_tensors:
             return self._call_tensors(endpoint, args, kwargs)
+        return self._answer(endpoint, call)
+
+    def _answer(self, endpoint: Endpoint, call: Call) -> Any:
         key = call.key
         with self.lock:
             live = endpoint.live.get(key)
@@ -180,6 +183,9 @@ class Dispatcher:
             self._reads_tensors = True
             args, kwargs = call.rebuild([TENSORS.wrap(x) if on_device(x) else x for x in call.leaves])
             return self._call_tensors(endpoint, args, kwargs)
+        shared = self._shared(endpoint.mode, call, snapshot)
+        if shared is not None:
+            return self._answer(endpoint, shared)
         recording = self._record(endpoint, call, plan, snapshot, reason)
         if recording.changes or not plan.provable:
             return self._go_live(endpoint, call, recording, _why(recording, plan))
@@ -193,6 +199,18 @@ class Dispatcher:
             while len(endpoint.variants) > config.max_variants:
                 endpoint.variants.popitem(last=False)
         return self._keep(endpoint, call, variant, recording)
+
+    def _shared(self, mode: Mode, call: Call, snapshot: Snapshot) -> Call | None:
+        """The call with the lists and dicts among its arguments that the function reads as outside state, too, as
+        objects of that state: what it does to the one it does to the other.  None where there are none.  (Those that
+        gradients are taken of stay arguments.)"""
+        if not call.containers:
+            return None
+        args = call.arguments[0]
+        differentiated = () if mode.kind == VALUE else [args[p] for p in mode.positions if -len(args) <= p < len(args)]
+        kept = {id(c) for c in flatten(tuple(differentiated), {}, target=self.target).containers}
+        opaque = snapshot.containers.intersection(map(id, call.containers)) - kept
+        return flatten(*call.arguments, self.static, self.target, opaque) if opaque else None
 
     def _record(
         self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot, reason: str,
@@ -263,8 +281,10 @@ class Dispatcher:
         self.stats.live = live.why
 
     def _run_live(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
-        self.stats.traces += 1
         plan, segments = self.plans.get(call), live.segments
+        if call.containers and (shared := self._shared(endpoint.mode, call, plan.snapshot(call.objects))) is not None:
+            return self._answer(endpoint, shared)
+        self.stats.traces += 1
         if segments is None:
             return self._run_once(call, record(self.fn, call, endpoint.mode, plan, None), live)
         found = record_pieces(self.fn, call, endpoint.mode, plan)
@@ -292,12 +312,11 @@ class Dispatcher:
 
     def _again(self, endpoint: Endpoint, call: Call) -> Any:
         """Answer the call anew, since another thread has drawn its random numbers."""
-        args, kwargs = call.rebuild(call.leaves)
-        return self.dispatch(endpoint, args, kwargs)
+        return self.dispatch(endpoint, *call.arguments)
 
     def _install(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> None:
         """Make the family of *path* the first of the endpoint's slots, in place of those that it takes paths from."""
-        if config.check or any(path in family.members for family in endpoint.owners):
+        if config.check or call.shares or any(path in family.members for family in endpoint.owners):
             return
         family = make_family(variant, path, endpoint.owners)
         if call.device is not None:

@@ -9,7 +9,7 @@ Data on a CUDA device is unwrapped here to CuPy arrays over the same memory; ``C
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,8 @@ from ..cuda.arrays import as_device, on_device
 from ..cuda.availability import require_cuda
 from ..state.values import is_leaf, same, token
 from ..tensor_library import TENSORS
-from .trees import flatten_tree, unflatten_tree
+from .arguments import Arguments, positional_names
+from .trees import flatten_tree, mutable_containers, unflatten_tree
 
 ARRAY, FLOAT, SCALAR, VALUE, OBJECT, TRACED = "array", "float", "scalar", "value", "object", "traced"
 TENSOR = "tensor"
@@ -45,13 +46,20 @@ class OnDevice:
 
 @dataclass(slots=True)
 class Call:
-    """One call's arguments.  ``tree`` is the structure of (args, kwargs)."""
+    """One call's arguments.  ``tree`` is the structure of ``arguments``, which are (args, kwargs)."""
 
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]
     leaves: list[Any]
     tree: Any
     kinds: tuple[str, ...]
     key: tuple[Any, ...]
     device: OnDevice | None = None
+    containers: tuple[Any, ...] = ()  # lists and dicts among the arguments, each where it occurs
+
+    @property
+    def shares(self) -> bool:
+        """Whether a list or dict occurs twice."""
+        return len({id(c) for c in self.containers}) < len(self.containers)
 
     @property
     def objects(self) -> tuple[Any, ...]:
@@ -77,6 +85,12 @@ class Call:
         args, kwargs = unflatten_tree(self.tree, [unwrap(x) for x in leaves])
         return args, kwargs
 
+    def arguments_over(
+        self, leaves: Sequence[Any], names: Sequence[str] = (), differentiated: Collection[int] = ()
+    ) -> Arguments:
+        """The arguments of a run over other leaves, in containers that keep their identity."""
+        return Arguments(self.arguments, self.tree, [unwrap(x) for x in leaves], names, differentiated)
+
 
 class Static:
     """A static argument: one leaf whatever it is, compared by value."""
@@ -92,14 +106,21 @@ def unwrap(x: Any) -> Any:
 
 
 def flatten(
-    args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[int | str] = frozenset(), target: str = "cpu"
-) -> Call:
+    args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[int | str] = frozenset(), target: str = "cpu",
+    opaque: Collection[int] = (), fn: Callable[..., Any] | None = None,
+) -> Call:  # fmt: skip
     """Flatten and classify the arguments of a call that is to run on *target*: "cpu", "cuda", or "auto", where the
-    arguments are; "step" is "auto" that takes tensors as they are, and other arrays on a device not at all."""
+    arguments are; "step" is "auto" that takes tensors as they are, and other arrays on a device not at all.
+    Containers whose ids are in *opaque* are objects; *fn* is named in errors."""
+    arguments = args, kwargs
     if static:
         args = tuple([Static(a) if i in static else a for i, a in enumerate(args)])
         kwargs = {k: Static(v) if k in static else v for k, v in kwargs.items()}
-    leaves, tree = flatten_tree((args, kwargs))
+    try:
+        leaves, tree = flatten_tree((args, kwargs), opaque)
+    except RecursionError:
+        raise _nested_too_deeply(arguments, positional_names(fn)) from None
+    containers = mutable_containers(tree, (args, kwargs))
     kinds, parts = [], []
     for leaf in leaves:
         kind, part = classify(leaf)
@@ -110,9 +131,12 @@ def flatten(
         _keep_tensors(leaves, kinds, parts)
     elif target == "cuda" or DEVICE in kinds:
         device = _unwrap_device(leaves, kinds, parts, target)
-    return Call(
-        leaves, tree, tuple(kinds), (tree, tuple(parts), default_dtype.dtype.char, device, SETTING.dtype), device
-    )
+    key = (tree, tuple(parts), default_dtype.dtype.char, device, SETTING.dtype)
+    call = Call(arguments, leaves, tree, tuple(kinds), key, device, containers)
+    if call.shares:
+        places = {id(c): k for k, c in reversed(list(enumerate(containers)))}
+        call.key = (*key, tuple([places[id(c)] for c in containers]))
+    return call
 
 
 def _keep_tensors(leaves: list[Any], kinds: list[str], parts: list[Any]) -> None:
@@ -149,6 +173,23 @@ def _unwrap_device(leaves: list[Any], kinds: list[str], parts: list[Any], target
         leaves[k], kinds[k] = array, ARRAY
         parts[k] = (DEVICE, array.dtype.char, array.shape, array.ndim <= 1 or array.flags.c_contiguous)
     return OnDevice(bool(places), linked)
+
+
+def _nested_too_deeply(arguments: tuple[tuple[Any, ...], dict[str, Any]], names: Sequence[str]) -> UnsupportedError:
+    """The error for arguments that optree can't flatten, with the name of the first such."""
+    args, kwargs = arguments
+    named = [(names[k] if k < len(names) else f"argument {k}", value) for k, value in enumerate(args)]
+    for name, value in [*named, *kwargs.items()]:
+        try:
+            flatten_tree(value)
+        except RecursionError:
+            return UnsupportedError(
+                at_site(
+                    f"the argument `{name}` contains itself, or is nested too deeply to be taken apart; pass its parts "
+                    "as arguments of their own, or the whole in an attribute of an object"
+                )
+            )
+    raise AssertionError("an argument that is nested too deeply is not any more")
 
 
 _HALF_SCALARS = {d.type for d in HALF}

@@ -6,7 +6,6 @@ would write them.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.graph import Atom, Lit
 from ...tracer.ir.site import at_site
 from ...tracer.record.array import TracedArray, to_atom
+from .arguments import positional_names
 from .call_key import ARRAY, FLOAT, OBJECT, SCALAR, TRACED, Call
 from .recording import Mode
 from .trees import Source, packing
@@ -25,17 +25,13 @@ from .trees import Source, packing
 
 def leaf_names(fn: Callable[..., Any], call: Call) -> list[str]:
     """The user's expression for each leaf: ``w``, ``params['b1']``."""
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
+    parameters = positional_names(fn)
     names = []
     for accessor in optree.treespec_accessors(call.tree):
         path = list(accessor)
         if path[0].entry == 0:
             position = path[1].entry
-            named = position < len(parameters) and parameters[position].kind is not inspect.Parameter.VAR_POSITIONAL
-            root = parameters[position].name if named else f"argument {position}"
+            root = parameters[position] if position < len(parameters) else f"argument {position}"
         else:
             root = str(path[1].entry)
         names.append(root + "".join(f".{p.entry}" if hasattr(p, "field") else f"[{p.entry!r}]" for p in path[2:]))

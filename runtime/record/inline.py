@@ -17,17 +17,19 @@ from ...tracer.ir.graph import Atom, Lit, Node, Var, structural
 from ...tracer.ir.primitive import PRIMITIVES
 from ...tracer.record.array import TracedArray, to_atom, wrap
 from ...tracer.record.recorder import Recorder, require_recorder
+from .arguments import positional_names
 from .call_key import Call
 from .differentiable import differentiated, gradient_text, leaf_names, scalar_loss, split_aux
 from .recording import GRAD, VALUE, Mode
 from .trees import Source, make_function
+from .unwrap_tracers import Settled
 
 
 def inline_call(fn: Callable[..., Any], mode: Mode, call: Call) -> Any:
     """The result of *fn* (or of its gradient) within the recording in progress."""
     recorder = require_recorder("a compiled function on traced arrays")
     if mode.kind == VALUE:
-        args, kwargs = call.rebuild(call.leaves)
+        args, kwargs = call.arguments
         return fn(*args, **kwargs)
     with recorder.in_full():
         return _gradient(fn, mode, call, recorder)
@@ -41,8 +43,11 @@ def _gradient(fn: Callable[..., Any], mode: Mode, call: Call, recorder: Recorder
         alias = _alias(to_atom(leaves[k]), recorder)
         renamed.append(alias)
         leaves[k] = TracedArray(alias, recorder, owner="an argument of the inner function")
-    args, kwargs = call.rebuild(leaves)
-    out = fn(*args, **kwargs)
+    given = call.arguments_over(leaves, positional_names(fn), wrt)
+    try:
+        out = fn(*given.args, **given.kwargs)
+    finally:
+        given.write_back(Settled(lambda value: value, given.originals))
     aux: Any = None
     if mode.has_aux:
         out, aux = split_aux(fn, out)

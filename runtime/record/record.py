@@ -36,13 +36,14 @@ from ...tracer.reroll.roll import roll
 from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
 from ..state.state_plan import Snapshot, StatePlan
+from .arguments import positional_names
 from .call_key import ARRAY, DATA, FLOAT, OBJECT, Call
 from .differentiable import differentiated, gradient_text, leaf_names, scalar_loss, split_aux
 from .gc_pause import fewer_collections
 from .outputs import Output, packed
 from .recording import GRAD, VALUE, Mode, Pieces, Recording
 from .trees import NAMESPACE, Source
-from .unwrap_tracers import settle
+from .unwrap_tracers import Settled, settle
 
 
 def record(
@@ -93,15 +94,17 @@ def _record(
     unrecordable.last = None
     with fewer_collections(), recording(recorder), _own_words():
         if snapshot is None:
+            given = call.arguments_over(leaves, positional_names(fn), wrt)
             try:
-                args, kwargs = call.rebuild(leaves)
-                out = fn(*args, **kwargs)
+                out = fn(*given.args, **given.kwargs)
             finally:
-                settle(plan, plan.snapshot(call.objects), lambda value: _plain(value, recorder))
+                plain = Settled(lambda value: _number(value, recorder), given.originals)
+                given.write_back(plain)
+                settle(plan.snapshot(call.objects), plain)
         else:
             captured = list(snapshot.arrays)
             recorder.watch, recorder.may_draw = plan.watch, True
-            out, changes = _run_frozen(call, leaves, plan, snapshot, recorder)
+            out, changes = _run_frozen(call, leaves, plan, snapshot, recorder, wrt)
         if unrecordable.last is not None:  # caught by the function, which has not computed what NumPy would have
             refused, message = unrecordable.last
             raise refused(*message)
@@ -146,10 +149,10 @@ def _own_words() -> Iterator[None]:
 
 
 def _run_frozen(
-    call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, recorder: Recorder
+    call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, recorder: Recorder, wrt: Sequence[int]
 ) -> tuple[Any, list[Reason]]:
-    """(result of the function, its changes to outside state), run with traced stand-ins for the arrays of the
-    snapshot."""
+    """(result of the function, its changes to arguments and outside state), run with traced stand-ins for the arrays
+    of the snapshot."""
     stand_ins: dict[int, TracedArray] = {}
     for array, name in zip(snapshot.arrays, snapshot.array_names, strict=True):
         owner = f"`{name}`, an array from outside the function"
@@ -157,24 +160,25 @@ def _run_frozen(
         stand_ins[id(array)] = recorder.captured[id(array)] = stand_in
     substitution = plan.substitute(lambda array, name: stand_ins[id(array)], call.objects, snapshot)
     _replace_objects(call, leaves, substitution.objects)
-    args, kwargs = call.rebuild(leaves)
+    given = call.arguments_over(leaves, positional_names(plan.fn), wrt)
+    plain = Settled(lambda value: _number(value, recorder), given.originals | substitution.originals)
     try:
         with plan.watch():
-            out = substitution.fn(*args, **kwargs)
-    finally:  # changes of outside state stay, also when it raises
-        changes = list(substitution.changes())
+            out = substitution.fn(*given.args, **given.kwargs)
+    finally:  # changes stay, also when it raises
+        changes = [*given.changes(), *substitution.changes()]
         if changes:
-            substitution.writeback(lambda value: _plain(value, recorder))
+            given.write_back(plain)
+            substitution.writeback(plain)
         after = plan.snapshot(call.objects)
-        settle(plan, after, lambda value: _plain(value, recorder))
+        settle(after, plain)
     return out, changes or plan.changes(snapshot, after)
 
 
-def _plain(value: Any, recorder: Recorder) -> Any:
+def _number(value: TracedArray, recorder: Recorder) -> Any:
     """The value that a traced array stands for, to be kept outside the recording."""
-    if not isinstance(value, TracedArray):
-        return value
-    return np.array(recorder.value(value.atom))[()]
+    found = np.array(recorder.value(value.atom))[()]
+    return found.item() if value.aval.weak else found
 
 
 def _replace_objects(call: Call, leaves: list[Any], objects: Sequence[Any]) -> None:

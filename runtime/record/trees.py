@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import optree
@@ -24,10 +24,45 @@ _ordered.__enter__()
 
 _SEQUENCES = {optree.PyTreeKind.TUPLE: tuple, optree.PyTreeKind.LIST: list}
 _MAPPINGS = {optree.PyTreeKind.DICT: dict, optree.PyTreeKind.ORDEREDDICT: OrderedDict}
+# Containers that a function may change; the order of items and keys is in their structure.
+MUTABLE = frozenset((
+    optree.PyTreeKind.LIST, optree.PyTreeKind.DICT, optree.PyTreeKind.ORDEREDDICT, optree.PyTreeKind.DEFAULTDICT,
+    optree.PyTreeKind.DEQUE,
+))  # fmt: skip
 
 
-def flatten_tree(tree: Any) -> tuple[list[Any], Any]:
-    return optree.tree_flatten(tree, namespace=NAMESPACE)
+def flatten_tree(tree: Any, opaque: Collection[int] = ()) -> tuple[list[Any], Any]:
+    """(leaves, structure) of *tree*; an object whose id is in *opaque* is a leaf."""
+    is_leaf = (lambda value: id(value) in opaque) if opaque else None
+    return optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+
+
+def mutable_containers(spec: Any, value: Any) -> tuple[Any, ...]:
+    """The lists and dicts in *value*, of structure *spec*, in order."""
+    if spec.num_nodes == spec.num_leaves + 3:  # (args, kwargs) over leaves only
+        return ()
+    found: list[Any] = []
+    (positional, keywords), (args, kwargs) = spec.children(), value
+    for inner, part in zip(positional.children(), args, strict=True):
+        _collect(inner, part, found)
+    for inner, key in zip(keywords.children(), keywords.entries(), strict=True):
+        _collect(inner, kwargs[key], found)
+    return tuple(found)
+
+
+def _collect(spec: Any, value: Any, found: list[Any]) -> None:
+    if spec.kind == optree.PyTreeKind.LEAF:
+        return
+    if spec.kind in MUTABLE:
+        found.append(value)
+    if spec.num_nodes > spec.num_leaves + 1:
+        for inner, part in zip(spec.children(), one_level(value)[0], strict=True):
+            _collect(inner, part, found)
+
+
+def one_level(value: Any) -> tuple[list[Any], Any]:
+    """(the parts of a container or registered object, its structure over them)."""
+    return optree.tree_flatten(value, lambda part: part is not value, namespace=NAMESPACE)
 
 
 def unflatten_tree(spec: Any, leaves: Sequence[Any]) -> Any:

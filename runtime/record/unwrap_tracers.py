@@ -16,12 +16,64 @@ from typing import Any
 
 from ...tracer.record.array import TracedArray
 from ..state.state_graph import Edge, Leaf, StateNode
-from ..state.state_plan import Snapshot, StatePlan
+from ..state.state_plan import Snapshot
 
 Unwrap = Callable[[Any], Any]
+_MISSING = object()
+_MAX_DEPTH = 20
 
 
-def settle(plan: StatePlan, after: Snapshot, unwrap: Unwrap) -> None:
+class Settled:
+    """The plain form of values that the user's code has made, in whatever containers and objects of its own it keeps
+    them: a call gives a value without its traced parts.
+
+    *number* gives the value of a traced array; *originals*, by id of what stood for it in the run, an object of the
+    caller's.  A traced array that is kept in two places is one array in both.
+    """
+
+    def __init__(self, number: Unwrap, originals: dict[int, Any]) -> None:
+        self._number, self.originals = number, originals
+        self._known: dict[int, tuple[Any, Any]] = {}  # id of a value -> (that value, its plain form)
+
+    def __call__(self, value: Any, depth: int = 0) -> Any:
+        original = self.originals.get(id(value), _MISSING)
+        if original is not _MISSING:
+            return original
+        if value is None or type(value) in (int, float, bool, str):
+            return value
+        known = self._known.get(id(value))
+        if known is None:
+            plain = value
+            if type(value) is TracedArray:
+                plain = self._number(value)
+            elif depth < _MAX_DEPTH:
+                self._known[id(value)] = value, value  # in case it holds itself
+                plain = self._container(value, depth + 1)
+            known = self._known[id(value)] = value, plain
+        return known[1]
+
+    def _container(self, value: Any, depth: int) -> Any:
+        if isinstance(value, tuple):
+            parts = [self(v, depth) for v in value]
+            if any(a is not b for a, b in zip(parts, value, strict=True)):
+                make: Any = tuple.__new__  # past the __new__ of a named tuple
+                return make(type(value), parts)
+        elif isinstance(value, list | deque):
+            for index, part in enumerate(list(value)):
+                if (new := self(part, depth)) is not part:
+                    value[index] = new
+        elif isinstance(value, dict):
+            for key, part in list(value.items()):
+                if (new := self(part, depth)) is not part:
+                    value[key] = new
+        elif not isinstance(value, type | types.ModuleType | types.FunctionType):
+            store = getattr(value, "__dict__", None)
+            if type(store) is dict:
+                self._container(store, depth)
+        return value
+
+
+def settle(after: Snapshot, unwrap: Unwrap) -> None:
     """Replace traced arrays in everything that *after*, a snapshot taken since the run, has reached."""
     graph = after._graph
     if graph is None:
@@ -40,15 +92,8 @@ def settle(plan: StatePlan, after: Snapshot, unwrap: Unwrap) -> None:
             _edge(node, edge, unwrap)
 
 
-def _settled(value: Any, unwrap: Unwrap, depth: int = 0) -> Any:
-    if type(value) is TracedArray:
-        return unwrap(value)
-    if isinstance(value, tuple) and depth < 20:
-        parts = [_settled(v, unwrap, depth + 1) for v in value]
-        if any(a is not b for a, b in zip(parts, value, strict=True)):
-            make: Any = tuple.__new__
-            return make(type(value), parts)
-    return value
+def _settled(value: Any, unwrap: Unwrap) -> Any:
+    return unwrap(value) if isinstance(value, TracedArray | tuple) else value
 
 
 def _items(values: list[Any] | deque[Any], unwrap: Unwrap) -> None:

@@ -55,7 +55,7 @@ class Substitution:
         self._spaces: dict[int, Overlay] = {}
         self._filled: set[tuple[int, str]] = set()
         self._copies: list[_Replacement] = []
-        self._originals: dict[int, Any] = {}  # id of a replacement -> the original
+        self.originals: dict[int, Any] = {}  # id of a replacement -> the original
         self._keep: list[Any] = []
         self._pending: deque[Callable[[], None]] = deque()  # copies whose parts are still to be put in
         self._needed = _needed(graph) if enabled else set()
@@ -67,26 +67,26 @@ class Substitution:
         while self._pending:
             self._pending.popleft()()
         for copy in self._copies:
-            copy.before = _contents(copy.copy)
+            copy.before = contents(copy.copy)
 
     # ---- changes made by the run
 
     def changes(self) -> list[Reason]:
         """The changes that the run made in the copies, one line each."""
-        changed = [c for c in self._copies if not _alike(c.before, _contents(c.copy))]
+        changed = [c for c in self._copies if not same_contents(c.before, contents(c.copy))]
         return [Refusal.REPLAY_CHANGES(name=c.label) for c in changed]
 
     def writeback(self, unwrap: Callable[[Any], Any] = lambda value: value) -> None:
         """Apply the run's changes of the copies to the originals; ``unwrap`` gives values their final form."""
         for c in self._copies:
-            now = _contents(c.copy)
-            if _alike(c.before, now):
+            now = contents(c.copy)
+            if same_contents(c.before, now):
                 continue
-            _apply(c.original, c.before, now, lambda value: self._back(value, unwrap, 0))
+            apply_changes(c.original, c.before, now, lambda value: self._back(value, unwrap, 0))
             c.before = now
 
     def _back(self, value: Any, unwrap: Callable[[Any], Any], depth: int) -> Any:
-        original = self._originals.get(id(value), _MISSING)
+        original = self.originals.get(id(value), _MISSING)
         if original is not _MISSING:
             return original
         if depth < 20:
@@ -112,7 +112,7 @@ class Substitution:
 
     def _done(self, node: StateNode, copy: Any) -> Any:
         self._built[id(node)] = copy
-        self._originals[id(copy)] = node.obj
+        self.originals[id(copy)] = node.obj
         self._keep.append(copy)
         return copy
 
@@ -215,7 +215,7 @@ class Substitution:
         copy = cls.__new__(cls) if cls is types.SimpleNamespace else object.__new__(cls)
 
         def fill() -> None:
-            for name, value in _contents(old).items():
+            for name, value in contents(old).items():
                 _set(copy, name, value)
             for edge in node.edges:
                 if edge.how == "attr" and self._wanted(edge.child):
@@ -280,7 +280,7 @@ def _slots(cls: type) -> list[str]:
     return [n for n in found if n != "__dict__"]
 
 
-def _contents(obj: Any) -> Any:
+def contents(obj: Any) -> Any:
     """A shallow picture of an object: a list, or a dict of attributes or items."""
     if isinstance(obj, list | deque):
         return list(obj)
@@ -295,7 +295,8 @@ def _contents(obj: Any) -> Any:
     return picture
 
 
-def _alike(a: Any, b: Any) -> bool:
+def same_contents(a: Any, b: Any) -> bool:
+    """Whether two pictures of an object show the same parts, by identity, in the same order."""
     if len(a) != len(b):
         return False
     if isinstance(a, list):
@@ -311,7 +312,8 @@ def _set(obj: Any, name: str, value: Any) -> None:
         object.__setattr__(obj, name, value)
 
 
-def _apply(original: Any, before: Any, now: Any, back: Callable[[Any], Any]) -> None:
+def apply_changes(original: Any, before: Any, now: Any, back: Callable[[Any], Any]) -> None:
+    """Do to *original* what has made *now* of *before*, pictures of a copy by :func:`contents`."""
     if isinstance(now, list):
         values = [back(v) for v in now]
         if isinstance(original, deque):
@@ -323,7 +325,7 @@ def _apply(original: Any, before: Any, now: Any, back: Callable[[Any], Any]) -> 
     is_dict = isinstance(original, dict)
     for name in before.keys() - now.keys():
         if is_dict:
-            del original[name]
+            original.pop(name, None)
         else:
             original.__dict__.pop(name, None) if hasattr(original, "__dict__") else object.__delattr__(original, name)
     for name, value in now.items():
@@ -332,3 +334,9 @@ def _apply(original: Any, before: Any, now: Any, back: Callable[[Any], Any]) -> 
                 original[name] = back(value)
             else:
                 _set(original, name, back(value))
+    if is_dict and list(original) != list(now):  # a key went and came again
+        for name in now:
+            original[name] = original.pop(name)
+
+
+__all__ = ["Substitution", "apply_changes", "contents", "same_contents"]

@@ -87,6 +87,11 @@ class Snapshot:
         return [] if self._graph is None else self._graph.leaves_on_host
 
     @property
+    def containers(self) -> set[int]:
+        """The ids of the lists and dicts in the state (until released)."""
+        return set() if self._graph is None else {id(n.obj) for n in self._graph.nodes if n.kind in ("list", "dict")}
+
+    @property
     def optimizers(self) -> list[Any]:
         """The optimizers in the state (until released)."""
         return [] if self._graph is None else self._graph.optimizers

@@ -27,7 +27,7 @@ from ..runtime.record.gc_pause import fewer_collections
 from ..runtime.record.record import sort_guards
 from ..runtime.record.recording import equal_statics, same_computation
 from ..runtime.record.trees import NAMESPACE, Source, packing
-from ..runtime.record.unwrap_tracers import settle
+from ..runtime.record.unwrap_tracers import Settled, settle
 from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..tensors.capture import Capture, capturing
 from ..tensors.device import CPU, device, on_cuda
@@ -197,7 +197,7 @@ def record_tensors(
             if changes:
                 substitution.writeback(lambda value: _plain(value, capture))
         after = plan.snapshot(call.objects)
-        settle(plan, after, lambda value: _plain(value, capture))
+        settle(after, Settled(lambda value: _plain(value, capture), {}))
         if unrecordable.last is not None:
             refused, message = unrecordable.last
             capture.settle()

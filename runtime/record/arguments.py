@@ -1,0 +1,115 @@
+"""The arguments of one run of the user's Python: traced stand-ins for their data, in containers that keep their
+identity.
+
+A list or dict in which nothing is replaced is handed to the function as it is.  One with traced parts is handed over
+as a copy, because another thread may read the caller's own meanwhile (parameters that several threads train with); the
+same container in two places is one copy.  ``write_back`` then does to the caller's containers what the run has done to
+the copies.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import optree
+
+from ...tracer.ir.refusals import Reason, Refusal
+from ..state.rebuild import apply_changes, contents, same_contents
+from .trees import MUTABLE, one_level
+
+
+def positional_names(fn: Callable[..., Any] | None) -> list[str]:
+    """The names of the parameters that arguments given by position go to."""
+    try:
+        parameters = [] if fn is None else list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        return []
+    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return [p.name for p in itertools.takewhile(lambda p: p.kind in kinds, parameters)]
+
+
+@dataclass(slots=True)
+class _Container:
+    """A container of the caller's, the one that the function was given for it, and the contents of that before."""
+
+    name: str
+    original: Any
+    given: Any
+    before: Any
+
+
+class Arguments:
+    """``args`` and ``kwargs`` are *original*, an (args, kwargs) of the structure *tree*, over other *leaves*.
+
+    *names*: of the positional arguments.  *differentiated*: the leaves that gradients are taken of; two containers of
+    these stay apart, even if they are one object of the caller's.
+    """
+
+    def __init__(
+        self, original: tuple[Any, Any], tree: Any, leaves: Sequence[Any], names: Sequence[str] = (),
+        differentiated: Collection[int] = (),
+    ) -> None:  # fmt: skip
+        self._leaves, self._names, self._differentiated = leaves, names, differentiated
+        self._containers: list[_Container] = []
+        self._given: dict[int, Any] = {}  # id of a container -> the one given for it
+        self._kept: list[Any] = []  # so that the ids stay theirs
+        self.originals: dict[int, Any] = {}  # id of what the function was given -> the caller's object that it replaces
+        self.args, self.kwargs = self._build(original, tree, 0, "")
+        for container in self._containers:
+            container.before = contents(container.given)
+
+    def _build(self, value: Any, spec: Any, start: int, name: str) -> Any:
+        if spec.kind == optree.PyTreeKind.LEAF:
+            return self._stands_for(self._leaves[start], value)
+        if spec.kind == optree.PyTreeKind.NONE:
+            return value
+        known = self._given.get(id(value))
+        own = any(start <= k < start + spec.num_leaves for k in self._differentiated)
+        if known is not None and not own:
+            return known
+        parts, made_of = one_level(value)
+        new, place = [], start
+        for part, inner, entry in zip(parts, spec.children(), spec.entries(), strict=True):
+            new.append(self._build(part, inner, place, self._name_of(name, entry)))
+            place += inner.num_leaves
+        given = value
+        if any(a is not b for a, b in zip(parts, new, strict=True)):
+            given = self._stands_for(optree.tree_unflatten(made_of, new), value)
+        if name and (spec.kind in MUTABLE or hasattr(value, "__dict__")):
+            self._containers.append(_Container(name, value, given, None))
+            if not own:
+                self._given[id(value)] = given
+        return given
+
+    def _stands_for(self, given: Any, value: Any) -> Any:
+        if given is not value:
+            self.originals[id(given)] = value
+            self._kept.append(given)
+        return given
+
+    def _name_of(self, owner: str, entry: Any) -> str:
+        """The user's expression for a part; *owner* is "" for (args, kwargs), then "args" or "kwargs"."""
+        if not owner:
+            return "*" if entry == 0 else "**"
+        if owner == "*":
+            return self._names[entry] if entry < len(self._names) else f"argument {entry}"
+        return str(entry) if owner == "**" else f"{owner}[{entry!r}]"
+
+    def changes(self) -> list[Reason]:
+        """The containers that the run has changed, one line each."""
+        changed = [c for c in self._containers if not same_contents(c.before, contents(c.given))]
+        return [Refusal.REPLAY_CHANGES(name=c.name) for c in changed]
+
+    def write_back(self, plain: Callable[[Any], Any]) -> None:
+        """Make the caller's containers as the run has left them; *plain* gives values their final form."""
+        for c in self._containers:
+            now = contents(c.given)
+            if not same_contents(c.before, now):
+                apply_changes(c.original, c.before, now, plain)
+
+
+__all__ = ["Arguments", "positional_names"]

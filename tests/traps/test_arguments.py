@@ -1,0 +1,211 @@
+"""Traps: what a function does to a list or dict among its arguments is what plain Python would have done to it."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, defaultdict, deque, namedtuple
+
+import numpy as np
+import pytest
+
+from tracegrad import UnsupportedError, compile_grad
+
+pytestmark = pytest.mark.usefixtures("fresh_kernels")
+
+State = namedtuple("State", "rate history")
+SEEN: list[object] = []
+
+
+def append(x, log):
+    log.append(np.sum(x))
+    return np.sum(x * x)
+
+
+def append_where_something_is_traced(x, log):
+    log.append(float(len(log)))
+    return np.sum(x * x) * log[0]
+
+
+def store(x, cache):
+    cache["loss"] = loss = np.sum(x * x)
+    cache["n"] = cache.get("n", 0) + 1
+    cache.pop("gone", None)
+    return loss
+
+
+def setdefault(x, cache):
+    cache.setdefault("all", []).append((np.sum(x), x))
+    return np.sum(x)
+
+
+def sort(x, values):
+    values.sort()
+    return np.sum(x) * values[0]
+
+
+def edit(x, values):
+    values[0] = x * 2
+    values.reverse()
+    del values[1:]
+    values += [3, x.mean()]
+    return x.sum()
+
+
+def nested(x, state):
+    state.history.append(state.rate * 2)
+    state.history[0]["x"] = x
+    return np.sum(x) * state.rate
+
+
+def reorder(x, recent):
+    recent.move_to_end("a")
+    return np.sum(x) * recent["b"]
+
+
+def rotate(x, window):
+    window.append(x[0])
+    return np.sum(x) + len(window)
+
+
+def count(x, counts):
+    counts["calls"] += 1.5
+    return np.sum(x)
+
+
+def twice(x, one, other):
+    one.append(np.sum(x))
+    other.append(1)
+    return np.sum(x) + len(one)
+
+
+def _same_list_twice():
+    log = [1.0, 2]
+    return log, log
+
+
+CASES = {
+    append: lambda: ([],),
+    append_where_something_is_traced: lambda: ([2.0],),
+    store: lambda: ({"gone": 1.5},),
+    setdefault: lambda: ({},),
+    sort: lambda: ([3.0, 1.0, 2.0],),
+    edit: lambda: ([np.ones(2), 4.0],),
+    nested: lambda: (State(2.0, [{}]),),
+    reorder: lambda: (OrderedDict(a=1.0, b=2.0),),
+    rotate: lambda: (deque([1.0], maxlen=3),),
+    count: lambda: (defaultdict(float, {"x": 1.0}),),
+    twice: _same_list_twice,
+}
+
+
+@pytest.mark.parametrize("mode", ["__call__", "value_and_grad"])
+@pytest.mark.parametrize("fn", CASES, ids=lambda fn: fn.__name__)
+def test_changes_of_containers_are_seen_by_the_caller(fn, mode):
+    compiled, mine, plain = compile_grad(fn), CASES[fn](), CASES[fn]()
+    for k in range(4):
+        x = np.arange(3.0) + k
+        found = getattr(compiled, mode)(x, *mine)
+        np.testing.assert_allclose(found if mode == "__call__" else found[0], fn(x, *plain))
+        assert repr(mine) == repr(plain)
+
+
+def test_an_argument_that_is_kept_is_the_callers_own_object():
+    def keep(x, held, cache):
+        cache["x"], cache["held"], cache["twice"] = x, held, x * 2
+        cache["again"] = cache["twice"]
+        return np.sum(x) * held[0]
+
+    compiled = compile_grad(keep)
+    for _ in range(3):
+        x, held, cache = np.ones(3), [2.0], {}
+        compiled.grad(x, held, cache)
+        assert cache["x"] is x and cache["held"] is held
+        assert type(cache["twice"]) is np.ndarray and cache["again"] is cache["twice"]
+
+
+def test_changes_stay_where_the_function_raises():
+    def fails(x, log):
+        log.append(np.sum(x))
+        raise ValueError("no")
+
+    compiled, log = compile_grad(fails), [1.0]
+    for k in range(1, 4):
+        with pytest.raises(ValueError, match="no"):
+            compiled(np.ones(2), log)
+        assert log == [1.0] + [2.0] * k
+
+
+def test_an_argument_that_is_outside_state_too_is_one_object():
+    @compile_grad
+    def f(x, log):
+        log.append(np.sum(x))
+        SEEN.append(2)
+        return np.sum(x) * len(log) * (1 if log is SEEN else -1)
+
+    try:
+        for k in range(1, 4):
+            assert f(np.ones(3), SEEN) == 6 * k
+            assert [3.0, 2] * k == SEEN
+        assert f(np.ones(3), []) == -3
+    finally:
+        SEEN.clear()
+
+
+def test_containers_that_nobody_changes_are_replayed_and_left_alone():
+    @compile_grad
+    def f(params, x):
+        return np.sum(params["w"] * x) + params["more"][0]
+
+    w, more = np.ones(3), [1.0]
+    params = {"w": w, "more": more}
+    for _ in range(3):
+        f.grad(params, np.ones(3))
+        assert params == {"w": w, "more": more} and params["w"] is w and params["more"] is more
+    assert not f.stats.live and f.stats.traces == 2
+
+
+def test_one_list_in_two_places_and_then_two_lists():
+    @compile_grad
+    def f(x, a, b):
+        return np.sum(x) * a[0] + b[0]
+
+    one, other = [2.0], [5.0]
+    for _ in range(2):
+        for a, b in ((one, one), (one, other), (other, one)):
+            assert f(np.ones(2), a, b) == 2 * a[0] + b[0]
+
+
+def test_parameters_that_threads_share_are_never_seen_traced():
+    @compile_grad
+    def f(params, x):
+        return np.sum(params["w"] * x) ** params["power"]
+
+    params = {"w": np.ones(3), "power": 2.0}
+    seen, stop = [], threading.Event()
+
+    def look():
+        while not stop.is_set():
+            seen.extend({type(v) for v in params.values()} - {np.ndarray, float})
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        for n in range(1, 4):
+            params["w"] = np.ones(n)
+            f.grad(params, np.ones(n))
+    finally:
+        stop.set()
+        watcher.join()
+    assert not seen
+
+
+@pytest.mark.parametrize("kind", ["list", "dict", "nested", "keyword"])
+def test_containers_that_hold_themselves_are_named(kind):
+    f = compile_grad(lambda x, things, other=None: np.sum(x))
+    loop: list[object] = [1.0]
+    loop.append({"self": loop} if kind == "dict" else loop)
+    with pytest.raises(UnsupportedError, match="`other`" if kind == "keyword" else "`things`"):
+        if kind == "keyword":
+            f(np.ones(2), 1.0, other=loop)
+        else:
+            f(np.ones(2), [[loop]] if kind == "nested" else loop)

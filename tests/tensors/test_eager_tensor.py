@@ -112,6 +112,9 @@ def test_facts():
     assert isinstance(x.shape[1:], torch.Size) and x.shape + (5,) == (2, 3, 4, 5)  # noqa: RUF005
     assert x.stride() == (12, 4, 1) and x[0].t().stride() == (1, 4)
     assert x.is_contiguous() and not x[0].t().is_contiguous()
+    for y in (x[0].expand(5, 3, 4), x[:, :, :1].expand(2, 3, 5)):  # copies of repeated elements
+        assert y.clone().stride() == y.to(torch.float32).stride() == (y.size(1) * y.size(2), y.size(2), 1)
+    assert x[0].t().clone().stride() == x[0].t().to(torch.float32).stride() == (1, 4)
     assert str(x.device) == "cpu" and x.device.type == "cpu" and not x.is_cuda
     assert x.element_size() == 8 and x.is_floating_point() and torch.is_tensor(x) and not torch.is_tensor(1)
 

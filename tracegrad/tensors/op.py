@@ -34,7 +34,8 @@ warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"tracegrad\.(
 _Avals = tuple[Aval, ...]
 _ndarray = np.ndarray
 # Operations whose results lie in rows whatever the layout of the operands, as in PyTorch (so that .view works on them);
-# the others keep NumPy's order, which for elementwise operations is PyTorch's too.
+# the others keep NumPy's order, which for elementwise operations is PyTorch's too, unless an operand in C order follows
+# one that is not: then NumPy's is C order, PyTorch's that of the first.
 _IN_ROWS = frozenset(
     """Stack Cat Softmax LogSoftmax Cumsum Cumprod MaskedFill Index Sum Mean Prod Max Min Amax Amin Std Var Logsumexp
     NativeLayerNorm NativeBatchNorm Gather IndexSelect""".split()
@@ -203,7 +204,7 @@ class LocalVjp(EagerOp):
         graph = self.graph
         if any(isinstance(v, TracedArray) for v in values):
             atoms = splice(graph, [to_atom(v) for v in values])
-            return tuple([wrap_array(a) for a in atoms])
+            return tuple([wrap_array(a, c_order=False) for a in atoms])  # it may be a view of a cotangent
         env: dict[Var, Any] = dict(zip(graph.inputs, values, strict=True))
         env.update(graph.consts)
         run_nodes(graph.nodes, env)

@@ -28,6 +28,12 @@ def _fill(old: Any, value: Any) -> Any:
     return filled.astype(old.dtype)
 
 
+def order_of_copy(x: Any) -> str:
+    """As *x* lies in memory; in C order where elements are repeated, which NumPy would put side by side."""
+    repeated = type(x) is np.ndarray and any(n > 1 and not s for n, s in zip(x.shape, x.strides, strict=True))
+    return "C" if repeated else "K"
+
+
 ADD = EagerOp("Add", np.add)
 SUB = EagerOp("Sub", np.subtract)
 MUL = EagerOp("Mul", np.multiply)
@@ -37,7 +43,7 @@ POW_SCALAR = EagerOp("Pow", lambda x, exponent: np.power(x, exponent))
 POW = EagerOp("PowBackward1", np.power)
 FLOOR_DIVIDE = EagerOp("NotImplemented", np.floor_divide)
 REMAINDER = EagerOp("Remainder", np.remainder)
-TO = EagerOp("ToCopy", lambda x, dtype: x.astype(dtype))
+TO = EagerOp("ToCopy", lambda x, dtype: x.astype(dtype, order=order_of_copy(x)))
 FILL = EagerOp("Fill", _fill)
 
 # alpha is part of the program: so nothing has to be saved, and backward may run again

@@ -17,6 +17,7 @@ from .apply import apply
 from .arguments import expand_error, listed, many_dims, one_dim, shape_argument, tensor_argument
 from .inplace import apply_view
 from .op import EagerOp
+from .ops_basic import order_of_copy
 from .signature import Dim, function, method
 from .tensor import METHODS, Size, Tensor, raw
 
@@ -309,7 +310,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
 
 # ---- copies --------------------------------------------------------------------------------------------------------
 
-CLONE = EagerOp("Clone", lambda x: x.copy(order="K"))
+CLONE = EagerOp("Clone", lambda x: x.copy(order=order_of_copy(x)))
 CONTIGUOUS = EagerOp("Clone", lambda x: x.copy())
 
 

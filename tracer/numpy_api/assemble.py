@@ -14,7 +14,7 @@ from ..ir.site import at_site
 from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, promote
 from ..ops.indexing import gather
 from ..ops.shape import PAD, concat, reshape, slice_axis, transpose
-from ..record.array import FUNCTIONS, TracedArray, in_c_order, is_traced, to_atom, wrap, wrap_array
+from ..record.array import FUNCTIONS, TracedArray, in_c_order, is_traced, to_atom, wrap, wrap_array, wrap_as
 from .registry import atom_of, implements, into, one_axis, reject
 from .shape import as_traced
 
@@ -111,7 +111,8 @@ def _two_d(value: Any) -> Atom:
 
 @implements(np.vstack)
 def _vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
-    return _finish(concatenate_atoms([_two_d(a) for a in _listed(tup, "np.vstack")], 0, "np.vstack"), dtype, None, ())
+    parts = _listed(tup, "np.vstack")
+    return _finish(concatenate_atoms([_two_d(a) for a in parts], 0, "np.vstack"), dtype, None, parts)
 
 
 if getattr(np, "row_stack", np.vstack) is not np.vstack:
@@ -120,9 +121,10 @@ if getattr(np, "row_stack", np.vstack) is not np.vstack:
 
 @implements(np.hstack)
 def _hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
-    atoms = [atom_of(a) for a in _listed(tup, "np.hstack")]
+    parts = _listed(tup, "np.hstack")
+    atoms = [atom_of(a) for a in parts]
     atoms = [reshape(a, (1,)) if not a.aval.ndim else a for a in atoms]
-    return _finish(concatenate_atoms(atoms, 0 if atoms[0].aval.ndim == 1 else 1, "np.hstack"), dtype, None, ())
+    return _finish(concatenate_atoms(atoms, 0 if atoms[0].aval.ndim == 1 else 1, "np.hstack"), dtype, None, parts)
 
 
 @implements(np.dstack)
@@ -153,6 +155,9 @@ def _block(arrays: Any) -> Any:
     def ndim(value: Any) -> int:
         return max(ndim(v) for v in value) if isinstance(value, list) else np.ndim(value)
 
+    def in_order(value: Any) -> bool:
+        return all(in_order(v) for v in value) if isinstance(value, list) else in_c_order(value)
+
     rank = max(levels, ndim(arrays))
 
     def build(value: Any, level: int) -> Atom:
@@ -161,7 +166,7 @@ def _block(arrays: Any) -> Any:
         atom = atom_of(value)
         return reshape(atom, (*[1] * (rank - atom.aval.ndim), *atom.aval.shape))
 
-    return wrap_array(build(arrays, 0))
+    return wrap_array(build(arrays, 0), c_order=in_order(arrays))
 
 
 # ---- repeating and moving -----------------------------------------------------------------------------------------
@@ -199,7 +204,8 @@ def _tile(A: Any, reps: Any) -> Any:
         shape=tuple(n for pair in zip(times, shape, strict=True) for n in pair),
         dims=tuple(range(1, 2 * ndim, 2)),
     )
-    return wrap_array(reshape(wide, tuple(t * n for t, n in zip(times, shape, strict=True))))
+    tiled = reshape(wide, tuple(t * n for t, n in zip(times, shape, strict=True)))
+    return wrap_array(tiled, c_order=in_c_order(A) or any(t != 1 for t in times))
 
 
 @implements(np.repeat, method="repeat")
@@ -264,7 +270,7 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> A
     if mode == "constant":
         values = _pairs(kwargs.pop("constant_values", 0), x.aval.ndim, "constant_values")
         reject("np.pad", "use constant_values", **kwargs)
-        return wrap_array(_pad_constant(x, widths, values))
+        return wrap_array(_pad_constant(x, widths, values), c_order=in_c_order(array))
     if mode not in ("edge", "reflect", "symmetric", "wrap"):
         raise UnsupportedError(
             at_site(
@@ -284,7 +290,7 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> A
             raise ShapeError(at_site(f"np.pad: can't extend empty axis {axis} using modes other than 'constant'"))
         if before or after:
             x = _pad_axis(x, axis, before, after, mode)
-    return wrap_array(x)
+    return wrap_array(x, c_order=in_c_order(array))
 
 
 def _pad_constant(x: Atom, widths: list[tuple[int, int]], values: list[tuple[Any, Any]]) -> Atom:
@@ -372,10 +378,7 @@ def _where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
         if x is not None or y is not None:
             raise ShapeError(at_site("either both or neither of x and y should be given"))
         return np.nonzero(condition)
-    result = wrap(F.select(atom_of(condition), *_branches(x, y)))
-    if result.ndim > 1:
-        result._storage.c_order = all(in_c_order(v) for v in (condition, x, y))
-    return result
+    return wrap_as(F.select(atom_of(condition), *_branches(x, y)), condition, x, y)
 
 
 def _branches(*values: Any) -> list[Atom]:

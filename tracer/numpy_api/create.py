@@ -13,7 +13,7 @@ from ..ir.graph import Atom, Lit, literal
 from ..ir.site import at_site
 from ..ops.elementwise import F, bind, broadcast_to, cast, promote
 from ..ops.shape import PAD, concat, full, iota, reshape, slice_axis, transpose
-from ..record.array import TracedArray, in_c_order, to_atom, wrap, wrap_array
+from ..record.array import TracedArray, made_in_c_order, to_atom, wrap, wrap_array, wrap_as
 from .registry import atom_of, implements, one_axis, shape_of
 from .shape import as_traced
 
@@ -45,10 +45,7 @@ def _like(value: float) -> Any:
 def _filled_like(value: Any, a: Any, dtype: Any, order: Any, shape: Any) -> Any:
     aval = to_atom(a).aval
     sizes = aval.shape if shape is None else shape_of(shape)
-    if order == "F" and len(sizes) > 1:
-        c_order = False
-    else:
-        c_order = order == "C" or shape is not None or in_c_order(a)
+    c_order = made_in_c_order(order, *[] if shape is not None else [a])
     return filled(value, sizes, aval.dtype if dtype is None else dtype, c_order=c_order)
 
 
@@ -170,7 +167,7 @@ def _triangle(m: Any, k: int, lower: bool) -> Any:
     rows = broadcast_to(reshape(iota(shape[-2]), (shape[-2], 1)), shape)
     columns = broadcast_to(iota(shape[-1]), shape)
     inside = F.le(columns, rows + literal(int(k), INT)) if lower else F.ge(columns, rows + literal(int(k), INT))
-    return wrap_array(F.select(inside, x, Lit(0, x.aval.dtype, structural=True)))
+    return wrap_as(F.select(inside, x, Lit(0, x.aval.dtype, structural=True)), m)
 
 
 implements(np.tril)(lambda m, k=0: _triangle(m, k, True))

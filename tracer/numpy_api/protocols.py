@@ -29,6 +29,7 @@ from ..record.array import (
     to_atom,
     unsupported,
     wrap,
+    wrap_as,
 )
 from ..record.autocast import SETTING
 
@@ -72,10 +73,12 @@ def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if handler is None:
         raise unsupported(public_name(ufunc))
     atoms = [to_atom(x) for x in inputs]
+    order = "K"
     if kwargs:
         dtype = kwargs.pop("dtype", None)
         where = kwargs.pop("where", True)
-        for name in ("casting", "order", "subok"):
+        order = kwargs.pop("order", "K")
+        for name in ("casting", "subok"):
             kwargs.pop(name, None)
         if kwargs or where is not True:
             extra = ", ".join([*kwargs, *([] if where is True else ["where"])])
@@ -87,10 +90,7 @@ def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     result = handler(*atoms)
     if isinstance(result, tuple):
         return tuple(wrap(r) for r in result)
-    array = wrap(result)
-    if len(result.aval.shape) > 1:
-        array._storage.c_order = all(in_c_order(x) for x in inputs)
-    return array
+    return wrap_as(result, *inputs, order=order)
 
 
 _PLAIN = {TracedArray, np.ndarray, float, int, bool, np.float64, np.float32, np.int64, np.bool_}

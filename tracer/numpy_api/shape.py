@@ -14,7 +14,7 @@ from ..ir.graph import Atom
 from ..ir.site import at_site
 from ..ops.elementwise import BROADCAST, bind, cast
 from ..ops.shape import reshape, take_slice, transpose
-from ..record.array import METHODS, TracedArray, in_c_order, to_atom, wrap, wrap_array
+from ..record.array import METHODS, TracedArray, in_c_order, made_in_c_order, to_atom, wrap, wrap_array
 from ..record.buffers import ReadOnlyStep, SliceStep
 from .registry import implements, one_axis, reject, shape_of
 
@@ -57,11 +57,11 @@ def _reshape(a: Any, /, shape: Any = None, order: Any = "C", *, newshape: Any = 
     array = as_traced(a)
     shape = shape_of(newshape if shape is None else shape)
     if order == "F":
-        found = _full_shape(shape, array.size)
-        return array.T.view_reshape(tuple(reversed(found))).T
-    _check_order("np.reshape", order, array)
-    result = array.view_reshape(_full_shape(shape, array.size))
-    return wrap_array(result.atom) if copy else result
+        result = array.T.view_reshape(tuple(reversed(_full_shape(shape, array.size)))).T
+    else:
+        _check_order("np.reshape", order, array)
+        result = array.view_reshape(_full_shape(shape, array.size))
+    return wrap_array(result.atom, c_order=order != "F") if copy else result
 
 
 def _reshape_method(self: TracedArray, *shape: Any, order: Any = "C", copy: Any = None) -> Any:
@@ -353,12 +353,12 @@ implements(np.linalg.trace)(lambda x, /, *, offset=0, dtype=None: _trace(x, offs
 
 @implements(method="copy")
 def _copy_method(self: TracedArray, order: Any = "C") -> Any:
-    return wrap_array(self.atom)
+    return _copy(self, "C" if order is None else order)
 
 
 @implements(np.copy)
 def _copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
-    return wrap_array(as_traced(a).atom, c_order=order == "C" or in_c_order(a))
+    return wrap_array(as_traced(a).atom, c_order=made_in_c_order(order, a))
 
 
 @implements(method="astype")
@@ -376,7 +376,7 @@ def _astype(
         )
     if from_dtype == to and not copy and not self.aval.weak:
         return self
-    return wrap_array(cast(self.atom, to), c_order=self.known_c_order())
+    return wrap_array(cast(self.atom, to), c_order=made_in_c_order(order, self))
 
 
 implements(np.astype)(lambda x, dtype, /, *, copy=True, device=None: _astype(x, dtype, copy=copy))

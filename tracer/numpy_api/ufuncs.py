@@ -20,7 +20,7 @@ from ..ir.primitive import ELEMENTWISE, PRIMITIVES
 from ..ir.site import at_site
 from ..ops.elementwise import F, cast, fits, like, promote
 from ..ops.shape import full, reshape
-from ..record.array import DIRECT, UFUNC_METHODS, UFUNCS, TracedArray, assign_all, to_atom
+from ..record.array import DIRECT, UFUNC_METHODS, UFUNCS, TracedArray, assign_all, to_atom, wrap_as
 from ..record.autocast import IN_FLOAT32, on_wide
 from .protocols import call_ufunc
 from .registry import implements, reject
@@ -270,10 +270,11 @@ UFUNCS[sp.pseudo_huber] = _pseudo_huber
 # ---- ufunc methods ---------------------------------------------------------------------------------------------------
 
 
-def _outer(ufunc: Any, x: Any, y: Any, **kwargs: Any) -> Any:
-    x, y = to_atom(x), to_atom(y)
+def _outer(ufunc: Any, *operands: Any, **kwargs: Any) -> Any:
+    x, y = map(to_atom, operands)
     wide = (*x.aval.shape, *[1] * y.aval.ndim)
-    return call_ufunc(ufunc, (reshape(x, wide), y), kwargs)
+    order = kwargs.pop("order", "K")
+    return wrap_as(call_ufunc(ufunc, (reshape(x, wide), y), kwargs).atom, *operands, order=order)
 
 
 UFUNC_METHODS[None, "outer"] = _outer
@@ -328,22 +329,22 @@ def _fix(x: Any, out: Any = None) -> Any:
 
 @implements(np.sinc)
 def _sinc(x: Any) -> Any:
-    x = call_ufunc(np.multiply, (_floating(to_atom(x)), math.pi), {}).atom
+    given, x = x, call_ufunc(np.multiply, (_floating(to_atom(x)), math.pi), {}).atom
     zero = F.eq(x, like(0, x))
     safe = F.select(zero, like(1, x), x)
-    return call_ufunc(np.positive, (F.select(zero, like(1, x), F.sin(safe) / safe),), {})
+    return wrap_as(F.select(zero, like(1, x), F.sin(safe) / safe), given)
 
 
 @implements(np.nan_to_num)
 def _nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    x = to_atom(x)
+    given, x = x, to_atom(x)
     if not x.aval.is_float:
-        return call_ufunc(np.positive, (x,), {})
+        return wrap_as(x, given)
     limits = finfo(x.aval.dtype)
     high = Lit(limits.max if posinf is None else posinf, x.aval.dtype)
     low = Lit(limits.min if neginf is None else neginf, x.aval.dtype)
     finite = F.select(F.eq(x, like(math.inf, x)), high, F.select(F.eq(x, like(-math.inf, x)), low, x))
-    return call_ufunc(np.positive, (F.select(F.ne(x, x), Lit(nan, x.aval.dtype), finite),), {})
+    return wrap_as(F.select(F.ne(x, x), Lit(nan, x.aval.dtype), finite), given)
 
 
 @implements(np.real, np.conj)
@@ -358,7 +359,7 @@ def _isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
     result = F.logical_or(F.logical_and(near, F.isfinite(y)), F.eq(x, y))
     if equal_nan:
         result = F.logical_or(result, F.logical_and(F.ne(x, x), F.ne(y, y)))
-    return call_ufunc(np.positive, (result,), {})
+    return wrap_as(result, a, b)
 
 
 # ---- mixed precision -----------------------------------------------------------------------------------------------

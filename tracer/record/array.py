@@ -326,10 +326,10 @@ class TracedArray:
         return bool((self == value).any())
 
     def __copy__(self) -> Any:
-        return METHODS["copy"](self)
+        return METHODS["copy"](self, "K")
 
     def __deepcopy__(self, memo: Any) -> Any:
-        return METHODS["copy"](self)
+        return METHODS["copy"](self, "K")
 
 
 _UNCERTAIN = (
@@ -376,9 +376,25 @@ def wrap_array(atom: Atom, *, c_order: bool = True) -> TracedArray:
 
 
 def in_c_order(value: Any) -> bool:
+    """True where NumPy's array is sure to be C-contiguous.  An atom has no layout: its array may have any."""
     if isinstance(value, TracedArray):
         return value.known_c_order()
+    if isinstance(value, Var):
+        return value.aval.ndim <= 1
     return not isinstance(value, np.ndarray) or bool(value.flags.c_contiguous)
+
+
+def made_in_c_order(order: Any, *operands: Any) -> bool:
+    """True where a copy, or an elementwise result, of *operands* in *order* is sure to be C-contiguous."""
+    return order == "C" or (order != "F" and all(map(in_c_order, operands)))
+
+
+def wrap_as(atom: Atom, *operands: Any, order: Any = "K") -> TracedArray:
+    """As ``wrap``, for a result that lies in memory as its *operands* do, or in *order*."""
+    result = wrap(atom)
+    if len(atom.aval.shape) > 1:
+        result._storage.c_order = made_in_c_order(order, *operands)
+    return result
 
 
 def to_atom(value: Any) -> Atom:

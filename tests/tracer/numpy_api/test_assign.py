@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -361,6 +362,55 @@ def test_results_of_c_ordered_inputs_are_c_ordered() -> None:
         return y
 
     check_value(f, [np.arange(6.0).reshape(3, 2)])
+
+
+LAYOUTS = {
+    "copy K": lambda x: x.copy(order="K"),
+    "copy A": lambda x: x.copy("A"),
+    "copy F": lambda x: x.copy(order="F"),
+    "copy.copy": copy.copy,
+    "copy.deepcopy": copy.deepcopy,
+    "np.copy": np.copy,
+    "np.copy F": lambda x: np.copy(x, order="F"),
+    "astype": lambda x: x.astype(np.float32),
+    "astype F": lambda x: x.astype(np.float32, order="F"),
+    "zeros_like": np.zeros_like,
+    "zeros_like F": lambda x: np.zeros_like(x, order="F"),
+    "ufunc F": lambda x: np.multiply(x, 2.0, order="F"),
+    "outer": lambda x: np.add.outer(x, x[0]),
+    "where": lambda x: np.where(x > 0, x, 0.0),
+    "sinc": np.sinc,
+    "nan_to_num": np.nan_to_num,
+    "isclose": lambda x: np.isclose(x, x + 1),
+    "tile once": lambda x: np.tile(x, (1, 1)),
+    "tile": lambda x: np.tile(x, (1, 2)),
+    "vstack": lambda x: np.vstack([x, x]),
+    "hstack": lambda x: np.hstack([x, x]),
+    "block": lambda x: np.block([x, x]),
+    "pad": lambda x: np.pad(x, 1),
+    "pad edge": lambda x: np.pad(x, 1, mode="edge"),
+    "triangle": np.tril,
+    "triangles": lambda x: np.triu(x[:, :, None] * x[:, None, :]),
+    "reshape F": lambda x: np.reshape(x, x.shape[::-1], order="F"),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_reshape_of_a_result_is_no_view_where_numpy_copies(name: str) -> None:
+    """A write through a reshape is seen in the result as in NumPy, or refused where that is not known."""
+
+    def f(x: Any) -> Any:
+        y = LAYOUTS[name](x)
+        y.reshape(-1)[1] = True
+        return y
+
+    point = np.arange(6.0).reshape(2, 3) / 7 + 0.1
+    fixed = name.endswith(" F")
+    for x in (point, np.asfortranarray(point), np.broadcast_to(point[0], (2, 3)), point.T[::-1].T):
+        try:
+            check_value(f, [x])
+        except MutationError:
+            assert fixed or not x.flags.c_contiguous  # of operands in C order most results are known to be, too
 
 
 # ---- errors -------------------------------------------------------------------------------------------------------

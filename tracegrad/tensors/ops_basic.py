@@ -30,8 +30,9 @@ def _fill(old: Any, value: Any) -> Any:
 
 def order_of_copy(x: Any) -> str:
     """As *x* lies in memory; in C order where elements are repeated, which NumPy would put side by side."""
-    repeated = type(x) is np.ndarray and any(n > 1 and not s for n, s in zip(x.shape, x.strides, strict=True))
-    return "C" if repeated else "K"
+    if type(x) is not np.ndarray or 0 not in x.strides:
+        return "K"
+    return "C" if any(n > 1 and not s for n, s in zip(x.shape, x.strides, strict=True)) else "K"
 
 
 ADD = EagerOp("Add", np.add)

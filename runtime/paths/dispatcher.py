@@ -30,6 +30,7 @@ from ..cuda.arrays import on_device
 from ..cuda.run import for_slot
 from ..launch.kernel_cache import kernels
 from ..record.call_key import TENSOR, TRACED, Call, flatten
+from ..record.identity import partition
 from ..record.inline import inline_call
 from ..record.record import record, record_pieces
 from ..record.recording import VALUE, Mode, Recording
@@ -111,7 +112,7 @@ class Dispatcher:
             reason = "the outside state that the function reads has changed"
             for variant in known:
                 arrays = variant.snapshot.check(*call.objects)
-                if arrays is not None:
+                if arrays is not None and variant.alike(call, arrays):
                     answer, reason = self._try_paths(endpoint, call, variant, arrays)
                     if answer is not _MISS:
                         return answer
@@ -183,6 +184,8 @@ class Dispatcher:
             self._reads_tensors = True
             args, kwargs = call.rebuild([TENSORS.wrap(x) if on_device(x) else x for x in call.leaves])
             return self._call_tensors(endpoint, args, kwargs)
+        data = [*call.data, *snapshot.arrays]
+        same = partition(data) if plan.asks_identity and len(data) > 1 and call.device is None else None
         shared = self._shared(endpoint.mode, call, snapshot)
         if shared is not None:
             return self._answer(endpoint, shared)
@@ -191,9 +194,9 @@ class Dispatcher:
             return self._go_live(endpoint, call, recording, _why(recording, plan))
         with self.lock:
             variants = endpoint.variants.setdefault(call.key, [])
-            variant = next((v for v in variants if v.snapshot.key == snapshot.key), None)
+            variant = next((v for v in variants if v.snapshot.key == snapshot.key and v.same == same), None)
             if variant is None:
-                variant = Variant(snapshot)
+                variant = Variant(snapshot, same)
                 variants.insert(0, variant)
                 del variants[config.max_states :]
             while len(endpoint.variants) > config.max_variants:

@@ -16,6 +16,7 @@ import optree
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.autocast import SETTING, USE
 from ..record.call_key import OBJECT, VALUE, Call, same, unwrap
+from ..record.identity import partition
 from ..record.trees import Source, make_function, unpacking, unpacking_sequence
 from ..stats import Stats
 from .family import Family
@@ -40,6 +41,9 @@ def make_slot(call: Call, family: Family, stats: Stats) -> Slot:
         data.append("*arrays")
     else:
         source.give_up_if(f"{state} is None")
+    if variant.same is not None:
+        given = f"({', '.join(data)},)"
+        source.give_up_if(f"{source.constant(partition)}({given}) != {source.constant(variant.same)}")
     if path.recording.draws:  # from the stream as it is now; it moves on when the call has succeeded
         source.names.update(stream=DEFAULT, advance=DEFAULT.advance)
         source.lines.append("state = stream.state")

@@ -24,6 +24,7 @@ from ..cuda.run import launcher, program_of
 from ..launch import bind as launch
 from ..launch.binding import bind_graph, launched
 from ..record.call_key import ARRAY, DATA, Call
+from ..record.identity import Partition, partition
 from ..record.recording import Recording
 from ..state.state_plan import Snapshot
 from ..stats import PathStats
@@ -78,8 +79,13 @@ def describe_guard(guard: Guard, other: str = "") -> str:
 @dataclass(eq=False, slots=True)
 class Variant:
     snapshot: Snapshot
+    same: Partition | None = None  # which of its data are one object, where the function may ask
     paths: list[Path] = field(default_factory=list)
     steps: dict[Any, int] = field(default_factory=dict)  # value numbers of its paths' steps (``shared_prefix.py``)
+
+    def alike(self, call: Call, captured: Sequence[np.ndarray]) -> bool:
+        """Whether the same data are one object as in the recordings."""
+        return self.same is None or self.same == partition([*call.data, *captured])
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from .arguments import positional_names
 from .call_key import ARRAY, DATA, FLOAT, OBJECT, Call
 from .differentiable import differentiated, gradient_text, leaf_names, scalar_loss, split_aux
 from .gc_pause import fewer_collections
+from .identity import captured_refusal, first_of_each
 from .outputs import Output, packed
 from .recording import GRAD, VALUE, Mode, Pieces, Recording
 from .trees import NAMESPACE, Source
@@ -84,19 +85,24 @@ def _record(
     names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     leaves, inputs = list(call.leaves), {}
+    first = first_of_each(call, wrt, names) if plan.asks_identity else {}
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
         if kind in DATA:
             inputs[k] = recorder.add_input(leaf, f"the argument `{names[k]}`", weak=kind == FLOAT)
             owner = f"the argument `{names[k]}`" if kind == ARRAY else None  # `x += 1` on a scalar makes a new one
-            leaves[k] = TracedArray(inputs[k], recorder, owner=owner)
+            same = first.get(k, k)
+            leaves[k] = TracedArray(inputs[k], recorder, owner=owner) if same == k else leaves[same]
     captured: list[np.ndarray] = []
     changes: list[Reason] = []
     unrecordable.last = None
     with fewer_collections(), recording(recorder), _own_words():
         if snapshot is None:
+            if plan.asks_identity:
+                _refuse_captured(call, plan.snapshot(call.objects))
             given = call.arguments_over(leaves, positional_names(fn), wrt)
             try:
-                out = fn(*given.args, **given.kwargs)
+                with plan.show():
+                    out = fn(*given.args, **given.kwargs)
             finally:
                 plain = Settled(lambda value: _number(value, recorder), given.originals)
                 given.write_back(plain)
@@ -154,9 +160,13 @@ def _run_frozen(
     """(result of the function, its changes to arguments and outside state), run with traced stand-ins for the arrays
     of the snapshot."""
     stand_ins: dict[int, TracedArray] = {}
+    known = {id(x): leaf for x, leaf in zip(call.leaves, leaves, strict=True)} if plan.asks_identity else {}
     for array, name in zip(snapshot.arrays, snapshot.array_names, strict=True):
         owner = f"`{name}`, an array from outside the function"
-        stand_in = TracedArray(recorder.add_input(array, f"`{name}`"), recorder, owner=owner)
+        var = recorder.add_input(array, f"`{name}`")
+        stand_in = known.get(id(array))
+        if stand_in is None:
+            stand_in = TracedArray(var, recorder, owner=owner)
         stand_ins[id(array)] = recorder.captured[id(array)] = stand_in
     substitution = plan.substitute(lambda array, name: stand_ins[id(array)], call.objects, snapshot)
     _replace_objects(call, leaves, substitution.objects)
@@ -173,6 +183,14 @@ def _run_frozen(
         after = plan.snapshot(call.objects)
         settle(after, plain)
     return out, changes or plan.changes(snapshot, after)
+
+
+def _refuse_captured(call: Call, snapshot: Snapshot) -> None:
+    """An error where an argument is an array that the function reads from outside as it is."""
+    data = {id(x) for x in call.data}
+    for array, name in zip(snapshot.arrays, snapshot.array_names, strict=True):
+        if id(array) in data:
+            raise captured_refusal(name)
 
 
 def _number(value: TracedArray, recorder: Recorder) -> Any:

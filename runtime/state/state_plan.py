@@ -19,10 +19,13 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
+from ...tracer.bytecode.identity import asks_identity
+from ...tracer.bytecode.shown_names import asks
 from ...tracer.ir.refusals import Reason, Refusal
 from .checker import Checker, Digest, digest
 from .rebuild import Substitution
@@ -128,6 +131,11 @@ class StatePlan:
     def provable(self) -> bool:
         return not self._static and not self._found
 
+    @property
+    def asks_identity(self) -> bool:
+        """Whether the code may ask if two values are one object."""
+        return any(map(asks_identity, self._codes.values()))
+
     # ---- the state now
 
     def snapshot(self, objects: tuple[Any, ...] = ()) -> Snapshot:
@@ -160,6 +168,13 @@ class StatePlan:
     def watch(self) -> Watch:
         """Context manager around a recorded run: code that ran without having been analysed becomes a reason."""
         return Watch(self._codes, self._trust, self._found.append, self._may_print)
+
+    def show(self) -> AbstractContextManager[Any]:
+        """Context manager around a run that is not watched: frames that ask for it are shown the builtins of recorded
+        code."""
+        if any(map(asks, self._codes.values())) or any(r.code is Refusal.CALLS_UNSEEN for r in self._found):
+            return Watch(self._codes, self._trust, lambda reason: None, self._may_print)
+        return nullcontext()
 
     # ---- other arrays
 

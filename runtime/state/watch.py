@@ -16,9 +16,11 @@ import gc
 import os
 import sys
 import types
+import typing
 from collections.abc import Callable
 from typing import Any
 
+from ...tracer.bytecode.shown_names import asks, show
 from ...tracer.ir.refusals import Reason, Refusal
 from .native_filter import Filter, available
 from .quiet_calls import mark
@@ -42,6 +44,7 @@ class Watch:
         self._trust = trust
         self._report = report
         self._may_print = may_print
+        self._shown: set[int] = set()  # ids of codes whose frames are shown the builtins of recorded code
         self._known: dict[int, types.CodeType] = {}  # ids of codes that need no second look; kept alive
         self._types: dict[type, Refusal | None] = {}
         self._collector: set[types.CodeType] = set()  # code that the garbage collector may call at any time
@@ -86,6 +89,7 @@ class Watch:
     def _callback(self, prior: Any) -> Callable[[types.FrameType, str, Any], None]:
         """The profile function in Python: a closure that drops known events at once, since it runs for every call."""
         known, kinds, new_code, c_call = self._known, self._types, self._new_code, self._c_call
+        shown = self._shown
         may_print = self._may_print
         printing: types.FrameType | None = None  # in there a notebook's stdout may use threads, clocks, anything
 
@@ -99,6 +103,8 @@ class Watch:
             elif what == "call":
                 if id(frame.f_code) not in known:
                     new_code(frame)
+                if id(frame.f_code) in shown:
+                    show(frame)
             elif what == "c_call":
                 owner = getattr(arg, "__self__", None)
                 if kinds.get(type(owner), True):
@@ -117,7 +123,10 @@ class Watch:
             code = frame.f_code
             if id(code) not in self._known:
                 self._new_code(frame)
-            self._filter.learn(code, code, _library_code(code))
+            if id(code) in self._shown:
+                show(frame)
+            else:
+                self._filter.learn(code, code, _library_code(code))
         elif what == "c_call":
             owner = getattr(arg, "__self__", None)
             answer, kind = self._c_call(frame, arg, owner), type(owner)
@@ -146,6 +155,8 @@ class Watch:
     def _new_code(self, frame: types.FrameType) -> None:
         code = frame.f_code
         self._known[id(code)] = code
+        if asks(code) and (code.co_filename == typing.__file__ or not _library_code(code)):
+            self._shown.add(id(code))
         if id(code) in self._codes or code in self._collector:
             return
         if not self._trust.file(code.co_filename) and not self._generated(frame):

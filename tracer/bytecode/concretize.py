@@ -108,13 +108,13 @@ _NO_FALL_THROUGH = frozenset(
     "JUMP_BACKWARD_NO_INTERRUPT JUMP_ABSOLUTE".split()
 )
 _ONLY_POP = ("POP_", "STORE_", "DELETE_", "JUMP_", "END_FOR", "NOP")
-_instructions = lru_cache(maxsize=256)(_Instructions)
+instructions_of = lru_cache(maxsize=256)(_Instructions)
 
 
 @lru_cache(maxsize=4096)
 def _instruction_path(code: CodeType, lasti: int) -> tuple[str, Path | None]:
     """Opcode at *lasti*, and the loads of the callable (or of the left operand of an operator)."""
-    found = _instructions(code)
+    found = instructions_of(code)
     at = found.index.get(lasti)
     if at is None:
         return "", None

@@ -23,6 +23,8 @@ product.py       matmul, dot, tensordot, kron, cross
 einsum.py        einsum
 special.py       functions of scipy.special that are no ufuncs: logsumexp, softmax
 misc.py          differences, interpolation, convolution, comparison of whole arrays, facts
+python_builtins  type, hasattr, getattr
+python_numbers   errors of Python's own floats: 1.0 / a
 unsupported.py   hints for unsupported functions
 ===============  =======================================================================
 """
@@ -37,6 +39,7 @@ from . import (
     misc,
     product,
     protocols,
+    python_builtins,
     reduce,
     shape,
     sort,
@@ -58,6 +61,7 @@ __all__ = [
     "misc",
     "product",
     "protocols",
+    "python_builtins",
     "reduce",
     "shape",
     "sort",

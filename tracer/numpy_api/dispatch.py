@@ -31,6 +31,7 @@ from .protocols import (
     refusal,
     strong,
 )
+from .python_numbers import CHECKED
 
 Entry = Callable[..., Any]
 _NOTHING: dict[str, Any] = {}
@@ -86,7 +87,11 @@ def _run_plain(ufunc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 
 def _quick_forward(ufunc: Any) -> Entry:
+    checked, divides = ufunc in CHECKED, ufunc is not np.power
+
     def apply(self: TracedArray, other: Any) -> Any:
+        if checked and self._atom.aval.weak and not (divides and type(other) is float and other != 0.0):
+            return None
         ask, args = self._recorder.ask, (self, other)
         found = None if ask is None else ask(ufunc, args, _NOTHING)
         return _asked(self._recorder, ufunc, args, _NOTHING, _run_plain) if found is None else found
@@ -95,7 +100,11 @@ def _quick_forward(ufunc: Any) -> Entry:
 
 
 def _quick_reflected(ufunc: Any) -> Entry:
+    checked = ufunc in CHECKED
+
     def apply(self: TracedArray, other: Any) -> Any:
+        if checked and self._atom.aval.weak:
+            return None
         ask, args = self._recorder.ask, (other, self)
         found = None if ask is None else ask(ufunc, args, _NOTHING)
         return _asked(self._recorder, ufunc, args, _NOTHING, _run_plain) if found is None else found
@@ -130,12 +139,15 @@ def _run_item(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _quick_item(self: TracedArray, index: Any) -> Any:
+    if self._atom.aval.weak:
+        return None
     ask, args = self._recorder.ask, (self, index)
     found = None if ask is None else ask(GETITEM, args, _NOTHING)
     return _asked(self._recorder, GETITEM, args, _NOTHING, _run_item) if found is None else found
 
 
 def _open_item(self: TracedArray, index: Any) -> Any:
+    self.of_arrays("__getitem__")
     return METHODS["__getitem__"](self, index)
 
 
@@ -167,6 +179,8 @@ def _run_method(method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 def _quick_method(method: Any) -> Entry:
     def apply(self: TracedArray, *args: Any, **kwargs: Any) -> Any:
         recorder, given = self._recorder, (self, *args)
+        if self._atom.aval.weak:
+            return None
         if recorder.ask is not None:
             found = recorder.ask(method, given, kwargs)
             if found is not None:
@@ -179,6 +193,16 @@ def _quick_method(method: Any) -> Entry:
 
 
 # ---- putting them in place -----------------------------------------------------------------------------------------
+
+
+def _open_method(name: str) -> Entry:
+    method = METHODS[name]
+
+    def apply(self: TracedArray, *args: Any, **kwargs: Any) -> Any:
+        self.of_arrays(name)
+        return method(self, *args, **kwargs)
+
+    return apply
 
 
 def _entries() -> dict[str, tuple[Entry, Entry]]:
@@ -195,7 +219,7 @@ def _entries() -> dict[str, tuple[Entry, Entry]]:
     for name, ufunc in UNARY.items():
         found[f"__{name}__"] = _quick_unary(ufunc), open_unary(ufunc)
     for name in _CLOSED_METHODS:
-        found[name] = _quick_method(METHODS[name]), METHODS[name]
+        found[name] = _quick_method(METHODS[name]), _open_method(name)
     return found
 
 

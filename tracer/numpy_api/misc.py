@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..ir.aval import Aval, promote_dtypes
 from ..ir.errors import ShapeError, UnsupportedError
-from ..ir.graph import Lit, literal
+from ..ir.graph import Atom, Lit, Var, literal
+from ..ir.refusals import Refusal
 from ..ir.site import at_site
 from ..ops.elementwise import F, broadcast_to, like, promote
 from ..ops.indexing import gather
 from ..ops.shape import concat, slice_axis
 from ..record.array import TracedArray, to_atom, wrap
-from ..record.recorder import require_recorder
+from ..record.buffers import Storage
+from ..record.recorder import Recorder, require_recorder
 from .assemble import concatenate_atoms
 from .registry import atom_of, implements, one_axis
 from .shape import as_traced
@@ -299,7 +302,46 @@ def _text(a: Any, *args: Any, **kwargs: Any) -> str:
 implements(np.array2string)(_text)
 
 
-@implements(np.may_share_memory, np.shares_memory)
-def _shares_memory(a: Any, b: Any, *args: Any, **kwargs: Any) -> bool:
-    require_recorder("np.shares_memory")
-    return isinstance(a, TracedArray) and isinstance(b, TracedArray) and a._storage is b._storage
+@implements(np.shares_memory)
+def _shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
+    return _overlap(a, b, np.intersect1d, "np.shares_memory")
+
+
+@implements(np.may_share_memory)
+def _may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
+    def common(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.arange(max(x.min(), y.min()), min(x.max(), y.max()) + 1)
+
+    return _overlap(a, b, common, "np.may_share_memory")
+
+
+def _overlap(a: Any, b: Any, common: Callable[..., np.ndarray], name: str) -> bool:
+    """Whether two arrays have elements in *common*; two that the caller owns may lie elsewhere in the next call."""
+    recorder = require_recorder(name)
+    stores = [x._storage if isinstance(x, TracedArray) else x for x in (a, b)]
+    if stores[0] is stores[1]:
+        x, y = (_places(x, recorder) for x in (a, b))
+        return bool(x.size and y.size and common(x, y).size)
+    first, second = (_memory(s, recorder) for s in stores)
+    if not (isinstance(first, np.ndarray) and isinstance(second, np.ndarray)):
+        return False  # one of them was made in this run
+    recorder.unrepeatable(Refusal.CALLS_MEMORY, what=name)
+    if any(isinstance(x, TracedArray) and x._steps for x in (a, b)) and np.may_share_memory(first, second):
+        raise UnsupportedError(at_site(f"{name} of views of arguments that overlap in memory: pass copies"))
+    return bool(np.shares_memory(first, second))
+
+
+def _memory(store: Any, recorder: Recorder) -> Any:
+    """The array behind the storage of an argument; anything else itself."""
+    if isinstance(store, Storage) and store.owner is not None and isinstance(store.atom, Var):
+        return recorder.env.get(store.atom)
+    return store
+
+
+def _places(x: TracedArray, recorder: Recorder) -> np.ndarray:
+    """The positions in its storage of the elements of *x*."""
+    whole = x._storage.atom.aval
+    atom: Atom = recorder.const(np.arange(whole.size).reshape(whole.shape))
+    for step, _ in x._steps:
+        atom = step.apply(atom)
+    return np.ravel(recorder.value(atom))

@@ -32,6 +32,7 @@ from ..record.array import (
     wrap_as,
 )
 from ..record.autocast import SETTING
+from .python_numbers import CHECKED, python_operator
 
 # ---- ufunc calls -------------------------------------------------------------------------------------------------
 
@@ -198,6 +199,8 @@ def _acceptable(value: Any) -> bool:
 
 def open_forward(ufunc: Any) -> Callable[..., Any]:
     def apply(self: TracedArray, other: Any) -> Any:
+        if ufunc in CHECKED and (found := python_operator(ufunc, (self, other))) is not None:
+            return found
         return call_ufunc(ufunc, (self, other), {}) if _acceptable(other) else NotImplemented
 
     return apply
@@ -205,6 +208,8 @@ def open_forward(ufunc: Any) -> Callable[..., Any]:
 
 def open_reflected(ufunc: Any) -> Callable[..., Any]:
     def apply(self: TracedArray, other: Any) -> Any:
+        if ufunc in CHECKED and (found := python_operator(ufunc, (other, self))) is not None:
+            return found
         return call_ufunc(ufunc, (other, self), {}) if _acceptable(other) else NotImplemented
 
     return apply
@@ -216,6 +221,8 @@ def open_unary(ufunc: Any) -> Callable[..., Any]:
 
 def _in_place(ufunc: Any) -> Callable[..., Any]:
     def apply(self: TracedArray, other: Any) -> Any:
+        if ufunc in CHECKED and (found := python_operator(ufunc, (self, other))) is not None:
+            return found
         result = call_ufunc(ufunc, (self, other), {})
         storage = self._storage
         if not self.shape and (self.aval.weak or not (self._steps or storage.array0d or storage.owner)):

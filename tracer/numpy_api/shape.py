@@ -163,6 +163,8 @@ def _squeeze(a: Any, axis: Any = None) -> Any:
     )
     if any(array.shape[i] != 1 for i in axes):
         raise ShapeError(at_site("cannot select an axis to squeeze out which has size not equal to one"))
+    if not axes:
+        return array
     return _basic(array, tuple(n for i, n in enumerate(array.shape) if i not in axes))
 
 

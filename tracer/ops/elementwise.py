@@ -78,8 +78,7 @@ def infer_same(*avals: Aval, **_: Any) -> Aval:
 
 
 def infer_predicate(*avals: Aval, **_: Any) -> Aval:
-    infer_same(*avals)
-    return Aval(BOOL, _common_shape(avals))
+    return Aval(BOOL, _common_shape(avals), infer_same(*avals).weak)
 
 
 def infer_select(cond: Aval, a: Aval, b: Aval) -> Aval:

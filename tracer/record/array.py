@@ -9,6 +9,7 @@ the tables here."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -31,9 +32,25 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # NumPy function -> function of t
 DIRECT: dict[Any, Any] = {}  # np.ufunc -> the primitive that it is, on float operands of one shape
 METHODS: dict[str, Callable[..., Any]] = {}  # array method -> function(self, *args, **kwargs)
 HINTS: dict[str, str] = {}  # unsupported name -> what to use instead
+_ENTRIES = os.path.join("numpy_api", "dispatch.py")  # entries of the user's operations
 
 
-class TracedArray:
+class _NoMethods:
+    """A class without methods: ``__hash__``, which all objects have, is None."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class _StandIn(type):
+    """The class of ``TracedArray``.  ``isinstance(t, Iterable)`` asks ``t.__class__`` and then the type itself, whose
+    classes it goes through for methods.  Only the former may answer, so none are found."""
+
+    @property
+    def __mro__(cls) -> tuple[type, ...]:  # type: ignore[override]
+        return (_NoMethods, object)
+
+
+class TracedArray(metaclass=_StandIn):
     """Stands for an array while a function is recorded."""
 
     __slots__ = ("_atom", "_recorder", "_steps", "_storage", "_uncertain", "_version")
@@ -95,8 +112,11 @@ class TracedArray:
         storage.atom = value
         storage.version += 1
 
-    def view(self, step: ViewStep) -> TracedArray:
-        """The view of this array through *step*."""
+    def view(self, *given: Any, **named: Any) -> TracedArray:
+        """The view of this array through a step (``ndarray.view`` where the user's code calls it)."""
+        if named or len(given) != 1 or isinstance(given[0], (str, type, np.dtype)):
+            return METHODS["view"](self, *given, **named)
+        step: ViewStep = given[0]
         result = TracedArray.__new__(TracedArray)
         result._recorder = _innermost(self._recorder)
         result._storage = self._storage
@@ -130,7 +150,10 @@ class TracedArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._atom.aval.shape
+        aval = self._atom.aval
+        if aval.weak:
+            self.of_arrays("shape")
+        return aval.shape
 
     @shape.setter
     def shape(self, value: Any) -> None:
@@ -138,7 +161,10 @@ class TracedArray:
 
     @property
     def dtype(self) -> np.dtype:
-        return self._atom.aval.dtype
+        aval = self._atom.aval
+        if aval.weak:
+            self.of_arrays("dtype")
+        return aval.dtype
 
     @dtype.setter
     def dtype(self, value: Any) -> None:
@@ -146,26 +172,36 @@ class TracedArray:
 
     @property
     def ndim(self) -> int:
-        return len(self._atom.aval.shape)
+        aval = self._atom.aval
+        if aval.weak:
+            self.of_arrays("ndim")
+        return len(aval.shape)
 
     @property
     def size(self) -> int:
-        return self._atom.aval.size
+        aval = self._atom.aval
+        if aval.weak:
+            self.of_arrays("size")
+        return aval.size
 
     @property
     def itemsize(self) -> int:
+        self.of_arrays("itemsize")
         return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
+        self.of_arrays("nbytes")
         return self.size * self.itemsize
 
     @property
     def T(self) -> TracedArray:  # noqa: N802
+        self.of_arrays("T")
         return self.view_transpose(tuple(reversed(range(self.ndim))))
 
     @property
     def mT(self) -> TracedArray:  # noqa: N802
+        self.of_arrays("mT")
         if self.ndim < 2:
             raise ValueError(at_site("matrix transpose with ndim < 2 is undefined"))
         return self.view_transpose((*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
@@ -181,6 +217,7 @@ class TracedArray:
     @property
     def flat(self) -> TracedArray:
         """The elements in C order; writing into it writes into the array, however it lies in memory."""
+        self.of_arrays("flat")
         return self.view_reshape((self.size,), certain=True)
 
     @flat.setter
@@ -189,6 +226,7 @@ class TracedArray:
 
     @property
     def device(self) -> str:
+        self.of_arrays("device")
         return "cpu"
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
@@ -219,18 +257,25 @@ class TracedArray:
     @property
     def __class__(self) -> Any:
         """The class of NumPy's value, for ``isinstance`` in the user's code; ``TracedArray`` for our own."""
-        if is_internal(sys._getframe(1).f_code.co_filename):
-            return TracedArray
-        aval = self._atom.aval
-        if aval.weak:
-            return {"f": float, "i": int, "u": int, "b": bool}[aval.dtype.kind]
-        storage = self._storage
-        scalar = not (aval.shape or self._steps or storage.array0d or storage.owner)
-        return aval.dtype.type if scalar else np.ndarray
+        return TracedArray if is_internal(sys._getframe(1).f_code.co_filename) else class_of(self)
 
     @__class__.setter
     def __class__(self, value: Any) -> None:
         raise UnsupportedError(at_site("the class of a traced array cannot be changed"))
+
+    def of_arrays(self, name: str) -> None:
+        """An error where the user's code asks a Python number for an attribute (or item) that it does not have."""
+        if not self._atom.aval.weak:
+            return
+        frame = sys._getframe(2)
+        while frame.f_code.co_filename.endswith(_ENTRIES) and frame.f_back is not None:
+            frame = frame.f_back
+        if not is_internal(frame.f_code.co_filename):
+            kind = class_of(self)
+            if name == "__getitem__":
+                raise TypeError(f"'{kind.__name__}' object is not subscriptable")
+            if not has_attribute(kind, name):
+                raise AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -291,6 +336,7 @@ class TracedArray:
         raise array_refusal()
 
     def __getattr__(self, name: str) -> Any:
+        self.of_arrays(name)
         method = METHODS.get(name)
         if method is not None:
             return method.__get__(self)
@@ -317,6 +363,8 @@ class TracedArray:
         def __getitem__(self, index: Any) -> Any: ...  # index.py
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if not self._atom.aval.shape and (kind := class_of(self)) is not np.ndarray:
+            raise TypeError(at_site(f"'{kind.__name__}' object does not support item assignment"))
         METHODS["__setitem__"](self, index, value)
 
     def __delitem__(self, index: Any) -> None:
@@ -343,6 +391,24 @@ _FROM_OUTSIDE = (
     "the body of a loop writes into an array from outside of it; make the array a carry, or return the row as y and "
     "let scan stack it"
 )
+
+
+def class_of(t: TracedArray) -> type:
+    """The class of the value that *t* stands for: a Python number, a NumPy scalar, or an array."""
+    aval = t._atom.aval
+    if aval.weak:
+        return _PYTHON_CLASS[aval.dtype.kind]
+    storage = t._storage
+    scalar = not (aval.shape or t._steps or storage.array0d or storage.owner)
+    return aval.dtype.type if scalar else np.ndarray
+
+
+_PYTHON_CLASS: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool}
+
+
+def has_attribute(kind: type, name: str) -> bool:
+    """Whether numbers or arrays of class *kind* have an attribute."""
+    return any(name in base.__dict__ for base in kind.__mro__)
 
 
 # ---- crossing between user values and atoms ----------------------------------------------------------------------

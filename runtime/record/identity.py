@@ -1,0 +1,49 @@
+"""Arguments that are one object: ``x is y`` in a recorded function.
+
+Where a function asks (``tracer/bytecode/identity.py``), arguments that are one object are one traced array, and which
+are is part of the call's key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...tracer.ir.errors import DifferentiationError, UnsupportedError
+from ...tracer.ir.site import at_site
+from .call_key import DATA, Call
+
+Partition = tuple[int, ...]
+
+
+def partition(values: Sequence[Any]) -> Partition:
+    """For each value the position of the first that is the same object."""
+    first: dict[int, int] = {}
+    return tuple([first.setdefault(id(value), k) for k, value in enumerate(values)])
+
+
+def first_of_each(call: Call, wrt: Sequence[int], names: Sequence[str]) -> dict[int, int]:
+    """For each leaf that is data, the first leaf that is the same object; an error if there is another one, and a
+    gradient with respect to one of them is wanted."""
+    data = [k for k, kind in enumerate(call.kinds) if kind in DATA]
+    found = {k: data[first] for k, first in zip(data, partition(call.data), strict=True)}
+    for k in wrt:
+        others = [j for j in data if found[j] == found[k] and j != k]
+        if others:
+            raise DifferentiationError(
+                at_site(
+                    f"`{names[k]}` and `{names[others[0]]}` are the same object, and the function may ask whether they "
+                    "are (`is`): there it has no derivative with respect to one of them alone; pass a copy"
+                )
+            )
+    return found
+
+
+def captured_refusal(name: str) -> UnsupportedError:
+    """The error for an argument that is also read from outside, where Python runs in each call."""
+    return UnsupportedError(
+        at_site(
+            f"an argument is the array `{name}`, which the function also reads from outside, and it may ask whether "
+            "they are the same (`is`): pass a copy"
+        )
+    )

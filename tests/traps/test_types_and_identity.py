@@ -1,0 +1,323 @@
+"""Traps: questions that C answers from an object itself.  Recorded code goes the way that plain Python goes."""
+
+from __future__ import annotations
+
+import collections.abc as abc
+import functools
+import numbers
+import operator
+import typing
+
+import numpy as np
+import pytest
+
+from tracegrad import DifferentiationError, UnsupportedError, compile_grad
+
+CAPTURED = np.arange(3.0)
+
+
+class Kinds:
+    def is_float(self, v):
+        return type(v) is float
+
+    def __call__(self, v):
+        return {float: 1, np.ndarray: 2, np.float64: 3, np.float32: 4}.get(type(v), 0)
+
+
+kinds = Kinds()
+
+
+@functools.singledispatch
+def single(v):
+    return 0
+
+
+@single.register
+def _(v: float):
+    return 1
+
+
+@single.register
+def _(v: np.ndarray):
+    return 2
+
+
+def answers(v, attempt):
+    """1 where the attempt succeeds; else a number for its error."""
+    try:
+        attempt(v)
+    except AttributeError:
+        return 2
+    except TypeError:
+        return 3
+    except IndexError:
+        return 4
+    return 1
+
+
+def matched(v):
+    match v:
+        case int():
+            return 1
+        case [_, _]:
+            return 2
+        case float():
+            return 3
+        case abc.Sized():
+            return 4
+        case numbers.Real():
+            return 5
+    return 6
+
+
+def write(v):
+    v[0] = 1.0
+
+
+TYPES = {
+    "type is": lambda v: type(v) is np.ndarray,
+    "type ==": lambda v: type(v) == np.float64,  # noqa: E721
+    "type in": lambda v: type(v) in (float, np.float32),
+    "type of type": lambda v: isinstance(type(v), type) and type(v) is float,
+    "issubclass": lambda v: issubclass(type(v), numbers.Number),
+    "issubdtype": lambda v: np.issubdtype(type(v), np.floating),
+    "name": lambda v: len(type(v).__name__) + 10 * len(v.__class__.__name__),
+    "in a method": lambda v: kinds.is_float(v),
+    "in a call": lambda v: kinds(v),
+    "in a generator": lambda v: all(type(q) is float for q in [v]),
+    "under another name": lambda v: (lambda kind: kind(v))(type) is float,
+    "as a function": lambda v: next(map(type, [v])) is float,
+    "__class__": lambda v: v.__class__ is float,
+    "attrgetter": lambda v: operator.attrgetter("__class__")(v) is float,
+    "isinstance float": lambda v: isinstance(v, (int, float)),
+    "isinstance generic": lambda v: isinstance(v, np.generic),
+    "Iterable": lambda v: isinstance(v, abc.Iterable),
+    "Sized": lambda v: isinstance(v, abc.Sized),
+    "Container": lambda v: isinstance(v, abc.Container),
+    "Sequence": lambda v: isinstance(v, abc.Sequence),
+    "Hashable": lambda v: isinstance(v, abc.Hashable),
+    "Number": lambda v: isinstance(v, numbers.Number),
+    "SupportsIndex": lambda v: isinstance(v, typing.SupportsIndex),
+    "SupportsFloat": lambda v: isinstance(v, typing.SupportsFloat),
+    "hasattr shape": lambda v: hasattr(v, "shape"),
+    "hasattr __len__": lambda v: hasattr(v, "__len__"),
+    "hasattr __iter__": lambda v: hasattr(v, "__iter__"),
+    "hasattr tolist": lambda v: hasattr(v, "tolist"),
+    "hasattr is_integer": lambda v: hasattr(v, "is_integer"),
+    "getattr": lambda v: getattr(v, "ndim", 7),
+    "isscalar": lambda v: np.isscalar(v),
+    "iterable": lambda v: np.iterable(v),
+    "callable": lambda v: callable(v),
+    "singledispatch": lambda v: single(v),
+    "match": matched,
+    "len": lambda v: answers(v, len),
+    "iter": lambda v: answers(v, iter),
+    "item": lambda v: answers(v, lambda w: w[0]),
+    "shape": lambda v: answers(v, lambda w: w.shape),
+    "sum": lambda v: answers(v, lambda w: w.sum()),
+    "is None": lambda v: v is None,
+}
+VALUES = {
+    "float": (2.0, lambda x: x),
+    "float64": (np.float64(2.0), lambda x: x),
+    "float32": (np.float32(2.0), lambda x: x),
+    "element": (np.full(2, 3.0), lambda x: x[0]),
+    "computed": (np.full(2, 3.0), np.sum),
+    "view": (np.ones(2), lambda x: x[0:]),
+    "array": (np.ones(2), lambda x: x),
+    "0-d": (np.array(2.0), lambda x: x),
+    "of floats": (2.0, lambda x: x * 2.0 + 1.0),
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize("question", TYPES)
+def test_a_type_is_that_of_the_value(question, kind):
+    ask, (value, part) = TYPES[question], VALUES[kind]
+
+    def plain(x):
+        return np.sum(x) * (1.0 + 2.0 * ask(part(x)))
+
+    f = compile_grad(plain)
+    for _ in range(2):
+        assert float(f(value)) == float(plain(value))
+
+
+@pytest.mark.parametrize("value", [2.0, np.float64(2.0)])
+def test_scalars_take_no_assignment(value):
+    def plain(x):
+        return x * answers(x, write)
+
+    assert float(compile_grad(plain)(value)) == plain(value)
+
+
+def test_types_where_python_runs_each_time():
+    """A function that is not replayed sees the same types."""
+    seen = []
+
+    def plain(x):
+        seen.append(1)
+        return np.sum(x) * (2.0 if type(x[0]) is np.float64 and not hasattr(x[0], "__len__") else 1.0)
+
+    f = compile_grad(plain)
+    for _ in range(3):
+        assert float(f(np.ones(3))) == 6.0
+
+
+def test_types_under_a_profiler():
+    import sys
+
+    f = compile_grad(lambda a: a * (2.0 if type(a) is float else 1.0))
+    before, events = sys.getprofile(), []
+    sys.setprofile(lambda *event: events.append(event[1]))
+    try:
+        assert f(3.0) == 6.0
+    finally:
+        sys.setprofile(before)
+    assert events
+
+
+# ---- identity ------------------------------------------------------------------------------------------------------
+
+
+class Holder:
+    def __init__(self):
+        self.w = np.arange(3.0) + 1
+
+    def plain(self, x):
+        return np.sum(x) * (2.0 if x is self.w else 1.0)
+
+
+holder = Holder()
+X, Y = np.ones(3), np.ones(3)
+IDENTITY = {
+    "is": (lambda x, y: np.sum(x * y) * (2.0 if x is y else 1.0), (X, X), (X, Y), (Y, Y)),
+    "is not": (lambda x, y: np.sum(x * y) * (2.0 if x is not y else 1.0), (X, Y), (X, X)),
+    "captured": (lambda x: np.sum(x) * (2.0 if x is CAPTURED else 1.0), (CAPTURED,), (X,), (CAPTURED,)),
+    "of self": (holder.plain, (holder.w,), (X,), (holder.w,)),
+    "in a dict": (
+        lambda d: np.sum(d["a"]) * (2.0 if d["a"] is d["b"] else 1.0),
+        ({"a": X, "b": X},),
+        ({"a": X, "b": Y},),
+    ),
+    "among many": (
+        lambda *xs: np.sum(xs[0]) * (2.0 if any(xs[0] is v for v in xs[1:]) else 1.0),
+        (X, Y, X),
+        (X, Y, Y),
+    ),
+    "operator": (lambda x, y: np.sum(x) * (2.0 if operator.is_(x, y) else 1.0), (X, X), (X, Y)),
+    "id": (lambda x, y: np.sum(x) * (2.0 if id(x) == id(y) else 1.0), (X, X), (X, Y)),
+    "floats": (lambda a, b: a * (2.0 if a is b else 1.0), (2.5, 2.5), (2.5, float("2.5"))),
+    "memory": (lambda x, y: np.sum(x) * (2.0 if np.shares_memory(x, y) else 1.0), (X, X), (X, Y), (X[:2], X[1:])),
+    "own views": (
+        lambda x: (
+            np.sum(x)
+            * (2.0 if np.shares_memory(x[:2], x[1:]) else 1.0)
+            * (3.0 if np.shares_memory(x[:1], x[1:]) else 1.0)
+        ),
+        (X,),
+    ),
+    "conversions": (
+        lambda x: np.sum(x) * (2.0 if np.squeeze(x) is x else 1.0) * (3.0 if x[:] is x else 1.0),
+        (X,),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", IDENTITY)
+def test_identity_is_that_of_the_arguments(case):
+    plain, *calls = IDENTITY[case]
+    f = compile_grad(plain)
+    for _ in range(2):
+        for args in calls:
+            for _ in range(3):
+                assert float(f(*args)) == float(plain(*args))
+
+
+def test_identity_that_is_not_asked_for_costs_no_recording():
+    f = compile_grad(lambda x, y: np.sum(x * y) * (2.0 if x is None else 1.0))
+    for args in ((X, Y), (X, Y), (X, X), (Y, Y)):
+        f(*args)
+    assert f.stats.traces == 2
+    np.testing.assert_array_equal(f.grad(X, X), X)
+
+
+def test_partial_derivative_at_one_object():
+    f = compile_grad(lambda x, y: np.sum(x * y) * (2.0 if x is y else 1.0))
+    np.testing.assert_array_equal(f.grad(X, Y), Y)
+    with pytest.raises(DifferentiationError, match="`x` and `y` are the same object"):
+        f.grad(X, X)
+
+
+# ---- errors of Python's floats -------------------------------------------------------------------------------------
+
+ZERO, OVER, BOTH = ZeroDivisionError, OverflowError, (ZeroDivisionError, OverflowError)
+
+
+def divided(a):
+    a /= a - 1
+    return a
+
+
+def raised(a):
+    a **= 3
+    return a
+
+
+ERRORS = {
+    "1 / a": (lambda a: 1.0 / a, ZERO, (0.0,), (2.0,), (-0.0,)),
+    "expression": (lambda a: 1 / (a * a - 4), ZERO, (2.0,), (3.0,)),
+    "/=": (divided, ZERO, (1.0,), (2.0,)),
+    "%": (lambda a: a % (a - 1), ZERO, (1.0,), (2.5,)),
+    "//": (lambda a: a // (a - 1), ZERO, (1.0,), (2.5,)),
+    "divmod": (lambda a: divmod(a, a - 1)[1], ZERO, (1.0,), (2.5,)),
+    "** -1": (lambda a: a**-1, ZERO, (0.0,), (2.5,)),
+    "** -2": (lambda a: a**-2, BOTH, (0.0,), (2.5,), (1e-200,)),
+    "** 2": (lambda a: a**2, OVER, (1e200,), (2.5,), (float("inf"),)),
+    "**=": (raised, OVER, (1e200,), (2.0,)),
+    "2 **": (lambda a: 2.0**a, OVER, (5000.0,), (2.5,), (float("inf"),)),
+    "10 **": (lambda a: 10**a, OVER, (5000.0,), (2.5,)),
+    "a ** b": (lambda a, b: a**b, BOTH, (2.0, 3.0), (0.0, -1.0), (1e300, 2.0), (-2.0, 3.0)),
+    "int": (lambda a: int(a), (OverflowError, ValueError), (float("inf"),), (float("nan"),), (2.7,)),
+    "of NumPy": (lambda a: np.true_divide(1.0, a), ZERO, (0.0,), (2.0,)),
+    "float64": (lambda a: 1.0 / a, ZERO, (np.float64(0.0),), (np.float64(2.0),)),
+    "element": (lambda a: 1.0 / a[0], ZERO, (np.zeros(2),), (np.ones(2),)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("caught", [True, False])
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors_of_floats_are_pythons(case, caught):
+    compute, errors, *calls = ERRORS[case]
+
+    def catching(*args):
+        try:
+            return compute(*args)
+        except errors:
+            return -1.0
+
+    def outcome(function, args):
+        try:
+            return float(function(*args))
+        except ArithmeticError as error:
+            return type(error), str(error)
+        except ValueError as error:
+            return type(error), str(error)
+
+    plain = catching if caught else compute
+    f = compile_grad(plain)
+    for _ in range(2):
+        for args in calls:
+            for _ in range(3):
+                got, expected = outcome(f, args), outcome(plain, args)
+                assert got == (pytest.approx(expected, rel=1e-14) if isinstance(expected, float) else expected)
+
+
+def test_a_complex_power_is_refused():
+    f = compile_grad(lambda a: a ** (1 / 3))
+    assert f(8.0) == pytest.approx(2.0)
+    for _ in range(2):
+        with pytest.raises(UnsupportedError, match="complex in Python"):
+            f(-8.0)
+    assert f(8.0) == pytest.approx(2.0)

@@ -1,0 +1,68 @@
+"""Builtins that are answered from an object's type, for traced arrays: what recorded code finds under their names.
+
+``bytecode/shown_names.py`` says where and how.  Each does what Python's own does, and asks ``class_of`` where its
+argument is a traced array.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..bytecode.shown_names import CALLED, VALUES
+from ..record.array import TracedArray, class_of, has_attribute, unsupported
+
+_ABSENT = object()
+
+
+class _Type:
+    """``type``, called or passed on: equal to it, and as a class the same."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and type(args[0]) is TracedArray:
+            return class_of(args[0])
+        return type(*args, **kwargs)
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        return isinstance(instance, type)
+
+    def __subclasscheck__(self, cls: Any) -> bool:
+        return issubclass(cls, type)
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        return (type,)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(type, name)
+
+    def __eq__(self, other: Any) -> bool:
+        return other is type or other is self
+
+    def __hash__(self) -> int:
+        return hash(type)
+
+
+def _hasattr(obj: Any, name: Any, /) -> bool:
+    if type(obj) is TracedArray and isinstance(name, str):
+        return has_attribute(class_of(obj), name)
+    return hasattr(obj, name)
+
+
+def _getattr(obj: Any, name: Any, /, *default: Any) -> Any:
+    if type(obj) is not TracedArray or not isinstance(name, str):
+        return getattr(obj, name, *default)
+    kind = class_of(obj)
+    if not has_attribute(kind, name):
+        if default:
+            return default[0]
+        raise AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
+    found = getattr(obj, name, _ABSENT)
+    if found is _ABSENT:
+        raise unsupported(f"{kind.__name__}.{name}")
+    return found
+
+
+_type = _Type()
+CALLED.update(type=_type, hasattr=_hasattr, getattr=_getattr)
+VALUES.update(type=_type, hasattr=_hasattr, getattr=_getattr)
+
+__all__: list[str] = []

@@ -1,0 +1,87 @@
+"""Arithmetic of Python's own floats, which raises where NumPy's gives inf or nan: ``1.0 / a``, ``2.0 ** a``.
+
+Whether it raises is a question, as ``if`` asks one: the answer of this run is a guard.  The exception is the one that
+Python raises for the numbers of this run.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..ir.errors import UnsupportedError
+from ..ir.graph import Atom, Lit, literal
+from ..ir.site import at_site
+from ..ops.elementwise import F, like, promote
+from ..record.array import UFUNCS, TracedArray, to_atom, wrap
+from ..record.recorder import Recorder, current_recorder
+
+_DIVISIONS: dict[Any, Callable[[Any, Any], Any]] = {
+    np.true_divide: operator.truediv,
+    np.floor_divide: operator.floordiv,
+    np.remainder: operator.mod,
+    np.divmod: divmod,
+}
+_NUMBERS = (float, int, bool)
+CHECKED = frozenset((*_DIVISIONS, np.power))  # operators that may raise
+
+
+def python_operator(ufunc: Any, inputs: tuple[Any, Any]) -> Any:
+    """The result of an operator of ``CHECKED`` between Python numbers; None where another operand is among them."""
+    if not all(x._atom.aval.weak if type(x) is TracedArray else type(x) in _NUMBERS for x in inputs):
+        return None
+    recorder = current_recorder()
+    atoms = tuple([to_atom(x) for x in inputs])
+    if recorder is None or recorder.parent is not None or not any(a.aval.is_float for a in atoms):
+        return None
+    x, y = atoms
+    if ufunc is not np.power:
+        if _holds(recorder, _is_zero(y)):
+            _DIVISIONS[ufunc](1.0, 0.0)
+        result = UFUNCS[ufunc](x, y)
+        return tuple([wrap(r) for r in result]) if isinstance(result, tuple) else wrap(result)
+    result = UFUNCS[np.power](x, y)
+    finite = [F.isfinite(v) for v in promote(x, y, floating=True) if not isinstance(v, Lit)]
+    if all(_finite(v) for v in atoms) and _holds(recorder, _all(*finite, F.logical_not(F.isfinite(result)))):
+        _refuse_power(recorder, x, y, result)
+    return wrap(result)
+
+
+def _refuse_power(recorder: Recorder, x: Atom, y: Atom, result: Atom) -> None:
+    """The error of a power of finite numbers that is not finite itself."""
+    if _holds(recorder, F.isnan(result)):
+        raise UnsupportedError(
+            at_site(
+                "a power of a negative number is complex in Python, and complex numbers are not supported; write "
+                "-((-a) ** b) for the real root, or np.cbrt(a), or test the sign before"
+            )
+        )
+    _holds(recorder, _is_zero(x))
+    operator.pow(recorder.value(x).item(), recorder.value(y).item())
+
+
+def _is_zero(x: Atom) -> Atom:
+    return literal(x.value == 0) if isinstance(x, Lit) else F.eq(x, like(0, x))
+
+
+def _finite(x: Atom) -> bool:
+    return not isinstance(x, Lit) or bool(np.isfinite(x.value))
+
+
+def _all(*conditions: Atom) -> Atom:
+    first, *rest = conditions
+    for other in rest:
+        first = F.logical_and(first, other)
+    return first
+
+
+def _holds(recorder: Recorder, condition: Atom) -> bool:
+    if isinstance(condition, Lit):
+        return bool(condition.value)
+    return bool(recorder.guard(condition, "bool"))
+
+
+__all__ = ["CHECKED", "python_operator"]

@@ -10,16 +10,14 @@ from __future__ import annotations
 import functools
 import sys
 import types
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..tracer.record.autocast import USE
-from .config import config, default_dtype
 from .declare import check_function, positions, shifted_positions, static_positions
 from .explain import explain_call
-from .paths.dispatcher import Dispatcher
+from .paths.dispatcher import FunctionDispatcher
 from .paths.entry import Endpoint
+from .paths.paths import MISS
 from .record.recording import GRAD, VALUE, VALUE_AND_GRAD, Mode
 from .stats import Stats
 
@@ -39,13 +37,12 @@ class CompiledFunction:
         self._has_aux = has_aux
         self._names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
         self.stats = Stats(getattr(fn, "__qualname__", None) or repr(fn))
-        self._dispatcher = Dispatcher(fn, static_positions(fn, self._names), target, self.stats)
+        self._dispatcher = FunctionDispatcher(fn, static_positions(fn, self._names), target, self.stats)
         endpoint = self._dispatcher.endpoint
         self._value, self._grad, self._both = (endpoint(Mode(k, self._argnums, has_aux)) for k in _KINDS)
         shifted = shifted_positions(self._argnums)  # of a method, argnums count the arguments after self
         self._bound = tuple([endpoint(Mode(k, shifted, has_aux)) for k in _KINDS])
-        self.stats.count_paths = self._dispatcher.path_stats
-        _functions.add(self)
+        self._dispatcher.count_paths()
 
     # The body of `run` stands in each of these three: a cached call is so short that one Python call less shows.
 
@@ -57,7 +54,7 @@ class CompiledFunction:
         self.stats.calls += 1
         for slot in endpoint.slots:
             found = slot(args, kwargs)
-            if found is not None:
+            if found is not MISS:
                 return found
         return self._dispatcher.dispatch(endpoint, args, kwargs)
 
@@ -71,7 +68,7 @@ class CompiledFunction:
         self.stats.calls += 1
         for slot in endpoint.slots:
             found = slot(args, kwargs)
-            if found is not None:
+            if found is not MISS:
                 return found
         return self._dispatcher.dispatch(endpoint, args, kwargs)
 
@@ -84,7 +81,7 @@ class CompiledFunction:
         self.stats.calls += 1
         for slot in endpoint.slots:
             found = slot(args, kwargs)
-            if found is not None:
+            if found is not MISS:
                 return found
         return self._dispatcher.dispatch(endpoint, args, kwargs)
 
@@ -120,12 +117,12 @@ class CompiledFunction:
         self.stats.calls += 1
         for slot in endpoint.slots:
             found = slot(args, kwargs)
-            if found is not None:
+            if found is not MISS:
                 return found
         return self._dispatcher.dispatch(endpoint, args, kwargs)
 
     def drop_slots(self) -> None:
-        """Send every call to the dispatcher (when ``config.check`` has been switched on)."""
+        """Send every call to the dispatcher, until it has answered a call of the kind."""
         self._dispatcher.drop_slots()
 
 
@@ -187,19 +184,6 @@ class BoundFunction:
 
     def _tracegrad_rebuild(self, method: types.MethodType) -> BoundFunction:
         return BoundFunction(self.__func__._tracegrad_rebuild(method.__func__), method.__self__)
-
-
-_functions: weakref.WeakSet[CompiledFunction] = weakref.WeakSet()
-
-
-def _drop_all_slots() -> None:
-    for function in tuple(_functions):
-        function.drop_slots()
-
-
-config.on_check(_drop_all_slots)
-USE.on_begin(_drop_all_slots)
-default_dtype.on_change(_drop_all_slots)  # it is in the call key, which slots do not look at
 
 
 def compile_grad(

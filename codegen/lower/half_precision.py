@@ -14,12 +14,13 @@ where the device has products of them (``half_products``), operands and results 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ...tracer.ir.aval import FLOAT16, FLOAT32, HALF, Aval, held_dtype
-from ...tracer.ir.graph import Atom, Graph, Guard, Lit, Node, Var
+from ...tracer.ir.graph import Atom, Graph, Lit, Node, Var
 from ...tracer.ir.primitive import LOOP, PRODUCT, VIEW
 from ...tracer.ir.site import Site
 from ...tracer.ops.control import before_consts, before_rows, loop_view
@@ -44,7 +45,7 @@ def in_float32(graph: Graph, half_products: Container[np.dtype] = ()) -> Graph:
         rewriting.node(node)
     outputs = [rewriting.stored(a) for a in graph.outputs]
     guards = [
-        Guard(rewriting.held(g.atom), held_dtype(g.atom.aval.dtype).type(g.expected), g.kind, g.site, g.position)
+        replace(g, atom=rewriting.held(g.atom), expected=held_dtype(g.atom.aval.dtype).type(g.expected))
         for g in graph.guards
     ]
     return Graph(graph.inputs, rewriting.nodes, outputs, guards, graph.consts)

@@ -7,11 +7,12 @@ rewritten graph is what gets the signature.
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from dataclasses import replace
 
 import numpy as np
 
 from ...tracer.ir.aval import FLOAT_KINDS, Aval
-from ...tracer.ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, bind, building
+from ...tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, bind, building
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.site import Site
 from ...tracer.ops.loop_pruning import prune_loops
@@ -163,7 +164,7 @@ def apply_rules(graph: Graph) -> Graph:
     if not changed:
         return graph
     outputs = [current(a) for a in graph.outputs]
-    guards = [Guard(current(g.atom), g.expected, g.kind, g.site, g.position) for g in graph.guards]
+    guards = [replace(g, atom=current(g.atom)) for g in graph.guards]
     needed: set[Atom] = {*outputs, *(g.atom for g in guards)}
     kept = []
     for node in reversed(builder.nodes):

@@ -295,6 +295,7 @@ def bind_tape(
     single: bool = False,
     arena_bytes: int = 0,
     native: bool = True,
+    counts: np.ndarray | None = None,
 ) -> Callable[..., object]:
     """A callable that carries out *tape* on arguments of exactly this layout, with the protocol of :func:`bind`.
 
@@ -305,7 +306,8 @@ def bind_tape(
     room = _aligned(arena_bytes)
     words = tape.finish(buffers)
     total = room + tape.largest * 8
-    return bind(runner(), args, outs, extra, (*temp_offsets, room), None, words, keep_alive, single, total, native)
+    offsets = (*temp_offsets, room)
+    return bind(runner(), args, outs, extra, offsets, None, words, keep_alive, single, total, native, counts)
 
 
 def bind_donated(
@@ -321,6 +323,7 @@ def bind_donated(
     single: bool = False,
     arena_bytes: int = 0,
     native: bool = True,
+    counts: np.ndarray | None = None,
 ) -> Callable[..., object]:
     """As :func:`bind`, but result *k* is written into argument ``donated[k]`` once all guards have held.
 
@@ -360,7 +363,7 @@ def bind_donated(
     for source, target, nbytes in copies:
         tape.copy((source, 0), (target, 0), nbytes)
     kept_alive = (*keep_alive, sizes, consts)
-    return bind_tape(tape, rows, kept, extra, (*temp_offsets, *staged), kept_alive, single, arena_bytes, native)
+    return bind_tape(tape, rows, kept, extra, (*temp_offsets, *staged), kept_alive, single, arena_bytes, native, counts)
 
 
 def _aligned(nbytes: int) -> int:

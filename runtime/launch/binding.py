@@ -102,15 +102,16 @@ def launched(launch: Callable[..., Any], values: Sequence[Any]) -> Any:
 
 
 def bind_program(
-    graph: Graph, canonical: Canonical, program: Program, args: Sequence[launch.Arg], donated: dict[int, int]
-) -> Callable[..., Any]:
+    graph: Graph, canonical: Canonical, program: Program, args: Sequence[launch.Arg], donated: dict[int, int],
+    counts: np.ndarray | None = None,
+) -> Callable[..., Any]:  # fmt: skip
     """As :func:`bind_graph`, but result k is written into argument ``donated[k]`` once every guard has held; a call
     returns the tuple of the others."""
     if not donated:
-        return bind_graph(graph, canonical, program, False, args)
+        return bind_graph(graph, canonical, program, False, args, counts)
     consts = [array for _, array in graph.consts]
     if not program.is_native:
-        return _copied(_interleaved(canonical, False, program, args, consts), donated)
+        return _copied(_interleaved(canonical, False, program, args, consts, counts), donated)
     sizes = canonical.sizes
     shapes = [tuple([int(sizes[d]) for d in s.dims]) for s in program.results]
     outs = [
@@ -120,7 +121,7 @@ def bind_program(
     offsets, total = program.plan(sizes)
     return launch.bind_donated(
         program.segments[0].address, args, outs, donated, [a.ctypes.data for a in consts], offsets, sizes,
-        canonical.consts, (program, consts), False, total,
+        canonical.consts, (program, consts), False, total, counts=counts,
     )  # fmt: skip
 
 

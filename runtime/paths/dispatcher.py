@@ -2,22 +2,25 @@
 
 It goes down until a step answers:
 
-1. the variants of its call key: if the state is the same, its paths, most recent first; a guard that fails moves on
-   to the next;
-2. recording: Python runs once more; the kernel is found by signature or compiled.
+1. the variants of its call key: if the state is the same, its verified paths, most recent first; a guard that fails
+   moves on to the next;
+2. recording: Python runs once more.  Where a path is not verified that denotes the same program it is now; else the
+   recording becomes a new one, whose kernel is found by signature or compiled.
 
 A function that can't be proven to be frozen (it draws random numbers, changes what it reads, calls what can't be
 analysed) stays at step 2 for good: its Python runs in every call, and only kernels are reused (``fallback.py``).  No
 lock is held while Python or a kernel runs.
+
+``Dispatcher`` is that ladder, over any recordings; ``FunctionDispatcher`` climbs it with those of functions of arrays.
+A library of tensors has a dispatcher of its own (``tracegrad/steps/step.py``).
 """
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.refusals import Refusal, listed
@@ -25,7 +28,7 @@ from ...tracer.ir.site import at_site
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.autocast import USE
 from ...tracer.record.recorder import current_recorder
-from ..config import config
+from ..config import config, default_dtype
 from ..cuda.arrays import on_device
 from ..cuda.run import for_slot
 from ..launch.kernel_cache import kernels
@@ -39,9 +42,10 @@ from ..stats import PathStats, Stats
 from ..tensor_library import TENSORS, TensorForm
 from .entry import Endpoint
 from .fallback import Live, branch_outcomes, tell, too_long, too_many_programs
-from .family import make_family
+from .family import Family, make_family
 from .fast_path import make_slot
 from .paths import (
+    MISS,
     Missed,
     Path,
     Variant,
@@ -57,34 +61,264 @@ from .plan_cache import PlanCache
 from .segments import Segments
 from .siblings import candidates
 
-_MISS = object()
-
 
 class Dispatcher:
-    """The slow path of one function, whose *static* arguments are settings."""
+    """The slow path of one function, whose *static* arguments are settings.  *may_print*: as for ``StatePlan``."""
 
-    def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats):
+    def __init__(
+        self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats, may_print: bool
+    ) -> None:
         self.fn, self.static, self.target, self.stats = fn, static, target, stats
         self.lock = threading.Lock()
         self.endpoints: dict[Mode, Endpoint] = {}
-        self.plans = PlanCache(fn, may_print=True)
-        self._tensor_form: TensorForm | None = None
-        self._reads_tensors = False
-        self._told = False  # whether a warning has told that Python runs in each call
+        self.plans = PlanCache(fn, may_print)
+        _dispatchers.add(self)
 
     def endpoint(self, mode: Mode) -> Endpoint:
         """The endpoint of *mode*."""
         return self.endpoints.setdefault(mode, Endpoint(mode))
 
-    def path_stats(self) -> list[PathStats]:
-        """Counts of all paths that are kept."""
-        return [found for endpoint in tuple(self.endpoints.values()) for found in endpoint.path_stats()]
+    def count_paths(self) -> None:
+        """Let the ``stats`` tell of the paths that are kept, as long as this dispatcher lives."""
+        this = weakref.ref(self)  # no cycle: recordings let go of the user's arrays at once
+
+        def count() -> list[PathStats]:
+            known = this()
+            endpoints = () if known is None else tuple(known.endpoints.values())
+            return [found for endpoint in endpoints for found in endpoint.path_stats()]
+
+        self.stats.count_paths = count
 
     def drop_slots(self) -> None:
         """Let no slot answer until its family is installed again."""
         with self.lock:
             for endpoint in self.endpoints.values():
                 endpoint.drop_slots()
+
+    # ---- the ladder ----------------------------------------------------------------------------------------------
+
+    def answer(self, endpoint: Endpoint, call: Call) -> Any:
+        """The answer to *call*, which no slot has given."""
+        with self.lock:
+            live = endpoint.live.get(call.key)
+            known = tuple(endpoint.variants.get(call.key, ()))
+            if known:
+                endpoint.variants.move_to_end(call.key)
+        if live is not None:
+            return self._run_live(endpoint, call, live)
+        reason = "first call with arguments of these types and shapes"
+        paths: Sequence[Path] = ()
+        variant, arrays, snapshot = self._find(call, known)
+        if variant is not None:
+            paths = [p for p in variant.paths if not (p.verified and p.numbers)]
+            answer, reason = self._try_paths(endpoint, call, variant, arrays)
+            if answer is not MISS:
+                return answer
+        elif known:
+            reason = "the outside state that the function reads has changed"
+        plan = self.plans.get(call)
+        snapshot = plan.snapshot(call.objects) if snapshot is None else snapshot
+        answer = self._elsewhere(endpoint, call, snapshot)
+        if answer is not MISS:
+            return answer
+        data = [*call.data, *snapshot.arrays]
+        same = partition(data) if plan.asks_identity and len(data) > 1 and call.device is None else None
+        self.stats.traces += 1
+        try:
+            capacities = next((p.recording.capacities for p in paths if not p.verified), ())
+            recording = self._record(endpoint, call, plan, snapshot, capacities)
+        finally:
+            snapshot.release()
+        match = next((p for p in paths if recording.same_program(p.recording)), None)
+        verifies = match is not None and not match.verified
+        self.stats.note("second call: verifies that the recording can be replayed" if verifies else reason)
+        if recording.changes or not plan.provable:
+            return self._not_kept(endpoint, call, recording, plan)
+        if match is None and any(not p.verified and _differs(p.recording, recording) for p in paths):
+            return self._go_live(endpoint, call, recording, Live(str(Refusal.REPLAY_DIFFERS())))
+        variant = self._variant(endpoint, call, Variant(snapshot, same))
+        return self._keep(endpoint, call, variant, recording, match)
+
+    def _find(self, call: Call, known: Sequence[Variant]) -> tuple[Variant | None, Sequence[Any], Snapshot | None]:
+        """(the variant among *known* whose state is that of now, its arrays, the state if it had to be walked)."""
+        for variant in known:
+            arrays = variant.snapshot.check(*call.objects)
+            if arrays is not None and variant.alike(call, arrays):
+                return variant, arrays, None
+        return None, (), None
+
+    def _variant(self, endpoint: Endpoint, call: Call, new: Variant) -> Variant:
+        """The variant of *call* in the state of *new*, which becomes it if there is none."""
+        with self.lock:
+            variants = endpoint.variants.setdefault(call.key, [])
+            known = (v for v in variants if (v.snapshot.key, v.same) == (new.snapshot.key, new.same))
+            variant = next(known, None)
+            if variant is None:
+                variant = new
+                variants.insert(0, variant)
+                del variants[config.max_states :]
+            while len(endpoint.variants) > config.max_variants:
+                endpoint.variants.popitem(last=False)
+        return variant
+
+    def _try_paths(self, endpoint: Endpoint, call: Call, variant: Variant, arrays: Sequence[Any]) -> tuple[Any, str]:
+        """The result of the first path whose guards hold, or MISS and why a recording is needed."""
+        misses, tried = endpoint.missed(variant, self.stats.calls)
+        self.stats.guard_misses += len(misses)
+        paths = [p for p in tuple(variant.paths) if p.verified and p not in tried and self._holds(p, call)]
+        for path in candidates(paths, misses):
+            draws, start = path.recording.draws, DEFAULT.state
+            values, found = self._run(path, call, (*arrays, start) if draws else arrays)
+            if type(found) is Missed:
+                self.stats.guard_misses += 1
+                if found.guard >= 0:
+                    misses.append((path, found.guard))
+                continue
+            with self.lock:
+                _to_front(variant.paths, path)
+                variants = endpoint.variants.get(call.key)
+                if variants is not None:
+                    _to_front(variants, variant)
+            self._install(endpoint, call, variant, path)
+            if draws and not DEFAULT.advance(start, draws):
+                return self._again(endpoint, call), ""
+            return self._finish(path, call, values, found), ""
+        if misses:
+            path, failed = misses[-1]
+            return MISS, f"guard missed: {describe_guard(path.guards[failed], 'another value than ')}"
+        return MISS, "no verified recording holds for this call"
+
+    def _keep(self, endpoint: Endpoint, call: Call, variant: Variant, recording: Recording, path: Path | None) -> Any:
+        """Run the recorded call by its kernel, and keep it: by verifying *path*, or as a new path in place of those
+        that had less room for their loops."""
+        new = path is None
+        if path is None:
+            with self.lock:
+                endpoint.forget(variant, [p for p in variant.paths if outgrown(p, recording)])
+            why = too_long(recording)
+            if why is None and too_many_programs(len(variant.paths) + 1):
+                why = branch_outcomes(next((g.site for g in reversed(recording.graph.guards)), None))
+            if why is not None:
+                live = Live(str(why))
+                if call.device is None:
+                    live = Live(str(why), True, segments=Segments([*[p.recording for p in variant.paths], recording]))
+                return self._go_live(endpoint, call, recording, live)
+            path = self._bind(recording, call)
+        values, found = self._run(path, call, recording.captured, recording)
+        if type(found) is Missed and found.guard < 0:
+            return self._go_live(endpoint, call, recording, Live(str(Refusal.STEP_LAYOUT())))
+        if type(found) is Missed:  # NumPy and the kernel round differently, and a branch hangs on it: NumPy decides
+            self.stats.note("a branch hangs on the last bits of a number, where NumPy and the kernel differ")
+            return self._by_numpy(endpoint, call, recording, path, values)
+        with self.lock:
+            if new:  # a sibling that was passed over wrongly is replaced
+                endpoint.forget(variant, [p for p in variant.paths if p.recording.facts == recording.facts])
+                variant.paths.insert(0, path)
+            else:
+                path.verified = True
+                _to_front(variant.paths, path)
+        if not new:
+            self._install(endpoint, call, variant, path)
+        recording.release()
+        if recording.draws and not DEFAULT.advance(values[-1], recording.draws):
+            return self._again(endpoint, call)
+        return self._finish(path, call, values, found, recorded=True)
+
+    def _again(self, endpoint: Endpoint, call: Call) -> Any:
+        """Answer the call anew, since another thread has drawn its random numbers."""
+        return self.dispatch(endpoint, *call.arguments)
+
+    def _install(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> None:
+        """Make the family of *path* the first of the endpoint's slots, in place of those that it takes paths from."""
+        family = next((family for family in endpoint.owners if path in family.members), None)
+        if family is not None:
+            self._tell(family)
+        if config.check or call.shares or family is not None:
+            return
+        family = make_family(variant, path, endpoint.owners)
+        self._tell(family)
+        if call.device is not None:
+            family.launch = for_slot(family.launch, call.data, len(path.recording.graph.inputs))
+        mixed = USE.begun
+        slot = make_slot(call, family, self.stats)
+        with self.lock:
+            if USE.begun is not mixed:  # since when a slot has to look at the setting
+                return
+            endpoint.install(slot, family)
+
+    def _finish(self, path: Path, call: Call, values: Sequence[Any], found: Any, recorded: bool = False) -> Any:
+        if config.check and not path.recording.exact:
+            compare(path, values, found)
+        return path.finish(call, values, found, recorded)
+
+    def _go_live(self, endpoint: Endpoint, call: Call, recording: Recording, live: Live) -> Any:
+        """Make Python run in each call of this kind from now on."""
+        with self.lock:
+            endpoint.live[call.key] = live
+            while len(endpoint.live) > config.max_variants:
+                endpoint.live.popitem(last=False)
+            dropped = endpoint.variants.pop(call.key, [])
+            endpoint.drop_families({path for variant in dropped for path in variant.paths})
+        self.stats.live = live.why
+        return self._run_once(endpoint, call, recording, live)
+
+    # ---- what depends on the kind of recordings -------------------------------------------------------------------
+
+    def dispatch(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The answer to a call that no slot knows."""
+        raise NotImplementedError
+
+    def _elsewhere(self, endpoint: Endpoint, call: Call, snapshot: Snapshot) -> Any:
+        """The answer to a call that another dispatcher has to give, seen by its state; else MISS."""
+        return MISS
+
+    def _record(
+        self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot, capacities: Sequence[int]
+    ) -> Recording:
+        raise NotImplementedError
+
+    def _bind(self, recording: Recording, call: Call) -> Path:
+        raise NotImplementedError
+
+    def _holds(self, path: Path, call: Call) -> bool:
+        """Whether *path* may be run, as far as is known beside its guards."""
+        return True
+
+    def _tell(self, family: Family) -> None:
+        """Tell the slot of *family*, whose paths hold, what they rely on (``Recording.enter``)."""
+
+    def _run(
+        self, path: Path, call: Call, arrays: Sequence[Any], recorded: Recording | None = None
+    ) -> tuple[Sequence[Any], Any]:
+        """(the operands, the results or ``Missed``); *recorded*: the recording of this call, if there is one."""
+        values = (recorded or path.recording).values(call, arrays)
+        return values, run_path(path, values)
+
+    def _by_numpy(self, endpoint: Endpoint, call: Call, recording: Recording, path: Path, values: Sequence[Any]) -> Any:
+        """The answer to a recorded call whose own path misses."""
+        raise NotImplementedError
+
+    def _not_kept(self, endpoint: Endpoint, call: Call, recording: Recording, plan: StatePlan) -> Any:
+        """The answer to a recorded call that must not be replayed."""
+        return self._go_live(endpoint, call, recording, Live(listed([*plan.reasons, *recording.changes])))
+
+    def _run_live(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
+        """The answer to a call whose Python runs each time."""
+        raise NotImplementedError
+
+    def _run_once(self, endpoint: Endpoint, call: Call, recording: Recording, live: Live) -> Any:
+        """The answer to a recorded call of that kind."""
+        raise NotImplementedError
+
+
+class FunctionDispatcher(Dispatcher):
+    """The slow path of a function of arrays."""
+
+    def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats) -> None:
+        super().__init__(fn, static, target, stats, may_print=True)
+        self._tensor_form: TensorForm | None = None
+        self._reads_tensors = False
+        self._told = False  # whether a warning has told that Python runs in each call
 
     def dispatch(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if TENSORS.capturing() or (self._tensor_form is not None and (self._reads_tensors or any(map(_on_host, args)))):
@@ -96,77 +330,7 @@ class Dispatcher:
             return inline_call(self.fn, endpoint.mode, call)
         if TENSOR in call.kinds or self._reads_tensors:
             return self._call_tensors(endpoint, args, kwargs)
-        return self._answer(endpoint, call)
-
-    def _answer(self, endpoint: Endpoint, call: Call) -> Any:
-        key = call.key
-        with self.lock:
-            live = endpoint.live.get(key)
-            known = tuple(endpoint.variants.get(key, ()))
-            if known:
-                endpoint.variants.move_to_end(key)
-        if live is not None:
-            return self._run_live(endpoint, call, live)
-        reason = "first call with arguments of these types and shapes"
-        if known:
-            reason = "the outside state that the function reads has changed"
-            for variant in known:
-                arrays = variant.snapshot.check(*call.objects)
-                if arrays is not None and variant.alike(call, arrays):
-                    answer, reason = self._try_paths(endpoint, call, variant, arrays)
-                    if answer is not _MISS:
-                        return answer
-                    break
-        return self._record_new(endpoint, call, reason)
-
-    def _try_paths(
-        self, endpoint: Endpoint, call: Call, variant: Variant, arrays: Sequence[np.ndarray]
-    ) -> tuple[Any, str]:
-        """The result of the first path whose guards hold, or _MISS and why a recording is needed."""
-        reason = "no recording has been kept for this state"
-        misses, tried = endpoint.missed(variant, self.stats.calls)
-        self.stats.guard_misses += len(misses)
-        for path in candidates([p for p in tuple(variant.paths) if p not in tried], misses):
-            draws, start = path.recording.draws, DEFAULT.state
-            inputs = (*arrays, start) if draws else arrays
-            found = run_path(path, call, inputs)
-            if type(found) is Missed:
-                self.stats.guard_misses += 1
-                misses.append((path, found.guard))
-                continue
-            if not path.verified:
-                answer = self._verify(endpoint, call, variant, path)
-                if answer is not _MISS:
-                    return answer, ""
-            with self.lock:
-                _to_front(variant.paths, path)
-                variants = endpoint.variants.get(call.key)
-                if variants is not None:
-                    _to_front(variants, variant)
-            self._install(endpoint, call, variant, path)
-            if draws and not DEFAULT.advance(start, draws):
-                return self._again(endpoint, call), ""
-            return self._finish(path, call, inputs, found), ""
-        if misses:
-            path, failed = misses[-1]
-            reason = f"guard missed: {describe_guard(path.guards[failed], 'another value than ')}"
-        return _MISS, reason
-
-    def _verify(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> Any:
-        """Trust, then verify: record once more and compare.  _MISS: the answer of *path* is right, and it may be
-        replayed from now on."""
-        plan = self.plans.get(call)
-        snapshot = plan.snapshot(call.objects)
-        reason = "second call: verifies that the recording can be replayed"
-        recording = self._record(endpoint, call, plan, snapshot, reason, path.recording.capacities)
-        if recording.changes or not plan.provable:
-            return self._go_live(endpoint, call, recording, _why(recording, plan))
-        if recording.facts != path.recording.facts:  # control flow that hangs on the last bit: see _keep
-            return self._keep(endpoint, call, variant, recording)
-        if not recording.same_program(path.recording):
-            return self._go_live(endpoint, call, recording, str(Refusal.REPLAY_DIFFERS()))
-        path.verified = True
-        return _MISS
+        return self.answer(endpoint, call)
 
     def _call_tensors(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer where Tensors are among the arguments or in the outside state."""
@@ -175,33 +339,15 @@ class Dispatcher:
             form = self._tensor_form = TENSORS.form(self.fn, self.static, self.target, self.stats)
         return form.answer(endpoint.mode, args, kwargs)
 
-    def _record_new(self, endpoint: Endpoint, call: Call, reason: str) -> Any:
-        plan = self.plans.get(call)
-        snapshot = plan.snapshot(call.objects)
-        if snapshot.tensors:
-            if self.target == "cuda" and len(snapshot.on_device) < len(snapshot.tensors):
-                raise on_the_host(next(n for n in snapshot.tensors.values() if n not in snapshot.on_device))
-            self._reads_tensors = True
-            args, kwargs = call.rebuild([TENSORS.wrap(x) if on_device(x) else x for x in call.leaves])
-            return self._call_tensors(endpoint, args, kwargs)
-        data = [*call.data, *snapshot.arrays]
-        same = partition(data) if plan.asks_identity and len(data) > 1 and call.device is None else None
-        shared = self._shared(endpoint.mode, call, snapshot)
-        if shared is not None:
-            return self._answer(endpoint, shared)
-        recording = self._record(endpoint, call, plan, snapshot, reason)
-        if recording.changes or not plan.provable:
-            return self._go_live(endpoint, call, recording, _why(recording, plan))
-        with self.lock:
-            variants = endpoint.variants.setdefault(call.key, [])
-            variant = next((v for v in variants if v.snapshot.key == snapshot.key and v.same == same), None)
-            if variant is None:
-                variant = Variant(snapshot, same)
-                variants.insert(0, variant)
-                del variants[config.max_states :]
-            while len(endpoint.variants) > config.max_variants:
-                endpoint.variants.popitem(last=False)
-        return self._keep(endpoint, call, variant, recording)
+    def _elsewhere(self, endpoint: Endpoint, call: Call, snapshot: Snapshot) -> Any:
+        if not snapshot.tensors:
+            shared = self._shared(endpoint.mode, call, snapshot)
+            return MISS if shared is None else self.answer(endpoint, shared)
+        if self.target == "cuda" and len(snapshot.on_device) < len(snapshot.tensors):
+            raise on_the_host(next(n for n in snapshot.tensors.values() if n not in snapshot.on_device))
+        self._reads_tensors = True
+        args, kwargs = call.rebuild([TENSORS.wrap(x) if on_device(x) else x for x in call.leaves])
+        return self._call_tensors(endpoint, args, kwargs)
 
     def _shared(self, mode: Mode, call: Call, snapshot: Snapshot) -> Call | None:
         """The call with the lists and dicts among its arguments that the function reads as outside state, too, as
@@ -216,43 +362,9 @@ class Dispatcher:
         return flatten(*call.arguments, self.static, self.target, opaque) if opaque else None
 
     def _record(
-        self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot, reason: str,
-        capacities: Sequence[int] = (),
-    ) -> Recording:  # fmt: skip
-        self.stats.traces += 1
-        self.stats.note(reason)
-        try:
-            return record(self.fn, call, endpoint.mode, plan, snapshot if plan.provable else None, capacities)
-        finally:
-            snapshot.release()
-
-    def _keep(self, endpoint: Endpoint, call: Call, variant: Variant, recording: Recording) -> Any:
-        """Run a new path for the first time and keep it, in place of those that had less room for their loops."""
-        with self.lock:
-            endpoint.forget(variant, [p for p in variant.paths if outgrown(p, recording)])
-        why = too_long(recording)
-        if why is None and too_many_programs(len(variant.paths) + 1):
-            why = branch_outcomes(next((g.site for g in reversed(recording.graph.guards)), None))
-        if why is not None:
-            live = Live(str(why))
-            if call.device is None:
-                live = Live(str(why), True, segments=Segments([*[p.recording for p in variant.paths], recording]))
-            self._set_live(endpoint, call, live)
-            return self._run_live(endpoint, call, live)  # nothing of this run can be kept: the next one is the first
-        path = self._bind(recording, call)
-        arrays = tuple(recording.captured)
-        found = run_path(path, call, arrays)
-        if type(found) is Missed:  # NumPy and the kernel round differently, and a branch hangs on it: NumPy decides
-            self.stats.note("a branch hangs on the last bits of a number, where NumPy and the kernel differ")
-            found = interpret(recording, call, arrays)
-        else:
-            with self.lock:  # a sibling that was passed over wrongly is replaced
-                endpoint.forget(variant, [p for p in variant.paths if p.recording.facts == recording.facts])
-                variant.paths.insert(0, path)
-        recording.captured.clear()
-        if recording.draws and not DEFAULT.advance(arrays[-1], recording.draws):
-            return self._again(endpoint, call)
-        return self._finish(path, call, arrays, found)
+        self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot, capacities: Sequence[int]
+    ) -> Recording:
+        return record(self.fn, call, endpoint.mode, plan, snapshot if plan.provable else None, capacities)
 
     def _bind(self, recording: Recording, call: Call) -> Path:
         if call.device is not None:
@@ -260,39 +372,25 @@ class Dispatcher:
         else:
             program, hit = kernels.get(recording.canonical, recording.arguments)
             path = bind_path(recording, program, call)
-        if hit:
-            self.stats.kernel_hits += 1
-        else:
-            self.stats.compiles += 1
+        self.stats.compiles += not hit
+        self.stats.kernel_hits += hit
         return path
 
-    # ---- functions that are never frozen -------------------------------------------------------------------------
-
-    def _go_live(self, endpoint: Endpoint, call: Call, recording: Recording, why: str) -> Any:
-        """Make Python run in each call of this kind from now on; this call's recording is used as it is."""
-        live = Live(why)
-        self._set_live(endpoint, call, live)
-        return self._run_once(call, recording, live)
-
-    def _set_live(self, endpoint: Endpoint, call: Call, live: Live) -> None:
-        with self.lock:
-            endpoint.live[call.key] = live
-            while len(endpoint.live) > config.max_variants:
-                endpoint.live.popitem(last=False)
-            dropped = endpoint.variants.pop(call.key, [])
-            endpoint.drop_families({path for variant in dropped for path in variant.paths})
-        self.stats.live = live.why
+    def _by_numpy(self, endpoint: Endpoint, call: Call, recording: Recording, path: Path, values: Sequence[Any]) -> Any:
+        if recording.draws:  # its Python has had its effects, so it is not run again where another thread has drawn
+            DEFAULT.advance(values[-1], recording.draws)
+        return self._finish(path, call, values, interpret(recording, call, values), recorded=True)
 
     def _run_live(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
         plan, segments = self.plans.get(call), live.segments
         if call.containers and (shared := self._shared(endpoint.mode, call, plan.snapshot(call.objects))) is not None:
-            return self._answer(endpoint, shared)
+            return self.answer(endpoint, shared)
         self.stats.traces += 1
         if segments is None:
-            return self._run_once(call, record(self.fn, call, endpoint.mode, plan, None), live)
+            return self._run_once(endpoint, call, record(self.fn, call, endpoint.mode, plan, None), live)
         found = record_pieces(self.fn, call, endpoint.mode, plan)
         if isinstance(found, Recording):
-            return self._run_once(call, found, live)
+            return self._run_whole(call, found, live)
         results, compiles = segments.run(found)
         self.stats.compiles += compiles
         self.stats.kernel_hits += not compiles
@@ -301,40 +399,44 @@ class Dispatcher:
             tell(self.stats.name, live, found)
         return found.assembled(results)
 
-    def _run_once(self, call: Call, recording: Recording, live: Live) -> Any:
+    def _run_once(self, endpoint: Endpoint, call: Call, recording: Recording, live: Live) -> Any:
+        if live.segments is not None:  # nothing of this run can be kept: the next one is the first
+            return self._run_live(endpoint, call, live)
+        return self._run_whole(call, recording, live)
+
+    def _run_whole(self, call: Call, recording: Recording, live: Live) -> Any:
         compiles = self.stats.compiles
         path = self._bind(recording, call)
         if self.stats.compiles != compiles:
             live.compiled()
-        found = run_path(path, call, recording.captured)
+        values, found = self._run(path, call, recording.captured)
         if type(found) is Missed:
-            found = interpret(recording, call, recording.captured)
-        if recording.draws:  # its Python has had its effects, so it is not run again where another thread has drawn
-            DEFAULT.advance(recording.captured[-1], recording.draws)
-        return self._finish(path, call, recording.captured, found)
+            found = interpret(recording, call, values)
+        if recording.draws:  # as above
+            DEFAULT.advance(values[-1], recording.draws)
+        return self._finish(path, call, values, found, recorded=True)
 
-    def _again(self, endpoint: Endpoint, call: Call) -> Any:
-        """Answer the call anew, since another thread has drawn its random numbers."""
-        return self.dispatch(endpoint, *call.arguments)
 
-    def _install(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> None:
-        """Make the family of *path* the first of the endpoint's slots, in place of those that it takes paths from."""
-        if config.check or call.shares or any(path in family.members for family in endpoint.owners):
-            return
-        family = make_family(variant, path, endpoint.owners)
-        if call.device is not None:
-            family.launch = for_slot(family.launch, call.data, len(path.recording.graph.inputs))
-        mixed = USE.begun
-        slot = make_slot(call, family, self.stats)
-        with self.lock:
-            if USE.begun is not mixed:  # since when a slot has to look at the setting
-                return
-            endpoint.install(slot, family)
+_dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
 
-    def _finish(self, path: Path, call: Call, arrays: Sequence[np.ndarray], found: Any) -> Any:
-        if config.check:
-            compare(path, call, arrays, found)
-        return found if path.assemble is None else path.assemble(found)
+
+def _drop_all_slots() -> None:
+    for dispatcher in tuple(_dispatchers):
+        dispatcher.drop_slots()
+
+
+config.on_check(_drop_all_slots)
+USE.on_begin(_drop_all_slots)
+default_dtype.on_change(_drop_all_slots)  # it is in the call key, which slots do not look at
+
+
+def _differs(known: Recording, recording: Recording) -> bool:
+    """Whether a run with the answers of one that is *known* has recorded another program."""
+    return (known.answers, known.premises, known.capacities) == (
+        recording.answers,
+        recording.premises,
+        recording.capacities,
+    )
 
 
 def _on_host(argument: Any) -> bool:
@@ -353,8 +455,4 @@ def _to_front(items: list[Any], item: Any) -> None:
         items.insert(0, item)
 
 
-def _why(recording: Recording, plan: StatePlan) -> str:
-    return listed([*plan.reasons, *recording.changes])
-
-
-__all__ = ["Dispatcher", "on_the_host"]
+__all__ = ["Dispatcher", "FunctionDispatcher", "on_the_host"]

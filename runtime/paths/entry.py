@@ -62,13 +62,18 @@ class Endpoint:
         """Remove all slots, so that every call goes to the dispatcher."""
         self.owners = self.slots = ()
 
-    def path_stats(self) -> list[PathStats]:
+    @property
+    def paths(self) -> list[Path]:
+        """All paths that are kept."""
         return [
-            path.stats(self.mode.kind)
+            path
             for variants in tuple(self.variants.values())
             for variant in tuple(variants)
             for path in tuple(variant.paths)
         ]
+
+    def path_stats(self) -> list[PathStats]:
+        return [path.stats(self.mode.kind) for path in self.paths]
 
 
 __all__ = ["MAX_SLOTS", "Endpoint"]

@@ -14,7 +14,7 @@ import itertools
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...tracer.ir.refusals import Reason, Refusal
@@ -22,6 +22,7 @@ from ..launch.bind import MAX_FAMILY, bind_family
 from ..record.recording import equal_statics
 from .paths import Path, Variant
 from .shared_prefix import SharedPrefix, describe_merged, merge
+from .siblings import possible
 
 
 @dataclass(eq=False, slots=True)
@@ -33,6 +34,7 @@ class Family:
     launch: Callable[..., Any]
     merged: SharedPrefix | None = None  # where there are several members
     missed: tuple[int, int, Path, int] | None = None  # (call, thread, path, guard): the last miss in a slot
+    known: list[Any] = field(default_factory=lambda: [None])  # what the dispatcher tells the slot
 
     def miss(self, call: int, number: int) -> None:
         """Note for the dispatcher that no member holds in this *call* of this thread; *number*: the launch's answer."""
@@ -60,7 +62,7 @@ def make_family(variant: Variant, path: Path, families: Sequence[Family]) -> Fam
     if len(members) == 1:
         return Family(variant, members, path.launch)
     following = successors(members)
-    if path.program is None:  # on a CUDA device, where Python goes from one to the next
+    if path.program is None or path.recording.exact:  # other launchers run steps in their own way
         return Family(variant, members, bind_family([p.launch for p in members], following))
     merged = merge(members, following, variant.steps)
     return Family(variant, members, bind_family([p.launch for p in members], following, merged), merged)
@@ -73,6 +75,10 @@ def apart(path: Path, other: Path) -> Reason | None:
         return Refusal.LAUNCH_NUMBERS()
     if mine.draws != theirs.draws:
         return Refusal.LAUNCH_DRAWS()
+    if mine.relies_on != theirs.relies_on:
+        return Refusal.LAUNCH_INPUTS()
+    if [effect.key for effect in mine.effects] != [effect.key for effect in theirs.effects]:
+        return Refusal.LAUNCH_EFFECTS()
     if [(x.aval.dtype, x.aval.shape) for x in mine.graph.outputs] != [
         (x.aval.dtype, x.aval.shape) for x in theirs.graph.outputs
     ]:
@@ -108,6 +114,9 @@ def successors(paths: Sequence[Path]) -> list[list[int]]:
     for k, guard, node, place in steps:
         if len(firsts[node]) > 1:
             result[k][guard] = firsts[node][(place + 1) % len(firsts[node])]
+        else:  # a path that was asked something else before (a question for all turns of a loop)
+            others = (j for j, path in enumerate(paths) if j != k and possible(path, paths[k], guard))
+            result[k][guard] = next(others, -1)
     return result
 
 

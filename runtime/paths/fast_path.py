@@ -1,94 +1,85 @@
 """Slots: the fast path of a call, as a function generated for one structure of arguments, one outside state and one
 family of paths.
 
-A slot takes ``(args, kwargs)`` and answers with the result, or with None where anything has changed: then the slow
+A slot takes ``(args, kwargs)`` and answers with the result, or with ``MISS`` where anything has changed: then the slow
 path takes over. It costs a fraction of a microsecond: the structure is checked in straight-line Python, the
-outside state by its own checker, dtypes and shapes by the native launcher.
+outside state by its own checker, dtypes and shapes by the native launcher.  What a recording reads and does beside that
+it writes itself (``record/recording.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import optree
 
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.autocast import SETTING, USE
-from ..record.call_key import OBJECT, VALUE, Call, same, unwrap
+from ..record.call_key import DATA, OBJECT, TENSOR, VALUE, Call, same, unwrap
 from ..record.identity import partition
 from ..record.trees import Source, make_function, unpacking, unpacking_sequence
 from ..stats import Stats
 from .family import Family
+from .paths import MISS
 
 Slot = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
 def make_slot(call: Call, family: Family, stats: Stats) -> Slot:
     """The slot of *family* for calls of the form of *call*, which *stats* count."""
-    source = Source()
-    variant, path = family.variant, family.members[0]
-    source.names.update(missed=family.miss, number_missed=family.number_miss, stats=stats)
-    source.names.update(read=variant.snapshot.read, launch=family.launch)
+    source = Source(otherwise="MISS")
+    variant, recording = family.variant, family.members[0].recording  # the others give and do the same
+    source.names.update(missed=family.miss, number_missed=family.number_miss, stats=stats, MISS=MISS)
+    source.names.update(read=variant.snapshot.read, launch=family.launch, known=family.known)
     if USE.begun:
         source.names.update(SETTING=SETTING)
         source.give_up_if(f"SETTING.dtype is not {source.constant(SETTING.dtype)}")
-    data, objects = _arguments(source, call)
+    recording.enter(source)
+    texts = _arguments(source, call)
+    objects = [text for text, kind in zip(texts, call.kinds, strict=False) if kind == OBJECT]
     state = f"read({', '.join(objects)})"
     if variant.snapshot.array_names:
         source.lines.append(f"arrays = {state}")
         source.give_up_if("arrays is None")
-        data.append("*arrays")
     else:
         source.give_up_if(f"{state} is None")
     if variant.same is not None:
-        given = f"({', '.join(data)},)"
-        source.give_up_if(f"{source.constant(partition)}({given}) != {source.constant(variant.same)}")
-    if path.recording.draws:  # from the stream as it is now; it moves on when the call has succeeded
+        data = texts if texts == ["*args"] else [t for t, kind in zip(texts, call.kinds, strict=True) if kind in DATA]
+        given = ", ".join([*data, "*arrays"] if variant.snapshot.array_names else data)
+        source.give_up_if(f"{source.constant(partition)}(({given},)) != {source.constant(variant.same)}")
+    recording.check(source, call, texts)
+    operands = recording.operands(source, call, texts)
+    if recording.draws:  # from the stream as it is now; it moves on when the call has succeeded
         source.names.update(stream=DEFAULT, advance=DEFAULT.advance)
         source.lines.append("state = stream.state")
-        data.append("state")
-    _results(source, family, f"launch({', '.join(data)})")
+        operands.append("state")
+    _results(source, family, texts, operands)
     return make_function("def slot(args, kwargs):", source)
 
 
-def _arguments(source: Source, call: Call) -> tuple[list[str], list[str]]:
-    """(texts of the data, texts of the objects): the statements before make sure that the rest is as in *call*."""
+def _arguments(source: Source, call: Call) -> list[str]:
+    """The text of each leaf of a call, or of all of them; the statements before make sure that what is no data is as
+    in *call*."""
     positional, keywords = optree.treespec_children(call.tree)
     simple = all(optree.treespec_is_leaf(s) for s in call.positional) and not keywords.num_leaves
-    if simple and not {OBJECT, VALUE} & set(call.kinds):
+    if simple and not {OBJECT, VALUE, TENSOR} & set(call.kinds):
         source.give_up_if("kwargs")
-        return ["*args"], []
-    data: list[str] = []
-    objects: list[str] = []
-    texts = _leaves(source, positional, keywords)
-    for leaf, kind, text in zip(call.leaves, call.kinds, texts, strict=True):
-        if kind == VALUE:
-            check_value(source, text, unwrap(leaf))
-        elif kind == OBJECT:
-            objects.append(text)
-        else:
-            data.append(text)
-    return data, objects
-
-
-def call_leaves(source: Source, call: Call) -> Iterator[str]:
-    """The text of each leaf of a call; the statements before make sure that its structure is that of *call*."""
-    positional, keywords = optree.treespec_children(call.tree)
-    return _leaves(source, positional, keywords)
-
-
-def _leaves(source: Source, positional: Any, keywords: Any) -> Iterator[str]:
+        return ["*args"]
     children = positional.children()
     source.give_up_if(f"len(args) != {len(children)}")
-    yield from unpacking_sequence(source, children, "args")
+    texts = list(unpacking_sequence(source, children, "args"))
     if keywords.num_children:
-        yield from unpacking(source, keywords, "kwargs")
+        texts += unpacking(source, keywords, "kwargs")
     else:
         source.give_up_if("kwargs")
+    for leaf, kind, text in zip(call.leaves, call.kinds, texts, strict=True):
+        if kind == VALUE:
+            _check_value(source, text, unwrap(leaf))
+    return texts
 
 
-def check_value(source: Source, text: str, value: Any) -> None:
+def _check_value(source: Source, text: str, value: Any) -> None:
     known = source.constant(value)
     if value is None or type(value) is bool:
         source.give_up_if(f"{text} is not {known}")
@@ -98,28 +89,22 @@ def check_value(source: Source, text: str, value: Any) -> None:
         source.give_up_if(f"{text} is not {known} and not {source.constant(same)}({text}, {known})")
 
 
-def _results(source: Source, family: Family, launch: str) -> None:
-    path = family.members[0]  # the others give the same
-    output = path.recording.output
+def _results(source: Source, family: Family, texts: Sequence[str], operands: Sequence[str]) -> None:
+    path = family.members[0]
+    recording, draws = path.recording, path.recording.draws
     guarded = any(member.recording.graph.guards for member in family.members)
-    draws = path.recording.draws
-    if output.text is None and not guarded and not draws:
-        source.lines.append(f"return {launch}")
-        return
-    source.lines.append(f"r = {launch}")
+    launch = f"launch({', '.join(operands)})"
+    undo = recording.launch(source, f"r = {launch}")
     if guarded:
-        source.lines.append("if type(r) is int: return missed(stats.calls, r)")
-    if output.text is None:
-        if draws:
-            source.give_up_if(f"r is None or not advance(state, {draws})")
-        source.lines.append("return r")
-        return
-    source.give_up_if("r is None")
-    first = len(path.recording.graph.outputs) - len(path.numbers)
+        source.lines.append(f"if type(r) is int: {undo}missed(stats.calls, r); return MISS")
+    source.lines.append(f"if r is None: {undo}return MISS")
+    first = len(recording.graph.outputs) - len(path.numbers)
     for k, expected in enumerate(path.numbers):
         bits = f"r[{first + k}].tobytes()"
-        source.lines.append(f"if {bits} != {source.constant(expected)}: return number_missed(stats.calls, {k})")
+        miss = f"number_missed(stats.calls, {k}); return MISS"
+        source.lines.append(f"if {bits} != {source.constant(expected)}: {miss}")
     if draws:
         source.give_up_if(f"not advance(state, {draws})")
-    source.names.update(output.names)
-    source.lines.append(f"return {output.text}")
+    for effect in recording.effects:
+        effect.write(source, texts, False)
+    source.lines.append(f"return {recording.result(source, texts, operands)}")

@@ -26,14 +26,17 @@ from ..launch.binding import bind_graph, launched
 from ..record.call_key import ARRAY, DATA, Call
 from ..record.identity import Partition, partition
 from ..record.recording import Recording
+from ..record.trees import Source, make_function
 from ..state.state_plan import Snapshot
 from ..stats import PathStats
 from ..tensor_library import TENSORS
 
+MISS: Any = object()  # the answer of a slot that does not know the call
+
 
 @dataclass(eq=False, slots=True)
 class Path:
-    """One recording with its kernel, ready to run: ``launch(*data, *captured arrays)`` as in ``launch.bind``.
+    """One recording with its kernel, ready to run: ``launch(*operands)`` as in ``launch.bind``.
 
     ``numbers`` are the bits of the floats that Python looked at, as the kernel computed them in the run that was
     recorded; an empty entry has yet to be filled in.  ``counts`` are kept by the launcher: how often the path ran to
@@ -43,13 +46,28 @@ class Path:
     recording: Recording
     program: Program | None  # None: on a CUDA device, where `launch` has its own
     launch: Callable[..., Any]
-    assemble: Callable[[Sequence[Any]], Any] | None
     numbers: list[bytes]
     counts: np.ndarray
     guards: list[Guard]  # guards in the order of the kernel's checks, then those on floats
     questions: list[tuple[Any, bytes, int]]  # guards in the order of the run: (kind and line, answer, index in guards)
     verified: bool = False
     steps: list[int] | None = None  # value numbers of its steps (``shared_prefix.py``)
+    _finish: dict[bool, Callable[..., Any]] = field(default_factory=dict)
+
+    def finish(self, call: Call, values: Sequence[Any], found: Any, recorded: bool = False) -> Any:
+        """Do what a call does once its kernel, run on *values*, has *found* results; returns the user's result.
+        *recorded*: the call has just been recorded."""
+        if self.recording.plain:
+            return found
+        if recorded not in self._finish:
+            source = Source()
+            texts = [f"leaves[{k}]" for k in range(len(call.leaves))]
+            for effect in self.recording.effects:
+                effect.write(source, texts, recorded)
+            operands = [f"values[{k}]" for k in range(len(values))]
+            source.lines.append(f"return {self.recording.result(source, texts, operands)}")
+            self._finish[recorded] = make_function("def finish(r, leaves, values, args, kwargs):", source)
+        return self._finish[recorded](found, call.leaves, values, *call.arguments)
 
     def number_failed(self, k: int) -> int:
         """Count a run in which float *k* had other bits than recorded; returns the index of that guard."""
@@ -90,7 +108,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """A guard that did not hold: its index among ``Path.guards``."""
+    """A guard that did not hold: its index among ``Path.guards``; -1: the operands are laid out otherwise."""
 
     guard: int
 
@@ -106,32 +124,33 @@ def bind_path(recording: Recording, program: Program, call: Call) -> Path:
         elif kind in DATA:
             args.append(launch.ScalarArg(next(inputs).aval.dtype, (type(leaf),)))
     args += [launch.ArrayArg(var.aval.dtype, var.aval.shape) for var in inputs]
-    counts = _new_counts(recording)
+    counts = new_counts(recording)
     bound = bind_graph(recording.graph, canonical, program, recording.output.single, args, counts)
-    return _path(recording, program, bound, counts)
+    return make_path(recording, program, bound, counts)
 
 
 def bind_device_path(recording: Recording, stays: bool) -> tuple[Path, bool]:
     """(the path of *recording* on the CUDA device, were its kernels there already); *stays*: its results stay there."""
-    counts, graph = _new_counts(recording), recording.graph
+    counts, graph = new_counts(recording), recording.graph
     program = program_of(graph, recording.canonical, recording.arguments)
     bound = launcher(
         program, len(graph.inputs), single=recording.output.single, stays=stays,
         numbers=len(recording.numbers), counts=counts,
     )  # fmt: skip
-    return _path(recording, None, bound, counts), program.cached
+    return make_path(recording, None, bound, counts), program.cached
 
 
-def _new_counts(recording: Recording) -> np.ndarray:
+def new_counts(recording: Recording) -> np.ndarray:
+    """Counters for the launcher, as in ``Path.counts``."""
     return np.zeros(1 + len(recording.graph.guards) + len(recording.numbers), np.int64)
 
 
-def _path(recording: Recording, program: Program | None, bound: Callable[..., Any], counts: np.ndarray) -> Path:
+def make_path(recording: Recording, program: Program | None, bound: Callable[..., Any], counts: np.ndarray) -> Path:
+    """The path of *recording*, whose kernel *bound* counts its runs in *counts*."""
     guards = [*recording.graph.guards, *recording.numbers]
-    assemble = None if recording.output.text is None else recording.output.function()
     order = sorted(enumerate(guards), key=lambda item: item[1].position)
-    questions = [((g.kind, g.site), np.asarray(g.expected).tobytes(), index) for index, g in order]
-    return Path(recording, program, bound, assemble, [b""] * len(recording.numbers), counts, guards, questions)
+    questions = [((g.kind, g.site, len(g.turns)), g.answer, index) for index, g in order]
+    return Path(recording, program, bound, [b""] * len(recording.numbers), counts, guards, questions)
 
 
 def outgrown(path: Path, recording: Recording) -> bool:
@@ -144,9 +163,11 @@ def outgrown(path: Path, recording: Recording) -> bool:
     )
 
 
-def run_path(path: Path, call: Call, captured: Sequence[np.ndarray]) -> Any:
-    """The results of *path* (a tuple, or the only one), or ``Missed``."""
-    found = launched(path.launch, [*call.data, *captured])
+def run_path(path: Path, values: Sequence[Any]) -> Any:
+    """The results of *path* (a tuple, or the only one) for these operands, or ``Missed``."""
+    found = path.launch(*values) if path.recording.exact else launched(path.launch, values)
+    if found is None:
+        return Missed(-1)
     if type(found) is int:
         return Missed(found)
     if path.numbers:
@@ -173,17 +194,17 @@ def _close(a: Any, b: Any) -> bool:
     return bool(np.isclose(a, b, rtol=limit, atol=limit, equal_nan=True))
 
 
-def interpret(recording: Recording, call: Call, captured: Sequence[np.ndarray]) -> Any:
+def interpret(recording: Recording, call: Call, values: Sequence[Any]) -> Any:
     """The results of *recording* by NumPy, in the form in which a kernel gives them."""
-    values: list[Any] = [np.array(v)[()] for v in evaluate(recording.graph, _on_host([*call.data, *captured]))]
+    found: list[Any] = [np.array(v)[()] for v in evaluate(recording.graph, _on_host(values))]
     if call.device is not None and call.device.stays:
-        values = [TENSORS.wrap(upload(np.asarray(v))) for v in values]
-    return values[0] if recording.output.single else tuple(values)
+        found = [TENSORS.wrap(upload(np.asarray(v))) for v in found]
+    return found[0] if recording.output.single else tuple(found)
 
 
-def compare(path: Path, call: Call, captured: Sequence[np.ndarray], found: Any) -> None:
+def compare(path: Path, values: Sequence[Any], found: Any) -> None:
     """TRACEGRAD_CHECK=1: the interpreter's results against the kernel's."""
-    expected = evaluate(path.recording.graph, _on_host([*call.data, *captured]))
+    expected = evaluate(path.recording.graph, _on_host(values))
     results = found if isinstance(found, tuple) else (found,)
     for ours, theirs in zip(results, expected, strict=True):
         compare_result(download(TENSORS.data(ours)) if isinstance(ours, TENSORS.types) else ours, theirs)

@@ -110,11 +110,20 @@ def _record(
         else:
             captured = list(snapshot.arrays)
             recorder.watch, recorder.may_draw = plan.watch, True
-            out, changes = _run_frozen(call, leaves, plan, snapshot, recorder, wrt)
+
+            def add_array(array: np.ndarray, name: str) -> TracedArray:
+                owner = f"`{name}`, an array from outside the function"
+                return TracedArray(recorder.add_input(array, f"`{name}`"), recorder, owner=owner)
+
+            def number(value: TracedArray) -> Any:
+                return _number(value, recorder)
+
+            out, changes = run_frozen(call, leaves, plan, snapshot, recorder, wrt, add_array, number)
         if unrecordable.last is not None:  # caught by the function, which has not computed what NumPy would have
             refused, message = unrecordable.last
             raise refused(*message)
         ran = time.perf_counter()
+        answers = [(g.kind, g.answer) for g in recorder.guards]
         if not in_pieces:
             roll(recorder, _returned(out), guarded=snapshot is not None)
         if in_pieces and not any(node.prim.kind == CUSTOM for node in recorder.nodes):
@@ -137,6 +146,7 @@ def _record(
         graph, canonical, len(inputs) + len(captured), captured, output, numbers, list(recorder.input_names), changes,
         tuple(recorder.capacities), tuple(recorder.notes),
         {"record": ran - clock, "derive": derived - ran, "sign": done - derived}, recorder.draws,
+        answers=answers,
     )  # fmt: skip
 
 
@@ -154,24 +164,22 @@ def _own_words() -> Iterator[None]:
         raise
 
 
-def _run_frozen(
-    call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, recorder: Recorder, wrt: Sequence[int]
-) -> tuple[Any, list[Reason]]:
+def run_frozen(
+    call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, recorder: Recorder, wrt: Sequence[int],
+    add_array: Callable[[np.ndarray, str], TracedArray], number: Callable[[TracedArray], Any],
+) -> tuple[Any, list[Reason]]:  # fmt: skip
     """(result of the function, its changes to arguments and outside state), run with traced stand-ins for the arrays
-    of the snapshot."""
+    of the snapshot.  *leaves*: those of the call, traced ones in place of data; *number*: the value of a traced array,
+    to be kept outside the recording."""
     stand_ins: dict[int, TracedArray] = {}
     known = {id(x): leaf for x, leaf in zip(call.leaves, leaves, strict=True)} if plan.asks_identity else {}
     for array, name in zip(snapshot.arrays, snapshot.array_names, strict=True):
-        owner = f"`{name}`, an array from outside the function"
-        var = recorder.add_input(array, f"`{name}`")
-        stand_in = known.get(id(array))
-        if stand_in is None:
-            stand_in = TracedArray(var, recorder, owner=owner)
-        stand_ins[id(array)] = recorder.captured[id(array)] = stand_in
+        stand_in = add_array(array, name)
+        stand_ins[id(array)] = recorder.captured[id(array)] = known.get(id(array), stand_in)
     substitution = plan.substitute(lambda array, name: stand_ins[id(array)], call.objects, snapshot)
     _replace_objects(call, leaves, substitution.objects)
     given = call.arguments_over(leaves, positional_names(plan.fn), wrt)
-    plain = Settled(lambda value: _number(value, recorder), given.originals | substitution.originals)
+    plain = Settled(number, given.originals | substitution.originals)
     try:
         with plan.watch():
             out = substitution.fn(*given.args, **given.kwargs)

@@ -1,13 +1,18 @@
 """Recordings of runs of the user's Python, and their equality.
 
 A ``Mode`` is value, gradient or both.  A ``Recording`` is a run that is ready for a kernel: its graph with the
-derivative, and the expression for the user's results.  ``Pieces`` are a run that is not yet differentiated.
+derivative, the expression for the user's results, and the run's ``Effect`` objects.  ``Pieces`` are a run that is not
+yet differentiated.
+
+How a replay reads its inputs and takes effect stands in the methods of a recording as Python text, of which
+``paths/fast_path.py`` makes slots.  Those here are for functions of arrays; a library of tensors overrides them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import optree
@@ -16,7 +21,9 @@ from ...codegen.lower.canonical import Canonical
 from ...tracer.ir.evaluate import Env
 from ...tracer.ir.graph import Atom, Graph, Guard, Node, Var
 from ...tracer.ir.refusals import Reason
+from .call_key import DATA, Call
 from .outputs import Output
+from .trees import Source
 
 VALUE, GRAD, VALUE_AND_GRAD = "value", "grad", "value_and_grad"
 
@@ -34,6 +41,19 @@ class Mode:
         return (self.argnums,) if isinstance(self.argnums, int) else self.argnums
 
 
+class Effect(Protocol):
+    """Something that a run has done outside.  A replay does it again once its kernel has succeeded, in the order of
+    ``Recording.effects``."""
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for the same effect on the same objects (by id: an effect keeps them alive)."""
+
+    def write(self, source: Source, texts: Sequence[str], recorded: bool) -> None:
+        """Append the statements that take effect.  In them ``r`` are the kernel's results, *texts[k]* is leaf k of the
+        call.  *recorded*: this very run has been recorded, so what its Python did at once is done."""
+
+
 @dataclass(slots=True)
 class Recording:
     graph: Graph
@@ -48,22 +68,78 @@ class Recording:
     notes: tuple[str | Reason, ...] = ()  # decisions about its loops
     seconds: dict[str, float] = field(default_factory=dict)
     draws: int = 0  # draws from the default stream of random numbers, whose state is then the last captured array
+    effects: Sequence[Effect] = ()
+    answers: Sequence[tuple[str, bytes]] = ()  # all that Python was given in the run, in order
 
     def same_program(self, other: Recording) -> bool:
-        """Whether two recordings denote the same computation, constants included."""
+        """Whether two recordings denote the same computation with the same effects, constants included."""
         return (
             same_computation(self, other)
+            and self.facts == other.facts
             and self.draws == other.draws
+            and self.relies_on == other.relies_on
+            and [effect.key for effect in self.effects] == [effect.key for effect in other.effects]
             and self.output.text == other.output.text
             and self.output.single == other.output.single
             and equal_statics(self.output.statics, other.output.statics)
-            and len(self.numbers) == len(other.numbers)
         )
+
+    @property
+    def exact(self) -> bool:
+        """Whether operands have to be laid out as those of the recording, because the kernel writes into them."""
+        return False
+
+    @property
+    def plain(self) -> bool:
+        """Whether a replay gives the kernel's results as they are, and does nothing else."""
+        return self.output.text is None and not self.effects
+
+    @property
+    def relies_on(self) -> Hashable:
+        """Where the inputs are read, and the ``premises``."""
+        return ()
+
+    @property
+    def premises(self) -> Sequence[Hashable]:
+        """The facts that it relies on beside the call key, the outside state and the guards."""
+        return ()
+
+    def enter(self, source: Source) -> None:
+        """Append the conditions that a slot checks before it looks at the arguments.  ``known`` is a list of the
+        slot's own that the dispatcher keeps (``Family.known``)."""
+
+    def check(self, source: Source, call: Call, texts: Sequence[str]) -> None:
+        """Append the conditions that a slot checks beside the call key, the outside state and the guards; *texts* as in
+        :meth:`Effect.write`."""
+
+    def operands(self, source: Source, call: Call, texts: Sequence[str]) -> list[str]:
+        """The texts of the kernel's operands, but for the state of the default stream; ``arrays`` are those of the
+        outside state."""
+        data = [text for text, kind in zip(texts, call.kinds, strict=False) if kind in DATA or text == "*args"]
+        return [*data, "*arrays"] if self.arguments > len(call.data) + bool(self.draws) else data
+
+    def launch(self, source: Source, statement: str) -> str:
+        """Append the *statement* that runs the kernel; returns those that undo a run that misses."""
+        source.lines.append(statement)
+        return ""
+
+    def result(self, source: Source, texts: Sequence[str], operands: Sequence[str]) -> str:
+        """The text of the user's result."""
+        source.names.update(self.output.names)
+        return self.output.text or "r"
+
+    def values(self, call: Call, arrays: Sequence[Any]) -> list[Any]:
+        """The operands as they are now; *arrays* with the state of the stream, if it draws."""
+        return [*call.data, *arrays]
+
+    def release(self) -> None:
+        """Release the values of the run."""
+        self.captured.clear()
 
     @property
     def facts(self) -> list[tuple[str, bytes]]:
         """The guards that control flow relied on, as comparable (kind, bytes)."""
-        return [(g.kind, np.asarray(g.expected).tobytes()) for g in (*self.graph.guards, *self.numbers)]
+        return [(g.kind, g.answer) for g in (*self.graph.guards, *self.numbers)]
 
 
 @dataclass(slots=True, eq=False)

@@ -302,8 +302,7 @@ def compared(case, turns, calls=4):
 
 
 def graph_of(step):
-    (variant,) = step._variants.values()
-    return variant.paths[0].recording.graph
+    return step._endpoint.paths[0].recording.graph
 
 
 @pytest.mark.slow
@@ -345,8 +344,7 @@ def test_the_backward_of_what_a_step_returns_is_rolled_too(results):
             for run in (eager, step):
                 sum((r**2).sum() for r in run(x)).backward()
             np.testing.assert_allclose(ours.grad.numpy(), known.grad.numpy(), rtol=1e-9)
-        (variant,) = step._variants.values()
-        recording = variant.paths[0].recording
+        recording = step._endpoint.paths[0].recording
         sizes.append((len(recording.graph.nodes), len(recording.link.backward.graph.nodes), len(recording.payload)))
         assert step.stats.live == ""
     assert sizes[0] == sizes[1]
@@ -375,8 +373,7 @@ def test_branches_in_a_loop_are_paths_with_a_guard_for_all_turns():
         np.testing.assert_allclose(found.numpy(), step(x).numpy(), rtol=1e-12)
         np.testing.assert_allclose(gradient, w.grad.numpy(), rtol=1e-10)
     assert compiled.stats.live == ""
-    (variant,) = compiled._variants.values()
-    assert sorted(len(path.recording.graph.guards) for path in variant.paths)[:2] == [1, 1]
+    assert sorted(len(path.recording.graph.guards) for path in compiled._endpoint.paths)[:2] == [1, 1]
 
 
 def test_a_loop_that_data_ends_is_rolled_for_the_turns_that_were_seen():

@@ -7,7 +7,7 @@ import pytest
 
 from tracegrad.runtime.cuda import graphs
 from tracegrad.runtime.cuda import run as run_on_device
-from tracegrad.steps.step import CompiledStep
+from tracegrad.steps.step import StepDispatcher
 
 
 @pytest.fixture(params=["operations", "kernels"])
@@ -37,6 +37,6 @@ def no_recording(monkeypatch):
         def refuse(*args):
             raise AssertionError("recorded")
 
-        monkeypatch.setattr(CompiledStep, "_record", refuse)
+        monkeypatch.setattr(StepDispatcher, "_record", refuse)
 
     return forbid

@@ -1,5 +1,5 @@
 """``tracegrad.compile``: whole training steps over tensors, recorded once and replayed as one program. ``step.py`` is
-the first file to read; ``step_recording.py`` is the recording, ``replay.py`` the replay that is generated from it,
+the first file to read: a step's part of the dispatcher; ``step_recording.py`` is the recording and its replay,
 ``state_visitors.py`` the outside state of tensors, modules and optimizers, ``step_autograd.py`` results that stay
 connected to the tape, ``functions.py`` ``compile_grad`` functions of tensors, ``device_program.py`` steps on a CUDA
 device.

@@ -41,7 +41,7 @@ class StepProgram:
 
     def __init__(
         self, graph: Graph, scalars: Sequence[type | None], inputs_on_host: Sequence[bool],
-        results_on_host: Sequence[bool], written: Sequence[int],
+        results_on_host: Sequence[bool], written: Sequence[int], counts: np.ndarray,
     ) -> None:  # fmt: skip
         parts = divide(graph, inputs_on_host, results_on_host)
         assert parts is not None, "a recording that the host cannot have its results of is not kept"
@@ -59,6 +59,7 @@ class StepProgram:
         self.device = program_of(parts.device, self.canonical, len(parts.device.inputs), len(targets))
         self.cached = hit and self.device.cached
         self._targets = targets
+        self._counts = counts  # as in ``Path.counts``
         self._host_targets = [k for k, here in zip(written, results_on_host, strict=False) if here]
         self._others = list(results_on_host[len(written) :])
         self._xp = require_cuda("a step on the device").modules.xp
@@ -73,6 +74,12 @@ class StepProgram:
     def launch(self, *values: Any) -> Any:
         """The results that are not written, as arrays where they lie; the number of a guard that failed; None where
         *values* are not of the recorded kinds, or targets are read-only or not in C order."""
+        found = self._launch(values)
+        if found is not None:
+            self._counts[1 + found if type(found) is int else 0] += 1
+        return found
+
+    def _launch(self, values: Sequence[Any]) -> Any:
         if not self._accepts(values):
             return None
         parts = self.parts

@@ -8,12 +8,13 @@ from ..runtime.explain import describe_graph_guards, describe_named_inputs, host
 from ..runtime.record.differentiable import name_of
 from ..tracer.ir.text import print_graph
 from .device_program import StepProgram
+from .step_recording import GradAssigned
 
 
 def explain_step(step: Any) -> str:
     """The report on the recordings of a compiled step so far; runs nothing."""
     parts = [f"{name_of(step.__wrapped__)}: a compiled step"]
-    paths = [path for variant in step._variants.values() for path in variant.paths]
+    paths = step._endpoint.paths
     if not paths and not step.stats.live:
         parts.append("nothing has been recorded yet: the first call of a kind runs eagerly, the second is recorded")
     for k, path in enumerate(paths):
@@ -22,7 +23,7 @@ def explain_step(step: Any) -> str:
         state = "runs without Python" if path.verified else "has to be verified by a second recording"
         parts += [
             f"path {k + 1} of {len(paths)}, which {state}",
-            section("inputs", describe_named_inputs(graph, recording.input_names)),
+            section("inputs", describe_named_inputs(graph, recording.names)),
             section("effects", describe_effects(recording)),
             section("recorded program, with your lines", print_graph(graph)),
             *_step_program(program, recording),
@@ -42,8 +43,9 @@ def _step_program(program: Any, recording: Any) -> list[str]:
 
 def describe_effects(recording: Any) -> str:
     """Text on the effects of a step: writes, gradients, results."""
-    lines = [f"writes {recording.input_names[k]} in place" for k in recording.writes]
-    given = sum(result is not None for _, result in recording.grads)
-    dropped = len(recording.grads) - given
+    lines = [f"writes {recording.names[k]} in place" for k in recording.writes]
+    results = [effect.result for effect in recording.effects if isinstance(effect, GradAssigned)]
+    dropped = results.count(None)
+    given = len(results) - dropped
     lines += [f"assigns .grad of {given} tensors"] * bool(given) + [f"drops .grad of {dropped} tensors"] * bool(dropped)
     return "\n".join(lines) or "none"

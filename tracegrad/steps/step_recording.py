@@ -1,68 +1,56 @@
 """Recording of one run of eager code, for ``compile`` (``step.py``) and compiled functions of tensors
 (``functions.py``).
 
-``record_tensors`` runs the function under a ``Capture`` and returns a ``TensorRecording``: the graph, whose results are
-the values written to memory, those assigned to ``.grad``, and the returned ones; the source of each of its inputs; and
-the text that puts the returned tree together.
+``record_tensors`` runs the function under a ``Capture`` and returns a ``TensorRecording``: a recording whose results
+are the values written to memory, those assigned to ``.grad``, and the returned ones, with the place of each of its
+inputs and the facts that it relies on.
+
+A *place* says where a replay finds a number, an array or a tensor: ``("leaf", position in the call)``, ``("state",
+position among the snapshot's arrays)``, ``("tensor", t)``, ``("grad", place of the tensor)``, ``("number", group, key,
+...)`` as in ``Capture.number``, ``("fresh", draw, generator)``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import optree
 
-from ..codegen.lower.canonical import Canonical, canonicalise
+from ..codegen.lower.canonical import canonicalise
 from ..codegen.lower.half_precision import CUDA_PRODUCTS
 from ..codegen.lower.host_device_split import divide
 from ..codegen.lower.simplify import simplify
 from ..runtime.cuda.availability import require_cuda
 from ..runtime.cuda.silent_backend import Unwatched
-from ..runtime.record.call_key import ARRAY, FLOAT, OBJECT, SCALAR, TENSOR, Call
+from ..runtime.record.call_key import ARRAY, FLOAT, SCALAR, TENSOR, Call
 from ..runtime.record.differentiable import leaf_names
 from ..runtime.record.gc_pause import fewer_collections
-from ..runtime.record.record import sort_guards
-from ..runtime.record.recording import equal_statics, same_computation
-from ..runtime.record.trees import NAMESPACE, Source, packing
-from ..runtime.record.unwrap_tracers import Settled, settle
+from ..runtime.record.outputs import Output
+from ..runtime.record.record import run_frozen, sort_guards
+from ..runtime.record.recording import Effect, Recording
+from ..runtime.record.trees import NAMESPACE, Source, make_function, packing
 from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..tensors.capture import Capture, capturing
 from ..tensors.device import CPU, device, on_cuda
-from ..tensors.tensor import Tensor, make
+from ..tensors.modes import STATE
+from ..tensors.tensor import Tensor, epoch, make
 from ..tracer.ir.aval import is_number
 from ..tracer.ir.errors import unrecordable
-from ..tracer.ir.graph import Atom, Graph, Lit, Var, building
+from ..tracer.ir.graph import Atom, Lit, Var, building
 from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.record.array import TracedArray, to_atom
 from ..tracer.record.recorder import Recorder
 from ..tracer.reroll.roll import rolled
 from .state_visitors import optimizer_numbers, tensor_facts
-from .step_autograd import Link, as_array, derive, finish
+from .step_autograd import Link, as_array, derive, finish, linked
 
 LEAF, STATE_ARRAY = "leaf", "state"
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A number in an optimizer's group.  Where it is an input, the program relies on whether it is 0 (no momentum, no
-    decay); otherwise on its value."""
-
-    group: dict[str, Any]
-    key: str
-    value: Any
-    live: bool
-
-    def holds(self) -> bool:
-        now = self.group.get(self.key)
-        return _zeros(now) == _zeros(self.value) if self.live else bool(now == self.value)
-
-
-def _zeros(value: Any) -> Any:
-    return tuple([v == 0 for v in value]) if type(value) is tuple else value == 0
+Place = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,76 +61,225 @@ class Placement:
     results: list[bool]
 
 
-@dataclass(slots=True)
-class TensorRecording:
-    """``sources[k]`` is the source of input k: ``("leaf", position in the call)``, ``("state", position among the
-    snapshot's arrays)``, or as in ``capture.py``.  Results of the graph: ``writes`` (input whose memory takes
-    result k), then those of ``grads`` and the returned ones, whose numbers count from after the writes."""
+@dataclass(frozen=True, slots=True)
+class MemoryWritten:
+    """The kernel has written into the memory of a tensor, whose version goes up by *times*."""
 
-    graph: Graph
-    canonical: Canonical
-    sources: list[tuple[str, Any]]
-    writes: list[int]
-    times: list[int]  # number of writes to each of these, which is added to its version
-    grads: list[tuple[Tensor, int | None]]  # (tensor, index of the result that becomes its .grad, or None)
-    looked: list[tuple[Tensor, bool]]  # (tensor whose .grad was read, whether it was None)
-    text: str  # expression of the returned tree, over r and make
-    names: dict[str, Any]
-    statics: tuple[Any, ...]
-    facts: list[tuple[Any, ...]]  # about the tensors from outside
-    proxies: dict[int, Tensor]  # position in the call -> the tensor that stood for it
-    link: Link | None  # derivative of the returned tensors (``step_autograd.py``)
-    payload: list[int]  # the results that go with the link
-    requires: list[bool]  # whether each returned tensor requires gradients
-    input_names: list[str]
-    answers: list[tuple[str, bytes]]  # answers of guards on values and on .grad, in order
-    notes: tuple[str | Reason, ...]  # decisions about its loops
-    settings: list[Setting]  # facts about numbers of optimizers that the recording relies on
-    on_host: Placement | None = None  # inputs and results on the host, in a recording on a CUDA device
-    changes: list[Reason] = field(default_factory=list)
-    capture: Capture | None = None
+    place: Place
+    times: int
 
     @property
-    def tensors(self) -> list[Tensor]:
-        """The tensors from outside whose memory is read or written."""
-        return [payload.tensor for kind, payload in self.sources if kind == "root"]
+    def key(self) -> Hashable:
+        return "written", _key(self.place), self.times
+
+    def write(self, source: Source, texts: Sequence[str], recorded: bool) -> None:
+        if not recorded:
+            source.lines.append(f"{_text(source, self.place, texts)}._counter[0] += {self.times}")
+
+
+@dataclass(frozen=True, slots=True)
+class GradAssigned:
+    """A result of the kernel becomes the ``.grad`` of a tensor; None: it has none from then on."""
+
+    place: Place
+    result: int | None
+
+    @property
+    def key(self) -> Hashable:
+        return "grad", _key(self.place), self.result
+
+    def write(self, source: Source, texts: Sequence[str], recorded: bool) -> None:
+        value = "None" if self.result is None else f"make(asarray(r[{self.result}]))"  # names of the output
+        source.lines.append(f"{_text(source, self.place, texts)}._grad = {value}")
+
+
+@dataclass
+class TensorRecording(Recording):
+    """Results of the graph: ``writes`` (input whose memory takes result k), then those of ``GradAssigned`` effects and
+    the returned ones, whose numbers count from after the writes."""
+
+    places: list[Place] = field(kw_only=True)  # of the inputs
+    writes: list[int] = field(kw_only=True)
+    looked: list[tuple[Place, bool]] = field(kw_only=True)  # (tensor whose .grad was read, whether it was None)
+    settings: list[tuple[dict[str, Any], str, Any]] = field(kw_only=True)  # (group, key, value): of optimizers
+    tensors: list[tuple[Tensor, tuple[Any, ...]]] = field(kw_only=True)  # from outside, and the facts about them
+    arguments_as: list[Tensor | None] = field(kw_only=True)  # for each leaf the tensor that it has to be, if any
+    link: Link | None = field(kw_only=True)  # derivative of the returned tensors (``step_autograd.py``)
+    wanted: list[Place] = field(kw_only=True)  # the tensors of the link
+    counted: list[Place] = field(kw_only=True)  # those that must not be written to before its backward
+    payload: list[int] = field(kw_only=True)  # the results that go with the link
+    requires: list[bool] = field(kw_only=True)  # whether each returned tensor requires gradients
+    fn: Callable[..., Any] = field(kw_only=True)
+    capture: Capture | None = field(kw_only=True)
+    returned: Any = field(kw_only=True)  # the result of the run
+    on_host: Placement | None = field(kw_only=True)  # inputs and results on the host, of a recording on a CUDA device
 
     def release(self) -> None:
-        """Release the values of the run, and the arrays that it found."""
-        self.capture = None
-        for kind, payload in self.sources:
-            if kind == "root":
-                payload.release()
+        super().release()
+        self.capture = self.returned = None
 
     @property
     def generators(self) -> list[Any]:
         """The random generators that a run draws from before it is known whether it will be taken."""
-        return list({id(p[1]): p[1] for kind, p in self.sources if kind == "fresh"}.values())
+        return list({id(place[2]): place[2] for place in self.places if place[0] == "fresh"}.values())
 
-    def same_program(self, other: TensorRecording) -> bool:
-        """Whether two recordings denote the same computation on the same tensors."""
-        return (
-            same_computation(self, other)
-            and self.text == other.text
-            and self.writes == other.writes
-            and self.times == other.times
-            and equal_statics(self.statics, other.statics)
-            and [(id(t), k) for t, k in self.grads] == [(id(t), k) for t, k in other.grads]
-            and [(id(t), k) for t, k in self.looked] == [(id(t), k) for t, k in other.looked]
-            and len(self.sources) == len(other.sources)
-            and all(_same_source(x, y) for x, y in zip(self.sources, other.sources, strict=True))
-            and [g.expected for g in self.graph.guards] == [g.expected for g in other.graph.guards]
-        )
+    @property
+    def exact(self) -> bool:
+        return True
 
-
-def _same_source(a: tuple[str, Any], b: tuple[str, Any]) -> bool:
-    if a[0] != b[0]:
+    @property
+    def plain(self) -> bool:
         return False
-    if a[0] == "root":
-        return a[1].place is b[1].place and (a[1].owner is None) is (b[1].owner is None)
-    if a[0] == "number":
-        return a[1][0] is b[1][0] and a[1][1:] == b[1][1:]
-    return a[0] == "fresh" or a[1] == b[1]
+
+    @property
+    def facts(self) -> list[Any]:
+        return [*super().facts, *self.premises]
+
+    @property
+    def relies_on(self) -> Hashable:
+        places = [*self.places, *[place for place, _ in self.looked]]
+        return (*map(_key, places), *map(id, self.arguments_as), *self.premises)
+
+    @property
+    def premises(self) -> list[Hashable]:
+        settings = [(id(group), key, self._premise(group, key, value)) for group, key, value in self.settings]
+        return [*settings, *[none for _, none in self.looked], *[facts for _, facts in self.tensors]]
+
+    def _premise(self, group: dict[str, Any], key: str, value: Any) -> Any:
+        """The fact about a number of an optimizer: where it is an input, whether it is 0 (no momentum, no decay);
+        otherwise its value."""
+        live = any(place[0] == "number" and place[1] is group and place[2] == key for place in self.places)
+        return _zeros(value) if live else value
+
+    def holds(self, call: Call) -> bool:
+        """Whether the facts hold for *call*, whose key and state are those of the recording."""
+        source = Source(otherwise="False")
+        self.check(source, call, _leaves(call))
+        source.lines.append("return True")
+        return all(tensor_facts(t) == facts for t, facts in self.tensors) and make_function(
+            "def holds(leaves):", source
+        )(call.leaves)
+
+    def values(self, call: Call, arrays: Sequence[Any]) -> list[Any]:
+        source = Source()
+        operands = [self._operand(source, place, call, _leaves(call)) for place in self.places]
+        if self.capture is not None:  # random numbers are those that the recorded run has drawn
+            drawn = {k: self.capture.drawn.get(var) for k, var in enumerate(self.graph.inputs)}
+            operands = [text if drawn[k] is None else source.constant(drawn[k]) for k, text in enumerate(operands)]
+        source.lines.append(f"return [{', '.join(operands)}]")
+        return make_function("def values(leaves, arrays):", source)(call.leaves, arrays)
+
+    # ---- a replay as text ----------------------------------------------------------------------------------------
+
+    def enter(self, source: Source) -> None:
+        source.names.update(epoch=epoch, STATE=STATE)
+        source.give_up_if(f"epoch() != known[0] or STATE.grad is not {STATE.grad} or STATE.anomaly or STATE.inference")
+
+    def check(self, source: Source, call: Call, texts: Sequence[str]) -> None:
+        tensors = [k for k, kind in enumerate(call.kinds) if kind == TENSOR]
+        for k in tensors:
+            leaf, fixed = call.leaves[k], self.arguments_as[k]
+            kind = source.constant(type(leaf))
+            source.give_up_if(f"type({texts[k]}) is not {kind} or {texts[k]}._requires is not {leaf._requires}")
+            if fixed is not None:
+                source.give_up_if(f"{texts[k]} is not {source.constant(fixed)}")
+        for a, b in itertools.combinations(tensors, 2):  # each pair is one object or two, as in the recording
+            same = call.leaves[a] is call.leaves[b]
+            source.give_up_if(f"{texts[a]} is {'not ' if same else ''}{texts[b]}")
+        for group, key, value in self.settings:
+            at, premise = f"{source.constant(group)}[{key!r}]", self._premise(group, key, value)
+            if premise is value:
+                source.give_up_if(f"{at} != {source.constant(value)}")
+            elif type(premise) is tuple:
+                tests = [f"{at}[{k}] {'!=' if zero else '=='} 0" for k, zero in enumerate(premise)]
+                source.give_up_if(" or ".join(tests))
+            else:
+                source.give_up_if(f"{at} {'!=' if premise else '=='} 0")
+        for place, was_none in self.looked:
+            source.give_up_if(f"{_text(source, place, texts)}._grad is {'not ' if was_none else ''}None")
+
+    def operands(self, source: Source, call: Call, texts: Sequence[str]) -> list[str]:
+        if self.generators:
+            source.names.update(save=save_streams, restore=restore_streams, generators=self.generators)
+            source.lines.append("streams = save(generators)")
+        operands = [self._operand(source, place, call, texts) for place in self.places]
+        for k in self._reads:
+            source.lines.append(f"x{k} = {operands[k]}")
+            operands[k] = f"x{k}"
+        return operands
+
+    @property
+    def _reads(self) -> list[int]:
+        """The inputs that the backward of the result reads."""
+        return [] if self.link is None or self.link.backward is None else self.link.backward.reads
+
+    def _operand(self, source: Source, place: Place, call: Call, texts: Sequence[str]) -> str:
+        kind, payload = place[:2]
+        if kind == LEAF:
+            return f"{texts[payload]}._data" if call.kinds[payload] == TENSOR else texts[payload]
+        if kind == STATE_ARRAY:
+            return f"arrays[{payload}]"
+        if kind == "number":
+            source.names["float"] = float
+            return f"float({source.constant(payload)}{''.join(f'[{part!r}]' for part in place[2:])})"
+        if kind == "fresh":
+            source.names["asarray"] = np.asarray
+            return f"asarray({source.constant(payload)}())"
+        return f"{_text(source, place, texts)}._data"
+
+    def launch(self, source: Source, statement: str) -> str:
+        if not self.generators:
+            return super().launch(source, statement)
+        source.lines += [f"try: {statement}", "except BaseException: restore(streams); raise"]
+        return "restore(streams); "
+
+    def result(self, source: Source, texts: Sequence[str], operands: Sequence[str]) -> str:
+        text = super().result(source, texts, operands)
+        link = self.link
+        if link is None:
+            return text
+        source.names.update(linked=linked, link=link, requires=self.requires, fn=self.fn)
+        lists = (
+            [_text(source, place, texts) for place in self.wanted],
+            [f"r[{k}]" for k in self.payload],
+            [operands[k] for k in self._reads],
+            [f"{_text(source, place, texts)}._counter" for place in self.counted],
+        )
+        given = ", ".join([f"[{', '.join(items)}]" for items in lists])
+        return f"linked(link, {text}, requires, {given}, lambda: fn(*args, **kwargs))"
+
+
+def _zeros(value: Any) -> Any:
+    return tuple([v == 0 for v in value]) if type(value) is tuple else value == 0
+
+
+def _key(place: Place) -> Hashable:
+    """The identity of a place: the draw is made anew by each run."""
+    if place[0] == "fresh":
+        return "fresh", id(place[2])
+    return tuple([_key(p) if type(p) is tuple else p if type(p) in (int, str) else id(p) for p in place])
+
+
+def _text(source: Source, place: Place, texts: Sequence[str]) -> str:
+    """The text of the tensor at a place."""
+    kind, payload = place
+    if kind == "grad":
+        return f"{_text(source, payload, texts)}._grad"
+    return texts[payload] if kind == LEAF else source.constant(payload)
+
+
+def _leaves(call: Call) -> list[str]:
+    return [f"leaves[{k}]" for k in range(len(call.leaves))]
+
+
+def save_streams(generators: list[Any]) -> list[tuple[Any, Any]]:
+    """The states of these random generators, to undo the draws of a run that misses."""
+    return [(g, g._stream.bit_generator.state) for g in generators]
+
+
+def restore_streams(saved: list[tuple[Any, Any]]) -> None:
+    for generator, state in saved:
+        generator._stream.bit_generator.state = state
 
 
 def record_tensors(
@@ -151,12 +288,15 @@ def record_tensors(
     plan: StatePlan,
     snapshot: Snapshot,
     place: device = CPU,
-) -> tuple[TensorRecording, Any]:
-    """(the recording, the function's result).  *place*: the device that it will run on.
+    capacities: Sequence[int] = (),
+) -> TensorRecording:
+    """A run of *fn*, recorded.  *place*: the device that it will run on; *capacities*: of the recording that this one
+    is to verify.
 
     Where the function raises, its effects on tensors so far are kept, and the exception goes on.
     """
     recorder = Recorder()
+    recorder.known_capacities = capacities
     if place.type == "cuda":
         recorder.backend = Unwatched(require_cuda("a step on the device"))
     names = leaf_names(fn, call)
@@ -164,7 +304,6 @@ def record_tensors(
     capture = Capture(recorder, {**arguments, **snapshot.tensors}, place)
     leaves = list(call.leaves)
     proxies: dict[int, Tensor] = {}
-    changes: list[Reason] = []
     unrecordable.last = None
     with fewer_collections(), capturing(capture):
         for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
@@ -174,47 +313,28 @@ def record_tensors(
                 leaves[k] = capture.put(stand_in, CPU)
             elif kind == TENSOR and id(leaf) not in snapshot.tensors:
                 leaves[k] = proxies[k] = _argument(capture, leaf, k, names[k])
-        stand_ins: dict[int, TracedArray] = {}
-        for index, (array, name) in enumerate(zip(snapshot.arrays, snapshot.array_names, strict=True)):
-            var = capture.add_input(STATE_ARRAY, array, f"`{name}`", index)
-            stand_in = TracedArray(var, recorder, owner=f"`{name}`, an array from outside the function")
-            stand_ins[id(array)] = recorder.captured[id(array)] = capture.put(stand_in, CPU)
-        substitution = plan.substitute(lambda array, name: stand_ins[id(array)], call.objects, snapshot)
-        replaced = iter(substitution.objects)
-        for k, kind in enumerate(call.kinds):
-            if kind == OBJECT:
-                leaves[k] = next(replaced)
-        args, kwargs = call.rebuild(leaves)
+        arrays = itertools.count()
+
+        def add_array(array: np.ndarray, name: str) -> TracedArray:
+            var = capture.add_input(STATE_ARRAY, array, f"`{name}`", next(arrays))
+            owner = f"`{name}`, an array from outside the function"
+            return capture.put(TracedArray(var, recorder, owner=owner), CPU)
+
         try:
-            with plan.watch():
-                out = substitution.fn(*args, **kwargs)
+            out, changes = run_frozen(
+                call, leaves, plan, snapshot, recorder, (), add_array, lambda value: capture.value(value)[()]
+            )
             derive(capture, out)
         except BaseException:
             capture.settle()
             raise
-        finally:
-            changes += substitution.changes()
-            if changes:
-                substitution.writeback(lambda value: _plain(value, capture))
-        after = plan.snapshot(call.objects)
-        settle(after, Settled(lambda value: _plain(value, capture), {}))
         if unrecordable.last is not None:
             refused, message = unrecordable.last
             capture.settle()
             raise refused(*message)
-        changes = changes or plan.changes(snapshot, after)
-        recording = _finish(capture, out, proxies, call)
-        live = {(id(p[0]), p[1]) for kind, p in recording.sources if kind == "number"}
-        recording.settings = [
-            Setting(group, key, value, (id(group), key) in live)
-            for group, key, value in optimizer_numbers(snapshot.optimizers)
-        ]
+        recording = _finish(capture, fn, out, proxies, call, snapshot)
     recording.changes = [*changes, *recorder.reasons, *recording.changes]
-    return recording, out
-
-
-def _plain(value: Any, capture: Capture) -> Any:
-    return capture.value(value)[()] if type(value) is TracedArray else value
+    return recording
 
 
 def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
@@ -232,26 +352,38 @@ def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
     return proxy
 
 
-def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor], call: Call) -> TensorRecording:
+def _finish(
+    capture: Capture, fn: Callable[..., Any], out: Any, proxies: dict[int, Tensor], call: Call, snapshot: Snapshot
+) -> TensorRecording:
     recorder = capture.recorder
+    leaf_of = {id(t): k for k, t in proxies.items()}
+
+    def place_of(t: Tensor) -> Place:
+        return (LEAF, leaf_of[id(t)]) if id(t) in leaf_of else ("tensor", t)
+
+    places: list[Place] = []
+    for kind, payload in capture.sources:
+        if kind == "root":
+            places.append(place_of(payload.tensor) if payload.owner is None else ("grad", place_of(payload.owner)))
+        else:
+            places.append((kind, *payload) if type(payload) is tuple else (kind, payload))
+    effects: list[Effect] = []
     capture.check_overlap()
     atoms: list[Atom] = []
     on_host: list[bool] = []  # whether each of them lies on the host
     writes: list[int] = []
-    times: list[int] = []
     positions = {var: k for k, var in enumerate(recorder.inputs)}
     for root in capture.roots:
         if root.written:
             writes.append(positions[root.var])
-            times.append(max(root.tensor._counter[0] - root.version, 1))
+            effects.append(MemoryWritten(places[writes[-1]], max(root.tensor._counter[0] - root.version, 1)))
             atoms.append(_shaped(root.contents, root.var))
             on_host.append(not on_cuda(root.array))
-    grads: list[tuple[Tensor, int | None]] = []
     changes: list[Reason] = []
     known: set[int] = set()
     for t, grad in capture.grads.values():
         if grad is None:
-            grads.append((t, None))
+            effects.append(GradAssigned(place_of(t), None))
             continue
         known.add(id(grad))
         if grad is t._grad and capture.root_of(grad) is not None:
@@ -260,7 +392,7 @@ def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor], call: Call) 
             changes.append(Refusal.STEP_GRAD())
         if grad._node is not None:
             changes.append(Refusal.STEP_GRAD_GRAPH())
-        grads.append((t, len(atoms) - len(writes)))
+        effects.append(GradAssigned(place_of(t), len(atoms) - len(writes)))
         atoms.append(capture.raw(grad).atom)
         on_host.append(capture.device_of(capture.raw(grad)).type == "cpu")
     source = Source("o")
@@ -291,7 +423,7 @@ def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor], call: Call) 
     first = len(atoms) - len(writes)
     program = rolled(recorder, atoms if capture.link is None else [*atoms, *capture.link.gradients])
     written = {root.var for root in capture.roots if root.written}
-    scalars = [scalar_type(s, call) for s in capture.sources]
+    scalars = [scalar_type(place, call) for place in places]
     on_device = capture.device.type == "cuda"
     payload, objections = finish(capture.link, program, written, scalars, on_device)
     atoms += payload
@@ -307,33 +439,40 @@ def _finish(capture: Capture, out: Any, proxies: dict[int, Tensor], call: Call) 
     graph = simplify(program.finish(atoms), CUDA_PRODUCTS if on_device else ())
     placement = None
     if on_device:
-        placement = Placement([_on_host(where, call) for where in capture.sources], on_host)
+        placement = Placement([_on_host(kind, payload, call) for kind, payload in capture.sources], on_host)
         if divide(graph, placement.inputs, placement.results) is None:
             changes.append(Refusal.STEP_HOST())
-    tensors = {id(r.tensor): r.tensor for r in capture.roots}
-    tensors |= {id(t): t for t, _ in grads}
-    tensors |= {id(t): t for t in (capture.link.wanted if capture.link is not None else ())}
-    ours = {id(t) for t in proxies.values()}
-    facts = [tensor_facts(t) for t in tensors.values() if id(t) not in ours]
+    link = capture.link
+    reads = [] if link is None or link.backward is None else link.backward.reads
+    wanted = [] if link is None else [place_of(t) for t in link.wanted]
+    counted = [places[k] for k in reads if _is_tensor(places[k], call)] if reads else wanted
+    tensors = [r.tensor for r in capture.roots] + [t for t, _ in capture.grads.values()]
+    tensors += [] if link is None else link.wanted
+    outside = {id(t): t for t in tensors if id(t) not in leaf_of}
+    fixed = [None if k in proxies or kind != TENSOR else call.leaves[k] for k, kind in enumerate(call.kinds)]
+    looked = [(place_of(t), was_none) for t, was_none in capture.looked.values()]
+    output = Output(text, source.names, False, (spec, *statics))
     return TensorRecording(
-        graph, canonicalise(graph), capture.sources, writes, times, grads, list(capture.looked.values()), text,
-        source.names, (spec, *statics), facts, proxies,
-        capture.link, list(range(first, first + len(payload))), _linked_results(capture, leaves),
-        list(recorder.input_names), _answers(capture), tuple(program.notes), [], placement, changes, capture,
+        graph, canonicalise(graph), len(places), list(snapshot.arrays), output, [],
+        list(recorder.input_names), changes, tuple(program.capacities), tuple(program.notes), effects=effects,
+        answers=[(g.kind, g.answer) for g in recorder.guards],
+        places=places, writes=writes, looked=looked, settings=optimizer_numbers(snapshot.optimizers),
+        tensors=[(t, tensor_facts(t)) for t in outside.values()], arguments_as=fixed, link=link, wanted=wanted,
+        counted=counted, payload=list(range(first, first + len(payload))), requires=_linked_results(capture, leaves),
+        fn=fn, capture=capture, returned=out, on_host=placement,
     )  # fmt: skip
 
 
-def _on_host(where: tuple[str, Any], call: Call) -> bool:
-    """Whether an input lies on the host."""
-    kind, payload = where
+def _on_host(kind: str, payload: Any, call: Call) -> bool:
+    """Whether an input of the capture lies on the host."""
     if kind == "root":
         return not on_cuda(payload.array)
     return not (kind == LEAF and call.kinds[payload] == TENSOR and on_cuda(call.leaves[payload]._data))
 
 
-def _answers(capture: Capture) -> list[tuple[str, bytes]]:
-    guards = [(g.kind, np.asarray(g.expected).tobytes()) for g in capture.recorder.guards]
-    return [*guards, *[("grad is None", bytes([was_none])) for _, was_none in capture.looked.values()]]
+def _is_tensor(place: Place, call: Call) -> bool:
+    """Whether the memory of a tensor is at *place*."""
+    return place[0] in ("tensor", "grad") or (place[0] == LEAF and call.kinds[place[1]] == TENSOR)
 
 
 def _linked_results(capture: Capture, leaves: list[Any]) -> list[bool]:
@@ -350,9 +489,9 @@ def _shaped(atom: Atom, like: Var) -> Atom:
     return broadcast_to(atom, like.aval.shape) if atom.aval.shape != like.aval.shape else atom
 
 
-def scalar_type(where: tuple[str, Any], call: Call) -> type | None:
+def scalar_type(place: Place, call: Call) -> type | None:
     """The Python type of an input that is a number; None for arrays."""
-    kind, payload = where
+    kind, payload = place[:2]
     if kind == LEAF and call.kinds[payload] not in (ARRAY, TENSOR):
         return type(call.leaves[payload])
     return float if kind == "number" else None

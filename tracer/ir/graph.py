@@ -145,13 +145,18 @@ class Node:
 @dataclass(slots=True)
 class Guard:
     """A fact that Python's control flow relied on: *atom* (0-d) had the value *expected* at *site*, when *position*
-    nodes had been recorded."""
+    nodes had been recorded.  Where it stands for all turns of a loop, ``turns`` are their answers."""
 
     atom: Atom
     expected: Any
     kind: str
     site: Site | None
     position: int = field(default=0, compare=False)
+    turns: bytes = field(default=b"", compare=False)
+
+    @property
+    def answer(self) -> bytes:
+        return self.turns or np.asarray(self.expected).tobytes()
 
 
 @dataclass(slots=True, eq=False)

@@ -118,6 +118,8 @@ class Refusal(enum.Enum):
     # Can two paths be tried in one launch?
     LAUNCH_NUMBERS = "Python looked at all bits of a number, which are compared after the launch"
     LAUNCH_DRAWS = "they draw another number of keys from the default stream"
+    LAUNCH_INPUTS = "they read other tensors, or find them otherwise"
+    LAUNCH_EFFECTS = "their effects are different ones"
     LAUNCH_RESULTS = "their results have other dtypes or shapes"
     LAUNCH_STRUCTURE = "what they return is put together in another way"
 

@@ -4,8 +4,9 @@ simplified."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from ..ir.graph import Atom, Graph, Guard, Node, Var, live_nodes, read_vars
+from ..ir.graph import Atom, Graph, Node, Var, live_nodes, read_vars
 from ..ir.primitive import LOOP
 from .closure_conversion import needed_carries
 from .control import before_consts, before_rows, loop_view
@@ -73,7 +74,7 @@ def _replaced(graph: Graph, renamed: Renamed) -> Graph:
         return atom
 
     nodes = [Node(n.prim, tuple([current(a) for a in n.inputs]), n.params, n.outs, n.site) for n in graph.nodes]
-    guards = [Guard(current(g.atom), g.expected, g.kind, g.site, g.position) for g in graph.guards]
+    guards = [replace(g, atom=current(g.atom)) for g in graph.guards]
     return Graph(graph.inputs, nodes, [current(a) for a in graph.outputs], guards, graph.consts)
 
 

@@ -304,7 +304,8 @@ class Rewriter:
             made = body.make(self.out, wanted, finals, {key[1:] for key in self.columned if key[0] == k})
             if made.held is not None:
                 self.held.append(made.held)
-                merged = Guard(made.held, np.bool_(True), "bool", made.asked)
+                turns = b"".join([step.expected.tobytes() for step in repeat.steps if step.expected is not None])
+                merged = Guard(made.held, np.bool_(True), "bool", made.asked, turns=turns)
                 self.guards[id(merged)] = merged
             self.stacks.update(((k, *key), x) for key, x in made.stacks.items())
             last = set() if made.mapped else {var for key, var in finals.items() if key not in made.arrays}

@@ -145,3 +145,23 @@ def test_int_guards_have_more_than_two_answers():
         assert f(x) == pytest.approx(plain(x))
     assert f.stats.traces == 8  # four paths, each recorded twice
     assert sum(p.runs for p in f.stats.paths) == f.stats.calls
+
+
+def test_branches_that_every_turn_takes_are_paths_that_stay():
+    """The guards of rolled loops all expect True: what they ask for tells them apart."""
+
+    @compile_grad
+    def f(w, x):
+        h = np.zeros(3)
+        for row in x:
+            h = np.tanh(h + w * row)
+            if np.sum(row) > 0:
+                h = h * 0.5
+        return np.sum(h)
+
+    w, up = np.array([0.1, 0.2, 0.3]), np.ones((24, 3))
+    mixed = np.where(np.arange(24)[:, None] % 3 == 0, up, -up)
+    for x in (up, -up, mixed) * 3:
+        f.value_and_grad(w, x)
+    assert f.stats.traces == 6 and f.stats.live == ""
+    assert sorted(path.runs for path in f.stats.paths) == [3, 3, 3]

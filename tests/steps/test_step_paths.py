@@ -1,0 +1,106 @@
+"""Steps are answered by the dispatcher of functions: paths, families, arguments in the place of others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tracegrad as torch
+
+
+def parameter(*values):
+    return torch.tensor(values, dtype=torch.float64, requires_grad=True)
+
+
+def test_paths_of_a_step_are_tried_in_one_launch():
+    w = parameter(1.0, 2.0, 3.0)
+
+    def step(x):
+        w.grad = None
+        y = (w * x).sum()
+        if x.sum() > 0:
+            y = y * 2
+        y.backward()
+        return y.detach()
+
+    compiled = torch.compile(step)
+    up, down = torch.tensor([1.0, 1.0, 1.0], dtype=torch.float64), torch.tensor([-1.0, 2.0, -3.0], dtype=torch.float64)
+    for x in (up, down) * 4:
+        found, grad = compiled(x).item(), w.grad.tolist()
+        assert (found, grad) == (step(x).item(), w.grad.tolist())
+    assert compiled.stats.traces == 4 and compiled.stats.live == ""
+    (family,) = compiled._endpoint.owners
+    assert len(family.members) == 2
+    assert sum(path.runs for path in compiled.stats.paths) == 7
+    misses = compiled.stats.guard_misses
+    for x in (up, down) * 4:
+        compiled(x)
+    assert compiled.stats.guard_misses == misses  # the launcher went from one to the other
+
+
+def test_paths_that_write_otherwise_have_launches_of_their_own():
+    w, v = torch.zeros(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+
+    def step(x):
+        if x.sum() > 0:
+            w.add_(x)
+        else:
+            v.sub_(x)
+
+    compiled = torch.compile(step)
+    total = np.zeros(3), np.zeros(3)
+    for k in range(12):
+        x = np.array([1.0, 2.0, 3.0]) * (-1) ** k
+        compiled(torch.tensor(x))
+        total[k % 2][...] += x * (-1) ** k
+    assert (w.tolist(), v.tolist()) == (total[0].tolist(), total[1].tolist())
+    assert compiled.stats.traces == 4 and len(compiled._endpoint.owners) == 2
+
+
+def test_an_argument_that_is_outside_state_too():
+    w = torch.tensor([1.0, 2.0, 3.0])
+    compiled = torch.compile(lambda x: (x * w).sum())
+    other = torch.tensor([5.0, 6.0, 7.0])
+    for x, expected in [(w, 14.0)] * 4 + [(other, 38.0), (w, 14.0), (other, 38.0)] * 3:
+        assert compiled(x).item() == expected
+
+
+@pytest.mark.parametrize("zero", [False, True])
+def test_the_gradient_of_an_argument_is_that_of_the_calls(zero):
+    def step(p):
+        if zero:
+            p.grad = None
+        (p * p).sum().backward()
+
+    compiled = torch.compile(step)
+    found, expected = [parameter(1.0, 2.0), parameter(3.0, 4.0)], [parameter(1.0, 2.0), parameter(3.0, 4.0)]
+    for k in (0, 0, 0, 0, 1, 1, 0, 1, 1, 0):
+        compiled(found[k])
+        step(expected[k])
+        for a, b in zip(found, expected, strict=True):
+            assert (a.grad is None) is (b.grad is None) and (a.grad is None or a.grad.tolist() == b.grad.tolist())
+
+
+def test_the_default_dtype_is_looked_at_by_each_call():
+    compiled = torch.compile(lambda x: x.sum() + torch.ones(()))
+    x, before = torch.tensor([1, 2]), torch.get_default_dtype()
+    try:
+        for dtype in (torch.float32, torch.float64) * 4:
+            torch.set_default_dtype(dtype)
+            assert compiled(x).dtype == dtype
+    finally:
+        torch.set_default_dtype(before)
+
+
+def test_a_list_among_the_arguments_is_the_callers():
+    w = parameter(1.0, 2.0)
+
+    def step(x, history, known):
+        history.append(3)
+        known["count"] = known.get("count", 0) + 1
+        return (w * x).sum().detach()
+
+    compiled, history, known = torch.compile(step), [], {}
+    for _ in range(5):
+        compiled(torch.tensor([1.0, 1.0], dtype=torch.float64), history, known)
+    assert history == [3] * 5 and known == {"count": 5}

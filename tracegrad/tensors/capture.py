@@ -241,6 +241,8 @@ class Capture:
         self.recorder.unrepeatable(refusal, **fields)
 
     def made(self, t: Tensor) -> None:
+        """Note that the run has made *t*.  Its data is an array, also without axes: it can be written into."""
+        t._data._storage.array0d = True
         self._made.append(weakref.ref(t))
 
     def forget(self, t: Tensor) -> None:

@@ -433,8 +433,9 @@ def make(data: Any) -> Tensor:
         result._inference = True
     if STATE.capture is not None:
         data = STATE.capture.constant(data)
-        STATE.capture.made(result)
     result._data = data
+    if STATE.capture is not None:
+        STATE.capture.made(result)
     return result
 
 

@@ -17,10 +17,10 @@ from ..tracer.ir.refusals import Reason
 from ..tracer.ir.text import print_graph
 from .cuda.run import program_of
 from .launch.kernel_cache import kernels
-from .paths.dispatcher import Dispatcher
+from .paths.dispatcher import FunctionDispatcher
 from .paths.family import describe_families
 from .paths.paths import describe_guard
-from .record.call_key import Call, flatten
+from .record.call_key import Call
 from .record.differentiable import name_of
 from .record.record import record
 from .record.recording import VALUE, Mode, Recording
@@ -31,9 +31,9 @@ _SHOWN = 24  # names listed before the rest is counted
 Notes = Iterable[str | Reason]
 
 
-def explain_call(dispatcher: Dispatcher, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def explain_call(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Records the call (its Python runs once more) and describes the program, its kernel and the function's history."""
-    call = flatten(args, kwargs, dispatcher.static, dispatcher.target, fn=dispatcher.fn)
+    call = dispatcher.flatten(args, kwargs)
     plan = dispatcher.plans.get(call)
     snapshot = plan.snapshot(call.objects)
     note = ""
@@ -90,7 +90,7 @@ def program_sections(program: Any, canonical: Canonical, notes: Notes = ()) -> l
     ]
 
 
-def describe_status(dispatcher: Dispatcher, mode: Mode, call: Call) -> str:
+def describe_status(dispatcher: FunctionDispatcher, mode: Mode, call: Call) -> str:
     """Cached recordings for calls with this key, and whether they are verified."""
     endpoint = dispatcher.endpoints.get(mode)
     if endpoint is not None and call.key in endpoint.live:
@@ -106,7 +106,7 @@ def describe_status(dispatcher: Dispatcher, mode: Mode, call: Call) -> str:
     return "\n".join([text, *together])
 
 
-def _segments(dispatcher: Dispatcher, mode: Mode, call: Call) -> list[str]:
+def _segments(dispatcher: FunctionDispatcher, mode: Mode, call: Call) -> list[str]:
     """The section on the cuts between segments, if the call runs in segments."""
     endpoint = dispatcher.endpoints.get(mode)
     live = endpoint.live.get(call.key) if endpoint is not None else None

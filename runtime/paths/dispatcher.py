@@ -32,15 +32,18 @@ from ..config import config, default_dtype
 from ..cuda.arrays import on_device
 from ..cuda.run import for_slot
 from ..launch.kernel_cache import kernels
+from ..record.arguments import positional_names
 from ..record.call_key import TENSOR, TRACED, Call, flatten
+from ..record.effects import NotCountersError, OutsideEffect
 from ..record.identity import partition
 from ..record.inline import inline_call
 from ..record.record import record, record_pieces
 from ..record.recording import VALUE, Mode, Recording
+from ..state.effect_places import is_sink, sink_parameters
 from ..state.state_plan import Snapshot, StatePlan
 from ..stats import PathStats, Stats
 from ..tensor_library import TENSORS, TensorForm
-from .entry import Endpoint
+from .entry import MAX_TRANSIENT, Endpoint
 from .fallback import Live, branch_outcomes, tell, too_long, too_many_programs
 from .family import Family, make_family
 from .fast_path import make_slot
@@ -65,13 +68,15 @@ from .siblings import candidates
 class Dispatcher:
     """The slow path of one function, whose *static* arguments are settings.  *may_print*: as for ``StatePlan``."""
 
+    replays_effects = False  # those that ``state/effect_places.py`` finds
+
     def __init__(
         self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats, may_print: bool
     ) -> None:
         self.fn, self.static, self.target, self.stats = fn, static, target, stats
         self.lock = threading.Lock()
         self.endpoints: dict[Mode, Endpoint] = {}
-        self.plans = PlanCache(fn, may_print)
+        self.plans = PlanCache(fn, may_print, self.replays_effects)
         _dispatchers.add(self)
 
     def endpoint(self, mode: Mode) -> Endpoint:
@@ -109,6 +114,10 @@ class Dispatcher:
         reason = "first call with arguments of these types and shapes"
         paths: Sequence[Path] = ()
         variant, arrays, snapshot = self._find(call, known)
+        if variant is not None and any(_grows_like_an_argument(path, call, ()) for path in variant.paths):
+            answer = self._elsewhere(endpoint, call, self.plans.get(call).snapshot(call.objects))
+            if answer is not MISS:
+                return answer
         if variant is not None:
             paths = [p for p in variant.paths if not (p.verified and p.numbers)]
             answer, reason = self._try_paths(endpoint, call, variant, arrays)
@@ -127,6 +136,8 @@ class Dispatcher:
         try:
             capacities = next((p.recording.capacities for p in paths if not p.verified), ())
             recording = self._record(endpoint, call, plan, snapshot, capacities)
+        except NotCountersError:  # its effects have gone to copies
+            return self.answer(endpoint, call)
         finally:
             snapshot.release()
         match = next((p for p in paths if recording.same_program(p.recording)), None)
@@ -136,6 +147,10 @@ class Dispatcher:
             return self._not_kept(endpoint, call, recording, plan)
         if match is None and any(not p.verified and _differs(p.recording, recording) for p in paths):
             return self._go_live(endpoint, call, recording, Live(str(Refusal.REPLAY_DIFFERS())))
+        if recording.transient is not None and match is None:
+            endpoint.transient[call.key] += 1
+            if endpoint.transient[call.key] > MAX_TRANSIENT:  # another state in each call, as it seems
+                return self._go_live(endpoint, call, recording, Live(str(recording.transient)))
         variant = self._variant(endpoint, call, Variant(snapshot, same))
         return self._keep(endpoint, call, variant, recording, match)
 
@@ -158,7 +173,8 @@ class Dispatcher:
                 variants.insert(0, variant)
                 del variants[config.max_states :]
             while len(endpoint.variants) > config.max_variants:
-                endpoint.variants.popitem(last=False)
+                gone, _ = endpoint.variants.popitem(last=False)
+                endpoint.transient.pop(gone, None)
         return variant
 
     def _try_paths(self, endpoint: Endpoint, call: Call, variant: Variant, arrays: Sequence[Any]) -> tuple[Any, str]:
@@ -233,7 +249,8 @@ class Dispatcher:
         family = next((family for family in endpoint.owners if path in family.members), None)
         if family is not None:
             self._tell(family)
-        if config.check or call.shares or family is not None:
+        grows = _grows_like_an_argument(path, call, call.arguments[0])
+        if config.check or call.shares or grows or family is not None:
             return
         family = make_family(variant, path, endpoint.owners)
         self._tell(family)
@@ -314,8 +331,11 @@ class Dispatcher:
 class FunctionDispatcher(Dispatcher):
     """The slow path of a function of arrays."""
 
+    replays_effects = True
+
     def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats) -> None:
         super().__init__(fn, static, target, stats, may_print=True)
+        self._sinks = sink_parameters(fn, positional_names(fn))
         self._tensor_form: TensorForm | None = None
         self._reads_tensors = False
         self._told = False  # whether a warning has told that Python runs in each call
@@ -323,7 +343,7 @@ class FunctionDispatcher(Dispatcher):
     def dispatch(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if TENSORS.capturing() or (self._tensor_form is not None and (self._reads_tensors or any(map(_on_host, args)))):
             return self._call_tensors(endpoint, args, kwargs)
-        call = flatten(args, kwargs, self.static, self.target, fn=self.fn)
+        call = self.flatten(args, kwargs)
         if call.device is not None and call.device.linked and endpoint.mode.kind == VALUE and TENSORS.grad_enabled():
             return self._call_tensors(endpoint, args, kwargs)  # a value that stays connected
         if TRACED in call.kinds or current_recorder() is not None:
@@ -331,6 +351,16 @@ class FunctionDispatcher(Dispatcher):
         if TENSOR in call.kinds or self._reads_tensors:
             return self._call_tensors(endpoint, args, kwargs)
         return self.answer(endpoint, call)
+
+    def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """The call with these arguments."""
+        return flatten(args, kwargs, self.static, self.target, self._opaque(args, kwargs), self.fn)
+
+    def _opaque(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
+        """The ids of arguments that the function only changes: lists that it appends to."""
+        given = [(args[k] if k < len(args) else None, uses) for k, uses in self._sinks.items() if type(k) is int]
+        given += [(kwargs[name], self._sinks[name]) for name in kwargs if name in self._sinks]
+        return [id(value) for value, uses in given if is_sink(value, uses)]
 
     def _call_tensors(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer where Tensors are among the arguments or in the outside state."""
@@ -358,8 +388,9 @@ class FunctionDispatcher(Dispatcher):
         args = call.arguments[0]
         differentiated = () if mode.kind == VALUE else [args[p] for p in mode.positions if -len(args) <= p < len(args)]
         kept = {id(c) for c in flatten(tuple(differentiated), {}, target=self.target).containers}
-        opaque = snapshot.containers.intersection(map(id, call.containers)) - kept
-        return flatten(*call.arguments, self.static, self.target, opaque) if opaque else None
+        shared = snapshot.containers.intersection(map(id, call.containers)) - kept
+        opaque = shared | set(self._opaque(*call.arguments))
+        return flatten(*call.arguments, self.static, self.target, opaque) if shared else None
 
     def _record(
         self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot, capacities: Sequence[int]
@@ -447,6 +478,13 @@ def _on_host(argument: Any) -> bool:
 def on_the_host(name: str) -> DeviceError:
     """The error for a tensor of a call that is to run on a device."""
     return DeviceError(at_site(f'{name} is a tensor on the CPU, but target="cuda": move it there with .cuda()'))
+
+
+def _grows_like_an_argument(path: Path, call: Call, but: Sequence[Any]) -> bool:
+    """Whether a container that grows, and whose contents are not looked at, is of the class of one among the arguments,
+    other than those in *but*."""
+    sinks = {effect.sink for effect in path.recording.effects if isinstance(effect, OutsideEffect)}
+    return any(type(c) in sinks and not any(c is b for b in but) for c in call.containers)
 
 
 def _to_front(items: list[Any], item: Any) -> None:

@@ -7,7 +7,7 @@ the function's lock.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +19,7 @@ from .family import Family
 from .fast_path import Slot
 from .paths import Path, Variant
 
+MAX_TRANSIENT = 6  # recordings of one call key that change the state they are kept under
 MAX_SLOTS = 4  # families of paths that are tried without looking at the call first
 
 
@@ -28,6 +29,7 @@ class Endpoint:
     slots: tuple[Slot, ...] = ()
     owners: tuple[Family, ...] = ()  # the families of the slots
     variants: OrderedDict[Any, list[Variant]] = field(default_factory=OrderedDict)
+    transient: Counter[Any] = field(default_factory=Counter)  # recordings that changed their own state, by call key
     live: OrderedDict[Any, Live] = field(default_factory=OrderedDict)  # call keys whose Python runs each time
 
     def missed(self, variant: Variant, call: int) -> tuple[list[tuple[Path, int]], set[Path]]:
@@ -76,4 +78,4 @@ class Endpoint:
         return [path.stats(self.mode.kind) for path in self.paths]
 
 
-__all__ = ["MAX_SLOTS", "Endpoint"]
+__all__ = ["MAX_SLOTS", "MAX_TRANSIENT", "Endpoint"]

@@ -23,7 +23,7 @@ from ..cuda.arrays import download, on_device, upload
 from ..cuda.run import launcher, program_of
 from ..launch import bind as launch
 from ..launch.binding import bind_graph, launched
-from ..record.call_key import ARRAY, DATA, Call
+from ..record.call_key import ARRAY, DATA, Call, unwrap
 from ..record.identity import Partition, partition
 from ..record.recording import Recording
 from ..record.trees import Source, make_function
@@ -61,13 +61,15 @@ class Path:
             return found
         if recorded not in self._finish:
             source = Source()
+            source.lines.append(f"arrays = values[{len(call.data)}:]")
             texts = [f"leaves[{k}]" for k in range(len(call.leaves))]
             for effect in self.recording.effects:
                 effect.write(source, texts, recorded)
             operands = [f"values[{k}]" for k in range(len(values))]
             source.lines.append(f"return {self.recording.result(source, texts, operands)}")
             self._finish[recorded] = make_function("def finish(r, leaves, values, args, kwargs):", source)
-        return self._finish[recorded](found, call.leaves, values, *call.arguments)
+        leaves = [unwrap(leaf) for leaf in call.leaves]
+        return self._finish[recorded](found, leaves, values, *call.arguments)
 
     def number_failed(self, k: int) -> int:
         """Count a run in which float *k* had other bits than recorded; returns the index of that guard."""
@@ -123,7 +125,13 @@ def bind_path(recording: Recording, program: Program, call: Call) -> Path:
             args.append(launch.ArrayArg((var := next(inputs)).aval.dtype, var.aval.shape))
         elif kind in DATA:
             args.append(launch.ScalarArg(next(inputs).aval.dtype, (type(leaf),)))
-    args += [launch.ArrayArg(var.aval.dtype, var.aval.shape) for var in inputs]
+    for var, value in zip(inputs, recording.captured, strict=True):
+        array = isinstance(value, np.ndarray)
+        args.append(
+            launch.ArrayArg(var.aval.dtype, var.aval.shape)
+            if array
+            else launch.ScalarArg(var.aval.dtype, (type(value),))
+        )
     counts = new_counts(recording)
     bound = bind_graph(recording.graph, canonical, program, recording.output.single, args, counts)
     return make_path(recording, program, bound, counts)

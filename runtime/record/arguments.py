@@ -53,7 +53,7 @@ class Arguments:
         self, original: tuple[Any, Any], tree: Any, leaves: Sequence[Any], names: Sequence[str] = (),
         differentiated: Collection[int] = (),
     ) -> None:  # fmt: skip
-        self._leaves, self._names, self._differentiated = leaves, names, differentiated
+        self.leaves, self._names, self._differentiated = leaves, names, differentiated
         self._containers: list[_Container] = []
         self._given: dict[int, Any] = {}  # id of a container -> the one given for it
         self._kept: list[Any] = []  # so that the ids stay theirs
@@ -64,7 +64,7 @@ class Arguments:
 
     def _build(self, value: Any, spec: Any, start: int, name: str) -> Any:
         if spec.kind == optree.PyTreeKind.LEAF:
-            return self._stands_for(self._leaves[start], value)
+            return self._stands_for(self.leaves[start], value)
         if spec.kind == optree.PyTreeKind.NONE:
             return value
         known = self._given.get(id(value))

@@ -43,13 +43,18 @@ class Output:
             self.text = None
 
 
-def packed(out: Any, source: Source, atoms: list[Atom]) -> tuple[str, tuple[Any, ...]]:
-    """The expression for a result tree, whose data is appended to *atoms*; and its parts that are no data."""
+def packed(
+    out: Any, source: Source, atoms: list[Atom], places: dict[int, int] | None = None
+) -> tuple[str, tuple[Any, ...]]:
+    """The expression for a result tree, whose data is appended to *atoms*; and its parts that are no data.  *places*
+    gets the index of each traced array, by id."""
     leaves, spec = optree.tree_flatten(out, none_is_leaf=True, namespace=NAMESPACE)
     texts, statics = [], []
     for leaf in leaves:
         if isinstance(leaf, TracedArray):
             texts.append(f"r[{len(atoms)}]")
+            if places is not None:
+                places.setdefault(id(leaf), len(atoms))
             atoms.append(leaf.atom)
         elif isinstance(leaf, np.ndarray) and is_number(leaf.dtype):
             texts.append(f"r[{len(atoms)}]")

@@ -27,7 +27,7 @@ from ...tracer.ir.errors import TracegradError, unrecordable
 from ...tracer.ir.evaluate import HOST
 from ...tracer.ir.graph import Atom, Guard, Lit, Var, structural
 from ...tracer.ir.primitive import CUSTOM
-from ...tracer.ir.refusals import Reason
+from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ops.elementwise import F
 from ...tracer.record.array import TracedArray
 from ...tracer.record.recorder import Recorder, recording
@@ -35,10 +35,11 @@ from ...tracer.reroll.loop_monitor import follow_loops
 from ...tracer.reroll.roll import roll
 from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
-from ..state.state_plan import Snapshot, StatePlan
+from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch
 from .arguments import positional_names
 from .call_key import ARRAY, DATA, FLOAT, OBJECT, Call
 from .differentiable import differentiated, gradient_text, leaf_names, scalar_loss, split_aux
+from .effects import Effects, NotCountersError, find_effects
 from .gc_pause import fewer_collections
 from .identity import captured_refusal, first_of_each
 from .outputs import Output, packed
@@ -54,7 +55,10 @@ def record(
     """Run *fn* on traced arguments.  With a *snapshot* of the outside state, captured arrays become inputs and
     branches become guards, so that the result can be replayed; without one, Python runs each time and only the kernel
     is kept.  *capacities*: of the recording that this one is to verify."""
-    found = _record(fn, call, mode, plan, snapshot, capacities, in_pieces=False)
+    try:
+        found = _record(fn, call, mode, plan, snapshot, capacities, in_pieces=False)
+    except _UnseenReaderError:
+        found = _record(fn, call, mode, plan, None, (), in_pieces=False)
     assert isinstance(found, Recording)
     return found
 
@@ -94,6 +98,7 @@ def _record(
             leaves[k] = TracedArray(inputs[k], recorder, owner=owner) if same == k else leaves[same]
     captured: list[np.ndarray] = []
     changes: list[Reason] = []
+    effects = Effects()
     unrecordable.last = None
     with fewer_collections(), recording(recorder), _own_words():
         if snapshot is None:
@@ -118,25 +123,27 @@ def _record(
             def number(value: TracedArray) -> Any:
                 return _number(value, recorder)
 
-            out, changes = run_frozen(call, leaves, plan, snapshot, recorder, wrt, add_array, number)
+            out, changes, effects = run_frozen(call, leaves, plan, snapshot, recorder, wrt, add_array, number)
         if unrecordable.last is not None:  # caught by the function, which has not computed what NumPy would have
             refused, message = unrecordable.last
             raise refused(*message)
         ran = time.perf_counter()
         answers = [(g.kind, g.answer) for g in recorder.guards]
         if not in_pieces:
-            roll(recorder, _returned(out), guarded=snapshot is not None)
+            roll(recorder, [*_returned(out), *[a.atom for a in effects.arrays]], guarded=snapshot is not None)
         if in_pieces and not any(node.prim.kind == CUSTOM for node in recorder.nodes):
             return _pieces(fn, out, mode, call, recorder, [inputs[k] for k in wrt])
-        atoms, output = _outputs(fn, out, mode, call, recorder, [inputs[k] for k in wrt], len(wrt))
+        returned: dict[int, int] = {}
+        atoms, output = _outputs(fn, out, mode, call, recorder, [inputs[k] for k in wrt], len(wrt), returned=returned)
         changes += recorder.reasons  # an adjoint may run Python too (ops/custom.py)
         numbers = sort_guards(recorder) if snapshot is not None else []
         if snapshot is None:
             recorder.guards[:] = [g for g in recorder.guards if g.kind == CAPACITY]  # Python decides all else anew
         if recorder.stream_state is not None:
             captured.append(recorder.stream_state)
-        if not numbers:
+        if not numbers and not effects.arrays:
             output.simplify(len(atoms))
+        effects.place(atoms, returned)
         atoms += [guard.atom for guard in numbers]
     graph = simplify(recorder.finish(atoms), () if recorder.backend is HOST else CUDA_PRODUCTS)
     derived = time.perf_counter()
@@ -146,7 +153,7 @@ def _record(
         graph, canonical, len(inputs) + len(captured), captured, output, numbers, list(recorder.input_names), changes,
         tuple(recorder.capacities), tuple(recorder.notes),
         {"record": ran - clock, "derive": derived - ran, "sign": done - derived}, recorder.draws,
-        answers=answers,
+        effects.effects, answers=answers, transient=effects.transient,
     )  # fmt: skip
 
 
@@ -164,33 +171,66 @@ def _own_words() -> Iterator[None]:
         raise
 
 
+class _UnseenReaderError(Exception):
+    """Code that was not analysed has run, and may have read places that were taken for never read."""
+
+
 def run_frozen(
     call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, recorder: Recorder, wrt: Sequence[int],
     add_array: Callable[[np.ndarray, str], TracedArray], number: Callable[[TracedArray], Any],
-) -> tuple[Any, list[Reason]]:  # fmt: skip
-    """(result of the function, its changes to arguments and outside state), run with traced stand-ins for the arrays
-    of the snapshot.  *leaves*: those of the call, traced ones in place of data; *number*: the value of a traced array,
-    to be kept outside the recording."""
+) -> tuple[Any, list[Reason], Effects]:  # fmt: skip
+    """(result of the function, its changes to arguments and outside state, those that are still to be made), run with
+    traced stand-ins for the arrays of the snapshot.  *leaves*: those of the call, traced ones in place of data;
+    *number*: the value of a traced array, to be kept outside the recording."""
     stand_ins: dict[int, TracedArray] = {}
     known = {id(x): leaf for x, leaf in zip(call.leaves, leaves, strict=True)} if plan.asks_identity else {}
-    for array, name in zip(snapshot.arrays, snapshot.array_names, strict=True):
-        stand_in = add_array(array, name)
-        stand_ins[id(array)] = recorder.captured[id(array)] = known.get(id(array), stand_in)
-    substitution = plan.substitute(lambda array, name: stand_ins[id(array)], call.objects, snapshot)
+    for node in snapshot.inputs:
+        if node.kind == "number":
+            var = recorder.add_input(node.obj, f"`{node.label}`", weak=type(node.obj) is float)
+            stand_ins[id(node)] = TracedArray(var, recorder)
+        else:
+            stand_in = add_array(node.obj, node.label)
+            stand_ins[id(node)] = stand_ins[id(node.obj)] = known.get(id(node.obj), stand_in)
+            recorder.captured[id(node.obj)] = stand_ins[id(node)]
+    substitution = plan.substitute(
+        lambda array, name: stand_ins[id(array)], call.objects, snapshot, lambda node: stand_ins[id(node)]
+    )
     _replace_objects(call, leaves, substitution.objects)
     given = call.arguments_over(leaves, positional_names(plan.fn), wrt)
     plain = Settled(number, given.originals | substitution.originals)
+    effects, changes, watch = Effects(), [], plan.watch()
     try:
-        with plan.watch():
+        with watch:
             out = substitution.fn(*given.args, **given.kwargs)
-    finally:  # changes stay, also when it raises
         changes = [*given.changes(), *substitution.changes()]
-        if changes:
+        if not changes and snapshot.graph is not None and snapshot.graph.roots:
+            effects = find_effects(
+                call, snapshot.graph, given, substitution, [stand_ins[id(n)] for n in snapshot.inputs]
+            )
+            changes = effects.refused
+    except NotCountersError as error:
+        plan.read(error.places)
+        raise
+    except BaseException:
+        if not _unseen(watch, substitution):
             given.write_back(plain)
             substitution.writeback(plain)
+            raise
+    finally:
         after = plan.snapshot(call.objects)
         settle(after, plain)
-    return out, changes or plan.changes(snapshot, after)
+    if _unseen(watch, substitution):
+        raise _UnseenReaderError
+    changes = changes or plan.changes(snapshot, after)
+    if changes:
+        given.write_back(plain)
+        substitution.writeback(plain)
+        effects = Effects()
+    return out, changes, effects
+
+
+def _unseen(watch: Watch, substitution: Substitution) -> bool:
+    return substitution.hides and any(reason.code is Refusal.CALLS_UNSEEN for reason in watch.reasons)
 
 
 def _refuse_captured(call: Call, snapshot: Snapshot) -> None:
@@ -252,13 +292,14 @@ def _returned(out: Any) -> list[Atom]:
 
 def _outputs(
     fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: Sequence[Var], count: int,
-    derive: Callable[..., Sequence[Atom]] = vjp,
+    derive: Callable[..., Sequence[Atom]] = vjp, returned: dict[int, int] | None = None,
 ) -> tuple[list[Atom], Output]:  # fmt: skip
-    """(atoms of the graph's results, the ``Output`` over them)."""
+    """(atoms of the graph's results, the ``Output`` over them).  *returned* gets the places of traced arrays among
+    them, by id."""
     source = Source("o")
     if mode.kind == VALUE:
         atoms: list[Atom] = []
-        text, statics = packed(out, source, atoms)
+        text, statics = packed(out, source, atoms, returned)
         return atoms, Output(text, source.names, False, statics)
     aux: Any = None
     if mode.has_aux:
@@ -268,7 +309,9 @@ def _outputs(
     atoms = [loss, *gradients]  # a gradient alone has its value in it too: one kernel serves both
     first = len(atoms) - count
     tree = gradient_text(call, mode, source, iter([f"r[{first + k}]" for k in range(count)]))
-    extra, statics = packed(aux, source, atoms) if mode.has_aux else ("", ())
+    if returned is not None and isinstance(out, TracedArray) and out.atom is loss:
+        returned[id(out)] = 0
+    extra, statics = packed(aux, source, atoms, returned) if mode.has_aux else ("", ())
     if mode.kind == GRAD:
         text = f"({tree}, {extra})" if mode.has_aux else tree
     else:

@@ -22,6 +22,7 @@ from ...tracer.ir.evaluate import Env
 from ...tracer.ir.graph import Atom, Graph, Guard, Node, Var
 from ...tracer.ir.refusals import Reason
 from .call_key import DATA, Call
+from .effects import OutsideEffect
 from .outputs import Output
 from .trees import Source
 
@@ -69,6 +70,7 @@ class Recording:
     seconds: dict[str, float] = field(default_factory=dict)
     draws: int = 0  # draws from the default stream of random numbers, whose state is then the last captured array
     effects: Sequence[Effect] = ()
+    transient: Reason | None = None  # its effects change what it is kept under
     answers: Sequence[tuple[str, bytes]] = ()  # all that Python was given in the run, in order
 
     def same_program(self, other: Recording) -> bool:
@@ -110,7 +112,11 @@ class Recording:
 
     def check(self, source: Source, call: Call, texts: Sequence[str]) -> None:
         """Append the conditions that a slot checks beside the call key, the outside state and the guards; *texts* as in
-        :meth:`Effect.write`."""
+        :meth:`Effect.write`.  Here: what only grows, so that nobody looks at it, is none of the arguments."""
+        for place, value in enumerate(call.arguments[0]):
+            for effect in self.effects:
+                if isinstance(effect, OutsideEffect) and effect.sink is type(value):
+                    source.give_up_if(f"args[{place}] is {effect.place(source, texts)}")
 
     def operands(self, source: Source, call: Call, texts: Sequence[str]) -> list[str]:
         """The texts of the kernel's operands, but for the state of the default stream; ``arrays`` are those of the

@@ -80,7 +80,9 @@ def settle(after: Snapshot, unwrap: Unwrap) -> None:
         return
     for node in graph.nodes:
         obj = node.obj
-        if node.kind == "list":
+        if node.kind == "sink":
+            unwrap(obj)
+        elif node.kind == "list":
             _items(obj, unwrap)
         elif node.kind == "dict":
             for key, value in list(obj.items()):
@@ -104,6 +106,11 @@ def _items(values: list[Any] | deque[Any], unwrap: Unwrap) -> None:
 
 def _edge(node: StateNode, edge: Edge, unwrap: Unwrap) -> None:
     child = edge.child
+    if edge.how == "store":
+        value = getattr(node.obj, edge.arg, None)
+        if (new := unwrap(value)) is not value:
+            object.__setattr__(node.obj, edge.arg, new)
+        return
     value = child.value if isinstance(child, Leaf) else child.obj
     if not isinstance(value, TracedArray | tuple):
         return

@@ -61,6 +61,7 @@ class Digest:
     reader: str  # source of the checker without the tests of the arrays
     cells: dict[str, types.CellType]
     main: dict[str, Any]
+    inputs: list[StateNode]  # of the arrays
 
     def make(self, source: str) -> Checker:
         """The checker: called with the objects, returns the arrays as they are now, or None."""
@@ -103,6 +104,7 @@ class _Emitter:
     groups: dict[Hashable, list[str]] = field(default_factory=dict)  # labels of objects that must stay distinct
     pending: deque[tuple[str, StateNode]] = field(default_factory=deque)  # nodes whose parts are still to be guarded
     count: int = 0
+    sinks: set[type] = field(default_factory=set)  # classes of the sinks in the state
 
     # ---- names in the checker
 
@@ -142,6 +144,7 @@ class _Emitter:
 
     def run(self) -> Digest:
         graph = self.graph
+        self.sinks = {type(node.obj) for node in graph.nodes if node.kind == "sink"}
         if graph.roots:
             self.child("", graph.roots[0], "the function", guard=False)
         parameters = []
@@ -171,6 +174,7 @@ class _Emitter:
             head + light + tail,
             self.cells,
             graph.main if graph.main is not None else {},
+            self.arrays,
         )
 
     def child(self, expr: str, child: Leaf | StateNode, label: str, guard: bool = True) -> None:
@@ -201,6 +205,11 @@ class _Emitter:
 
     def leaf(self, expr: str, leaf: Leaf, label: str, guard: bool) -> None:
         value = leaf.value
+        if leaf.effect:
+            self.add(label, leaf.effect)
+            if guard:
+                self.fail_if(f"{self.constant(type)}({expr}) is not {self.constant(int)}")
+            return
         self.add(label, token(value) if leaf.by_value else identity(value))
         if not guard:
             return
@@ -216,6 +225,16 @@ class _Emitter:
     def parts_head(self, name: str, node: StateNode, label: str) -> None:
         kind, obj = node.kind, node.obj
         type_test = f"{self.constant(type)}({name}) is not {self.constant(type(obj))}"
+        if kind in ("sink", "number"):
+            self.add(label, kind, identity(type(obj)))
+            self.fail_if(type_test)
+        if kind == "number":
+            self.arrays.append(node)
+            return
+        if type(obj) in self.sinks:  # what it holds counts nowhere: it must not be another one
+            self.groups.setdefault(("sink", type(obj)), []).append(name)
+        if kind == "sink":
+            return
         length = f"{self.constant(len)}({name}) != {len(obj)}" if kind in ("list", "tuple", "dict", "set") else ""
         if kind == "array":
             self.array(name, node, label, type_test)
@@ -236,7 +255,7 @@ class _Emitter:
         elif kind == "list" and hasattr(obj, "maxlen"):
             self.add(label, obj.maxlen)
             self.fail_if(f"{name}.maxlen != {obj.maxlen}")
-        if kind in ("list", "dict", "set", "instance"):
+        if kind in ("list", "dict", "set", "instance") and type(obj) not in self.sinks:
             self.groups.setdefault((kind, identity(type(obj)), len(obj) if length else 0), []).append(name)
 
     def array(self, name: str, node: StateNode, label: str, type_test: str) -> None:
@@ -305,7 +324,10 @@ class _Emitter:
 
     def flat(self, name: str, node: StateNode) -> bool:
         """A container of leaves only: one comparison in C."""
-        if not all(isinstance(e.child, Leaf) and e.child.by_value and e.how in ("item", "key") for e in node.edges):
+        leaves = [e.child for e in node.edges if e.how in ("item", "key")]
+        if len(leaves) < len(node.edges) or not all(
+            isinstance(c, Leaf) and c.by_value and not c.effect for c in leaves
+        ):
             return False
         values = tuple([e.child.value for e in node.edges])  # type: ignore[union-attr]
         self.add(node.label, tuple([token(v) for v in values]))
@@ -330,6 +352,8 @@ class _Emitter:
             self.child(f"{owner}[{arg}]", child, label)
         elif how == "key":
             self.child(f"{owner}[{arg!r}]" if type(arg) is str else f"{owner}[{self.constant(arg)}]", child, label)
+        elif how == "store":
+            self.add(node.label, "store")
         elif how == "cell":
             self.child(self.cell(arg), child, label)
         elif how == "emptycell":

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 
+from .uses import Place, Uses, uses
+
 # Start of a chain of attributes: ("global", name), ("deref", name), ("import", module), ("local", "").
 Root = tuple[str, str]
 
@@ -40,7 +42,8 @@ class CodeFacts:
     chains: dict[Root, dict[tuple[str, ...], int]] = field(default_factory=dict)  # attribute chains -> line
     imports: list[tuple[str, int, int]] = field(default_factory=list)  # (module, level, line)
     attrs: dict[str, int] = field(default_factory=dict)  # every attribute name -> line
-    writes: list[tuple[str, int]] = field(default_factory=list)  # writes to globals and outer variables
+    uses: Uses = field(default_factory=dict)  # of names, over all codes
+    writes: list[tuple[Place, int]] = field(default_factory=list)  # writes to globals and outer variables
     opaque: list[tuple[str, int]] = field(default_factory=list)  # `x.__dict__` and the like
     dynamic: bool = False  # attribute names that are computed: all attributes count as read
     sees_absence: bool = False  # may notice that an attribute is missing (getattr, hasattr, try)
@@ -77,6 +80,8 @@ def scan(code: CodeType) -> CodeFacts:
 
 def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) -> None:
     facts.codes.append(code)
+    for place, found in uses(code).items():
+        facts.uses.setdefault(place, set()).update(found)
     if getattr(code, "co_exceptiontable", b""):
         facts.sees_absence = True
     everything = list(dis.get_instructions(code))
@@ -122,10 +127,10 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
             facts.attrs.setdefault(name, line)
             _end_chain(facts, ("import", imported), (name,), line)
         elif op in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-            facts.writes.append((f"the global `{name}`", line))
+            facts.writes.append((("global", name), line))
         elif op in ("STORE_DEREF", "DELETE_DEREF"):
             if name in outer:
-                facts.writes.append((f"the outer variable `{name}`", line))
+                facts.writes.append((("outer", name), line))
         elif op in _TRUTH_TESTS or op.startswith(("POP_JUMP", "JUMP_IF")):
             before = instructions[index - 1].argval if index else None
             if isinstance(before, str):

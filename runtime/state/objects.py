@@ -17,8 +17,10 @@ import types
 from typing import Any
 
 from ...tracer.ir.refusals import Refusal
+from .effect_places import first_count, only_stored, visit_part
 from .state_graph import Leaf, StateNode
 from .trust import hidden_state, impurity, keeps_c_state
+from .uses import STORE
 from .values import is_leaf
 from .walker import Walker
 
@@ -269,6 +271,8 @@ def fill_instance(walker: Walker, node: StateNode, value: Any, label: str, site:
         for base in cls.__mro__:
             library = base is object or walker.trust.cls(base)
             for name, raw in base.__dict__.items():
+                if name == "__dict__":  # a SimpleNamespace lists its own
+                    continue
                 if type(raw) is types.MemberDescriptorType or not (library or name.startswith(("__", "_abc_"))):
                     names.add(name)
     shadow: set[str] = set()  # names that the class answers unless the instance has one of its own
@@ -276,13 +280,15 @@ def fill_instance(walker: Walker, node: StateNode, value: Any, label: str, site:
     short = label.removeprefix("global ").removeprefix("closure ")
     for name in sorted(names):
         raw = _MISSING if trusted and store is not None and name in store else lookup(cls, name)
-        if raw is not _MISSING and type(raw) is types.MemberDescriptorType:
+        if not trusted and only_stored(walker, cls, name, raw):
+            node.edge("store", name, Leaf(None, False, STORE), fixed)
+        elif raw is not _MISSING and type(raw) is types.MemberDescriptorType:
             try:
                 part = getattr(value, name)
             except AttributeError:
                 node.edge("noattr", name, walker.leaf(None, False))
             else:
-                node.edge("attr", name, walker.visit(part, f"{short}.{name}", site), fixed)
+                node.edge("attr", name, visit_part(walker, ("attr", name), part, f"{short}.{name}", site), fixed)
         elif isinstance(raw, property):
             if not trusted:
                 node.edge("class", (cls, name), walker.visit(raw, f"{cls.__name__}.{name}", site), fixed=True)
@@ -290,13 +296,16 @@ def fill_instance(walker: Walker, node: StateNode, value: Any, label: str, site:
             if not trusted and type(raw).__module__ != "builtins":
                 walker.unknown(Refusal.STATE_DESCRIPTOR, raw, f"{cls.__name__}.{name}", site)
         elif store is not None and name in store:
-            node.edge("attr", name, walker.visit(store[name], f"{short}.{name}", site), fixed)
+            part = visit_part(walker, ("attr", name), store[name], f"{short}.{name}", site)
+            node.edge("attr", name, part, fixed)
         elif raw is _MISSING:
             absent.add(name)
         elif trusted:
             continue
         else:
             shadow.add(name)
+            if first_count(walker, cls, name, raw):
+                node.edge("store", name, Leaf(None, False, STORE), fixed)
             class_part(walker, node, cls, name, raw, site)
     if walker.names.supers and not trusted:
         super_edges(walker, node, cls, site, construct=False)

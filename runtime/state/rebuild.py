@@ -11,12 +11,13 @@ from __future__ import annotations
 import functools
 import types
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ...tracer.ir.refusals import Reason, Refusal
 from .state_graph import Edge, Leaf, StateGraph, StateNode, holds_copies
+from .values import is_leaf, same
 
 Wrap = Callable[[Any, str], Any]
 _MISSING = object()
@@ -39,17 +40,21 @@ class Overlay(dict):
 class _Replacement:
     """A mutable copy of an object, and its contents when it was made."""
 
-    label: str
+    node: StateNode
     original: Any
     copy: Any
     before: Any
 
 
 class Substitution:
-    """``fn`` and ``objects`` are equivalent to the originals, over ``wrap(array, name)`` instead of each array."""
+    """``fn`` and ``objects`` are equivalent to the originals, over ``wrap(array, name)`` instead of each array, and
+    ``numbers(node)`` instead of each number that is an input."""
 
-    def __init__(self, graph: StateGraph, wrap: Wrap, fn: Any, objects: tuple[Any, ...], enabled: bool) -> None:
-        self._wrap = wrap
+    def __init__(
+        self, graph: StateGraph, wrap: Wrap, fn: Any, objects: tuple[Any, ...], enabled: bool,
+        numbers: Callable[[StateNode], Any] | None = None,
+    ) -> None:  # fmt: skip
+        self._wrap, self._wrap_number = wrap, numbers
         self._built: dict[int, Any] = {}  # id of a node -> its replacement
         self._cells: dict[int, types.CellType] = {}
         self._spaces: dict[int, Overlay] = {}
@@ -71,15 +76,62 @@ class Substitution:
 
     # ---- changes made by the run
 
+    @property
+    def hides(self) -> bool:
+        """Whether the copies lack something that the function is known not to read."""
+        return any(c.node.kind == "sink" or any(e.how == "store" for e in c.node.edges) for c in self._copies)
+
     def changes(self) -> list[Reason]:
         """The changes that the run made in the copies, one line each."""
-        changed = [c for c in self._copies if not same_contents(c.before, contents(c.copy))]
-        return [Refusal.REPLAY_CHANGES(name=c.label) for c in changed]
+        changed = [c for c in self._copies if not same_contents(_read(c, c.before), _read(c, contents(c.copy)))]
+        return [Refusal.REPLAY_CHANGES(name=c.node.label) for c in changed]
+
+    def effects(self) -> Iterator[tuple[StateNode, Edge | None, Any]]:
+        """The traces of the run in places that it may have changed: (owner, edge, value) where that is not what was
+        there, (sink, None, contents) of a sink that was empty."""
+        for c in self._copies:
+            if c.node.kind == "sink" and c.copy:
+                yield c.node, None, c.copy
+        for owner, edge, now in self._effect_places():
+            child = edge.child
+            before = self._built.get(id(child), child.obj) if isinstance(child, StateNode) else child.value
+            if edge.how == "store":
+                before = _MISSING
+            elif edge.stored and isinstance(child, Leaf) and is_leaf(now) and same(now, before):
+                continue
+            if now is not before:
+                yield owner, edge, now
+
+    def _effect_places(self) -> Iterator[tuple[StateNode, Edge, Any]]:
+        """(owner, edge, value after the run) of the places where the function may have stored something."""
+        for c in self._copies:
+            now = contents(c.copy)
+            order = {name: k for k, name in enumerate(now)} if isinstance(now, dict) else {}
+            for edge in sorted(
+                filter(_effect, c.node.edges), key=lambda e: order.get(e.arg, -1) if e.how == "store" else -1
+            ):
+                if edge.how == "global":
+                    value = self._spaces[id(edge.arg[0])].get(edge.arg[1], _MISSING)
+                elif edge.how == "cell":
+                    value = self._cells[id(edge.arg)].cell_contents
+                else:
+                    value = now[edge.arg] if edge.how == "item" else now.get(edge.arg, _MISSING)
+                yield c.node, edge, value
 
     def writeback(self, unwrap: Callable[[Any], Any] = lambda value: value) -> None:
         """Apply the run's changes of the copies to the originals; ``unwrap`` gives values their final form."""
+        for _, edge, now in self._effect_places():
+            if edge.how == "global":
+                edge.arg[0][edge.arg[1]] = now
+            elif edge.how == "cell":
+                edge.arg.cell_contents = now
         for c in self._copies:
             now = contents(c.copy)
+            if c.node.kind == "sink":
+                for value in now.items() if isinstance(now, dict) else now:
+                    grow(c.original, self._back(value, unwrap, 0))
+                c.copy.clear()
+                continue
             if same_contents(c.before, now):
                 continue
             apply_changes(c.original, c.before, now, lambda value: self._back(value, unwrap, 0))
@@ -117,7 +169,7 @@ class Substitution:
         return copy
 
     def _mutable(self, node: StateNode, copy: Any) -> Any:
-        self._copies.append(_Replacement(node.label, node.obj, copy, None))
+        self._copies.append(_Replacement(node, node.obj, copy, None))
         return self._done(node, copy)
 
     def _array(self, node: StateNode) -> Any:
@@ -126,7 +178,7 @@ class Substitution:
     def _function(self, node: StateNode) -> Any:
         fn: types.FunctionType = node.obj
         space = fn.__globals__
-        replaced = [e for e in node.edges if e.how == "global" and self._wanted(e.child)]
+        replaced = [e for e in node.edges if e.how == "global" and self._wanted(e)]
         overlay: dict[str, Any] = space
         if replaced or id(space) in self._spaces:
             overlay = self._spaces.setdefault(id(space), Overlay(space, fn.__builtins__))  # type: ignore[attr-defined]
@@ -136,7 +188,7 @@ class Substitution:
         by_cell = {id(e.arg): e for e in node.edges if e.how == "cell"}
         for cell in fn.__closure__ or ():
             edge = by_cell.get(id(cell))
-            if edge is None or not self._wanted(edge.child):
+            if edge is None or not self._wanted(edge):
                 cells.append(cell)
                 continue
             new = self._cells.get(id(cell))
@@ -170,18 +222,24 @@ class Substitution:
             space, name = edge.arg
             overlay[name] = self._part(edge.child, space[name])
         defaults = [e for e in node.edges if e.how == "const"]
-        if any(self._wanted(e.child) for e in defaults):
+        if any(self._wanted(e) for e in defaults):
             values = zip(defaults, fn.__defaults__ or (), strict=True)
             copy.__defaults__ = tuple([self._part(e.child, v) for e, v in values])
         for edge in node.edges:
-            if edge.how == "attr" and self._wanted(edge.child):
+            if edge.how == "attr" and self._wanted(edge):
                 if edge.arg == "__kwdefaults__":
                     copy.__kwdefaults__ = self._part(edge.child, fn.__kwdefaults__)
                 else:
                     copy.__dict__[edge.arg] = self._part(edge.child, fn.__dict__[edge.arg])
 
-    def _wanted(self, child: Leaf | StateNode) -> bool:
-        return isinstance(child, StateNode) and id(child) in self._needed
+    def _wanted(self, edge: Edge) -> bool:
+        return _effect(edge) or id(edge.child) in self._needed
+
+    def _number(self, node: StateNode) -> Any:
+        return node.obj if self._wrap_number is None else self._done(node, self._wrap_number(node))
+
+    def _sink(self, node: StateNode) -> Any:
+        return self._mutable(node, type(node.obj)())
 
     def _list(self, node: StateNode) -> Any:
         copy: Any = deque(maxlen=node.obj.maxlen) if isinstance(node.obj, deque) else []
@@ -203,7 +261,7 @@ class Substitution:
             for edge in node.edges:
                 if edge.how == "key":
                     copy[edge.arg] = self._part(edge.child, old[edge.arg])
-                elif self._wanted(edge.child):
+                elif self._wanted(edge):
                     copy.default_factory = self._part(edge.child, old.default_factory)
 
         self._pending.append(fill)
@@ -218,7 +276,9 @@ class Substitution:
             for name, value in contents(old).items():
                 _set(copy, name, value)
             for edge in node.edges:
-                if edge.how == "attr" and self._wanted(edge.child):
+                if edge.how == "store" and edge.arg in contents(copy):  # seen afterwards, whatever is stored
+                    object.__delattr__(copy, edge.arg)
+                if edge.how == "attr" and self._wanted(edge):
                     _set(copy, edge.arg, self._part(edge.child, getattr(old, edge.arg)))
 
         self._pending.append(fill)
@@ -231,7 +291,7 @@ class Substitution:
 
         def fill() -> None:
             for edge in node.edges:
-                if edge.how == "attr" and self._wanted(edge.child):
+                if edge.how == "attr" and self._wanted(edge):
                     copy.__dict__[edge.arg] = self._part(edge.child, old.__dict__[edge.arg])
 
         self._pending.append(fill)
@@ -264,7 +324,9 @@ def _needed(graph: StateGraph) -> set[int]:
             for edge in node.edges:
                 if not edge.fixed and isinstance(edge.child, StateNode):
                     owners.setdefault(id(edge.child), []).append(node)
-    stack = [n for n in graph.nodes if n.kind == "array" and n.sub]
+    stack = [
+        n for n in graph.nodes if n.sub and (n.kind in ("array", "sink", "number") or any(_effect(e) for e in n.edges))
+    ]  # fmt: skip
     needed = {id(n) for n in stack}
     while stack:
         for owner in owners.get(id(stack.pop()), ()):
@@ -272,6 +334,30 @@ def _needed(graph: StateGraph) -> set[int]:
                 needed.add(id(owner))
                 stack.append(owner)
     return needed
+
+
+def _effect(edge: Edge) -> bool:
+    return edge.stored or (isinstance(edge.child, Leaf) and bool(edge.child.effect))
+
+
+def _read(c: _Replacement, picture: Any) -> Any:
+    """The part of a picture of *c* that the function reads."""
+    if c.node.kind == "sink":
+        return []
+    places = [e.arg for e in c.node.edges if _effect(e) and e.how in ("attr", "item", "key", "store")]
+    if isinstance(picture, list):
+        return [v for k, v in enumerate(picture) if k not in places]
+    return {k: v for k, v in picture.items() if k not in places} if places else picture
+
+
+def grow(sink: Any, value: Any) -> None:
+    """Put *value*, an item or a pair, into a container."""
+    if isinstance(sink, dict):
+        sink[value[0]] = value[1]
+    elif isinstance(sink, set):
+        sink.add(value)
+    else:
+        sink.append(value)
 
 
 def _slots(cls: type) -> list[str]:
@@ -282,7 +368,7 @@ def _slots(cls: type) -> list[str]:
 
 def contents(obj: Any) -> Any:
     """A shallow picture of an object: a list, or a dict of attributes or items."""
-    if isinstance(obj, list | deque):
+    if isinstance(obj, list | deque | set):
         return list(obj)
     if isinstance(obj, dict):
         return dict(obj)
@@ -339,4 +425,4 @@ def apply_changes(original: Any, before: Any, now: Any, back: Callable[[Any], An
             original[name] = original.pop(name)
 
 
-__all__ = ["Substitution", "apply_changes", "contents", "same_contents"]
+__all__ = ["Substitution", "apply_changes", "contents", "grow", "same_contents"]

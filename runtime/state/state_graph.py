@@ -8,10 +8,12 @@ reached) and ``StateGraph`` (all of it, with the reasons why it may not be prova
 from __future__ import annotations
 
 import types
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...tracer.ir.refusals import Reason
+from .uses import READ, Uses
 
 MAX_CONTENT = 1 << 20  # bytes of an array that is guarded by its contents
 
@@ -20,10 +22,14 @@ Chains = dict[tuple[str, ...], str]  # attribute chain -> where it is read, "mod
 
 @dataclass(slots=True)
 class Leaf:
-    """A value without parts: compared by value (``by_value``) or by identity."""
+    """A value without parts: compared by value (``by_value``) or by identity.
+
+    *effect*: the function does nothing else in this place than to count it up (``count``, which is compared by type)
+    or to store something there (``store``, which is not compared)."""
 
     value: Any
     by_value: bool
+    effect: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +54,7 @@ class StateNode:
 
 
 # Objects that can be changed: where one is reached on a fixed way too, a copy beside the original would come apart.
-_MUTABLE = {"list", "dict", "instance", "module", "set"}
+_MUTABLE = {"list", "dict", "instance", "module", "set", "sink"}
 
 
 def holds_copies(node: StateNode) -> bool:
@@ -81,13 +87,15 @@ class Edge:
 
     ``global`` (globals dict, name), ``builtin`` (globals dict, name), ``noglobal``, ``cell``, ``emptycell``,
     ``attr`` name, ``item`` index, ``key`` key, ``element`` index (of a set), ``class`` (class, name), ``const``
-    (the part of an object that can't change), ``import`` module name, ``quiet`` name (in the key, not in the checker).
+    (the part of an object that can't change), ``import`` module name, ``quiet`` name (in the key, not in the checker),
+    ``store`` name (an attribute that is only assigned, present or not).
     """
 
     how: str
     arg: Any
     child: Leaf | StateNode
     fixed: bool
+    stored: bool = False  # the function may store something here, of which a run has a copy
 
 
 @dataclass(slots=True)
@@ -101,14 +109,22 @@ class Names:
     supers: bool = False  # super() occurs: overridden methods count too
     everything: bool = False  # attribute names are computed somewhere: all attributes count
     absence: bool = False  # a missing attribute can be noticed
+    effects: bool = False  # whether effects are replayed
+    uses: Uses = field(default_factory=dict)
+    read: set[int] = field(default_factory=set)  # ids of containers that are no sinks (``effect_places.py``)
 
     def state(self) -> tuple[int, ...]:
-        sizes = len(self.attrs), len(self.compares), len(self.called), len(self.truths)
-        return *sizes, self.supers, self.everything, self.absence
+        sizes = len(self.attrs), len(self.compares), len(self.called), len(self.truths), len(self.read)
+        return *sizes, sum(map(len, self.uses.values())), self.supers, self.everything, self.absence
+
+    def used(self, kind: str, name: str) -> set[Hashable]:
+        """The uses of what is found under a name."""
+        return self.uses.get((kind, name), {READ}) if self.effects and not self.everything else {READ}
 
     def copy(self) -> Names:
         sets = dict(self.attrs), set(self.compares), set(self.called), set(self.truths)
-        return Names(*sets, self.supers, self.everything, self.absence)
+        uses = {place: set(found) for place, found in self.uses.items()}
+        return Names(*sets, self.supers, self.everything, self.absence, self.effects, uses)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ Nothing here knows the tracer: it is plugged in as the callback of ``StatePlan.s
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -29,8 +29,9 @@ from ...tracer.bytecode.shown_names import asks
 from ...tracer.ir.refusals import Reason, Refusal
 from .checker import Checker, Digest, digest
 from .rebuild import Substitution
-from .state_graph import Names, StateGraph
+from .state_graph import Names, StateGraph, StateNode
 from .trust import Trust
+from .uses import READ, Place
 from .values import StateKey
 from .walk import build
 from .watch import Watch
@@ -90,9 +91,23 @@ class Snapshot:
         return [] if self._graph is None else self._graph.leaves_on_host
 
     @property
+    def inputs(self) -> list[StateNode]:
+        """The nodes of ``arrays`` (until released)."""
+        return self._digest.inputs
+
+    @property
+    def graph(self) -> StateGraph | None:
+        """The state as a graph (until released)."""
+        return self._graph
+
+    @property
     def containers(self) -> set[int]:
         """The ids of the lists and dicts in the state (until released)."""
-        return set() if self._graph is None else {id(n.obj) for n in self._graph.nodes if n.kind in ("list", "dict")}
+        return (
+            set()
+            if self._graph is None
+            else {id(n.obj) for n in self._graph.nodes if n.kind in ("list", "dict", "sink")}
+        )
 
     @property
     def optimizers(self) -> list[Any]:
@@ -103,6 +118,7 @@ class Snapshot:
         """Let go of the user's arrays and objects; key, names and checker stay."""
         self._graph = None
         self.arrays = self._digest.arrays = ()
+        self._digest.inputs = []
 
 
 class StatePlan:
@@ -113,12 +129,14 @@ class StatePlan:
     when the state does.
     """
 
-    def __init__(self, fn: Callable[..., Any], labels: tuple[str, ...], trust: Trust, may_print: bool) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], labels: tuple[str, ...], trust: Trust, may_print: bool, effects: bool
+    ) -> None:
         self.fn = fn
         self._may_print = may_print
         self._labels = labels
         self._trust = trust
-        self._names = Names()
+        self._names = Names(effects=effects)
         self._static: list[Reason] = []
         self._found: list[Reason] = []
         self._codes: dict[int, types.CodeType] = {}
@@ -146,6 +164,11 @@ class StatePlan:
         self._static = graph.reasons
         self._codes = graph.codes
         return Snapshot(digest(graph), graph)
+
+    def read(self, places: Iterable[Place]) -> None:
+        """Take places for read from now on, which code was found to count up."""
+        for place in places:
+            self._names.uses.setdefault(place, set()).add(READ)
 
     # ---- what a run does to the state
 
@@ -179,16 +202,18 @@ class StatePlan:
     # ---- other arrays
 
     def substitute(
-        self, wrap: Callable[[np.ndarray, str], Any], objects: tuple[Any, ...] = (), snap: Snapshot | None = None
-    ) -> Substitution:
-        """The callable and the objects over ``wrap(array, name)`` in place of each array of the snapshot.
+        self, wrap: Callable[[np.ndarray, str], Any], objects: tuple[Any, ...] = (), snap: Snapshot | None = None,
+        numbers: Callable[[StateNode], Any] | None = None,
+    ) -> Substitution:  # fmt: skip
+        """The callable and the objects over ``wrap(array, name)`` in place of each array of the snapshot, and
+        ``numbers(node)`` in place of each number among its arrays.
 
         Where the plan is not provable, they are the originals themselves.
         """
         if snap is None or snap._graph is None:
             snap = self.snapshot(objects)
         assert snap._graph is not None
-        return Substitution(snap._graph, wrap, self.fn, tuple(objects), self.provable)
+        return Substitution(snap._graph, wrap, self.fn, tuple(objects), self.provable, numbers)
 
 
 def analyse(
@@ -197,12 +222,14 @@ def analyse(
     *,
     labels: tuple[str, ...] | None = None,
     may_print: bool = False,
+    effects: bool = False,
 ) -> StatePlan:
     """Find the outside state of a callable; ``objects`` are arguments that are no data (``self``, settings).
 
-    With *may_print*, that it prints is no reason to run its Python in each call."""
+    With *may_print*, that it prints is no reason to run its Python in each call. With *effects*, nor is a change of a
+    place that it does not read otherwise (``Substitution.effects``)."""
     trust = Trust()
-    plan = StatePlan(fn, tuple(labels) if labels is not None else _labels(fn, len(objects)), trust, may_print)
+    plan = StatePlan(fn, tuple(labels) if labels is not None else _labels(fn, len(objects)), trust, may_print, effects)
     plan.snapshot(tuple(objects))
     return plan
 

@@ -21,8 +21,10 @@ from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Refusal
 from . import modules, objects
 from .code_scan import CodeFacts, scan
+from .effect_places import settle_places, visit_part
 from .state_graph import MAX_CONTENT, Leaf, Names, StateGraph, StateNode, mark
 from .trust import Trust, impurity, plain_reader
+from .uses import COUNT
 from .values import is_leaf
 from .walker import OF_CLASS, OF_SUBCLASSES, UnknownError, Walker
 
@@ -32,18 +34,21 @@ def build(fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: T
     while True:
         before = names.state()
         walker = Walker(trust, names)
-        roots: list[Leaf | StateNode] = []
+        roots = walker.roots
         try:
             roots.append(walker.visit(fn, "the function", "its definition"))
-            roots += [walker.visit(o, label, "the arguments") for o, label in zip(arguments, labels, strict=True)]
-            while walker.pending:
-                walker.pending.popleft()()
+            walker.labels = labels
+            for value, label in zip(arguments, labels, strict=True):
+                walker.walk_pending()  # so that what the function does with it is known
+                roots.append(visit_part(walker, ("param", label), value, label, "the arguments"))
+            walker.walk_pending()
         except UnknownError as error:
             walker.reasons.setdefault(error.reason)
-            roots = []
+            roots.clear()
+        mark(roots, walker.nodes)
+        settle_places(walker)
         if names.state() == before or not roots:
             break
-    mark(roots, walker.nodes)
     for node in walker.nodes:
         _check_array(walker, node)
     reasons = list(walker.reasons)
@@ -116,8 +121,12 @@ def _take_code(walker: Walker, code: types.CodeType) -> CodeFacts:
         names.supers |= "super" in facts.globals
         names.everything |= facts.dynamic
         names.absence |= facts.sees_absence
-        for what, line in facts.writes:
-            walker.refuse(Refusal.STATE_WRITES, what, facts.at(line))
+        for place, found in facts.uses.items():
+            names.uses.setdefault(place, set()).update(found)
+        for (kind, name), line in facts.writes:
+            if names.used(kind, name) != {COUNT}:
+                what = f"the global `{name}`" if kind == "global" else f"the outer variable `{name}`"
+                walker.refuse(Refusal.STATE_WRITES, what, facts.at(line))
         for what, line in facts.opaque:
             walker.refuse(Refusal.STATE_OPAQUE, what, facts.at(line))
         for root, chains in facts.chains.items():
@@ -142,7 +151,8 @@ def _global_names(walker: Walker, node: StateNode, fn: types.FunctionType, facts
         at = facts.at(line)
         if name in space:
             chains = modules.placed(facts, "global", name)
-            node.edge("global", (space, name), walker.visit(space[name], f"global {name}", at, chains))
+            part = visit_part(walker, ("global", name), space[name], f"global {name}", at, chains)
+            node.edge("global", (space, name), part)
         elif name in provided:
             node.edge("builtin", (space, provided, name), _builtin(walker, provided[name], name, at))
         else:
@@ -166,7 +176,7 @@ def _cells(walker: Walker, node: StateNode, fn: types.FunctionType, facts: CodeF
             continue
         chains = modules.placed(facts, "deref", name)
         read = next(iter(chains.values()), at)
-        node.edge("cell", cell, walker.visit(value, f"closure {name}", read, chains))
+        node.edge("cell", cell, visit_part(walker, ("outer", name), value, f"closure {name}", read, chains))
 
 
 # ---- containers

@@ -44,6 +44,8 @@ class Walker:
     def __init__(self, trust: Trust, names: Names) -> None:
         self.trust = trust
         self.names = names
+        self.roots: list[Leaf | StateNode] = []
+        self.labels: tuple[str, ...] = ()  # of the roots after the first
         self.nodes: list[StateNode] = []
         self.tensors: dict[int, str] = {}  # id of each eager tensor that was met -> its name
         self.on_device: list[str] = []  # names of the eager tensors on a CUDA device
@@ -81,6 +83,10 @@ class Walker:
         self.refuse(refusal, f"`{label}` ({full})", site, **fields)
         return Leaf(value, False)
 
+    def walk_pending(self) -> None:
+        while self.pending:
+            self.pending.popleft()()
+
     # ---- values
 
     def visit(self, value: Any, label: str, site: str, chains: Chains | None = None) -> Leaf | StateNode:
@@ -94,6 +100,8 @@ class Walker:
             if isinstance(value, types.ModuleType):
                 return OF_CLASS[types.ModuleType](self, value, label, site, chains or {(): site})
             known = self.memo.get(id(value))
+            if known is not None and known.kind == "sink":  # read on this way
+                self.names.read.add(id(value))
             return known if known is not None else _visitor(type(value))(self, value, label, site)
         finally:
             self.depth -= 1

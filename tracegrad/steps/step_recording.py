@@ -321,7 +321,7 @@ def record_tensors(
             return capture.put(TracedArray(var, recorder, owner=owner), CPU)
 
         try:
-            out, changes = run_frozen(
+            out, changes, _ = run_frozen(
                 call, leaves, plan, snapshot, recorder, (), add_array, lambda value: capture.value(value)[()]
             )
             derive(capture, out)

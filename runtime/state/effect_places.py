@@ -1,0 +1,154 @@
+"""Places that the function changes and does not read otherwise, so that its effect on them can be replayed.
+
+Start reading at ``visit_part``, which the walk asks for the value under a name.  An int that is only counted up is a
+leaf with the effect ``count``; an attribute that is only assigned one with ``store``; a list, dict or set that only
+grows is a node of kind ``sink``, whose contents are not looked at.  A float in a place where the function also stores
+something is an input of the program (a node of kind ``number``, as arrays are), other values there are compared as
+everywhere.  A run is given copies of the owners, and its effects are what it leaves there (``rebuild.py``).  Where an
+owner can't be copied, the place is like any other (``settle_places``).
+"""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict, defaultdict, deque
+from typing import Any
+
+import numpy as np
+
+from ...tracer.ir.refusals import Refusal
+from .state_graph import Chains, Edge, Leaf, StateNode
+from .uses import ADD, APPEND, COUNT, ITEM, READ, STORE, UPDATE, ItemCount, uses
+from .walker import Walker
+
+SINKS: dict[type, set[str]] = {
+    list: {APPEND}, deque: {APPEND}, set: {ADD, UPDATE},
+    dict: {ITEM, UPDATE}, OrderedDict: {ITEM, UPDATE}, defaultdict: {ITEM, UPDATE},
+}  # fmt: skip
+_NAMED = {"attr": "attr", "global": "global", "cell": "outer"}
+
+
+def visit_part(
+    walker: Walker, place: tuple[str, str], value: Any, label: str, site: str, chains: Chains | None = None
+) -> Leaf | StateNode:
+    """The leaf or node of what is found under a name."""
+    found = walker.names.used(*place)
+    if found == {COUNT} and type(value) is int:
+        return Leaf(value, True, COUNT)
+    if found <= SINKS.get(type(value), set()) and id(value) not in walker.names.read:
+        known = walker.memo.get(id(value))
+        if known is None or known.kind == "sink":
+            return known or walker.node("sink", value, label, site)
+    return walker.visit(value, label, site, chains)
+
+
+def sink_parameters(fn: Any, names: list[str]) -> dict[str | int, set[Any]]:
+    """The uses of parameters of *fn* that it may only change, by name and by place in *names*."""
+    code = getattr(fn, "__code__", None)
+    found = uses(code) if isinstance(code, types.CodeType) else {}
+    changed: dict[str | int, set[Any]] = {
+        name: used for (kind, name), used in found.items() if kind == "param" and not used & {READ, STORE, COUNT}
+    }
+    return changed | {k: changed[name] for k, name in enumerate(names) if name in changed}
+
+
+def is_sink(value: Any, found: set[Any]) -> bool:
+    """Whether *value* is a container that these uses tell nothing about."""
+    counted = type(value) in (list, dict) and all(isinstance(use, ItemCount) for use in found)
+    return counted or found <= SINKS.get(type(value), set())
+
+
+def _plain_stores(cls: type) -> bool:
+    return cls.__setattr__ in (object.__setattr__, types.SimpleNamespace.__setattr__)
+
+
+def only_stored(walker: Walker, cls: type, name: str, raw: Any) -> bool:
+    """Whether attribute *name* of instances of *cls*, where the class has *raw*, is assigned and never read."""
+    plain = not hasattr(type(raw), "__set__") or type(raw) is types.MemberDescriptorType
+    return walker.names.used("attr", name) == {STORE} and plain and _plain_stores(cls)
+
+
+def first_count(walker: Walker, cls: type, name: str, raw: Any) -> bool:
+    """Whether the counter *name* of an instance starts from the value *raw* that its class has."""
+    counted = walker.names.used("attr", name) == {COUNT} and type(raw) is int
+    return counted and _plain_stores(cls)
+
+
+def place_of(node: StateNode, edge: Edge) -> tuple[str, str] | None:
+    """The name under which the part is found; None where it has none."""
+    name = edge.arg[1] if edge.how == "global" else _cell_name(node.obj, edge.arg) if edge.how == "cell" else edge.arg
+    return (_NAMED[edge.how], name) if edge.how in _NAMED and isinstance(name, str) else None
+
+
+def settle_places(walker: Walker) -> None:
+    """Mark what may be stored in places that a run can be given copies of, once nodes are marked; make the others
+    places like any other."""
+    names = walker.names
+    for node in list(walker.nodes):
+        if node.kind == "sink" and (node.fixed or not node.sub):
+            names.read.add(id(node.obj))
+        free = node.sub and not node.fixed
+        if node.kind == "instance":
+            free = free and _plain_stores(type(node.obj))
+        counted = _counted_items(walker, node) if node.kind in ("list", "dict") and free else set()
+        for edge in list(node.edges):
+            child = edge.child
+            effect = child.effect if isinstance(child, Leaf) else ""
+            if not free and effect:
+                _like_any_other(walker, node, edge)
+            elif free and not edge.fixed and not effect and names.effects:
+                is_counted = edge.how in ("item", "key") and ItemCount(edge.arg) in counted
+                if is_counted and isinstance(child, Leaf) and type(child.value) is int:
+                    edge.child = Leaf(child.value, True, COUNT)
+                elif is_counted or (edge.how in _NAMED and _used(walker, node, edge) & {STORE, COUNT}):
+                    edge.stored = True
+                    if isinstance(child, Leaf) and isinstance(child.value, float | np.float32):
+                        edge.child = StateNode("number", child.value, _label(node, edge), node.site, sub=True)
+                        walker.nodes.append(edge.child)
+
+
+def _like_any_other(walker: Walker, node: StateNode, edge: Edge) -> None:
+    assert isinstance(edge.child, Leaf)
+    if edge.how != "store":
+        edge.child = Leaf(edge.child.value, True)
+        if edge.how in ("global", "cell"):
+            walker.refuse(Refusal.STATE_WRITES, f"an outer variable of {node.label}", node.site)
+        return
+    node.edges.remove(edge)
+    store = getattr(node.obj, "__dict__", {})
+    if edge.arg in store:
+        node.edge("attr", edge.arg, Leaf(store[edge.arg], False))
+
+
+def _label(node: StateNode, edge: Edge) -> str:
+    place = place_of(node, edge)
+    if place is None:
+        return f"{node.label}[{edge.arg!r}]"
+    return f"{node.label}.{place[1]}" if edge.how == "attr" else place[1]
+
+
+def _used(walker: Walker, node: StateNode, edge: Edge) -> set[Any]:
+    """The uses of the part under its name."""
+    place = place_of(node, edge)
+    return {READ} if place is None else walker.names.used(*place)
+
+
+def _counted_items(walker: Walker, node: StateNode) -> set[Any]:
+    """The items that are only counted up, where nothing else is done with the container."""
+    found: set[Any] = set()
+    for root, label in zip(walker.roots[1:], walker.labels, strict=False):
+        if root is node:
+            found |= walker.names.used("param", label)
+    for owner in walker.nodes:
+        for edge in owner.edges:
+            if edge.child is node:
+                found |= _used(walker, owner, edge)
+    return found if all(isinstance(use, ItemCount) for use in found) else set()
+
+
+def _cell_name(fn: types.FunctionType, cell: types.CellType) -> str | None:
+    names = zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
+    return next((name for name, one in names if one is cell), None)
+
+
+__all__ = ["first_count", "is_sink", "only_stored", "place_of", "settle_places", "sink_parameters", "visit_part"]

@@ -1,0 +1,456 @@
+"""Traps: what a function does outside is done in every call, as plain Python would have done it, and replayed.
+
+Each program runs on two equal objects, compiled on one and as it is on the other; after every call both objects look
+the same, in the order of their attributes too.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict, defaultdict, deque
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tracegrad import compile_grad
+
+pytestmark = pytest.mark.usefixtures("fresh_kernels")
+
+
+class Objective:
+    calls = 0  # of the class, until an instance counts
+
+    def __init__(self):
+        self.nfev, self.it, self.total, self.best = 0, 10, 0, np.inf
+        self.history, self.recent, self.seen = [], deque(maxlen=3), set()
+        self.cache, self.counts, self.pair = {}, {"f": 0, "seconds": 0.5}, [0, 1.5]
+        self.velocity, self.x0, self.flag, self.other = np.zeros(3), None, False, SimpleNamespace(n=1)
+
+
+class Replayed(Objective):
+    """Methods that are replayed, from the second or third call on."""
+
+    def counts_calls(self, x):
+        self.nfev += 1
+        return np.sum(x * x)
+
+    def counts_from_the_class(self, x):
+        self.calls += 1
+        return np.sum(x)
+
+    def counts_otherwise(self, x):
+        self.nfev = self.nfev + len(x)
+        self.it = 1 + self.it
+        self.other.n -= 2
+        return np.sum(x)
+
+    def counts_in_a_loop(self, x):
+        for _ in range(3):
+            self.nfev += 1
+        return np.sum(x)
+
+    def counts_in_containers(self, x):
+        self.counts["f"] += 1
+        self.counts["seconds"] += 0.25
+        self.pair[0] += 2
+        return np.sum(x)
+
+    def adds_up(self, x):
+        loss = np.sum(x * x)
+        self.total += loss
+        return loss
+
+    def keeps(self, x):
+        loss = np.sum(x * x)
+        self.last, self.last_x, self.twice = loss, x, x * 2
+        self.again = self.both = (loss, "text", 2 * loss)
+        return loss
+
+    def keeps_the_best(self, x):
+        loss = np.sum(x * x)
+        if loss < self.best:
+            self.best, self.best_x = loss, x.copy()
+        return loss
+
+    def keeps_the_least(self, x):
+        self.best = min(self.best, np.sum(x * x))
+        return np.sum(x)
+
+    def appends(self, x):
+        self.history.append(np.sum(x))
+        self.recent.append((x[0], "x"))
+        self.history.extend([1, x.max()])
+        return np.sum(x)
+
+    def stores_items(self, x):
+        self.cache["loss"] = loss = np.sum(x * x)
+        self.cache.update(n=3, x=x)
+        self.seen.add("called")
+        return loss
+
+    def moves(self, x):
+        self.velocity = 0.9 * self.velocity + x
+        return np.sum(self.velocity)
+
+    def remembers_the_first(self, x):
+        if self.x0 is None:
+            self.x0 = x.copy()
+        return np.sum(x - self.x0)
+
+    def takes_turns(self, x):
+        self.flag = not self.flag
+        return np.sum(x) * (2 if self.flag else 3)
+
+    def branches(self, x):
+        if x[0] > 2:
+            self.history.append((x.sum(), "big"))
+            self.nfev += 2
+        else:
+            self.small = x
+        return np.sum(x)
+
+    def helps(self, value):
+        self.helped = value
+        self.nfev += 1
+        return value
+
+    def calls_helpers(self, x):
+        return self.helps(np.sum(x)) + self.helps(x[0])
+
+    def raises(self, x):
+        self.nfev += 1
+        self.tried = x * 2
+        if x[0] > 2:
+            raise ValueError("big")
+        return np.sum(x)
+
+
+class Live(Objective):
+    """Methods whose effects can't be replayed."""
+
+    def reads_its_counter(self, x):
+        self.nfev += 1
+        return np.sum(x) / self.nfev
+
+    def reads_its_history(self, x):
+        self.history.append(np.sum(x))
+        return np.sum(x) + len(self.history)
+
+    def keeps_an_object(self, x):
+        self.kept = SimpleNamespace(loss=np.sum(x))
+        return np.sum(x)
+
+    def iterates(self, x):
+        self.cache[len(x)] = x
+        return np.sum(x) * sum(1 for _ in self.cache)
+
+    def deletes(self, x):
+        self.counts.pop("f", None)
+        self.counts["f"] = 1
+        return np.sum(x)
+
+
+def _programs(cls):
+    return [name for name in vars(cls) if not name.startswith("_") and name != "helps"]
+
+
+def _state(owner):
+    return repr(list(vars(owner).items())).replace("SimpleNamespace", "namespace")
+
+
+def _agree(cls, name, modes):
+    mine, plain = cls(), cls()
+    compiled = compile_grad(getattr(mine, name))
+    for k in range(8):
+        for mode in modes:
+            x = np.arange(3.0) + [0, 3, 1, 4, 2, 5, 1, 0][k]
+            try:
+                expected = getattr(plain, name)(x)
+            except ValueError:
+                with pytest.raises(ValueError, match="big"):
+                    getattr(compiled, mode)(x)
+            else:
+                found = getattr(compiled, mode)(x)
+                np.testing.assert_allclose(found[0] if mode == "value_and_grad" else found, expected, rtol=1e-14)
+            assert _state(mine) == _state(plain)
+    return compiled
+
+
+@pytest.mark.parametrize("name", _programs(Replayed))
+@pytest.mark.parametrize("modes", [["__call__"], ["value_and_grad", "__call__"]], ids=["value", "both"])
+def test_effects_are_replayed(name, modes):
+    compiled = _agree(Replayed, name, modes)
+    assert not compiled.stats.live
+    assert compiled.stats.traces < compiled.stats.calls or name == "raises"
+
+
+@pytest.mark.parametrize("name", _programs(Live))
+def test_effects_that_are_read_are_done_by_python(name):
+    assert _agree(Live, name, ["__call__", "grad"][:1]).stats.live
+
+
+def test_kept_arrays_are_those_that_plain_python_keeps():
+    class Model:
+        def loss(self, x):
+            doubled = x * 2
+            self.x, self.one, self.other, self.inside = x, doubled, doubled, [doubled]
+            return doubled
+
+    model = Model()
+    f = compile_grad(model.loss)
+    kept = []
+    for _ in range(4):
+        x = np.ones(3)
+        result = f(x)
+        assert model.x is x and model.one is model.other is model.inside[0] is result
+        assert all(model.one is not array for array in kept)
+        kept.append(model.one)
+    assert f.stats.traces == 2
+
+
+def test_types_of_what_is_kept():
+    class Model:
+        def __init__(self):
+            self.total, self.count = 0.0, 0
+
+        def loss(self, x, a):
+            self.total += 0.1
+            self.count += 1
+            self.plain, self.numpy, self.single = a * 2, np.sum(x), np.float32(1.5) * x.astype("f4")[0]
+            return np.sum(x) * a
+
+    model, twin = Model(), Model()
+    f = compile_grad(model.loss, argnums=1)
+    for k in range(4):
+        f.grad(np.ones(3) + k, 2.0)
+        twin.loss(np.ones(3) + k, 2.0)
+        assert vars(model) == vars(twin)
+        assert {n: type(v) for n, v in vars(model).items()} == {n: type(v) for n, v in vars(twin).items()}
+
+
+# ---- what others do to the places between calls
+
+
+def test_places_that_others_change_in_between():
+    class Model:
+        def __init__(self):
+            self.nfev, self.history, self.last, self.best = 0, [], None, np.inf
+
+        def loss(self, x):
+            self.nfev += 1
+            self.last = loss = np.sum(x * x)
+            self.history.append(loss)
+            self.best = min(self.best, loss)
+            return loss
+
+    model, twin = Model(), Model()
+    f = compile_grad(model.loss)
+    changes = [
+        lambda m: setattr(m, "nfev", 0),
+        lambda m: setattr(m, "nfev", 1.5),
+        lambda m: setattr(m, "history", []),
+        lambda m: m.history.clear(),
+        lambda m: delattr(m, "last"),
+        lambda m: setattr(m, "best", 1),
+        lambda m: setattr(m, "nfev", 10**30),
+        lambda m: setattr(m, "best", np.inf),
+    ]
+    x = np.arange(3.0)
+    for change in changes:
+        for _ in range(4):
+            assert f(x) == twin.loss(x)
+            assert vars(model) == vars(twin)
+        change(model)
+        change(twin)
+
+
+def test_a_place_is_found_anew_in_each_call():
+    class Stats:
+        def __init__(self):
+            self.n = 0
+
+    holder = SimpleNamespace(stats=Stats())
+
+    @compile_grad
+    def f(x):
+        holder.stats.n += 1
+        return np.sum(x)
+
+    first = holder.stats
+    for _ in range(4):
+        f(np.ones(2))
+    holder.stats = second = Stats()
+    for _ in range(3):
+        f(np.ones(2))
+    assert (first.n, second.n) == (4, 3) and f.stats.traces == 2
+
+
+def test_each_instance_has_its_own_effects():
+    class Model:
+        def __init__(self):
+            self.n, self.history = 0, []
+
+        @compile_grad
+        def loss(self, x):
+            self.n += 1
+            self.history.append(x)
+            return np.sum(x)
+
+    models = [Model() for _ in range(3)]
+    for _ in range(3):
+        for k, model in enumerate(models):
+            for _ in range(k + 1):
+                model.loss(np.ones(2))
+    assert [m.n for m in models] == [len(m.history) for m in models] == [3, 6, 9]
+
+
+CALLS = 0
+LOG: list[object] = []
+
+
+def test_globals_and_outer_variables_that_are_counted():
+    global CALLS
+    calls, outer = 0, [0]
+
+    @compile_grad
+    def f(x):
+        global CALLS
+        nonlocal calls
+        CALLS += 1
+        calls += 2
+        outer[0] += 3
+        return np.sum(x)
+
+    CALLS = 0
+    for k in range(1, 6):
+        f.grad(np.ones(2))
+        assert (CALLS, calls, outer) == (k, 2 * k, [3 * k])
+    assert f.stats.traces == 2 and not f.stats.live
+    CALLS = 0
+
+
+@pytest.mark.parametrize("make", [list, dict, OrderedDict, lambda: defaultdict(list), deque, set])
+def test_containers_that_are_arguments(make):
+    fill = {list: "log.append(x)", deque: "log.extend((1, np.sum(x)))", set: "log.add(3)"}
+    source = fill.get(make, "log['loss'] = np.sum(x); log.update(n=2)")
+    space = {"np": np}
+    exec(f"def f(x, log):\n {source}\n return np.sum(x)", space)
+    f, mine, plain = compile_grad(space["f"]), make(), make()
+    for k in range(5):
+        x = np.ones(2) + k
+        assert f(x, mine) == space["f"](x, plain)
+        assert repr(mine) == repr(plain)
+    assert f.stats.traces == 2 and not f.stats.live
+    assert f(x, other := make()) and len(other) == (2 if make is deque else len(mine) if make is not list else 1)
+
+
+def test_an_argument_that_is_the_history_itself():
+    class Model:
+        def __init__(self):
+            self.history = []
+
+        def loss(self, x, weights):
+            self.history.append(3.0)
+            return np.sum(x) * weights[0] + len(weights)
+
+    model, twin = Model(), Model()
+    f = compile_grad(model.loss)
+    for weights in ([1.0], [2.0], [4.0], None, [5.0], None):
+        x = np.ones(2)
+        assert f(x, weights or model.history) == twin.loss(x, weights or twin.history)
+        assert model.history == twin.history
+
+
+def test_the_same_list_twice():
+    @compile_grad
+    def f(x, one, other):
+        one.append(np.sum(x))
+        other.append(1)
+        return np.sum(x)
+
+    for _ in range(3):
+        one, other = [], []
+        f(np.ones(2), one, other)
+        f(np.ones(2), one, one)
+        f(np.ones(2), LOG, other)
+        assert (one, other, LOG) == ([2.0, 2.0, 1], [1, 1], [2.0])
+        LOG.clear()
+    assert not f.stats.live
+
+
+# ---- exactly once
+
+
+def test_effects_are_not_doubled_where_guards_miss():
+    class Model:
+        def __init__(self):
+            self.n, self.signs = 0, []
+
+        def loss(self, x):
+            self.n += 1
+            self.signs.append("+" if x[0] > 0 else "-")
+            return np.sum(x) if x[1] > 0 else -np.sum(x)
+
+    model, twin = Model(), Model()
+    f = compile_grad(model.loss)
+    for k in range(40):
+        x = np.array([(-1.0) ** k, (-1.0) ** (k // 3), 2.0])
+        assert f(x) == twin.loss(x)
+        assert vars(model) == vars(twin)
+    assert f.stats.traces <= 10 and not f.stats.live
+
+
+def test_code_that_was_not_analysed_sees_everything():
+    class Model:
+        def __init__(self):
+            self.history, self.last = ["one"], 1
+
+        def __repr__(self):
+            return f"{len(self.history)} {self.last}"
+
+        def loss(self, x):
+            self.history.append(1.0)
+            self.last = 2
+            return np.sum(x) * len(str(self))
+
+    model, twin = Model(), Model()
+    f = compile_grad(model.loss)
+    for _ in range(3):
+        assert f(np.ones(2)) == twin.loss(np.ones(2))
+        assert vars(model) == vars(twin)
+
+
+def test_an_inner_compiled_function_has_its_effects():
+    log = []
+
+    @compile_grad
+    def inner(x):
+        log.append(np.sum(x))
+        return np.sum(x * x)
+
+    @compile_grad
+    def outer(x):
+        return inner(x) + inner(2 * x)
+
+    for k in range(1, 5):
+        outer.grad(np.ones(2))
+        assert log == [2.0, 4.0] * k
+
+
+def test_copies_of_a_model_go_apart():
+    class Model:
+        def __init__(self):
+            self.n = 0
+
+        def loss(self, x):
+            self.n += 1
+            return np.sum(x)
+
+    model = Model()
+    f = compile_grad(model.loss)
+    for _ in range(3):
+        f(np.ones(2))
+    twin = copy.copy(model)
+    f(np.ones(2))
+    assert (model.n, twin.n) == (4, 3)

@@ -109,7 +109,7 @@ def _ends_at(monitor: LoopMonitor, asked: list[int], turns: list[int | None], k:
     while j >= 0:
         if turns[j] == head:
             cuts.append(asked[j])
-        elif flow.asks(monitor.asked[asked[j]].instruction) not in between:
+        elif turns[j] not in between:  # the loop was left here, and entered again later
             break
         j -= 1
     if len(cuts) <= FEW_TRIPS:

@@ -317,6 +317,71 @@ def test_what_python_keeps_is_not_generalised(plain):
     agree(plain, V, V * 3, V * 0.3, -V, V * 1.7, V * 0.9)
 
 
+def entered_thrice(x):
+    y = x
+    for _ in range(3):
+        y = y * 7.0 + 0.3
+        while y > 1.0:
+            if np.sin(40 * y) > 0:
+                y = y * 0.6
+            else:
+                y = y * 0.7 + 0.01
+    return y * x
+
+
+def entered_with_a_break(x):
+    y = x
+    for _ in range(4):
+        y = y * 5.0 + 0.4
+        while True:
+            if np.sin(30 * y) > 0:
+                y = y * 0.6
+            else:
+                y = y * 0.75 + 0.01
+            if y < 1.0:
+                break
+    return y * x
+
+
+def entered_and_skips(x):
+    y, total = x, x * 0.0
+    for _ in range(3):
+        y = y * 9.0 + 0.2
+        while y > 0.8:
+            y = y * 0.7 + 0.01 * np.sin(9 * y)
+            if np.sin(40 * y) > 0:
+                continue
+            y = y * 0.8
+            total = total + y
+    return y * x + total
+
+
+def entered_with_pairs(x):
+    y, z = x, x * 0.5
+    for _ in range(3):
+        y, z = y * 8.0 + 0.3, z + y
+        while y > 1.0:
+            y, z = (y * 0.5, z * 0.9) if np.cos(25 * y) > 0 else (y * 0.8, z + 0.01 * y)
+    return z * x
+
+
+@pytest.mark.parametrize(
+    ("plain", "points"),
+    [
+        (entered_thrice, (20.608, 27.7805, 56.1329, 56.8361, 6.2587)),
+        (entered_and_skips, (50.78, 10.08, 33.69, 22.4, 13.29)),
+        (entered_with_a_break, (55.46, 41.72, 4.84, 37.64, 28.61)),
+        (entered_with_pairs, (20.15, 24.61, 34.7, 30.63, 34.07)),
+    ],
+)
+def test_to_enter_again_is_no_turn(plain, points):
+    """The way from the end of one loop to the beginning of the next run of it is none of its ways."""
+    f = compile_grad(plain)
+    for x in np.array(points):
+        for _ in range(2):
+            assert f(x) == pytest.approx(plain(x), rel=1e-9)
+
+
 @pytest.mark.parametrize(
     ("plain", "why"), [(counts_one_way, "`n`"), (keeps_in_a_list, "append"), (closure_counts, "rate")]
 )

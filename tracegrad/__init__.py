@@ -97,7 +97,7 @@ from .tracer.ir.errors import (
     TracegradError,
     UnsupportedError,
 )
-from .tracer.numpy_api.creation import array, asarray
+from .tracer.numpy_api.creation import array, asarray, stop_gradient
 
 __version__ = "0.1.0"
 
@@ -198,6 +198,7 @@ __all__ = [
     "random",
     "randperm",
     "scan",
+    "stop_gradient",
     "switch",
     "while_loop",
     "cond",

@@ -14,7 +14,7 @@ import optree
 
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.ir.errors import DifferentiationError
-from ...tracer.ir.graph import Atom, Lit
+from ...tracer.ir.graph import Atom, Lit, Node, Var
 from ...tracer.ir.site import at_site
 from ...tracer.record.array import TracedArray, to_atom
 from .arguments import positional_names
@@ -103,6 +103,27 @@ def scalar_loss(fn: Any, out: Any) -> Atom:
     raise DifferentiationError(at_site(f"a gradient needs a scalar loss, but {name_of(fn)} returned {found}: {hint}"))
 
 
+def unconnected(nodes: Sequence[Node], loss: Atom, wrt: Sequence[Var]) -> list[int]:
+    """The positions in *wrt* of the variables that *loss* does not depend on, in any way."""
+    makers = {out: node for node in nodes for out in node.outs}
+    stack, seen = [loss], {loss}
+    while stack:
+        node = makers.get(stack.pop())  # type: ignore[arg-type]
+        if node is not None:
+            stack += [x for x in node.inputs if x not in seen]
+            seen.update(node.inputs)
+    return [k for k, var in enumerate(wrt) if var not in seen]
+
+
+def unconnected_text(fn: Any, names: Sequence[str]) -> str:
+    """The warning about a loss that depends on none of the leaves called *names*."""
+    listed = " or ".join([f"`{name}`" for name in names])
+    return (
+        f"the loss that {name_of(fn)} returns does not depend on {listed}, so its gradient is 0: was it made from a "
+        "plain number, as int(), round(), a text or a comparison gives?"
+    )
+
+
 def split_aux(fn: Any, out: Any) -> tuple[Any, Any]:
     """(loss, aux) of a function with ``has_aux``."""
     if not (isinstance(out, tuple) and len(out) == 2):
@@ -129,4 +150,13 @@ def gradient_text(call: Call, mode: Mode, source: Source, leaves: Iterator[str])
     return parts[0] if isinstance(mode.argnums, int) else f"({', '.join(parts)}{',' if parts else ''})"
 
 
-__all__ = ["differentiated", "gradient_text", "leaf_names", "name_of", "scalar_loss", "split_aux"]
+__all__ = [
+    "differentiated",
+    "gradient_text",
+    "leaf_names",
+    "name_of",
+    "scalar_loss",
+    "split_aux",
+    "unconnected",
+    "unconnected_text",
+]

@@ -9,6 +9,7 @@ results together (``outputs.py``).  ``record_pieces`` stops before the derivativ
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -28,6 +29,7 @@ from ...tracer.ir.evaluate import HOST
 from ...tracer.ir.graph import Atom, Guard, Lit, Var, structural
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
+from ...tracer.ir.site import user_site
 from ...tracer.ops.elementwise import F
 from ...tracer.record.array import TracedArray
 from ...tracer.record.recorder import Recorder, recording
@@ -38,7 +40,15 @@ from ..cuda.silent_backend import Unwatched
 from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch
 from .arguments import positional_names
 from .call_key import ARRAY, DATA, FLOAT, OBJECT, Call
-from .differentiable import differentiated, gradient_text, leaf_names, scalar_loss, split_aux
+from .differentiable import (
+    differentiated,
+    gradient_text,
+    leaf_names,
+    scalar_loss,
+    split_aux,
+    unconnected,
+    unconnected_text,
+)
 from .effects import Effects, NotCountersError, find_effects
 from .gc_pause import fewer_collections
 from .identity import captured_refusal, first_of_each
@@ -135,6 +145,8 @@ def _record(
             return _pieces(fn, out, mode, call, recorder, [inputs[k] for k in wrt])
         returned: dict[int, int] = {}
         atoms, output = _outputs(fn, out, mode, call, recorder, [inputs[k] for k in wrt], len(wrt), returned=returned)
+        if wrt:
+            _tell_unconnected(fn, plan, recorder, atoms[0], {names[k]: inputs[k] for k in wrt})
         changes += recorder.reasons  # an adjoint may run Python too (ops/custom.py)
         numbers = sort_guards(recorder) if snapshot is not None else []
         if snapshot is None:
@@ -317,6 +329,19 @@ def _outputs(
     else:
         text = f"((r[0], {extra}), {tree})" if mode.has_aux else f"(r[0], {tree},)"
     return atoms, Output(text, source.names, False, statics)
+
+
+def _tell_unconnected(fn: Any, plan: StatePlan, recorder: Recorder, loss: Atom, wrt: dict[str, Var]) -> None:
+    """Note which of *wrt* (by name) the loss does not depend on; where that is all, warn once, at the user's call."""
+    apart = unconnected(recorder.nodes, loss, list(wrt.values()))
+    if not apart:
+        return
+    text = unconnected_text(fn, [list(wrt)[k] for k in apart])
+    recorder.notes.append(text)
+    site = user_site()
+    if len(apart) == len(wrt) and text not in plan.told and site is not None:
+        plan.told.add(text)
+        warnings.warn_explicit(text, UserWarning, site.file, site.line)
 
 
 def _pieces(fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: list[Var]) -> Pieces:

@@ -140,6 +140,7 @@ class StatePlan:
         self._static: list[Reason] = []
         self._found: list[Reason] = []
         self._codes: dict[int, types.CodeType] = {}
+        self.told: set[str] = set()  # warnings that have been given
 
     @property
     def reasons(self) -> list[Reason]:

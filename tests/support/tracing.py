@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from support import strict_evaluate
 
 from tracegrad.codegen.derive.adjoint import vjp
+from tracegrad.runtime.state.trust import Trust
 from tracegrad.tracer import numpy_api  # noqa: F401  (installs the front end)
+from tracegrad.tracer.bytecode.shown_names import asks, show
 from tracegrad.tracer.ir.check import check_graph
 from tracegrad.tracer.ir.graph import Atom, Graph, structural
 from tracegrad.tracer.record.array import TracedArray, to_atom
 from tracegrad.tracer.record.recorder import Recorder, recording
+
+LIBRARIES = Trust()
 
 
 def leaves(result: Any) -> list[Any]:
@@ -22,6 +28,22 @@ def leaves(result: Any) -> list[Any]:
     if isinstance(result, (tuple, list)):
         return [leaf for item in result for leaf in leaves(item)]
     return [result]
+
+
+@contextmanager
+def shown_names() -> Iterator[None]:
+    """Show frames of recorded code the builtins that they would see while they are watched."""
+
+    def begin(frame: Any, event: str, argument: Any) -> None:
+        if event == "call" and asks(frame.f_code) and not LIBRARIES.file(frame.f_code.co_filename):
+            show(frame)
+
+    before = sys.getprofile()
+    sys.setprofile(begin)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
 
 
 class Traced:
@@ -32,7 +54,8 @@ class Traced:
         recorder = Recorder()
         with recording(recorder):
             self.vars = [recorder.add_input(a, f"argument {i}") for i, a in enumerate(args)]
-            self.result = f(*[TracedArray(v, recorder, owner=f"argument {i}") for i, v in enumerate(self.vars)])
+            with shown_names():
+                self.result = f(*[TracedArray(v, recorder, owner=f"argument {i}") for i, v in enumerate(self.vars)])
             self.outputs = [to_atom(leaf) for leaf in leaves(self.result)]
             grads: list[Atom] = []
             if weights is not None:

@@ -1,15 +1,16 @@
 """Conversions of traced arrays to plain values, allowed or refused by their caller.
 
-``float(t)`` becomes a guard.  ``math.sin(t)`` and ``plain[0] = t`` call ``__float__`` as well (from C code), but would
-go on with a number that has lost its gradient.  They are told apart by the instruction that the innermost Python frame
-is executing: its opcode, and for a call the callable, found by walking back over the instructions that pushed it.
-Unknown callers are refused."""
+``int(t)`` becomes a guard, and ``float(t)`` is a traced number (``shown_names.py``).  ``math.sin(t)`` and
+``plain[0] = t`` call ``__float__`` from C code, and would go on with a number that has lost its gradient: they are
+refused, unless the value has none.  For the message, the instruction that the innermost Python frame is executing is
+looked at: its opcode, and for a call the callable, found by walking back over the instructions that pushed it."""
 
 from __future__ import annotations
 
 import dis
 import math
 import sys
+from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from ..ir.errors import UnsupportedError
 from ..ir.site import OWN_FOLDER, at_site, is_internal
 
 # Callables that convert to a number openly.  np.arange is one: it refuses float arguments before it comes to ask.
-HARMLESS = (float, int, bool, round, np.arange)
+HARMLESS = (int, bool, round, np.arange)
 _NULL_ABOVE = 1 if sys.version_info >= (3, 13) else 0  # 3.13 pushes NULL or self after the callable
 UNKNOWN = object()
 
@@ -159,8 +160,15 @@ def request(depth: int) -> Request:
     return Request(opcode, _resolve(path, frame), path[-1][1] if path[-1][0] != "const" else None, frame)
 
 
-def check_float_allowed() -> None:
-    """Check of ``__float__``: raise unless plain Python asked for the float, since C code would compute with it."""
+def called_by_name(method: str) -> bool:
+    """Whether the caller's caller calls the *method* itself: ``t.__float__()``."""
+    asked = request(2)
+    by_python = not asked.opcode  # before 3.13 a frame that has called Python code stands behind the instruction
+    return not is_internal(asked.frame.f_code.co_filename) and (by_python or asked.name == method)
+
+
+def check_number_allowed(has_gradient: Callable[[], bool]) -> None:
+    """Check of ``__float__``: raise where C code asks for the number and would go on without its gradient."""
     asked = request(2)
     filename = asked.frame.f_code.co_filename
     if filename.startswith(OWN_FOLDER):
@@ -170,7 +178,8 @@ def check_float_allowed() -> None:
             return
         if asked.opcode == "BINARY_OP %" and isinstance(asked.callee, (str, bytes)):
             return
-    raise UnsupportedError(at_site(_float_message(asked)))
+    if has_gradient():
+        raise UnsupportedError(at_site(_float_message(asked)))
 
 
 ASSIGN_HINT = (
@@ -209,12 +218,12 @@ def _float_message(asked: Request) -> str:
         return (
             f"{name} would turn a traced value into a plain number and lose its gradient; use the NumPy function on "
             "the traced value, "
-            "or float(t) where a number without a gradient is meant"
+            "or tracegrad.stop_gradient(t) where a number without a gradient is meant"
         )
     return (
         "code outside NumPy asked for the plain number behind a traced value, which would lose its gradient; use NumPy "
         "functions on it, "
-        "or write v = float(t) on a line of its own where a number without a gradient is meant"
+        "or tracegrad.stop_gradient(t) where a number without a gradient is meant"
     )
 
 

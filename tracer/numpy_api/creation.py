@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import optree
 
 from ..ir.graph import Lit
-from ..ops.elementwise import cast
-from ..record.array import TracedArray, is_traced, to_atom, wrap_array
+from ..ops.elementwise import F, cast
+from ..record.array import TracedArray, class_of, is_traced, to_atom, wrap, wrap_array
 from ..record.recorder import current_recorder
 from .assemble import nested_atom
 from .create import filled
@@ -96,4 +97,23 @@ def _writable(plain: np.ndarray) -> TracedArray:
     return wrap_array(to_atom(plain))
 
 
-__all__ = ["arange", "array", "asarray", "empty", "eye", "full", "linspace", "ones", "stack", "zeros"]
+def stop_gradient(x: Any) -> Any:
+    """*x*, a number, array, tensor, or a tree of them, as a constant for derivatives: it has the value, of any dtype
+    and shape, and no gradient flows through it.
+
+    Where plain code needs the number itself (``math.gamma(tracegrad.stop_gradient(t))``), this says that its gradient
+    is not wanted."""
+    return optree.tree_map(_stopped, x, namespace="tracegrad")
+
+
+def _stopped(x: Any) -> Any:
+    if isinstance(x, TracedArray):
+        found = wrap(F.stop_gradient(x.atom))
+        found._storage.array0d = not x.shape and class_of(x) is np.ndarray
+        return found
+    return x.detach() if hasattr(type(x), "detach") else x
+
+
+__all__ = [
+    "arange", "array", "asarray", "empty", "eye", "full", "linspace", "ones", "stack", "stop_gradient", "zeros",
+]  # fmt: skip

@@ -6,6 +6,7 @@ argument is a traced array.
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 from ..bytecode.shown_names import CALLED, VALUES
@@ -61,8 +62,22 @@ def _getattr(obj: Any, name: Any, /, *default: Any) -> Any:
     return found
 
 
+def _float(value: Any = 0.0, /) -> Any:
+    if type(value) is TracedArray:
+        return value.number()
+    method = getattr(type(value), "__float__", None)
+    if type(method) is types.FunctionType:  # the user's, which may give a traced number
+        found = method(value)
+        return found if type(found) is TracedArray else float(found)
+    return float(value)
+
+
+def _map(function: Any, /, *iterables: Any) -> Any:
+    return map(CALLED["float"] if function is float else function, *iterables)
+
+
 _type = _Type()
-CALLED.update(type=_type, hasattr=_hasattr, getattr=_getattr)
+CALLED.update(type=_type, hasattr=_hasattr, getattr=_getattr, float=_float, map=_map)
 VALUES.update(type=_type, hasattr=_hasattr, getattr=_getattr)
 
 __all__: list[str] = []

@@ -410,11 +410,6 @@ def _fill(self: TracedArray, value: Any) -> None:
 
 @implements(method="tolist")
 def _tolist(self: TracedArray) -> Any:
-    if not self.shape:
-        return self.item()
-    raise UnsupportedError(
-        at_site(
-            "ndarray.tolist would give plain numbers without gradients; iterate over the array, or use float(x[i]) "
-            "where plain numbers are meant"
-        )
-    )
+    if self.shape:
+        return [_tolist(row) for row in self]
+    return self.number() if self.aval.is_float else self.item()

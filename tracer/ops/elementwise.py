@@ -107,6 +107,8 @@ def cast(x: Atom, dtype: np.dtype, *, weak: bool = False) -> Atom:
         if x.aval.weak and x.aval.dtype.kind in "iu" and not fits(x, dtype):
             raise OverflowError(at_site(f"Python integer {x.value} out of bounds for {dtype}"))
         return Lit(x.value, dtype, weak=weak, structural=x.structural)
+    if weak and not x.aval.shape:
+        return bind(CAST, x, dtype=dtype, weak=True)
     if x.aval.dtype == dtype and not x.aval.shape and x.aval.weak:
         return bind(CAST, x, dtype=dtype)
     return bind(CAST, x, dtype=dtype) if x.aval.dtype != dtype else x
@@ -554,9 +556,11 @@ row(
 
 CAST: Primitive = register(
     Primitive(
-        "cast", ELEMENTWISE, lambda x, dtype: np.asarray(x).astype(dtype), lambda x, dtype: Aval(dtype, x.shape),
-        transpose=lambda ct, x, dtype: cast(ct, x.dtype) if is_float(dtype) and is_float(x.dtype) else None,
-        lower=lambda s, x, dtype: s.cast(x, dtype), domain=REAL, test={"params": {"dtype": np.dtype("float32")}},
+        "cast", ELEMENTWISE, lambda x, dtype, weak=False: np.asarray(x).astype(dtype),
+        lambda x, dtype, weak=False: Aval(dtype, x.shape, weak),  # weak: to a Python number, float(x)
+        transpose=lambda ct, x, dtype, weak=False: cast(ct, x.dtype) if is_float(dtype) and is_float(x.dtype) else None,
+        lower=lambda s, x, dtype, weak=False: s.cast(x, dtype), domain=REAL,
+        test={"params": {"dtype": np.dtype("float32")}},
     )
 )  # fmt: skip
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..bytecode.concretize import array_refusal, check_float_allowed
-from ..ir.aval import FLOAT_KINDS, Aval, can_cast, check_dtype
+from ..bytecode.concretize import array_refusal, called_by_name, check_number_allowed
+from ..ir.aval import FLOAT, FLOAT_KINDS, Aval, can_cast, check_dtype
 from ..ir.errors import MutationError, TracegradError, UnsupportedError
 from ..ir.graph import Atom, Lit, Var, literal
 from ..ir.site import at_site, is_internal
-from ..ops.elementwise import broadcast_to, cast, rounded
+from ..ops.elementwise import F, broadcast_to, cast, rounded
 from ..ops.shape import reshape
 from .buffers import ReshapeStep, Storage, TransposeStep, ViewStep
 from .recorder import Recorder, current_recorder
@@ -243,16 +243,27 @@ class TracedArray(metaclass=_StandIn):
         return map(self.__getitem__, range(self.shape[0]))
 
     def __repr__(self) -> str:
+        if not is_internal(sys._getframe(1).f_code.co_filename) and (text := self._text(repr)) is not None:
+            return text
         return f"<traced {self.aval}>"
+
+    def _text(self, write: Callable[[Any], str]) -> str | None:
+        """The text of a number that the user's code has taken with float() or .item()."""
+        if not (self._atom.aval.weak and self._recorder.active and self._recorder.taken(self._atom)):
+            return None
+        return write(self._concrete("float").item())
 
     def __str__(self) -> str:
         """The aval, since there is no value to show while a function is recorded, and a replay makes no text."""
         if not self._recorder.active:
             return repr(self)
+        if (text := self._text(str)) is not None:
+            return text
         return f"<traced {self.aval} (recording: its value is known only when the compiled function runs)>"
 
     def __format__(self, spec: str) -> str:
-        return str(self)
+        text = self._text(lambda number: format(number, spec))
+        return str(self) if text is None else text
 
     @property
     def __class__(self) -> Any:
@@ -277,12 +288,23 @@ class TracedArray(metaclass=_StandIn):
             if not has_attribute(kind, name):
                 raise AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        kind = class_of(self)
+        if kind is np.ndarray:
+            raise TypeError("unhashable type: 'numpy.ndarray'")
+        if self._atom.aval.is_float and self._recorder.has_gradient(self.atom):
+            raise UnsupportedError(
+                at_site(
+                    "a traced number as a key of a dict or set would lose its gradient; use a key that is no float, or "
+                    "tracegrad.stop_gradient(t) where a number without a gradient is meant"
+                )
+            )
+        return hash(self._concrete("item").item())
 
     # ---- values: each one that Python sees is a guard ----------------------------------------------------------
 
-    def _concrete(self, kind: str) -> Any:
-        if self.size != 1:
+    def _check_one_element(self, kind: str) -> None:
+        if self._atom.aval.size != 1:
             if kind == "bool":
                 raise ValueError(
                     at_site(
@@ -290,6 +312,9 @@ class TracedArray(metaclass=_StandIn):
                     )
                 )
             raise TypeError(at_site("only length-1 arrays can be converted to Python scalars"))
+
+    def _concrete(self, kind: str) -> Any:
+        self._check_one_element(kind)
         atom = rounded(reshape(self.atom, ()))
         value = self._recorder.guard(atom, kind)
         observer = self._recorder.observer
@@ -303,10 +328,18 @@ class TracedArray(metaclass=_StandIn):
     def __int__(self) -> int:
         return int(self._concrete("int"))
 
-    def __float__(self) -> float:
-        if self.dtype.kind in FLOAT_KINDS:
-            check_float_allowed()
+    def __float__(self) -> Any:
+        """The plain number, for C code: an error where its gradient would be lost."""
+        if self._atom.aval.is_float and not is_internal(sys._getframe(1).f_code.co_filename):
+            if called_by_name("__float__"):
+                return self.number()
+            check_number_allowed(lambda: self._recorder.has_gradient(self.atom))
         return float(self._concrete("float"))
+
+    def number(self) -> TracedArray:
+        """``float(t)``: the value as a Python float, which keeps its gradient."""
+        self._check_one_element("float")
+        return wrap(cast(reshape(self.atom, ()), FLOAT, weak=True), self._recorder)
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu" or self.size != 1 or self.ndim:
@@ -319,20 +352,42 @@ class TracedArray(metaclass=_StandIn):
         )
 
     def __round__(self, ndigits: int | None = None) -> Any:
-        return round(self._concrete("float").item(), ndigits)
+        if ndigits is None:
+            return self._asked_integer(F.rint)
+        if not self._atom.aval.is_float:
+            return round(self._concrete("item").item(), ndigits)
+        found = FUNCTIONS[np.round](self, ndigits)
+        return found.number() if self._atom.aval.weak else found
+
+    def __trunc__(self) -> int:
+        return int(self)
+
+    def __floor__(self) -> int:
+        return self._asked_integer(F.floor)
+
+    def __ceil__(self) -> int:
+        return self._asked_integer(F.ceil)
+
+    def _asked_integer(self, rounding: Callable[[Atom], Atom]) -> int:
+        """The integer to which the value is rounded, which is a question as that of int() is."""
+        if self._atom.aval.is_float:
+            return int(wrap(rounding(rounded(reshape(self.atom, ()))), self._recorder))
+        return int(self)
 
     def item(self, *index: Any) -> Any:
-        """The value as a Python number; as with float(), it becomes a guard."""
+        """The value as a Python number: a float keeps its gradient; an integer or a bool is a question, and so is all
+        that our own code asks for (a Tensor's item)."""
         if len(index) == 1 and not isinstance(index[0], tuple):
-            index = np.unravel_index(index[0], self.shape)
-        value = (self[index[0] if len(index) == 1 else index] if index else self)._concrete("item")
-        return value.item()
+            index = np.unravel_index(index[0], self._atom.aval.shape)
+        value = self[index[0] if len(index) == 1 else index] if index else self
+        if value._atom.aval.is_float and not is_internal(sys._getframe(1).f_code.co_filename):
+            return value.number()
+        return value._concrete("item").item()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        if (
-            self.dtype.kind not in FLOAT_KINDS and not self.shape
-        ):  # np.arange(count): an integer has no gradient to lose, and is guarded
-            return np.asarray(self._concrete("item"), dtype)
+        aval = self._atom.aval
+        if not aval.shape and not (aval.is_float and self._recorder.has_gradient(self.atom)):
+            return np.asarray(self._concrete("item"), dtype)  # no gradient is lost, and the value is guarded
         raise array_refusal()
 
     def __getattr__(self, name: str) -> Any:

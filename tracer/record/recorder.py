@@ -185,6 +185,31 @@ class Recorder(Builder):
             self.sites.append(user_site())
         return value
 
+    def has_gradient(self, atom: Atom) -> bool:
+        """Whether *atom* may have a derivative with respect to an input."""
+        return self._behind(atom, lambda node: node is None)
+
+    def taken(self, atom: Atom) -> bool:
+        """Whether *atom* is a Python number that float() or .item() has made, or was computed from one."""
+        return self._behind(atom, lambda node: node is not None and "weak" in node.params)
+
+    def _behind(self, atom: Atom, found: Callable[[Node | None], bool]) -> bool:
+        """Whether *found* is true of a node that *atom* depends on differentiably (None: an input)."""
+        self.unfollow()
+        makers = {out: node for node in self.nodes for out in node.outs}
+        stack, seen = [atom], {atom}
+        while stack:
+            current = stack.pop()
+            if isinstance(current, Lit) or not current.aval.is_float:
+                continue
+            node = makers.get(current)
+            if found(node) and (node is not None or not any(current is var for var, _ in self.consts)):
+                return True
+            if node is not None and node.prim.name != "stop_gradient":
+                stack += [x for x in node.inputs if x not in seen]
+                seen.update(node.inputs)
+        return False
+
     def range_of(self, atom: Atom) -> tuple[int, int] | None:
         """Bounds (least, greatest) of the integer *atom*, where they are known."""
         return None

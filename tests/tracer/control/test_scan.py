@@ -519,7 +519,7 @@ def test_questions_about_a_step_are_refused():
         return tg.fori_loop(0, 3, lambda i, c: c * w if np.sum(c) > 0 else c, w)
 
     def counting(w):
-        return tg.fori_loop(0, 3, lambda i, c: c * float(np.sum(c)), w)
+        return tg.fori_loop(0, 3, lambda i, c: c * int(np.sum(c)), w)
 
     def indexing_a_plain_array(w):
         return tg.fori_loop(0, 3, lambda i, c: c * np.arange(3.0)[i], w)

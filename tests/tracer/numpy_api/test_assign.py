@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tracing import Traced, check_gradient, check_value
 
+from tracegrad import stop_gradient
 from tracegrad.tracer.ir.errors import BadIndexError, MutationError, ShapeError, TracegradError, UnsupportedError
 from tracegrad.tracer.numpy_api import creation
 
@@ -477,7 +478,7 @@ def test_a_traced_number_in_a_plain_array_raises() -> None:
 def test_plain_arrays_take_plain_numbers() -> None:
     def f(x: Any) -> Any:
         plain = np.zeros(3)
-        plain[0] = float(x[0])
+        plain[0] = stop_gradient(x[0])
         return x * plain
 
     traced = check_value(f, [np.array([2.0, 3.0, 4.0])])

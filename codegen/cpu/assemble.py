@@ -33,6 +33,7 @@ from .hints import finish_hints
 from .library_calls import native
 from .loop_node import LoopFrame, emit_items, grouped
 from .loop_plan import LoopPlan, plan_loop
+from .machine_code import MachineCode
 from .scalar import I8, I64, PTR
 
 #: ``int64 kernel(void **bufs, int64 *sizes, void *consts, int64 done)``.  It holds the GIL.
@@ -67,6 +68,11 @@ class Program:
     seconds: dict[str, float] = field(default_factory=dict)
     plans: dict[CanonicalOp, LoopPlan] = field(default_factory=dict)  # plans of the loops that run inside the kernel
     bits: dict[ScheduleItem, int] = field(default_factory=dict)  # of steps that a kernel can be told to be done
+
+    @property
+    def code(self) -> MachineCode | None:
+        """What owns the code of all segments."""
+        return None if self.compiled is None else self.compiled.code
 
     @property
     def is_native(self) -> bool:

@@ -1,27 +1,28 @@
-"""LLVM IR text -> machine code, through numba's CPU code library.
+"""LLVM IR text -> machine code, through numba's CPU code generator.
 
-Kernels are whole loop nests emitted with ``llvmlite.ir``; they enter numba below its type inference, as a
-module of a numba ``CodeLibrary``.  Numba's engine, target machine and pass pipeline do the rest.  Going through
-``@njit`` around an intrinsic gives the same machine code but costs 0.12 s a kernel in inference, wrappers and
-linking; this way costs 0.02 s.
+Kernels are whole loop nests emitted with ``llvmlite.ir``; they enter numba below its type inference, as modules for its
+target machine.  Going through ``@njit`` around an intrinsic gives the same machine code but costs 0.12 s a kernel in
+inference, wrappers and linking; this way costs 0.02 s.  Nor are they modules of numba's engine, which frees nothing:
+each is linked alone (``machine_code.py``).
 """
 
 from __future__ import annotations
 
 import ctypes
 import itertools
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import llvmlite.binding as llvm
-from numba.core.codegen import JITCodeLibrary
+from llvmlite.binding.newpassmanagers import NewPassManager
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
+from .machine_code import MachineCode, load, loaded
+
 SPEED_LEVEL = 2  # LLVM's -O2
 
-_lock = threading.RLock()
 _serial = itertools.count()
 
 
@@ -46,7 +47,7 @@ def target_triple() -> str:
 
 
 def data_layout() -> str:
-    return str(cpu_target.target_context.codegen().target_data)
+    return str(_codegen().target_data)
 
 
 def add_symbol(name: str, address: int) -> None:
@@ -54,48 +55,21 @@ def add_symbol(name: str, address: int) -> None:
     llvm.add_symbol(name, address)
 
 
-class KernelLibrary(JITCodeLibrary):
-    """A code library that is optimised once.
-
-    numba's own pipeline runs three times over a module (per function, cheaply, in full) to prune reference counts
-    that typed Python code has; kernels have none.
-    """
-
-    def _optimize_functions(self, ll_module: object) -> None:
-        pass
-
-    slp_vectorization = True  # of straight-line code
-
-    def _optimize_final_module(self) -> None:
-        codegen = self._codegen
-        options = llvm.create_pipeline_tuning_options(speed_level=SPEED_LEVEL)
-        options.loop_vectorization = options.loop_interleaving = options.loop_unrolling = SPEED_LEVEL > 0
-        options.slp_vectorization = self.slp_vectorization and SPEED_LEVEL > 0
-        builder = llvm.create_pass_builder(codegen._tm, options)
-        builder.getModulePassManager().run(self._final_module, builder)
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class CompiledModule:
-    """A finalized code library.  Keep it alive as long as a pointer into it is used."""
+    """A module in memory. Keep its ``code`` alive as long as a pointer into it is used."""
 
-    library: object
-    name: str
-    _addresses: dict[str, int] = field(default_factory=dict)
+    code: MachineCode
 
     def address(self, function: str) -> int:
         """Entry point of *function* as an integer."""
-        found = self._addresses.get(function)
-        if found is None:
-            found = self._addresses[function] = self.library.get_pointer_to_function(function)  # type: ignore[attr-defined]
-        return found
+        return self.code.address(function)
 
     def function(self, function: str, restype: type | None, *argtypes: type) -> Callable[..., object]:
         """A ctypes callable for *function* that holds the GIL while it runs."""
-        return ctypes.PYFUNCTYPE(restype, *argtypes)(self.address(function))
-
-    def assembly(self) -> str:
-        return self.library.get_asm_str()  # type: ignore[attr-defined]
+        found = ctypes.PYFUNCTYPE(restype, *argtypes)(self.address(function))
+        found.code = self.code  # type: ignore[attr-defined]
+        return found
 
 
 def unique_name(stem: str) -> str:
@@ -105,19 +79,36 @@ def unique_name(stem: str) -> str:
 
 def compile_text(text: str, name: str) -> CompiledModule:
     """Compile one module of LLVM IR; its external functions must have names from :func:`unique_name`."""
-    with _lock, global_compiler_lock:
+    with loaded, global_compiler_lock:
         try:
-            library = _library(text, name, slp_vectorization=True)
+            code = _object_code(text, name, slp_vectorization=True)
         except RuntimeError:  # LLVM 22's pass may put a load behind its use; the verifier finds that
-            library = _library(text, name, slp_vectorization=False)
-    return CompiledModule(library, name)
+            code = _object_code(text, name, slp_vectorization=False)
+        return CompiledModule(load(code))
 
 
-def _library(text: str, name: str, slp_vectorization: bool) -> KernelLibrary:
-    library = KernelLibrary(cpu_target.target_context.codegen(), name)
-    library.slp_vectorization = slp_vectorization
-    module = llvm.parse_assembly(text)
-    module.name = name
-    library.add_llvm_module(module)
-    library.finalize()
-    return library
+def _object_code(text: str, name: str, slp_vectorization: bool) -> bytes:
+    """Machine code for *text*, optimised once. It is made in a context of its own, since a context keeps each constant
+    and each hint that it has seen.
+
+    numba's own pipeline runs three times over a module (per function, cheaply, in full) to prune reference counts
+    that typed Python code has; kernels have none.
+    """
+    codegen = _codegen()
+    codegen._check_llvm_bugs()
+    options = llvm.create_pipeline_tuning_options(speed_level=SPEED_LEVEL)
+    options.loop_vectorization = options.loop_interleaving = options.loop_unrolling = SPEED_LEVEL > 0
+    options.slp_vectorization = slp_vectorization and SPEED_LEVEL > 0
+    builder = llvm.create_pass_builder(codegen._tm, options)
+    with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:
+        module.name, module.triple, module.data_layout = name, target_triple(), data_layout()
+        passes = builder.getModulePassManager()
+        passes.run(module, builder)
+        NewPassManager._dispose(passes)  # llvmlite does not: a base class in front of this one does nothing
+        passes.detach()
+        module.verify()
+        return codegen._tm.emit_object(module)
+
+
+def _codegen() -> Any:
+    return cpu_target.target_context.codegen()

@@ -28,11 +28,12 @@ import threading
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ...codegen.cpu.assemble import KERNEL_TYPE
+from ...codegen.cpu.machine_code import immortal
 from ...tracer.ir.aval import is_number
 from . import launcher_ir as ir
 from . import object_layout as layout
@@ -90,9 +91,9 @@ Arg = ArrayArg | ScalarArg | ConstArg
 Out = ArrayOut | ScalarOut
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchPlan:
-    """The arguments of :func:`bind`.  *sizes_at*, *consts_at* and *counts_at* are addresses."""
+class LaunchPlan(NamedTuple):
+    """The arguments of :func:`bind`.  *sizes_at*, *consts_at* and *counts_at* are addresses; *owned* is what all of its
+    addresses point to."""
 
     kernel_address: int
     args: tuple[Arg, ...]
@@ -101,7 +102,7 @@ class LaunchPlan:
     temp_offsets: tuple[int, ...]
     sizes: np.ndarray | None
     consts: bytes | np.ndarray
-    keep_alive: tuple[object, ...]
+    owned: tuple[object, ...]
     single: bool
     sizes_at: int
     consts_at: int
@@ -120,12 +121,17 @@ class SharedSteps(Protocol):
     def done(self) -> Sequence[Sequence[int]]: ...
 
 
-class Binding(bytes):
-    """The launcher's table; the ``__self__`` of a native binding.  It keeps all that it points to alive: *words* has
-    the address of the member to run first, then the members, one for each of *plans*."""
+class Binding(NamedTuple):
+    """The ``__self__`` of a native binding: the launcher's table; *words*, with the address of the member to run first,
+    then the members, one for each of *plans*.
 
-    plans: tuple[LaunchPlan, ...]
+    It keeps all that these point to alive, by nothing but tuples. The garbage collector never empties a tuple, and a
+    finaliser may call a builtin of a cycle that is being taken apart.
+    """
+
+    table: bytes
     words: np.ndarray
+    plans: tuple[LaunchPlan, ...]
 
 
 # ----------------------------------------------------------------------------------------------------- arena
@@ -134,9 +140,9 @@ _ARENA_ALIGN = 64
 _ARENA_STEP = 1 << 16
 
 _lock = threading.RLock()
-_arena: np.ndarray | None = None
+_arena: list[np.ndarray] = immortal([])  # one, or none yet
 _arena_bytes = 0
-_arena_cell = ctypes.c_int64(0)  # the arena's base address, which every call reads
+_arena_cell = immortal(ctypes.c_int64(0))  # the arena's base address, which every call reads
 
 
 def ensure_arena(nbytes: int) -> int:
@@ -144,14 +150,14 @@ def ensure_arena(nbytes: int) -> int:
 
     It grows and never shrinks.  The old one is let go: no kernel is in the middle of a run while this thread is here.
     """
-    global _arena, _arena_bytes
+    global _arena_bytes
     with _lock:
         if nbytes > _arena_bytes:
             size = -(-nbytes // _ARENA_STEP) * _ARENA_STEP
             block = np.empty(size + _ARENA_ALIGN, np.uint8)
             start = _address(block)
             _arena_cell.value = start + -start % _ARENA_ALIGN
-            _arena, _arena_bytes = block, size
+            _arena[:], _arena_bytes = [block], size
         return _arena_cell.value
 
 
@@ -193,7 +199,8 @@ def bind(
 
     *extra* are addresses of captured arrays, *temp_offsets* bytes into the arena, which is made *arena_bytes* long.
     *sizes* (int64) and *consts* are read where they stand at each call, so an ndarray may be changed in place.
-    *keep_alive* is whatever the kernel's code and *extra* live in.  *native* is False to get the Python fallback.
+    *keep_alive* is whatever the kernel's code and *extra* live in: objects that the garbage collector does not empty,
+    such as ``MachineCode`` and ndarrays, and tuples of them.  *native* is False to get the Python fallback.
     *counts* (int64) has a place for runs in which all guards held, then one for failures of each guard.
     """
     plan = LaunchPlan(
@@ -204,7 +211,7 @@ def bind(
         temp_offsets=tuple(temp_offsets),
         sizes=sizes,
         consts=consts,
-        keep_alive=tuple(keep_alive),
+        owned=(tuple(keep_alive), sizes, consts, counts, *map(_object_of, args), *map(_object_of, outs)),
         single=single,
         sizes_at=0 if sizes is None else _address(sizes),
         consts_at=_address(consts) if len(consts) else 0,
@@ -244,7 +251,7 @@ def bind_family(
         return functools.partial(call_family, tuple(members), following, [0])
     if merged is None:
         return builtin(_binding(plans, following))
-    plans = [replace(p, temp_offsets=tuple(o)) for p, o in zip(plans, merged.offsets, strict=True)]
+    plans = [p._replace(temp_offsets=tuple(o)) for p, o in zip(plans, merged.offsets, strict=True)]
     for plan in plans:
         _check(plan, merged.nbytes)
     ensure_arena(merged.nbytes)
@@ -397,13 +404,16 @@ def _binding(
         words[starts[k] : starts[k + 1]] = member
         base += len(following[k]) if following else 0
     room = max(len(plan.extra) + len(plan.temp_offsets) for plan in plans)
-    table = Binding(_table(plans[0], room, _address(words)))
-    table.plans, table.words = tuple(plans), words
-    return table
+    return Binding(_table(plans[0], room, _address(words)), words, tuple(plans))
 
 
 def _member_words(plan: LaunchPlan) -> int:
     return len(ir.MEMBER) + len(plan.extra) + len(plan.temp_offsets)
+
+
+def _object_of(row: Arg | Out) -> object:
+    """The object of *row* whose address stands in the table."""
+    return row.value if isinstance(row, ConstArg) else row.dtype
 
 
 def _table(plan: LaunchPlan, room: int, first: int) -> bytes:
@@ -425,7 +435,6 @@ def _table(plan: LaunchPlan, room: int, first: int) -> bytes:
 
 
 _builtin: Callable[[Binding], Callable[..., object]] | None = None
-_keep: list[object] = []
 
 
 def _native_builtin() -> Callable[[Binding], Callable[..., object]] | None:
@@ -435,12 +444,11 @@ def _native_builtin() -> Callable[[Binding], Callable[..., object]] | None:
         with _lock:
             if _builtin is None and NATIVE:
                 try:
-                    engine, address = ir.compile_launcher(ctypes.addressof(_arena_cell))
+                    address = ir.compile_launcher(ctypes.addressof(_arena_cell))
                 except Exception as error:  # no such target, an LLVM that reads the text otherwise: not worth a crash
                     NATIVE, NATIVE_REASON = False, f"the launcher did not compile: {error}"
                     return None
                 doc = b"Run a compiled kernel: outputs, or the index of a failed guard, or None for other arguments."
-                _keep.append(engine)  # as long as the process lives: bindings point to it
                 _builtin = builtins_of(address, b"call", doc)
     return _builtin
 

@@ -35,7 +35,7 @@ def bind_graph(
     offsets, total = program.plan(sizes)
     return launch.bind(
         program.segments[0].address, args, outs, [a.ctypes.data for a in consts], offsets, sizes, canonical.consts,
-        (program, consts), single, total, counts=counts,
+        (program.code, *consts), single, total, counts=counts,
     )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def bind_program(
     offsets, total = program.plan(sizes)
     return launch.bind_donated(
         program.segments[0].address, args, outs, donated, [a.ctypes.data for a in consts], offsets, sizes,
-        canonical.consts, (program, consts), False, total, counts=counts,
+        canonical.consts, (program.code, *consts), False, total, counts=counts,
     )  # fmt: skip
 
 

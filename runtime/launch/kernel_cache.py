@@ -6,6 +6,7 @@ Bounded, least recently used first out, thread-safe.  The signature is ``Canonic
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections import OrderedDict
@@ -24,7 +25,7 @@ class KernelCache(Generic[P]):
 
     def __init__(self, compile: Callable[[Canonical, int], P]) -> None:
         self._compile = compile
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._programs: OrderedDict[tuple, P] = OrderedDict()
         self.hits = 0
         self.compiles = 0
@@ -32,7 +33,7 @@ class KernelCache(Generic[P]):
     def get(self, canonical: Canonical, arguments: int) -> tuple[P, bool]:
         """(program, was it there already)"""
         key = (arguments, canonical.key)
-        with self._lock:
+        with self.lock:
             found = self._programs.get(key)
             if found is not None:
                 self._programs.move_to_end(key)
@@ -55,7 +56,7 @@ class KernelCache(Generic[P]):
             sys.setrecursionlimit(limit)
 
     def clear(self) -> None:
-        with self._lock:
+        with self.lock:
             self._programs.clear()
 
     def __len__(self) -> int:
@@ -69,3 +70,7 @@ def _operations(canonical: Canonical) -> int:
 
 
 kernels: KernelCache[Program] = KernelCache(compile_canonical)
+if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that it does not have
+    os.register_at_fork(
+        before=kernels.lock.acquire, after_in_parent=kernels.lock.release, after_in_child=kernels.lock.release
+    )

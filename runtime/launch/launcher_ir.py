@@ -120,10 +120,12 @@ end:
   ret void
 }
 
-; The builtin: self is the table (a bytes object), args are borrowed references.
+; The builtin: self is a binding (a tuple that begins with the table, a bytes object), args are borrowed references.
 define ptr @tracegrad_launch(ptr %self, ptr %args, i64 %nargs) {
 entry:
-  %table = getelementptr i8, ptr %self, i64 $ob_sval
+  %bytes.at = getelementptr i8, ptr %self, i64 $ob_item
+  %bytes = load ptr, ptr %bytes.at
+  %table = getelementptr i8, ptr %bytes, i64 $ob_sval
   %n_args.at = getelementptr i64, ptr %table, i64 $n_args
   %n_args = load i64, ptr %n_args.at
   %arity.ok = icmp eq i64 %nargs, %n_args
@@ -453,6 +455,6 @@ def _writeable_flag() -> int:
     return array.flags.num ^ frozen.flags.num
 
 
-def compile_launcher(arena_cell: int) -> tuple[object, int]:
-    """Compile the launcher for this process: the engine which owns the machine code, and the function's address."""
+def compile_launcher(arena_cell: int) -> int:
+    """Compile the launcher for this process: the function's address."""
     return compile_function(launcher_ir(arena_cell), "tracegrad_launch")

@@ -13,10 +13,10 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from ...codegen.cpu.machine_code import immortal, load
 from .object_layout import python_api
 
 _METH_KEYWORDS, _METH_FASTCALL = 0x0002, 0x0080
-_keep: list[object] = []  # machine code and method definitions, as long as the process lives
 
 
 class _MethodDef(ctypes.Structure):
@@ -30,16 +30,14 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-def compile_function(text: str, name: str) -> tuple[object, int]:
-    """The engine which owns the machine code of *text*, and the address of its function *name*."""
+def compile_function(text: str, name: str) -> int:
+    """The address of the function *name* of the machine code of *text*, which lives as long as the process."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=2)
+    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=2, jit=True)
     module = llvm.parse_assembly(text)
     module.verify()
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    return engine, engine.get_function_address(name)
+    return immortal(load(machine.emit_object(module))).address(name)
 
 
 def filled(text: str, numbers: Mapping[str, int], addresses: Mapping[str, int], functions: Iterable[str]) -> str:
@@ -54,10 +52,9 @@ def builtins_of(
 ) -> Callable[[object], Callable[..., Any]]:
     """``self -> builtin``: builtins of the C function ``f(self, args, nargs)`` at *address*; with *keywords*, it takes
     their names as well."""
-    method = _MethodDef(name, address, _METH_FASTCALL | (_METH_KEYWORDS if keywords else 0), doc)
+    method = immortal(_MethodDef(name, address, _METH_FASTCALL | (_METH_KEYWORDS if keywords else 0), doc))
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
         ("PyCFunction_NewEx", ctypes.pythonapi)
     )
     at = ctypes.addressof(method)
-    _keep.append(method)
     return lambda self: new(at, self, None)

@@ -31,6 +31,7 @@ def offsets() -> dict[str, int]:
     return {
         "ob_type": head - _WORD,
         "ob_sval": bytes.__basicsize__ - 1,  # bytes end in one counted NUL
+        "ob_item": tuple.__basicsize__,
         "ob_fval": float.__basicsize__ - _WORD,  # also where np.float64 and np.float32 have their value
         # PyArrayObject_fields: data, nd, dimensions, strides, base, descr, flags
         "array_data": head,
@@ -71,7 +72,7 @@ def fault() -> str | None:
 
 def _field(obj: object, name: str, code: str) -> object:
     """The field where :func:`offsets` has it; None outside the object, so that a wrong guess reads nothing foreign."""
-    size = sys.getsizeof(obj) if isinstance(obj, bytes) else type(obj).__basicsize__
+    size = obj.__sizeof__() if isinstance(obj, (bytes, tuple)) else type(obj).__basicsize__
     at = offsets()[name]
     if at + struct.calcsize(code) > size:
         return None
@@ -84,6 +85,8 @@ def _scalar_fault() -> str | None:
             return f"the type of a {type(value).__name__} is not where it was expected"
     if _field(b"tracegrad", "ob_sval", "9s") != b"tracegrad":
         return "the data of a bytes object is not where it was expected"
+    if _field((one := object(), 2), "ob_item", "q") != id(one):
+        return "the items of a tuple are not where they were expected"
     for value, code in ((1.25, "d"), (np.float64(-2.5), "d"), (np.float32(0.75), "f")):
         if _field(value, "ob_fval", code) != value:
             return f"the value of a {type(value).__name__} is not where it was expected"

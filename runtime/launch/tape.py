@@ -131,14 +131,14 @@ class Tape:
         return array("q", (room, *self._words, END)).tobytes()
 
 
-_lock = threading.Lock()
-_runner: tuple[object, int] | None = None
+_lock = threading.RLock()
+_runner = 0
 
 
 def runner() -> int:
     """The address of the compiled :data:`RUNNER`; compiles it at the first call."""
     global _runner
     with _lock:
-        if _runner is None:
+        if not _runner:
             _runner = compile_function(RUNNER, "tracegrad_tape")
-        return _runner[1]
+        return _runner

@@ -74,7 +74,7 @@ class Dispatcher:
         self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats, may_print: bool
     ) -> None:
         self.fn, self.static, self.target, self.stats = fn, static, target, stats
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.endpoints: dict[Mode, Endpoint] = {}
         self.plans = PlanCache(fn, may_print, self.replays_effects)
         _dispatchers.add(self)

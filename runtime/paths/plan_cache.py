@@ -22,7 +22,7 @@ class PlanCache:
         self._may_print = may_print  # a replay that doesn't is none the worse
         self._effects = effects  # whether they are replayed
         self._plans: OrderedDict[Any, StatePlan] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def __len__(self) -> int:
         return len(self._plans)

@@ -132,7 +132,7 @@ class Segments:
         for known in recordings:
             self.answers.learn([*known.graph.guards, *known.numbers])
         self._bound: OrderedDict[Hashable, BoundSegment] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def run(self, pieces: Pieces) -> tuple[tuple[Any, ...], int]:
         """(the results, the number of kernels that had to be compiled)"""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 OBJECTS = 50_000  # new objects between two passes, at least
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _running = 0
 _before: tuple[int, int, int] = gc.get_threshold()
 

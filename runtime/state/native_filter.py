@@ -28,6 +28,7 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
+from ...codegen.cpu.machine_code import immortal
 from ..launch import object_layout as layout
 from ..launch.native import compile_function, filled
 
@@ -238,7 +239,7 @@ class Filter(bytes):
 
     def install(self) -> None:
         """Watch this thread from now on (or again, after something else was installed)."""
-        _set_profile(_compiled()[1], id(self))
+        _set_profile(_compiled(), id(self))
 
     @staticmethod
     def remove() -> None:
@@ -267,17 +268,17 @@ class Filter(bytes):
             SHARED.add(self._state[1], id(code), (keep, code))
 
 
-_shared_cell = (ctypes.c_int64 * 1)()
-SHARED = PairSet(_shared_cell)
+_shared_cell = immortal((ctypes.c_int64 * 1)())
+SHARED = immortal(PairSet(_shared_cell))  # a thread may be watched while the interpreter ends
 _set_profile = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(("PyEval_SetProfile", ctypes.pythonapi))
-_engine: tuple[object, int] | None = None
+_address = 0
 _fault: str | None = None
 
 
 def available() -> bool:
     """Whether runs can be watched natively; compiles the filter at the first call."""
     global _fault
-    if _engine is None and _fault is None:
+    if not _address and _fault is None:
         _fault = fault()
         if _fault is None:
             try:
@@ -308,13 +309,13 @@ def fault() -> str | None:
     return None
 
 
-def _compiled() -> tuple[object, int]:
-    """The engine that owns the machine code, and the address of the filter."""
-    global _engine
+def _compiled() -> int:
+    """The address of the filter."""
+    global _address
     with _lock:
-        if _engine is None:
-            _engine = compile_function(_filter_ir(), "tracegrad_watch")
-        return _engine
+        if not _address:
+            _address = compile_function(_filter_ir(), "tracegrad_watch")
+        return _address
 
 
 def _filter_ir() -> str:

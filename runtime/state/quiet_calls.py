@@ -93,9 +93,5 @@ def _key() -> int:
 @lru_cache(None)
 def _builtins() -> Callable[[object], Callable[..., Any]]:
     text = filled(CALLER, {}, {"key": _key(), "none": id(None)}, _FUNCTIONS)
-    engine, address = compile_function(text, "tracegrad_entry")
-    _keep.append(engine)
+    address = compile_function(text, "tracegrad_entry")
     return builtins_of(address, b"entry", b"Do what the user asks of a traced array.", keywords=True)
-
-
-_keep: list[object] = []

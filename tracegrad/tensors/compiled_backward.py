@@ -73,7 +73,7 @@ class TapeStats:
 
 tapes = TapeStats()
 _plans: OrderedDict[Any, BackwardPlan | None] = OrderedDict()  # signature -> plan; None where it was seen once
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 def walked(why: Reason) -> None:

@@ -56,7 +56,7 @@ class _Recorder(Recorder):
 
 
 _recorded: OrderedDict[Any, Recorded] = OrderedDict()
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 def compute(op: EagerOp, raws: Sequence[Any], statics: tuple[Any, ...] = (), *, numbers: bool = False) -> Any:

@@ -120,7 +120,7 @@ class EagerOp:
         return frozenset(k for v in found for k in v.saved_in), frozenset(k for v in found for k in v.saved_out)
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _avals: dict[Any, Aval] = {}
 _WEAK_FLOAT = Aval(FLOAT, (), True)
 _WEAK_INT = Aval(INT, (), True)

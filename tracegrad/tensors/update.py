@@ -134,7 +134,7 @@ class _Member:
 
 
 _families: OrderedDict[tuple[Rule, tuple[Any, ...], int], tuple[_Member, ...]] = OrderedDict()
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 def _slowly(rule: Rule, rows: int, values: list[Any], numbers: int, statics: tuple[Any, ...]) -> Sequence[int]:
@@ -235,6 +235,11 @@ class _Kernel:
     columns: list[int]  # positions in a row of the arrays that are written
     sizes: dict[int, np.ndarray]  # length -> the table of sizes
 
+    @property
+    def owned(self) -> tuple[object, ...]:
+        """What the addresses on a tape point to."""
+        return (self.program.code, self.canonical.consts, *self.sizes.values())
+
     def sizes_for(self, count: int) -> np.ndarray:
         found = self.sizes.get(count)
         if found is None:
@@ -293,7 +298,8 @@ def _bind(
     marked = set(written)
     args: list[bind.Arg] = [bind.ArrayArg(a.dtype, a.shape, k in marked) for k, a in enumerate(arrays)]
     args += [bind.ScalarArg(np.dtype(np.float64), (float,))] * numbers
-    run = bind.bind_tape(tape, args, temp_offsets=(0,), keep_alive=tuple(compiled.values()), arena_bytes=used)
+    owned = [part for kernel in compiled.values() for part in kernel.owned]
+    run = bind.bind_tape(tape, args, temp_offsets=(0,), keep_alive=owned, arena_bytes=used)
     return run, tuple(written)
 
 

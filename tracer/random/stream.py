@@ -36,7 +36,7 @@ class Stream:
     """``state``: uint64 (2,), never written into.  Thread-safe: two draws never get one number."""
 
     def __init__(self, seed: int) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.seed(seed)
 
     def seed(self, seed: Any) -> None:

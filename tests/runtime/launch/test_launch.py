@@ -3,6 +3,7 @@
 The kernels are a few lines of LLVM IR each.  Start reading at ``KERNELS``; ``bind`` is a fixture with both paths.
 """
 
+import ctypes
 import functools
 import gc
 import pickle
@@ -11,13 +12,16 @@ import sys
 import threading
 import timeit
 import tracemalloc
+import types
 import weakref
 from collections import Counter
 
 import numpy as np
 import pytest
 
+from tracegrad import compile_grad
 from tracegrad.codegen.cpu import jit
+from tracegrad.codegen.cpu.machine_code import MachineCode, loaded
 from tracegrad.runtime.launch import bind as launch
 from tracegrad.runtime.launch import object_layout as layout
 from tracegrad.runtime.launch.bind import ArrayArg, ArrayOut, ConstArg, ScalarArg, ScalarOut
@@ -524,6 +528,53 @@ def test_bindings_keep_alive_what_they_use(bind):
     junk = [np.arange(1) for _ in range(100)]
     assert call2() == 4 and call(None) is None
     del junk
+
+
+@native_only
+def test_nothing_between_a_builtin_and_its_code_is_emptied_by_the_collector():
+    """A finaliser may call a builtin of a cycle that is being taken apart: tuples, and what is not tracked, stay."""
+
+    def launchers():
+        found = [o for o in gc.get_objects() if type(o) is types.BuiltinFunctionType]
+        return {id(o): o for o in found if isinstance(o.__self__, launch.Binding)}
+
+    before, table = launchers(), np.arange(50.0)
+    f = compile_grad(lambda x, c: np.sum(np.sin(x) @ (c * table)) if x[0, 0] > 0 else np.sum(x) * 3.5)
+    for sign in (1, 1, -1, -1, 1, -1):
+        f.value_and_grad(sign * np.ones((50, 50)), np.ones(50))
+    made = [call for key, call in launchers().items() if key not in before]
+    assert len(made) >= 3  # each path alone, and both as a family
+    for call in made:
+        seen, ahead = {}, [call]
+        while ahead:
+            value = ahead.pop()
+            if not isinstance(value, (type, launch.Arg, launch.Out)) and id(value) not in seen:
+                seen[id(value)] = value
+                ahead += gc.get_referents(value)
+        codes = [v for v in seen.values() if isinstance(v, MachineCode)]
+        assert codes and len(codes) == len(call.__self__.plans)
+        assert all(isinstance(v, (tuple, types.BuiltinFunctionType)) for v in seen.values() if gc.is_tracked(v))
+        assert all(id(arg.dtype) in seen for arg in call.__self__.plans[0].args)  # the table has its address
+
+
+def test_code_goes_with_the_last_callable_that_can_run_it():
+    before = len(loaded.engines)
+    unique = jit.unique_name("short_lived")
+    text = f"define i64 @{unique}(ptr %b, ptr %s, ptr %c, i64 %t) {{\n  ret i64 -1\n}}\n"
+    module = jit.compile_text(text, unique)
+    calls = [launch.bind(module.address(unique), [], [], keep_alive=[module.code]) for _ in range(3)]
+    calls.append(launch.bind_family(calls[:2], [[], []]))
+    function = module.function(unique, ctypes.c_int64, *[ctypes.c_void_p] * 3, ctypes.c_int64)
+    del module
+    for call in (*calls, function):
+        assert len(loaded.engines) == before + 1
+        assert call() == () if call is not function else call(None, None, None, 0) == -1
+    while calls:
+        del call, calls[0]
+        call = function
+        assert len(loaded.engines) == before + 1
+    del call, function
+    assert len(loaded.engines) == before
 
 
 # --------------------------------------------------------------------------------------------- arena and threads

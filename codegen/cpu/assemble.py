@@ -71,7 +71,7 @@ class Program:
 
     @property
     def code(self) -> MachineCode | None:
-        """What owns the code of all segments."""
+        """The owner of the code of all segments."""
         return None if self.compiled is None else self.compiled.code
 
     @property

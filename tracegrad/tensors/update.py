@@ -237,7 +237,7 @@ class _Kernel:
 
     @property
     def owned(self) -> tuple[object, ...]:
-        """What the addresses on a tape point to."""
+        """The objects that the addresses on a tape point to."""
         return (self.program.code, self.canonical.consts, *self.sizes.values())
 
     def sizes_for(self, count: int) -> np.ndarray:

@@ -162,14 +162,18 @@ class _CpuAssembler:
         b = ir.IRBuilder(first)
         pointers: dict[Sym, ir.Value] = {}
 
+        def near(sym: Sym, at: ir.IRBuilder = b) -> ir.Value:
+            return at.load(at.gep(bufs, [I64(self.index[sym])], source_etype=PTR), typ=PTR)
+
         def pointer(sym: Sym) -> ir.Value:
             if sym not in pointers:
-                place = entry.gep(bufs, [I64(self.index[sym])], source_etype=PTR)
-                pointers[sym] = entry.load(place, typ=PTR)
+                pointers[sym] = near(sym, entry)
             return pointers[sym]
 
         numbers = Numbers(self.canonical, entry, sizes, consts)
-        frame = LoopFrame(self.canonical, self.schedule, self.plans, b, entry, pointer, sizes, consts, numbers)
+        frame = LoopFrame(
+            self.canonical, self.schedule, self.plans, b, entry, pointer, sizes, consts, numbers, near=near
+        )
         for is_check, part in itertools.groupby(items, lambda item: isinstance(item, range)):
             if not is_check:
                 for item in part:

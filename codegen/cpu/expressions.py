@@ -37,9 +37,12 @@ class Numbers:
             return I64(self.static[dim])
         found = self._sizes.get(dim)
         if found is None:
-            place = self.entry.gep(self._sizes_ptr, [I64(dim)], inbounds=True, source_etype=I64)
-            found = self._sizes[dim] = self._invariant(self.entry.load(place, typ=I64))
+            found = self._sizes[dim] = self._read_size(dim)
         return found
+
+    def _read_size(self, dim: Dim) -> ir.Value:
+        place = self.entry.gep(self._sizes_ptr, [I64(dim)], inbounds=True, source_etype=I64)
+        return self._invariant(self.entry.load(place, typ=I64))
 
     def _invariant(self, load: Any) -> Any:
         """A load of memory that the function does not write, marked as loop-invariant."""
@@ -51,11 +54,43 @@ class Numbers:
             return constant(x.dtype, x.value)
         found = self._consts.get((x.slot, x.dtype))
         if found is None:
-            place = self.entry.gep(self._consts_ptr, [I64(8 * x.slot)], inbounds=True, source_etype=I8)
-            loaded = self._invariant(self.entry.load(place, typ=memory_type(x.dtype)))
-            found = from_memory(self.entry, loaded, x.dtype)
-            self._consts[(x.slot, x.dtype)] = found
+            found = self._consts[(x.slot, x.dtype)] = self._read_const(x)
         return found
+
+    def const_at(self, x: Const) -> ir.Value:
+        """The address of a constant."""
+        return self.entry.gep(self._consts_ptr, [I64(8 * (x.slot or 0))], inbounds=True, source_etype=I8)
+
+    def _read_const(self, x: Const) -> ir.Value:
+        loaded = self._invariant(self.entry.load(self.const_at(x), typ=memory_type(x.dtype)))
+        return from_memory(self.entry, loaded, x.dtype)
+
+
+class NumberArguments(Numbers):
+    """Sizes, and the addresses of constants, as arguments of a function, which gets one for each that is asked for. So
+    the function does not tell which ones they are, and serves other places of the program too."""
+
+    def __init__(self, program: Canonical, entry: ir.IRBuilder):
+        self.static, self.entry = program.static, entry
+        self._sizes, self._consts = {}, {}
+        self._asked: list[Dim | Const] = []
+
+    def _read_size(self, dim: Dim) -> ir.Value:
+        return self._argument(dim, I64)
+
+    def const_at(self, x: Const) -> ir.Value:
+        return self._argument(x, PTR)
+
+    def _argument(self, asked: Dim | Const, kind: ir.Type) -> ir.Value:
+        self._asked.append(asked)
+        function = self.entry.function
+        function.args = (*function.args, ir.Argument(function, kind))
+        function.ftype = ir.FunctionType(function.ftype.return_type, [a.type for a in function.args])
+        return function.args[-1]
+
+    def given(self, numbers: Numbers) -> list[ir.Value]:
+        """The arguments, by *numbers* of the caller."""
+        return [numbers.const_at(x) if isinstance(x, Const) else numbers.size(x) for x in self._asked]
 
 
 class ValueEmitter:
@@ -65,11 +100,12 @@ class ValueEmitter:
 
     def __init__(
         self, program: Canonical, schedule: Schedule, module: ir.Module, name: str, used: list[Sym],
-        inline: bool = False,
+        inline: bool = False, tables: bool = True,
     ):  # fmt: skip
+        """*tables*: whether the function is given the tables of sizes and constants, or those numbers that it needs."""
         self.program, self.schedule = program, schedule
         self.used = used
-        kind = ir.FunctionType(ir.VoidType(), [PTR] * (len(used) + 2))
+        kind = ir.FunctionType(ir.VoidType(), [PTR] * (len(used) + 2 * tables))
         self.function = ir.Function(module, kind, name)
         self.function.linkage = "internal"
         self.function.attributes.add("alwaysinline" if inline else "noinline")
@@ -89,7 +125,9 @@ class ValueEmitter:
         self.assumed: frozenset[Condition] = frozenset()  # conditions known to hold here
         self.refused: frozenset[Condition] = frozenset()  # conditions known not to hold here
         self.accumulators: dict[Sym, Any] = {}  # result -> accumulator in the current loops (reductions.py)
-        self.numbers = Numbers(program, self.entry, *self.function.args[-2:])
+        self.numbers: Numbers = NumberArguments(program, self.entry)
+        if tables:
+            self.numbers = Numbers(program, self.entry, *self.function.args[-2:])
         self.size, self.const = self.numbers.size, self.numbers.const
 
     def finish(self) -> ir.Function:

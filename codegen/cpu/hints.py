@@ -16,6 +16,8 @@ LOOP_HINT = "tg.loop."  # marks metadata that `finish_hints` turns into LLVM's o
 SIMPLE, SCALAR, UNROLLED, ROLLED = "simple", "scalar", "unrolled", "rolled"
 
 _HINT = re.compile(rf'^!(\d+) = !{{ !"{LOOP_HINT}(\w+)\.\d+" }}$', re.MULTILINE)
+_MARKED = re.compile(r"(?<=!llvm\.loop )!(\d+)")
+_MARK = re.compile(rf'"{LOOP_HINT}(\w+)\.')
 _HINTS = {
     SIMPLE: '!{!"llvm.loop.interleave.count", i32 1}, !{!"llvm.loop.unroll.disable"}',
     SCALAR: '!{!"llvm.loop.vectorize.enable", i1 false}, !{!"llvm.loop.unroll.disable"}',
@@ -28,6 +30,16 @@ def give_hint(back: Any, hint: str) -> None:
     """Mark the loop that the branch *back* closes."""
     module = back.parent.module
     back.set_metadata("llvm.loop", module.add_metadata([ir.MetaDataString(module, f"{LOOP_HINT}{hint}.{id(back)}")]))
+
+
+def hints_by_name(text: str, module: ir.Module) -> str:
+    """*text* of a function of *module*, with what the marks of its loops say in their place."""
+
+    def said(m: re.Match[str]) -> str:
+        found = _MARK.search(str(module.metadata[int(m[1])]))
+        return found[1] if found else m[0]
+
+    return _MARKED.sub(said, text)
 
 
 def finish_hints(text: str, wanted: Sequence[str] = tuple(_HINTS)) -> str:

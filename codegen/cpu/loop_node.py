@@ -14,8 +14,8 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import llvmlite.ir as ir
@@ -26,6 +26,8 @@ from ..lower.canonical import CanonicalOp, Const, Sym
 from ..schedule.buffers import counted, elements, filled, rows_from
 from ..schedule.loop_tree import LibraryCall, Loop, Schedule, ScheduleItem, Statement
 from . import jit
+from .expressions import NumberArguments
+from .hints import hints_by_name
 from .library_calls import CallEmitter
 from .loop_carries import Carry, Stepping
 from .loop_nest import ItemEmitter
@@ -47,22 +49,39 @@ def grouped(body: Sequence[ScheduleItem]) -> list[Any]:
 
 @dataclass(eq=False)
 class LoopFrame(Frame):
-    """A frame in which items are written: nests as functions, calls of libraries, loops."""
+    """A frame in which items are written: nests as functions, calls of libraries, loops.
+
+    *near* gives a buffer's pointer for one use: a thousand that are at hand from the entry on would take registers from
+    each other. Nests that differ in nothing but their buffers and numbers are one function: *nests* has those so far by
+    their text.
+    """
+
+    near: Callable[[Sym], ir.Value] | None = field(default=None, kw_only=True)  # default: as everywhere
+    nests: dict[str, ir.Function] = field(default_factory=dict, kw_only=True)
 
     def inside(self, loop: LoopEmitter) -> LoopFrame:
         """The frame of the body of *loop*."""
         plan = loop.plan
         return replace(
             self, program=plan.program, schedule=plan.schedule, plans=plan.nested, pointer=loop.pointer,
-            sizes=loop.sizes, consts=loop.consts, numbers=loop.numbers,
+            sizes=loop.sizes, consts=loop.consts, numbers=loop.numbers, near=None,
         )  # fmt: skip
 
     def nest(self, body: Sequence[Loop | Statement], name: str, inline: bool) -> None:
         """A loop nest, or scalar statements, as a function that is called here."""
-        used = self.used(body)
-        emitter = ItemEmitter(self.program, self.schedule, self.b.module, jit.unique_name(name), used, inline=inline)
+        used, module, name = self.used(body), self.b.module, jit.unique_name(name)
+        tables = inline or isinstance(body[0], Statement)
+        emitter = ItemEmitter(self.program, self.schedule, module, name, used, inline=inline, tables=tables)
         emitter.items(list(body))
-        self.b.call(emitter.finish(), [*[self.pointer(s) for s in used], self.sizes, self.consts])
+        function, pointers = emitter.finish(), [*map(self.near or self.pointer, used)]
+        if not isinstance(emitter.numbers, NumberArguments):
+            self.b.call(function, [*pointers, self.sizes, self.consts])
+            return
+        text = module.globals[name] = str(function)  # which the module prints as it stands
+        known = self.nests.setdefault(hints_by_name(text, module).replace(name, "", 1), function)
+        if known is not function:
+            del module.globals[name]
+        self.b.call(known, [*pointers, *emitter.numbers.given(self.numbers)])
 
     def call(self, op: CanonicalOp) -> None:
         CallEmitter(self.program, self.schedule.stored, self.b, self.pointer, self.numbers).emit(op)

@@ -86,12 +86,10 @@ class Placer:
 
     def _earliest(self, body: list, statement: Statement, depth: int) -> int:
         """Position in *body* from which on *statement* may stand: at or after the last item that it needs."""
-        needed = {sym for sym, _ in self.reads[statement.out].stored}
-        last = 0
-        for position, item in enumerate(body):
-            if produces(item) & needed:
-                last = position
-        return last
+        makers = [self.where[sym] for sym, _ in self.reads[statement.out].stored if sym in self.where]
+        paths = [[*m.path, m] if isinstance(m, Statement) else [m] for m in makers]
+        items = {id(path[depth]) for path in paths if depth < len(path)}
+        return next((k for k in reversed(range(len(body))) if id(body[k]) in items), 0) if items else 0
 
     def _may_enter(self, loop: Loop, statement: Statement, depth: int) -> bool:
         """Whether *statement* may be appended to the body of *loop*."""

@@ -8,7 +8,7 @@ import llvmlite.ir as ir
 import numpy as np
 
 from ...tracer.ir.aval import FLOAT_KINDS
-from ...tracer.ir.primitive import RECURRENCE, REDUCE
+from ...tracer.ir.primitive import PRIMITIVES, RECURRENCE, REDUCE, Primitive
 from ..lower.canonical import ONE, Dim
 from ..schedule.affine import ZERO, loop_var
 from ..schedule.dependences import reduced_depths
@@ -45,6 +45,8 @@ class Accumulator:
         if name in ("reduce_min", "argmin"):
             high: Any = np.inf if dtype.kind in FLOAT_KINDS else (1 if dtype.kind == "b" else np.iinfo(dtype).max)
             return constant(dtype, high)
+        if self.op.prim.kind == RECURRENCE:
+            return constant(dtype, -0.0)  # keeps the sign of the first drive
         return constant(dtype, 1 if name in ("reduce_prod", "reduce_and") else 0)
 
     def start(self) -> None:
@@ -82,8 +84,8 @@ class Accumulator:
         is_float = self.dtype.kind in FLOAT_KINDS
         if name == "reduce_sum":
             return b.fadd(total, value, flags=("reassoc",)) if is_float else b.add(total, value)
-        if name == "reduce_prod":
-            return b.fmul(total, value, flags=("reassoc",)) if is_float else b.mul(total, value)
+        if name == "reduce_prod":  # in order, as NumPy's: its parts may leave the range of numbers
+            return b.fmul(total, value) if is_float else b.mul(total, value)
         if name == "reduce_or":
             return b.or_(total, value)
         if name == "reduce_and":
@@ -108,8 +110,8 @@ class Accumulator:
             assert self.slot is not None
             carried = b.load(self.slot, typ=register_type(self.dtype))
             one = isinstance(factor, ir.Constant) and factor.constant == 1
-            product = carried if one else (b.fmul if self.dtype.kind in FLOAT_KINDS else b.mul)(factor, carried)
-            value = b.fadd(product, drive) if self.dtype.kind in FLOAT_KINDS else b.add(product, drive)
+            s = Scalars(b, self.dtype, self.dtype)
+            value = s.add(carried if one else product(s, op.prim, factor, carried), drive)
             b.store(value, self.slot)
             e.store(op.out, at, value)
             return
@@ -176,6 +178,12 @@ class Accumulator:
             for a, (d, k) in enumerate(zip(source.dims, _places(source.dims), strict=True))
             if a not in self.op.params["axes"]
         )
+
+
+def product(s: Scalars, prim: Primitive, factor: ir.Value, carried: ir.Value) -> ir.Value:
+    """The product in a step of the recurrence *prim*."""
+    rule: Any = PRIMITIVES["mulz"].lower
+    return rule(s, factor, carried) if prim.name == "linrecz" else s.mul(factor, carried)
 
 
 def _places(dims: tuple[Dim, ...]) -> list[int]:

@@ -23,6 +23,7 @@ I1, I8, I16, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(16), ir.IntType
 F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 PTR = ir.PointerType()
 _UINT64 = np.dtype("uint64")
+_INT64 = np.dtype("int64")
 
 
 def register_type(dtype: np.dtype) -> ir.Type:
@@ -206,6 +207,17 @@ class Scalars:
         if self.is_float:
             return self.call("pow", x, y)
         return self.ufunc(np.power, x, y)
+
+    def whole(self, n: Any) -> Any:
+        """The int64 *n* as a float."""
+        return convert(self.b, n, _INT64, self.dtype)
+
+    def power_of_two(self, n: Any) -> Any:
+        """2**n of a whole float *n*, where that is a normal number."""
+        limits = np.finfo(self.dtype)
+        bits = ir.IntType(8 * self.dtype.itemsize)
+        biased = self.b.fptosi(self.add(n, self.const(limits.maxexp - 1)), bits)
+        return self.b.bitcast(self.b.shl(biased, bits(limits.nmant)), n.type)
 
     # ---- comparing and choosing --------------------------------------------------------------------------------
 

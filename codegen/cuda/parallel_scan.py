@@ -19,6 +19,7 @@ from collections.abc import Callable
 import llvmlite.ir as ir
 import numpy as np
 
+from ..cpu.reductions import product
 from ..cpu.scalar import I64, Scalars, constant, register_type
 from ..lower.canonical import Const, Dim, Sym
 from ..schedule.dependences import domain, domain_indices
@@ -80,17 +81,17 @@ class Scan:
     # ---- the kernels -----------------------------------------------------------------------------------------------
 
     def compose(self) -> None:
-        b, s, e = self.b, self.s, self.e
+        b, e = self.b, self.e
         with e.spread(b.mul(self.rows, b.sub(self.parts, I64(1)))) as unit:
             part, row = b.udiv(unit, self.rows), b.urem(unit, self.rows)
-            begin = [0, 0] if self.sums else [0, 1, 0, 1, 0]
+            begin = [-0.0, 0] if self.sums else [-0.0, 1, 0, 1, 0]
             held = [self.cell(constant(self.dtype, v)) for v in begin[: len(self.shares)]]
 
             def step(a: ir.Value, drive: ir.Value) -> None:
                 old = [self.get(cell) for cell in held]
                 new = [self.next(a, old[0], drive)]
                 if not self.sums:
-                    new.append(s.mul(a, old[1]))
+                    new.append(self.times(a, old[1]))
                 if self.floats:
                     most = [self.larger(b_most, self.size(x)) for b_most, x in zip(old[len(new) :], new, strict=False)]
                     new += most
@@ -106,12 +107,12 @@ class Scan:
     def starts(self) -> None:
         b, e = self.b, self.e
         with e.spread(self.rows) as row:
-            x = self.cell(constant(self.dtype, 0))
+            x = self.cell(constant(self.dtype, -0.0))
             with Range(b, I64(0), b.sub(self.parts, I64(1)), I64(1)) as part:
                 place = b.add(b.mul(part, self.rows), row)
                 found, before = [e.get(buffer, place) for buffer in self.shares], self.get(x)
                 e.put(self.shares[0], place, before)
-                after = self.s.add(before if self.sums else self.s.mul(found[1], before), found[0])
+                after = self.s.add(before if self.sums else self.times(found[1], before), found[0])
                 self.go_on(x, after, row, part, self.sure(before, after, found) if self.floats else None)
             last = b.add(b.mul(b.sub(self.parts, I64(1)), self.rows), row)
             e.put(self.shares[0], last, self.get(x))
@@ -131,7 +132,7 @@ class Scan:
         b, e = self.b, self.e
         with e.spread(b.mul(self.rows, self.parts)) as unit:
             part, row = b.udiv(unit, self.rows), b.urem(unit, self.rows)
-            x = self.cell(constant(self.dtype, 0))
+            x = self.cell(constant(self.dtype, -0.0))
             with b.if_then(b.icmp_signed(">", part, I64(0))):
                 b.store(e.get(self.shares[0], unit), x)
 
@@ -155,7 +156,10 @@ class Scan:
             step(e.value(self.op.ins[0], at if self.op.ins[0].dims else ()), e.value(self.op.ins[1], at))
 
     def next(self, a: ir.Value, x: ir.Value, drive: ir.Value) -> ir.Value:
-        return self.s.add(x if self.sums else self.s.mul(a, x), drive)
+        return self.s.add(x if self.sums else self.times(a, x), drive)
+
+    def times(self, a: ir.Value, x: ir.Value) -> ir.Value:
+        return product(self.s, self.op.prim, a, x)
 
     def error(self, a: ir.Value, before: ir.Value, after: ir.Value, old: ir.Value) -> ir.Value:
         """Error bound of A: the smallest normal number for each step that takes A below it, scaled as A is."""

@@ -14,7 +14,7 @@ from ..ir.refusals import Refusal
 from ..ir.site import at_site
 from ..ops.elementwise import F, broadcast_to, like, promote
 from ..ops.indexing import gather
-from ..ops.shape import concat, slice_axis
+from ..ops.shape import concat, slice_axis, zeros
 from ..record.array import TracedArray, to_atom, wrap
 from ..record.buffers import Storage
 from ..record.recorder import Recorder, require_recorder
@@ -39,8 +39,12 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, perio
     above = F.minimum(F.add(below, int_lit(1)), int_lit(n - 1))
     x0, x1, y0, y1 = gather(knots, below), gather(knots, above), gather(heights, below), gather(heights, above)
     width = F.sub(x1, x0)
-    safe = F.select(F.eq(width, like(0, width)), like(1, width), width)
-    inside = F.add(F.mul(F.div(F.sub(y1, y0), safe), F.sub(at, x0)), y0)
+    slope = F.div(F.sub(y1, y0), F.select(F.eq(width, like(0, width)), like(1, width), width))
+    inside = F.add(F.mul(slope, F.sub(at, x0)), y0)
+    # where heights are infinite, as NumPy: the knot's own height, or what the other end gives
+    other = F.select(F.eq(y0, y1), y0, F.add(F.mul(slope, F.sub(at, x1)), y1))
+    other = F.stop_gradient(F.select(F.eq(at, x0), y0, other))
+    inside = F.select(F.ne(inside, inside), other, inside)
     ends = [
         broadcast_to(atom_of(v), at.aval.shape)
         for v in (wrap(heights)[0] if left is None else left, wrap(heights)[n - 1] if right is None else right)
@@ -48,9 +52,10 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, perio
     low, high = slice_axis(knots, 0, 0, 1), slice_axis(knots, 0, n - 1, 1)
     low, high = wrap(low)[0].atom, wrap(high)[0].atom
     result = F.select(F.lt(at, low), ends[0], F.select(F.gt(at, high), ends[1], inside))
-    # NumPy returns the last height at the last knot
-    result = F.select(F.eq(at, high), gather(heights, broadcast_to(int_lit(n - 1), at.aval.shape)), result)
-    return wrap(F.select(F.ne(at, at), at, result))
+    # NumPy returns the last height at the last knot, and the only one there is at NaN, too
+    last = gather(heights, broadcast_to(int_lit(n - 1), at.aval.shape))
+    result = F.select(F.eq(at, high), last, result)
+    return wrap(F.select(F.ne(at, at), at if n > 1 else last, result))
 
 
 @implements(np.polyval)
@@ -160,14 +165,11 @@ def _slide(a: Any, v: Any, mode: str) -> Any:
     if x.aval.ndim != 1 or w.aval.ndim != 1 or not x.aval.size or not w.aval.size:
         raise ShapeError(at_site("np.convolve needs two non-empty 1-dimensional arrays"))
     n, k = x.aval.size, w.aval.size
-    edge = np.zeros(k - 1, x.aval.dtype)
-    padded = (
-        concat([broadcast_to(to_atom(edge), (k - 1,)), x, broadcast_to(to_atom(edge), (k - 1,))], 0) if k > 1 else x
-    )
     total = None
     for i in range(k):
-        weight = wrap(slice_axis(w, 0, i, 1))[0].atom
-        term = F.mul(slice_axis(padded, 0, i, n + k - 1), weight)
+        term = F.mul(x, wrap(slice_axis(w, 0, i, 1))[0].atom)
+        before, after = (zeros((size,), x.aval.dtype) for size in (k - 1 - i, i))
+        term = concat([before, term, after], 0)  # no zero is multiplied by what may be infinite
         total = term if total is None else F.add(total, term)
     assert total is not None
     if mode == "same":

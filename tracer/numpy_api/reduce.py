@@ -15,7 +15,7 @@ from ..ir.aval import BOOL, INT, canonical_axes
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom, Lit
 from ..ir.site import at_site
-from ..ops.elementwise import F, cast, like, to_bool
+from ..ops.elementwise import F, cast, like, root, to_bool
 from ..ops.reduce import cumprod, cumsum, reduce
 from ..ops.shape import concat, full, reshape
 from ..record.array import UFUNC_METHODS, UFUNCS, wrap
@@ -147,7 +147,7 @@ _argmin = implements(np.argmin, method="argmin")(_position("argmin"))
 
 def _vector_norm(x: Atom, axes: tuple[int, ...], order: Any, keepdims: bool) -> Atom:
     if order is None or order == 2:
-        return F.sqrt(reduce("sum", F.square(x), axes, keepdims))
+        return root(reduce("sum", F.square(x), axes, keepdims))
     size = F.abs(x)
     if order == math.inf:
         return extreme("max", size, axes, keepdims)
@@ -167,7 +167,7 @@ def _vector_norm(x: Atom, axes: tuple[int, ...], order: Any, keepdims: bool) -> 
 def _matrix_norm(x: Atom, axes: tuple[int, int], order: Any, keepdims: bool) -> Atom:
     row, column = axes
     if order is None or order in ("fro", "f"):
-        return F.sqrt(reduce("sum", F.square(x), tuple(sorted(axes)), keepdims))
+        return root(reduce("sum", F.square(x), tuple(sorted(axes)), keepdims))
     if isinstance(order, str) or abs(order) == 2:
         raise UnsupportedError(
             at_site(

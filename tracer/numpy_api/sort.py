@@ -128,12 +128,13 @@ def _quantile_of(a: Any, fractions: list[float], axis: Any, what: str, keepdims:
         high = min(low + 1, size - 1)
         first, second = _element(ordered, low), _element(ordered, high)
         weight = place - low
-        if weight == 0:
-            found = first
-        elif weight == 0.5:
-            found = F.mul(F.add(first, second), like(0.5, first))
+        width = F.sub(second, first)
+        if what == "np.median":
+            found = first if weight == 0 else F.mul(F.add(first, second), like(0.5, first))
+        elif weight < 0.5:  # NumPy's two ends: with infinities the results differ
+            found = F.add(first, F.mul(width, Lit(weight, first.aval.dtype)))
         else:
-            found = F.add(first, F.mul(F.sub(second, first), Lit(weight, first.aval.dtype)))
+            found = F.sub(second, F.mul(width, Lit(1 - weight, first.aval.dtype)))
         results.append(keep(_nan_poisoned(found, ordered), shape, axes, keepdims))
     return results
 

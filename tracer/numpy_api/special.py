@@ -82,21 +82,18 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     return wrap(logsumexp_of(x, canonical_axes(axis, len(shape), "logsumexp"), bool(keepdims), weights))
 
 
-def _shifted(x: Any, axis: Any) -> tuple[Atom, tuple[int, ...]]:
+def softmax(x: Any, axis: Any = None) -> Any:
     atom = float_atom(x)
     axes = canonical_axes(axis, atom.aval.ndim, "softmax")
-    top = extreme("max", atom, axes, True)
-    return F.sub(atom, F.stop_gradient(F.select(F.isfinite(top), top, like(0, top)))), axes
-
-
-def softmax(x: Any, axis: Any = None) -> Any:
-    shifted, axes = _shifted(x, axis)
-    terms = F.exp(shifted)
+    terms = F.exp(F.sub(atom, F.stop_gradient(extreme("max", atom, axes, True))))  # NaN where that is infinite
     return wrap(F.div(terms, reduce("sum", terms, axes, True)))
 
 
 def log_softmax(x: Any, axis: Any = None) -> Any:
-    shifted, axes = _shifted(x, axis)
+    atom = float_atom(x)
+    axes = canonical_axes(axis, atom.aval.ndim, "log_softmax")
+    top = extreme("max", atom, axes, True)
+    shifted = F.sub(atom, F.stop_gradient(F.select(F.isfinite(top), top, like(0, top))))
     return wrap(F.sub(shifted, F.log(reduce("sum", F.exp(shifted), axes, True))))
 
 

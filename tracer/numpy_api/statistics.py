@@ -12,7 +12,7 @@ from ..ir.aval import FLOAT, canonical_axes
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom, Lit
 from ..ir.site import at_site
-from ..ops.elementwise import F, cast, like, promote
+from ..ops.elementwise import F, cast, like, promote, root
 from ..ops.reduce import expand, reduce
 from ..ops.shape import concat, full, reshape, transpose
 from ..record.array import wrap
@@ -62,7 +62,7 @@ def _spread(name: str) -> Callable[..., Any]:
         ddof = correction if correction is not None and correction is not np._NoValue else ddof
         mean = None if mean is np._NoValue else mean
         found = variance_of(x, canonical_axes(axis, x.aval.ndim, f"np.{name}"), ddof, bool(keepdims), mean)
-        return into(wrap(F.sqrt(found) if name == "std" else found), out)
+        return into(wrap(root(found) if name == "std" else found), out)
 
     return apply
 

@@ -176,19 +176,7 @@ def _divmod(x: Atom, y: Atom) -> tuple[Atom, Atom]:
 
 def _modf(x: Atom) -> tuple[Atom, Atom]:
     x = _floating(x)
-    whole = F.trunc(x)
-    return x - whole, whole
-
-
-def _logaddexp2(x: Atom, y: Atom) -> Atom:
-    x, y = promote(x, y, floating=True)
-    scale = math.log(2)
-    return F.logaddexp(x * like(scale, x), y * like(scale, y)) * like(1 / scale, x)
-
-
-def _ldexp(x: Atom, n: Atom) -> Atom:
-    x = _floating(x)
-    return x * F.exp2(cast(n, x.aval.dtype))
+    return F.fraction(x), F.trunc(x)
 
 
 def _scaled(factor: float) -> Callable[[Atom], Atom]:
@@ -206,8 +194,7 @@ UFUNCS[np.heaviside] = _heaviside
 UFUNCS[np.signbit] = _signbit
 UFUNCS[np.divmod] = _divmod
 UFUNCS[np.modf] = _modf
-UFUNCS[np.logaddexp2] = _logaddexp2
-UFUNCS[np.ldexp] = _ldexp
+UFUNCS[np.ldexp] = F.ldexp
 UFUNCS[np.deg2rad] = UFUNCS[np.radians] = _scaled(math.pi / 180)
 UFUNCS[np.rad2deg] = UFUNCS[np.degrees] = _scaled(180 / math.pi)
 
@@ -222,49 +209,33 @@ def _log_expit(x: Atom) -> Atom:
 
 def _entr(x: Atom) -> Atom:
     x = _floating(x)
-    return F.select(F.lt(x, like(0, x)), like(-math.inf, x), -F.xlogy(x, x))
-
-
-def _rel_entr(x: Atom, y: Atom) -> Atom:
-    x, y = promote(x, y, floating=True)
-    zero = like(0, x)
-    inside = F.logical_and(F.gt(x, zero), F.gt(y, zero))
-    ratio = F.select(inside, x, like(1, x)) / F.select(inside, y, like(1, x))
-    edge = F.select(F.logical_and(F.eq(x, zero), F.ge(y, zero)), zero, like(math.inf, x))
-    value = F.select(inside, x * F.log(ratio), edge)
-    return F.select(F.logical_or(F.ne(x, x), F.ne(y, y)), x + y, value)
+    return F.select(F.lt(x, like(0, x)), like(-math.inf, x), F.xlogy(-x, x))
 
 
 def _kl_div(x: Atom, y: Atom) -> Atom:
     x, y = promote(x, y, floating=True)
-    return _rel_entr(x, y) - x + y
-
-
-def _betaln(a: Atom, b: Atom) -> Atom:
-    a, b = promote(a, b, floating=True)
-    return F.gammaln(a) + F.gammaln(b) - F.gammaln(a + b)
+    zero, one = like(0, x), like(1, x)
+    inside = F.logical_and(F.gt(x, zero), F.gt(y, zero))
+    a, b = F.select(inside, x, one), F.select(inside, y, one)
+    # SciPy computes float32 in float64, where the ratio and the difference of two float32 are numbers
+    wide = x.aval.dtype.itemsize == 8
+    distance = a * F.log(a / b) - a + b if wide else F.rel_entr(a, b) - (a - b)
+    edge = F.select(F.logical_and(F.eq(x, zero), F.ge(y, zero)), y, like(math.inf, x))
+    value = F.select(inside, distance, edge)
+    return F.select(F.logical_or(F.ne(x, x), F.ne(y, y)), x + y, value)
 
 
 def _huber(delta: Atom, r: Atom) -> Atom:
     delta, r = promote(delta, r, floating=True)
     size = F.abs(r)
-    inner, outer = like(0.5, r) * F.square(r), delta * (size - like(0.5, r) * delta)
+    inner, outer = like(0.5, r) * r * r, delta * (size - like(0.5, r) * delta)
     return F.select(F.lt(delta, like(0, r)), like(math.inf, r), F.select(F.le(size, delta), inner, outer))
-
-
-def _pseudo_huber(delta: Atom, r: Atom) -> Atom:
-    delta, r = promote(delta, r, floating=True)
-    ratio = r / delta
-    return F.square(delta) * (F.sqrt(1 + F.square(ratio)) - like(1, r))
 
 
 UFUNCS[sp.log_expit] = _log_expit
 UFUNCS[sp.entr] = _entr
-UFUNCS[sp.rel_entr] = _rel_entr
 UFUNCS[sp.kl_div] = _kl_div
-UFUNCS[sp.betaln] = _betaln
 UFUNCS[sp.huber] = _huber
-UFUNCS[sp.pseudo_huber] = _pseudo_huber
 
 
 # ---- ufunc methods ---------------------------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ expression over a scalar emitter ``s`` (``codegen/cpu/scalar.py`` and its CUDA t
 or SciPy's own inner loop), and the domain that its tests draw from.
 
 Subgradients at kinks, the same in every tier: ``abs`` and ``sign`` 0 at 0; ``maximum``/``minimum`` one half each
-at ties; ``hypot`` and norms 0 at the origin.  In the adjoint zero times infinity is zero (``mulz``), so an element that
-``where``, ``maximum`` or indexing left out contributes exactly 0, and ``sqrt(sum(x*x))`` has gradient 0 at 0.
+at ties; ``hypot``, ``arctan2`` and norms 0 at the origin.  In the adjoint zero times infinity is zero (``mulz``), so
+an element that ``where``, ``maximum`` or indexing left out contributes exactly 0, and ``sqrt(sum(x*x))`` has gradient
+0 at 0.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 import scipy.special as sp
 from scipy.special._ufuncs import _zeta  # the Hurwitz zeta ufunc behind scipy.special.zeta, which is no ufunc
 
-from ..ir.aval import BOOL, FLOAT, FLOAT32, FLOAT_KINDS, HALF, Aval, broadcast_shapes, is_float, promote_dtypes
+from ..ir.aval import BOOL, FLOAT, FLOAT32, FLOAT_KINDS, HALF, INT, Aval, broadcast_shapes, is_float, promote_dtypes
 from ..ir.axes import Axes, Params, Shape, Shapes
 from ..ir.errors import GraphError, UnsupportedError
 from ..ir.graph import Atom, Lit, Var, bind, elementwise_by_name, literal, structural
@@ -318,6 +319,50 @@ row(
 row("sqrt", np.sqrt, lambda o, x: like(0.5, o) / o, lower=intrinsic("sqrt"), domain=POSITIVE, singular=True, cost=4)
 row("cbrt", np.cbrt, lambda o, x: 1 / (like(3, o) * o * o), lower=libm("cbrt"), domain=POSITIVE, singular=True, cost=20)
 
+
+def _ldexp_impl(x: Any, n: Any, xp: Any = np) -> Any:
+    return xp.ldexp(x, xp.minimum(xp.maximum(n, -5000), 5000).astype(np.int32))
+
+
+def _infer_ldexp(x: Aval, n: Aval) -> Aval:
+    if not x.is_float or n.dtype != INT:
+        raise GraphError(f"ldexp of {x} and {n}")
+    return Aval(x.dtype, _common_shape((x, n)), x.weak)
+
+
+def _lower_ldexp(s: Any, x: Any, n: Any) -> Any:
+    """x * 2**n by factors that are normal numbers, of which only the last rounds."""
+    limits = np.finfo(s.dtype)
+    top, least = limits.maxexp - 1, limits.minexp
+    bottom = least + limits.nmant + 1  # two such steps leave no bit that a third could round once more
+    n = s.whole(n)
+    for _ in range(2):
+        high, low = s.cmp(">", n, s.const(top)), s.cmp("<", n, s.const(least))
+        x = s.mul(x, s.select(high, s.const(2.0**top), s.select(low, s.const(2.0**bottom), s.const(1))))
+        n = s.sub(n, s.select(high, s.const(top), s.select(low, s.const(bottom), s.const(0))))
+    n = s.select(s.cmp(">", n, s.const(top)), s.const(top), s.select(s.cmp("<", n, s.const(least)), s.const(least), n))
+    return s.mul(x, s.power_of_two(n))
+
+
+def _ldexp_of_one(x: Atom, n: Atom) -> Var:
+    return F.ldexp(like(1, x), n)
+
+
+register(
+    Primitive(
+        "ldexp", ELEMENTWISE, _ldexp_impl, _infer_ldexp, partials=(lambda o, x, n: _ldexp_of_one(x, n), None),
+        lower=_lower_ldexp, domain=REAL * 2, cost=8, test={"kinds": "fi"},
+    )
+)  # fmt: skip
+
+
+def _ldexp(x: Any, n: Any) -> Var:
+    x, n = promote(x, floating=True)[0], cast(as_atom(n), INT)
+    return bind(PRIMITIVES["ldexp"], *broadcast(x, n, what="operands of ldexp"))
+
+
+elementwise_by_name["ldexp"] = _ldexp
+
 # ---- exponentials and logarithms -------------------------------------------------------------------------------
 
 row("exp", np.exp, lambda o, x: o, lower=libm("exp"), cost=20)
@@ -329,21 +374,33 @@ row("log10", np.log10, lambda o, x: like(1 / math.log(10), x) / x, lower=libm("l
 row("log1p", np.log1p, lambda o, x: 1 / (1 + x), lower=libm("log1p"), domain=POSITIVE, cost=20)
 
 
-def _softmax_pair(x: Atom, y: Atom) -> Var:
+def _softmax_pair(x: Atom, y: Atom, scale: float = 1) -> Var:
     # equal infinities would give inf - inf; at equal finite x and y the second derivative must stay
-    return F.select(F.logical_and(F.eq(x, y), F.isinf(x)), like(0.5, x), F.expit(x - y))
+    distance = x - y if scale == 1 else (x - y) * like(scale, x)
+    return F.select(F.logical_and(F.eq(x, y), F.isinf(x)), like(0.5, x), F.expit(distance))
 
 
-def _lower_logaddexp(s: Any, x: Any, y: Any) -> Any:
-    high = s.select(s.cmp(">", x, y), x, y)
-    result = s.add(high, s.call("log1p", s.call("exp", s.neg(s.abs(s.sub(x, y))))))
-    result = s.select(s.cmp("==", x, y), s.add(x, s.const(math.log(2))), result)  # equal infinities too
-    return s.select(s.either(s.isnan(x), s.isnan(y)), s.add(x, y), result)
+def _lower_logaddexp(exp: str, scale: float) -> Callable[..., Any]:
+    """log(e**x + e**y) in the base of *exp*, whose natural logarithm is *scale*."""
+
+    def lower(s: Any, x: Any, y: Any) -> Any:
+        high = s.select(s.cmp(">", x, y), x, y)
+        more = s.call("log1p", s.call(exp, s.neg(s.abs(s.sub(x, y)))))
+        result = s.add(high, more if scale == 1 else s.mul(more, s.const(1 / scale)))
+        result = s.select(s.cmp("==", x, y), s.add(x, s.const(math.log(2) / scale)), result)  # equal infinities too
+        return s.select(s.either(s.isnan(x), s.isnan(y)), s.add(x, y), result)
+
+    return lower
 
 
 row(
     "logaddexp", np.logaddexp, lambda o, x, y: _softmax_pair(x, y), lambda o, x, y: _softmax_pair(y, x),
-    lower=_lower_logaddexp, domain=REAL * 2, cost=45,
+    lower=_lower_logaddexp("exp", 1), domain=REAL * 2, cost=45,
+)  # fmt: skip
+row(
+    "logaddexp2", np.logaddexp2,
+    lambda o, x, y: _softmax_pair(x, y, math.log(2)), lambda o, x, y: _softmax_pair(y, x, math.log(2)),
+    lower=_lower_logaddexp("exp2", math.log(2)), domain=REAL * 2, cost=45,
 )  # fmt: skip
 
 # ---- trigonometric and hyperbolic ------------------------------------------------------------------------------
@@ -364,18 +421,31 @@ row(
 )  # fmt: skip
 row("arctanh", np.arctanh, lambda o, x: 1 / (1 - x * x), lower=libm("atanh"), domain=UNIT, cost=20)
 row(
-    "arctan2", np.arctan2, lambda o, y, x: x / (x * x + y * y), lambda o, y, x: -y / (x * x + y * y),
+    "arctan2", np.arctan2, lambda o, y, x: _over_square(x, x, y), lambda o, y, x: -_over_square(y, x, y),
     lower=libm("atan2"), domain=POSITIVE * 2, cost=30,
 )  # fmt: skip
 row(
-    "hypot", np.hypot, lambda o, x, y: x / nonzero(o), lambda o, x, y: y / nonzero(o),
+    "hypot", np.hypot, lambda o, x, y: _over(x, o), lambda o, x, y: _over(y, o),
     lower=libm("hypot"), domain=POSITIVE * 2, cost=20,
 )  # fmt: skip
 
 
-def nonzero(x: Atom) -> Var:
-    """x with zeros replaced by 1: the denominator of a partial that is 0 where x is."""
-    return F.select(F.eq(x, like(0, x)), like(1, x), x)
+def _over(x: Atom, radius: Atom) -> Var:
+    """x / radius, 0 where that is 0."""
+    zero = F.eq(radius, like(0, radius))
+    return F.select(zero, like(0, x), x / F.select(zero, like(1, radius), radius))
+
+
+def _over_square(z: Atom, x: Atom, y: Atom) -> Var:
+    """z / (x**2 + y**2), 0 at the origin; the squares may leave the range of numbers."""
+    radius = F.hypot(x, y)
+    return _over(_over(z, radius), radius)
+
+
+def root(x: Atom) -> Var:
+    """The square root of a sum of squares: its derivatives of all orders are 0 where it is."""
+    zero = F.eq(x, like(0, x))
+    return F.select(zero, like(0, x), F.sqrt(F.select(zero, like(1, x), x)))
 
 
 # ---- rounding, comparing, choosing -----------------------------------------------------------------------------
@@ -387,6 +457,17 @@ row("rint", np.rint, None, lower=intrinsic("rint"))
 row(
     "copysign", np.copysign, lambda o, x, y: F.sign(x) * F.copysign(like(1, y), y), None,
     lower=intrinsic("copysign"), domain=REAL * 2,
+)  # fmt: skip
+
+
+def _lower_fraction(s: Any, x: Any) -> Any:
+    rest = s.select(s.isinf(x), s.const(0), s.sub(x, s.intrinsic("trunc", x)))
+    return s.intrinsic("copysign", rest, x)
+
+
+row(
+    "fraction", lambda x, xp=np: xp.copysign(xp.where(xp.isinf(x), x.dtype.type(0), x - xp.trunc(x)), x), ONE,
+    lower=_lower_fraction,
 )  # fmt: skip
 
 for _name, _impl, _symbol in (
@@ -513,10 +594,16 @@ row(
     "expit", sp.expit, lambda o, x: o * (1 - o),
     lower=lambda s, x: s.div(s.const(1), s.add(s.const(1), s.call("exp", s.neg(x)))), cost=25,
 )  # fmt: skip
-row(
-    "logit", sp.logit, lambda o, x: 1 / (x * (1 - x)),
-    lower=lambda s, x: s.call("log", s.div(x, s.sub(s.const(1), x))), domain=PROBABILITY, cost=25,
-)  # fmt: skip
+
+
+def _lower_logit(s: Any, x: Any) -> Any:
+    rest = s.sub(s.const(1), x)
+    middle = s.call("log1p", s.div(s.sub(s.add(x, x), s.const(1)), rest))  # exact where the logarithm crosses zero
+    near = s.both(s.cmp(">", x, s.const(0.3)), s.cmp("<", x, s.const(0.65)))
+    return s.select(near, middle, s.call("log", s.div(x, rest)))
+
+
+row("logit", sp.logit, lambda o, x: 1 / (x * (1 - x)), lower=_lower_logit, domain=PROBABILITY, cost=45)
 row("gammaln", sp.gammaln, lambda o, x: F.psi(x), domain=POSITIVE, cost=50)
 row("psi", sp.psi, lambda o, x: F.polygamma(x, n=1), domain=POSITIVE, cost=50)
 
@@ -530,6 +617,12 @@ row(
     "polygamma", _polygamma, lambda o, x, n: F.polygamma(x, n=n + 1),
     lower=lambda s, x, n: s.mul(s.const((-1.0) ** (n + 1) * math.factorial(n)), s.ufunc(_zeta, s.const(n + 1), x)),
     domain=POSITIVE, cost=80, test={"params": {"n": 1}},
+)  # fmt: skip
+
+
+row(
+    "betaln", sp.betaln, lambda o, a, b: F.psi(a) - F.psi(a + b), lambda o, a, b: F.psi(b) - F.psi(a + b),
+    domain=POSITIVE * 2, cost=100,
 )  # fmt: skip
 
 
@@ -550,6 +643,73 @@ row(
 row(
     "xlog1py", sp.xlog1py, lambda o, x, y: F.log1p(y), lambda o, x, y: F.mulz(x, 1 / (1 + y)),
     lower=_lower_xlog("log1p"), domain=POSITIVE * 2, singular=True, cost=25,
+)  # fmt: skip
+
+
+def _both_positive(x: Atom, y: Atom) -> Var:
+    return F.logical_and(F.gt(x, like(0, x)), F.gt(y, like(0, y)))
+
+
+def _rel_entr_by_x(o: Atom, x: Atom, y: Atom) -> Var:
+    inside = _both_positive(x, y)
+    return F.select(inside, like(1, x) + o / F.select(inside, x, like(1, x)), like(0, x))
+
+
+def _rel_entr_by_y(o: Atom, x: Atom, y: Atom) -> Var:
+    inside = _both_positive(x, y)
+    return F.select(inside, -x / F.select(inside, y, like(1, y)), like(0, y))
+
+
+def _lower_rel_entr(s: Any, x: Any, y: Any) -> Any:
+    zero, ratio = s.const(0), s.div(x, y)
+    near = s.both(s.cmp(">", ratio, s.const(0.5)), s.cmp("<", ratio, s.const(2)))
+    distance = s.sub(s.call("log", x), s.call("log", y))  # x / y may leave the range of numbers
+    value = s.mul(x, s.select(near, s.call("log1p", s.div(s.sub(x, y), y)), distance))
+    edge = s.select(s.both(s.cmp("==", x, zero), s.cmp(">=", y, zero)), zero, s.const(math.inf))
+    value = s.select(s.both(s.cmp(">", x, zero), s.cmp(">", y, zero)), value, edge)
+    return s.select(s.either(s.isnan(x), s.isnan(y)), s.add(x, y), value)
+
+
+row(
+    "rel_entr", sp.rel_entr, _rel_entr_by_x, _rel_entr_by_y,
+    lower=_lower_rel_entr, domain=POSITIVE * 2, singular=True, cost=75,
+)  # fmt: skip
+
+
+def _slope(delta: Atom, r: Atom) -> tuple[Var, Var, Var]:
+    """(whether the partials of pseudo_huber are not 0, r / delta, sqrt(1 + (r / delta)**2))"""
+    inside = F.gt(delta, like(0, delta))
+    ratio = r / F.select(inside, delta, like(1, delta))
+    return inside, ratio, F.hypot(like(1, r), ratio)
+
+
+def _pseudo_huber_by_delta(o: Atom, delta: Atom, r: Atom) -> Var:
+    inside, ratio, root = _slope(delta, r)
+    over = ratio * (ratio / (like(1, r) + root))  # root - 1
+    return F.select(inside, delta * over * (over / root), like(0, r))
+
+
+def _pseudo_huber_by_r(o: Atom, delta: Atom, r: Atom) -> Var:
+    inside, _, root = _slope(delta, r)
+    return F.select(inside, r / root, like(0, r))
+
+
+def _lower_pseudo_huber(s: Any, delta: Any, r: Any) -> Any:
+    zero, one, ratio = s.const(0), s.const(1), s.div(r, delta)
+    if s.dtype.itemsize == 8:
+        over = s.call("expm1", s.mul(s.const(0.5), s.call("log1p", s.mul(ratio, ratio))))  # sqrt(1 + ratio**2) - 1
+        value = s.mul(s.mul(delta, delta), over)
+    else:  # SciPy computes it in float64, where no square of a float32 leaves the range of numbers
+        value = s.mul(r, s.div(r, s.add(one, s.call("hypot", one, ratio))))
+        value = s.select(s.isinf(ratio), s.mul(delta, s.abs(r)), value)
+        value = s.add(value, s.sub(delta, delta))  # NaN at an infinite delta
+    value = s.select(s.either(s.cmp("==", delta, zero), s.cmp("==", r, zero)), zero, value)
+    return s.select(s.cmp("<", delta, zero), s.const(math.inf), value)
+
+
+row(
+    "pseudo_huber", sp.pseudo_huber, _pseudo_huber_by_delta, _pseudo_huber_by_r,
+    lower=_lower_pseudo_huber, domain=(*POSITIVE, *REAL), cost=50,
 )  # fmt: skip
 
 # ---- conversion and broadcasting (broadcast lives here because every row above needs it) ---------------------------

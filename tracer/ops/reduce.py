@@ -1,8 +1,8 @@
 """Reductions, and the linear recurrence from which cumulative sums and products come.
 
-``linrec`` is y[t] = a[t] * y[t-1] + b[t] along the last axis, y[-1] = 0 (backward in t with ``reverse``).  It is closed
-under differentiation, and the gradients of ``cumprod`` and ``prod`` built on it are exact at zeros, where dividing by x
-is not.
+``linrec`` is y[t] = a[t] * y[t-1] + b[t] along the last axis, y[-1] = 0 (backward in t with ``reverse``).  Its
+derivatives are ``linrecz``, in which 0 * anything = 0 as in ``mulz``, and which is closed under differentiation.  The
+gradients of ``cumprod`` and ``prod`` built on it are exact at zeros, where dividing by x is not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..ir.errors import GraphError
 from ..ir.graph import Atom, Lit, Var, bind, structural
 from ..ir.primitive import PRIMITIVES, RECURRENCE, REDUCE, Primitive, register
 from .elementwise import BROADCAST, F, broadcast_to, cast, like
-from .shape import concat, reshape, slice_axis, transpose, zeros
+from .shape import concat, full, reshape, slice_axis, transpose, zeros
 
 Ints = tuple[int, ...]
 
@@ -111,18 +111,21 @@ for _name in ("argmax", "argmin"):
 # ---- the linear recurrence -------------------------------------------------------------------------------------
 
 
-def _linrec_impl(a: Any, b: Any, reverse: bool, xp: Any = np) -> Any:
-    length = b.shape[-1]
-    if isinstance(a, (np.ndarray, np.generic)) and length and np.all(a == 1):  # a device's array is not looked at
-        flip = (..., slice(None, None, -1)) if reverse else (...,)
-        return xp.cumsum(b[flip], axis=-1, dtype=b.dtype)[flip]
-    if a.shape != b.shape:
-        a = xp.broadcast_to(xp.asarray(a), b.shape)
-    out = xp.empty(b.shape, b.dtype)
-    carry = xp.zeros(b.shape[:-1], b.dtype)
-    for t in range(length - 1, -1, -1) if reverse else range(length):
-        out[..., t] = carry = a[..., t] * carry + b[..., t]
-    return out
+def _recurrence(times: Callable[..., Any]) -> Callable[..., Any]:
+    def impl(a: Any, b: Any, reverse: bool, xp: Any = np) -> Any:
+        length = b.shape[-1]
+        if isinstance(a, (np.ndarray, np.generic)) and length and np.all(a == 1):  # a device's array is not looked at
+            flip = (..., slice(None, None, -1)) if reverse else (...,)
+            return xp.cumsum(b[flip], axis=-1, dtype=b.dtype)[flip]
+        if a.shape != b.shape:
+            a = xp.broadcast_to(xp.asarray(a), b.shape)
+        out = xp.empty(b.shape, b.dtype)
+        carry = xp.full(b.shape[:-1], b.dtype.type(-0.0))  # a sum that begins with -0.0 keeps the sign of its first
+        for t in range(length - 1, -1, -1) if reverse else range(length):
+            out[..., t] = carry = times(a[..., t], carry, xp) + b[..., t]
+        return out
+
+    return impl
 
 
 def _linrec_infer(a: Aval, b: Aval, reverse: bool) -> Aval:
@@ -149,22 +152,25 @@ def linrec(a: Atom, b: Atom, reverse: bool = False) -> Var:
 
 def _linrec_vjp(ct: Var, out: Var, a: Atom, b: Atom, reverse: bool) -> tuple[Var, Var]:
     # cotangents obey the same recurrence run the other way, with a shifted by one step
-    adjoint = bind(LINREC, _shift(a, not reverse), ct, reverse=not reverse)
-    return adjoint * _shift(out, reverse), adjoint
+    adjoint = bind(LINRECZ, _shift(a, not reverse), ct, reverse=not reverse)
+    return F.mulz(adjoint, _shift(out, reverse)), adjoint
 
 
 def _linrec_jvp(tangents: Any, out: Var, a: Atom, b: Atom, reverse: bool) -> Var:
     ta, tb = tangents
-    drive = None if ta is None else ta * _shift(out, reverse)
+    drive = None if ta is None else F.mulz(ta, _shift(out, reverse))
     drive = tb if drive is None else drive if tb is None else drive + tb
-    return bind(LINREC, a, drive, reverse=reverse)
+    return bind(LINRECZ, a, drive, reverse=reverse)
 
 
-LINREC = register(
-    Primitive(
-        "linrec", RECURRENCE, _linrec_impl, _linrec_infer, vjp=_linrec_vjp, jvp=_linrec_jvp,
-        axes=last_axis(SCANNED), domain=_ANY * 2, test={"params": {"reverse": False}, "shapes": ((2, 5), (2, 5))},
+LINREC, LINRECZ = (
+    register(
+        Primitive(
+            name, RECURRENCE, _recurrence(times), _linrec_infer, vjp=_linrec_vjp, jvp=_linrec_jvp,
+            axes=last_axis(SCANNED), domain=_ANY * 2, test={"params": {"reverse": False}, "shapes": ((2, 5), (2, 5))},
+        )
     )
+    for name, times in (("linrec", lambda a, x, xp: a * x), ("linrecz", PRIMITIVES["mulz"].impl))
 )  # fmt: skip
 
 
@@ -188,11 +194,14 @@ def _cumprod_last(x: Atom, reverse: bool) -> Atom:
     length = x.aval.shape[-1]
     if length == 0:
         return x
-    # y[0] = x[0] enters as the drive; later steps have none
-    axis = x.aval.ndim - 1
-    rest = zeros((*x.aval.shape[:-1], length - 1), x.aval.dtype)
-    first = slice_axis(x, axis, length - 1 if reverse else 0, 1)
-    return linrec(x, concat([rest, first] if reverse else [first, rest], axis), reverse)
+    # y[0] = x[0] enters as the drive; later steps have none (-0.0, which changes no number).  No y comes before: a
+    # factor of 1, as an infinite one would make NaN of it
+    axis, edge = x.aval.ndim - 1, (*x.aval.shape[:-1], 1)
+    at = length - 1 if reverse else 0
+    drives = [full(like(-0.0, x), (*edge[:-1], length - 1)), slice_axis(x, axis, at, 1)]
+    factors = [slice_axis(x, axis, 1 - min(at, 1), length - 1), full(like(1, x), edge)]
+    order = 1 if reverse else -1
+    return linrec(concat(factors[::order], axis), concat(drives[::order], axis), reverse)
 
 
 def _exclusive_products(x: Atom, axes: Ints) -> Atom:
@@ -215,8 +224,10 @@ def _exclusive_products(x: Atom, axes: Ints) -> Atom:
 REDUCE_PROD = register(
     Primitive(
         "reduce_prod", REDUCE, lambda x, axes, xp=np: xp.prod(x, axis=axes, dtype=x.dtype), _infer,
-        vjp=lambda ct, out, x, axes: (expand(ct, x.aval.shape, axes) * _exclusive_products(x, axes),),
-        jvp=lambda tangents, out, x, axes: bind(REDUCE_SUM, tangents[0] * _exclusive_products(x, axes), axes=axes),
+        vjp=lambda ct, out, x, axes: (F.mulz(expand(ct, x.aval.shape, axes), _exclusive_products(x, axes)),),
+        jvp=lambda tangents, out, x, axes: bind(
+            REDUCE_SUM, F.mulz(tangents[0], _exclusive_products(x, axes)), axes=axes
+        ),
         axes=_axes, domain=_ANY, test=_TEST,
     )
 )  # fmt: skip

@@ -15,7 +15,7 @@ TABLE: dict[str, Any] = {}
 
 UFUNCS = """add subtract multiply divide true_divide negative absolute sign square reciprocal floor_divide
 remainder fmod power sqrt cbrt exp exp2 expm1 log log2 log10 log1p logaddexp sin cos tan arcsin
-arccos arctan sinh cosh tanh arcsinh arccosh arctanh arctan2 hypot floor ceil trunc rint copysign
+arccos arctan sinh cosh tanh arcsinh arccosh arctanh arctan2 hypot floor ceil trunc rint copysign ldexp
 equal not_equal less less_equal greater greater_equal isnan isinf isfinite signbit logical_and
 logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor left_shift right_shift invert
 maximum minimum fmax fmin""".split()

@@ -10,7 +10,7 @@ import scipy.special
 
 from .functions import ufunc
 
-NAMES = "erf erfc erfinv ndtr ndtri gammaln psi xlogy zeta".split()
+NAMES = "betaln erf erfc erfinv ndtr ndtri gammaln pseudo_huber psi rel_entr xlogy zeta".split()
 
 module = types.ModuleType("cupyx.scipy.special")
 for _name in NAMES:

@@ -67,7 +67,7 @@ def test_functions_that_read_a_module(target):
             value, gradient = f.value_and_grad(x)
             parameters = g.grad(net, x)
         assert {t.device.type for t in (value, gradient, *parameters.values())} == {device}
-        results.append([t.cpu().numpy() for t in (value, gradient, *parameters.values())])
+        results.append([t.detach().cpu().numpy() for t in (value, gradient, *parameters.values())])
     for host, device in zip(*results, strict=True):
         np.testing.assert_allclose(device, host, rtol=1e-10)
 

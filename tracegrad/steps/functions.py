@@ -22,13 +22,13 @@ from ..runtime.record.recording import GRAD, VALUE, Mode
 from ..runtime.record.trees import NAMESPACE
 from ..runtime.stats import Stats
 from ..runtime.tensor_library import TENSORS
-from ..tensors import backward as engine
 from ..tensors.modes import STATE, enable_grad
 from ..tensors.on_device import filled
 from ..tensors.tensor import Tensor, make
 from ..tracer.ir.aval import FLOAT_KINDS
 from ..tracer.ir.errors import DifferentiationError
 from ..tracer.ir.site import at_site
+from .differentiated import Argument, derivatives
 from .step import CompiledStep
 
 
@@ -53,8 +53,10 @@ class TensorFunction(CompiledStep):
 
 
 def _differentiate(form: TensorFunction, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    connect = STATE.grad
     places: list[Any] = []
     wanted: list[Tensor] = []
+    own: set[int] = set()
     changed = list(args)
     for position in mode.positions:
         if not -len(args) <= position < len(args):
@@ -68,8 +70,9 @@ def _differentiate(form: TensorFunction, mode: Mode, args: tuple[Any, ...], kwar
             wanted += named.values()
             continue
         leaves, spec = optree.tree_flatten(argument, namespace=NAMESPACE)
-        aliases = [_differentiable(leaf, form, position) for leaf in leaves]
+        aliases = [_differentiable(leaf, form, position, connect) for leaf in leaves]
         wanted += aliases
+        own |= {id(t) for t in aliases if t._node is None}
         changed[position] = optree.tree_unflatten(spec, aliases)
         places.append(_rebuild(spec, [isinstance(leaf, Tensor) or on_device(leaf) for leaf in leaves]))
     with enable_grad():
@@ -79,13 +82,12 @@ def _differentiate(form: TensorFunction, mode: Mode, args: tuple[Any, ...], kwar
             found = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
             raise DifferentiationError(at_site(f"a gradient needs a scalar loss, but {name_of(form)} returned {found}"))
         if loss._requires:
-            grads = engine.grad(loss, wanted, allow_unused=True, materialize_grads=True)
+            value, *grads = derivatives(loss, wanted, own, connect)
         else:
-            grads = tuple([make(filled(0, t.shape, t.dtype, t._data)) for t in wanted])
+            value, grads = loss.detach(), [make(filled(0, t.shape, t.dtype, t._data)) for t in wanted]
     iterator = iter(grads)
     parts = [place(iterator) for place in places]
     tree = parts[0] if isinstance(mode.argnums, int) else tuple(parts)
-    value = loss.detach()
     if mode.kind == GRAD:
         return (tree, aux) if mode.has_aux else tree
     return ((value, aux), tree) if mode.has_aux else (value, tree)
@@ -98,8 +100,9 @@ def _check_all_on_device(arguments: Any) -> None:
             raise on_the_host("an argument")
 
 
-def _differentiable(leaf: Any, form: Any, position: int) -> Tensor:
-    """A leaf of the same contents, to differentiate with respect to."""
+def _differentiable(leaf: Any, form: Any, position: int, connect: bool) -> Tensor:
+    """A tensor of the same contents, to differentiate with respect to: with *connect* one that *leaf*, where it
+    requires gradients, receives the gradients of."""
     if isinstance(leaf, Tensor):
         data = leaf._data
     else:
@@ -113,6 +116,9 @@ def _differentiable(leaf: Any, form: Any, position: int) -> Tensor:
         )
     alias = make(data)
     alias._requires = True
+    if connect and isinstance(leaf, Tensor) and leaf.requires_grad:
+        alias._counter = leaf._counter
+        alias._node = Argument(leaf)
     return alias
 
 

@@ -195,7 +195,7 @@ class LinkedBackward(TapeNode):
         if create_graph:
             return self._eagerly(cts)
         if link.cotangents:
-            self._check()
+            self.check()
             assert link.backward is not None
             beside = next(ct._data for ct in cts if ct is not None)
             seeds = [
@@ -210,7 +210,7 @@ class LinkedBackward(TapeNode):
         return [next(gradients) if given else None for given in link.given]
 
     def _eagerly(self, cts: list[Tensor | None]) -> list[Tensor | None]:
-        self._check()
+        self.check()
         assert self.again is not None
         since = next_sequence()
         with enable_grad():
@@ -218,7 +218,7 @@ class LinkedBackward(TapeNode):
         pairs = [(r, ct) for r, ct in zip(results, cts, strict=True) if ct is not None]
         return engine.differentiable_gradients([r for r, _ in pairs], self.wanted, [ct for _, ct in pairs], since)
 
-    def _check(self) -> None:
+    def check(self) -> None:
         for counter, count in self.counters:
             if counter[0] != count:
                 raise RuntimeError(

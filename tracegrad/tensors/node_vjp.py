@@ -110,17 +110,21 @@ def _saved(node: TapeNode, k: int, create_graph: bool) -> Any:
     edge = node.edges[k]
     if not isinstance(edge, TapeNode):
         return edge
-    return linked(data, edge, node.edge_outs[k])
+    return linked(data, edge, node.edge_outs[k], node.versions[k])
 
 
 def _saved_result(node: TapeNode, k: int, create_graph: bool) -> Tensor:
     data = node.outputs[k]
-    return linked(data, node, k) if create_graph and data.dtype.kind in FLOAT_KINDS else make(data)
+    if not create_graph or data.dtype.kind not in FLOAT_KINDS:
+        return make(data)
+    return linked(data, node, k, node.versions[len(node.inputs) + k])
 
 
-def linked(data: Any, node: TapeNode, out: int) -> Tensor:
-    """A tensor over saved data that continues an existing history."""
+def linked(data: Any, node: TapeNode, out: int, version: Any = None) -> Tensor:
+    """A tensor over saved data that continues an existing history; *version*: the saved version count of its memory."""
     result = make(data)
+    if version is not None:
+        result._counter = version[0]
     result._node, result._out, result._requires = node, out, True
     return result
 

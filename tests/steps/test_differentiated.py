@@ -1,4 +1,4 @@
-"""What ``grad(f)``, ``value_and_grad(f)`` and ``f.grad`` give for Tensors stays connected: PyTorch's numbers, to any order.
+"""Results of ``grad(f)``, ``value_and_grad(f)`` and ``f.grad`` of Tensors stay connected: PyTorch's numbers, any order.
 
 Each program runs several times: eagerly, recorded, verified, replayed.
 """

@@ -311,7 +311,10 @@ def test_copies_do_not(name):
     assert x.tolist() == grid().tolist() and x._version == 0 and not np.shares_memory(c.numpy(), x.numpy())
 
 
-@pytest.mark.parametrize("name", VIEWS)
+SEVERAL = {"unbind", "split", "chunk"}  # functions that give several views, which may not be written
+
+
+@pytest.mark.parametrize("name", sorted(set(VIEWS) - SEVERAL))
 def test_writing_through_a_view_changes_the_base_and_its_gradient(name):
     view = VIEWS[name]
 
@@ -328,7 +331,7 @@ def test_writing_through_a_view_changes_the_base_and_its_gradient(name):
     agree(written, pure, grid())
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("name", sorted(set(VIEWS) - SEVERAL))
 def test_older_views_see_what_is_written_to_the_base(name):
     view = VIEWS[name]
 
@@ -341,7 +344,7 @@ def test_older_views_see_what_is_written_to_the_base(name):
     agree(written, lambda x: (view(x * (x + 1)), view(x * (x + 1)) ** 2), grid())
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("name", sorted(set(VIEWS) - SEVERAL))
 def test_older_views_see_what_is_written_to_another_view(name):
     view = VIEWS[name]
 
@@ -359,7 +362,7 @@ def test_older_views_see_what_is_written_to_another_view(name):
     agree(written, pure, grid())
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("name", sorted(set(VIEWS) - SEVERAL))
 def test_views_of_a_constant_that_becomes_tracked(name):
     view = VIEWS[name]
     base = torch.zeros(2, 3)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..tensors import tensor as core
+from ..tensors.inplace import CUSTOM, NO_GRAD, SEVERAL
 from ..tensors.modes import STATE, no_grad
 from ..tensors.node import TapeNode
 from ..tensors.on_device import filled
@@ -145,12 +146,23 @@ def _apply(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if STATE.anomaly:
             node.site = core._ENGINE["site"]()
         linked: dict[int, int] = {}
+        views: list[tuple[Tensor, Tensor, int]] = []
         for k, (r, t) in enumerate(zip(results, given, strict=True)):
             if isinstance(t, Tensor) and raw(t).dtype.kind in FLOAT_KINDS and not _among(t, ctx._non_differentiable):
                 r._node, r._out, r._requires = node, k, True
                 linked[id(t)] = k
+                if r is not t and (t._base is not None or _among(t, tensors)) and not _among(t, ctx._dirty):
+                    views.append((r, t, k))
+        for r, t, k in views:  # a view with a derivative of its own
+            _as_view(r, t, CUSTOM if len(linked) == 1 else SEVERAL, k)
         ctx._keep(node, tensors, linked)
     return tuple(results) if isinstance(result, tuple) else results[0]
+
+
+def _as_view(result: Tensor, given: Tensor, made: str, number: int) -> None:
+    """Note that *result* shares the memory of *given*, which is an argument or a view."""
+    result._base = given if given._base is None else given._base
+    result._chain, result._attr_version, result._made = given._chain, result._counter[0], (made, number)
 
 
 def _avals(results: Sequence[Any]) -> tuple[Aval | None, ...]:
@@ -188,6 +200,8 @@ def _results(ctx: FunctionCtx, given: tuple[Any, ...], tensors: Sequence[Tensor]
             results.append(_written(t, recorded))
         elif t._base is not None or t._requires or _among(t, tensors) or _among(t, results):
             results.append(alias(t))
+            if not recorded and (t._base is not None or (STATE.grad and _among(t, tensors))):
+                _as_view(results[-1], t, NO_GRAD, 0)
         else:
             results.append(t)
     return results

@@ -1,8 +1,8 @@
 """Derivatives that a compiled function gives for tensors, as part of the graph of what they depend on.
 
-The results of ``grad(f)(x)`` depend on the tensors among the arguments of *f* and on those that *f* reads from outside.
-Where gradients of these are wanted, the value and the gradients are results of one ``DerivativeBackward``.  Its backward
-is rarely asked for, and runs the Python of *f* again, eagerly, with derivatives on the tape: so any order comes by
+The results of ``grad(f)(x)`` depend on the tensors among the arguments of *f* and on those that *f* reads elsewhere.
+Where gradients of these are wanted, the value and the gradients are results of one ``DerivativeBackward``.  Its
+backward is rarely asked for, and runs the Python of *f* again, eagerly, with derivatives on the tape: so any order comes by
 itself, and the call itself is the kernel that it would be without.
 """
 
@@ -97,8 +97,9 @@ def derivatives(loss: Tensor, wanted: Sequence[Tensor], own: set[int], connect: 
     return results
 
 
-def _gradients(loss: Tensor, wanted: Sequence[Tensor], create_graph: bool) -> Sequence[Tensor]:
-    return engine.grad(loss, wanted, create_graph=create_graph, allow_unused=True, materialize_grads=True)
+def _gradients(loss: Tensor, wanted: Sequence[Tensor], create_graph: bool) -> list[Tensor]:
+    found = engine.grad(loss, wanted, create_graph=create_graph, allow_unused=True, materialize_grads=True)
+    return [g for g in found if g is not None]
 
 
 def _reaches(t: Tensor, own: set[int]) -> bool:

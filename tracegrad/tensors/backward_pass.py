@@ -114,7 +114,7 @@ def run(
         if targets:
             for t in wanted or ():
                 if t._node is not None:
-                    _accumulate(t, targets[(t._node, t._out)])
+                    _accumulate(t, targets[(t._node, t._out)], not create_graph)
         return []
     finally:
         STATE.grad = grad_before
@@ -178,7 +178,7 @@ def _through_hooks(node: TapeNode, cts: list[Tensor | None]) -> None:
         for k, reference in node.retained.items():
             t, ct = reference(), cts[k]
             if t is not None and ct is not None:
-                _accumulate(t, ct)
+                _accumulate(t, ct, False)
 
 
 def _call_hooks(hooks: Any, ct: Tensor) -> Tensor:
@@ -203,7 +203,7 @@ def _finish_leaves(leaves: dict[int, tuple[Tensor, Tensor | None]], only: set[in
             ct = _call_hooks(leaf._hooks, ct)
             leaves[key] = (leaf, ct)
         if accumulate:
-            accumulate_leaf(leaf, ct)
+            accumulate_leaf(leaf, ct, not STATE.grad)
 
 
 def finish_leaf(leaf: Tensor, gradient: np.ndarray) -> None:
@@ -220,25 +220,25 @@ def finish_leaf(leaf: Tensor, gradient: np.ndarray) -> None:
     ct = make(gradient)
     if leaf._hooks:
         ct = _call_hooks(leaf._hooks, ct)
-    accumulate_leaf(leaf, ct)
+    accumulate_leaf(leaf, ct, True)
 
 
-def accumulate_leaf(leaf: Tensor, ct: Tensor) -> None:
-    _accumulate(leaf, ct)
+def accumulate_leaf(leaf: Tensor, ct: Tensor, in_place: bool) -> None:
+    _accumulate(leaf, ct, in_place)
     if leaf._after:
         for hook in list(leaf._after.values()):
             hook(leaf)
 
 
-def _accumulate(t: Tensor, ct: Tensor | None) -> None:
-    """Add to ``t.grad``: in place, unless the gradients are themselves recorded."""
+def _accumulate(t: Tensor, ct: Tensor | None, in_place: bool) -> None:
+    """Add to ``t.grad``, which others may hold: as PyTorch *in place* for a leaf, unless with ``create_graph``."""
     if ct is None:
         return
     known = t.grad
     if known is None:
         # a copy: the same cotangent may be on its way elsewhere, or belong to the user
         set_grad(t, ct if ct._requires else make(raw(ct).copy()))
-    elif ct._requires or known._requires:
+    elif not in_place:
         set_grad(t, apply(ADD, (known, ct)))
     else:
         data = raw(known)

@@ -8,6 +8,7 @@ this part replaced), and every view of that base makes its history anew from the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -61,33 +62,72 @@ def apply_view(op: EagerOp, t: Tensor, statics: tuple[Any, ...] = ()) -> Tensor:
         STATE.capture.made(result)
     if t._base is not None and t._attr_version != version[0]:
         core.refresh(t)
-    if not STATE.grad or t._no_grad_view:
-        result._no_grad_view = True
-    elif t._requires and out.dtype.kind in FLOAT_KINDS:
+    made = t._made
+    if made is not None:
+        result._made = (made[0], 0)
+    elif not STATE.grad:
+        result._made = made = (NO_GRAD, 0)
+    if made is not None and made[0] == NO_GRAD:
+        return result
+    if STATE.grad and t._requires and out.dtype.kind in FLOAT_KINDS:
         record(op, (t,), statics, (data,), (result,))
     return result
+
+
+def apply_views(op: EagerOp, t: Tensor, statics: Sequence[tuple[Any, ...]]) -> tuple[Tensor, ...]:
+    """The results of a view operation that gives several: none of them may be written while gradients are recorded."""
+    views = tuple([apply_view(op, t, s) for s in statics])
+    for k, view in enumerate(views):
+        if view._made is None or view._made[0] != NO_GRAD:
+            view._made = (SEVERAL if view._made is None else view._made[0], k)
+    return views
 
 
 def refresh(view: Tensor) -> None:
     """Make the history of *view* anew from its base."""
     base = view._base
     assert base is not None
+    if view._made is not None and (view._requires or base._requires):
+        raise RuntimeError(_refusal(view, "its base or another view of its base has been"))
+    kept = _taken_retained(view)
     view._attr_version = view._counter[0]
     view._node, view._out, view._requires = None, 0, False
     if base._requires and view._data.dtype.kind in FLOAT_KINDS:
-        record(FOLLOW, (base,), (view._chain,), (raw(base),), (view,))
+        node = record(FOLLOW, (base,), (view._chain,), (raw(base),), (view,))
+        if kept is not None:
+            node.retained = {0: kept}
 
 
-_NO_GRAD_VIEW = (
-    "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case "
-    "is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace "
-    "either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want "
-    "the inplace to be tracked)."
-)
+# how views came about whose derivative does not follow from that of their base: they may not be written
+NO_GRAD, SEVERAL, CUSTOM = "no_grad", "several", "custom"
+_WHY = {
+    NO_GRAD: "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by "
+    "moving both the view and the inplace either both inside the no_grad block (if you don't want the inplace to be "
+    "tracked) or both outside (if you want the inplace to be tracked).",
+    SEVERAL: "This view is the output of a function that returns multiple views. Such functions do not allow the "
+    "output views to be modified inplace. You should replace the inplace operation by an out-of-place one.",
+    CUSTOM: "This view was created inside a custom Function (or because an input was returned as-is) and the "
+    "autograd logic to handle view+inplace would override the custom backward associated with the custom Function, "
+    "leading to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom "
+    "Function.",
+}
 
 
-def check_writable(t: Tensor) -> None:
-    """Raise where PyTorch would: leaves that require gradients, views of such, inference tensors."""
+def _refusal(view: Tensor, what: str) -> str:
+    """PyTorch's text of the error for a view whose memory *what* modified."""
+    assert view._made is not None
+    kind, number = view._made
+    if view._node is None or kind == NO_GRAD:
+        found = f"A view was created in no_grad mode and {what} modified inplace with grad mode enabled."
+    else:
+        name = view._node.label.removesuffix("0").removesuffix("Backward")
+        found = f"Output {number} of {name} is a view and {what} modified inplace."
+    return f"{found} {_WHY[kind]}"
+
+
+def check_writable(t: Tensor, others: Sequence[Any] = ()) -> None:
+    """Raise where PyTorch would if *t* is written with values that *others* give: leaves that require gradients, views
+    of such, views that came about in a way that says nothing of their base's derivative, inference tensors."""
     if t._inference and not STATE.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a "
@@ -96,19 +136,19 @@ def check_writable(t: Tensor) -> None:
     if not STATE.grad:
         return
     if t._base is not None:
-        core.refresh(t)
         base = t._base
-        if base._requires and base._node is None:
+        if t._made is not None and any(isinstance(x, Tensor) and x._requires for x in (t, base, *others)):
+            raise RuntimeError(_refusal(t, "is being"))
+        core.refresh(t)
+        if (t._requires or base._requires) and base._node is None:
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
-        if t._no_grad_view and base._requires:
-            raise RuntimeError(_NO_GRAD_VIEW)
     elif t._requires and t._node is None:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
 
 
 def inplace(op: EagerOp, t: Tensor, others: tuple[Any, ...] = (), statics: tuple[Any, ...] = ()) -> Tensor:
     """``t`` becomes ``op(t, *others)``."""
-    check_writable(t)
+    check_writable(t, others)
     new = apply(op, (t, *others), statics)
     have, got = t.dtype, new.dtype
     if have != got and not can_cast(got, have, "same_kind"):
@@ -119,8 +159,6 @@ def inplace(op: EagerOp, t: Tensor, others: tuple[Any, ...] = (), statics: tuple
         raise RuntimeError(
             f"output with shape {list(raw(t).shape)} doesn't match the broadcast shape {list(raw(new).shape)}"
         )
-    if t._no_grad_view and new._requires:
-        raise RuntimeError(_NO_GRAD_VIEW)
     _keep_old(new, t)
     return assign(t, new)
 
@@ -178,16 +216,26 @@ def assign(t: Tensor, new: Tensor) -> Tensor:
         _move_retained(base, node, 0)
         base._node, base._out, base._requires = node, 0, True
     t._attr_version = -1
+    if t._node is not None and t._node.retained:
+        refresh(t)
     return t
+
+
+def _taken_retained(t: Tensor) -> Any:
+    """The reference by which the node of *t* keeps its ``.grad`` (``retain_grad``), taken from it; None without one."""
+    kept = t._node.retained if t._node is not None else None
+    if kept is not None and t._out in kept and kept[t._out]() is t:
+        return kept.pop(t._out)
+    return None
 
 
 def _move_retained(t: Tensor, node: TapeNode, out: int) -> None:
     """Move ``retain_grad`` to the tensor's new node."""
-    kept = t._node.retained if t._node is not None else None
-    if kept is not None and t._out in kept and kept[t._out]() is t:
+    kept = _taken_retained(t)
+    if kept is not None:
         if node.retained is None:
             node.retained = {}
-        node.retained[out] = kept.pop(t._out)
+        node.retained[out] = kept
 
 
 def set_data(t: Tensor, value: Tensor) -> None:
@@ -222,4 +270,7 @@ def detach_(t: Tensor) -> Tensor:
 
 core._ENGINE.update(refresh=refresh, set_data=set_data)
 
-__all__ = ["apply_view", "assign", "check_writable", "detach", "detach_", "follow", "inplace", "set_data"]
+__all__ = [
+    "CUSTOM", "NO_GRAD", "SEVERAL", "apply_view", "apply_views", "assign", "check_writable", "detach", "detach_",
+    "follow", "inplace", "set_data",
+]  # fmt: skip

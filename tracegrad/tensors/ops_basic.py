@@ -236,7 +236,7 @@ def _inplace_method(op: EagerOp, name: str) -> Callable[..., Any]:
         if other is NotImplemented:
             raise TypeError(f"{name}(): argument 'other' must be Tensor or Number")
         if isinstance(other, Tensor) and raw(other).dtype != raw(self).dtype:
-            check_writable(self)
+            check_writable(self, (other,))
             wanted = dtypes.promote(self.dtype, self.ndim, other.dtype, other.ndim)
             if wanted == self.dtype:
                 other = to_dtype(other, wanted)
@@ -288,7 +288,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Every element becomes that of *src*, broadcast and cast."""
     if not isinstance(src, Tensor):
         src = make(np.asarray(src))
-    check_writable(self)
+    check_writable(self, (src,))
     src = to_device(src, device_of(self._data))
     if src.dtype != self.dtype:
         src = to_dtype(src, self.dtype)

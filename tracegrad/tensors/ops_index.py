@@ -321,7 +321,7 @@ def _set_view(view: Tensor, value: Any) -> None:
         fill_(view, value)
         return
     if value._base is view._base and value._chain == view._chain:  # ``t[0] += 1`` has written there already
-        check_writable(view)
+        check_writable(view, (value,))
         return
     extra = value.ndim - view.ndim
     if extra > 0 and all(n == 1 for n in value.shape[:extra]):

@@ -12,7 +12,7 @@ from ..tracer.record.array import TracedArray
 from .apply import apply
 from .arguments import one_dim
 from .indexing import written_at
-from .inplace import apply_view
+from .inplace import apply_view, apply_views
 from .op import EagerOp
 from .signature import Dim, method
 from .tensor import Tensor
@@ -69,7 +69,7 @@ def unbind(input: Tensor, dim: Dim = 0) -> tuple[Tensor, ...]:
     shape = input._data.shape
     if not shape:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
-    return tuple([apply_view(UNBIND, input, (dim, k)) for k in range(shape[dim])])
+    return apply_views(UNBIND, input, [(dim, k) for k in range(shape[dim])])
 
 
 @method
@@ -97,7 +97,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: Dim = 0) -> tuple[Te
 
 
 def _parts(op: EagerOp, input: Tensor, dim: int, edges: list[int]) -> tuple[Tensor, ...]:
-    return tuple([apply_view(op, input, (dim, edges[k], edges[k + 1])) for k in range(len(edges) - 1)])
+    return apply_views(op, input, [(dim, edges[k], edges[k + 1]) for k in range(len(edges) - 1)])
 
 
 @method
@@ -124,7 +124,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: Dim = 0) -> tuple
         edges = [0]
         for k in range(indices_or_sections):
             edges.append(edges[-1] + each + (k < extra))
-        return _parts(NARROW, input, dim, edges)
+        return tuple([apply_view(NARROW, input, (dim, edges[k], edges[k + 1])) for k in range(len(edges) - 1)])
     inner = [min(max(int(i) + (size if i < 0 else 0), 0), size) for i in indices_or_sections]
     return tuple([
         apply_view(NARROW, input, (dim, low, max(low, high)))

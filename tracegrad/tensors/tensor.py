@@ -47,7 +47,7 @@ class Tensor:
     _chain: tuple[tuple[EagerOp, tuple[Any, ...]], ...] = ()  # the operations from the base to a view
     _attr_version = 0  # the version at which the node of a view was made
     _inference = False
-    _no_grad_view = False
+    _made: tuple[str, int] | None = None  # how a view that may not be written came about (inplace.py), its number
     _hooks: OrderedDict[int, Any] | None = None
     _after: OrderedDict[int, Any] | None = None  # post-accumulate hooks
     __array_priority__ = 2000.0
@@ -83,6 +83,8 @@ class Tensor:
     @property
     def requires_grad(self) -> bool:
         if self._base is not None:
+            if self._made is not None and self._attr_version != self._counter[0]:
+                return self._requires or self._base._requires
             refresh(self)
         return self._requires
 
@@ -106,7 +108,7 @@ class Tensor:
         if self._requires != bool(requires_grad):
             self._requires = bool(requires_grad)
             # a leaf of its own now, though it may share the memory of others
-            self._base, self._chain, self._no_grad_view = None, (), False
+            self._base, self._chain, self._made = None, (), None
             changed()
         return self
 

@@ -2,8 +2,8 @@
 
 The results of ``grad(f)(x)`` depend on the tensors among the arguments of *f* and on those that *f* reads elsewhere.
 Where gradients of these are wanted, the value and the gradients are results of one ``DerivativeBackward``.  Its
-backward is rarely asked for, and runs the Python of *f* again, eagerly, with derivatives on the tape: so any order comes by
-itself, and the call itself is the kernel that it would be without.
+backward is rarely asked for, and runs the Python of *f* again, eagerly, with derivatives on the tape: so any order
+comes by itself, and the call itself is the kernel that it would be without.
 """
 
 from __future__ import annotations

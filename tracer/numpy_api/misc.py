@@ -15,7 +15,7 @@ from ..ir.site import at_site
 from ..ops.elementwise import F, broadcast_to, like, promote
 from ..ops.indexing import gather
 from ..ops.shape import concat, slice_axis, zeros
-from ..record.array import TracedArray, to_atom, wrap
+from ..record.array import TracedArray, wrap
 from ..record.buffers import Storage
 from ..record.recorder import Recorder, require_recorder
 from .assemble import concatenate_atoms

@@ -148,6 +148,7 @@ ORIGINS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:the loss that:UserWarning")
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("name", ORIGINS)
 def test_derivatives_where_a_root_is_zero(name: str, size: int) -> None:

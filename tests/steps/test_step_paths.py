@@ -104,3 +104,85 @@ def test_a_list_among_the_arguments_is_the_callers():
     for _ in range(5):
         compiled(torch.tensor([1.0, 1.0], dtype=torch.float64), history, known)
     assert history == [3] * 5 and known == {"count": 5}
+
+
+def returned(model, optimizer, loss):
+    optimizer.step()
+    return loss.item()
+
+
+def compared(model, optimizer, loss):
+    if loss.item() > 0.9:
+        optimizer.step()
+    return loss.detach()
+
+
+def compared_as_float(model, optimizer, loss):
+    value = float(loss)
+    if 0.5 < value * 2 <= 1.9 or value != value:
+        optimizer.step()
+    return loss.detach()
+
+
+def scaled(model, optimizer, loss):
+    factor = min(loss.item() * 0.5, 0.7)
+    for p in model.parameters():
+        p.grad *= factor
+    optimizer.step()
+    return loss.detach()
+
+
+def in_containers(model, optimizer, loss):
+    optimizer.step()
+    return {"loss": loss.item(), "more": [max(loss.item(), 0.9), -float(loss)], "n": 3}
+
+
+def of_its_type(model, optimizer, loss):
+    optimizer.step()
+    value = loss.item()
+    return type(value).__name__, isinstance(value, float), loss.item() ** 2
+
+
+def listed(model, optimizer, loss):
+    optimizer.step()
+    return loss.tolist(), model.bias.detach().tolist()
+
+
+def asked(model, optimizer, loss):
+    optimizer.step()
+    return int(loss.item() * 2), bool(loss.item() > 0.5)
+
+
+@pytest.mark.parametrize(
+    "use", [returned, compared, compared_as_float, scaled, in_containers, of_its_type, listed, asked]
+)
+def test_the_number_in_a_tensor_is_one_of_the_program(use):
+    def make():
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = ((model(x) - y) ** 2).mean()
+            loss.backward()
+            return use(model, optimizer, loss)
+
+        return step
+
+    rng = np.random.default_rng(1)
+    batches = [[torch.tensor(rng.normal(size=(5, n))) for n in (4, 3)] for _ in range(3)]
+    eager, compiled = make(), torch.compile(make())
+    for k in range(16):
+        expected, found = eager(*batches[k % 3]), compiled(*batches[k % 3])
+        for a, b in zip(*map(leaves, (expected, found)), strict=True):
+            assert type(a) is type(b) and (a == b or a == pytest.approx(b, rel=1e-9))
+    assert compiled.stats.live == "" and compiled.stats.traces < 10
+
+
+def leaves(tree):
+    if isinstance(tree, torch.Tensor):
+        return [tree.item()]
+    if isinstance(tree, dict):
+        return [*tree, *leaves(list(tree.values()))]
+    return [x for part in tree for x in leaves(part)] if isinstance(tree, (tuple, list)) else [tree]

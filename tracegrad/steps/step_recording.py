@@ -321,9 +321,7 @@ def record_tensors(
             return capture.put(TracedArray(var, recorder, owner=owner), CPU)
 
         try:
-            out, changes, _ = run_frozen(
-                call, leaves, plan, snapshot, recorder, (), add_array, lambda value: capture.value(value)[()]
-            )
+            out, changes, _ = run_frozen(call, leaves, plan, snapshot, recorder, (), add_array, capture.plain)
             derive(capture, out)
         except BaseException:
             capture.settle()
@@ -409,7 +407,8 @@ def _finish(
             atoms.append(leaf._data.atom)
             on_host.append(leaf.device.type == "cpu")
         elif isinstance(leaf, TracedArray):
-            texts.append(f"r[{len(atoms) - len(writes)}]")
+            number = f"r[{len(atoms) - len(writes)}]"
+            texts.append(f"{number}.item()" if leaf.atom.aval.weak else number)
             atoms.append(leaf.atom)
             on_host.append(True)
         elif isinstance(leaf, np.ndarray) and is_number(leaf.dtype):

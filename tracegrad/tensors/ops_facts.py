@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..tracer.ir.aval import FLOAT_KINDS
+from ..tracer.ops.elementwise import F
+from ..tracer.record.array import TracedArray
 from . import create, dtypes
 from .arguments import FUNCTIONS, one_dim, shape_argument
 from .device import on_cuda
@@ -106,7 +108,10 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
 @method
 def tolist(self: Tensor) -> Any:
     """The elements as (nested lists of) Python numbers."""
-    return seen(raw(self), "turns a tensor into a list").tolist()
+    data = raw(self)
+    if type(data) is TracedArray and data.dtype.kind in FLOAT_KINDS:  # numbers of the program, without gradients
+        return TracedArray(F.stop_gradient(data.atom), data._recorder).tolist()
+    return seen(data, "turns a tensor into a list").tolist()
 
 
 # ---- dtypes and devices --------------------------------------------------------------------------------------------

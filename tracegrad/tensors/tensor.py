@@ -8,6 +8,7 @@ Methods live in the tables of the ``ops_*.py`` files, which are also the functio
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ from ..runtime.config import default_dtype
 from ..runtime.cuda.arrays import download
 from ..tracer.ir.aval import FLOAT_KINDS
 from ..tracer.ir.refusals import Refusal
+from ..tracer.ir.site import is_internal
+from ..tracer.ops.elementwise import F
 from ..tracer.record.array import TracedArray
 from . import dtypes
 from .device import device, device_of, on_cuda
@@ -271,7 +274,17 @@ class Tensor:
         data = raw(self)
         if data.size != 1:
             raise RuntimeError(f"a Tensor with {data.size} elements cannot be converted to Scalar")
+        traced = type(data) is TracedArray and data.dtype.kind in FLOAT_KINDS
+        if traced and not is_internal(sys._getframe(1).f_code.co_filename):
+            return self._tracegrad_number()
         return data.item()
+
+    def _tracegrad_number(self) -> Any:
+        """``float(t)`` in recorded code: a number of the program, which has no gradient."""
+        data = raw(self)
+        if type(data) is not TracedArray or data.size != 1:
+            return float(self)
+        return TracedArray(F.stop_gradient(data.atom), data._recorder).number()
 
     def __bool__(self) -> bool:
         data = raw(self)

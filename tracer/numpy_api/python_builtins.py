@@ -65,6 +65,9 @@ def _getattr(obj: Any, name: Any, /, *default: Any) -> Any:
 def _float(value: Any = 0.0, /) -> Any:
     if type(value) is TracedArray:
         return value.number()
+    number = getattr(type(value), "_tracegrad_number", None)
+    if number is not None:
+        return number(value)
     method = getattr(type(value), "__float__", None)
     if type(method) is types.FunctionType:  # the user's, which may give a traced number
         found = method(value)

@@ -66,7 +66,11 @@ from .siblings import candidates
 
 
 class Dispatcher:
-    """The slow path of one function, whose *static* arguments are settings.  *may_print*: as for ``StatePlan``."""
+    """The slow path of one function, whose *static* arguments are settings.  *may_print*: as for ``StatePlan``.
+
+    ``cuts``: calls whose Python runs each time can be run in segments.  Others keep the slots that they have had."""
+
+    cuts = True
 
     replays_effects = False  # those that ``state/effect_places.py`` finds
 
@@ -211,12 +215,12 @@ class Dispatcher:
         if path is None:
             with self.lock:
                 endpoint.forget(variant, [p for p in variant.paths if outgrown(p, recording)])
-            why = too_long(recording)
+            why = too_long(recording) if self.cuts else None
             if why is None and too_many_programs(len(variant.paths) + 1):
                 why = branch_outcomes(next((g.site for g in reversed(recording.graph.guards)), None))
             if why is not None:
                 live = Live(str(why))
-                if call.device is None:
+                if self.cuts and call.device is None:
                     live = Live(str(why), True, segments=Segments([*[p.recording for p in variant.paths], recording]))
                 return self._go_live(endpoint, call, recording, live)
             path = self._bind(recording, call)
@@ -274,8 +278,9 @@ class Dispatcher:
             endpoint.live[call.key] = live
             while len(endpoint.live) > config.max_variants:
                 endpoint.live.popitem(last=False)
-            dropped = endpoint.variants.pop(call.key, [])
-            endpoint.drop_families({path for variant in dropped for path in variant.paths})
+            if self.cuts:
+                dropped = endpoint.variants.pop(call.key, [])
+                endpoint.drop_families({path for variant in dropped for path in variant.paths})
         self.stats.live = live.why
         return self._run_once(endpoint, call, recording, live)
 

@@ -91,6 +91,8 @@ class CompiledStep:
 class StepDispatcher(Dispatcher):
     """The slow path of a step, whose kernels write: a recorded run takes effect before any kernel of another does."""
 
+    cuts = False
+
     def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], stats: Stats) -> None:
         super().__init__(fn, static, "step", stats, may_print=False)
         self._seen: set[Any] = set()  # keys of calls that have run eagerly

@@ -210,34 +210,36 @@ def run_frozen(
     _replace_objects(call, leaves, substitution.objects)
     given = call.arguments_over(leaves, positional_names(plan.fn), wrt)
     plain = Settled(number, given.originals | substitution.originals)
-    effects, changes, watch = Effects(), [], plan.watch()
+    watch, raised = plan.watch(), None
     try:
         with watch:
             out = substitution.fn(*given.args, **given.kwargs)
-        changes = [*given.changes(), *substitution.changes()]
-        if not changes and snapshot.graph is not None and snapshot.graph.roots:
+    except BaseException as error:
+        out, raised = None, error
+    after = plan.snapshot(call.objects)
+    settle(after, plain)
+    changed = [*given.changes(), *plan.changes(snapshot, after)]  # of the caller's own objects
+    if not changed and _unseen(watch, substitution):
+        raise _UnseenReaderError from raised
+    effects, changes = Effects(), changed or substitution.changes()
+    if raised is None and not changes and snapshot.graph is not None and snapshot.graph.roots:
+        try:
             effects = find_effects(
                 call, snapshot.graph, given, substitution, [stand_ins[id(n)] for n in snapshot.inputs]
             )
-            changes = effects.refused
-    except NotCountersError as error:
-        plan.read(error.places)
-        raise
-    except BaseException:
-        if not _unseen(watch, substitution):
-            given.write_back(plain)
-            substitution.writeback(plain)
+        except NotCountersError as error:
+            plan.read(error.places)
             raise
-    finally:
-        after = plan.snapshot(call.objects)
-        settle(after, plain)
-    if _unseen(watch, substitution):
-        raise _UnseenReaderError
-    changes = changes or plan.changes(snapshot, after)
-    if changes:
+        changes = effects.refused
+    if changes or raised is not None:
         given.write_back(plain)
         substitution.writeback(plain)
         effects = Effects()
+    if raised is not None:
+        try:
+            raise raised
+        finally:
+            raised = None  # no cycle through its traceback
     return out, changes, effects
 
 

@@ -454,3 +454,88 @@ def test_copies_of_a_model_go_apart():
     twin = copy.copy(model)
     f(np.ones(2))
     assert (model.n, twin.n) == (4, 3)
+
+
+# ---- SciPy's test objectives, as benchmarks/benchmarks/go_benchmark_functions has them
+
+
+class Benchmark:
+    def __init__(self, dimensions=2):
+        self._dimensions, self.nfev, self.fglob, self.global_optimum = dimensions, 0, np.nan, None
+        self._bounds = list(zip([-10.0] * self.N, [10.0] * self.N, strict=True))
+
+    @property
+    def N(self):  # noqa: N802
+        return self._dimensions
+
+
+BODIES = {
+    "Ackley01": """
+        u = sum(x ** 2); v = sum(cos(2 * pi * x))
+        return (-20. * exp(-0.2 * sqrt(u / self.N)) - exp(v / self.N) + 20. + exp(1.))""",
+    "Adjiman": "return cos(x[0]) * sin(x[1]) - x[0] / (x[1] ** 2 + 1)",
+    "Alpine01": "return sum(abs(x * sin(x) + 0.1 * x))",
+    "Beale": """
+        return ((1.5 - x[0] + x[0] * x[1]) ** 2 + (2.25 - x[0] + x[0] * x[1] ** 2) ** 2
+                + (2.625 - x[0] + x[0] * x[1] ** 3) ** 2)""",
+    "Brown": """
+        x0 = x[:-1]; x1 = x[1:]
+        return sum((x0 ** 2.0) ** (x1 ** 2.0 + 1.0) + (x1 ** 2.0) ** (x0 ** 2.0 + 1.0))""",
+    "Csendes": """
+        try:
+            return sum((x ** 6.0) * (2.0 + sin(1.0 / x)))
+        except ZeroDivisionError:
+            return np.nan""",
+    "Deb01": "return -(1.0 / self.N) * sum(sin(5 * pi * x) ** 6.0)",
+    "DixonPrice": """
+        i = arange(2, self.N + 1)
+        s = i * (2.0 * x[1:] ** 2.0 - x[:-1]) ** 2.0
+        return sum(s) + (x[0] - 1.0) ** 2.0""",
+    "Exponential": "return -exp(-0.5 * sum(x ** 2.0))",
+    "Griewank": """
+        i = arange(1., np.size(x) + 1.)
+        return sum(x ** 2 / 4000) - prod(cos(x / sqrt(i))) + 1""",
+    "Hartmann": """
+        XX = np.atleast_2d(x)
+        d = sum(self.a * (XX - self.p) ** 2, axis=1)
+        return -sum(self.c * exp(-d))""",
+    "Levy03": """
+        y = 1 + (x - 1) / 4
+        v = sum((y[:-1] - 1) ** 2 * (1 + 10 * sin(pi * y[1:]) ** 2))
+        z = (y[-1] - 1) ** 2
+        return sin(pi * y[0]) ** 2 + v + z""",
+    "Quadratic": "return inner(x, x) + dot(self.w[:self.N], x) + 100.0",
+    "Rastrigin": "return 10.0 * self.N + sum(x ** 2.0 - 10.0 * cos(2.0 * pi * x))",
+    "Rosenbrock": "return sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)",
+    "Sphere": "return sum(x ** 2)",
+    "Step": """
+        if x[0] > 0:
+            return sum(x ** 2)
+        return sum(abs(x))""",
+    "Trid": "return sum((x - 1.0) ** 2.0) - sum(x[1:] * x[:-1])",
+    "Zacharov": """
+        n = arange(1.0, self.N + 1)
+        return sum(x ** 2) + 0.5 * sum(n * x) ** 2 + 0.25 * sum(n * x) ** 4""",
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_objectives_that_count_their_evaluations(name):
+    space = {n: getattr(np, n) for n in "sum cos sin exp sqrt pi arange inner prod abs log dot".split()} | {"np": np}
+    lines = [line.removeprefix("        ") for line in BODIES[name].strip("\n").splitlines()]
+    source = "\n".join(["def fun(self, x, *args):", "    self.nfev += 1", *[f"    {line}" for line in lines]])
+    exec(source, space)
+    objective = type(name, (Benchmark,), {"fun": space["fun"], "__module__": __name__})()
+    objective.w, objective.c = np.arange(1.0, 4.0), np.array([1.0, 1.2])
+    objective.a, objective.p = np.array([[3.0, 10.0], [0.1, 10.0]]), np.array([[0.37, 0.12], [0.47, 0.44]])
+    f = compile_grad(objective.fun)
+    for k in range(1, 8):
+        x = np.array([0.3, 0.7]) + k / 10
+        value, gradient = f.value_and_grad(x)
+        assert objective.nfev == k
+        step = 1e-6
+        slopes = [(objective.fun(x + e) - objective.fun(x - e)) / (2 * step) for e in np.eye(2) * step]
+        np.testing.assert_allclose(value, objective.fun(x), rtol=1e-12)
+        np.testing.assert_allclose(gradient, slopes, rtol=1e-5, atol=1e-6)
+        objective.nfev = k
+    assert f.stats.traces == 2 and not f.stats.live

@@ -1,0 +1,130 @@
+"""Random programs with effects: the compiled function does to everything around it what the plain one does.
+
+A program is a method of a few random statements that count, store, append, read and branch; between calls others change
+the same places at random.  After every call all that can be reached looks the same on both sides.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tracegrad import compile_grad
+from tracegrad.runtime.launch.kernel_cache import kernels
+
+PROGRAMS = 60  # 1,500 agreed
+HEAD = """
+class Other:
+    def __init__(self):
+        self.n, self.h, self.best = 0, [], 1.5
+
+class Model:
+    cls = 0
+    def __init__(self):
+        self.n, self.m, self.t, self.v, self.u = 0, 3, 0.0, np.zeros(3), np.ones(3)
+        self.h, self.d, self.d2, self.c, self.l, self.s = [], {}, {"a": 1}, {"n": 0, "f": 0.5}, [1, 2.5], set()
+        self.best, self.flag, self.first, self.other, self.spare = np.inf, False, None, Other(), Other()
+        self.private, self.p = 1.0, 0
+    @property
+    def prop(self):
+        return self.private
+    @prop.setter
+    def prop(self, value):
+        self.private = value
+    def help(self, value):
+        self.m += 1
+        self.helped = value
+    def f(self, x, log, cache):
+        loss, y = np.sum(x * x), x * 2
+"""
+STATEMENTS = """
+self.n += 1 | self.n -= len(x) | self.m = self.m + 1 | self.t += loss | self.t = self.t + 0.5 | self.cls += 1
+self.last = x | self.last = loss | self.last = None | self.pair = (loss, x * 2) | self.a = self.b = y | self.p = 3
+self.v = 0.5 * self.v + x | self.v = x * 3 | self.w = self.v | self.v, self.u = self.u, self.v
+self.h.append(loss) | self.h.append((1, loss, y)) | self.h.extend([x, 2]) | self.h2 = self.h | self.q = [y, y]
+self.d["k"] = loss | self.d["z"] = x[0] | self.d.update(q=y) | self.d3 = dict(self.d) | self.s.add(4)
+del self.d2["a"]; self.d2["a"] = loss | self.q = {"x": x, "n": [loss, 1]} | y = y + 1
+self.c["n"] += 1 | self.c["f"] += loss | self.l[0] += 2 | TOTAL["n"] += 1 | LOG.append(loss)
+self.best = min(self.best, loss) | if loss < self.best: self.best = loss; self.best_x = x | self.best = 0.0 | self.t = 0
+self.flag = not self.flag | if self.first is None: self.first = x.copy() | if self.n > 6: loss = loss * 2
+loss = loss + self.t | loss = loss + np.sum(self.v) | loss = loss * len(self.h) | loss = loss + self.l[0]
+self.other.n += 1 | self.other.h.append(y) | self.other.best = loss | self.other = self.spare | self.spare.n += 2
+log.append(loss) | log.append(x) | cache["a"] = y | cache["n"] = 3 | self.help(loss) | self.n, self.m = self.m, self.n
+if x[0] > 2: self.n += 5 | if x[0] > 2: self.h.append(1) | if x[1] > 3: return loss | if x[2] > 4: raise ValueError("x")
+self.prop = loss | loss = loss + self.prop | self.part = x[1:] | self.column = x.reshape(3, 1)
+"""
+CHANGES = """
+o.n = 0 | o.n = 2.5 | o.t = 0.0 | o.t = 1 | o.h = [] | o.h.clear() | o.h.append(7) | o.v = np.ones(3) | o.best = np.inf
+o.v = np.ones(3, dtype="f4") | o.last = 5 | o.d = {} | o.d["k"] = 9 | o.c = {"n": 5, "f": 1.0} | o.l[0] = 100
+o.flag = True | o.other, o.spare = o.spare, o.other | o.first = None | o.m = 10**20 | o.s = set()
+o.l = [0, 1] | o.other = o.spare
+o.d = o.d2 | o.h = o.other.h | o.pair = 1 | o.__dict__.pop("last", None)
+"""
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for line in text.strip().splitlines() for part in line.split(" | ")]
+
+
+def _look(value: Any, path: tuple[Any, ...] = ()) -> Any:
+    """All that is reached from *value*, as plain data; objects that hold themselves end."""
+    if any(value is p for p in path):
+        return "again"
+    path = (*path, value)
+    if isinstance(value, np.ndarray):
+        return str(value.dtype), np.round(value, 6).tolist()
+    if isinstance(value, float | np.floating):
+        return type(value).__name__, float(f"{value:.9g}")
+    if isinstance(value, list | tuple):
+        return type(value).__name__, [_look(v, path) for v in value]
+    store = value if isinstance(value, dict) else getattr(value, "__dict__", None)
+    return repr(value) if store is None else [(k, _look(v, path)) for k, v in store.items()]
+
+
+def _outcome(run: Any, *args: Any) -> Any:
+    try:
+        found = run(*args)
+    except (ValueError, KeyError, TypeError) as error:
+        return type(error).__name__
+    return found[0] if isinstance(found, tuple) else found
+
+
+@pytest.mark.parametrize("seed", range(PROGRAMS))
+def test_effects_of_random_programs(seed):
+    choose = random.Random(seed)
+    body = [choose.choice(_parts(STATEMENTS)) for _ in range(choose.randint(1, 5))]
+    code = compile(HEAD + "".join(f"        {s}\n" for s in body) + "        return loss\n", "a_program.py", "exec")
+    mine, plain = ({"__name__": "a_program", "np": np, "TOTAL": {"n": 0}, "LOG": []} for _ in range(2))
+    sides = []
+    for space in (mine, plain):
+        exec(code, space)
+        sides.append([space["Model"](), [], {}, space["TOTAL"], space["LOG"]])
+    f = compile_grad(sides[0][0].f)
+    modes = choose.choice([[f], [f.value_and_grad], [f, f.value_and_grad]])
+    for _ in range(7):
+        x = np.array([choose.randint(0, 4), choose.randint(0, 5), choose.randint(0, 5)], float)
+        for place, kind in ((1, list), (2, dict)):
+            if choose.random() < 0.25:
+                for side in sides:
+                    side[place] = kind()
+        alias = choose.random()
+        outcomes = []
+        for side, run in zip(sides, (choose.choice(modes), sides[1][0].f), strict=True):
+            model, log, cache, total, everywhere = side
+            args = (model.h, cache) if alias < 0.1 else (log, model.d) if alias < 0.2 else (log, cache)
+            args = (everywhere, total) if alias > 0.95 else args
+            outcomes.append(_outcome(run, x.copy(), *args))
+        assert type(outcomes[0]) is type(outcomes[1]), body
+        if isinstance(outcomes[0], str):
+            assert outcomes[0] == outcomes[1], body
+        else:
+            np.testing.assert_allclose(*outcomes, err_msg=str(body))
+        assert _look(sides[0]) == _look(sides[1]), body
+        if choose.random() < 0.3:
+            change = choose.choice(_parts(CHANGES))
+            for side in sides:
+                exec(change, {"o": side[0], "np": np})
+    kernels.clear()

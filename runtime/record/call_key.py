@@ -21,6 +21,7 @@ from ...tracer.ir.errors import DeviceError, UnsupportedError
 from ...tracer.ir.site import at_site
 from ...tracer.record.array import TracedArray
 from ...tracer.record.autocast import SETTING
+from ...tracer.record.float_errors import raising
 from ..config import default_dtype
 from ..cuda.arrays import as_device, on_device
 from ..cuda.availability import require_cuda
@@ -131,7 +132,7 @@ def flatten(
         _keep_tensors(leaves, kinds, parts)
     elif target == "cuda" or DEVICE in kinds:
         device = _unwrap_device(leaves, kinds, parts, target)
-    key = (tree, tuple(parts), default_dtype.dtype.char, device, SETTING.dtype)
+    key = (tree, tuple(parts), default_dtype.dtype.char, device, SETTING.dtype, raising())
     call = Call(arguments, leaves, tree, tuple(kinds), key, device, containers)
     if call.shares:
         places = {id(c): k for k, c in reversed(list(enumerate(containers)))}

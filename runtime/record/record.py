@@ -32,6 +32,7 @@ from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import user_site
 from ...tracer.ops.elementwise import F
 from ...tracer.record.array import TracedArray
+from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.recorder import Recorder, recording
 from ...tracer.reroll.loop_monitor import follow_loops
 from ...tracer.reroll.roll import roll
@@ -93,7 +94,8 @@ def _record(
     recorder = Recorder()
     if call.device is not None:
         recorder.backend = Unwatched(require_cuda("a call on the device"))
-    if not in_pieces:
+    recorder.float_settings = quiet_settings()
+    if not in_pieces and not plan.sets_float_errors:
         follow_loops(recorder)
     recorder.known_capacities = capacities
     names = leaf_names(fn, call)
@@ -137,6 +139,7 @@ def _record(
         if unrecordable.last is not None:  # caught by the function, which has not computed what NumPy would have
             refused, message = unrecordable.last
             raise refused(*message)
+        recorder.float_settings = UNWATCHED  # derivatives are none of the user's operations
         ran = time.perf_counter()
         answers = [(g.kind, g.answer) for g in recorder.guards]
         if not in_pieces:

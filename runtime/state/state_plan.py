@@ -27,6 +27,7 @@ import numpy as np
 from ...tracer.bytecode.identity import asks_identity
 from ...tracer.bytecode.shown_names import asks
 from ...tracer.ir.refusals import Reason, Refusal
+from ...tracer.record.float_errors import sets_float_errors
 from .checker import Checker, Digest, digest
 from .rebuild import Substitution
 from .state_graph import Names, StateGraph, StateNode
@@ -154,6 +155,11 @@ class StatePlan:
     def asks_identity(self) -> bool:
         """Whether the code may ask if two values are one object."""
         return any(map(asks_identity, self._codes.values()))
+
+    @property
+    def sets_float_errors(self) -> bool:
+        """Whether the code may have NumPy raise floating-point errors."""
+        return any(map(sets_float_errors, self._codes.values()))
 
     # ---- the state now
 

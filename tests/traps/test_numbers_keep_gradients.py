@@ -135,6 +135,18 @@ def test_a_number_that_leaves_is_an_error(case):
             f.value_and_grad(X)
 
 
+@pytest.mark.parametrize("name", ["as_integer_ratio", "hex"])
+def test_methods_that_give_plain_numbers_are_refused(name):
+    def plain(w):
+        try:
+            return len(str(getattr(float(w[0]), name)())) * w[1]
+        except AttributeError:
+            return np.sum(w)
+
+    with pytest.raises(UnsupportedError, match=rf"float.{name} is not supported"):
+        compile_grad(plain)(X)
+
+
 def test_a_number_that_leaves_is_no_error_that_can_be_caught():
     def plain(w):
         try:
@@ -184,6 +196,7 @@ QUESTIONS = {
     "round": lambda w: round(w[2]) * np.sum(w),
     "floor": lambda w: math.floor(w[2]) * np.sum(w),
     "ceil": lambda w: math.ceil(float(w[2])) * np.sum(w),
+    "is_integer": lambda w: (2 + float(w[2]).is_integer()) * np.sum(w),
     "trunc": lambda w: math.trunc(w[2]) * np.sum(w),
 }
 

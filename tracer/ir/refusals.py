@@ -183,6 +183,7 @@ class Refusal(enum.Enum):
     CALLS_NAMES = "looks names up while running: {what} at {site}"
     CALLS_MEMORY = "depends on where an object lies in memory: {what} at {site}"
     CALLS_LOG = "writes a log: {what} at {site}"
+    CALLS_FLOAT_ERRORS = "has NumPy raise floating-point errors (np.errstate, np.seterr) at {site}"
     CALLS_PRINT = "prints: {what} at {site}"
     CALLS_OBJECT = "calls an object with hidden state (a file, threads, an iterator): {what} at {site}"
     CALLS_UNSEEN = "calls helper `{what}` at {site} that was found only while running"

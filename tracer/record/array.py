@@ -359,6 +359,13 @@ class TracedArray(metaclass=_StandIn):
         found = FUNCTIONS[np.round](self, ndigits)
         return found.number() if self._atom.aval.weak else found
 
+    def is_integer(self) -> bool:
+        """Whether the number is an integer, which is a question (of Python's and NumPy's scalars)."""
+        if class_of(self) is np.ndarray:
+            raise AttributeError("'numpy.ndarray' object has no attribute 'is_integer'")
+        atom = self.atom
+        return bool(wrap(F.logical_and(F.isfinite(atom), F.eq(F.floor(atom), atom)), self._recorder))
+
     def __trunc__(self) -> int:
         return int(self)
 
@@ -397,6 +404,9 @@ class TracedArray(metaclass=_StandIn):
             return method.__get__(self)
         if name.startswith("__"):
             raise AttributeError(name)
+        kind = class_of(self)
+        if kind is not np.ndarray and has_attribute(kind, name):
+            raise unsupported(f"{kind.__name__}.{name}")
         if hasattr(np.ndarray, name):
             raise unsupported(f"ndarray.{name}")
         raise AttributeError(f"a traced array has no attribute {name!r}")

@@ -16,11 +16,12 @@ import numpy as np
 
 from ..ir.aval import Aval, check_dtype
 from ..ir.errors import TracegradError
-from ..ir.evaluate import HOST, Backend, Env, Producers, as_stored, demand
+from ..ir.evaluate import HOST, Backend, Env, Producers, as_held, as_stored, demand, params_of
 from ..ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, read_vars
 from ..ir.primitive import Primitive
 from ..ir.refusals import Reason, Refusal
 from ..ir.site import Site, at_site, user_site
+from .float_errors import UNWATCHED, raising, settings
 from .observer import Observer
 
 
@@ -51,6 +52,7 @@ class Recorder(Builder):
         self.capacities: list[int] = []  # capacities of the loops whose adjoint was taken
         self.known_capacities: Sequence[int] = ()  # capacities of the recording that this one is to verify
         self.reasons: list[Reason] = []  # reasons why this run can't be replayed
+        self.float_settings: Any = UNWATCHED  # settings of floating-point errors that are known not to raise
         self.may_draw = False  # whether the default stream of random numbers can be an input (stream.py)
         self.stream: Var | None = None  # the stream's input
         self.stream_state: np.ndarray | None = None  # the stream's state in this run, uint64 (2,)
@@ -70,6 +72,8 @@ class Recorder(Builder):
             self.unfollow()
         count = len(self.nodes)
         node = self.node(prim, inputs, params)
+        if settings(None) is not self.float_settings and self.float_settings is not UNWATCHED and raising():
+            self._raise_float_errors(node)
         self.counts.append(count)
         self.items.append(node)
         self.sites.append(node.site if len(self.nodes) > count else self.site())
@@ -77,6 +81,15 @@ class Recorder(Builder):
             assert self.observer is not None
             self.observer.reached()
         return node.outs
+
+    def _raise_float_errors(self, node: Node) -> None:
+        """Compute *node* by NumPy under the user's settings, which may raise."""
+        if all(out.aval.weak for out in node.outs):  # Python's own numbers
+            return
+        self.look_at = -1  # no loop is followed past NumPy
+        self.unrepeatable(Refusal.CALLS_FLOAT_ERRORS)
+        values = [as_held(self.backend.download(self.demand(x)), x) for x in node.inputs]
+        node.prim.impl(*values, **params_of(node))
 
     def append(self, node: Node) -> None:
         self.unfollow()

@@ -1,0 +1,34 @@
+"""NumPy's floating-point errors as exceptions: ``np.errstate(divide="raise")``, ``np.seterr(all="raise")``.
+
+While a setting asks for more than a warning, each operation is computed by NumPy as soon as it is recorded, so that
+``FloatingPointError`` rises where it would in plain NumPy.  Such runs are not replayed: whether one raises depends on
+every element of every operand.
+"""
+
+from __future__ import annotations
+
+from types import CodeType
+
+import numpy as np
+from numpy._core.umath import _extobj_contextvar  # type: ignore[attr-defined]
+
+_QUIET = frozenset(("ignore", "warn"))
+_SETTERS = frozenset(("errstate", "seterr", "seterrcall"))
+
+settings = _extobj_contextvar.get  # settings(None): an object for the settings in force, None for the first ones
+UNWATCHED = object()  # in place of settings: they are not looked at
+
+
+def quiet_settings() -> object:
+    """The settings in force, if they raise nothing; else a new object, which is in force nowhere."""
+    return object() if raising() else settings(None)
+
+
+def raising() -> bool:
+    """Whether NumPy is to do more than warn of some floating-point error, in this thread and context."""
+    return settings(None) is not None and not _QUIET.issuperset(np.geterr().values())
+
+
+def sets_float_errors(code: CodeType) -> bool:
+    """Whether *code* may change the settings."""
+    return not _SETTERS.isdisjoint(code.co_names)

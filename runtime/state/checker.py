@@ -18,6 +18,7 @@ import keyword
 import operator
 import sys
 import types
+from abc import get_cache_token
 from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from .objects import lookup
+from .pins import lookup
 from .state_graph import Edge, Leaf, StateGraph, StateNode
 from .values import (
     IdentityKey,
@@ -43,7 +44,7 @@ from .values import (
 
 Checker = Callable[..., tuple[Any, ...] | None]
 
-_CONSTANT = {"function", "class", "module", "partial", "compiled", "bound", "const"}  # guarded by identity
+_CONSTANT = {"function", "class", "module", "partial", "compiled", "bound", "const", "member"}  # guarded by identity
 _UNROLL = 8  # from this many leaves on, a container is compared by a loop in C
 _codes: dict[str, types.CodeType] = {}
 _CODE_LIMIT = 512
@@ -142,6 +143,7 @@ class _Emitter:
 
     def run(self) -> Digest:
         graph = self.graph
+        self.pins()
         if graph.roots:
             self.child("", graph.roots[0], "the function", guard=False)
         parameters = []
@@ -172,6 +174,19 @@ class _Emitter:
             self.cells,
             graph.main if graph.main is not None else {},
         )
+
+    def pins(self) -> None:
+        """Before all else, since attributes may be read where the classes are as they were."""
+        pins = self.graph.pins
+        for cls, parts in pins.classes.items():
+            self.add(f"class {cls.__qualname__}", parts)
+        for abstract, parts in pins.registries.items():
+            self.add(f"classes registered with {abstract.__qualname__}", parts)
+        if pins:
+            other = f"not {self.constant(pins.same)}()"
+            if pins.registries:
+                other = f"({other} or {self.constant(pins.registrations)}[0] != {self.constant(get_cache_token)}())"
+            self.fail_if(f"{other} and not {self.constant(pins.settle)}()")
 
     def child(self, expr: str, child: Leaf | StateNode, label: str, guard: bool = True) -> None:
         """Guard one part; ``expr`` reads it in the checker. Without ``guard`` it is a constant of its owner."""
@@ -275,10 +290,6 @@ class _Emitter:
                 tests.append(f"not {self.constant(absent)}.isdisjoint({variable})")
             if everyone is not None:
                 tests.append(f"(*{variable},) != {self.constant(everyone)}")
-        if absent:
-            for base in type(node.obj).__mro__:
-                if base is not object and base.__flags__ & (1 << 9):
-                    tests.append(f"not {self.constant(absent)}.isdisjoint({self.constant(base)}.__dict__)")
         if tests:
             self.fail_if(" or ".join(tests))
 
@@ -294,6 +305,11 @@ class _Emitter:
                 self.fail_if(f"{name}.__defaults__ is not {self.constant(fn.__defaults__)}")
             if fn.__kwdefaults__ is None and fn.__code__.co_kwonlyargcount:
                 self.fail_if(f"{name}.__kwdefaults__ is not None")
+        if node.kind == "member":
+            self.fail_if(f"{self.constant(type)}({name}) is not {self.constant(type(node.obj))}")
+        if node.kind == "partial":  # by __setstate__
+            parts = [(part, self.constant(getattr(node.obj, part))) for part in ("func", "args", "keywords")]
+            self.fail_if(" or ".join([f"{name}.{part} is not {known}" for part, known in parts]))
         if node.kind in ("list", "tuple", "dict") and len(edges) > _UNROLL and self.flat(name, node):
             return
         if node.kind == "set":
@@ -336,6 +352,8 @@ class _Emitter:
             self.fail_if(f"not {self.constant(is_empty)}({self.constant(arg)})")
         elif how == "noattr":
             self.fail_if(f"{self.constant(hasattr)}({owner}, {arg!r})")
+        elif how == "noitem":
+            self.fail_if(f"{arg!r} in {owner}.__dict__")
         elif how == "import":
             self.child(f"{self.constant(sys.modules)}[{arg!r}]", child, label)
         elif how == "class":
@@ -364,12 +382,17 @@ class _Emitter:
         if (id(cls), "." + name) in self.spaces:
             return
         self.spaces[id(cls), "." + name] = True
+        if isinstance(child, Leaf) or child.kind in _CONSTANT:
+            by_value = isinstance(child, Leaf) and child.by_value
+            self.graph.pins.leaves.append((cls, name, child.value if isinstance(child, Leaf) else child.obj, by_value))
+            self.child("", child, label, guard=False)
+            return
         raw = lookup(cls, name)
         try:
             direct = getattr(cls, name) is raw
         except Exception:
             direct = False
-        if direct and name.isidentifier() and not (name.startswith("__") and isinstance(child, Leaf)):
+        if direct and name.isidentifier():
             self.child(f"{self.constant(cls)}.{name}", child, label)
         else:
             self.child(f"{self.constant(lookup)}({self.constant(cls)}, {name!r})", child, label)

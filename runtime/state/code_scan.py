@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 
+from .readers import fields
+
 # Start of a chain of attributes: ("global", name), ("deref", name), ("import", module), ("local", "").
 Root = tuple[str, str]
 
@@ -23,7 +25,7 @@ _ATTR_LOADS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD
 _ATTR_WRITES = {"STORE_ATTR", "DELETE_ATTR"}
 _SILENT = {"CACHE", "NOP", "PUSH_NULL", "EXTENDED_ARG", "RESUME", "NOT_TAKEN"}
 _TRUTH_TESTS = {"UNARY_NOT", "TO_BOOL", "COPY"}
-_BY_NAME = {"getattr", "hasattr", "setattr", "delattr"}
+BY_NAME = {"getattr", "hasattr", "setattr", "delattr"}
 _OPAQUE_ATTRS = {
     "__dict__", "__globals__", "__closure__", "__code__", "__builtins__", "__subclasses__", "__getattribute__",
     "f_locals", "f_globals", "f_back", "gi_frame", "tb_frame", "cell_contents", "__defaults__", "__kwdefaults__",
@@ -96,7 +98,7 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
         if op in _GLOBAL_LOADS:
             facts.globals.setdefault(name, line)
             root, chain, chain_line = ("global", name), (), line
-            if name in _BY_NAME:
+            if name in BY_NAME:
                 _attribute_by_name(facts, instructions, index, line)
         elif op in _DEREF_LOADS:
             root, chain, chain_line = (("deref", name) if name in outer else ("local", "")), (), line
@@ -106,6 +108,8 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
                 facts.opaque.append((name, line))
             if name in _DYNAMIC_ATTRS:
                 facts.dynamic = True
+            if name in ("format", "format_map"):
+                _format_fields(facts, instructions[index - 1] if index else None, line)
             if root is None:
                 root, chain = ("local", ""), ()
             chain, chain_line = (*chain, name), line
@@ -132,6 +136,7 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
                 facts.truths.add(before)
         elif op == "MATCH_CLASS":
             facts.dynamic = facts.sees_absence = True
+            facts.attrs.setdefault("__match_args__", line)
         elif op == "COMPARE_OP":
             facts.compares.add(str(name).removeprefix("bool(").removesuffix(")"))
         elif op == "CONTAINS_OP":
@@ -172,6 +177,16 @@ def _attribute_by_name(facts: CodeFacts, instructions: list[dis.Instruction], in
             facts.opaque.append((args[1], line))
     else:
         facts.dynamic = True
+
+
+def _format_fields(facts: CodeFacts, before: dis.Instruction | None, line: int) -> None:
+    """``"{0.rate}".format(cfg)``: a constant text says which attributes it reads."""
+    text = before.argval if before is not None and before.opname in ("LOAD_CONST", "RETURN_CONST") else None
+    found = fields(text) if isinstance(text, str) else None
+    if found is None:
+        facts.dynamic = True
+    else:
+        facts.attrs.update({name: facts.attrs.get(name, line) for name in found})
 
 
 def _simple_arguments(instructions: list[dis.Instruction], start: int) -> Iterator[object]:

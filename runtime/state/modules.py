@@ -12,6 +12,7 @@ import types
 from typing import Any
 
 from ...tracer.ir.refusals import Refusal
+from . import readers
 from .code_scan import CodeFacts
 from .state_graph import Chains, Leaf, StateNode
 from .trust import IMPURE_METHODS, hidden_state, impurity, module_impurity, plain_reader
@@ -44,22 +45,30 @@ def visit(walker: Walker, module: types.ModuleType, label: str, site: str, chain
             node.extra.add(name)
         elif "__getattr__" in module.__dict__:
             walker.refuse(Refusal.STATE_MODULE, f"{label}.{name}", at)
-        elif name not in node.extra:
-            node.extra.add(name)
-            node.edge("noattr", name, Leaf(None, False))
+        else:
+            _absent(node, name)
+            _absent(node, "__getattr__")
     return node
+
+
+def _absent(node: StateNode, name: str) -> None:
+    """Have a module's getting an attribute noticed."""
+    if name not in node.extra and name not in node.obj.__dict__:
+        node.extra.add(name)
+        node.edge("noitem", name, Leaf(None, False))
 
 
 def _first_names(walker: Walker, module: types.ModuleType, label: str, chains: Chains) -> dict[str, Chains]:
     """The attributes read, each with the chains that go on from it; all known names where the module is passed on."""
     names: dict[str, Chains] = {}
+    absent = walker.names.attrs.keys() if walker.names.absence else ()
     for chain, at in chains.items():
         if chain:
             names.setdefault(chain[0], {})[chain[1:]] = at
             continue
         if walker.names.everything:
             walker.refuse(Refusal.STATE_COMPUTED, label, at)
-        for name in sorted(walker.names.attrs.keys() & module.__dict__.keys()):
+        for name in sorted(walker.names.attrs.keys() & (module.__dict__.keys() | set(absent))):
             names.setdefault(name, {})[()] = at
     return names
 
@@ -97,6 +106,7 @@ def library_chain(walker: Walker, module: types.ModuleType, chain: tuple[str, ..
 
 def _note_readers(walker: Walker, obj: Any) -> None:
     """Library code that may read attributes of the user's objects by itself makes all attributes count."""
+    readers.note(walker.names, obj)
     if isinstance(obj, types.ModuleType):
         reader = not plain_reader(obj.__name__)
     else:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...tracer.ir.refusals import Reason
+from .pins import Pins
 
 MAX_CONTENT = 1 << 20  # bytes of an array that is guarded by its contents
 
@@ -80,8 +81,9 @@ class Edge:
     """The access from an owner to its part: ``how`` is one of
 
     ``global`` (globals dict, name), ``builtin`` (globals dict, name), ``noglobal``, ``cell``, ``emptycell``,
-    ``attr`` name, ``item`` index, ``key`` key, ``element`` index (of a set), ``class`` (class, name), ``const``
-    (the part of an object that can't change), ``import`` module name, ``quiet`` name (in the key, not in the checker).
+    ``attr`` name, ``noattr`` name, ``noitem`` name (not in its ``__dict__``), ``item`` index, ``key`` key, ``element``
+    index (of a set), ``class`` (class, name), ``const`` (the part of an object that can't change), ``import`` module
+    name, ``quiet`` name (in the key, not in the checker).
     """
 
     how: str
@@ -119,6 +121,7 @@ class StateGraph:
     codes: dict[int, types.CodeType]
     main: dict[str, Any] | None  # the globals of the callable itself
     names: Names
+    pins: Pins
     tensors: dict[int, str] = field(default_factory=dict)  # id of each eager tensor in the state -> its name
     optimizers: list[Any] = field(default_factory=list)
     on_device: list[str] = field(default_factory=list)  # names of the eager tensors on a CUDA device

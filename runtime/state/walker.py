@@ -8,12 +8,14 @@ visitor of ``object`` is asked last). Visitors of Python's own types are in ``wa
 
 from __future__ import annotations
 
+import abc
 import types
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from ...tracer.ir.refusals import Reason, Refusal
+from .pins import can_change
 from .state_graph import Chains, Leaf, Names, StateNode
 from .trust import Trust
 from .values import is_leaf, leaf_size
@@ -49,6 +51,10 @@ class Walker:
         self.on_device: list[str] = []  # names of the eager tensors on a CUDA device
         self.leaves_on_host: list[str] = []  # names of the eager tensors on the host that require gradients
         self.optimizers: list[Any] = []
+        self.classes: dict[type, None] = {}  # classes whose lookups count
+        self.stores: list[tuple[Any, dict[Any, Any], frozenset[str] | None]] = []  # see Pins
+        self.lists: list[list[Any]] = []
+        self.registries: dict[abc.ABCMeta, None] = {}  # abstract classes that may be asked whether they know another
         self.memo: dict[int, StateNode] = {}
         self.reasons: dict[Reason, None] = {}
         self.codes: dict[int, types.CodeType] = {}
@@ -80,6 +86,21 @@ class Walker:
         full = name if module == "builtins" else f"{module.removesuffix('._generator')}.{name}"
         self.refuse(refusal, f"`{label}` ({full})", site, **fields)
         return Leaf(value, False)
+
+    # ---- what is compared by its owner's version, or by identity
+
+    def pin_class(self, cls: type) -> None:
+        """Have every change of what is looked up in a class noticed."""
+        if any(map(can_change, cls.__mro__)):
+            self.classes.setdefault(cls)
+
+    def pin_absence(self, owner: Any) -> None:
+        """Have attributes noticed that an object may get: those whose names count and which it has not."""
+        store = owner.__dict__
+        if self.names.everything:
+            self.stores.append((owner, store, None))
+        elif self.names.absence and not self.names.attrs.keys() <= store.keys():
+            self.stores.append((owner, store, frozenset(self.names.attrs.keys() - store.keys())))
 
     # ---- values
 

@@ -98,7 +98,7 @@ def _fill_module(walker: Walker, node: StateNode, module: Module, label: str, si
         for name in sorted(walker.names.attrs):
             if name not in module.__dict__:
                 raw = objects.lookup(cls, name)
-                if raw is not objects._MISSING and is_leaf(raw):
+                if raw is not objects.MISSING and is_leaf(raw):
                     objects.class_part(walker, node, cls, name, raw, site)
     for name, value in module.__dict__.items():
         if name in _REGISTRIES:

@@ -9,6 +9,7 @@ values behind the names are the business of ``state_graph.py``.
 from __future__ import annotations
 
 import dis
+import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -24,7 +25,6 @@ _DEREF_LOADS = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
 _ATTR_LOADS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", "LOAD_ZERO_SUPER_ATTR"}
 _ATTR_WRITES = {"STORE_ATTR", "DELETE_ATTR"}
 _SILENT = {"CACHE", "NOP", "PUSH_NULL", "EXTENDED_ARG", "RESUME", "NOT_TAKEN"}
-_TRUTH_TESTS = {"UNARY_NOT", "TO_BOOL", "COPY"}
 BY_NAME = {"getattr", "hasattr", "setattr", "delattr"}
 _OPAQUE_ATTRS = {
     "__dict__", "__globals__", "__closure__", "__code__", "__builtins__", "__subclasses__", "__getattribute__",
@@ -45,10 +45,11 @@ class CodeFacts:
     writes: list[tuple[str, int]] = field(default_factory=list)  # writes to globals and outer variables
     opaque: list[tuple[str, int]] = field(default_factory=list)  # `x.__dict__` and the like
     dynamic: bool = False  # attribute names that are computed: all attributes count as read
+    excepts: bool = False  # has an except clause
     sees_absence: bool = False  # may notice that an attribute is missing (getattr, hasattr, try)
+    asked: set[str] = field(default_factory=set)  # names given to getattr and hasattr
     compares: set[str] = field(default_factory=set)  # comparison operators in use, and "in"
     called: set[str] = field(default_factory=set)  # names that are called directly
-    truths: set[str] = field(default_factory=set)  # names of objects that are tested for truth directly
     codes: list[CodeType] = field(default_factory=list)  # this code and all nested ones
 
     file: str = ""  # where the code stands, without the folder
@@ -130,10 +131,6 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
         elif op in ("STORE_DEREF", "DELETE_DEREF"):
             if name in outer:
                 facts.writes.append((f"the outer variable `{name}`", line))
-        elif op in _TRUTH_TESTS or op.startswith(("POP_JUMP", "JUMP_IF")):
-            before = instructions[index - 1].argval if index else None
-            if isinstance(before, str):
-                facts.truths.add(before)
         elif op == "MATCH_CLASS":
             facts.dynamic = facts.sees_absence = True
             facts.attrs.setdefault("__match_args__", line)
@@ -143,6 +140,9 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
             facts.compares.add("in")
     if root is not None:
         _end_chain(facts, root, chain, chain_line)
+    if any(i.opname == "CHECK_EXC_MATCH" or (i.opname == "PUSH_EXC_INFO" and j.opname == "POP_TOP")
+           for i, j in itertools.pairwise(instructions)):  # fmt: skip
+        facts.excepts = True
     inner = local_cells | set(code.co_cellvars)
     for const in code.co_consts:
         if isinstance(const, CodeType):
@@ -173,6 +173,7 @@ def _attribute_by_name(facts: CodeFacts, instructions: list[dis.Instruction], in
     args = list(_simple_arguments(instructions, index + 1))
     if len(args) >= 2 and isinstance(args[1], str):
         facts.attrs.setdefault(args[1], line)
+        facts.asked.add(args[1])
         if args[1] in _OPAQUE_ATTRS:
             facts.opaque.append((args[1], line))
     else:

@@ -21,7 +21,6 @@ from . import readers
 from .pins import MISSING, lookup
 from .state_graph import Leaf, StateNode
 from .trust import hidden_state, impurity, keeps_c_state
-from .values import is_leaf
 from .walker import Walker
 
 _CONSTRUCTORS = {"__init__", "__new__", "__post_init__"}
@@ -139,8 +138,6 @@ def named_tuple(walker: Walker, value: Any, label: str, site: str) -> Leaf | Sta
 
 
 def member(walker: Walker, value: enum.Enum, label: str, site: str) -> Leaf | StateNode:
-    if not is_leaf(value._value_):
-        return walker.unknown(Refusal.STATE_ENUM, value, label, site)
     node = walker.node("member", value, label, site)
     cls = type(value)
     walker.pin_class(cls)
@@ -152,6 +149,7 @@ def member(walker: Walker, value: enum.Enum, label: str, site: str) -> Leaf | St
 def _fill_member(walker: Walker, node: StateNode, value: enum.Enum, label: str, site: str) -> None:
     cls = type(value)
     class_edges(walker, node, cls, site, instance_only=True)
+    node.edge("attr", "_value_", walker.visit(value._value_, f"{label}.value", site), fixed=True)
     own_attributes(walker, node, label, site, fixed=True)
     for name in sorted(walker.names.attrs.keys() - value.__dict__.keys()):
         raw = lookup(cls, name)
@@ -207,9 +205,9 @@ def class_edges(
     if walker.names.supers:
         super_edges(walker, node, cls, site, construct)
     is_enum = isinstance(cls, enum.EnumMeta)
-    if is_enum and not instance_only:
-        for name in sorted(cls._member_map_.keys() & walker.names.attrs.keys()):
-            node.edge("const", name, walker.visit(cls._member_map_[name], f"{cls.__name__}.{name}", site), fixed=True)
+    if isinstance(cls, enum.EnumMeta) and not instance_only:
+        for name, one in cls.__members__.items():  # which may be found by iteration, by name or by value
+            node.edge("const", name, walker.visit(one, f"{cls.__name__}.{name}", site), fixed=True)
     for name in _wanted(walker, cls, construct):
         raw = lookup(cls, name)
         if raw is MISSING or (is_enum and name.startswith("_") and not isinstance(raw, types.FunctionType)):
@@ -227,7 +225,7 @@ def super_edges(walker: Walker, node: StateNode, cls: type, site: str, construct
             continue
         for name in _wanted(walker, base, construct):
             raw = lookup(base, name)
-            if not hasattr(type(raw), "__get__") or isinstance(raw, _HELPERS):
+            if raw is not MISSING and (not hasattr(type(raw), "__get__") or isinstance(raw, _HELPERS)):
                 node.edge("class", (base, name), walker.visit(raw, f"{base.__name__}.{name}", site), fixed=True)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import abc
 import ctypes
 import struct
+import sys
 from array import array
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 from functools import lru_cache
@@ -219,7 +220,7 @@ class Pins:
         self._words = array("q")
         self._note(words)
         self.same: Callable[[], bool] = _never
-        if _ready() and self:
+        if self and _ready():
             self.same = _builtins()(struct.pack("q", self._cell.buffer_info()[0]))
 
     def __bool__(self) -> bool:
@@ -257,15 +258,15 @@ class Pins:
             if len(items) != len(before) or any(a is not b for a, b in zip(items, before, strict=True)):
                 return False
         words = self._read()
-        for cls, known in self.classes.items():
-            if class_token(cls, self._names, self._trust) != known:
+        for cls, parts in self.classes.items():
+            if class_token(cls, self._names, self._trust) != parts:
                 return False
         for cls, name, value, by_value in self.leaves:
             now = lookup(cls, name)
             if now is not value and not (by_value and same(now, value)):
                 return False
-        for abstract, classes in self.registries.items():
-            if registered(abstract) != classes:
+        for abstract, members in self.registries.items():
+            if registered(abstract) != members:
                 return False
         self.registrations[0] = token
         self._note(words)
@@ -338,21 +339,21 @@ def _library_token(cls: type) -> Hashable:
     return known[1]
 
 
-_registered: dict[type, tuple[int, Hashable]] = {}
+_registered: dict[type, tuple[object, Hashable]] = {}
 
 
 def registered(cls: abc.ABCMeta) -> Hashable:
     """The classes that have been registered with an abstract base class or with one of its subclasses."""
     now = abc.get_cache_token()
-    known = _registered.get(cls)
-    if known is None or known[0] != now:
+    known = _registered.get(cls, (None, None))
+    if known[0] != now:
         known = _registered[cls] = now, frozenset([identity(c) for c in _registrations(cls)])
     return known[1]
 
 
-def _registrations(cls: abc.ABCMeta) -> Iterator[type]:
+def _registrations(cls: Any) -> Iterator[type]:
     yield from [c for ref in abc._get_dump(cls)[0] if (c := ref()) is not None]  # type: ignore[attr-defined]
-    for derived in abc.ABCMeta.__subclasses__(cls):
+    for derived in type.__subclasses__(cls):
         if isinstance(derived, abc.ABCMeta):
             yield from _registrations(derived)
 
@@ -371,7 +372,7 @@ def _version(cls: type) -> int:
 @lru_cache(None)
 def _ready() -> bool:
     """Whether this interpreter keeps the versions of classes where they are expected."""
-    if layout.fault() is not None or type.__basicsize__ < _VERSION + 4:
+    if layout.fault() is not None or sys.getsizeof(Pins) < _VERSION + 4:
         return False
 
     def versions() -> list[int]:

@@ -99,17 +99,17 @@ class Names:
     attrs: dict[str, None] = field(default_factory=dict)
     compares: set[str] = field(default_factory=set)
     called: set[str] = field(default_factory=set)
-    truths: set[str] = field(default_factory=set)  # names of objects that are tested for truth
+    asked: set[str] = field(default_factory=set)  # names given to getattr and hasattr, or all under an except clause
     supers: bool = False  # super() occurs: overridden methods count too
     everything: bool = False  # attribute names are computed somewhere: all attributes count
     absence: bool = False  # a missing attribute can be noticed
 
     def state(self) -> tuple[int, ...]:
-        sizes = len(self.attrs), len(self.compares), len(self.called), len(self.truths)
+        sizes = len(self.attrs), len(self.compares), len(self.called), len(self.asked)
         return *sizes, self.supers, self.everything, self.absence
 
     def copy(self) -> Names:
-        sets = dict(self.attrs), set(self.compares), set(self.called), set(self.truths)
+        sets = dict(self.attrs), set(self.compares), set(self.called), set(self.asked)
         return Names(*sets, self.supers, self.everything, self.absence)
 
 

@@ -120,7 +120,9 @@ def _take_code(walker: Walker, code: types.CodeType) -> CodeFacts:
         names.attrs.update(dict.fromkeys(facts.attrs))
         names.compares |= facts.compares
         names.called |= facts.called
-        names.truths |= facts.truths
+        names.asked |= facts.asked
+        if facts.excepts:
+            names.asked |= facts.attrs.keys()
         names.supers |= "super" in facts.globals
         names.everything |= facts.dynamic
         names.absence |= facts.sees_absence

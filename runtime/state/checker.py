@@ -44,7 +44,9 @@ from .values import (
 
 Checker = Callable[..., tuple[Any, ...] | None]
 
-_CONSTANT = {"function", "class", "module", "partial", "compiled", "bound", "const", "member"}  # guarded by identity
+# Kinds that are guarded by identity.
+_CONSTANT = {"function", "class", "module", "partial", "compiled", "bound", "const", "member", "pinned"}
+_FIXED = {list, tuple, dict, set, frozenset}  # such an object never gets another class
 _UNROLL = 8  # from this many leaves on, a container is compared by a loop in C
 _codes: dict[str, types.CodeType] = {}
 _CODE_LIMIT = 512
@@ -154,6 +156,8 @@ class _Emitter:
         while self.pending:
             self.parts(*self.pending.popleft())
         for variables in self.groups.values():
+            if all(map(self.cells.__contains__, variables)):
+                continue
             if 1 < len(variables) <= 4:
                 pairs = [f"{a} is {b}" for i, a in enumerate(variables) for b in variables[i + 1 :]]
                 self.fail_if(" or ".join(pairs))
@@ -207,7 +211,7 @@ class _Emitter:
             if child.kind in _CONSTANT:
                 self.add(label, child.kind, identity(child.obj))
             else:
-                self.parts_head(name, child, label)
+                self.parts_head(name, child, label, known=True)
         else:
             name = self.variables[id(child)] = self.fresh()
             self.line(f"{name} = {expr}")
@@ -228,7 +232,7 @@ class _Emitter:
 
     # ---- what an object must be itself, before its parts are looked at
 
-    def parts_head(self, name: str, node: StateNode, label: str) -> None:
+    def parts_head(self, name: str, node: StateNode, label: str, known: bool = False) -> None:
         kind, obj = node.kind, node.obj
         type_test = f"{self.constant(type)}({name}) is not {self.constant(type(obj))}"
         length = f"{self.constant(len)}({name}) != {len(obj)}" if kind in ("list", "tuple", "dict", "set") else ""
@@ -237,7 +241,10 @@ class _Emitter:
             return
         self.add(label, kind, identity(type(obj)), len(obj) if length else 0)
         counted = kind == "dict" and node.extra  # the comparison of the keys below counts them too
-        self.fail_if(type_test + (f" or {length}" if length and not counted else ""))
+        tests = [] if known and type(obj) in _FIXED else [type_test]
+        tests += [length] if length and not counted else []
+        if tests:
+            self.fail_if(" or ".join(tests))
         if kind == "dict":
             keys = tuple([identity(k) if isinstance(k, type | types.FunctionType) else token(k) for k in node.extra])
             self.add(label, keys)
@@ -312,7 +319,7 @@ class _Emitter:
             self.fail_if(" or ".join([f"{name}.{part} is not {known}" for part, known in parts]))
         if node.kind in ("list", "tuple", "dict") and len(edges) > _UNROLL and self.flat(name, node):
             return
-        if node.kind == "set":
+        if node.kind == "set" and edges:
             elements = self.fresh()
             self.line(f"{elements} = (*{name},)")
             name = elements

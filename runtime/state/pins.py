@@ -30,8 +30,8 @@ _VERSION = 384  # bytes before PyTypeObject.tp_version_tag
 _NEVER = -1  # no version is this
 _HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8
 # `self` is the address of a word with the address of these words: the number of classes, then (class, its type,
-# version) for each; the number of dicts, then (owner or 0, dict, length, then key and value of each entry) for each;
-# the number of lists, then (list, length, then each item).
+# version) for each; the number of dicts, then (owner or 0, type of the owner, dict, length, then each key and value) for
+# each; the number of lists, then (list, length, then each item) for each.
 SAME = r"""
 define ptr @tracegrad_same(ptr %self, ptr %args, i64 %nargs) {
 entry:
@@ -81,13 +81,20 @@ dict.head:
   br i1 %no.dict, label %lists, label %dict
 dict:
   %owner = load ptr, ptr %d
-  %dict.at = getelementptr i64, ptr %d, i64 1
+  %dict.at = getelementptr i64, ptr %d, i64 2
   %dict.word = load ptr, ptr %dict.at
-  %size.at = getelementptr i64, ptr %d, i64 2
+  %size.at = getelementptr i64, ptr %d, i64 3
   %size = load i64, ptr %size.at
   %unowned = icmp eq ptr %owner, null
   br i1 %unowned, label %dict.size, label %owned
 owned:
+  %owner.kind.at = getelementptr i64, ptr %d, i64 1
+  %owner.kind = load ptr, ptr %owner.kind.at
+  %owner.now.at = getelementptr i8, ptr %owner, i64 $ob_type
+  %owner.now = load ptr, ptr %owner.now.at
+  %same.owner = icmp eq ptr %owner.kind, %owner.now
+  br i1 %same.owner, label %owner.store, label %other
+owner.store:
   %store = call ptr $PyObject_GenericGetDict(ptr %owner, ptr null)
   %no.store = icmp eq ptr %store, null
   br i1 %no.store, label %error, label %compare.store
@@ -100,7 +107,7 @@ dict.size:
   %same.size = icmp eq i64 %size.now, %size
   br i1 %same.size, label %entries, label %other
 entries:
-  %entry.first = getelementptr i64, ptr %d, i64 3
+  %entry.first = getelementptr i64, ptr %d, i64 4
   store i64 0, ptr %pos
   br label %entry.head
 entry.head:
@@ -123,7 +130,7 @@ entry.same:
   br label %entry.head
 dict.same:
   %words = shl i64 %size, 1
-  %stride = add i64 %words, 3
+  %stride = add i64 %words, 4
   %d.next = getelementptr i64, ptr %d, i64 %stride
   %d.left.next = sub i64 %d.left, 1
   br label %dict.head
@@ -209,7 +216,8 @@ class Pins:
         registries: Iterable[abc.ABCMeta],
     ) -> None:
         self._names, self._trust = names, trust
-        self._classes, self._stores = tuple(classes), [(o, store, dict(store), n) for o, store, n in stores]
+        self._classes = tuple(classes)
+        self._stores = [(o, type(o), store, dict(store), wanted) for o, store, wanted in stores]
         self._lists = [(items, list(items)) for items in lists]
         self.registrations = [abc.get_cache_token()]  # changes with every class that is registered anywhere
         words = self._read()  # before what they stand for is looked at
@@ -232,8 +240,8 @@ class Pins:
         for cls in self._classes:
             words += [id(cls), id(type(cls)), _version(cls)]
         words.append(len(self._stores))
-        for owner, store, now, _ in self._stores:
-            words += [0 if owner is None else id(owner), id(store), len(now)]
+        for owner, kind, store, now, _ in self._stores:
+            words += [0 if owner is None else id(owner), id(kind), id(store), len(now)]
             words += [id(part) for pair in now.items() for part in pair]
         words.append(len(self._lists))
         for items, known in self._lists:
@@ -248,12 +256,12 @@ class Pins:
     def settle(self) -> bool:
         """Whether all that counts is as it was, though something else may have changed."""
         token = abc.get_cache_token()
-        for k, (owner, store, known, names) in enumerate(self._stores):
-            if owner is not None and getattr(owner, "__dict__", None) is not store:
+        for k, (owner, kind, store, known, names) in enumerate(self._stores):
+            if owner is not None and (type(owner) is not kind or getattr(owner, "__dict__", None) is not store):
                 return False
             if not (_alike(store, known) if names is None else names.isdisjoint(store)):
                 return False
-            self._stores[k] = owner, store, dict(store), names
+            self._stores[k] = owner, kind, store, dict(store), names
         for items, before in self._lists:
             if len(items) != len(before) or any(a is not b for a, b in zip(items, before, strict=True)):
                 return False

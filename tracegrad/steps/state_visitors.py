@@ -54,7 +54,7 @@ def _filled_later(fill: Callable[..., None]) -> Callable[..., StateNode]:
     """The visitor of objects whose parts *fill* walks once the objects around them have been met."""
 
     def visit(walker: Walker, value: Any, label: str, site: str) -> StateNode:
-        node = walker.node("instance", value, label, site, extra=(frozenset(), frozenset(), None))
+        node = walker.node("pinned", value, label, site)
         walker.pending.append(lambda: fill(walker, node, value, label, site))
         return node
 
@@ -122,8 +122,6 @@ def _fill_module(walker: Walker, node: StateNode, module: Module, label: str, si
     for name, value in own.items():
         if name in _REGISTRIES:
             _registry(walker, node, own, value, f"{short}.{name}", site)
-        elif is_leaf(value):
-            node.edge("quiet", name, walker.leaf(value, True))
         elif isinstance(value, Tensor):
             _tensor_within(walker, node, value, f"{short}.{name}")
         elif isinstance(value, dict) and name.endswith("_hooks"):
@@ -131,7 +129,7 @@ def _fill_module(walker: Walker, node: StateNode, module: Module, label: str, si
             for hook in value.values():
                 node.edge("const", name, walker.visit(hook, f"{short}.{name}", site), fixed=True)
         else:
-            node.edge("attr", name, walker.visit(value, f"{short}.{name}", site), fixed=True)
+            node.edge("const", name, walker.visit(value, f"{short}.{name}", site), fixed=True)
 
 
 def _registry(
@@ -167,31 +165,39 @@ def _fill_optimizer(walker: Walker, node: StateNode, optimizer: Optimizer, label
     walker.stores.append((optimizer, own, None))
     for name, value in own.items():
         if name not in _OF_OPTIMIZERS or (name == "defaults" and everything):
-            node.edge("attr", name, walker.visit(value, f"{short}.{name}", site), fixed=True)
+            node.edge("const", name, walker.visit(value, f"{short}.{name}", site), fixed=True)
         elif isinstance(value, dict):
             walker.stores.append((None, value, None))
     for hook in (*optimizer._pre_hooks.values(), *optimizer._post_hooks.values()):
         node.edge("const", "hook", walker.visit(hook, f"{short}'s hook", site), fixed=True)
-    groups = walker.node("list", optimizer.param_groups, f"{short}.param_groups", site)
-    node.edge("attr", "param_groups", groups, fixed=True)
     walker.lists.append(optimizer.param_groups)
     for index, group in enumerate(optimizer.param_groups):
         at = f"{short}.param_groups[{index}]"
         part = walker.node("dict", group, at, site, extra=tuple(group))
-        groups.edge("item", index, part, fixed=True)
+        node.edge("const", at, part, fixed=True)
         part.edge("quiet", "group", walker.leaf(group, False))  # recordings read its numbers
         for key, value in group.items():
-            if _is_number(value) and not everything:
-                continue
-            part.edge("key", key, walker.visit(value, f"{at}[{key!r}]", site), fixed=True)
+            if key == "params":
+                _parameters(walker, part, value, site)
+            elif not _is_number(value) or everything:
+                part.edge("key", key, walker.visit(value, f"{at}[{key!r}]", site), fixed=True)
     for parameter, entry in optimizer.state.items():
         node.edge("quiet", "state", walker.leaf(parameter, False))
         if isinstance(entry, dict):
             walker.stores.append((None, entry, None))
-            part = walker.node("dict", entry, f"{short}.state[...]", site, extra=tuple(entry))
-            node.edge("const", "state", part, fixed=True)
             for key, value in entry.items():
-                part.edge("key", key, walker.visit(value, f"{short}.state[...][{key!r}]", site), fixed=True)
+                name = f"{short}.state[...][{key!r}]"
+                node.edge("quiet", "state", walker.leaf(key, is_leaf(key)))
+                node.edge("const", "state", walker.visit(value, name, site), fixed=True)
+
+
+def _parameters(walker: Walker, group: StateNode, parameters: list[Any], site: str) -> None:
+    name = f"{group.label}['params']"
+    part = walker.node("pinned", parameters, name, site)
+    walker.lists.append(parameters)
+    group.edge("key", "params", part, fixed=True)
+    for index, parameter in enumerate(parameters):
+        part.edge("const", index, walker.visit(parameter, f"{name}[{index}]", site), fixed=True)
 
 
 OF_SUBCLASSES.update({

@@ -30,8 +30,8 @@ _VERSION = 384  # bytes before PyTypeObject.tp_version_tag
 _NEVER = -1  # no version is this
 _HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8
 # `self` is the address of a word with the address of these words: the number of classes, then (class, its type,
-# version) for each; the number of dicts, then (owner or 0, type of the owner, dict, length, then each key and value) for
-# each; the number of lists, then (list, length, then each item) for each.
+# version) for each; the number of dicts, then (owner or 0, its type, dict, length, then each key and value) for each;
+# the number of lists, then (list, length, then each item) for each.
 SAME = r"""
 define ptr @tracegrad_same(ptr %self, ptr %args, i64 %nargs) {
 entry:

@@ -312,7 +312,8 @@ class _Emitter:
                 self.fail_if(f"{name}.__defaults__ is not {self.constant(fn.__defaults__)}")
             if fn.__kwdefaults__ is None and fn.__code__.co_kwonlyargcount:
                 self.fail_if(f"{name}.__kwdefaults__ is not None")
-        if node.kind == "member":
+        if node.kind in ("member", "module"):
+            self.add(node.label, identity(type(node.obj)))
             self.fail_if(f"{self.constant(type)}({name}) is not {self.constant(type(node.obj))}")
         if node.kind == "partial":  # by __setstate__
             parts = [(part, self.constant(getattr(node.obj, part))) for part in ("func", "args", "keywords")]

@@ -33,6 +33,8 @@ def visit(walker: Walker, module: types.ModuleType, label: str, site: str, chain
         for chain, at in chains.items():
             library_chain(walker, module, chain, at)
         return walker.leaf(module, False)
+    if type(module) is not types.ModuleType and not walker.trust.cls(type(module)):
+        return walker.unknown(Refusal.STATE_HOOK, module, label, site, hook="a class of its own")
     node = walker.memo.get(id(module)) or walker.node("module", module, label, site, extra=set())
     for name, rest in _first_names(walker, module, label, chains).items():
         at = next(iter(rest.values()))

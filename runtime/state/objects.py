@@ -14,6 +14,7 @@ import enum
 import functools
 import sys
 import types
+from collections.abc import Collection
 from typing import Any
 
 from ...tracer.ir.refusals import Refusal
@@ -133,7 +134,7 @@ def named_tuple(walker: Walker, value: Any, label: str, site: str) -> Leaf | Sta
         node.edge("item", index, walker.visit(item, f"{label}.{name}", site))
     walker.pin_class(type(value))
     if not walker.trust.cls(type(value)):
-        class_edges(walker, node, type(value), site, instance_only=True)
+        walker.pending.append(lambda: class_values(walker, node, type(value), frozenset(), site))
     return node
 
 
@@ -148,22 +149,28 @@ def member(walker: Walker, value: enum.Enum, label: str, site: str) -> Leaf | St
 
 def _fill_member(walker: Walker, node: StateNode, value: enum.Enum, label: str, site: str) -> None:
     cls = type(value)
-    class_edges(walker, node, cls, site, instance_only=True)
-    node.edge("attr", "_value_", walker.visit(value._value_, f"{label}.value", site), fixed=True)
-    own_attributes(walker, node, label, site, fixed=True)
-    for name in sorted(walker.names.attrs.keys() - value.__dict__.keys()):
-        raw = lookup(cls, name)
-        if raw is not MISSING and not hasattr(type(raw), "__get__"):
-            class_part(walker, node, cls, name, raw, site)
+    own_attributes(walker, node, label, site, fixed=True, besides={"_value_", "_name_"})
+    class_values(walker, node, cls, value.__dict__.keys(), site)
     if "__class__" in walker.names.attrs:
         node.edge("const", "__class__", walker.visit(cls, cls.__name__, site), fixed=True)
 
 
-def own_attributes(walker: Walker, node: StateNode, label: str, site: str, fixed: bool = False) -> None:
+def class_values(walker: Walker, node: StateNode, cls: type, own: Collection[str], site: str) -> None:
+    """Edges for what a class gives to an instance whose *own* attributes are known: methods, and values they share."""
+    class_edges(walker, node, cls, site, instance_only=True)
+    for name in sorted(walker.names.attrs.keys() - own):
+        raw = lookup(cls, name)
+        if raw is not MISSING and not hasattr(type(raw), "__get__"):
+            class_part(walker, node, cls, name, raw, site)
+
+
+def own_attributes(
+    walker: Walker, node: StateNode, label: str, site: str, fixed: bool = False, besides: Collection[str] = ()
+) -> None:
     """Edges for the attributes of a function, partial or enum member that count, which anybody may set."""
     store, names = node.obj.__dict__, walker.names
-    for name in sorted(store if names.everything else store.keys() & names.attrs.keys()):
-        if not name.startswith("__"):
+    for name in sorted(store):
+        if name in names.attrs or name in besides or (names.everything and not name.startswith("__")):
             node.edge("attr", name, walker.visit(store[name], f"{label}.{name}", site), fixed)
     walker.pin_absence(node.obj)
 

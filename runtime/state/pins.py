@@ -325,14 +325,14 @@ def class_token(cls: type, names: Container[str], trust: Trust) -> Hashable:
 
 
 def _user_token(cls: type, names: Container[str]) -> Hashable:
-    """Special methods by identity; of other names, whose values are parts of the state, that they are there."""
+    """Special methods and descriptors by identity; of values, which are parts of the state, that they are there."""
     found: list[Hashable] = []
     for name, value in cls.__dict__.items():
         if name.startswith("__") and name.endswith("__"):
             if name not in _DESCRIPTIVE or (name in names and type(names) is not AnyName):
                 found.append((name, token(value) if is_leaf(value) else identity(value)))
         elif name in names and not name.startswith("_abc_"):
-            found.append(name)
+            found.append((name, identity(value)) if hasattr(type(value), "__get__") else name)
     return tuple(found)
 
 

@@ -45,6 +45,7 @@ class CodeFacts:
     writes: list[tuple[str, int]] = field(default_factory=list)  # writes to globals and outer variables
     opaque: list[tuple[str, int]] = field(default_factory=list)  # `x.__dict__` and the like
     dynamic: bool = False  # attribute names that are computed: all attributes count as read
+    matches: bool = False  # has a pattern of a mapping or a sequence
     excepts: bool = False  # has an except clause
     sees_absence: bool = False  # may notice that an attribute is missing (getattr, hasattr, try)
     asked: set[str] = field(default_factory=set)  # names given to getattr and hasattr
@@ -131,6 +132,8 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
         elif op in ("STORE_DEREF", "DELETE_DEREF"):
             if name in outer:
                 facts.writes.append((f"the outer variable `{name}`", line))
+        elif op in ("MATCH_MAPPING", "MATCH_SEQUENCE"):
+            facts.matches = True
         elif op == "MATCH_CLASS":
             facts.dynamic = facts.sees_absence = True
             facts.attrs.setdefault("__match_args__", line)

@@ -25,7 +25,8 @@ _OF_STRINGS = ("format", "format_map")
 
 def note(names: Names, value: Any) -> None:
     """Have the attributes count that the code can read by this object."""
-    if id(value) in _BY_IDENTITY or getattr(value, "__name__", "") == "__getattribute__":
+    protocol = isinstance(value, type) and value.__dict__.get("_is_protocol", False)  # isinstance looks for attributes
+    if id(value) in _BY_IDENTITY or protocol or getattr(value, "__name__", "") == "__getattribute__":
         names.everything = names.absence = True
     elif value is type:
         names.attrs.setdefault("__class__")

@@ -13,8 +13,9 @@ import builtins
 import functools
 import operator
 import types
+import weakref
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,8 @@ def _take_code(walker: Walker, code: types.CodeType) -> CodeFacts:
         names.compares |= facts.compares
         names.called |= facts.called
         names.asked |= facts.asked
+        if facts.matches:
+            walker.registries.update({Mapping: None, Sequence: None})
         if facts.excepts:
             names.asked |= facts.attrs.keys()
         names.supers |= "super" in facts.globals
@@ -255,6 +258,11 @@ def _descriptor(walker: Walker, value: Any, label: str, site: str) -> StateNode:
     return node
 
 
+def _proxy(walker: Walker, value: Any, label: str, site: str) -> Leaf:
+    """A weak proxy: even ``isinstance`` asks what it stands for."""
+    return walker.unknown(Refusal.STATE_UNSEEN, value, label, site)
+
+
 def _cached(walker: Walker, value: Any, label: str, site: str) -> Leaf:
     return walker.unknown(Refusal.STATE_CACHE, value, label, site)
 
@@ -296,6 +304,7 @@ OF_CLASS.update({
     list: _items, tuple: _items, deque: _items,
     dict: _mapping, OrderedDict: _mapping, defaultdict: _mapping,
     set: _elements, frozenset: _elements,
+    weakref.ProxyType: _proxy, weakref.CallableProxyType: _proxy,
     operator.attrgetter: _getter, operator.methodcaller: _getter,
     types.MethodType: _method, functools.partial: _partial,
     types.BuiltinFunctionType: objects.c_function, type(np.random.default_rng): objects.c_function,

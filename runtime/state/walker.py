@@ -112,7 +112,7 @@ class Walker:
         try:
             if self.depth > MAX_DEPTH:
                 raise UnknownError(Refusal.STATE_DEEP(count=MAX_DEPTH, what=label, site=site))
-            if isinstance(value, types.ModuleType):
+            if issubclass(type(value), types.ModuleType):
                 return OF_CLASS[types.ModuleType](self, value, label, site, chains or {(): site})
             known = self.memo.get(id(value))
             return known if known is not None else _visitor(type(value))(self, value, label, site)

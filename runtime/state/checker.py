@@ -48,6 +48,7 @@ Checker = Callable[..., tuple[Any, ...] | None]
 _CONSTANT = {"function", "class", "module", "partial", "compiled", "bound", "const", "member", "pinned"}
 _FIXED = {list, tuple, dict, set, frozenset}  # such an object never gets another class
 _UNROLL = 8  # from this many leaves on, a container is compared by a loop in C
+REGISTRATIONS = "which classes are registered with abstract ones"
 _codes: dict[str, types.CodeType] = {}
 _CODE_LIMIT = 512
 
@@ -184,12 +185,13 @@ class _Emitter:
         pins = self.graph.pins
         for cls, parts in pins.classes.items():
             self.add(f"class {cls.__qualname__}", parts)
-        for abstract, parts in pins.registries.items():
-            self.add(f"classes registered with {abstract.__qualname__}", parts)
+        if pins.abstract:
+            self.add(REGISTRATIONS, pins.registrations)
         if pins:
             other = f"not {self.constant(pins.same)}()"
-            if pins.registries:
-                other = f"({other} or {self.constant(pins.registrations)}[0] != {self.constant(get_cache_token)}())"
+            if pins.abstract:
+                known = self.constant(pins.registrations)
+                other = f"({other} or {known} != {self.constant(get_cache_token)}())"
             self.fail_if(f"{other} and not {self.constant(pins.settle)}()")
 
     def child(self, expr: str, child: Leaf | StateNode, label: str, guard: bool = True) -> None:

@@ -7,6 +7,7 @@ function found there is pure or not; in a user's module each attribute is part o
 
 from __future__ import annotations
 
+import abc
 import sys
 import types
 from typing import Any
@@ -109,6 +110,7 @@ def library_chain(walker: Walker, module: types.ModuleType, chain: tuple[str, ..
 def _note_readers(walker: Walker, obj: Any) -> None:
     """Library code that may read attributes of the user's objects by itself makes all attributes count."""
     readers.note(walker.names, obj)
+    walker.abstract |= isinstance(obj, abc.ABCMeta)
     if isinstance(obj, types.ModuleType):
         reader = not plain_reader(obj.__name__)
     else:

@@ -47,7 +47,7 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode
     kind = type(value)
     if isinstance(value, type):
         if isinstance(value, abc.ABCMeta):
-            walker.registries.setdefault(value)
+            walker.abstract = True
         if walker.trust.cls(value):
             readers.note(walker.names, value)
             why = impurity(value)
@@ -212,8 +212,9 @@ def class_edges(
     if walker.names.supers:
         super_edges(walker, node, cls, site, construct)
     is_enum = isinstance(cls, enum.EnumMeta)
-    if isinstance(cls, enum.EnumMeta) and not instance_only:
-        for name, one in cls.__members__.items():  # which may be found by iteration, by name or by value
+    if is_enum and not instance_only:
+        members: Any = cls.__dict__["_member_map_"]  # which may be found by iteration, by name or by value
+        for name, one in members.items():
             node.edge("const", name, walker.visit(one, f"{cls.__name__}.{name}", site), fixed=True)
     for name in _wanted(walker, cls, construct):
         raw = lookup(cls, name)

@@ -17,7 +17,7 @@ import ctypes
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Hashable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -203,7 +203,8 @@ class Pins:
     :param classes: classes whose lookups count, with those of their bases.
     :param stores: (owner or None, dict, names): with names, only that none of them is in the dict counts.
     :param lists: lists whose items count by identity.
-    :param registries: abstract base classes, whose registered classes count.
+    :param abstract: whether a class may be asked for that others are registered with.  (Which, is no answer: what a
+        class has said of another, it says until any class is registered anywhere.)
     """
 
     def __init__(
@@ -213,16 +214,16 @@ class Pins:
         classes: Iterable[type],
         stores: Iterable[tuple[Any, dict[Any, Any], frozenset[str] | None]],
         lists: Iterable[list[Any]],
-        registries: Iterable[abc.ABCMeta],
+        abstract: bool,
     ) -> None:
         self._names, self._trust = names, trust
         self._classes = tuple(classes)
         self._stores = [(o, type(o), store, dict(store), wanted) for o, store, wanted in stores]
         self._lists = [(items, list(items)) for items in lists]
-        self.registrations = [abc.get_cache_token()]  # changes with every class that is registered anywhere
+        self.registrations = abc.get_cache_token()  # another one after a class has been registered anywhere
         words = self._read()  # before what they stand for is looked at
         self.classes = {cls: class_token(cls, names, trust) for cls in self._classes}
-        self.registries = {cls: registered(cls) for cls in registries}
+        self.abstract = abstract
         self.leaves: list[tuple[type, str, Any, bool]] = []  # (class, attribute, value, whether compared by value)
         self._cell = array("q", [0])
         self._words = array("q")
@@ -232,7 +233,7 @@ class Pins:
             self.same = _builtins()(struct.pack("q", self._cell.buffer_info()[0]))
 
     def __bool__(self) -> bool:
-        return bool(self.classes or self._stores or self._lists or self.registries)
+        return bool(self.classes or self._stores or self._lists or self.abstract)
 
     def _read(self) -> list[int]:
         """The words for the native comparison, of the state as it is now."""
@@ -255,7 +256,8 @@ class Pins:
 
     def settle(self) -> bool:
         """Whether all that counts is as it was, though something else may have changed."""
-        token = abc.get_cache_token()
+        if self.abstract and self.registrations != abc.get_cache_token():
+            return False
         for k, (owner, kind, store, known, names) in enumerate(self._stores):
             if owner is not None and (type(owner) is not kind or getattr(owner, "__dict__", None) is not store):
                 return False
@@ -273,10 +275,6 @@ class Pins:
             now = lookup(cls, name)
             if now is not value and not (by_value and same(now, value)):
                 return False
-        for abstract, members in self.registries.items():
-            if registered(abstract) != members:
-                return False
-        self.registrations[0] = token
         self._note(words)
         return True
 
@@ -304,6 +302,20 @@ def lookup(cls: type, name: str) -> Any:
 
 
 # ---- classes
+
+
+@lru_cache(None)
+def _methods(kind: type) -> frozenset[str]:
+    """Names that objects of a built-in type have from it, unless they have one of their own."""
+    return frozenset([name for name in dir(kind) if not hasattr(type(lookup(kind, name)), "__set__")])
+
+
+def covered(kind: type, names: Collection[str]) -> frozenset[str]:
+    """The names that an object of this class has from it, until it has an attribute of its own."""
+    if not can_change(kind):
+        return _methods(kind).intersection(names)
+    found = [(name, lookup(kind, name)) for name in names]
+    return frozenset([n for n, raw in found if raw is not MISSING and not hasattr(type(raw), "__set__")])
 
 
 def can_change(cls: type) -> bool:
@@ -345,25 +357,6 @@ def _library_token(cls: type) -> Hashable:
         found = tuple([(n, identity(v)) for n, v in parts if callable(v) or hasattr(type(v), "__get__")])
         known = _library_tokens[cls] = version, found
     return known[1]
-
-
-_registered: dict[type, tuple[object, Hashable]] = {}
-
-
-def registered(cls: abc.ABCMeta) -> Hashable:
-    """The classes that have been registered with an abstract base class or with one of its subclasses."""
-    now = abc.get_cache_token()
-    known = _registered.get(cls, (None, None))
-    if known[0] != now:
-        known = _registered[cls] = now, frozenset([identity(c) for c in _registrations(cls)])
-    return known[1]
-
-
-def _registrations(cls: Any) -> Iterator[type]:
-    yield from [c for ref in abc._get_dump(cls)[0] if (c := ref()) is not None]  # type: ignore[attr-defined]
-    for derived in type.__subclasses__(cls):
-        if isinstance(derived, abc.ABCMeta):
-            yield from _registrations(derived)
 
 
 # ---- the native comparison
@@ -414,4 +407,4 @@ def _builtins() -> Callable[[object], Callable[..., Any]]:
 
 _keep: list[object] = []
 
-__all__ = ["MISSING", "Pins", "can_change", "lookup"]
+__all__ = ["MISSING", "Pins", "can_change", "covered", "lookup"]

@@ -27,7 +27,7 @@ import numpy as np
 from ...tracer.bytecode.identity import asks_identity
 from ...tracer.bytecode.shown_names import asks
 from ...tracer.ir.refusals import Reason, Refusal
-from .checker import Checker, Digest, digest
+from .checker import REGISTRATIONS, Checker, Digest, digest
 from .rebuild import Substitution
 from .state_graph import Names, StateGraph
 from .trust import Trust
@@ -155,9 +155,10 @@ class StatePlan:
         if before.key != after.key:
             # A token may be mere structure; what is told is the labels of the tokens that have no partner.
             old, new = set(before._trail), set(after._trail)
-            for label, _ in [t for t in before._trail if t not in new] + [t for t in after._trail if t not in old]:
+            others = [t for t in before._trail if t not in new] + [t for t in after._trail if t not in old]
+            for label in [label for label, _ in others if label != REGISTRATIONS]:  # (imports register classes)
                 changed.setdefault(Refusal.REPLAY_CHANGES(name=label))
-            if not changed:
+            if not others:
                 changed.setdefault(Refusal.REPLAY_STRUCTURE())
         names = zip(before.array_names, before.arrays, after.arrays, strict=False)
         for name, a, b in names:

@@ -15,7 +15,7 @@ import operator
 import types
 import weakref
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ def build(fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: T
         _check_array(walker, node)
     reasons = list(walker.reasons)
     counted = AnyName() if names.everything else names.attrs
-    pins = Pins(counted, trust, walker.classes, walker.stores, walker.lists, walker.registries)
+    pins = Pins(counted, trust, walker.classes, walker.stores, walker.lists, walker.abstract)
     return StateGraph(
         roots, walker.nodes, reasons, walker.codes, walker.main, names, pins, walker.tensors, walker.optimizers,
         walker.on_device, walker.leaves_on_host,
@@ -123,7 +123,7 @@ def _take_code(walker: Walker, code: types.CodeType) -> CodeFacts:
         names.called |= facts.called
         names.asked |= facts.asked
         if facts.matches:
-            walker.registries.update({Mapping: None, Sequence: None})
+            walker.abstract = True
         if facts.excepts:
             names.asked |= facts.attrs.keys()
         names.supers |= "super" in facts.globals

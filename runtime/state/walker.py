@@ -8,14 +8,13 @@ visitor of ``object`` is asked last). Visitors of Python's own types are in ``wa
 
 from __future__ import annotations
 
-import abc
 import types
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from ...tracer.ir.refusals import Reason, Refusal
-from .pins import can_change
+from .pins import can_change, covered
 from .state_graph import Chains, Leaf, Names, StateNode
 from .trust import Trust
 from .values import is_leaf, leaf_size
@@ -54,7 +53,7 @@ class Walker:
         self.classes: dict[type, None] = {}  # classes whose lookups count
         self.stores: list[tuple[Any, dict[Any, Any], frozenset[str] | None]] = []  # see Pins
         self.lists: list[list[Any]] = []
-        self.registries: dict[abc.ABCMeta, None] = {}  # abstract classes that may be asked whether they know another
+        self.abstract = False  # whether classes may be asked for that others are registered with
         self.memo: dict[int, StateNode] = {}
         self.reasons: dict[Reason, None] = {}
         self.codes: dict[int, types.CodeType] = {}
@@ -96,11 +95,13 @@ class Walker:
 
     def pin_absence(self, owner: Any) -> None:
         """Have attributes noticed that an object may get: those whose names count and which it has not."""
-        store = owner.__dict__
+        store, names = owner.__dict__, self.names.attrs.keys()
         if self.names.everything:
             self.stores.append((owner, store, None))
-        elif self.names.absence and not self.names.attrs.keys() <= store.keys():
-            self.stores.append((owner, store, frozenset(self.names.attrs.keys() - store.keys())))
+            return
+        wanted = frozenset(names - store.keys()) if self.names.absence else covered(type(owner), names - store.keys())
+        if wanted:
+            self.stores.append((owner, store, wanted))
 
     # ---- values
 

@@ -15,6 +15,7 @@ from typing import Any
 from ...tracer.ir.refusals import Refusal
 from . import readers
 from .code_scan import CodeFacts
+from .pins import covered
 from .state_graph import Chains, Leaf, StateNode
 from .trust import IMPURE_METHODS, hidden_state, impurity, module_impurity, plain_reader
 from .values import is_leaf
@@ -64,14 +65,15 @@ def _absent(node: StateNode, name: str) -> None:
 def _first_names(walker: Walker, module: types.ModuleType, label: str, chains: Chains) -> dict[str, Chains]:
     """The attributes read, each with the chains that go on from it; all known names where the module is passed on."""
     names: dict[str, Chains] = {}
-    absent = walker.names.attrs.keys() if walker.names.absence else ()
+    attrs = walker.names.attrs.keys()
+    absent = attrs if walker.names.absence else covered(types.ModuleType, attrs)
     for chain, at in chains.items():
         if chain:
             names.setdefault(chain[0], {})[chain[1:]] = at
             continue
         if walker.names.everything:
             walker.refuse(Refusal.STATE_COMPUTED, label, at)
-        for name in sorted(walker.names.attrs.keys() & (module.__dict__.keys() | set(absent))):
+        for name in sorted(attrs & (module.__dict__.keys() | absent)):
             names.setdefault(name, {})[()] = at
     return names
 

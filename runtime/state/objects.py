@@ -50,6 +50,7 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode
             walker.abstract = True
         if walker.trust.cls(value):
             readers.note(walker.names, value)
+            walker.pin_class(value)
             why = impurity(value)
             if why:
                 walker.refuse(why, f"{value.__module__}.{value.__qualname__}", site)
@@ -219,6 +220,8 @@ def class_edges(
     for name in _wanted(walker, cls, construct):
         raw = lookup(cls, name)
         if raw is MISSING or (is_enum and name.startswith("_") and not isinstance(raw, types.FunctionType)):
+            continue
+        if isinstance(raw, types.DynamicClassAttribute):  # `value`, `name` of enums: they read the member
             continue
         if isinstance(raw, _HELPERS) or (not instance_only and not hasattr(type(raw), "__get__")):
             node.edge("class", (cls, name), walker.visit(raw, f"{cls.__name__}.{name}", site), fixed=True)

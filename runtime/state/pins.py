@@ -332,7 +332,7 @@ def class_token(cls: type, names: Container[str], trust: Trust) -> Hashable:
     for base in cls.__mro__:
         parts.append(identity(base))
         if can_change(base):
-            parts.append(_library_token(base) if trust.cls(base) else _user_token(base, names))
+            parts.append(_library_token(base, names) if trust.cls(base) else _user_token(base, names))
     return tuple(parts)
 
 
@@ -348,15 +348,16 @@ def _user_token(cls: type, names: Container[str]) -> Hashable:
     return tuple(found)
 
 
-def _library_token(cls: type) -> Hashable:
-    """The functions and descriptors of a library's class by identity."""
+def _library_token(cls: type, names: Container[str]) -> Hashable:
+    """The functions and descriptors of a library's class by identity, and plain values that the code names."""
     version = _version(cls)
     known = _library_tokens.get(cls)
     if known is None or known[0] != version or version == _NEVER:
         parts = cls.__dict__.items()
         found = tuple([(n, identity(v)) for n, v in parts if callable(v) or hasattr(type(v), "__get__")])
         known = _library_tokens[cls] = version, found
-    return known[1]
+    values = [(n, token(v)) for n, v in cls.__dict__.items() if n in names and is_leaf(v)]
+    return (known[1], *values)
 
 
 # ---- the native comparison

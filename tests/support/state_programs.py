@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a row of a table is a line)
 """Random programs that read something outside in one of many ways, while it is changed in one of many ways.
 
     python tests/support/state_programs.py 0 20000    # hunt: every stale value is printed with its program
@@ -12,12 +13,10 @@ change, places where the function finds the object.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
 import random
 import sys
 import time
-import types
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
@@ -123,7 +122,16 @@ READS = [
     "r = eval('o.rate')", "r = type(o).__dict__.get('rate', 7.0)", "r = C.rate", "r = getattr(C, 'rate', 7.0)", "r = C().rate",
     "r = C.__call__(o)", "r = type(o).go(o)", "r = getattr(type(o), '__len__', lambda s: 7.0)(o)", "r = o.rate.real",
 ]  # fmt: skip
-LIST_CHANGES = ["o[0] = V", "o.append(V)", "o.insert(0, V)", "o.clear()", "o.reverse()", "o[:] = [V]", "del o[0]", "o.pop()"]
+LIST_CHANGES = [
+    "o[0] = V",
+    "o.append(V)",
+    "o.insert(0, V)",
+    "o.clear()",
+    "o.reverse()",
+    "o[:] = [V]",
+    "del o[0]",
+    "o.pop()",
+]
 DICT_CHANGES = ["o['rate'] = V", "del o['rate']", "o.clear()", "o.update(rate=V)", "o.pop('rate')", "o[0] = V",
                 "o['new'] = V", "o |= {'rate': V}", "o.setdefault('rate', V)"]  # fmt: skip
 OBJECTS: dict[str, tuple[str, list[str]]] = {
@@ -297,8 +305,17 @@ OBJECTS: dict[str, tuple[str, list[str]]] = {
 ANYWHERE = ["NAME = 'other'", "ga = lambda *a: V", "get_rate = attrgetter('other')", "fmt = '{0.other}'.format", "get_from = partial(getattr)",
             "getattr = lambda *a: V", "isinstance = lambda *a: V > 2", "len = lambda a: V", "T = lambda a: B2", "del getattr"]  # fmt: skip
 
-FLATTENED = {"list", "deque", "tuple of list", "dict", "empty dict", "OrderedDict", "defaultdict", "named tuple",
-             "collections.namedtuple"}  # as arguments they are traced
+FLATTENED = {
+    "list",
+    "deque",
+    "tuple of list",
+    "dict",
+    "empty dict",
+    "OrderedDict",
+    "defaultdict",
+    "named tuple",
+    "collections.namedtuple",
+}  # as arguments they are traced
 
 # ---- the function: where it finds `o` --------------------------------------------------------------------------------
 
@@ -427,7 +444,10 @@ def main() -> int:
         if verdict.found:
             print(f"{'=' * 100}\nseed {seed}: {verdict.found}\n{case.text}", flush=True)
         if seed % 1000 == 999:
-            print(f"up to seed {seed}: {dict(totals)}, {(time.perf_counter() - start) / (seed + 1 - first):.3f} s each", flush=True)
+            print(
+                f"up to seed {seed}: {dict(totals)}, {(time.perf_counter() - start) / (seed + 1 - first):.3f} s each",
+                flush=True,
+            )
     if count == 1 and case is not None:
         print(case.text)
     print(dict(totals))

@@ -8,6 +8,8 @@ Two data structures: ``StatePlan`` (one per function and class of its objects; s
 ``trust.py``    library code, impure functions, objects with hidden state
 ``state_graph.py``    the state as a graph
 ``walk.py``     the walk that makes it (``modules.py``, ``objects.py``: its parts)
+``pins.py``     classes and dicts, compared by the interpreter's versions and by identity
+``readers.py``  functions that read attributes by computed names
 ``checker.py``    key and checker from the graph
 ``rebuild.py``  the same callable over other arrays
 ``watch.py``    the code that really ran

@@ -33,7 +33,7 @@ def on_device(x: Any) -> bool:
             return x.__dlpack_device__()[0] in _DLPACK_CUDA
         except (RuntimeError, TypeError, ValueError, BufferError):  # of another framework: it can't be exported
             return False
-    return _interface(x) is not None
+    return isinstance(_interface(x), dict)  # an object may answer any name
 
 
 def _interface(x: Any) -> dict[str, Any] | None:

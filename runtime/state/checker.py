@@ -18,6 +18,7 @@ import keyword
 import operator
 import sys
 import types
+from abc import get_cache_token
 from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from .objects import lookup
+from .pins import lookup
 from .state_graph import Edge, Leaf, StateGraph, StateNode
 from .values import (
     IdentityKey,
@@ -43,8 +44,11 @@ from .values import (
 
 Checker = Callable[..., tuple[Any, ...] | None]
 
-_CONSTANT = {"function", "class", "module", "partial", "compiled", "bound", "const"}  # guarded by identity
+# Kinds that are guarded by identity.
+_CONSTANT = {"function", "class", "module", "partial", "compiled", "bound", "const", "member", "pinned"}
+_FIXED = {list, tuple, dict, set, frozenset}  # such an object never gets another class
 _UNROLL = 8  # from this many leaves on, a container is compared by a loop in C
+REGISTRATIONS = "which classes are registered with abstract ones"
 _codes: dict[str, types.CodeType] = {}
 _CODE_LIMIT = 512
 
@@ -145,6 +149,7 @@ class _Emitter:
     def run(self) -> Digest:
         graph = self.graph
         self.sinks = {type(node.obj) for node in graph.nodes if node.kind == "sink"}
+        self.pins()
         if graph.roots:
             self.child("", graph.roots[0], "the function", guard=False)
         parameters = []
@@ -155,6 +160,8 @@ class _Emitter:
         while self.pending:
             self.parts(*self.pending.popleft())
         for variables in self.groups.values():
+            if all(map(self.cells.__contains__, variables)):
+                continue
             if 1 < len(variables) <= 4:
                 pairs = [f"{a} is {b}" for i, a in enumerate(variables) for b in variables[i + 1 :]]
                 self.fail_if(" or ".join(pairs))
@@ -177,6 +184,20 @@ class _Emitter:
             self.arrays,
         )
 
+    def pins(self) -> None:
+        """Before all else, since attributes may be read where the classes are as they were."""
+        pins = self.graph.pins
+        for cls, parts in pins.classes.items():
+            self.add(f"class {cls.__qualname__}", parts)
+        if pins.abstract:
+            self.add(REGISTRATIONS, pins.registrations)
+        if pins:
+            other = f"not {self.constant(pins.same)}()"
+            if pins.abstract:
+                known = self.constant(pins.registrations)
+                other = f"({other} or {known} != {self.constant(get_cache_token)}())"
+            self.fail_if(f"{other} and not {self.constant(pins.settle)}()")
+
     def child(self, expr: str, child: Leaf | StateNode, label: str, guard: bool = True) -> None:
         """Guard one part; ``expr`` reads it in the checker. Without ``guard`` it is a constant of its owner."""
         if isinstance(child, Leaf):
@@ -196,7 +217,7 @@ class _Emitter:
             if child.kind in _CONSTANT:
                 self.add(label, child.kind, identity(child.obj))
             else:
-                self.parts_head(name, child, label)
+                self.parts_head(name, child, label, known=True)
         else:
             name = self.variables[id(child)] = self.fresh()
             self.line(f"{name} = {expr}")
@@ -222,7 +243,7 @@ class _Emitter:
 
     # ---- what an object must be itself, before its parts are looked at
 
-    def parts_head(self, name: str, node: StateNode, label: str) -> None:
+    def parts_head(self, name: str, node: StateNode, label: str, known: bool = False) -> None:
         kind, obj = node.kind, node.obj
         type_test = f"{self.constant(type)}({name}) is not {self.constant(type(obj))}"
         if kind in ("sink", "number"):
@@ -241,7 +262,10 @@ class _Emitter:
             return
         self.add(label, kind, identity(type(obj)), len(obj) if length else 0)
         counted = kind == "dict" and node.extra  # the comparison of the keys below counts them too
-        self.fail_if(type_test + (f" or {length}" if length and not counted else ""))
+        tests = [] if known and type(obj) in _FIXED else [type_test]
+        tests += [length] if length and not counted else []
+        if tests:
+            self.fail_if(" or ".join(tests))
         if kind == "dict":
             keys = tuple([identity(k) if isinstance(k, type | types.FunctionType) else token(k) for k in node.extra])
             self.add(label, keys)
@@ -294,10 +318,6 @@ class _Emitter:
                 tests.append(f"not {self.constant(absent)}.isdisjoint({variable})")
             if everyone is not None:
                 tests.append(f"(*{variable},) != {self.constant(everyone)}")
-        if absent:
-            for base in type(node.obj).__mro__:
-                if base is not object and base.__flags__ & (1 << 9):
-                    tests.append(f"not {self.constant(absent)}.isdisjoint({self.constant(base)}.__dict__)")
         if tests:
             self.fail_if(" or ".join(tests))
 
@@ -313,9 +333,15 @@ class _Emitter:
                 self.fail_if(f"{name}.__defaults__ is not {self.constant(fn.__defaults__)}")
             if fn.__kwdefaults__ is None and fn.__code__.co_kwonlyargcount:
                 self.fail_if(f"{name}.__kwdefaults__ is not None")
+        if node.kind in ("member", "module"):
+            self.add(node.label, identity(type(node.obj)))
+            self.fail_if(f"{self.constant(type)}({name}) is not {self.constant(type(node.obj))}")
+        if node.kind == "partial":  # by __setstate__
+            parts = [(part, self.constant(getattr(node.obj, part))) for part in ("func", "args", "keywords")]
+            self.fail_if(" or ".join([f"{name}.{part} is not {known}" for part, known in parts]))
         if node.kind in ("list", "tuple", "dict") and len(edges) > _UNROLL and self.flat(name, node):
             return
-        if node.kind == "set":
+        if node.kind == "set" and edges:
             elements = self.fresh()
             self.line(f"{elements} = (*{name},)")
             name = elements
@@ -360,6 +386,8 @@ class _Emitter:
             self.fail_if(f"not {self.constant(is_empty)}({self.constant(arg)})")
         elif how == "noattr":
             self.fail_if(f"{self.constant(hasattr)}({owner}, {arg!r})")
+        elif how == "noitem":
+            self.fail_if(f"{arg!r} in {owner}.__dict__")
         elif how == "import":
             self.child(f"{self.constant(sys.modules)}[{arg!r}]", child, label)
         elif how == "class":
@@ -388,12 +416,17 @@ class _Emitter:
         if (id(cls), "." + name) in self.spaces:
             return
         self.spaces[id(cls), "." + name] = True
+        if isinstance(child, Leaf) or child.kind in _CONSTANT:
+            by_value = isinstance(child, Leaf) and child.by_value
+            self.graph.pins.leaves.append((cls, name, child.value if isinstance(child, Leaf) else child.obj, by_value))
+            self.child("", child, label, guard=False)
+            return
         raw = lookup(cls, name)
         try:
             direct = getattr(cls, name) is raw
         except Exception:
             direct = False
-        if direct and name.isidentifier() and not (name.startswith("__") and isinstance(child, Leaf)):
+        if direct and name.isidentifier():
             self.child(f"{self.constant(cls)}.{name}", child, label)
         else:
             self.child(f"{self.constant(lookup)}({self.constant(cls)}, {name!r})", child, label)

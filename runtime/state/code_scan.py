@@ -9,11 +9,13 @@ values behind the names are the business of ``state_graph.py``.
 from __future__ import annotations
 
 import dis
+import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 
+from .readers import fields
 from .uses import Place, Uses, uses
 
 # Start of a chain of attributes: ("global", name), ("deref", name), ("import", module), ("local", "").
@@ -24,8 +26,7 @@ _DEREF_LOADS = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
 _ATTR_LOADS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", "LOAD_ZERO_SUPER_ATTR"}
 _ATTR_WRITES = {"STORE_ATTR", "DELETE_ATTR"}
 _SILENT = {"CACHE", "NOP", "PUSH_NULL", "EXTENDED_ARG", "RESUME", "NOT_TAKEN"}
-_TRUTH_TESTS = {"UNARY_NOT", "TO_BOOL", "COPY"}
-_BY_NAME = {"getattr", "hasattr", "setattr", "delattr"}
+BY_NAME = {"getattr", "hasattr", "setattr", "delattr"}
 _OPAQUE_ATTRS = {
     "__dict__", "__globals__", "__closure__", "__code__", "__builtins__", "__subclasses__", "__getattribute__",
     "f_locals", "f_globals", "f_back", "gi_frame", "tb_frame", "cell_contents", "__defaults__", "__kwdefaults__",
@@ -46,10 +47,12 @@ class CodeFacts:
     writes: list[tuple[Place, int]] = field(default_factory=list)  # writes to globals and outer variables
     opaque: list[tuple[str, int]] = field(default_factory=list)  # `x.__dict__` and the like
     dynamic: bool = False  # attribute names that are computed: all attributes count as read
+    matches: bool = False  # has a pattern of a mapping or a sequence
+    excepts: bool = False  # has an except clause
     sees_absence: bool = False  # may notice that an attribute is missing (getattr, hasattr, try)
+    asked: set[str] = field(default_factory=set)  # names given to getattr and hasattr
     compares: set[str] = field(default_factory=set)  # comparison operators in use, and "in"
     called: set[str] = field(default_factory=set)  # names that are called directly
-    truths: set[str] = field(default_factory=set)  # names of objects that are tested for truth directly
     codes: list[CodeType] = field(default_factory=list)  # this code and all nested ones
 
     file: str = ""  # where the code stands, without the folder
@@ -101,7 +104,7 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
         if op in _GLOBAL_LOADS:
             facts.globals.setdefault(name, line)
             root, chain, chain_line = ("global", name), (), line
-            if name in _BY_NAME:
+            if name in BY_NAME:
                 _attribute_by_name(facts, instructions, index, line)
         elif op in _DEREF_LOADS:
             root, chain, chain_line = (("deref", name) if name in outer else ("local", "")), (), line
@@ -111,6 +114,8 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
                 facts.opaque.append((name, line))
             if name in _DYNAMIC_ATTRS:
                 facts.dynamic = True
+            if name in ("format", "format_map"):
+                _format_fields(facts, instructions[index - 1] if index else None, line)
             if root is None:
                 root, chain = ("local", ""), ()
             chain, chain_line = (*chain, name), line
@@ -131,18 +136,20 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
         elif op in ("STORE_DEREF", "DELETE_DEREF"):
             if name in outer:
                 facts.writes.append((("outer", name), line))
-        elif op in _TRUTH_TESTS or op.startswith(("POP_JUMP", "JUMP_IF")):
-            before = instructions[index - 1].argval if index else None
-            if isinstance(before, str):
-                facts.truths.add(before)
+        elif op in ("MATCH_MAPPING", "MATCH_SEQUENCE"):
+            facts.matches = True
         elif op == "MATCH_CLASS":
             facts.dynamic = facts.sees_absence = True
+            facts.attrs.setdefault("__match_args__", line)
         elif op == "COMPARE_OP":
             facts.compares.add(str(name).removeprefix("bool(").removesuffix(")"))
         elif op == "CONTAINS_OP":
             facts.compares.add("in")
     if root is not None:
         _end_chain(facts, root, chain, chain_line)
+    if any(i.opname == "CHECK_EXC_MATCH" or (i.opname == "PUSH_EXC_INFO" and j.opname == "POP_TOP")
+           for i, j in itertools.pairwise(instructions)):  # fmt: skip
+        facts.excepts = True
     inner = local_cells | set(code.co_cellvars)
     for const in code.co_consts:
         if isinstance(const, CodeType):
@@ -173,10 +180,21 @@ def _attribute_by_name(facts: CodeFacts, instructions: list[dis.Instruction], in
     args = list(_simple_arguments(instructions, index + 1))
     if len(args) >= 2 and isinstance(args[1], str):
         facts.attrs.setdefault(args[1], line)
+        facts.asked.add(args[1])
         if args[1] in _OPAQUE_ATTRS:
             facts.opaque.append((args[1], line))
     else:
         facts.dynamic = True
+
+
+def _format_fields(facts: CodeFacts, before: dis.Instruction | None, line: int) -> None:
+    """``"{0.rate}".format(cfg)``: a constant text says which attributes it reads."""
+    text = before.argval if before is not None and before.opname in ("LOAD_CONST", "RETURN_CONST") else None
+    found = fields(text) if isinstance(text, str) else None
+    if found is None:
+        facts.dynamic = True
+    else:
+        facts.attrs.update({name: facts.attrs.get(name, line) for name in found})
 
 
 def _simple_arguments(instructions: list[dis.Instruction], start: int) -> Iterator[object]:

@@ -7,12 +7,15 @@ function found there is pure or not; in a user's module each attribute is part o
 
 from __future__ import annotations
 
+import abc
 import sys
 import types
 from typing import Any
 
 from ...tracer.ir.refusals import Refusal
+from . import readers
 from .code_scan import CodeFacts
+from .pins import covered
 from .state_graph import Chains, Leaf, StateNode
 from .trust import IMPURE_METHODS, hidden_state, impurity, module_impurity, plain_reader
 from .values import is_leaf
@@ -32,6 +35,8 @@ def visit(walker: Walker, module: types.ModuleType, label: str, site: str, chain
         for chain, at in chains.items():
             library_chain(walker, module, chain, at)
         return walker.leaf(module, False)
+    if type(module) is not types.ModuleType and not walker.trust.cls(type(module)):
+        return walker.unknown(Refusal.STATE_HOOK, module, label, site, hook="a class of its own")
     node = walker.memo.get(id(module)) or walker.node("module", module, label, site, extra=set())
     for name, rest in _first_names(walker, module, label, chains).items():
         at = next(iter(rest.values()))
@@ -44,22 +49,31 @@ def visit(walker: Walker, module: types.ModuleType, label: str, site: str, chain
             node.extra.add(name)
         elif "__getattr__" in module.__dict__:
             walker.refuse(Refusal.STATE_MODULE, f"{label}.{name}", at)
-        elif name not in node.extra:
-            node.extra.add(name)
-            node.edge("noattr", name, Leaf(None, False))
+        else:
+            _absent(node, name)
+            _absent(node, "__getattr__")
     return node
+
+
+def _absent(node: StateNode, name: str) -> None:
+    """Have a module's getting an attribute noticed."""
+    if name not in node.extra and name not in node.obj.__dict__:
+        node.extra.add(name)
+        node.edge("noitem", name, Leaf(None, False))
 
 
 def _first_names(walker: Walker, module: types.ModuleType, label: str, chains: Chains) -> dict[str, Chains]:
     """The attributes read, each with the chains that go on from it; all known names where the module is passed on."""
     names: dict[str, Chains] = {}
+    attrs = walker.names.attrs.keys()
+    absent = attrs if walker.names.absence else covered(types.ModuleType, attrs)
     for chain, at in chains.items():
         if chain:
             names.setdefault(chain[0], {})[chain[1:]] = at
             continue
         if walker.names.everything:
             walker.refuse(Refusal.STATE_COMPUTED, label, at)
-        for name in sorted(walker.names.attrs.keys() & module.__dict__.keys()):
+        for name in sorted(attrs & (module.__dict__.keys() | absent)):
             names.setdefault(name, {})[()] = at
     return names
 
@@ -97,6 +111,8 @@ def library_chain(walker: Walker, module: types.ModuleType, chain: tuple[str, ..
 
 def _note_readers(walker: Walker, obj: Any) -> None:
     """Library code that may read attributes of the user's objects by itself makes all attributes count."""
+    readers.note(walker.names, obj)
+    walker.abstract |= isinstance(obj, abc.ABCMeta)
     if isinstance(obj, types.ModuleType):
         reader = not plain_reader(obj.__name__)
     else:

@@ -14,14 +14,16 @@ import enum
 import functools
 import sys
 import types
+from collections.abc import Collection
 from typing import Any
 
 from ...tracer.ir.refusals import Refusal
+from . import readers
 from .effect_places import first_count, only_stored, visit_part
+from .pins import MISSING, lookup
 from .state_graph import Leaf, StateNode
 from .trust import hidden_state, impurity, keeps_c_state
 from .uses import STORE
-from .values import is_leaf
 from .walker import Walker
 
 _CONSTRUCTORS = {"__init__", "__new__", "__post_init__"}
@@ -37,8 +39,8 @@ _COMPARISONS = {
 }  # fmt: skip
 _PLAIN_BASES = {"abc", "typing", "typing_extensions", "enum", "builtins"}
 _METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
+_HELPERS = types.FunctionType | property | staticmethod | classmethod | functools.cached_property
 _SPECIAL = types.FunctionType | property | staticmethod  # `__new__` is a static method
-_MISSING = object()
 _DATA_HOLDERS = (types.SimpleNamespace, argparse.Namespace)
 
 
@@ -46,7 +48,11 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode
     """The leaf or node of a class, an instance or anything that has no other rule."""
     kind = type(value)
     if isinstance(value, type):
+        if isinstance(value, abc.ABCMeta):
+            walker.abstract = True
         if walker.trust.cls(value):
+            readers.note(walker.names, value)
+            walker.pin_class(value)
             why = impurity(value)
             if why:
                 walker.refuse(why, f"{value.__module__}.{value.__qualname__}", site)
@@ -77,6 +83,7 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode
 def c_function(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
     """A function written in C: trusted if it is pure; bound to an object, it reads the object."""
     why = impurity(value)
+    readers.note(walker.names, value)
     owner = getattr(value, "__self__", None)
     name = getattr(value, "__qualname__", label)
     if why:
@@ -128,26 +135,47 @@ def named_tuple(walker: Walker, value: Any, label: str, site: str) -> Leaf | Sta
     node = walker.node("tuple", value, label, site)
     for index, (name, item) in enumerate(zip(type(value)._fields, value, strict=True)):
         node.edge("item", index, walker.visit(item, f"{label}.{name}", site))
+    walker.pin_class(type(value))
     if not walker.trust.cls(type(value)):
-        class_edges(walker, node, type(value), site, instance_only=True)
+        walker.pending.append(lambda: class_values(walker, node, type(value), frozenset(), site))
     return node
 
 
 def member(walker: Walker, value: enum.Enum, label: str, site: str) -> Leaf | StateNode:
-    if not is_leaf(value._value_):
-        return walker.unknown(Refusal.STATE_ENUM, value, label, site)
-    node = walker.node("const", value, label, site)
-    if not walker.trust.cls(type(value)):
-        class_edges(walker, node, type(value), site, instance_only=True)
+    node = walker.node("member", value, label, site)
+    cls = type(value)
+    walker.pin_class(cls)
+    if not walker.trust.cls(cls):
+        walker.pending.append(lambda: _fill_member(walker, node, value, label, site))
     return node
 
 
-def lookup(cls: type, name: str) -> Any:
-    """The attribute of the class or its bases under *name*, as stored (descriptors are not invoked)."""
-    for base in cls.__mro__:
-        if name in base.__dict__:
-            return base.__dict__[name]
-    return _MISSING
+def _fill_member(walker: Walker, node: StateNode, value: enum.Enum, label: str, site: str) -> None:
+    cls = type(value)
+    own_attributes(walker, node, label, site, fixed=True, besides={"_value_", "_name_"})
+    class_values(walker, node, cls, value.__dict__.keys(), site)
+    if "__class__" in walker.names.attrs:
+        node.edge("const", "__class__", walker.visit(cls, cls.__name__, site), fixed=True)
+
+
+def class_values(walker: Walker, node: StateNode, cls: type, own: Collection[str], site: str) -> None:
+    """Edges for what a class gives to an instance whose *own* attributes are known: methods, and values they share."""
+    class_edges(walker, node, cls, site, instance_only=True)
+    for name in sorted(walker.names.attrs.keys() - own):
+        raw = lookup(cls, name)
+        if raw is not MISSING and not hasattr(type(raw), "__get__"):
+            class_part(walker, node, cls, name, raw, site)
+
+
+def own_attributes(
+    walker: Walker, node: StateNode, label: str, site: str, fixed: bool = False, besides: Collection[str] = ()
+) -> None:
+    """Edges for the attributes of a function, partial or enum member that count, which anybody may set."""
+    store, names = node.obj.__dict__, walker.names
+    for name in sorted(store):
+        if name in names.attrs or name in besides or (names.everything and not name.startswith("__")):
+            node.edge("attr", name, walker.visit(store[name], f"{label}.{name}", site), fixed)
+    walker.pin_absence(node.obj)
 
 
 def _hook(walker: Walker, cls: type) -> str | None:
@@ -167,6 +195,9 @@ def _hook(walker: Walker, cls: type) -> str | None:
 def user_class(walker: Walker, cls: type, label: str, site: str, construct: bool) -> Leaf | StateNode:
     """A class that the code names: it may be called, subclassed or asked for its attributes."""
     node = walker.node("class", cls, label, site)
+    walker.pin_class(cls)
+    for name in sorted({"__name__", "__qualname__"} & walker.names.attrs.keys()):  # no part of what it looks up
+        node.edge("attr", name, walker.leaf(getattr(cls, name), True))
     if type(cls) not in _METACLASSES:
         return walker.unknown(Refusal.STATE_METACLASS, cls, label, site)
     hook = _hook(walker, cls)
@@ -180,28 +211,34 @@ def class_edges(
     walker: Walker, node: StateNode, cls: type, site: str, *, instance_only: bool, construct: bool = False
 ) -> None:
     """Edges for the members of the class whose names count: methods, properties, special methods, data."""
+    walker.pin_class(cls)
     if walker.names.supers:
         super_edges(walker, node, cls, site, construct)
     is_enum = isinstance(cls, enum.EnumMeta)
+    if is_enum and not instance_only:
+        members: Any = cls.__dict__["_member_map_"]  # which may be found by iteration, by name or by value
+        for name, one in members.items():
+            node.edge("const", name, walker.visit(one, f"{cls.__name__}.{name}", site), fixed=True)
     for name in _wanted(walker, cls, construct):
         raw = lookup(cls, name)
-        if raw is _MISSING or (is_enum and not isinstance(raw, types.FunctionType | property | classmethod)):
+        if raw is MISSING or (is_enum and name.startswith("_") and not isinstance(raw, types.FunctionType)):
             continue
-        helper = isinstance(raw, types.FunctionType | property | staticmethod | classmethod | functools.cached_property)
-        if helper or (not instance_only and not hasattr(type(raw), "__get__")):
+        if isinstance(raw, types.DynamicClassAttribute):  # `value`, `name` of enums: they read the member
+            continue
+        if isinstance(raw, _HELPERS) or (not instance_only and not hasattr(type(raw), "__get__")):
             node.edge("class", (cls, name), walker.visit(raw, f"{cls.__name__}.{name}", site), fixed=True)
         elif not instance_only:
             class_descriptor(walker, node, cls, name, raw, site)
 
 
 def super_edges(walker: Walker, node: StateNode, cls: type, site: str, construct: bool) -> None:
-    """Edges for the methods of the bases, overridden or not, which ``super()`` can find."""
+    """Edges for what ``super()`` can find in the bases, overridden or not."""
     for base in cls.__mro__[1:]:
         if base is object or walker.trust.cls(base):
             continue
         for name in _wanted(walker, base, construct):
             raw = lookup(base, name)
-            if isinstance(raw, types.FunctionType | property | staticmethod | classmethod):
+            if raw is not MISSING and (not hasattr(type(raw), "__get__") or isinstance(raw, _HELPERS)):
                 node.edge("class", (base, name), walker.visit(raw, f"{base.__name__}.{name}", site), fixed=True)
 
 
@@ -259,12 +296,13 @@ def instance(walker: Walker, value: Any, label: str, site: str, trusted: bool) -
 
 def fill_instance(walker: Walker, node: StateNode, value: Any, label: str, site: str, trusted: bool) -> None:
     cls = type(value)
+    walker.pin_class(cls)
     store = getattr(value, "__dict__", None)
     if not trusted and any(_reads_by_itself(walker, base) for base in cls.__mro__):
         walker.names.everything = True
     data_holder = cls in _DATA_HOLDERS
     everything = walker.names.everything or trusted
-    fixed = (trusted and not data_holder) or lookup(cls, "__del__") is not _MISSING
+    fixed = (trusted and not data_holder) or lookup(cls, "__del__") is not MISSING
     names = set(walker.names.attrs)
     if everything:
         names |= set(store or ())
@@ -279,10 +317,10 @@ def fill_instance(walker: Walker, node: StateNode, value: Any, label: str, site:
     absent: set[str] = set()
     short = label.removeprefix("global ").removeprefix("closure ")
     for name in sorted(names):
-        raw = _MISSING if trusted and store is not None and name in store else lookup(cls, name)
+        raw = MISSING if trusted and store is not None and name in store else lookup(cls, name)
         if not trusted and only_stored(walker, cls, name, raw):
             node.edge("store", name, Leaf(None, False, STORE), fixed)
-        elif raw is not _MISSING and type(raw) is types.MemberDescriptorType:
+        elif raw is not MISSING and type(raw) is types.MemberDescriptorType:
             try:
                 part = getattr(value, name)
             except AttributeError:
@@ -292,13 +330,13 @@ def fill_instance(walker: Walker, node: StateNode, value: Any, label: str, site:
         elif isinstance(raw, property):
             if not trusted:
                 node.edge("class", (cls, name), walker.visit(raw, f"{cls.__name__}.{name}", site), fixed=True)
-        elif raw is not _MISSING and hasattr(type(raw), "__set__"):
+        elif raw is not MISSING and hasattr(type(raw), "__set__"):
             if not trusted and type(raw).__module__ != "builtins":
                 walker.unknown(Refusal.STATE_DESCRIPTOR, raw, f"{cls.__name__}.{name}", site)
         elif store is not None and name in store:
             part = visit_part(walker, ("attr", name), store[name], f"{short}.{name}", site)
             node.edge("attr", name, part, fixed)
-        elif raw is _MISSING:
+        elif raw is MISSING:
             absent.add(name)
         elif trusted:
             continue
@@ -320,8 +358,6 @@ def fill_instance(walker: Walker, node: StateNode, value: Any, label: str, site:
         node.edge("const", "__class__", walker.visit(cls, cls.__name__, site), fixed=True)
     everyone = tuple(store) if everything and store is not None else None
     missing = absent if walker.names.absence else set()
-    if not trusted and _last_word(label) in walker.names.truths:  # `if cfg:` is true because these are missing
-        missing |= {n for n in ("__bool__", "__len__") if lookup(cls, n) is _MISSING}
     node.extra = (frozenset(shadow), frozenset(missing), everyone)
 
 

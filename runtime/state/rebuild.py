@@ -304,12 +304,13 @@ class Substitution:
 
     def _partial(self, node: StateNode) -> Any:
         old = node.obj
-        func, args, named = node.edges
+        func, args, named, *attributes = node.edges
         keywords = dict(old.keywords)  # of the partial's own: not the copy that `_dict` would fill later
         if isinstance(named.child, StateNode):
             keywords |= {e.arg: self._part(e.child, keywords[e.arg]) for e in named.child.edges}
         copy = functools.partial(self._part(func.child, old.func), *self._part(args.child, old.args), **keywords)
         copy.__dict__.update(old.__dict__)
+        copy.__dict__.update({e.arg: self._part(e.child, old.__dict__[e.arg]) for e in attributes})
         return self._done(node, copy)
 
     def _compiled(self, node: StateNode) -> Any:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...tracer.ir.refusals import Reason
+from .pins import Pins
 from .uses import READ, Uses
 
 MAX_CONTENT = 1 << 20  # bytes of an array that is guarded by its contents
@@ -86,9 +87,10 @@ class Edge:
     """The access from an owner to its part: ``how`` is one of
 
     ``global`` (globals dict, name), ``builtin`` (globals dict, name), ``noglobal``, ``cell``, ``emptycell``,
-    ``attr`` name, ``item`` index, ``key`` key, ``element`` index (of a set), ``class`` (class, name), ``const``
-    (the part of an object that can't change), ``import`` module name, ``quiet`` name (in the key, not in the checker),
-    ``store`` name (an attribute that is only assigned, present or not).
+    ``attr`` name, ``noattr`` name, ``noitem`` name (not in its ``__dict__``), ``item`` index, ``key`` key, ``element``
+    index (of a set), ``class`` (class, name), ``const`` (the part of an object that can't change), ``import`` module
+    name, ``quiet`` name (in the key, not in the checker), ``store`` name (an attribute that is only assigned, present
+    or not).
     """
 
     how: str
@@ -105,7 +107,7 @@ class Names:
     attrs: dict[str, None] = field(default_factory=dict)
     compares: set[str] = field(default_factory=set)
     called: set[str] = field(default_factory=set)
-    truths: set[str] = field(default_factory=set)  # names of objects that are tested for truth
+    asked: set[str] = field(default_factory=set)  # names given to getattr and hasattr, or all under an except clause
     supers: bool = False  # super() occurs: overridden methods count too
     everything: bool = False  # attribute names are computed somewhere: all attributes count
     absence: bool = False  # a missing attribute can be noticed
@@ -114,7 +116,7 @@ class Names:
     read: set[int] = field(default_factory=set)  # ids of containers that are no sinks (``effect_places.py``)
 
     def state(self) -> tuple[int, ...]:
-        sizes = len(self.attrs), len(self.compares), len(self.called), len(self.truths), len(self.read)
+        sizes = len(self.attrs), len(self.compares), len(self.called), len(self.asked), len(self.read)
         return *sizes, sum(map(len, self.uses.values())), self.supers, self.everything, self.absence
 
     def used(self, kind: str, name: str) -> set[Hashable]:
@@ -122,7 +124,7 @@ class Names:
         return self.uses.get((kind, name), {READ}) if self.effects and not self.everything else {READ}
 
     def copy(self) -> Names:
-        sets = dict(self.attrs), set(self.compares), set(self.called), set(self.truths)
+        sets = dict(self.attrs), set(self.compares), set(self.called), set(self.asked)
         uses = {place: set(found) for place, found in self.uses.items()}
         return Names(*sets, self.supers, self.everything, self.absence, self.effects, uses)
 
@@ -135,6 +137,7 @@ class StateGraph:
     codes: dict[int, types.CodeType]
     main: dict[str, Any] | None  # the globals of the callable itself
     names: Names
+    pins: Pins
     tensors: dict[int, str] = field(default_factory=dict)  # id of each eager tensor in the state -> its name
     optimizers: list[Any] = field(default_factory=list)
     on_device: list[str] = field(default_factory=list)  # names of the eager tensors on a CUDA device

@@ -8,6 +8,8 @@ Two data structures: ``StatePlan`` (one per function and class of its objects; s
 ``trust.py``    library code, impure functions, objects with hidden state
 ``state_graph.py``    the state as a graph
 ``walk.py``     the walk that makes it (``modules.py``, ``objects.py``: its parts)
+``pins.py``     classes and dicts, compared by the interpreter's versions and by identity
+``readers.py``  functions that read attributes by computed names
 ``checker.py``    key and checker from the graph
 ``rebuild.py``  the same callable over other arrays
 ``watch.py``    the code that really ran
@@ -28,7 +30,7 @@ from ...tracer.bytecode.identity import asks_identity
 from ...tracer.bytecode.shown_names import asks
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.float_errors import sets_float_errors
-from .checker import Checker, Digest, digest
+from .checker import REGISTRATIONS, Checker, Digest, digest
 from .rebuild import Substitution
 from .state_graph import Names, StateGraph, StateNode
 from .trust import Trust
@@ -185,9 +187,10 @@ class StatePlan:
         if before.key != after.key:
             # A token may be mere structure; what is told is the labels of the tokens that have no partner.
             old, new = set(before._trail), set(after._trail)
-            for label, _ in [t for t in before._trail if t not in new] + [t for t in after._trail if t not in old]:
+            others = [t for t in before._trail if t not in new] + [t for t in after._trail if t not in old]
+            for label in [label for label, _ in others if label != REGISTRATIONS]:  # (imports register classes)
                 changed.setdefault(Refusal.REPLAY_CHANGES(name=label))
-            if not changed:
+            if not others:
                 changed.setdefault(Refusal.REPLAY_STRUCTURE())
         names = zip(before.array_names, before.arrays, after.arrays, strict=False)
         for name, a, b in names:

@@ -76,7 +76,7 @@ def identity(obj: Any) -> Hashable:
 def is_leaf(value: Any, depth: int = 0) -> bool:
     """Whether a value is immutable all the way down and compared as a whole."""
     kind = type(value)
-    if kind in _ATOMS or kind in _NUMPY_SCALARS or isinstance(value, np.dtype):
+    if kind in _ATOMS or kind in _NUMPY_SCALARS or issubclass(kind, np.dtype):
         return True
     if kind is tuple or kind is frozenset:
         return depth < 20 and len(value) <= 10_000 and all(is_leaf(v, depth + 1) for v in value)

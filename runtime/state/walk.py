@@ -9,8 +9,11 @@ from a queue, so that no chain of them is too long.
 
 from __future__ import annotations
 
+import builtins
 import functools
+import operator
 import types
+import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable
 from typing import Any
@@ -19,14 +22,17 @@ import numpy as np
 
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Refusal
-from . import modules, objects
-from .code_scan import CodeFacts, scan
+from . import modules, objects, readers
+from .code_scan import BY_NAME, CodeFacts, scan
 from .effect_places import settle_places, visit_part
+from .pins import AnyName, Pins
 from .state_graph import MAX_CONTENT, Leaf, Names, StateGraph, StateNode, mark
 from .trust import Trust, impurity, plain_reader
 from .uses import COUNT
 from .values import is_leaf
 from .walker import OF_CLASS, OF_SUBCLASSES, UnknownError, Walker
+
+_OF_FUNCTIONS = {"__name__", "__qualname__", "__module__", "__doc__", "__annotations__"}
 
 
 def build(fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: Trust, names: Names) -> StateGraph:
@@ -52,8 +58,10 @@ def build(fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: T
     for node in walker.nodes:
         _check_array(walker, node)
     reasons = list(walker.reasons)
+    counted = AnyName() if names.everything else names.attrs
+    pins = Pins(counted, trust, walker.classes, walker.stores, walker.lists, walker.abstract)
     return StateGraph(
-        roots, walker.nodes, reasons, walker.codes, walker.main, names, walker.tensors, walker.optimizers,
+        roots, walker.nodes, reasons, walker.codes, walker.main, names, pins, walker.tensors, walker.optimizers,
         walker.on_device, walker.leaves_on_host,
     )  # fmt: skip
 
@@ -95,8 +103,9 @@ def _fill_function(
     else:
         facts = _take_code(walker, fn.__code__)
         _global_names(walker, node, fn, facts)
-        for name in sorted(fn.__dict__.keys() & walker.names.attrs.keys()):
-            node.edge("attr", name, walker.visit(fn.__dict__[name], f"{label}.{name}", site))
+        objects.own_attributes(walker, node, label, site)
+        for name in sorted(_OF_FUNCTIONS & walker.names.attrs.keys()):
+            node.edge("attr", name, walker.visit(getattr(fn, name), f"{label}.{name}", site), fixed=True)
     at = facts.at(fn.__code__.co_firstlineno)
     _cells(walker, node, fn, facts, at)
     if fn.__defaults__ and not trusted:
@@ -117,7 +126,11 @@ def _take_code(walker: Walker, code: types.CodeType) -> CodeFacts:
         names.attrs.update(dict.fromkeys(facts.attrs))
         names.compares |= facts.compares
         names.called |= facts.called
-        names.truths |= facts.truths
+        names.asked |= facts.asked
+        if facts.matches:
+            walker.abstract = True
+        if facts.excepts:
+            names.asked |= facts.attrs.keys()
         names.supers |= "super" in facts.globals
         names.everything |= facts.dynamic
         names.absence |= facts.sees_absence
@@ -162,8 +175,8 @@ def _global_names(walker: Walker, node: StateNode, fn: types.FunctionType, facts
 
 
 def _builtin(walker: Walker, value: Any, name: str, at: str) -> Leaf | StateNode:
-    if name == "type":
-        walker.names.attrs.setdefault("__class__")
+    if name in BY_NAME and value is getattr(builtins, name, None):  # the scan has seen what is asked for
+        return walker.leaf(value, False)
     return walker.visit(value, name, at)
 
 
@@ -227,10 +240,21 @@ def _partial(walker: Walker, value: functools.partial[Any], label: str, site: st
     node.edge("const", "func", walker.visit(value.func, label, site))
     node.edge("const", "args", walker.visit(value.args, f"{label} args", site))
     node.edge("const", "keywords", walker.visit(value.keywords, f"{label} keywords", site))
+    walker.pending.append(lambda: objects.own_attributes(walker, node, label, site))
     return node
 
 
 def _by_identity(walker: Walker, value: Any, label: str, site: str) -> Leaf:
+    readers.note(walker.names, value)
+    return walker.leaf(value, False)
+
+
+def _getter(walker: Walker, value: Any, label: str, site: str) -> Leaf:
+    """An ``attrgetter`` or ``methodcaller``: it never changes, and has the names that it reads."""
+    found = readers.of_getter(value)
+    if found is None or not is_leaf(value.__reduce__()[1]):
+        return walker.unknown(Refusal.STATE_UNSEEN, value, label, site)
+    walker.names.attrs.update(dict.fromkeys(found))
     return walker.leaf(value, False)
 
 
@@ -242,6 +266,11 @@ def _descriptor(walker: Walker, value: Any, label: str, site: str) -> StateNode:
         if part is not None:
             node.edge("const", name, walker.visit(part, label, site), fixed=True)
     return node
+
+
+def _proxy(walker: Walker, value: Any, label: str, site: str) -> Leaf:
+    """A weak proxy: even ``isinstance`` asks what it stands for."""
+    return walker.unknown(Refusal.STATE_UNSEEN, value, label, site)
 
 
 def _cached(walker: Walker, value: Any, label: str, site: str) -> Leaf:
@@ -285,6 +314,8 @@ OF_CLASS.update({
     list: _items, tuple: _items, deque: _items,
     dict: _mapping, OrderedDict: _mapping, defaultdict: _mapping,
     set: _elements, frozenset: _elements,
+    weakref.ProxyType: _proxy, weakref.CallableProxyType: _proxy,
+    operator.attrgetter: _getter, operator.methodcaller: _getter,
     types.MethodType: _method, functools.partial: _partial,
     types.BuiltinFunctionType: objects.c_function, type(np.random.default_rng): objects.c_function,
     type("".__str__): objects.c_function,

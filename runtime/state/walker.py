@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...tracer.ir.refusals import Reason, Refusal
+from .pins import can_change, covered
 from .state_graph import Chains, Leaf, Names, StateNode
 from .trust import Trust
 from .values import is_leaf, leaf_size
@@ -51,6 +52,10 @@ class Walker:
         self.on_device: list[str] = []  # names of the eager tensors on a CUDA device
         self.leaves_on_host: list[str] = []  # names of the eager tensors on the host that require gradients
         self.optimizers: list[Any] = []
+        self.classes: dict[type, None] = {}  # classes whose lookups count
+        self.stores: list[tuple[Any, dict[Any, Any], frozenset[str] | None]] = []  # see Pins
+        self.lists: list[list[Any]] = []
+        self.abstract = False  # whether classes may be asked for that others are registered with
         self.memo: dict[int, StateNode] = {}
         self.reasons: dict[Reason, None] = {}
         self.codes: dict[int, types.CodeType] = {}
@@ -87,6 +92,23 @@ class Walker:
         while self.pending:
             self.pending.popleft()()
 
+    # ---- what is compared by its owner's version, or by identity
+
+    def pin_class(self, cls: type) -> None:
+        """Have every change of what is looked up in a class noticed."""
+        if any(map(can_change, cls.__mro__)):
+            self.classes.setdefault(cls)
+
+    def pin_absence(self, owner: Any) -> None:
+        """Have attributes noticed that an object may get: those whose names count and which it has not."""
+        store, names = owner.__dict__, self.names.attrs.keys()
+        if self.names.everything:
+            self.stores.append((owner, store, None))
+            return
+        wanted = frozenset(names - store.keys()) if self.names.absence else covered(type(owner), names - store.keys())
+        if wanted:
+            self.stores.append((owner, store, wanted))
+
     # ---- values
 
     def visit(self, value: Any, label: str, site: str, chains: Chains | None = None) -> Leaf | StateNode:
@@ -97,7 +119,7 @@ class Walker:
         try:
             if self.depth > MAX_DEPTH:
                 raise UnknownError(Refusal.STATE_DEEP(count=MAX_DEPTH, what=label, site=site))
-            if isinstance(value, types.ModuleType):
+            if issubclass(type(value), types.ModuleType):
                 return OF_CLASS[types.ModuleType](self, value, label, site, chains or {(): site})
             known = self.memo.get(id(value))
             if known is not None and known.kind == "sink":  # read on this way

@@ -1,9 +1,11 @@
 """Visitors of the state walk (``runtime/state/walker.py``) for tensors, modules, optimizers and schedulers.
 
-A tensor counts by its identity; its contents are read anew when a recording runs.  A module's plain attributes and the
-facts about tensors (``requires_grad``, hooks) are part of the key but not of the checker: changes of them count in
-``tensors/tensor.py`` (``epoch``), and a compiled step whose epoch has moved on compares keys.  Containers
-and objects in a module are checked like any other state.  An optimizer's numbers are read by its recordings themselves.
+A tensor counts by its identity; its contents are read anew when a recording runs.  The facts about tensors
+(``requires_grad``, hooks) are part of the key but not of the checker: changes of them count in ``tensors/tensor.py``
+(``epoch``), and a compiled step whose epoch has moved on compares keys.  Modules and optimizers count by their
+identity; their dicts (attributes, registries of members, hooks, states of parameters) are pinned, entry by entry
+(``runtime/state/pins.py``), and what the entries hold is checked like any other state.  An optimizer's numbers are
+read by its recordings themselves.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from ..tensors.tensor import Tensor
 from ..tracer.ir.refusals import Refusal
 
 _REGISTRIES = {"_parameters", "_buffers", "_modules"}  # their members are in the module's attributes too
+_OF_OPTIMIZERS = {"defaults", "state", "param_groups", "_pre_hooks", "_post_hooks", "_opt_called"}
 _CALLED_BY_US = ("forward",)
 
 
@@ -32,14 +35,26 @@ def _tensor(walker: Walker, value: Tensor, label: str, site: str) -> StateNode:
     walker.leaf(None, True)  # counts
     node = walker.node("const", value, label, site)
     node.edge("quiet", "facts", walker.leaf(tensor_facts(value), True))
+    walker.pending.append(lambda: _fill_tensor(walker, node, value, label, site))
     return node
+
+
+def _fill_tensor(walker: Walker, node: StateNode, value: Tensor, label: str, site: str) -> None:
+    """Attributes that the user has given to a tensor, or may give to it."""
+    names, store = walker.names, value.__dict__
+    for name in sorted(store if names.everything else store.keys() & names.attrs.keys()):
+        if not hasattr(Tensor, name) and not name.startswith("_"):
+            node.edge("attr", name, walker.visit(store[name], f"{label}.{name}", site), fixed=True)
+    for name in sorted(names.asked - store.keys()):
+        if not hasattr(Tensor, name):
+            node.edge("noitem", name, walker.leaf(None, False))
 
 
 def _filled_later(fill: Callable[..., None]) -> Callable[..., StateNode]:
     """The visitor of objects whose parts *fill* walks once the objects around them have been met."""
 
     def visit(walker: Walker, value: Any, label: str, site: str) -> StateNode:
-        node = walker.node("instance", value, label, site, extra=(frozenset(), frozenset(), None))
+        node = walker.node("pinned", value, label, site)
         walker.pending.append(lambda: fill(walker, node, value, label, site))
         return node
 
@@ -98,46 +113,91 @@ def _fill_module(walker: Walker, node: StateNode, module: Module, label: str, si
         for name in sorted(walker.names.attrs):
             if name not in module.__dict__:
                 raw = objects.lookup(cls, name)
-                if raw is not objects._MISSING and is_leaf(raw):
+                if raw is not objects.MISSING and is_leaf(raw):
                     objects.class_part(walker, node, cls, name, raw, site)
-    for name, value in module.__dict__.items():
+    walker.pin_class(cls)
+    node.edge("quiet", "module", walker.leaf(module, False))
+    own = module.__dict__
+    walker.stores.append((module, own, None))
+    for name, value in own.items():
         if name in _REGISTRIES:
-            continue
-        if is_leaf(value):
-            node.edge("quiet", name, walker.leaf(value, True))
+            _registry(walker, node, own, value, f"{short}.{name}", site)
         elif isinstance(value, Tensor):
-            _named(walker, value, f"{short}.{name}")
-            node.edge("quiet", name, walker.leaf(tensor_facts(value), True))
-        elif isinstance(value, dict) and not value and name.endswith("_hooks"):
-            node.edge("quiet", name, walker.leaf((), True))
+            _tensor_within(walker, node, value, f"{short}.{name}")
+        elif isinstance(value, dict) and name.endswith("_hooks"):
+            walker.stores.append((None, value, None))
+            for hook in value.values():
+                node.edge("const", name, walker.visit(hook, f"{short}.{name}", site), fixed=True)
         else:
-            node.edge("attr", name, walker.visit(value, f"{short}.{name}", site), fixed=True)
+            node.edge("const", name, walker.visit(value, f"{short}.{name}", site), fixed=True)
+
+
+def _registry(
+    walker: Walker, node: StateNode, own: dict[str, Any], members: dict[str, Any], label: str, site: str
+) -> None:
+    """Members that are in the module's attributes too, unless somebody has written into the registry itself."""
+    walker.stores.append((None, members, None))
+    for name, member in members.items():
+        node.edge("quiet", name, walker.leaf(name, True))
+        node.edge("quiet", name, walker.leaf(member, False))
+        if own.get(name) is member:
+            continue
+        if isinstance(member, Tensor):
+            _tensor_within(walker, node, member, f"{label}[{name!r}]")
+        else:
+            node.edge("const", name, walker.visit(member, f"{label}[{name!r}]", site), fixed=True)
+
+
+def _tensor_within(walker: Walker, node: StateNode, value: Tensor, label: str) -> None:
+    _named(walker, value, label)
+    node.edge("quiet", label, walker.leaf(value, False))
+    node.edge("quiet", label, walker.leaf(tensor_facts(value), True))
 
 
 def _fill_optimizer(walker: Walker, node: StateNode, optimizer: Optimizer, label: str, site: str) -> None:
     """Groups (parameters and settings) and state; numbers only where the user's own code looks into the groups."""
     walker.optimizers.append(optimizer)
+    walker.pin_class(type(optimizer))
+    node.edge("quiet", "optimizer", walker.leaf(optimizer, False))
     short = label.removeprefix("global ").removeprefix("closure ")
     everything = "param_groups" in walker.names.attrs or "defaults" in walker.names.attrs
-    groups = walker.node("list", optimizer.param_groups, f"{short}.param_groups", site)
-    node.edge("attr", "param_groups", groups, fixed=True)
+    own = optimizer.__dict__
+    walker.stores.append((optimizer, own, None))
+    for name, value in own.items():
+        if name not in _OF_OPTIMIZERS or (name == "defaults" and everything):
+            node.edge("const", name, walker.visit(value, f"{short}.{name}", site), fixed=True)
+        elif isinstance(value, dict):
+            walker.stores.append((None, value, None))
+    for hook in (*optimizer._pre_hooks.values(), *optimizer._post_hooks.values()):
+        node.edge("const", "hook", walker.visit(hook, f"{short}'s hook", site), fixed=True)
+    walker.lists.append(optimizer.param_groups)
     for index, group in enumerate(optimizer.param_groups):
         at = f"{short}.param_groups[{index}]"
         part = walker.node("dict", group, at, site, extra=tuple(group))
-        groups.edge("item", index, part, fixed=True)
+        node.edge("const", at, part, fixed=True)
+        part.edge("quiet", "group", walker.leaf(group, False))  # recordings read its numbers
         for key, value in group.items():
-            if _is_number(value) and not everything:
-                continue
-            part.edge("key", key, walker.visit(value, f"{at}[{key!r}]", site), fixed=True)
-    for name, value in optimizer.__dict__.items():
-        if name.endswith("_hooks") and value:
-            node.edge("attr", name, walker.visit(value, f"{short}.{name}", site), fixed=True)
+            if key == "params":
+                _parameters(walker, part, value, site)
+            elif not _is_number(value) or everything:
+                part.edge("key", key, walker.visit(value, f"{at}[{key!r}]", site), fixed=True)
     for parameter, entry in optimizer.state.items():
-        if isinstance(entry, dict) and isinstance(parameter, Tensor):
-            part = walker.node("dict", entry, f"{short}.state[...]", site, extra=tuple(entry))
-            node.edge("const", "state", part, fixed=True)
+        node.edge("quiet", "state", walker.leaf(parameter, False))
+        if isinstance(entry, dict):
+            walker.stores.append((None, entry, None))
             for key, value in entry.items():
-                part.edge("key", key, walker.visit(value, f"{short}.state[...][{key!r}]", site), fixed=True)
+                name = f"{short}.state[...][{key!r}]"
+                node.edge("quiet", "state", walker.leaf(key, is_leaf(key)))
+                node.edge("const", "state", walker.visit(value, name, site), fixed=True)
+
+
+def _parameters(walker: Walker, group: StateNode, parameters: list[Any], site: str) -> None:
+    name = f"{group.label}['params']"
+    part = walker.node("pinned", parameters, name, site)
+    walker.lists.append(parameters)
+    group.edge("key", "params", part, fixed=True)
+    for index, parameter in enumerate(parameters):
+        part.edge("const", index, walker.visit(parameter, f"{name}[{index}]", site), fixed=True)
 
 
 OF_SUBCLASSES.update({

@@ -208,7 +208,6 @@ class Refusal(enum.Enum):
     STATE_SUBCLASS = "{what} is a subclass of {base}; use {instead} (read at {site})"
     STATE_UNSEEN = "{what} keeps state that Python can't see; pass it as an argument (read at {site})"
     STATE_COMPILED = "{what} is compiled code, which can't be looked into (read at {site})"
-    STATE_ENUM = "{what} is an enum member whose value can change; use plain values (read at {site})"
     STATE_METACLASS = "{what} has a metaclass of its own, which may do anything (read at {site})"
     STATE_HOOK = "{what} answers attribute reads by {hook}; use plain attributes (read at {site})"
     STATE_DICT = "{what} has a __dict__ of its own kind (read at {site})"

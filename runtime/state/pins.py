@@ -1,0 +1,407 @@
+"""Pins: classes, dicts and lists that a state rests on, compared with what they were in one native call.
+
+Most of what Python looks up goes through classes, and hardly ever does one change. The interpreter keeps a version in
+each class, which is another one after any change of the class or of its bases, so that one comparison tells more than
+any list of attributes could: methods that are replaced or added, ``__getattr__``, ``__bool__``, a new base. Where a
+version has moved on, :meth:`Pins.settle` compares what counts in Python, and notes the new version if it is the same.
+
+Dicts and lists that outsiders write to (of functions, of modules of a network) are compared entry by entry.
+
+Start reading at :class:`Pins`. Where :func:`_ready` says no, everything is compared in Python.
+"""
+
+from __future__ import annotations
+
+import abc
+import ctypes
+import struct
+import sys
+from array import array
+from collections.abc import Callable, Collection, Container, Hashable, Iterable
+from functools import lru_cache
+from typing import Any
+
+from ..launch import object_layout as layout
+from ..launch.native import builtins_of, compile_function, filled
+from .trust import Trust
+from .values import identity, is_leaf, same, token
+
+_VERSION = 384  # bytes before PyTypeObject.tp_version_tag
+_NEVER = -1  # no version is this
+_HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8
+# `self` is the address of a word with the address of these words: the number of classes, then (class, its type,
+# version) for each; the number of dicts, then (owner or 0, its type, dict, length, then each key and value) for each;
+# the number of lists, then (list, length, then each item) for each.
+SAME = r"""
+define ptr @tracegrad_same(ptr %self, ptr %args, i64 %nargs) {
+entry:
+  %pos = alloca i64
+  %key = alloca ptr
+  %value = alloca ptr
+  %cell.at = getelementptr i8, ptr %self, i64 $ob_sval
+  %cell = load ptr, ptr %cell.at, align 1
+  %table = load ptr, ptr %cell
+  %classes = load i64, ptr %table
+  %first = getelementptr i64, ptr %table, i64 1
+  br label %class.head
+
+class.head:
+  %at = phi ptr [ %first, %entry ], [ %at.next, %class.same ]
+  %left = phi i64 [ %classes, %entry ], [ %left.next, %class.same ]
+  %no.class = icmp eq i64 %left, 0
+  br i1 %no.class, label %dicts, label %class
+class:
+  %cls = load ptr, ptr %at
+  %kind.at = getelementptr i64, ptr %at, i64 1
+  %kind = load ptr, ptr %kind.at
+  %version.at = getelementptr i64, ptr %at, i64 2
+  %version = load i64, ptr %version.at
+  %kind.now.at = getelementptr i8, ptr %cls, i64 $ob_type
+  %kind.now = load ptr, ptr %kind.now.at
+  %version.now.at = getelementptr i8, ptr %cls, i64 $version
+  %version.now = load i32, ptr %version.now.at
+  %version.word = zext i32 %version.now to i64
+  %same.kind = icmp eq ptr %kind, %kind.now
+  %same.version = icmp eq i64 %version, %version.word
+  %same.class = and i1 %same.kind, %same.version
+  br i1 %same.class, label %class.same, label %other
+class.same:
+  %at.next = getelementptr i64, ptr %at, i64 3
+  %left.next = sub i64 %left, 1
+  br label %class.head
+
+dicts:
+  %dict.count = load i64, ptr %at
+  %dict.first = getelementptr i64, ptr %at, i64 1
+  br label %dict.head
+dict.head:
+  %d = phi ptr [ %dict.first, %dicts ], [ %d.next, %dict.same ]
+  %d.left = phi i64 [ %dict.count, %dicts ], [ %d.left.next, %dict.same ]
+  %no.dict = icmp eq i64 %d.left, 0
+  br i1 %no.dict, label %lists, label %dict
+dict:
+  %owner = load ptr, ptr %d
+  %dict.at = getelementptr i64, ptr %d, i64 2
+  %dict.word = load ptr, ptr %dict.at
+  %size.at = getelementptr i64, ptr %d, i64 3
+  %size = load i64, ptr %size.at
+  %unowned = icmp eq ptr %owner, null
+  br i1 %unowned, label %dict.size, label %owned
+owned:
+  %owner.kind.at = getelementptr i64, ptr %d, i64 1
+  %owner.kind = load ptr, ptr %owner.kind.at
+  %owner.now.at = getelementptr i8, ptr %owner, i64 $ob_type
+  %owner.now = load ptr, ptr %owner.now.at
+  %same.owner = icmp eq ptr %owner.kind, %owner.now
+  br i1 %same.owner, label %owner.store, label %other
+owner.store:
+  %store = call ptr $PyObject_GenericGetDict(ptr %owner, ptr null)
+  %no.store = icmp eq ptr %store, null
+  br i1 %no.store, label %error, label %compare.store
+compare.store:
+  call void $Py_DecRef(ptr %store)                   ; its owner holds it
+  %same.store = icmp eq ptr %store, %dict.word
+  br i1 %same.store, label %dict.size, label %other
+dict.size:
+  %size.now = call i64 $PyDict_Size(ptr %dict.word)
+  %same.size = icmp eq i64 %size.now, %size
+  br i1 %same.size, label %entries, label %other
+entries:
+  %entry.first = getelementptr i64, ptr %d, i64 4
+  store i64 0, ptr %pos
+  br label %entry.head
+entry.head:
+  %e = phi ptr [ %entry.first, %entries ], [ %e.next, %entry.same ]
+  %more = call i32 $PyDict_Next(ptr %dict.word, ptr %pos, ptr %key, ptr %value)
+  %no.entry = icmp eq i32 %more, 0
+  br i1 %no.entry, label %dict.same, label %compare.entry
+compare.entry:
+  %key.known = load ptr, ptr %e
+  %value.at = getelementptr i64, ptr %e, i64 1
+  %value.known = load ptr, ptr %value.at
+  %key.now = load ptr, ptr %key
+  %value.now = load ptr, ptr %value
+  %same.key = icmp eq ptr %key.known, %key.now
+  %same.value = icmp eq ptr %value.known, %value.now
+  %same.entry = and i1 %same.key, %same.value
+  br i1 %same.entry, label %entry.same, label %other
+entry.same:
+  %e.next = getelementptr i64, ptr %e, i64 2
+  br label %entry.head
+dict.same:
+  %words = shl i64 %size, 1
+  %stride = add i64 %words, 4
+  %d.next = getelementptr i64, ptr %d, i64 %stride
+  %d.left.next = sub i64 %d.left, 1
+  br label %dict.head
+
+lists:
+  %list.count = load i64, ptr %d
+  %list.first = getelementptr i64, ptr %d, i64 1
+  br label %list.head
+list.head:
+  %l = phi ptr [ %list.first, %lists ], [ %item, %items ]
+  %l.left = phi i64 [ %list.count, %lists ], [ %l.left.next, %items ]
+  %no.list = icmp eq i64 %l.left, 0
+  br i1 %no.list, label %same, label %list
+list:
+  %list.word = load ptr, ptr %l
+  %length.at = getelementptr i64, ptr %l, i64 1
+  %length = load i64, ptr %length.at
+  %length.now = call i64 $PyList_Size(ptr %list.word)
+  %same.length = icmp eq i64 %length, %length.now
+  %item.first = getelementptr i64, ptr %l, i64 2
+  %l.left.next = sub i64 %l.left, 1
+  br i1 %same.length, label %items, label %other
+items:
+  %item = phi ptr [ %item.first, %list ], [ %item.next, %item.same ]
+  %index = phi i64 [ 0, %list ], [ %index.next, %item.same ]
+  %no.item = icmp eq i64 %index, %length
+  br i1 %no.item, label %list.head, label %compare.item
+compare.item:
+  %item.known = load ptr, ptr %item
+  %item.now = call ptr $PyList_GetItem(ptr %list.word, i64 %index)
+  %same.item = icmp eq ptr %item.known, %item.now
+  br i1 %same.item, label %item.same, label %other
+item.same:
+  %item.next = getelementptr i64, ptr %item, i64 1
+  %index.next = add i64 %index, 1
+  br label %items
+
+error:
+  call void $PyErr_Clear()
+  br label %other
+other:
+  call void $Py_IncRef(ptr $false)
+  ret ptr $false
+same:
+  call void $Py_IncRef(ptr $true)
+  ret ptr $true
+}
+"""
+_FUNCTIONS = ("PyObject_GenericGetDict", "Py_DecRef", "Py_IncRef", "PyDict_Size", "PyDict_Next", "PyList_Size",
+              "PyList_GetItem", "PyErr_Clear")  # fmt: skip
+# Entries of a class that count only where the code names them: descriptions, and what CPython keeps there.
+_DESCRIPTIVE = {
+    "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__annotate__",
+    "__annotate_func__", "__annotations_cache__", "__firstlineno__", "__static_attributes__", "__orig_bases__",
+    "__parameters__", "__type_params__",
+}  # fmt: skip
+
+
+class AnyName:
+    """The container of all names."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+class Pins:
+    """Classes, dicts and lists as they are now. ``same()`` is quick; where it says no, ``settle()`` decides.
+
+    :param names: the attribute names that count.
+    :param classes: classes whose lookups count, with those of their bases.
+    :param stores: (owner or None, dict, names): with names, only that none of them is in the dict counts.
+    :param lists: lists whose items count by identity.
+    :param abstract: whether a class may be asked for that others are registered with.  (Which, is no answer: what a
+        class has said of another, it says until any class is registered anywhere.)
+    """
+
+    def __init__(
+        self,
+        names: Container[str],
+        trust: Trust,
+        classes: Iterable[type],
+        stores: Iterable[tuple[Any, dict[Any, Any], frozenset[str] | None]],
+        lists: Iterable[list[Any]],
+        abstract: bool,
+    ) -> None:
+        self._names, self._trust = names, trust
+        self._classes = tuple(classes)
+        self._stores = [(o, type(o), store, dict(store), wanted) for o, store, wanted in stores]
+        self._lists = [(items, list(items)) for items in lists]
+        self.registrations = abc.get_cache_token()  # another one after a class has been registered anywhere
+        words = self._read()  # before what they stand for is looked at
+        self.classes = {cls: class_token(cls, names, trust) for cls in self._classes}
+        self.abstract = abstract
+        self.leaves: list[tuple[type, str, Any, bool]] = []  # (class, attribute, value, whether compared by value)
+        self._cell = array("q", [0])
+        self._words = array("q")
+        self._note(words)
+        self.same: Callable[[], bool] = _never
+        if self and _ready():
+            self.same = _builtins()(struct.pack("q", self._cell.buffer_info()[0]))
+
+    def __bool__(self) -> bool:
+        return bool(self.classes or self._stores or self._lists or self.abstract)
+
+    def _read(self) -> list[int]:
+        """The words for the native comparison, of the state as it is now."""
+        words = [len(self._classes)]
+        for cls in self._classes:
+            words += [id(cls), id(type(cls)), _version(cls)]
+        words.append(len(self._stores))
+        for owner, kind, store, now, _ in self._stores:
+            words += [0 if owner is None else id(owner), id(kind), id(store), len(now)]
+            words += [id(part) for pair in now.items() for part in pair]
+        words.append(len(self._lists))
+        for items, known in self._lists:
+            words += [id(items), len(known), *map(id, known)]
+        return words
+
+    def _note(self, words: list[int]) -> None:
+        self._words, before = array("q", words), self._words
+        self._cell[0] = self._words.buffer_info()[0]
+        del before  # read until now
+
+    def settle(self) -> bool:
+        """Whether all that counts is as it was, though something else may have changed."""
+        if self.abstract and self.registrations != abc.get_cache_token():
+            return False
+        for k, (owner, kind, store, known, names) in enumerate(self._stores):
+            if owner is not None and (type(owner) is not kind or getattr(owner, "__dict__", None) is not store):
+                return False
+            if not (_alike(store, known) if names is None else names.isdisjoint(store)):
+                return False
+            self._stores[k] = owner, kind, store, dict(store), names
+        for items, before in self._lists:
+            if len(items) != len(before) or any(a is not b for a, b in zip(items, before, strict=True)):
+                return False
+        words = self._read()
+        for cls, parts in self.classes.items():
+            if class_token(cls, self._names, self._trust) != parts:
+                return False
+        for cls, name, value, by_value in self.leaves:
+            now = lookup(cls, name)
+            if now is not value and not (by_value and same(now, value)):
+                return False
+        self._note(words)
+        return True
+
+
+def _never() -> bool:
+    return False
+
+
+def _alike(store: dict[Any, Any], known: dict[Any, Any]) -> bool:
+    pairs = zip(store.items(), known.items(), strict=False)
+    return len(store) == len(known) and all(
+        (k is j or same(k, j)) and (v is w or (is_leaf(w) and same(v, w))) for (k, v), (j, w) in pairs
+    )
+
+
+MISSING = object()
+
+
+def lookup(cls: type, name: str) -> Any:
+    """The attribute of the class or its bases under *name*, as stored (descriptors are not invoked)."""
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return MISSING
+
+
+# ---- classes
+
+
+@lru_cache(None)
+def _methods(kind: type) -> frozenset[str]:
+    """Names that objects of a built-in type have from it, unless they have one of their own."""
+    return frozenset([name for name in dir(kind) if not hasattr(type(lookup(kind, name)), "__set__")])
+
+
+def covered(kind: type, names: Collection[str]) -> frozenset[str]:
+    """The names that an object of this class has from it, until it has an attribute of its own."""
+    if not can_change(kind):
+        return _methods(kind).intersection(names)
+    found = [(name, lookup(kind, name)) for name in names]
+    return frozenset([n for n, raw in found if raw is not MISSING and not hasattr(type(raw), "__set__")])
+
+
+def can_change(cls: type) -> bool:
+    """Whether attributes of the class can be set."""
+    return bool(cls.__flags__ & _HEAP_TYPE) and not cls.__flags__ & _IMMUTABLE
+
+
+_library_tokens: dict[type, tuple[int, Hashable]] = {}
+
+
+def class_token(cls: type, names: Container[str], trust: Trust) -> Hashable:
+    """A hashable for what lookups in a class find: its order of bases, special methods, and names that count."""
+    parts: list[Hashable] = [identity(type(cls))]
+    for base in cls.__mro__:
+        parts.append(identity(base))
+        if can_change(base):
+            parts.append(_library_token(base, names) if trust.cls(base) else _user_token(base, names))
+    return tuple(parts)
+
+
+def _user_token(cls: type, names: Container[str]) -> Hashable:
+    """Special methods and descriptors by identity; of values, which are parts of the state, that they are there."""
+    found: list[Hashable] = []
+    for name, value in cls.__dict__.items():
+        if name.startswith("__") and name.endswith("__"):
+            if name not in _DESCRIPTIVE or (name in names and type(names) is not AnyName):
+                found.append((name, token(value) if is_leaf(value) else identity(value)))
+        elif name in names and not name.startswith("_abc_"):
+            found.append((name, identity(value)) if hasattr(type(value), "__get__") else name)
+    return tuple(found)
+
+
+def _library_token(cls: type, names: Container[str]) -> Hashable:
+    """The functions and descriptors of a library's class by identity, and plain values that the code names."""
+    version = _version(cls)
+    known = _library_tokens.get(cls)
+    if known is None or known[0] != version or version == _NEVER:
+        parts = cls.__dict__.items()
+        found = tuple([(n, identity(v)) for n, v in parts if callable(v) or hasattr(type(v), "__get__")])
+        known = _library_tokens[cls] = version, found
+    values = [(n, token(v)) for n, v in cls.__dict__.items() if n in names and is_leaf(v)]
+    return (known[1], *values)
+
+
+# ---- the native comparison
+
+
+def _version(cls: type) -> int:
+    """The version of a class as it is now; the lookup gives it one."""
+    if not _ready():
+        return _NEVER
+    getattr(cls, "__no_such_name__", None)
+    return ctypes.c_uint32.from_address(id(cls) + _VERSION).value or _NEVER
+
+
+@lru_cache(None)
+def _ready() -> bool:
+    """Whether this interpreter keeps the versions of classes where they are expected."""
+    if layout.fault() is not None or sys.getsizeof(Pins) < _VERSION + 4:
+        return False
+
+    def versions() -> list[int]:
+        for cls in classes:
+            getattr(cls, "__no_such_name__", None)
+        return [ctypes.c_uint32.from_address(id(cls) + _VERSION).value for cls in classes]
+
+    base = type("base", (), {})
+    classes = [base, type("derived", (base,), {}), type("other", (), {})]
+    first, second = versions(), versions()
+    base.attribute = None  # type: ignore[attr-defined]
+    third = versions()
+    ready = first == second and all(first) and len(set(first)) == 3
+    ready = ready and third[2] == first[2] and all(third) and not {*third[:2]} & {*first}
+    if ready:
+        try:
+            _builtins()
+        except Exception:  # no such target, an LLVM that reads the text otherwise
+            return False
+    return ready
+
+
+@lru_cache(None)
+def _builtins() -> Callable[[object], Callable[..., Any]]:
+    numbers = {name: layout.offsets()[name] for name in ("ob_type", "ob_sval")} | {"version": _VERSION}
+    text = filled(SAME, numbers, {"true": id(True), "false": id(False)}, _FUNCTIONS)
+    return builtins_of(compile_function(text, "tracegrad_same"), b"same", b"Whether all that is pinned is as it was.")
+
+
+__all__ = ["MISSING", "Pins", "can_change", "covered", "lookup"]

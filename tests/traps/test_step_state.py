@@ -1,0 +1,176 @@
+"""Traps: compiled steps, while modules and optimizers are changed past their attributes: as eager steps, every time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tracegrad as torch
+from tracegrad import nn
+
+pytestmark = pytest.mark.usefixtures("fresh_kernels")
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 2))
+        self.scale = 1.0
+        self.table = {"rate": 1.0}
+        self.register_buffer("shift", torch.ones(2))
+
+    def forward(self, x):
+        return self.body(x) * self.scale * self.table["rate"] + self.shift
+
+
+def train(change, compiled, make):
+    torch.manual_seed(0)
+    model = Net()
+    opt = make(model.parameters())
+
+    def step(x):
+        opt.zero_grad()
+        loss = (model(x) ** 2).sum()
+        loss.backward()
+        opt.step()
+        return loss
+
+    run = torch.compile(step) if compiled else step
+    losses = []
+    for k in range(12):
+        if k in (5, 8):
+            change(model, opt, k)
+        losses.append(run(torch.ones(4, 3) * (0.1 * k + 0.1)).item())
+    values = [p.detach().numpy().copy() for p in model.parameters()]
+    return losses, values, run
+
+
+def adam(params):
+    return torch.optim.Adam(params, lr=0.01)
+
+
+def momentum(params):
+    return torch.optim.SGD(params, lr=0.01, momentum=0.9)
+
+
+def as_eager(change, make=adam):
+    losses, values, run = train(change, True, make)
+    expected, parameters, _ = train(change, False, make)
+    np.testing.assert_allclose(losses, expected, rtol=1e-12)
+    for a, b in zip(values, parameters, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-14)
+    without, _, _ = train(lambda model, opt, k: None, False, make)
+    assert expected != without, "the change changes nothing"
+    return run
+
+
+def other_linear():
+    torch.manual_seed(7)
+    return nn.Linear(3, 2)
+
+
+def hook(module, args, output):
+    return output * 2.0
+
+
+def doubled(parameter):
+    parameter.grad.mul_(2.0)
+
+
+def write(target, key, value):
+    target[key] = value
+
+
+MODULES = {
+    "a module in _modules": lambda m, o, k: write(m.body._modules, "1", nn.ReLU() if k == 5 else nn.Tanh()),
+    "a layer in _modules": lambda m, o, k: write(m.body._modules, "2", other_linear()),
+    "a module less": lambda m, o, k: m.body._modules.pop("1", None),
+    "a module more": lambda m, o, k: write(m.body._modules, f"{k}", nn.Sigmoid()),
+    "an attribute in __dict__": lambda m, o, k: write(m.__dict__, "scale", 0.1 * k),
+    "a module in __dict__": lambda m, o, k: write(m.__dict__, "body", nn.Linear(3, 2)),
+    "a method in __dict__": lambda m, o, k: write(m.body[1].__dict__, "forward", lambda x: x * k),
+    "a buffer in __dict__": lambda m, o, k: write(m.__dict__, "shift", torch.ones(2) * k),
+    "a new __dict__": lambda m, o, k: setattr(m, "__dict__", {**m.__dict__, "scale": 0.1 * k}),
+    "a dict of the module's": lambda m, o, k: write(m.table, "rate", 0.1 * k),
+    "a hook in _forward_hooks": lambda m, o, k: write(m.body[1]._forward_hooks, k, (hook, False, False)),
+    "a hook": lambda m, o, k: m.body[1].register_forward_hook(hook),
+    "a method of the instance": lambda m, o, k: setattr(m.body[1], "forward", lambda x: x * k),
+    "another class": lambda m, o, k: setattr(m.body[1], "__class__", nn.Sigmoid if k == 5 else nn.Softsign),
+    "requires_grad_": lambda m, o, k: m.body[0].weight.requires_grad_(k != 5),
+    "an attribute in __dict__, and back": lambda m, o, k: write(m.__dict__, "scale", 3.0 if k == 5 else 1.0),
+}
+OPTIMIZERS = {
+    "step": lambda m, o, k: setattr(o, "step", lambda: None) if k == 5 else delattr(o, "step"),
+    "step in __dict__": lambda m, o, k: write(o.__dict__, "step", lambda: None),
+    "zero_grad": lambda m, o, k: setattr(o, "zero_grad", lambda: None),
+    "state.clear": lambda m, o, k: o.state.clear(),
+    "a new state": lambda m, o, k: setattr(o, "state", type(o.state)(dict)),
+    "an entry of the state": lambda m, o, k: o.state.pop(m.body[0].weight),
+    "a tensor of the state": lambda m, o, k: write(
+        o.state[m.body[0].weight],
+        "exp_avg" if "exp_avg" in o.state[m.body[0].weight] else "momentum_buffer",
+        torch.ones(3, 3),
+    ),
+    "a group": lambda m, o, k: write(o.param_groups, 0, {**o.param_groups[0], "lr": 0.1 * k}),
+    "the list of groups": lambda m, o, k: setattr(o, "param_groups", [{**g, "lr": 0.3} for g in o.param_groups]),
+    "other parameters": lambda m, o, k: write(o.param_groups[0], "params", o.param_groups[0]["params"][: k - 5]),
+    "a parameter less": lambda m, o, k: o.param_groups[0]["params"].pop(),
+    "lr": lambda m, o, k: write(o.param_groups[0], "lr", 0.1 * k),
+    "weight decay": lambda m, o, k: write(o.param_groups[0], "weight_decay", 0.1 * (k - 5)),
+    "a hook of step": lambda m, o, k: o.register_step_pre_hook(lambda opt, args, kwargs: doubled(m.body[0].weight)),
+    "maximize": lambda m, o, k: write(o.param_groups[0], "maximize", k == 5),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_module(name):
+    as_eager(MODULES[name])
+
+
+@pytest.mark.parametrize("make", [adam, momentum])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizer(name, make):
+    as_eager(OPTIMIZERS[name], make)
+
+
+def test_a_class_of_the_library_is_patched(monkeypatch):
+    def change(model, opt, k):
+        monkeypatch.setattr(nn.Tanh, "forward", lambda self, x: x * k)
+
+    def plain(model, opt, k):
+        change(model, opt, k)
+
+    original = nn.Tanh.forward
+    losses, _, _ = train(plain, True, adam)
+    monkeypatch.setattr(nn.Tanh, "forward", original)
+    expected, _, _ = train(plain, False, adam)
+    np.testing.assert_allclose(losses, expected, rtol=1e-12)
+
+
+def test_attributes_of_tensors():
+    def run(compiled):
+        p = torch.ones(3, requires_grad=True)
+        step = lambda x: (p * x).sum() * getattr(p, "rate", 1.0)  # noqa: E731
+        f = torch.compile(step) if compiled else step
+        found = []
+        for k in range(9):
+            if k in (4, 6):
+                p.rate = float(k)
+            if k == 8:
+                del p.rate
+            found.append(f(torch.ones(3)).item())
+        return found
+
+    assert run(True) == run(False)
+
+
+def test_what_is_equal_is_replayed():
+    def change(model, opt, k):
+        model.__dict__["scale"] = float("1.0")
+        model.__dict__["scale"] = float("1.0")
+
+    losses, _, run = train(change, True, adam)
+    expected, _, _ = train(change, False, adam)
+    np.testing.assert_allclose(losses, expected, rtol=1e-12)
+    assert run.stats.traces == 2
+    assert not run.stats.live

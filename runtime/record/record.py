@@ -111,7 +111,7 @@ def _record(
     captured: list[np.ndarray] = []
     changes: list[Reason] = []
     effects = Effects()
-    unrecordable.last = None
+    unrecordable.clear()
     with fewer_collections(), recording(recorder), _own_words():
         if snapshot is None:
             if plan.asks_identity:

@@ -304,7 +304,7 @@ def record_tensors(
     capture = Capture(recorder, {**arguments, **snapshot.tensors}, place)
     leaves = list(call.leaves)
     proxies: dict[int, Tensor] = {}
-    unrecordable.last = None
+    unrecordable.clear()
     with fewer_collections(), capturing(capture):
         for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
             if kind in (ARRAY, FLOAT, SCALAR):

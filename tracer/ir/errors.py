@@ -9,10 +9,27 @@ class TracegradError(Exception):
     """Base of every error that tracegrad raises on purpose."""
 
 
-class _Unrecordable(threading.local):
-    """The last refusal of this thread, as a class and its arguments (an exception would keep its frames alive)."""
+_Refused = tuple[type[TracegradError], tuple[object, ...]]
 
-    last: tuple[type[TracegradError], tuple[object, ...]] | None = None
+
+class _Unrecordable:
+    """The last refusal of each thread, as a class and its arguments (an exception would keep its frames alive)."""
+
+    def __init__(self) -> None:
+        self._by_thread: dict[int, _Refused] = {}
+
+    @property
+    def last(self) -> _Refused | None:
+        """That of this thread."""
+        return self._by_thread.get(threading.get_ident())
+
+    def clear(self) -> None:
+        """Forget that of this thread."""
+        self._by_thread.pop(threading.get_ident(), None)
+
+    def add(self, error: TracegradError, thread: int | None = None) -> None:
+        """Note *error*, as one of *thread* (default: this one)."""
+        self._by_thread[threading.get_ident() if thread is None else thread] = type(error), error.args
 
 
 unrecordable = _Unrecordable()
@@ -23,7 +40,7 @@ class UnrecordableError(TracegradError):
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
-        unrecordable.last = (type(self), args)
+        unrecordable.add(self)
 
 
 class UnsupportedError(UnrecordableError, TypeError):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,6 +80,8 @@ class TracedArray(metaclass=_StandIn):
                     "keep it in a global or an attribute"
                 )
             )
+        if self._recorder.thread != get_ident():
+            raise self._recorder.in_another_thread()
         storage = self._storage
         if self._version != storage.version:
             if self._uncertain:

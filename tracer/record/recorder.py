@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import Aval, check_dtype
-from ..ir.errors import TracegradError
+from ..ir.errors import TracegradError, UnsupportedError, unrecordable
 from ..ir.evaluate import HOST, Backend, Env, Producers, as_held, as_stored, demand, params_of
 from ..ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, read_vars
 from ..ir.primitive import Primitive
@@ -58,8 +58,22 @@ class Recorder(Builder):
         self.stream_state: np.ndarray | None = None  # the stream's state in this run, uint64 (2,)
         self.draws = 0  # the number of draws from the stream
         self.active = True
+        self.thread = threading.get_ident()  # the one in which all of the recording happens
         self.parent: Recorder | None = None  # the recording around that of a loop's body (body_recorder.py)
         self.watch: Callable[[], Any] | None = None  # context for Python that an adjoint runs (ops/custom.py)
+
+    def in_another_thread(self) -> UnsupportedError:
+        """The error for an operation in a thread that is not the recording's, which may have no order with its own. The
+        function is refused even where nobody looks at what becomes of that thread."""
+        error = UnsupportedError(
+            at_site(
+                "this computes with an array of a compiled function in another thread than the one that called it; "
+                "compute it in that one (`map(g, xs)` in place of `pool.map(g, xs)`), or compile g and call that in "
+                "the threads, outside of any compiled function"
+            )
+        )
+        unrecordable.add(error, self.thread)
+        return error
 
     def site(self) -> Site | None:
         return self.site_override or self.entered or user_site()

@@ -20,6 +20,7 @@ from ...tracer.ir.aval import is_number
 from ...tracer.ir.graph import Atom
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.array import TracedArray, to_atom
+from ...tracer.record.shown_text import Shown, Texts
 from ..state.effect_places import place_of
 from ..state.rebuild import Substitution
 from ..state.state_graph import Edge, Leaf, StateGraph, StateNode
@@ -29,6 +30,7 @@ from .arguments import Arguments
 from .call_key import OBJECT, Call
 from .trees import Source
 
+MAX_RESULTS = 200  # values that effects may add to the results of a program
 Expression = Callable[[Source, Sequence[str]], str]  # of the leaves' texts; ``r`` are the kernel's results
 
 
@@ -70,12 +72,13 @@ class Effects:
 
 
 def find_effects(
-    call: Call, graph: StateGraph, given: Arguments, substitution: Substitution, inputs: Sequence[TracedArray]
-) -> Effects:
+    call: Call, graph: StateGraph, given: Arguments, substitution: Substitution, inputs: Sequence[TracedArray],
+    texts: Texts | None,
+) -> Effects:  # fmt: skip
     """The effects of a run that had the arguments *given* and the copies of *substitution*; *inputs*: the stand-ins for
-    the arrays of the state."""
+    the arrays of the state; *texts*: those that it has printed."""
     found = Effects()
-    values = _Values(found, given, inputs)
+    values = _Values(found, given, inputs, texts)
     ways = _ways(graph, call)
     not_counters: set[tuple[str, str]] = set()
     # an object is replaced last, since what else was done to its parts was done to it
@@ -94,6 +97,12 @@ def find_effects(
                 _replaces_object(edge) or (isinstance(edge.child, Leaf) and not edge.child.effect)
             ):
                 found.transient = Refusal.REPLAY_CHANGES(name=label)
+    for printed in () if texts is None else texts.printed:
+        key, text = values.text(printed.text)
+        rest = f", end={printed.end!r}, flush={printed.flush}"
+        found.effects.append(OutsideEffect(("print", key, rest), _constant(print), text, f"{{}}({{}}{rest})"))
+    if texts is not None and len(found.arrays) > MAX_RESULTS:
+        found.refused.append(Refusal.CALLS_PRINT(what=f"{len(texts.printed)} texts", site="its definition"))
     if not_counters:
         raise NotCountersError(not_counters)
     return found
@@ -171,6 +180,10 @@ def _constant(value: Any) -> Expression:
     return lambda source, texts: source.constant(value)
 
 
+def _called(function: Expression, value: Expression) -> Expression:
+    return lambda source, texts: f"{function(source, texts)}({value(source, texts)})"
+
+
 def _leaf(place: int) -> Expression:
     return lambda source, texts: f"args[{place}]" if texts[0] == "*args" else texts[place]
 
@@ -225,8 +238,8 @@ def _growth(sink: StateNode, contents: Any, way: _Way, values: _Values) -> Outsi
 class _Values:
     """Expressions for values that a run has left somewhere: plain NumPy would have left the same there."""
 
-    def __init__(self, effects: Effects, given: Arguments, inputs: Sequence[TracedArray]) -> None:
-        self._effects, self._given = effects, given
+    def __init__(self, effects: Effects, given: Arguments, inputs: Sequence[TracedArray], texts: Texts | None) -> None:
+        self._effects, self._given, self._texts = effects, given, texts
         self._results: dict[int, tuple[TracedArray, int]] = {}  # id of a traced array -> (it, position of its value)
         self._made: set[int] = set()  # ids of containers that the run has made
         self._inputs = {id(one): k for k, one in enumerate(inputs)}
@@ -242,6 +255,8 @@ class _Values:
             return ("input", known), lambda source, texts: f"arrays[{known}]"
         if type(value) is TracedArray:
             return self._result(value)
+        if type(value) is str:
+            return self.text(value)
         if is_leaf(value):
             return ("constant", token(value)), _constant(value)
         if type(value) in (tuple, list) and depth < 20 and self._is_new(value):
@@ -256,6 +271,26 @@ class _Values:
             kept = value.copy()
             return ("array", content), lambda source, texts: f"{source.constant(kept)}.copy()"
         return None
+
+    def text(self, text: str) -> tuple[Hashable, Expression]:
+        """The expression for a text with traced arrays in it."""
+        pieces = [text] if self._texts is None else self._texts.pieces(text)
+        if len(pieces) == 1:
+            return ("constant", token(text)), _constant(text)
+        keys: list[Hashable] = []
+        parts: list[Expression] = []
+        for piece in pieces:
+            if isinstance(piece, str):
+                keys.append(piece)
+                parts.append(_constant(piece))
+            else:
+                key, value = self._result(piece.value)
+                keys.append((key, piece.how, piece.spec))
+                parts.append(_called(_constant(Shown(None, piece.how, piece.spec).write), value))
+        return (
+            "text",
+            tuple(keys),
+        ), lambda source, texts: f"''.join(({', '.join([p(source, texts) for p in parts])},))"
 
     def _is_new(self, value: Any) -> bool:
         """Whether *value* was made by this run and is met for the first time, or is a tuple, where nobody can tell."""

@@ -34,6 +34,7 @@ from ...tracer.ops.elementwise import F
 from ...tracer.record.array import TracedArray
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.recorder import Recorder, recording
+from ...tracer.record.shown_text import Texts
 from ...tracer.reroll.loop_monitor import follow_loops
 from ...tracer.reroll.roll import roll
 from ..cuda.availability import require_cuda
@@ -112,6 +113,7 @@ def _record(
     changes: list[Reason] = []
     effects = Effects()
     unrecordable.clear()
+    recorder.texts = Texts() if plan.replays_effects else None
     with fewer_collections(), recording(recorder), _own_words():
         if snapshot is None:
             if plan.asks_identity:
@@ -121,9 +123,11 @@ def _record(
                 with plan.show():
                     out = fn(*given.args, **given.kwargs)
             finally:
-                plain = Settled(lambda value: _number(value, recorder), given.originals)
+                plain = Settled(lambda value: _number(value, recorder), given.originals, recorder.texts)
                 given.write_back(plain)
                 settle(plan.snapshot(call.objects), plain)
+                if recorder.texts is not None:
+                    recorder.texts.print(plain)
         else:
             captured = list(snapshot.arrays)
             recorder.watch, recorder.may_draw = plan.watch, True
@@ -212,7 +216,7 @@ def run_frozen(
     )
     _replace_objects(call, leaves, substitution.objects)
     given = call.arguments_over(leaves, positional_names(plan.fn), wrt)
-    plain = Settled(number, given.originals | substitution.originals)
+    plain = Settled(number, given.originals | substitution.originals, recorder.texts)
     watch, raised = plan.watch(), None
     try:
         with watch:
@@ -227,9 +231,8 @@ def run_frozen(
     effects, changes = Effects(), changed or substitution.changes()
     if raised is None and not changes and snapshot.graph is not None and snapshot.graph.roots:
         try:
-            effects = find_effects(
-                call, snapshot.graph, given, substitution, [stand_ins[id(n)] for n in snapshot.inputs]
-            )
+            inputs = [stand_ins[id(node)] for node in snapshot.inputs]
+            effects = find_effects(call, snapshot.graph, given, substitution, inputs, recorder.texts)
         except NotCountersError as error:
             plan.read(error.places)
             raise
@@ -238,6 +241,8 @@ def run_frozen(
         given.write_back(plain)
         substitution.writeback(plain)
         effects = Effects()
+        if recorder.texts is not None:
+            recorder.texts.print(plain)
     if raised is not None:
         try:
             raise raised

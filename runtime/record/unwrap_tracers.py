@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...tracer.record.array import TracedArray
+from ...tracer.record.shown_text import Texts
 from ..state.state_graph import Edge, Leaf, StateNode
 from ..state.state_plan import Snapshot
 
@@ -28,19 +29,22 @@ class Settled:
     them: a call gives a value without its traced parts.
 
     *number* gives the value of a traced array; *originals*, by id of what stood for it in the run, an object of the
-    caller's.  A traced array that is kept in two places is one array in both.
+    caller's.  A traced array that is kept in two places is one array in both.  *texts*: those in which traced arrays
+    stand.
     """
 
-    def __init__(self, number: Unwrap, originals: dict[int, Any]) -> None:
-        self._number, self.originals = number, originals
+    def __init__(self, number: Unwrap, originals: dict[int, Any], texts: Texts | None = None) -> None:
+        self._number, self.originals, self._texts = number, originals, texts
         self._known: dict[int, tuple[Any, Any]] = {}  # id of a value -> (that value, its plain form)
 
     def __call__(self, value: Any, depth: int = 0) -> Any:
         original = self.originals.get(id(value), _MISSING)
         if original is not _MISSING:
             return original
-        if value is None or type(value) in (int, float, bool, str):
+        if value is None or type(value) in (int, float, bool):
             return value
+        if type(value) is str:
+            return value if self._texts is None else self._texts.written(value, self._number)
         known = self._known.get(id(value))
         if known is None:
             plain = value
@@ -95,7 +99,7 @@ def settle(after: Snapshot, unwrap: Unwrap) -> None:
 
 
 def _settled(value: Any, unwrap: Unwrap) -> Any:
-    return unwrap(value) if isinstance(value, TracedArray | tuple) else value
+    return unwrap(value) if isinstance(value, TracedArray | tuple | str) else value
 
 
 def _items(values: list[Any] | deque[Any], unwrap: Unwrap) -> None:
@@ -112,7 +116,7 @@ def _edge(node: StateNode, edge: Edge, unwrap: Unwrap) -> None:
             object.__setattr__(node.obj, edge.arg, new)
         return
     value = child.value if isinstance(child, Leaf) else child.obj
-    if not isinstance(value, TracedArray | tuple):
+    if not isinstance(value, TracedArray | tuple | str):
         return
     new = _settled(value, unwrap)
     if new is value:

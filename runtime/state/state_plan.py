@@ -146,6 +146,10 @@ class StatePlan:
         self.told: set[str] = set()  # warnings that have been given
 
     @property
+    def replays_effects(self) -> bool:
+        return self._names.effects
+
+    @property
     def reasons(self) -> list[Reason]:
         return list(dict.fromkeys(self._static + self._found))
 

@@ -41,7 +41,8 @@ _POPS = {
     "LOAD_DEREF": 0, "LOAD_GLOBAL": 0, "PUSH_NULL": 0, "LOAD_ATTR": 1, "LOAD_METHOD": 1, "BINARY_OP": 2,
     "BINARY_SUBSCR": 2, "COMPARE_OP": 2, "IS_OP": 2, "CONTAINS_OP": 2, "UNARY_NEGATIVE": 1, "UNARY_NOT": 1,
     "UNARY_INVERT": 1, "UNARY_POSITIVE": 1, "STORE_FAST": 1, "STORE_GLOBAL": 1, "STORE_DEREF": 1, "STORE_ATTR": 2,
-    "STORE_SUBSCR": 3, "POP_TOP": 1, "RETURN_VALUE": 1, "FORMAT_SIMPLE": 1, "TO_BOOL": 1,
+    "STORE_SUBSCR": 3, "POP_TOP": 1, "RETURN_VALUE": 1, "FORMAT_SIMPLE": 1, "FORMAT_WITH_SPEC": 2,
+    "CONVERT_VALUE": 1, "TO_BOOL": 1,
 }  # fmt: skip
 _BY_NAME = {"getattr", "hasattr", "setattr", "delattr", "attrgetter", "methodcaller"}
 _SUMS = {"+", "-", "+=", "-="}
@@ -183,6 +184,8 @@ def _pops(ins: dis.Instruction) -> int | None:
         return 1
     if ins.opname == "CALL":
         return arg + 2
+    if ins.opname == "FORMAT_VALUE":
+        return 2 if arg & 4 else 1
     if ins.opname in ("BUILD_LIST", "BUILD_TUPLE", "BUILD_SET", "BUILD_STRING", "BUILD_SLICE"):
         return arg
     if ins.opname == "BUILD_MAP":

@@ -539,3 +539,96 @@ def test_objectives_that_count_their_evaluations(name):
         np.testing.assert_allclose(gradient, slopes, rtol=1e-5, atol=1e-6)
         objective.nfev = k
     assert f.stats.traces == 2 and not f.stats.live
+
+
+# ---- text
+
+
+class Talker:
+    def __init__(self):
+        self.messages, self.last = [], ""
+
+    def prints(self, x, a):
+        loss = np.sum(x * x) * a
+        print("loss", loss, x, sep=" | ")
+        print(f"{loss:.3f} {x[0]!r} {a:6.2f}", [x, loss], end=";", flush=True)
+        if x[0] > 2:
+            print("big")
+        return loss
+
+    def keeps_texts(self, x, a):
+        loss = np.sum(x * x) * a
+        self.messages.append(f"got {loss:.2e} at {x}")
+        self.last = str(loss)
+        return loss
+
+    def prints_in_a_loop(self, x, a):
+        for k in range(5):
+            x = x * 0.5
+            print(k, x.sum())
+        return x.sum() * a
+
+    def raises(self, x, a):
+        print("before", x.sum())
+        raise ValueError("after")
+
+    def draws(self, x, a):
+        print("drawn", x.sum())
+        np.random.rand()
+        return np.sum(x) * a
+
+    def helps(self, x):
+        print("helped", x)
+
+    def calls_a_helper(self, x, a):
+        self.helps(x[1])
+        return np.sum(x) * a
+
+
+@pytest.mark.parametrize("name", ["prints", "keeps_texts", "prints_in_a_loop", "raises", "draws", "calls_a_helper"])
+def test_what_is_printed_is_what_python_prints(name, capsys):
+    mine, plain = Talker(), Talker()
+    f = compile_grad(getattr(mine, name))
+    for k in range(6):
+        texts = []
+        for run in (f, getattr(plain, name)):
+            try:
+                run(np.arange(3.0) + k, 2.0)
+            except ValueError as error:
+                texts.append(str(error))
+            texts.append(capsys.readouterr().out)
+        assert texts[: len(texts) // 2] == texts[len(texts) // 2 :]
+        assert vars(mine) == vars(plain)
+    assert bool(f.stats.live) == (name == "draws")
+    assert name in ("draws", "raises") or f.stats.traces < 6
+
+
+def test_printing_that_raises_loses_no_effect(monkeypatch):
+    class Closed:
+        def write(self, text):
+            raise OSError("closed")
+
+        def flush(self):
+            pass
+
+    class Model:
+        def __init__(self):
+            self.n = 0
+
+        def loss(self, x):
+            self.n += 1
+            print(np.sum(x))
+            return np.sum(x)
+
+    model = Model()
+    f = compile_grad(model.loss)
+    for _ in range(3):
+        f(np.ones(2))
+    monkeypatch.setattr("sys.stdout", Closed())
+    for k in range(4, 6):
+        with pytest.raises(OSError, match="closed"):
+            f(np.ones(2))
+        assert model.n == k
+    monkeypatch.undo()
+    f(np.ones(2))
+    assert model.n == 6 and f.stats.traces == 2

@@ -19,6 +19,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 CALLED: dict[str, Any] = {}  # name -> the object that a call of it finds
+SOMETIMES: dict[str, Any] = {}  # name -> whether its entry in CALLED counts now; else it is Python's own
 VALUES: dict[str, Any] = {}  # name -> the object that other uses of it find, where it is not Python's own
 _REAL = vars(builtins)
 _LOAD_GLOBAL = dis.opmap["LOAD_GLOBAL"]
@@ -36,7 +37,7 @@ class _Shown(dict):
             frame = sys._getframe(1)
             code, at = frame.f_code.co_code, frame.f_lasti
             if code[at] == _LOAD_GLOBAL and code[at + 1] & 1:  # with a NULL beside it: to be called
-                return CALLED[name]
+                return CALLED[name] if name not in SOMETIMES or SOMETIMES[name]() else _REAL[name]
             if name in VALUES and _IS_OP not in _following(frame.f_code, at):
                 return VALUES[name]
         return _REAL[name]

@@ -9,8 +9,10 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from ..bytecode.shown_names import CALLED, VALUES
+from ..bytecode.shown_names import CALLED, SOMETIMES, VALUES
 from ..record.array import TracedArray, class_of, has_attribute, unsupported
+from ..record.recorder import current_recorder
+from ..record.shown_text import Printed, Texts
 
 _ABSENT = object()
 
@@ -79,8 +81,27 @@ def _map(function: Any, /, *iterables: Any) -> Any:
     return map(CALLED["float"] if function is float else function, *iterables)
 
 
+def _texts() -> Texts | None:
+    recorder = current_recorder()
+    return None if recorder is None else recorder.texts
+
+
+def _print(*values: Any, sep: str | None = " ", end: str | None = "\n", file: Any = None, flush: bool = False) -> None:
+    texts = _texts()
+    if texts is None or file is not None:
+        print(*values, sep=sep, end=end, file=file, flush=flush)
+        return
+    texts.printing = True
+    try:
+        text = (" " if sep is None else sep).join([str(value) for value in values])
+    finally:
+        texts.printing = False
+    texts.printed.append(Printed(text, "\n" if end is None else end, bool(flush)))
+
+
 _type = _Type()
-CALLED.update(type=_type, hasattr=_hasattr, getattr=_getattr, float=_float, map=_map)
+CALLED.update(type=_type, hasattr=_hasattr, getattr=_getattr, float=_float, map=_map, print=_print)
+SOMETIMES.update(print=lambda: _texts() is not None)
 VALUES.update(type=_type, hasattr=_hasattr, getattr=_getattr)
 
 __all__: list[str] = []

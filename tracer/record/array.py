@@ -246,8 +246,12 @@ class TracedArray(metaclass=_StandIn):
         return map(self.__getitem__, range(self.shape[0]))
 
     def __repr__(self) -> str:
-        if not is_internal(sys._getframe(1).f_code.co_filename) and (text := self._text(repr)) is not None:
+        users = not is_internal(sys._getframe(1).f_code.co_filename)
+        if users and (text := self._text(repr)) is not None:
             return text
+        texts = self._recorder.texts if self._recorder.active else None
+        if texts is not None and (users or texts.printing):
+            return self._placeholder("repr")
         return f"<traced {self.aval}>"
 
     def _text(self, write: Callable[[Any], str]) -> str | None:
@@ -262,11 +266,18 @@ class TracedArray(metaclass=_StandIn):
             return repr(self)
         if (text := self._text(str)) is not None:
             return text
-        return f"<traced {self.aval} (recording: its value is known only when the compiled function runs)>"
+        return self._placeholder("str")
 
     def __format__(self, spec: str) -> str:
         text = self._text(lambda number: format(number, spec))
-        return str(self) if text is None else text
+        if text is not None:
+            return text
+        return self._placeholder("format", spec) if self._recorder.active else repr(self)
+
+    def _placeholder(self, how: str, spec: str = "") -> str:
+        text = f"<traced {self.aval} (recording: its value is known only when the compiled function runs)>"
+        texts = self._recorder.texts
+        return text if texts is None else texts.mark(wrap(self.atom, self._recorder), how, spec, text)
 
     @property
     def __class__(self) -> Any:

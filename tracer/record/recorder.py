@@ -23,6 +23,7 @@ from ..ir.refusals import Reason, Refusal
 from ..ir.site import Site, at_site, user_site
 from .float_errors import UNWATCHED, raising, settings
 from .observer import Observer
+from .shown_text import Texts
 
 
 class Recorder(Builder):
@@ -53,6 +54,7 @@ class Recorder(Builder):
         self.known_capacities: Sequence[int] = ()  # capacities of the recording that this one is to verify
         self.reasons: list[Reason] = []  # reasons why this run can't be replayed
         self.float_settings: Any = UNWATCHED  # settings of floating-point errors that are known not to raise
+        self.texts: Texts | None = None  # where it is kept what the run prints
         self.may_draw = False  # whether the default stream of random numbers can be an input (stream.py)
         self.stream: Var | None = None  # the stream's input
         self.stream_state: np.ndarray | None = None  # the stream's state in this run, uint64 (2,)

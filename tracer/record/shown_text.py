@@ -1,0 +1,66 @@
+"""Text that recorded code prints: kept until the values in it are known.
+
+While a run is recorded a traced array has no value to show.  Where ``Recorder.texts`` is a ``Texts``, the text of one
+has a number, by which it is found again in whatever has been made of it; ``pieces`` takes a text apart.  What the run
+prints is kept in ``printed``, to be printed with the values once they are there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+_MARK = re.compile(r"<traced [^<>]*\(recording: [^<>]*\) #(\d+)>")
+
+
+@dataclass(slots=True)
+class Shown:
+    """A traced array as it was when its text was made, and how: by ``str``, ``repr`` or a format."""
+
+    value: Any
+    how: str  # "str", "repr" or "format"
+    spec: str = ""
+
+    def write(self, value: Any) -> str:
+        """The text of *value* in place of the traced array."""
+        return format(value, self.spec) if self.how == "format" else repr(value) if self.how == "repr" else str(value)
+
+
+@dataclass(slots=True)
+class Printed:
+    """One call of ``print``: its text, and what else it was given."""
+
+    text: str
+    end: str
+    flush: bool
+
+
+@dataclass(slots=True)
+class Texts:
+    shown: list[Shown] = field(default_factory=list)
+    printed: list[Printed] = field(default_factory=list)
+    printing: bool = False  # whether the text that is made is for print
+
+    def mark(self, value: Any, how: str, spec: str, text: str) -> str:
+        """*text*, which ends with ">", with a number for *value*."""
+        self.shown.append(Shown(value, how, spec))
+        return f"{text[:-1]} #{len(self.shown) - 1}>"
+
+    def pieces(self, text: str) -> list[str | Shown]:
+        """*text* with the traced arrays that stand in it."""
+        parts = _MARK.split(text)
+        return [self.shown[int(part)] if k % 2 else part for k, part in enumerate(parts)]
+
+    def written(self, text: str, number: Callable[[Any], Any]) -> str:
+        """*text* with values in place of the traced arrays in it."""
+        if not self.shown or "<traced" not in text:
+            return text
+        return "".join([p if isinstance(p, str) else p.write(number(p.value)) for p in self.pieces(text)])
+
+    def print(self, number: Callable[[Any], Any]) -> None:
+        """Print all that has been kept; *number* gives the value of a traced array."""
+        kept, self.printed = self.printed, []
+        for one in kept:
+            print(self.written(one.text, number), end=one.end, flush=one.flush)

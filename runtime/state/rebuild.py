@@ -9,12 +9,14 @@ everything else up in the real ones. Because a run may change the copies (``self
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ...tracer.bytecode.shown_names import as_called
 from ...tracer.ir.refusals import Reason, Refusal
 from .state_graph import Edge, Leaf, StateGraph, StateNode, holds_copies
 from .values import is_leaf, same
@@ -33,7 +35,7 @@ class Overlay(dict):
         self._below = below
 
     def __missing__(self, name: str) -> Any:
-        return self._below[name]
+        return as_called(self._below[name], sys._getframe(1))
 
 
 @dataclass(slots=True)

@@ -9,11 +9,13 @@ import warnings
 import numpy as np
 import pytest
 from agreement import numerical_gradient
+from numpy import float64
 
 import tracegrad
 from tracegrad import UnsupportedError, autograd, compile_grad, stop_gradient
 
 X = np.array([0.3, -1.2, 2.2])
+WEIGHTS = np.array([1.0, 2.0, 3.0])
 
 
 class Model:
@@ -22,6 +24,10 @@ class Model:
 
     def loss(self, w):
         return float(np.sum((w - 3) ** 2))
+
+    def strict(self, w):
+        v = np.float64(w[0])
+        return v * v * (2.0 if type(v) is np.float64 and isinstance(np.float64(1), np.floating) else 1.0)
 
     @property
     def scale(self):
@@ -70,6 +76,11 @@ NUMBERS = {
     "helper": lambda w: helper(w[0]) + helper(w[1] * w[2]),
     "__float__": lambda w: np.sum(w * w).__float__(),
     "an object's __float__": lambda w: float(Boxed(np.sum(w * w))),
+    "float64": lambda w: np.float64(np.sum(w * w)),
+    "float64 by its name": lambda w: float64(np.sum(w * w)) * float64(2),
+    "double of an array": lambda w: np.sum(np.double(w) * w.astype(np.float64)),
+    "float64 over a captured array": lambda w: np.float64(np.sum(w * WEIGHTS)),
+    "float64 in a method": model.strict,
     "map": lambda w: sum(map(float, w * w)),
     "generator": lambda w: sum(float(v) ** 2 for v in w),
     "tolist": lambda w: sum(v * v for v in w.tolist()),

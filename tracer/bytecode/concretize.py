@@ -239,6 +239,7 @@ _ARRAY_HINTS = {
     "tracegrad.asarray(...)",
     "asanyarray": "np.asanyarray cannot convert a traced array: leave the call out, or write tracegrad.asarray(...)",
     "ascontiguousarray": "np.ascontiguousarray cannot convert a traced array: leave the call out",
+    "int64": "np.int64 cannot convert a traced value: write int(t), or t.astype(np.int64)",
     "asfarray": "leave the call out, or write t.astype(float)",
     "full": "np.full cannot hold a traced value: write tracegrad.full(shape, value), or value * np.ones(shape)",
     "arange": "np.arange of a traced value has a size that depends on data: write np.arange(n) * step + start with a "

@@ -6,6 +6,9 @@ new frame while a run is recorded).  There a name that is *called* is the functi
 value that the caller passed; as a value (``type(x) is float``, ``isinstance(x, float)``) it is Python's own, or that of
 ``VALUES``.  Nothing of the user's is changed: functions, globals and the real builtins stay as they are.
 
+Where such code calls a function of a module by name (``np.float64(t)``), its frame is shown other globals in the same
+way, which know the functions of ``CALLED_OF``.
+
 The pointer to its builtins lies in the interpreter's frame, beside that to its globals; where it is not found there,
 ``available`` is False."""
 
@@ -15,12 +18,17 @@ import builtins
 import ctypes
 import dis
 import sys
+from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
+
+from .concretize import instructions_of
 
 CALLED: dict[str, Any] = {}  # name -> the object that a call of it finds
 SOMETIMES: dict[str, Any] = {}  # name -> whether its entry in CALLED counts now; else it is Python's own
 VALUES: dict[str, Any] = {}  # name -> the object that other uses of it find, where it is not Python's own
+CALLED_OF: dict[int, tuple[Any, Any]] = {}  # id of a module -> (it, the functions that calls of its names find)
+CALLED_AS: dict[int, tuple[Any, Any]] = {}  # id of a function or class -> (it, the object that a call of it finds)
 _REAL = vars(builtins)
 _LOAD_GLOBAL = dis.opmap["LOAD_GLOBAL"]
 _IS_OP = dis.opmap["IS_OP"]
@@ -49,21 +57,85 @@ def _following(code: CodeType, at: int) -> bytes:
     return rest[:1] if not rest or rest[0] else rest.lstrip(b"\0")[:1]
 
 
+class _Globals(dict):
+    """The globals of a frame, read from those *below*; the contents are read by C alone."""
+
+    def __init__(self, below: dict[str, Any]) -> None:
+        super().__init__((name, below[name]) for name in _READ_BY_C if name in below)
+        self._below = below
+
+    def __getitem__(self, name: str) -> Any:
+        return as_called(self._below[name], sys._getframe(1))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._below
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self._below.get(name, default)
+
+
+def as_called(value: Any, frame: FrameType) -> Any:
+    """The object that *frame* finds, where it loads *value* from its globals."""
+    of = CALLED_OF.get(id(value))
+    if of is not None:
+        return of[1] if hasattr(of[1], _called_next(frame.f_code, frame.f_lasti)) else value
+    known = CALLED_AS.get(id(value))
+    return known[1] if known is not None and frame.f_code.co_code[frame.f_lasti + 1] & 1 else value
+
+
+@lru_cache(maxsize=4096)
+def _called_next(code: CodeType, at: int) -> str:
+    """The attribute that is loaded next in order to be called, after the LOAD_GLOBAL at *at*; "" if there is none."""
+    found = instructions_of(code)
+    k = found.index.get(at)
+    if k is None or found.all[k].opname != "LOAD_GLOBAL":
+        return ""
+    load, following, after = (*found.all[k : k + 3], None, None)[:3]
+    if following is None or following.opname not in ("LOAD_METHOD", "LOAD_ATTR"):
+        return ""
+    as_method = following.opname == "LOAD_METHOD" or (_METHOD_BIT and (following.arg or 0) & 1)
+    ends_chain = after is None or after.opname not in ("LOAD_METHOD", "LOAD_ATTR")
+    with_null = load is not None and (load.arg or 0) & 1 and ends_chain  # NULL, module, function of it
+    return following.argval if as_method or with_null else ""
+
+
+@lru_cache(maxsize=4096)
+def _calls_by_name(code: CodeType) -> bool:
+    """Whether *code* may call what ``CALLED_OF`` knows, and does nothing else with its globals than read names."""
+    names = {name for _, functions in CALLED_OF.values() for name in vars(functions)}
+    if names.isdisjoint(code.co_names) or not _READERS.isdisjoint(code.co_names):
+        return False
+    return all(i.opname not in _USERS for i in instructions_of(code).all)
+
+
+_READ_BY_C = ("__builtins__", "__name__", "__package__", "__spec__", "__file__", "__loader__")
+_READERS = frozenset(("globals", "locals", "vars", "dir", "eval", "exec", "warn", "warn_explicit", "_getframe"))
+_USERS = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "MAKE_FUNCTION", "IMPORT_NAME", "LOAD_BUILD_CLASS", "LOAD_NAME"))
+_METHOD_BIT = sys.version_info >= (3, 12)
+_spaces: dict[int, _Globals] = {}  # by id of the globals of a module; kept, since frames borrow them
 _shown = _Shown(_REAL)
 
 
 def asks(code: CodeType) -> bool:
-    """Whether a frame of *code* is to be shown other builtins."""
-    return not CALLED.keys().isdisjoint(code.co_names)
+    """Whether a frame of *code* is to be shown other names."""
+    return not CALLED.keys().isdisjoint(code.co_names) or _calls_by_name(code)
 
 
 def show(frame: FrameType) -> None:
-    """Show *frame*, which has just begun, the builtins of recorded code."""
-    if _offset is not None and frame.f_builtins is _REAL:
-        inner = ctypes.c_size_t.from_address(id(frame) + _FRAME).value
-        place = ctypes.c_size_t.from_address(inner + _offset)
-        if place.value == id(_REAL):
-            place.value = id(_shown)  # a borrowed reference, to what lives as long as the process
+    """Show *frame*, which has just begun, the names of recorded code."""
+    if _offset is None or frame.f_builtins is not _REAL:
+        return
+    inner = ctypes.c_size_t.from_address(id(frame) + _FRAME).value
+    place = ctypes.c_size_t.from_address(inner + _offset)
+    if place.value != id(_REAL):
+        return
+    place.value = id(_shown)  # a borrowed reference, to what lives as long as the process
+    space = frame.f_globals
+    if type(space) is dict and _calls_by_name(frame.f_code):
+        module = sys.modules.get(space.get("__name__", ""))
+        if module is not None and vars(module) is space:
+            known = _spaces.setdefault(id(space), _Globals(space)) if id(space) not in _spaces else _spaces[id(space)]
+            ctypes.c_size_t.from_address(inner + _offset - _WORD).value = id(known)
 
 
 def available() -> bool:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from ..bytecode.shown_names import CALLED, SOMETIMES, VALUES
-from ..record.array import TracedArray, class_of, has_attribute, unsupported
+import numpy as np
+
+from ..bytecode.shown_names import CALLED, CALLED_AS, CALLED_OF, SOMETIMES, VALUES
+from ..ops.elementwise import cast
+from ..record.array import TracedArray, class_of, has_attribute, unsupported, wrap, wrap_array
 from ..record.recorder import current_recorder
 from ..record.shown_text import Printed, Texts
 
@@ -99,9 +102,30 @@ def _print(*values: Any, sep: str | None = " ", end: str | None = "\n", file: An
     texts.printed.append(Printed(text, "\n" if end is None else end, bool(flush)))
 
 
+def _scalar_class(kind: type) -> Any:
+    def convert(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and type(args[0]) is TracedArray:
+            atom = cast(args[0].atom, np.dtype(kind))
+            return wrap_array(atom) if atom.aval.shape else wrap(atom)
+        return kind(*args, **kwargs)
+
+    return convert
+
+
 _type = _Type()
 CALLED.update(type=_type, hasattr=_hasattr, getattr=_getattr, float=_float, map=_map, print=_print)
 SOMETIMES.update(print=lambda: _texts() is not None)
+_scalars = {kind: _scalar_class(kind) for kind in (np.float64, np.float32)}
+CALLED_OF[id(np)] = (
+    np,
+    types.SimpleNamespace(
+        float64=_scalars[np.float64],
+        double=_scalars[np.float64],
+        float32=_scalars[np.float32],
+        single=_scalars[np.float32],
+    ),
+)
+CALLED_AS.update({id(kind): (kind, convert) for kind, convert in _scalars.items()})
 VALUES.update(type=_type, hasattr=_hasattr, getattr=_getattr)
 
 __all__: list[str] = []

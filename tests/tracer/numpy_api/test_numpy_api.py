@@ -755,7 +755,7 @@ REFUSED = {
     "math.sin": (lambda x: math.sin(x[0, 0]), "np.sin"),
     "math.atan2": (lambda x: math.atan2(x[0, 0], 1.0), "np.arctan2"),
     "math.erf": (lambda x: math.erf(x[0, 0]), "scipy.special.erf"),
-    "np.float64": (lambda x: np.float64(x[0, 0]), "float"),
+    "np.int64": (lambda x: np.int64(x[0, 0]), "int(t)"),
     "sorted(key=float)": (lambda x: sorted(x[0], key=float), "stop_gradient"),
     "complex": (lambda x: x * 1j, "complex"),
     "complex()": (lambda x: complex(x[0, 0]), "complex"),

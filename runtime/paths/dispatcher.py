@@ -185,8 +185,10 @@ class Dispatcher:
         """The result of the first path whose guards hold, or MISS and why a recording is needed."""
         misses, tried = endpoint.missed(variant, self.stats.calls)
         self.stats.guard_misses += len(misses)
-        paths = [p for p in tuple(variant.paths) if p.verified and p not in tried and self._holds(p, call)]
+        paths = [p for p in tuple(variant.paths) if p.verified and p not in tried]
         for path in candidates(paths, misses):
+            if not self._holds(path, call):
+                continue
             draws, start = path.recording.draws, DEFAULT.state
             values, found = self._run(path, call, (*arrays, start) if draws else arrays)
             if type(found) is Missed:

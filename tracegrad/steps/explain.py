@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..runtime.explain import describe_graph_guards, describe_named_inputs, host_sections, program_sections, section
+from ..runtime.paths.family import describe_families
 from ..runtime.record.differentiable import name_of
 from ..tracer.ir.text import print_graph
 from .device_program import StepProgram
@@ -29,6 +30,8 @@ def explain_step(step: Any) -> str:
             *_step_program(program, recording),
             section("guards", describe_graph_guards(graph)),
         ]
+    variants = [variant for found in step._endpoint.variants.values() for variant in found]
+    parts += describe_families(step._endpoint.owners, variants)
     parts.append(section("history", str(step.stats)))
     return "\n\n".join(parts) + "\n"
 

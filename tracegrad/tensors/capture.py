@@ -52,15 +52,6 @@ class Root:
     owner: Tensor | None = None  # the tensor whose ``.grad`` this is
     version: int = 0  # version of the memory before the run
 
-    def release(self) -> None:
-        """Release the array, and keep the tensor that leads to it."""
-        self.array = self.traced = None
-
-    @property
-    def place(self) -> Tensor:
-        """The tensor that leads to the memory: itself, or the one whose ``.grad`` it is."""
-        return self.tensor if self.owner is None else self.owner
-
     @property
     def written(self) -> bool:
         return self.traced._storage.atom is not self.var

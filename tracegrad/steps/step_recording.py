@@ -113,6 +113,8 @@ class TensorRecording(Recording):
     capture: Capture | None = field(kw_only=True)
     returned: Any = field(kw_only=True)  # the result of the run
     on_host: Placement | None = field(kw_only=True)  # inputs and results on the host, of a recording on a CUDA device
+    _check: Callable[..., bool] | None = None  # of ``holds``
+    _read: Callable[..., list[Any]] | None = None  # of ``values``
 
     def release(self) -> None:
         super().release()
@@ -153,21 +155,25 @@ class TensorRecording(Recording):
 
     def holds(self, call: Call) -> bool:
         """Whether the facts hold for *call*, whose key and state are those of the recording."""
-        source = Source(otherwise="False")
-        self.check(source, call, _leaves(call))
-        source.lines.append("return True")
-        return all(tensor_facts(t) == facts for t, facts in self.tensors) and make_function(
-            "def holds(leaves):", source
-        )(call.leaves)
+        if self._check is None:
+            source = Source(otherwise="False")
+            self.check(source, call, _leaves(call))
+            source.lines.append("return True")
+            self._check = make_function("def holds(leaves):", source)
+        return all(tensor_facts(t) == facts for t, facts in self.tensors) and self._check(call.leaves)
 
     def values(self, call: Call, arrays: Sequence[Any]) -> list[Any]:
-        source = Source()
-        operands = [self._operand(source, place, call, _leaves(call)) for place in self.places]
-        if self.capture is not None:  # random numbers are those that the recorded run has drawn
-            drawn = {k: self.capture.drawn.get(var) for k, var in enumerate(self.graph.inputs)}
-            operands = [text if drawn[k] is None else source.constant(drawn[k]) for k, text in enumerate(operands)]
-        source.lines.append(f"return [{', '.join(operands)}]")
-        return make_function("def values(leaves, arrays):", source)(call.leaves, arrays)
+        read = self._read
+        if read is None:
+            source, leaves = Source(), _leaves(call)
+            operands = [self._operand(source, place, call, leaves) for place in self.places]
+            if self.capture is not None:  # random numbers are those that the recorded run has drawn
+                drawn = [self.capture.drawn.get(var) for var in self.graph.inputs]
+                operands = [t if d is None else source.constant(d) for t, d in zip(operands, drawn, strict=True)]
+            source.lines.append(f"return [{', '.join(operands)}]")
+            read = make_function("def values(leaves, arrays):", source)
+            self._read = None if self.capture is not None else read
+        return read(call.leaves, arrays)
 
     # ---- a replay as text ----------------------------------------------------------------------------------------
 

@@ -21,12 +21,11 @@ from ..schedule.schedule import interior
 from ..schedule.tiles import TILE
 from .expressions import ValueEmitter
 from .hints import SCALAR, SIMPLE, UNROLLED, give_hint
-from .reductions import Accumulator
+from .reductions import CHUNK, Accumulator
 from .scalar import I64
 
 MAX_INTERLEAVED = 60  # instructions of a body that LLVM may interleave
 MAX_PARTS = 16  # conditions of a loop whose pieces may each have a loop
-CHUNK = 1024  # elements of one partial sum: partial sums are added up in order, whatever the number of threads
 
 
 class ItemEmitter(ValueEmitter):
@@ -48,16 +47,43 @@ class ItemEmitter(ValueEmitter):
         totals = [self.accumulator(self, s) for s in closing]
         for a in totals:
             a.start()
+            if a.chunkable and self._chunks(loop, a.statement):
+                only = a.statement in loop.body and not loop.segments
+                a.begin_partials(self.size(loop.dim) if only else None)
         n = self.size(loop.dim)
-        direct = [a for a in totals if a.statement in loop.body and a.chunkable]
+        here = self._innermost(loop)
+        direct = [a for a in self.accumulators.values() if a.partial is not None and a.statement in here]
         if loop.segments and depth == 0:
             self._chunked(loop, n, direct, TILE)
-        elif direct and loop.dim not in self.program.static and depth == 0:
+        elif direct and depth and all(a.length is not None for a in direct):  # rows: most are one chunk
+            with self.b.if_else(self.b.icmp_signed("<=", n, I64(CHUNK))) as (one, several):
+                with one:
+                    self._split(loop, I64(0), n)
+                with several:
+                    self._chunked(loop, n, direct, CHUNK)
+        elif direct:
             self._chunked(loop, n, direct, CHUNK)
         else:
             self._split(loop, I64(0), n)
         for a in totals:
             a.close()
+
+    def _innermost(self, loop: Loop) -> list[Statement]:
+        """The statements of which *loop* is the innermost loop whose length is not known."""
+        if loop.dim in self.program.static:
+            return []
+        found, items = [], [*loop.body]
+        for item in items:
+            if isinstance(item, Statement):
+                found.append(item)
+            elif isinstance(item, Loop) and item.dim in self.program.static:
+                items += item.body
+        return found
+
+    def _chunks(self, loop: Loop, statement: Statement) -> bool:
+        """Whether *statement* is in a loop of unknown length, *loop* or one inside."""
+        inner = (item for item in loop.body if isinstance(item, Loop))
+        return statement in self._innermost(loop) or any(self._chunks(item, statement) for item in inner)
 
     def _chunked(self, loop: Loop, n: ir.Value, direct: list[Accumulator], length: int) -> None:
         """The loop in pieces of *length*: partial sums are added up piece by piece, and segments take turns."""
@@ -68,18 +94,19 @@ class ItemEmitter(ValueEmitter):
         b.position_at_end(head)
         lo = b.phi(I64)
         lo.add_incoming(I64(0), before)
-        for a in direct:
-            a.open_partial()
         stop = b.add(lo, I64(length), flags=("nsw",))
         hi = b.select(b.icmp_signed("<", stop, n), stop, n)
-        outer_tile, self.tile_start = self.tile_start, lo
+        outer_tile = self.tile_start
+        if loop.segments:
+            self.tile_start = lo
         for segment in loop.segments or [loop.body]:
             self._split(Loop(loop.dim, segment), lo, hi)
         self.tile_start = outer_tile
+        last = b.icmp_signed(">=", stop, n)
         for a in direct:
-            a.add_partial()
+            a.end_partial(b.sub(hi, lo, flags=("nsw",)), last)
         lo.add_incoming(stop, b.block)
-        b.cbranch(b.icmp_signed("<", stop, n), head, after)
+        b.cbranch(last, after, head)
         b.position_at_end(after)
 
     def _split(self, loop: Loop, lo: ir.Value, hi: ir.Value) -> None:

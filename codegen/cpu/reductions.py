@@ -17,6 +17,8 @@ from ..schedule.loop_tree import Statement
 from .expressions import ValueEmitter
 from .scalar import F64, I64, Scalars, constant, counting, declare, from_memory, memory_type, register_type, to_memory
 
+CHUNK = 1024  # elements of one partial sum: partial sums are added up in order, whatever the number of threads
+
 
 class Accumulator:
     """The accumulator of a reduction or recurrence: a register, or the result's buffer where an inner axis is kept."""
@@ -30,6 +32,9 @@ class Accumulator:
         self.in_register = self.op.prim.kind == RECURRENCE or depths == list(range(loops - len(depths), loops))
         self.slot: ir.Value | None = None
         self.partial: ir.Value | None = None
+        self.lost: ir.Value | None = None
+        self.count: ir.Value | None = None
+        self.length: ir.Value | None = None
         self.where: ir.Value | None = None
         emitter.accumulators[self.op.out] = self
 
@@ -140,18 +145,47 @@ class Accumulator:
         b.store(b.select(better, value, best), self.slot)
         b.store(b.select(better, position, b.load(self.where, typ=I64)), self.where)
 
-    # ---- partial sums of a chunk -------------------------------------------------------------------------------
+    # ---- partial sums ------------------------------------------------------------------------------------------
 
-    def open_partial(self) -> None:
-        if self.partial is None:
-            self.partial = self.e.entry.alloca(register_type(self.dtype))
-        self.e.b.store(self.identity(), self.partial)
+    def begin_partials(self, length: ir.Value | None) -> None:
+        """Add up partial sums of CHUNK elements from now on, and those with the rounding errors taken into account;
+        *length*: of the loop, where it is this accumulator's only one."""
+        e, kind = self.e, register_type(self.dtype)
+        self.length = length
+        self.partial, self.lost = e.entry.alloca(kind), e.entry.alloca(kind)
+        for cell in (self.partial, self.lost):
+            e.b.store(self.identity(), cell)
+        if length is None:
+            self.count = e.entry.alloca(I64)
+            e.b.store(I64(0), self.count)
 
-    def add_partial(self) -> None:
+    def end_partial(self, elements: ir.Value, last: ir.Value) -> None:
+        """Add the partial sum, to which so many *elements* have gone, to the total: of the only loop one that is not
+        the *last*, else one that is complete."""
         b = self.e.b
-        assert self.slot is not None and self.partial is not None
-        kind = register_type(self.dtype)
-        b.store(b.fadd(b.load(self.slot, typ=kind), b.load(self.partial, typ=kind)), self.slot)
+        if self.count is None:
+            complete = b.not_(last)
+        else:
+            count = b.add(b.load(self.count, typ=I64), elements, flags=("nsw",))
+            b.store(count, self.count)
+            complete = b.icmp_signed(">=", count, I64(CHUNK))
+        with b.if_then(complete):
+            total, lost = self.added()
+            b.store(total, self.slot)
+            b.store(lost, self.lost)
+            b.store(self.identity(), self.partial)
+            if self.count is not None:
+                b.store(I64(0), self.count)
+
+    def added(self) -> tuple[ir.Value, ir.Value]:
+        """(the total with the partial sum, the sum of what rounding took from it), so that the error does not grow with
+        the number of partial sums."""
+        b, kind = self.e.b, register_type(self.dtype)
+        before, more, lost = [b.load(cell, typ=kind) for cell in (self.slot, self.partial, self.lost)]
+        total = b.fadd(before, more)
+        taken = b.fsub(total, before)
+        off = b.fadd(b.fsub(before, b.fsub(total, taken)), b.fsub(more, taken))  # exactly
+        return total, b.fadd(lost, off)
 
     def close(self) -> None:
         """End the accumulation and store a reduction that ran in a register."""
@@ -163,7 +197,25 @@ class Accumulator:
         """The accumulated value (position, for argmax and argmin) in the register."""
         if self.where is not None:
             return self.e.b.load(self.where, typ=I64)
-        return self.e.b.load(self.slot, typ=register_type(self.dtype))
+        b = self.e.b
+        if self.partial is None:
+            return b.load(self.slot, typ=register_type(self.dtype))
+        if self.length is None:
+            return self._corrected()
+        only = b.load(self.partial, typ=register_type(self.dtype))
+        before = b.block
+        with b.if_then(b.icmp_signed(">", self.length, I64(CHUNK))):
+            several, ended = self._corrected(), b.block
+        total = b.phi(only.type)
+        total.add_incoming(only, before)
+        total.add_incoming(several, ended)
+        return total
+
+    def _corrected(self) -> ir.Value:
+        b = self.e.b
+        total, lost = self.added()
+        finite = Scalars(b, self.dtype, self.dtype).isfinite(total)  # else what was lost is no number
+        return b.select(finite, b.fadd(total, lost), total)
 
     def finish(self, value: ir.Value) -> None:
         """Store the result, and keep it in the scope for later readers."""

@@ -96,6 +96,7 @@ def _record(
     if call.device is not None:
         recorder.backend = Unwatched(require_cuda("a call on the device"))
     recorder.float_settings = quiet_settings()
+    recorder.plain_truths = plan.asks_truth_identity
     if not in_pieces and not plan.sets_float_errors:
         follow_loops(recorder)
     recorder.known_capacities = capacities

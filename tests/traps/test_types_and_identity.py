@@ -224,6 +224,22 @@ IDENTITY = {
 }
 
 
+def flagged(a):
+    flag = a < 1.0
+    return (2.0 if flag is False else 3.0) if positive(a) is True else a
+
+
+def positive(a):
+    return a > 0
+
+
+IDENTITY |= {
+    "is True": (lambda a: a * (2.0 if (a > 0) is True else 1.0), (2.0,), (-2.0,), (np.float64(2.0),)),
+    "is not False": (lambda a: a * (2.0 if (a >= 1.5) is not False else 1.0), (2.0,), (-2.0,)),
+    "flags": (lambda a: flagged(a) * a, (2.0,), (0.5,), (-1.0,)),
+}
+
+
 @pytest.mark.parametrize("case", IDENTITY)
 def test_identity_is_that_of_the_arguments(case):
     plain, *calls = IDENTITY[case]

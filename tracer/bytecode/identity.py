@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import itertools
 from functools import lru_cache
 from types import CodeType
 
@@ -12,6 +13,15 @@ from .concretize import instructions_of
 _NAMES = frozenset(("shares_memory", "may_share_memory", "is_", "is_not", "id"))
 _IS_OP = dis.opmap["IS_OP"]
 _VALUES = frozenset(vars(builtins))
+
+
+@lru_cache(maxsize=4096)
+def asks_truth_identity(code: CodeType) -> bool:
+    """Whether *code* asks if a value is the object True or False."""
+    if _IS_OP not in code.co_code[::2]:
+        return False
+    found = instructions_of(code).all
+    return any(b.opname == "IS_OP" and isinstance(a.argval, bool) for a, b in itertools.pairwise(found))
 
 
 @lru_cache(maxsize=4096)

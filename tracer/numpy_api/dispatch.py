@@ -87,9 +87,11 @@ def _run_plain(ufunc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 
 def _quick_forward(ufunc: Any) -> Entry:
-    checked, divides = ufunc in CHECKED, ufunc is not np.power
+    checked, divides, compares = ufunc in CHECKED, ufunc is not np.power, ufunc in COMPARE.values()
 
     def apply(self: TracedArray, other: Any) -> Any:
+        if compares and self._recorder.plain_truths and self._atom.aval.weak:
+            return None
         if checked and self._atom.aval.weak and not (divides and type(other) is float and other != 0.0):
             return None
         ask, args = self._recorder.ask, (self, other)

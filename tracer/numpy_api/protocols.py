@@ -190,6 +190,7 @@ COMPARE = {
     "gt": np.greater,
     "ge": np.greater_equal,
 }
+_COMPARES = frozenset(COMPARE.values())
 UNARY = {"neg": np.negative, "abs": np.absolute, "invert": np.invert, "pos": np.positive}
 
 
@@ -201,7 +202,10 @@ def open_forward(ufunc: Any) -> Callable[..., Any]:
     def apply(self: TracedArray, other: Any) -> Any:
         if ufunc in CHECKED and (found := python_operator(ufunc, (self, other))) is not None:
             return found
-        return call_ufunc(ufunc, (self, other), {}) if _acceptable(other) else NotImplemented
+        found = call_ufunc(ufunc, (self, other), {}) if _acceptable(other) else NotImplemented
+        if self._recorder.plain_truths and type(found) is TracedArray and found._atom.aval.weak and ufunc in _COMPARES:
+            return bool(found)
+        return found
 
     return apply
 

@@ -35,18 +35,20 @@ def python_operator(ufunc: Any, inputs: tuple[Any, Any]) -> Any:
         return None
     recorder = current_recorder()
     atoms = tuple([to_atom(x) for x in inputs])
-    if recorder is None or recorder.parent is not None or not any(a.aval.is_float for a in atoms):
+    floats = any(a.aval.is_float for a in atoms)
+    if recorder is None or recorder.parent is not None or not (floats or ufunc is not np.power):
         return None
     x, y = atoms
     if ufunc is not np.power:
         if _holds(recorder, _is_zero(y)):
-            _DIVISIONS[ufunc](1.0, 0.0)
+            _DIVISIONS[ufunc](*((1.0, 0.0) if floats else (1, 0)))
         result = UFUNCS[ufunc](x, y)
         return tuple([wrap(r) for r in result]) if isinstance(result, tuple) else wrap(result)
     result = UFUNCS[np.power](x, y)
-    finite = [F.isfinite(v) for v in promote(x, y, floating=True) if not isinstance(v, Lit)]
-    if all(_finite(v) for v in atoms) and _holds(recorder, _all(*finite, F.logical_not(F.isfinite(result)))):
-        _refuse_power(recorder, x, y, result)
+    if not _holds(recorder, F.isfinite(result)):
+        finite = [F.isfinite(v) for v in promote(x, y, floating=True) if not isinstance(v, Lit)]
+        if all(_finite(v) for v in atoms) and _holds(recorder, _all(*finite)):
+            _refuse_power(recorder, x, y, result)
     return wrap(result)
 
 

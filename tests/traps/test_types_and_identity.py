@@ -84,6 +84,8 @@ TYPES = {
     "name": lambda v: len(type(v).__name__) + 10 * len(v.__class__.__name__),
     "in a method": lambda v: kinds.is_float(v),
     "in a call": lambda v: kinds(v),
+    "in a table": lambda v: {float: lambda w: 1, np.ndarray: lambda w: 2}.get(type(v), lambda w: 3)(v),
+    "first in a list that is asked": lambda v: [float, np.ndarray, object].count(type(v)),
     "in a generator": lambda v: all(type(q) is float for q in [v]),
     "under another name": lambda v: (lambda kind: kind(v))(type) is float,
     "as a function": lambda v: next(map(type, [v])) is float,

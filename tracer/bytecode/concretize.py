@@ -73,6 +73,27 @@ class _Instructions:
     def loads_below(self, end: int, above: int, null: int) -> Path | None:
         """The loads of the stack entry *above* entries under the top before instruction *end* (*null* of them a NULL or
         self); None if unknown."""
+        k = self._pushed_by(end, above, null)
+        return None if k is None else self._chain(k)
+
+    def called(self) -> dict[int, tuple[str, ...]]:
+        """The attributes through which each LOAD_GLOBAL, by its offset, leads to what a call calls."""
+        found: dict[int, tuple[str, ...]] = {}
+        for at, instruction in enumerate(self.all):
+            if instruction.opname != "CALL":
+                continue
+            at -= self.all[at - 1].opname == "PRECALL"
+            k, names = self._pushed_by(at, (instruction.arg or 0) + _NULL_ABOVE, _NULL_ABOVE), []
+            while k is not None and k >= 0 and self.all[k].opname in ("LOAD_ATTR", "LOAD_METHOD", "PUSH_NULL"):
+                if self.all[k].opname != "PUSH_NULL":
+                    names.append(self.all[k].argval)
+                k -= 1
+            if k is not None and k >= 0 and self.all[k].opname == "LOAD_GLOBAL":
+                found[self.all[k].offset] = tuple(reversed(names))
+        return found
+
+    def _pushed_by(self, end: int, above: int, null: int) -> int | None:
+        """The instruction that pushed that stack entry; None if unknown."""
         if end not in self.before:
             return None
         level = self.before[end] - above
@@ -83,7 +104,7 @@ class _Instructions:
                 continue
             if self.before[k] + self.effect(k, jump=False) <= level + null and self.all[k].opname != "PUSH_NULL":
                 another_way = any(source < k < target <= end for source, target in self.jumps)  # (f if test else g)(x)
-                return None if another_way else self._chain(k)
+                return None if another_way else k
         return None
 
     def _chain(self, k: int) -> Path:

@@ -30,7 +30,6 @@ VALUES: dict[str, Any] = {}  # name -> the object that other uses of it find, wh
 CALLED_OF: dict[int, tuple[Any, Any]] = {}  # id of a module -> (it, the functions that calls of its names find)
 CALLED_AS: dict[int, tuple[Any, Any]] = {}  # id of a function or class -> (it, the object that a call of it finds)
 _REAL = vars(builtins)
-_LOAD_GLOBAL = dis.opmap["LOAD_GLOBAL"]
 _IS_OP = dis.opmap["IS_OP"]
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 _FRAME = object.__basicsize__ + _WORD  # in a frame object: the head, the calling frame, then the interpreter's frame
@@ -43,10 +42,9 @@ class _Shown(dict):
     def __getitem__(self, name: str) -> Any:
         if name in CALLED:
             frame = sys._getframe(1)
-            code, at = frame.f_code.co_code, frame.f_lasti
-            if code[at] == _LOAD_GLOBAL and code[at + 1] & 1:  # with a NULL beside it: to be called
+            if _called(frame.f_code).get(frame.f_lasti) == ():
                 return CALLED[name] if name not in SOMETIMES or SOMETIMES[name]() else _REAL[name]
-            if name in VALUES and _IS_OP not in _following(frame.f_code, at):
+            if name in VALUES and _IS_OP not in _following(frame.f_code, frame.f_lasti):
                 return VALUES[name]
         return _REAL[name]
 
@@ -76,27 +74,19 @@ class _Globals(dict):
 
 def as_called(value: Any, frame: FrameType) -> Any:
     """The object that *frame* finds, where it loads *value* from its globals."""
-    of = CALLED_OF.get(id(value))
+    of, known = CALLED_OF.get(id(value)), CALLED_AS.get(id(value))
+    if of is None and known is None:
+        return value
+    through = _called(frame.f_code).get(frame.f_lasti)
     if of is not None:
-        return of[1] if hasattr(of[1], _called_next(frame.f_code, frame.f_lasti)) else value
-    known = CALLED_AS.get(id(value))
-    return known[1] if known is not None and frame.f_code.co_code[frame.f_lasti + 1] & 1 else value
+        return of[1] if through is not None and len(through) == 1 and hasattr(of[1], through[0]) else value
+    return known[1] if known is not None and through == () else value
 
 
 @lru_cache(maxsize=4096)
-def _called_next(code: CodeType, at: int) -> str:
-    """The attribute that is loaded next in order to be called, after the LOAD_GLOBAL at *at*; "" if there is none."""
-    found = instructions_of(code)
-    k = found.index.get(at)
-    if k is None or found.all[k].opname != "LOAD_GLOBAL":
-        return ""
-    load, following, after = (*found.all[k : k + 3], None, None)[:3]
-    if following is None or following.opname not in ("LOAD_METHOD", "LOAD_ATTR"):
-        return ""
-    as_method = following.opname == "LOAD_METHOD" or (_METHOD_BIT and (following.arg or 0) & 1)
-    ends_chain = after is None or after.opname not in ("LOAD_METHOD", "LOAD_ATTR")
-    with_null = load is not None and (load.arg or 0) & 1 and ends_chain  # NULL, module, function of it
-    return following.argval if as_method or with_null else ""
+def _called(code: CodeType) -> dict[int, tuple[str, ...]]:
+    """The attributes through which each LOAD_GLOBAL, by its offset, leads to what a call calls."""
+    return instructions_of(code).called()
 
 
 @lru_cache(maxsize=4096)
@@ -111,7 +101,6 @@ def _calls_by_name(code: CodeType) -> bool:
 _READ_BY_C = ("__builtins__", "__name__", "__package__", "__spec__", "__file__", "__loader__")
 _READERS = frozenset(("globals", "locals", "vars", "dir", "eval", "exec", "warn", "warn_explicit", "_getframe"))
 _USERS = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "MAKE_FUNCTION", "IMPORT_NAME", "LOAD_BUILD_CLASS", "LOAD_NAME"))
-_METHOD_BIT = sys.version_info >= (3, 12)
 _spaces: dict[int, _Globals] = {}  # by id of the globals of a module; kept, since frames borrow them
 _shown = _Shown(_REAL)
 

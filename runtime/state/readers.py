@@ -7,9 +7,12 @@ format string reads.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import inspect
 import operator
 import string
+import typing
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +24,10 @@ _READERS = (
 )  # fmt: skip
 _BY_IDENTITY = {id(reader) for reader in _READERS}
 _OF_STRINGS = ("format", "format_map")
+_DESCRIBERS = {  # descriptions of classes, which count only where somebody reads them
+    id(typing.get_type_hints): "__annotations__", id(inspect.get_annotations): "__annotations__",
+    id(inspect.getdoc): "__doc__", id(dataclasses.fields): "__dataclass_fields__",
+}  # fmt: skip
 
 
 def note(names: Names, value: Any) -> None:
@@ -28,6 +35,8 @@ def note(names: Names, value: Any) -> None:
     protocol = isinstance(value, type) and value.__dict__.get("_is_protocol", False)  # isinstance looks for attributes
     if id(value) in _BY_IDENTITY or protocol or getattr(value, "__name__", "") == "__getattribute__":
         names.everything = names.absence = True
+    elif id(value) in _DESCRIBERS:
+        names.attrs.setdefault(_DESCRIBERS[id(value)])
     elif value is type:
         names.attrs.setdefault("__class__")
     elif value is super:

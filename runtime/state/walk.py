@@ -94,6 +94,7 @@ def _fill_function(
     walker: Walker, node: StateNode, fn: types.FunctionType, label: str, site: str, trusted: bool
 ) -> None:
     if trusted:
+        readers.note(walker.names, fn)
         why = impurity(fn)
         if why:
             walker.refuse(why, f"{fn.__module__}.{fn.__qualname__}", site)

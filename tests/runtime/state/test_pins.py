@@ -1,0 +1,147 @@
+"""Pins: what has changed is noticed, by the native comparison and without it, and nothing else."""
+
+from __future__ import annotations
+
+import abc
+
+import pytest
+
+from tracegrad.runtime.state import pins
+from tracegrad.runtime.state.pins import Pins, covered
+from tracegrad.runtime.state.trust import Trust
+
+
+@pytest.fixture(params=["native", "in Python"])
+def ready(request, monkeypatch):
+    native = request.param == "native"
+    if native and not pins._ready():
+        pytest.skip("this interpreter keeps no versions of classes")
+    if not native:
+        monkeypatch.setattr(pins, "_ready", lambda: False)
+    return native
+
+
+def made(names=(), classes=(), stores=(), lists=(), abstract=False):
+    return Pins(set(names), Trust(), classes, stores, lists, abstract)
+
+
+def holds(pinned):
+    return pinned.same() or pinned.settle()
+
+
+class Base:
+    pass
+
+
+def classes():
+    low = type("Low", (), {"rate": 1.0, "other": 1.0})
+    return low, type("High", (low,), {})
+
+
+CHANGES = {
+    "a name that counts": lambda low, high: setattr(high, "rate", 1.0),
+    "one less": lambda low, high: delattr(low, "rate"),
+    "a special method": lambda low, high: setattr(low, "__len__", lambda self: 1),
+    "a hook": lambda low, high: setattr(high, "__getattr__", lambda self, name: 1),
+    "a descriptor": lambda low, high: setattr(low, "rate", property(lambda self: 1.0)),
+    "a base": lambda low, high: setattr(high, "__bases__", (type("L", (Base,), {}),)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_classes(ready, change):
+    low, high = classes()
+    pinned = made({"rate"}, [high])
+    assert holds(pinned)
+    assert pinned.same() is ready
+    CHANGES[change](low, high)
+    assert not pinned.same()
+    assert not pinned.settle()
+
+
+def test_what_does_not_count(ready):
+    low, high = classes()
+    pinned = made({"rate"}, [high])
+    for k in range(3):
+        low.other = high.unknown = k
+        assert not pinned.same()
+        assert pinned.settle()
+        assert pinned.same() is ready  # until the next change
+
+
+def test_stores(ready):
+    class Owner:
+        pass
+
+    owner = Owner()
+    owner.a, owner.b = 1.5, [1]
+    whole, absent = made(stores=[(owner, owner.__dict__, None)]), made(stores=[(owner, owner.__dict__, frozenset("x"))])
+    assert holds(whole)
+    owner.a = float("1.5")  # equal
+    assert not whole.same()
+    assert whole.settle()
+    owner.c = 1
+    assert not holds(whole)
+    assert holds(absent)
+    owner.x = 1
+    assert not holds(absent)
+    del owner.c, owner.x
+    assert holds(whole)
+    owner.b = [1]  # another list
+    assert not holds(whole)
+    assert holds(absent)
+    owner.__dict__ = dict(owner.__dict__)
+    assert not holds(absent)
+
+
+def test_another_class_of_an_owner(ready):
+    class A:
+        pass
+
+    class B:
+        pass
+
+    a = A()
+    pinned = made(stores=[(a, a.__dict__, None)])
+    a.__class__ = B
+    assert not holds(pinned)
+
+
+def test_lists(ready):
+    items = [[], 1.0]
+    pinned = made(lists=[items])
+    assert holds(pinned)
+    items[0].append(1)
+    assert holds(pinned)
+    items.append(2)
+    assert not holds(pinned)
+    items.pop()
+    assert holds(pinned)
+    items[0] = []
+    assert not holds(pinned)
+
+
+def test_registrations():
+    class Abstract(abc.ABC):  # noqa: B024
+        pass
+
+    asks, does_not = made(classes=[Base], abstract=True), made(classes=[Base])
+    Abstract.register(Base)
+    assert not asks.settle()
+    assert does_not.settle()
+
+
+def test_keys_by_identity_and_order(ready):
+    store = {"a": 1, "b": 2}
+    pinned = made(stores=[(None, store, None)])
+    store["a"] = store.pop("a")
+    assert not holds(pinned)
+
+
+def test_covered():
+    class C:
+        rate = 1.0
+        shown = property(lambda self: 1.0)
+
+    assert covered(C, {"rate", "shown", "other"}) == {"rate"}
+    assert covered(type(lambda: None), {"__call__", "__name__", "other"}) == {"__call__"}

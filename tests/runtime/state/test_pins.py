@@ -6,6 +6,7 @@ import abc
 
 import pytest
 
+from tracegrad.runtime.launch.object_layout import fault
 from tracegrad.runtime.state import pins
 from tracegrad.runtime.state.pins import Pins, covered
 from tracegrad.runtime.state.trust import Trust
@@ -14,8 +15,9 @@ from tracegrad.runtime.state.trust import Trust
 @pytest.fixture(params=["native", "in Python"])
 def ready(request, monkeypatch):
     native = request.param == "native"
-    if native and not pins._ready():
-        pytest.skip("this interpreter keeps no versions of classes")
+    if native and fault() is not None:
+        pytest.skip("objects of this interpreter are laid out in another way")
+    assert pins._ready() or not native
     if not native:
         monkeypatch.setattr(pins, "_ready", lambda: False)
     return native

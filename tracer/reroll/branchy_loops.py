@@ -11,12 +11,11 @@ held: the loop ends where it is another one, and a guard after it checks that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..bytecode.control_flow import flow_of
 from ..bytecode.purity import prove_turns
 from ..ir.aval import BOOL, FLOAT_KINDS, INT, Aval
 from ..ir.graph import Atom, Graph, Guard, Lit, Node, Var, building, live_nodes, read_vars, strong, structural
@@ -27,103 +26,29 @@ from ..ops.control import LOOP_OVER, UNLIMITED
 from ..ops.elementwise import F, cast
 from ..ops.shape import zeros
 from ..record.recorder import Recorder
-from .followed_loop import wholes_of
+from .ended_loops import EndedLoop, Replacement, Uses
 from .loop_body import Lines
 from .loop_monitor import LoopMonitor
-from .prove import first_items
-from .repeats import FEW_TRIPS, Item
-from .turn_tree import TRUE, Cuts, Name, Part, RefusedError, Tree
-from .while_loops import Uses
+from .repeats import Item
+from .turn_tree import TRUE, Name, Part, RefusedError, Tree
 
 SELECTED = 256  # flops of elementwise work in a branch that are less than a choice
 
 
-class BranchyLoops:
-    """Loops with branches: their replacements; and *waiting*, the last items of loops with inner ones that are to be
-    replaced first."""
-
-    def __init__(self) -> None:
-        self.made: list[tuple[int, int, Sequence[Item]]] = []
-        self.waiting: set[int] = set()
-
-
-def find_branching(monitor: LoopMonitor, roots: Sequence[Atom]) -> BranchyLoops:
-    """The loops in a recording that data ends and whose turns differ, innermost first."""
-    found = BranchyLoops()
-    items = monitor.recorder.items
-    loops = _loops(monitor)
-    first = first_items(items, lambda atom: wholes_of(monitor.followed, atom)) if loops else {}
-    uses = Uses(items, first, roots)
-    for loop in loops:
-        around = [k for k in loops if loop.at[0] < k.at[0] and k.at[-1] < loop.at[-1]]
-        if around:
-            found.waiting.add(loop.at[-1])
-            continue
-        try:
-            tree = Tree(monitor, first, loop)
-            if tree.variants > 1:
-                found.made.append((loop.start, loop.end, _TreeLoop(monitor.recorder, tree, uses).run()))
-        except RefusedError as error:
-            _refuse(monitor, loop.at[-1], error.reason)
-    found.made.sort(key=lambda made: made[0])
-    return found
-
-
-def _loops(monitor: LoopMonitor) -> list[Cuts]:
-    """Loops of which the last question left it, each with the turns that came before."""
-    loops: list[Cuts] = []
-    by_frame: dict[int, list[int]] = {}
-    for k in sorted(monitor.asked):
-        by_frame.setdefault(id(monitor.asked[k].frame), []).append(k)
-    for asked in by_frame.values():
-        turns = [_after(monitor, k) for k in asked]
-        k = len(asked) - 1
-        while k > 0:
-            loop, k = _ends_at(monitor, asked, turns, k)
-            if loop is not None:
-                loops.append(loop)
-    return loops
-
-
-def _after(monitor: LoopMonitor, k: int) -> int | None:
-    guard, asked = monitor.recorder.items[k], monitor.asked[k]
-    assert isinstance(guard, Guard)
-    return flow_of(asked.frame.f_code).turn(asked.instruction, bool(guard.expected))
-
-
-def _ends_at(monitor: LoopMonitor, asked: list[int], turns: list[int | None], k: int) -> tuple[Cuts | None, int]:
-    """(the loop that question *k* of one frame has ended, the question before it)"""
-    guard, last = monitor.recorder.items[asked[k]], monitor.asked[asked[k]]
-    assert isinstance(guard, Guard)
-    flow, end = flow_of(last.frame.f_code), turns[k]
-    head = flow.turn(last.instruction, not guard.expected)
-    at = flow.asks(last.instruction)
-    if end is None or head is None or at is None:
-        return None, k - 1
-    loop = flow.loop_left_at(at)
-    if loop is None or end in loop:
-        return None, k - 1
-    between = flow.between(head, end)
-    cuts = [asked[k]]
-    j = k - 1
-    while j >= 0:
-        if turns[j] == head:
-            cuts.append(asked[j])
-        elif turns[j] not in between:  # the loop was left here, and entered again later
-            break
-        j -= 1
-    if len(cuts) <= FEW_TRIPS:
-        return None, k - 1
-    cuts.reverse()
-    places = prove_turns(last, head, end)
+def folded_tree(
+    monitor: LoopMonitor, loop: EndedLoop, first: Mapping[Var, int], uses: Uses
+) -> Replacement | Reason | None:
+    """*loop*, whose turns differ, as a loop node; or why it is none.  None if only its first turns differ."""
+    places = prove_turns(loop.asked[-1], loop.head, loop.left)
     if isinstance(places, Reason):
-        _refuse(monitor, asked[k], places)
-        return None, k - 1
-    return Cuts(cuts, [monitor.asked[c] for c in cuts], places, not bool(guard.expected)), k - 1
-
-
-def _refuse(monitor: LoopMonitor, end: int, why: Reason) -> None:
-    monitor.refuse(why.within(f"the loop that ends at {monitor.recorder.sites[end]}, with branches: "))
+        return places
+    try:
+        tree = Tree(monitor, first, loop, places)
+        if tree.variants == 1:
+            return None
+        return tree.cuts.start, tree.cuts.end, _TreeLoop(monitor.recorder, tree, uses).run()
+    except RefusedError as error:
+        return error.reason
 
 
 # ---- one loop --------------------------------------------------------------------------------------------------------
@@ -144,7 +69,7 @@ class _TreeLoop:
         holders: dict[Atom, set[Name]] = {}
         for name, cls in tree.class_of.items():
             steady = cls in tree.incoming and tree.incoming[cls] not in tree.inner
-            if name[0] in cuts.places.end and not steady:
+            if name[0] in tree.places.end and not steady:
                 holders.setdefault(tree.states[-1][name], set()).add(cls)
         read: dict[Name, list[Var]] = {}
         for var in uses.after(cuts.start, cuts.end):
@@ -334,4 +259,4 @@ def _body(nodes: Sequence[Node], outputs: Sequence[Atom], carries: Sequence[Var]
     return closed(live_nodes(nodes, outputs), [strong(a) for a in outputs], carries)
 
 
-__all__ = ["BranchyLoops", "find_branching"]
+__all__ = ["folded_tree"]

@@ -48,7 +48,7 @@ def find_repeats(
     found = FoundRepeats([], first)
     if len(items) < FEW_TRIPS:
         return found
-    marks = _marks(items, sites)
+    marks = item_marks(items, sites)
     heap = [(run.start, run.period, run.end, 0) for run in _stretches(marks, _finer(marks, items, first))]
     heapq.heapify(heap)
     at = 0
@@ -101,23 +101,18 @@ def _around(items: Sequence[Item], first: Mapping[Var, int], inner: Repeat, trip
     return result if isinstance(result, Repeat) else None
 
 
-def alike(items: Sequence[Item], sites: Sequence[Site | None]) -> list[_Stretch]:
-    """The stretches that look like repeats."""
-    return _stretches(_marks(items, sites)) if len(items) >= FEW_TRIPS else []
-
-
 def reaches_end(items: Sequence[Item], sites: Sequence[Site | None], length: int) -> bool:
     """Whether the last *length* items look like a loop that is going on."""
     if len(items) < length:
         return False
-    marks = _marks(items[-length:], sites[-length:])
+    marks = item_marks(items[-length:], sites[-length:])
     return any(run.start < run.period and run.end == length for run in _stretches(marks))
 
 
 # ---- what looks alike ------------------------------------------------------------------------------------------------
 
 
-def _marks(items: Sequence[Item], sites: Sequence[Site | None]) -> np.ndarray:
+def item_marks(items: Sequence[Item], sites: Sequence[Site | None]) -> np.ndarray:
     """A number for each item; items with different numbers are not the same step of a loop."""
     known: dict[Any, int] = {}
     marks = [known.setdefault(_mark(item, site), len(known)) for item, site in zip(items, sites, strict=True)]
@@ -182,4 +177,4 @@ def _steady(marks: np.ndarray) -> np.ndarray:
     return distance[steady]
 
 
-__all__ = ["FoundRepeats", "alike", "find_repeats", "reaches_end", "worth_rolling"]
+__all__ = ["FoundRepeats", "find_repeats", "item_marks", "reaches_end", "worth_rolling"]

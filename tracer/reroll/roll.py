@@ -1,8 +1,7 @@
 """Rolling: the conversion of a recording of unrolled Python loops to a program with loop nodes.
 
-Three steps, each in files of its own: loops that data ends (``while_loops.py``, and with branches
-in them ``branchy_loops.py``), repeats (``find.py``
-finds them, ``rewrite.py`` replaces them), and unread results of loops that were followed
+Three steps, each in files of its own: loops that data ends (``ended_loops.py`` finds them, ``while_loops.py`` replaces
+them), repeats (``find.py`` finds them, ``rewrite.py`` replaces them), and unread results of loops that were followed
 (``loop_follower.py``).
 """
 
@@ -16,12 +15,11 @@ from ..ir.graph import Atom, Graph, Node
 from ..ir.primitive import LOOP
 from ..ops.loop_pruning import prune_loops
 from ..record.recorder import Recorder, recording
-from .branchy_loops import find_branching
 from .find import find_repeats
 from .followed_loop import wholes_of
-from .loop_monitor import LoopMonitor, detach
+from .loop_monitor import detach
 from .rewrite import Rewriter
-from .while_loops import fold_whiles, replace_items
+from .while_loops import fold_ended
 
 MOST_NOTES = 8  # of what was not rolled
 
@@ -32,7 +30,7 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
     monitor = detach(recorder)
     followed = monitor.followed
     if guarded:
-        changed = _fold_ended(monitor, roots)
+        changed = fold_ended(monitor, roots)
     else:
         changed = False
         recorder.drop_guards()
@@ -62,18 +60,6 @@ def rolled(recorder: Recorder, roots: Sequence[Atom]) -> Recorder:
     with recording(result):
         roll(result, roots)
     return result
-
-
-def _fold_ended(monitor: LoopMonitor, roots: Sequence[Atom]) -> bool:
-    """Replace loops that data ends by loop nodes, innermost first; whether there were any."""
-    changed = False
-    while monitor.asked:
-        branching = find_branching(monitor, roots)
-        replace_items(monitor, branching.made)
-        if not (branching.made or fold_whiles(monitor, roots, branching.waiting)):
-            return fold_whiles(monitor, roots) or changed
-        changed = True
-    return changed
 
 
 def _note(node: Node) -> str:

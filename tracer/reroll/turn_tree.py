@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..bytecode.frame_snapshot import Asked, Many, Other, Plain, Traced
+from ..bytecode.frame_snapshot import Many, Other, Plain, Traced
 from ..bytecode.purity import Places
 from ..ir.aval import BOOL, Aval
 from ..ir.equality import same_params
@@ -30,9 +30,10 @@ from ..ir.graph import Atom, Guard, Lit, Node, Var, building, by_value, structur
 from ..ir.primitive import CUSTOM
 from ..ir.refusals import Reason, Refusal
 from ..ops.elementwise import F
+from .ended_loops import EndedLoop
 from .loop_body import Lines
 from .loop_monitor import LoopMonitor
-from .repeats import Item
+from .repeats import FEW_TRIPS, Item
 
 MOST_VARIANTS = 8
 #: dtypes among which it makes no difference whether a value was a Python number
@@ -60,34 +61,17 @@ class Part:
     ways: tuple[Part, ...] = ()
 
 
-@dataclass(slots=True)
-class Cuts:
-    """A loop in a recording: the items *at* which its turns begin and end, and the local variables there."""
-
-    at: list[int]
-    asked: list[Asked]
-    places: Places
-    continuing: bool  # the last question's answer with which it would have gone on
-
-    @property
-    def start(self) -> int:
-        return self.at[0] + 1
-
-    @property
-    def end(self) -> int:
-        return self.at[-1] + 1
-
-
 class Tree:
-    """The turns between *cuts* as a tree: ``root``, whose atoms are defined by ``pool`` in order, by ``incoming`` (the
+    """The turns of *loop* as a tree: ``root``, whose atoms are defined by ``pool`` in order, by ``incoming`` (the
     value of a class at the start of a turn) or outside of the loop."""
 
-    def __init__(self, monitor: LoopMonitor, first: Mapping[Var, int], cuts: Cuts):
+    def __init__(self, monitor: LoopMonitor, first: Mapping[Var, int], loop: EndedLoop, places: Places):
         recorder = monitor.recorder
         self.items, self.first, self.asked = recorder.items, first, monitor.asked
         self.consts = {var: array.tobytes() for var, array in recorder.consts}
-        self._uniform(cuts)
-        self.cuts, self.at = cuts, cuts.at
+        self.places = places
+        self.cuts = self._uniform(loop)
+        self.at = self.cuts.at
         self._split()
         self.pool: list[Node] = []
         self.inner: set[Atom] = set()  # values that differ from turn to turn
@@ -116,21 +100,21 @@ class Tree:
 
     # ---- local variables -----------------------------------------------------------------------------------------
 
-    def _uniform(self, cuts: Cuts) -> None:
-        """Leave out the first turns, where local variables are of other kinds than later."""
-        live = sorted(cuts.places.start | cuts.places.end)
+    def _uniform(self, cuts: EndedLoop) -> EndedLoop:
+        """*cuts* without the first turns, where local variables are of other kinds than later."""
+        live = sorted(self.places.start | self.places.end)
         exact = not self._only_plain_dtypes(cuts)
         shapes = [tuple([_shape(a.values.get(name), exact) for name in live]) for a in cuts.asked]
         k = len(shapes) - 1
         while k and shapes[k - 1] == shapes[-1]:
             k -= 1
-        if len(shapes) - k < 5:
+        if len(shapes) - k <= FEW_TRIPS:
             differing = [n for n, a, b in zip(live, shapes[-1], shapes[k - 1], strict=True) if a != b]
             raise RefusedError(Refusal.BRANCH_KIND(name=differing[0]))
-        del cuts.at[:k], cuts.asked[:k]
         self.live = live
+        return replace(cuts, at=cuts.at[k:], asked=cuts.asked[k:])
 
-    def _only_plain_dtypes(self, cuts: Cuts) -> bool:
+    def _only_plain_dtypes(self, cuts: EndedLoop) -> bool:
         nodes = (item for item in self.items[cuts.start : cuts.end] if isinstance(item, Node))
         return {a.aval.dtype for n in nodes for a in (*n.inputs, *n.outs)} <= _PLAIN_DTYPES
 
@@ -145,18 +129,17 @@ class Tree:
                         raise RefusedError(Refusal.BRANCH_WRITTEN(name=name))
                     state[name, path] = self.plain(value.atom)
             self.states.append(state)
-        places = self.cuts.places
         classes: dict[Any, Name] = {}
         self.class_of: dict[Name, Name] = {}
         for key in self.states[0]:
             column = [state[key] for state in self.states]
-            if key[0] not in places.stored:
+            if key[0] not in self.places.stored:
                 if any(a is not column[0] for a in column):
                     raise RefusedError(Refusal.WHILE_UNASSIGNED(name=key[0]))
                 continue
             self.class_of[key] = classes.setdefault(tuple(map(self._identity, column)), key)
         self.classes: list[Name] = list(classes.values())
-        begins = {self.class_of[n] for n in self.class_of if n[0] in places.start}
+        begins = {self.class_of[n] for n in self.class_of if n[0] in self.places.start}
         self.incoming: dict[Name, Atom] = {}
         for key in self.classes:
             column = [state[key] for state in self.states]
@@ -353,4 +336,4 @@ def _traced(seen: Any, path: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...],
             yield from _traced(value, (*path, k))
 
 
-__all__ = ["MOST_VARIANTS", "TRUE", "Cuts", "Name", "Part", "RefusedError", "Tree"]
+__all__ = ["MOST_VARIANTS", "TRUE", "Name", "Part", "RefusedError", "Tree"]

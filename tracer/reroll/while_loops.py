@@ -11,7 +11,8 @@ value of an item of the last turn, or of the turn before it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,13 +28,85 @@ from ..ir.site import Site
 from ..ops.control import CAPACITY, UNLIMITED
 from ..ops.elementwise import F
 from ..record.recorder import Recorder
-from .find import alike
+from .branchy_loops import folded_tree
+from .ended_loops import EndedLoop, Replacement, Uses, find_ended, replace_items
+from .find import item_marks
 from .followed_loop import wholes_of
 from .loop_body import Block, Ending, Lines, affine
 from .loop_monitor import LoopMonitor
 from .prove import first_items, match
 from .repeats import FEW_TRIPS, Carried, Item, Key, Repeat, Rows, Slot, Step, VaryingConstant, part_of
 from .rewrite import fold_items
+
+MOST_TURNS = 8  # that a block may consist of, where Python's values make turns differ
+
+
+def fold_ended(monitor: LoopMonitor, roots: Sequence[Atom]) -> bool:
+    """Replace loops that data ends by loop nodes, innermost first; whether there were any."""
+    changed = False
+    while monitor.asked:
+        made = _replacements(monitor, roots)
+        if not made:
+            break
+        replace_items(monitor, made)
+        changed = True
+    return changed
+
+
+def _replacements(monitor: LoopMonitor, roots: Sequence[Atom]) -> list[Replacement]:
+    """Loop nodes for loops that data ends, but for those around one that gets a node now."""
+    items, sites = monitor.recorder.items, monitor.recorder.sites
+    loops, made = find_ended(monitor), list[Replacement]()
+    if not loops:
+        return made
+    first = first_items(items, lambda atom: wholes_of(monitor.followed, atom))
+    uses, marks = Uses(items, first, roots), item_marks(items, sites)
+    for loop in loops:
+        if _overlaps(made, loop):
+            continue
+        where = f"the loop that ends at {sites[loop.end - 1]}"
+        tree = folded_tree(monitor, loop, first, uses) if _differ(items, loop) else None
+        if isinstance(tree, Reason):
+            monitor.refuse(tree.within(f"{where}, with branches: "))
+        elif tree is not None:
+            made.append(tree)
+            continue
+        for start, period, trips in _alike(marks, loop):
+            repeat = match(items, first, start, period, trips, whole=True)
+            if isinstance(repeat, Reason):
+                monitor.refuse(repeat)
+            elif not _overlaps(made, repeat):
+                found = _proven(monitor, repeat, uses)
+                if not isinstance(found, Reason):
+                    made.append((repeat.start, repeat.end + len(found.counters), _made(monitor, found)))
+                    break
+                monitor.refuse(found.within(f"{where}: "))
+    return made
+
+
+def _overlaps(made: Sequence[Replacement], loop: EndedLoop | Repeat) -> bool:
+    return any(start < loop.end and loop.start < after for start, after, _ in made)
+
+
+def _differ(items: Sequence[Item], loop: EndedLoop) -> bool:
+    """Whether enough turns of *loop*, from question to question, had different answers."""
+    if len(loop.at) <= FEW_TRIPS:
+        return False
+    turns = [items[before + 1 : at] for before, at in pairwise(loop.at)]
+    return len({tuple([bool(i.expected) for i in turn if isinstance(i, Guard)]) for turn in turns}) > 1
+
+
+def _alike(marks: np.ndarray, loop: EndedLoop) -> Iterator[tuple[int, int, int]]:
+    """The last blocks of *loop* that look alike, each one turn or several: (start, items of a block, blocks)."""
+    ends = set(loop.at)
+    for before in loop.at[-2 : -2 - MOST_TURNS : -1]:
+        period = loop.end - 1 - before
+        differing = np.flatnonzero(marks[: loop.end - period] != marks[period : loop.end])
+        same = loop.end - period - (int(differing[-1]) + 1 if len(differing) else 0)
+        trips = same // period + 1
+        trips = next((k for k in range(1, trips) if loop.end - 1 - k * period not in ends), trips)
+        if trips >= FEW_TRIPS:
+            yield loop.end - trips * period, period, trips
 
 
 class _WhileLoop(NamedTuple):
@@ -43,85 +116,6 @@ class _WhileLoop(NamedTuple):
     finals: dict[Key, Var]  # values of the last turn that are read after the loop
     lagging: dict[Key, Var]  # values of the turn before the last that are read after the loop
     counters: list[Node]  # the items after it that stand for Python counters
-
-
-def fold_whiles(monitor: LoopMonitor, roots: Sequence[Atom], spared: Collection[int] = ()) -> bool:
-    """Replace loops that data ends by loop nodes, but those whose last item is *spared*; whether there were any."""
-    loops = _find(monitor, roots, spared)
-    replace_items(monitor, [(k.repeat.start, k.repeat.end + len(k.counters), _made(monitor, k)) for k in loops])
-    return bool(loops)
-
-
-# ---- finding --------------------------------------------------------------------------------------------------------
-
-
-def _find(monitor: LoopMonitor, roots: Sequence[Atom], spared: Collection[int]) -> list[_WhileLoop]:
-    items, sites = monitor.recorder.items, monitor.recorder.sites
-    first = first_items(items, lambda atom: wholes_of(monitor.followed, atom))
-    used: Uses | None = None
-    found: list[_WhileLoop] = []
-    for run in sorted(alike(items, sites), key=lambda run: run.period):
-        trips = _turns(monitor, run.start, run.end, run.period)
-        if trips < FEW_TRIPS or run.end - 1 in spared:
-            continue
-        start = run.end - trips * run.period
-        if any(start < k.repeat.end and k.repeat.start < run.end for k in found):
-            continue
-        repeat = match(items, first, start, run.period, trips, whole=True)
-        if isinstance(repeat, Reason):
-            monitor.refuse(repeat)
-            continue
-        if used is None:
-            used = Uses(items, first, roots)
-        loop = _proven(monitor, repeat, used)
-        if isinstance(loop, Reason):
-            monitor.refuse(loop.within(f"the loop that ends at {sites[run.end - 1]}: "))
-        else:
-            found.append(loop)
-    return sorted(found, key=lambda loop: loop.repeat.start)
-
-
-def _turns(monitor: LoopMonitor, start: int, end: int, period: int) -> int:
-    """The number of blocks that end with one question, the last one with another answer; 0 if there are none."""
-    items = monitor.recorder.items
-    last = items[end - 1]
-    if not isinstance(last, Guard) or last.kind != "bool":
-        return 0
-    trips = (end - start) // period
-    for k in range(1, trips):
-        at = end - 1 - k * period
-        guard = items[at]
-        if not isinstance(guard, Guard) or at not in monitor.asked or bool(guard.expected) == bool(last.expected):
-            return k if k > 1 else 0
-    return trips
-
-
-class Uses:
-    """Uses of the values of *items*, by later items or as *roots*."""
-
-    def __init__(self, items: Sequence[Item], first: dict[Var, int], roots: Sequence[Atom]):
-        self.items, self.first, self.roots = items, first, roots
-
-    def after(self, start: int, end: int) -> set[Var]:
-        """Values of the items from *start* to *end* that later ones read.  An operation that is recorded again later is
-        computed again there, so its results do not count."""
-        again: set[Atom] = set()
-        read: set[Var] = set()
-
-        def note(atom: Atom) -> None:
-            if isinstance(atom, Var) and start <= self.first.get(atom, -1) < end and atom not in again:
-                read.add(atom)
-
-        for item in self.items[end:]:
-            if isinstance(item, Guard):
-                note(item.atom)
-                continue
-            for atom in item.inputs:
-                note(atom)
-            again.update(item.outs)
-        for atom in self.roots:
-            note(atom)
-        return read
 
 
 def _proven(monitor: LoopMonitor, repeat: Repeat, uses: Uses) -> _WhileLoop | Reason:
@@ -286,37 +280,6 @@ def _stretched(step: Step, length: int) -> Step:
 # ---- replacing ------------------------------------------------------------------------------------------------------
 
 
-def replace_items(monitor: LoopMonitor, made: Sequence[tuple[int, int, Sequence[Item]]]) -> None:
-    """Put other items in the place of those from one number to another: (start, end, items), in order."""
-    recorder = monitor.recorder
-    items: list[Item] = []
-    sites: list[Site | None] = []
-    asked: dict[int, Asked] = {}
-    at = 0
-    for start, after, instead in [*made, (len(recorder.items), 0, ())]:
-        for k in range(at, start):
-            if k in monitor.asked:
-                asked[len(items)] = monitor.asked[k]
-            items.append(recorder.items[k])
-            sites.append(recorder.sites[k])
-        items += instead
-        sites += [item.site for item in instead]
-        at = after
-    recorder.items, recorder.sites, monitor.asked = items, sites, asked
-    recorder.counts = [0] * len(items)  # nothing is followed any more
-    recorder.nodes = _defined(items)
-
-
-def _defined(items: Sequence[Item]) -> list[Node]:
-    seen: set[Var] = set()
-    nodes = []
-    for item in items:
-        if isinstance(item, Node) and item.outs[0] not in seen:
-            seen.update(item.outs)
-            nodes.append(item)
-    return nodes
-
-
 def _made(monitor: LoopMonitor, loop: _WhileLoop) -> list[Item]:
     """The items that stand for *loop*."""
     recorder, repeat = monitor.recorder, loop.repeat
@@ -366,4 +329,4 @@ def _stack(slot: Slot) -> Atom:
     raise GraphError("a loop that data ends steps through no list")
 
 
-__all__ = ["Uses", "fold_whiles", "replace_items"]
+__all__ = ["fold_ended"]

@@ -51,12 +51,11 @@ class Lines(Builder):
 
 
 class Ending(NamedTuple):
-    """The end of a loop whose last step is a guard: it stops at another answer than *continuing*.  It has at most
-    *length* trips; *lagging* are values of the block before the last one that are read later."""
+    """The end of a loop whose last step is a guard: it stops at another answer than *continuing*, and has at most
+    *length* trips."""
 
     continuing: bool
     length: int
-    lagging: dict[Key, Var]
 
 
 class Made(NamedTuple):
@@ -133,7 +132,8 @@ class Block:
     # ---- step by step --------------------------------------------------------------------------------------------
 
     def loop(self, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var]) -> Made:
-        """Append the loop node to *out*.  It defines *finals*, values of the last block, and stacks of *wanted*."""
+        """Append the loop node to *out*.  It defines *finals*, values of the last block (``~item``: of the block before
+        it, where they are carried), and stacks of *wanted*."""
         self.out = out
         self.before, self.items = Lines(), Lines()  # nodes that depend on the number of the step alone; all others
         self.xs: dict[Any, tuple[Var, Atom]] = {}
@@ -149,15 +149,25 @@ class Block:
                 if isinstance(step.item, Guard) and not (self.ending and j == len(self.steps) - 1):
                     sequence += self.asked
         going = Var(Aval(BOOL, ()))
-        if self.ending:
-            self._end(going)
         finals = dict(sorted(finals.items()))
         kept = set(finals.values())
         for key in finals:
+            init: Atom | None = None
+            if key[0] < 0:
+                place = (~key[0], key[1], 1)
+                self.values[key], init, _ = next(c for at, c in self.carries.items() if at[:3] == place)
             if not any(end == key for _, _, end in self.carries.values()):
                 aval = self.values[key].aval
-                self.carries["last", key] = Var(Aval(aval.dtype, aval.shape)), self._zeros(aval), key
+                self.carries["last", key] = (
+                    Var(Aval(aval.dtype, aval.shape)),
+                    self._zeros(aval) if init is None else init,
+                    key,
+                )
         carries = list(self.carries.values())
+        if self.ending:
+            (last_asked,) = self.asked
+            assert isinstance(last_asked, Guard)
+            carries.insert(0, (going, structural(True, BOOL), last_asked.atom))
         ends = [self.values[end] if isinstance(end, tuple) else end for _, _, end in carries]
         stacked = [self.values[key] for key in wanted]
         outputs = [*ends, *stacked]
@@ -167,10 +177,6 @@ class Block:
         nodes, guards = self.nested(every, sites, [*outputs, *asked], self.const)
         incoming = [c[0] for c in carries]
         inits = [c[1] for c in carries]
-        if self.ending:
-            incoming, inits, ends = [going, *incoming], [structural(True, BOOL), *inits], [self.go_on, *ends]
-            carries.insert(0, (going, inits[0], self.go_on))
-            outputs.insert(0, self.go_on)
         if guards:
             with building(Lines()) as last:
                 flag = Var(Aval(BOOL, ()))
@@ -191,8 +197,6 @@ class Block:
             outs.append(Var(Aval(init.aval.dtype, init.aval.shape)) if var is None else var)
         if self.ending:
             kept.add(outs[0])
-            outs[1:] = [self.lagged.get(k, out) for k, out in enumerate(outs[1:])]
-            kept.update(self.ending.lagging.values())
         held: Var | None = None
         if guards:
             held = Var(Aval(BOOL, ()))
@@ -207,19 +211,6 @@ class Block:
         self._close(nodes, outputs, incoming, inits, outs, kept, going if self.ending else None, taken)
         line = guards[0].site if guards else None
         return Made(stacks, held, line, going=outs[0], taken=taken) if self.ending else Made(stacks, held, line)
-
-    def _end(self, going: Var) -> None:
-        """The condition from the last step's guard, and carries for values of the block before the last."""
-        assert self.ending is not None
-        (asked,) = self.asked
-        assert isinstance(asked, Guard)
-        self.go_on = asked.atom
-        self.lagged: dict[int, Var] = {}  # index of a carry -> the Var that its final value defines
-        for (j, i), var in self.ending.lagging.items():
-            key = next(k for k in self.carries if k[:3] == (j, i, 1))
-            before, init, _ = self.carries[key]
-            self.lagged[len(self.carries)] = var
-            self.carries["lag", j, i] = Var(Aval(var.aval.dtype, var.aval.shape)), init, before
 
     def _zeros(self, aval: Aval) -> Atom:
         """The initial value of a carry of which only the last value is read.  The node is not hash-consed: it goes if

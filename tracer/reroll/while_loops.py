@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -76,9 +76,9 @@ def _replacements(monitor: LoopMonitor, roots: Sequence[Atom]) -> list[Replaceme
             if isinstance(repeat, Reason):
                 monitor.refuse(repeat)
             elif not _overlaps(made, repeat):
-                found = _proven(monitor, repeat, uses)
+                found = _folded(monitor, repeat, uses)
                 if not isinstance(found, Reason):
-                    made.append((repeat.start, repeat.end + len(found.counters), _made(monitor, found)))
+                    made.append(found)
                     break
                 monitor.refuse(found.within(f"{where}: "))
     return made
@@ -109,17 +109,8 @@ def _alike(marks: np.ndarray, loop: EndedLoop) -> Iterator[tuple[int, int, int]]
             yield loop.end - trips * period, period, trips
 
 
-class _WhileLoop(NamedTuple):
-    repeat: Repeat
-    continuing: bool  # the answer with which another turn follows
-    length: int
-    finals: dict[Key, Var]  # values of the last turn that are read after the loop
-    lagging: dict[Key, Var]  # values of the turn before the last that are read after the loop
-    counters: list[Node]  # the items after it that stand for Python counters
-
-
-def _proven(monitor: LoopMonitor, repeat: Repeat, uses: Uses) -> _WhileLoop | Reason:
-    """*repeat* as a loop for any number of turns, or the reason why it is none."""
+def _folded(monitor: LoopMonitor, repeat: Repeat, uses: Uses) -> Replacement | Reason:
+    """*repeat* as a loop node for any number of turns, or the reason why it is none."""
     ends = range(repeat.start + repeat.period - 1, repeat.end, repeat.period)
     asked = [monitor.asked[k] for k in ends]
     items = monitor.recorder.items
@@ -143,19 +134,18 @@ def _proven(monitor: LoopMonitor, repeat: Repeat, uses: Uses) -> _WhileLoop | Re
     if isinstance(places, Reason):
         return places
     finals: dict[Key, Var] = {}
-    lagging: dict[Key, Var] = {}
     for var in uses.after(repeat.start, repeat.end):
         if var not in places:
             return Refusal.WHILE_READ_AFTER()
-        key, lag = places[var]
-        (lagging if lag else finals)[key] = var
+        finals[places[var]] = var
     carried = {
-        (s.item, s.out) for step in repeat.steps for s in step.slots if isinstance(s, Carried) and s.distance == 1
+        (~s.item, s.out) for step in repeat.steps for s in step.slots if isinstance(s, Carried) and s.distance == 1
     }
-    if not carried.issuperset(lagging):
+    if not carried.issuperset([key for key in finals if key[0] < 0]):
         return Refusal.WHILE_EARLIER()
-    length = _length(monitor.recorder, repeat, proof)
-    return _WhileLoop(repeat, not bool(last.expected), length, finals, lagging, counters)
+    ending = Ending(not bool(last.expected), _length(monitor.recorder, repeat, proof))
+    nodes = _nodes(monitor, repeat, ending, finals, counters)
+    return repeat.start, repeat.end + len(counters), nodes
 
 
 def counters_after(monitor: LoopMonitor, end: int) -> list[Node]:
@@ -168,10 +158,9 @@ def counters_after(monitor: LoopMonitor, end: int) -> list[Node]:
     return found
 
 
-def _after(
-    items: Sequence[Item], repeat: Repeat, asked: Sequence[Asked], proof: Proof
-) -> dict[Var, tuple[Key, int]] | Reason:
-    """The final values of the local variables that are read later: (item of a turn, number of turns ago)."""
+def _after(items: Sequence[Item], repeat: Repeat, asked: Sequence[Asked], proof: Proof) -> dict[Var, Key] | Reason:
+    """The final values of the local variables that are read later: items of the last turn, or ``~item`` of the one
+    before."""
     defined: dict[Var, list[Key]] = {}
     for j in range(repeat.period):
         item = items[repeat.end - repeat.period + j]
@@ -180,7 +169,7 @@ def _after(
             if isinstance(node, Node):
                 for i, out in enumerate(node.outs):
                     defined.setdefault(out, []).append((j, i))
-    found: dict[Var, tuple[Key, int]] = {}
+    found: dict[Var, Key] = {}
     for name in proof.live:
         refusal = _place([a.values.get(name) for a in asked], items, repeat, defined, found)
         if refusal is not None:
@@ -190,7 +179,7 @@ def _after(
 
 def _place(
     values: Sequence[Any], items: Sequence[Item], repeat: Repeat, defined: dict[Var, list[Key]],
-    found: dict[Var, tuple[Key, int]],
+    found: dict[Var, Key],
 ) -> Refusal | None:  # fmt: skip
     """Note the item that defines one variable's value in *found*; returns the reason if it differs between turns."""
     last = values[-1]
@@ -212,12 +201,11 @@ def _place(
         return Refusal.WHILE_UNTRACED
     if all(a is last.atom for a in atoms):
         return None
-    for key in defined.get(last.atom, ()):  # type: ignore[arg-type]
-        j, i = key
+    for j, i in defined.get(last.atom, ()):  # type: ignore[arg-type]
         outs = [node.outs[i] for node in items[repeat.start + j : repeat.end : repeat.period]]  # type: ignore[union-attr]
         for lag in (0, 1):
             if all(a is o for a, o in zip(atoms[lag:], outs[: len(outs) - lag], strict=True)):
-                found[last.atom] = key, lag  # type: ignore[index]
+                found[last.atom] = (~j if lag else j), i  # type: ignore[index]
                 return None
     return Refusal.WHILE_COMPUTED
 
@@ -280,32 +268,33 @@ def _stretched(step: Step, length: int) -> Step:
 # ---- replacing ------------------------------------------------------------------------------------------------------
 
 
-def _made(monitor: LoopMonitor, loop: _WhileLoop) -> list[Item]:
-    """The items that stand for *loop*."""
-    recorder, repeat = monitor.recorder, loop.repeat
+def _nodes(
+    monitor: LoopMonitor, repeat: Repeat, ending: Ending, finals: dict[Key, Var], counters: Sequence[Node]
+) -> list[Item]:
+    """The items that stand for *repeat*.  They define *finals* and *counters*."""
+    recorder, bounded = monitor.recorder, ending.length != UNLIMITED
     block = recorder.items[repeat.start : repeat.start + repeat.period]
     fixed = [item for item, step in zip(block, repeat.steps, strict=True) if step.fixed]
     out = Lines()
-    ending = Ending(loop.continuing, loop.length, loop.lagging)
-    length = repeat.trips if loop.length == UNLIMITED else loop.length
+    length = ending.length if bounded else repeat.trips
     steps = [_stretched(step, length) for step in repeat.steps]
     body = Block(steps, block, length, _stack, recorder.const, fold_items, ending)
     site = repeat.steps[-1].item.site
     with building(out):
         out.site_override = site
-        made = body.loop(out, (), dict(loop.finals))
+        made = body.loop(out, (), finals)
     items: list[Item] = [*fixed, *out.nodes]
     if made.held is not None:
         items.append(Guard(made.held, np.bool_(True), "bool", made.asked))
         recorder.env[made.held] = np.array(True)
-    if loop.length != UNLIMITED:
+    if bounded:
         assert made.going is not None
         with building(Lines()) as last:
             last.site_override = site
             done = F.logical_not(made.going)
         items += [*last.nodes, Guard(done, np.bool_(True), CAPACITY, site)]
         recorder.env[done] = np.array(True)
-    for node in loop.counters:
+    for node in counters:
         items += _counter(monitor, node, repeat.trips, made.taken, site)
     return items
 

@@ -25,6 +25,7 @@ from ...tracer.record.float_errors import raising
 from ..config import default_dtype
 from ..cuda.arrays import as_device, on_device
 from ..cuda.availability import require_cuda
+from ..state.libraries import is_moment, leaf_setting
 from ..state.values import is_leaf, same, token
 from ..tensor_library import TENSORS
 from .arguments import Arguments, positional_names
@@ -223,7 +224,8 @@ def classify(leaf: Any) -> tuple[str, Any]:
                     "take it out of static_argnames"
                 )
             )
-        return (VALUE, token(leaf.value)) if is_leaf(leaf.value) else (OBJECT, kind)
+        simple = is_leaf(leaf.value) and leaf_setting(leaf.value) is None and not is_moment(leaf.value)
+        return (VALUE, token(leaf.value)) if simple else (OBJECT, kind)
     if kind in _HALF_SCALARS:
         raise UnsupportedError(
             at_site(f"a scalar argument of {np.dtype(kind)}: pass a number, float(x), or an array without axes")
@@ -234,6 +236,8 @@ def classify(leaf: Any) -> tuple[str, Any]:
     if is_leaf(leaf):
         if issubclass(kind, np.generic):
             check_dtype(leaf.dtype, "a scalar argument")
+        if leaf_setting(leaf) is not None or is_moment(leaf):  # what is computed with it hangs on more than its value
+            return OBJECT, kind
         return VALUE, token(leaf)
     if issubclass(kind, np.ndarray):
         raise UnsupportedError(

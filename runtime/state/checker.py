@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from .pins import lookup
+from .libraries import LibrarySetting
+from .pins import MISSING, lookup
 from .state_graph import Edge, Leaf, StateGraph, StateNode
 from .values import (
     IdentityKey,
@@ -45,7 +46,7 @@ from .values import (
 Checker = Callable[..., tuple[Any, ...] | None]
 
 # Kinds that are guarded by identity.
-_CONSTANT = {"function", "class", "module", "partial", "compiled", "bound", "const", "member", "pinned"}
+_CONSTANT = {"function", "class", "module", "partial", "compiled", "bound", "const", "member", "pinned", "library"}
 _FIXED = {list, tuple, dict, set, frozenset}  # such an object never gets another class
 _UNROLL = 8  # from this many leaves on, a container is compared by a loop in C
 REGISTRATIONS = "which classes are registered with abstract ones"
@@ -159,6 +160,8 @@ class _Emitter:
             self.child(name, root, root.label if isinstance(root, StateNode) else "argument", guard=True)
         while self.pending:
             self.parts(*self.pending.popleft())
+        for setting in graph.settings:
+            self.setting(setting)
         for variables in self.groups.values():
             if all(map(self.cells.__contains__, variables)):
                 continue
@@ -223,6 +226,14 @@ class _Emitter:
             self.line(f"{name} = {expr}")
             self.parts_head(name, child, label)
         self.pending.append((name, child))
+
+    def setting(self, setting: LibrarySetting) -> None:
+        value = setting.read()
+        self.add(setting.label, value)
+        changed = f"{self.constant(setting.read)}() != {self.constant(value)}"
+        if setting.quick is not None:
+            changed = f"{self.constant(setting.quick)}() is not {self.constant(setting.quick())} and {changed}"
+        self.fail_if(changed)
 
     def leaf(self, expr: str, leaf: Leaf, label: str, guard: bool) -> None:
         value = leaf.value
@@ -371,7 +382,10 @@ class _Emitter:
             return
         self.tokens.append((how, arg[1] if how == "class" else arg if type(arg) in (str, int) else None))
         if how == "attr":
-            self.child(_attribute(owner, arg), child, label)
+            if node.kind in ("module", "library"):
+                self.name_in_module(node.obj.__dict__, arg, child, label)
+            else:
+                self.child(_attribute(owner, arg), child, label)
         elif how == "const" or how == "quiet":
             self.child("", child, label, guard=False)
         elif how in ("item", "element"):
@@ -386,6 +400,8 @@ class _Emitter:
             self.fail_if(f"not {self.constant(is_empty)}({self.constant(arg)})")
         elif how == "noattr":
             self.fail_if(f"{self.constant(hasattr)}({owner}, {arg!r})")
+        elif how == "noitem" and self.graph.pins.pin_name(node.obj.__dict__, arg, MISSING, False):
+            pass
         elif how == "noitem":
             self.fail_if(f"{arg!r} in {owner}.__dict__")
         elif how == "import":
@@ -411,6 +427,12 @@ class _Emitter:
             self.fail_if(f"{name!r} in {self.constant(space)}")
             expr = f"{self.constant(edge.arg[1])}[{name!r}]"
         self.child(expr, edge.child, label)
+
+    def name_in_module(self, space: dict[str, Any], name: str, child: Leaf | StateNode, label: str) -> None:
+        leaf = child if isinstance(child, Leaf) else Leaf(child.obj, False)
+        pinned = self.graph.pins.pin_name(space, name, leaf.value, leaf.by_value)
+        # an item is read quicker than an attribute, where a module has a `__getattr__`
+        self.child(f"{self.constant(space)}[{name!r}]", child, label, guard=not pinned)
 
     def class_part(self, cls: type, name: str, child: Leaf | StateNode, label: str) -> None:
         if (id(cls), "." + name) in self.spaces:

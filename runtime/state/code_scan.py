@@ -11,10 +11,12 @@ from __future__ import annotations
 import dis
 import itertools
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 
+from .libraries import DATES, is_date_type, is_moment
 from .readers import fields
 from .uses import Place, Uses, uses
 
@@ -32,6 +34,9 @@ _OPAQUE_ATTRS = {
     "f_locals", "f_globals", "f_back", "gi_frame", "tb_frame", "cell_contents", "__defaults__", "__kwdefaults__",
 }  # fmt: skip
 _DYNAMIC_ATTRS = {"attrgetter", "methodcaller", "asdict", "astuple", "deepcopy", "getmembers", "__getstate__"}
+_MAKE_TEXT = {"str", "repr", "ascii", "format", "print", "format_map", "__str__", "__repr__", "__format__"}
+_NUMBER = r"(.?[<>=^])?[-+ ]?z?#?0?\d*[,_]?(\.\d+)?n"  # a format by the locale
+_LOCAL_NUMBER, _LOCAL_FIELD = re.compile(_NUMBER), re.compile(r"\{[^{}]*:" + _NUMBER + r"\}")
 
 
 @dataclass(slots=True)
@@ -53,6 +58,10 @@ class CodeFacts:
     asked: set[str] = field(default_factory=set)  # names given to getattr and hasattr
     compares: set[str] = field(default_factory=set)  # comparison operators in use, and "in"
     called: set[str] = field(default_factory=set)  # names that are called directly
+    formats: bool = False  # makes text of values, which depends on how NumPy prints
+    by_locale: bool = False  # makes text of numbers as people write them where they live
+    dates: bool = False  # mentions NumPy's dates
+    moment: int = 0  # line of a text that is the present time to NumPy
     codes: list[CodeType] = field(default_factory=list)  # this code and all nested ones
 
     file: str = ""  # where the code stands, without the folder
@@ -145,28 +154,51 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
             facts.compares.add(str(name).removeprefix("bool(").removesuffix(")"))
         elif op == "CONTAINS_OP":
             facts.compares.add("in")
+        elif op.startswith("FORMAT_"):
+            facts.formats = True
+            before = instructions[index - 1].argval if index else None
+            facts.by_locale |= isinstance(before, str) and _LOCAL_NUMBER.fullmatch(before) is not None
+        elif op == "BINARY_OP" and ins.argrepr.startswith("%"):
+            facts.formats |= any("%" in const for const in code.co_consts if type(const) is str)
     if root is not None:
         _end_chain(facts, root, chain, chain_line)
     if any(i.opname == "CHECK_EXC_MATCH" or (i.opname == "PUSH_EXC_INFO" and j.opname == "POP_TOP")
            for i, j in itertools.pairwise(instructions)):  # fmt: skip
         facts.excepts = True
+    facts.formats |= not _MAKE_TEXT.isdisjoint(facts.globals.keys() | facts.attrs.keys())
+    facts.dates |= not DATES.isdisjoint(facts.globals.keys() | facts.attrs.keys())
+    for const in _texts(code.co_consts):
+        facts.dates |= is_date_type(const)
+        facts.by_locale |= _LOCAL_FIELD.search(const) is not None
+        facts.by_locale |= "format" in facts.globals and _LOCAL_NUMBER.fullmatch(const) is not None
+        if is_moment(const):
+            facts.moment = facts.moment or code.co_firstlineno
     inner = local_cells | set(code.co_cellvars)
     for const in code.co_consts:
         if isinstance(const, CodeType):
             _scan_into(facts, const, inner)
 
 
+def _texts(constants: tuple[object, ...]) -> Iterator[str]:
+    for const in constants:
+        if type(const) is str:
+            yield const
+        elif type(const) is tuple:
+            yield from _texts(const)
+
+
 def _called(instructions: list[dis.Instruction]) -> set[str]:
     """The names that are loaded in order to be called: the interpreter pushes a NULL beside them."""
-    names = set()
+    names: set[str] = set()
     for index, ins in enumerate(instructions):
         op = ins.opname
-        if op == "LOAD_METHOD" or (op in ("LOAD_GLOBAL", "LOAD_ATTR") and "NULL" in ins.argrepr):
-            names.add(ins.argval)
-        elif op in _DEREF_LOADS | _GLOBAL_LOADS | {"LOAD_ATTR"}:
+        called = op == "LOAD_METHOD" or (op in ("LOAD_GLOBAL", "LOAD_ATTR") and "NULL" in ins.argrepr)
+        if not called and op in _DEREF_LOADS | _GLOBAL_LOADS | {"LOAD_ATTR"}:
             around = instructions[max(index - 1, 0) : index] + instructions[index + 1 : index + 2]
-            if any(i.opname == "PUSH_NULL" for i in around):
-                names.add(ins.argval)
+            called = any(i.opname == "PUSH_NULL" for i in around)
+        if called:  # for `module.Class(...)` the NULL is before the module
+            attributes = itertools.takewhile(lambda i: i.opname == "LOAD_ATTR", instructions[index + 1 :])
+            names.update([ins.argval, *(i.argval for i in attributes)])
     return names
 
 

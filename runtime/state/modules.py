@@ -1,27 +1,35 @@
-"""Modules in the outside state: a user's module is guarded attribute by attribute, a library's is judged.
+"""Modules in the outside state: guarded attribute by attribute; what is read from a library's is judged, too.
 
 Start reading at ``visit``. A module counts with the attribute chains that the code reads from it (``config.lr``,
 ``np.random.rand``), which the bytecode scan has collected. In a library the chain is followed to its end, and the
-function found there is pure or not; in a user's module each attribute is part of the state.
+function found there is pure or not (``libraries.py``). What stands under each name is part of the state in any module,
+since anyone can put something else there.
 """
 
 from __future__ import annotations
 
 import abc
+import operator
 import sys
 import types
+from collections.abc import Hashable, Set
 from typing import Any
 
 from ...tracer.ir.refusals import Refusal
 from . import readers
 from .code_scan import CodeFacts
-from .pins import covered
+from .libraries import PURE, LibrarySetting, reading_module, reads_by_itself, verdict
+from .pins import DICT_VERSION, covered, dict_version
 from .state_graph import Chains, Leaf, StateNode
-from .trust import IMPURE_METHODS, hidden_state, impurity, module_impurity, plain_reader
+from .trust import IMPURE_METHODS, hidden_state, impurity, setting_of
 from .values import is_leaf
 from .walker import Walker
 
-COPIERS = {"asdict", "astuple", "deepcopy", "copy", "getmembers", "replace"}  # read attributes by themselves
+_CONTENTS = list | dict | set
+_REFUSED, _NOTED, _PLAIN = range(3)  # judgements of a chain
+_NUMERICAL = ("numpy", "scipy", "math")  # libraries with no functions that read attributes by names
+# What was judged before to be a library's own function or a number: (id of the module, chain) -> (module, value).
+_plain: dict[tuple[int, tuple[str, ...]], tuple[types.ModuleType, Any]] = {}
 
 
 def placed(facts: CodeFacts, kind: str, name: str) -> Chains:
@@ -30,25 +38,32 @@ def placed(facts: CodeFacts, kind: str, name: str) -> Chains:
 
 
 def visit(walker: Walker, module: types.ModuleType, label: str, site: str, chains: Chains) -> Leaf | StateNode:
-    """The leaf of a library's module, or the node of a user's, with edges for the attributes that ``chains`` read."""
-    if walker.trust.module(module):
-        for chain, at in chains.items():
-            library_chain(walker, module, chain, at)
-        return walker.leaf(module, False)
-    if type(module) is not types.ModuleType and not walker.trust.cls(type(module)):
+    """The node of a module, with edges for the attributes that ``chains`` read."""
+    library = walker.trust.module(module)
+    if not library and type(module) is not types.ModuleType and not walker.trust.cls(type(module)):
         return walker.unknown(Refusal.STATE_HOOK, module, label, site, hook="a class of its own")
-    node = walker.memo.get(id(module)) or walker.node("module", module, label, site, extra=set())
-    for name, rest in _first_names(walker, module, label, chains).items():
+    known = walker.memo.get(id(module))
+    node = known or walker.node("library" if library else "module", module, label, site, extra=set())
+    if library:
+        chains = {chain: at for chain, at in chains.items() if not _settled(walker, module, node, chain, at)}
+    if () in chains:
+        if () in node.extra:  # met on a way through modules that import each other
+            chains = {chain: at for chain, at in chains.items() if chain}
+        node.extra.add(())
+    for name, rest in _first_names(walker, module, label, chains, library).items():
         at = next(iter(rest.values()))
         if name in module.__dict__:
             value = module.__dict__[name]
             if name not in node.extra or isinstance(value, types.ModuleType):  # a module may get more chains
-                child = walker.visit(value, f"{label.removeprefix('global ')}.{name}", at, rest)
+                path = f"{label.removeprefix('global ')}.{name}"
+                child = _library_part(walker, value, path, at, rest) if library else walker.visit(value, path, at, rest)
                 if name not in node.extra:
-                    node.edge("attr", name, child)
+                    node.edge("attr", name, child, fixed=library)
             node.extra.add(name)
         elif "__getattr__" in module.__dict__:
-            walker.refuse(Refusal.STATE_MODULE, f"{label}.{name}", at)
+            if not library:
+                walker.refuse(Refusal.STATE_MODULE, f"{label}.{name}", at)
+            _absent(node, name)
         else:
             _absent(node, name)
             _absent(node, "__getattr__")
@@ -62,23 +77,70 @@ def _absent(node: StateNode, name: str) -> None:
         node.edge("noitem", name, Leaf(None, False))
 
 
-def _first_names(walker: Walker, module: types.ModuleType, label: str, chains: Chains) -> dict[str, Chains]:
+def _settled(walker: Walker, module: types.ModuleType, node: StateNode, chain: tuple[str, ...], site: str) -> bool:
+    """Whether nothing is left to do for a chain that starts at a library's module: it is refused, or it is a function
+    or number that was judged before."""
+    key = id(module), chain
+    known = _plain.get(key)
+    value = module.__dict__.get(chain[0]) if chain else None
+    if known is None or known[0] is not module or known[1] is not value:
+        judgement = _judge(walker, module, chain, site)
+        if judgement == _PLAIN and len(chain) == 1:
+            _plain[key] = module, value
+        return judgement == _REFUSED
+    if chain[0] not in node.extra:
+        node.extra.add(chain[0])
+        node.edge("attr", chain[0], walker.leaf(value, is_leaf(value)), fixed=True)
+    return True
+
+
+def _library_part(walker: Walker, value: Any, label: str, site: str, chains: Chains) -> Leaf | StateNode:
+    """A library's own functions, classes and objects stand for themselves; data and what is not its own is state."""
+    if not _owned(walker, value):
+        return walker.visit(value, label, site, chains)
+    if isinstance(value, type):
+        walker.pin_class(value)
+    elif type(getattr(value, "__dict__", None)) is dict and not isinstance(value, types.FunctionType):
+        absent = frozenset([rest[0] for rest in chains if rest and rest[0] not in value.__dict__])
+        if absent:  # `scipy.stats.norm.pdf`, a method that anyone can replace
+            walker.stores.append((value, value.__dict__, absent))
+            walker.pin_class(type(value))
+    return walker.leaf(value, False)
+
+
+def _owned(walker: Walker, value: Any) -> bool:
+    if is_leaf(value) or isinstance(value, types.ModuleType | _CONTENTS):
+        return False
+    if isinstance(value, types.FunctionType | type):
+        return walker.trust.owns(value)
+    home = sys.modules.get(getattr(value, "__module__", None) or "")
+    return walker.trust.cls(type(value)) and (home is None or walker.trust.module(home))
+
+
+def _first_names(
+    walker: Walker, module: types.ModuleType, label: str, chains: Chains, library: bool
+) -> dict[str, Chains]:
     """The attributes read, each with the chains that go on from it; all known names where the module is passed on."""
     names: dict[str, Chains] = {}
     attrs = walker.names.attrs.keys()
-    absent = attrs if walker.names.absence else covered(types.ModuleType, attrs)
+    absent: Set[str] = attrs if walker.names.absence else covered(types.ModuleType, attrs)
+    if library:
+        absent = walker.names.asked
     for chain, at in chains.items():
         if chain:
             names.setdefault(chain[0], {})[chain[1:]] = at
             continue
         if walker.names.everything:
-            walker.refuse(Refusal.STATE_COMPUTED, label, at)
+            if library:
+                walker.depends(contents(module))
+            else:
+                walker.refuse(Refusal.STATE_COMPUTED, label, at)
         for name in sorted(attrs & (module.__dict__.keys() | absent)):
             names.setdefault(name, {})[()] = at
     return names
 
 
-def library_chain(walker: Walker, module: types.ModuleType, chain: tuple[str, ...], site: str) -> None:
+def _judge(walker: Walker, module: types.ModuleType, chain: tuple[str, ...], site: str) -> int:
     """Judge the object at the end of a chain through modules (``np.random.rand``, ``time.time``) for purity."""
     obj: Any = module
     path, rest = module.__name__, chain
@@ -86,27 +148,32 @@ def library_chain(walker: Walker, module: types.ModuleType, chain: tuple[str, ..
         try:
             obj = getattr(obj, rest[0])
         except Exception:
-            return  # the program will raise
+            return _NOTED  # the program will raise
         path, rest = f"{path}.{rest[0]}", rest[1:]
-    if isinstance(obj, types.FunctionType) and not walker.trust.function(obj):
-        walker.refuse(Refusal.CALLS_PATCHED, path, site)
-        return
     _note_readers(walker, obj)
-    why = impurity(obj)
+    found = verdict(path)
+    setting = found if isinstance(found, LibrarySetting) else setting_of(obj)
+    if setting is not None:
+        walker.depends(setting)
+    constant = found is PURE and not callable(obj) and not isinstance(obj, types.ModuleType)
+    why = None if constant else impurity(obj)
     if why is None and isinstance(obj, types.ModuleType):  # the module itself is passed on
         for name in walker.names.attrs:
-            found = obj.__dict__.get(name)
-            if isinstance(found, types.ModuleType) and module_impurity(found.__name__):
-                why, path = module_impurity(found.__name__), f"{path}.{name}"
+            inner = obj.__dict__.get(name)
+            if isinstance(inner, types.ModuleType) and impurity(inner):
+                why, path = impurity(inner), f"{path}.{name}"
     elif why is None and rest and (isinstance(obj, type) or rest[0] == "rvs"):
         why = IMPURE_METHODS.get(rest[0])
-    if why is None and path.startswith("sys.") and not callable(obj) and not is_leaf(obj) and path != "sys.float_info":
-        why = Refusal.CALLS_INTERPRETER
+    if why is None and isinstance(found, Refusal) and not callable(obj) and not is_leaf(obj):
+        why = found
     why = why or hidden_state(type(obj))
     if why is not None:
         shown = ".".join([path, *rest])
         shown = shown.replace("numpy.", "np.", 1) if shown.startswith("numpy.") else shown
         walker.refuse(why, shown, site)
+        return _REFUSED
+    plain = chain and setting is None and path.startswith(_NUMERICAL) and not isinstance(obj, types.ModuleType | type)
+    return _PLAIN if plain and (is_leaf(obj) or _owned(walker, obj)) else _NOTED
 
 
 def _note_readers(walker: Walker, obj: Any) -> None:
@@ -114,12 +181,42 @@ def _note_readers(walker: Walker, obj: Any) -> None:
     readers.note(walker.names, obj)
     walker.abstract |= isinstance(obj, abc.ABCMeta)
     if isinstance(obj, types.ModuleType):
-        reader = not plain_reader(obj.__name__)
+        reader = reading_module(obj.__name__)
     else:
-        is_python = isinstance(obj, types.FunctionType | type)
-        reader = is_python and (not plain_reader(obj.__module__ or "") or obj.__name__ in COPIERS)
+        reader = isinstance(obj, types.FunctionType | type) and walker.trust.owns(obj) and reads_by_itself(obj)
     if reader:
         walker.names.everything = True
+
+
+class _Contents:
+    """Reader of all that stands in a module, for code that looks names up by computed names: an object that is
+    another one after a change."""
+
+    def __init__(self, module: types.ModuleType) -> None:
+        self._space = module.__dict__
+        self._version = 0
+        self._kept: tuple[Any, ...] = ()
+        self._token = object()
+
+    def __call__(self) -> Hashable:
+        version = dict_version(self._space) if DICT_VERSION else 0
+        if not version or version != self._version:
+            self._version = version
+            kept = (*self._space, *self._space.values())
+            if len(kept) != len(self._kept) or not all(map(operator.is_, kept, self._kept)):
+                self._kept, self._token = kept, object()
+        return self._token
+
+
+_contents: dict[str, LibrarySetting] = {}
+
+
+def contents(module: types.ModuleType) -> LibrarySetting:
+    """All that stands in a library's module, as a setting."""
+    known = _contents.get(module.__name__)
+    if known is None or known.read._space is not module.__dict__:  # type: ignore[attr-defined]
+        known = _contents[module.__name__] = LibrarySetting(f"the names of {module.__name__}", _Contents(module))
+    return known
 
 
 def imported(

@@ -22,7 +22,7 @@ from . import readers
 from .effect_places import first_count, only_stored, visit_part
 from .pins import MISSING, lookup
 from .state_graph import Leaf, StateNode
-from .trust import hidden_state, impurity, keeps_c_state
+from .trust import hidden_state, impurity, keeps_c_state, setting_of
 from .uses import STORE
 from .walker import Walker
 
@@ -56,6 +56,10 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode
             why = impurity(value)
             if why:
                 walker.refuse(why, f"{value.__module__}.{value.__qualname__}", site)
+            setting = setting_of(value)
+            if setting is not None:
+                walker.depends(setting)
+            walker.pin_class(value)
             return walker.leaf(value, False)
         return user_class(walker, value, label, site, _called(walker, label))
     if isinstance(value, enum.Enum):
@@ -82,7 +86,9 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode
 
 def c_function(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
     """A function written in C: trusted if it is pure; bound to an object, it reads the object."""
-    why = impurity(value)
+    why, setting = impurity(value), setting_of(value)
+    if setting is not None:
+        walker.depends(setting)
     readers.note(walker.names, value)
     owner = getattr(value, "__self__", None)
     name = getattr(value, "__qualname__", label)

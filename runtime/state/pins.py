@@ -29,7 +29,8 @@ from .values import identity, is_leaf, same, token
 _VERSION = 384  # bytes before PyTypeObject.tp_version_tag
 _NEVER = -1  # no version is this
 _HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8
-# `self` is the address of a word with the address of these words: the number of classes, then (class, its type,
+# `self` is the address of a word with the address of these words: the number of names' spaces, then (address of its
+# version, version) for each; the number of classes, then (class, its type,
 # version) for each; the number of dicts, then (owner or 0, its type, dict, length, then each key and value) for each;
 # the number of lists, then (list, length, then each item) for each.
 SAME = r"""
@@ -41,13 +42,34 @@ entry:
   %cell.at = getelementptr i8, ptr %self, i64 $ob_sval
   %cell = load ptr, ptr %cell.at, align 1
   %table = load ptr, ptr %cell
-  %classes = load i64, ptr %table
-  %first = getelementptr i64, ptr %table, i64 1
-  br label %class.head
+  %spaces = load i64, ptr %table
+  %space.first = getelementptr i64, ptr %table, i64 1
+  br label %space.head
 
+space.head:
+  %s = phi ptr [ %space.first, %entry ], [ %s.next, %space.same ]
+  %s.left = phi i64 [ %spaces, %entry ], [ %s.left.next, %space.same ]
+  %no.space = icmp eq i64 %s.left, 0
+  br i1 %no.space, label %classes, label %space
+space:
+  %word.at = load ptr, ptr %s
+  %word.now = load i64, ptr %word.at
+  %word.known.at = getelementptr i64, ptr %s, i64 1
+  %word.known = load i64, ptr %word.known.at
+  %same.word = icmp eq i64 %word.known, %word.now
+  br i1 %same.word, label %space.same, label %other
+space.same:
+  %s.next = getelementptr i64, ptr %s, i64 2
+  %s.left.next = sub i64 %s.left, 1
+  br label %space.head
+
+classes:
+  %class.count = load i64, ptr %s
+  %first = getelementptr i64, ptr %s, i64 1
+  br label %class.head
 class.head:
-  %at = phi ptr [ %first, %entry ], [ %at.next, %class.same ]
-  %left = phi i64 [ %classes, %entry ], [ %left.next, %class.same ]
+  %at = phi ptr [ %first, %classes ], [ %at.next, %class.same ]
+  %left = phi i64 [ %class.count, %classes ], [ %left.next, %class.same ]
   %no.class = icmp eq i64 %left, 0
   br i1 %no.class, label %dicts, label %class
 class:
@@ -205,6 +227,7 @@ class Pins:
     :param lists: lists whose items count by identity.
     :param abstract: whether a class may be asked for that others are registered with.  (Which, is no answer: what a
         class has said of another, it says until any class is registered anywhere.)
+    :param spaces: dicts of modules, of which the names count that :meth:`pin_name` is told.
     """
 
     def __init__(
@@ -215,12 +238,15 @@ class Pins:
         stores: Iterable[tuple[Any, dict[Any, Any], frozenset[str] | None]],
         lists: Iterable[list[Any]],
         abstract: bool,
+        spaces: Iterable[dict[str, Any]],
     ) -> None:
         self._names, self._trust = names, trust
         self._classes = tuple(classes)
         self._stores = [(o, type(o), store, dict(store), wanted) for o, store, wanted in stores]
         self._lists = [(items, list(items)) for items in lists]
         self.registrations = abc.get_cache_token()  # another one after a class has been registered anywhere
+        self._spaces = {id(space): space for space in spaces}
+        self._in_spaces: list[tuple[dict[str, Any], str, Any, bool]] = []  # as `leaves`
         words = self._read()  # before what they stand for is looked at
         self.classes = {cls: class_token(cls, names, trust) for cls in self._classes}
         self.abstract = abstract
@@ -233,11 +259,20 @@ class Pins:
             self.same = _builtins()(struct.pack("q", self._cell.buffer_info()[0]))
 
     def __bool__(self) -> bool:
-        return bool(self.classes or self._stores or self._lists or self.abstract)
+        return bool(self.classes or self._stores or self._lists or self.abstract or self._spaces)
+
+    def pin_name(self, space: dict[str, Any], name: str, value: Any, by_value: bool) -> bool:
+        """Have the name of a module compared, if its space is pinned."""
+        if id(space) in self._spaces:
+            self._in_spaces.append((space, name, value, by_value))
+        return id(space) in self._spaces
 
     def _read(self) -> list[int]:
         """The words for the native comparison, of the state as it is now."""
-        words = [len(self._classes)]
+        words = [len(self._spaces)]
+        for space in self._spaces.values():
+            words += [id(space) + DICT_VERSION, dict_version(space)]
+        words.append(len(self._classes))
         for cls in self._classes:
             words += [id(cls), id(type(cls)), _version(cls)]
         words.append(len(self._stores))
@@ -273,6 +308,10 @@ class Pins:
                 return False
         for cls, name, value, by_value in self.leaves:
             now = lookup(cls, name)
+            if now is not value and not (by_value and same(now, value)):
+                return False
+        for space, name, value, by_value in self._in_spaces:
+            now = space.get(name, MISSING)
             if now is not value and not (by_value and same(now, value)):
                 return False
         self._note(words)
@@ -363,12 +402,36 @@ def _library_token(cls: type, names: Container[str]) -> Hashable:
 # ---- the native comparison
 
 
+def dict_version(space: dict[str, Any]) -> int:
+    """The number that changes with a dict."""
+    return ctypes.c_int64.from_address(id(space) + DICT_VERSION).value
+
+
+def _dict_version_at() -> int:
+    """The offset of a dict's version, which CPython 3.11 and 3.12 keep; 0 where there is none."""
+    offset, probe = object.__basicsize__ + ctypes.sizeof(ctypes.c_ssize_t), {"a": 0}
+    if sys.implementation.name != "cpython" or sys.version_info >= (3, 13):
+        return 0
+    word = ctypes.c_int64.from_address(id(probe) + offset)
+    before = word.value
+    probe["a"] = 1
+    return offset if word.value != before else 0
+
+
+DICT_VERSION = _dict_version_at()
+
+
 def _version(cls: type) -> int:
     """The version of a class as it is now; the lookup gives it one."""
     if not _ready():
         return _NEVER
     getattr(cls, "__no_such_name__", None)
     return ctypes.c_uint32.from_address(id(cls) + _VERSION).value or _NEVER
+
+
+def versions_in_use() -> bool:
+    """Whether modules can be pinned by the versions of their dicts."""
+    return bool(DICT_VERSION) and _ready()
 
 
 @lru_cache(None)
@@ -404,4 +467,4 @@ def _builtins() -> Callable[[object], Callable[..., Any]]:
     return builtins_of(compile_function(text, "tracegrad_same"), b"same", b"Whether all that is pinned is as it was.")
 
 
-__all__ = ["MISSING", "Pins", "can_change", "covered", "lookup"]
+__all__ = ["DICT_VERSION", "MISSING", "Pins", "can_change", "covered", "dict_version", "lookup", "versions_in_use"]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...tracer.ir.refusals import Reason
+from .libraries import LibrarySetting
 from .pins import Pins
 from .uses import READ, Uses
 
@@ -111,13 +112,16 @@ class Names:
     supers: bool = False  # super() occurs: overridden methods count too
     everything: bool = False  # attribute names are computed somewhere: all attributes count
     absence: bool = False  # a missing attribute can be noticed
+    dates: bool = False  # NumPy's dates occur
+    moment: str = ""  # where text occurs that is the present time to NumPy
     effects: bool = False  # whether effects are replayed
     uses: Uses = field(default_factory=dict)
     read: set[int] = field(default_factory=set)  # ids of containers that are no sinks (``effect_places.py``)
 
     def state(self) -> tuple[int, ...]:
         sizes = len(self.attrs), len(self.compares), len(self.called), len(self.asked), len(self.read)
-        return *sizes, sum(map(len, self.uses.values())), self.supers, self.everything, self.absence
+        flags = self.supers, self.everything, self.absence, self.dates, bool(self.moment)
+        return *sizes, sum(map(len, self.uses.values())), *flags
 
     def used(self, kind: str, name: str) -> set[Hashable]:
         """The uses of what is found under a name."""
@@ -126,7 +130,8 @@ class Names:
     def copy(self) -> Names:
         sets = dict(self.attrs), set(self.compares), set(self.called), set(self.asked)
         uses = {place: set(found) for place, found in self.uses.items()}
-        return Names(*sets, self.supers, self.everything, self.absence, self.effects, uses)
+        flags = self.supers, self.everything, self.absence, self.dates
+        return Names(*sets, *flags, self.moment, self.effects, uses)
 
 
 @dataclass(slots=True)
@@ -138,6 +143,7 @@ class StateGraph:
     main: dict[str, Any] | None  # the globals of the callable itself
     names: Names
     pins: Pins
+    settings: list[LibrarySetting] = field(default_factory=list)
     tensors: dict[int, str] = field(default_factory=dict)  # id of each eager tensor in the state -> its name
     optimizers: list[Any] = field(default_factory=list)
     on_device: list[str] = field(default_factory=list)  # names of the eager tensors on a CUDA device

@@ -1,15 +1,14 @@
-"""Trust: tables of library code, of impure functions, and of objects that hide their state.
+"""Trust: library code, impure functions, and objects that hide their state.
 
 Start reading at ``Trust`` (files, modules, classes), then ``impurity`` (functions and modules whose answer depends
-on more than their arguments) and ``hidden_state`` (objects whose state Python can't see). The tables at the top
-are the knowledge; everything else is lookup.
+on more than their arguments) and ``hidden_state`` (objects whose state Python can't see). The knowledge is the table
+in ``libraries.py``; here it is looked up for objects.
 """
 
 from __future__ import annotations
 
 import builtins
 import os
-import site
 import sys
 import sysconfig
 import types
@@ -17,73 +16,77 @@ from typing import Any
 
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import OWN_FOLDER
+from .libraries import MACHINERY, PACKAGES, LibrarySetting, impure, known, verdict
 
-_RANDOM, _CLOCK, _SYSTEM = Refusal.CALLS_RANDOM, Refusal.CALLS_CLOCK, Refusal.CALLS_SYSTEM
-_FILES, _THREADS, _NAMES = Refusal.CALLS_FILES, Refusal.CALLS_THREADS, Refusal.CALLS_NAMES
-_INTERPRETER = Refusal.CALLS_INTERPRETER
+_RANDOM, _CLOCK = Refusal.CALLS_RANDOM, Refusal.CALLS_CLOCK
+_SYSTEM, _FILES, _NAMES = Refusal.CALLS_SYSTEM, Refusal.CALLS_FILES, Refusal.CALLS_NAMES
 
-IMPURE_MODULES = {
-    "random": _RANDOM, "_random": _RANDOM, "secrets": _RANDOM, "numpy.random": _RANDOM, "uuid": _RANDOM,
-    "time": _CLOCK, "os": _SYSTEM, "posix": _SYSTEM, "nt": _SYSTEM, "subprocess": _SYSTEM, "socket": _SYSTEM,
-    "_socket": _SYSTEM, "select": _SYSTEM, "shutil": _SYSTEM, "tempfile": _SYSTEM, "glob": _SYSTEM,
-    "io": _FILES, "_io": _FILES, "platform": _SYSTEM, "locale": _SYSTEM, "urllib": _SYSTEM, "http": _SYSTEM,
-    "threading": _THREADS, "_thread": _THREADS, "multiprocessing": _THREADS, "concurrent": _THREADS,
-    "asyncio": _THREADS, "queue": _THREADS, "signal": _SYSTEM, "contextvars": _INTERPRETER, "gc": _INTERPRETER,
-    "inspect": _INTERPRETER, "sys": _INTERPRETER, "traceback": _INTERPRETER, "importlib": _NAMES,
-    "weakref": _INTERPRETER, "_weakref": _INTERPRETER, "ctypes": _INTERPRETER, "logging": Refusal.CALLS_LOG,
-    "shelve": _FILES, "sqlite3": _FILES,
-}  # fmt: skip
 IMPURE_BUILTINS = {
     "input": _SYSTEM, "open": _FILES, "breakpoint": _SYSTEM, "id": Refusal.CALLS_MEMORY,
     "globals": _NAMES, "locals": _NAMES, "vars": _NAMES, "eval": _NAMES, "exec": _NAMES, "compile": _NAMES,
     "__import__": _NAMES, "dir": _NAMES,
 }  # fmt: skip
 RUN_TIME_BUILTINS = {**IMPURE_BUILTINS, "print": Refusal.CALLS_PRINT}
-IMPURE_NUMPY = {"load", "loadtxt", "genfromtxt", "fromfile", "memmap", "save", "savez", "savetxt", "tofile"}
 IMPURE_METHODS = {"now": _CLOCK, "today": _CLOCK, "utcnow": _CLOCK, "rvs": _RANDOM}
-# Pure functions that live in an impure module.
-_PURE = {
-    "posixpath": {"join", "basename", "dirname", "splitext", "split", "normpath", "isabs", "commonprefix"},
-    "ntpath": {"join", "basename", "dirname", "splitext", "split", "normpath", "isabs", "commonprefix"},
-    "posix": {"fspath"}, "nt": {"fspath"}, "sys": {"getsizeof", "intern", "is_finalizing"},
-    "inspect": {"isfunction", "isclass", "ismethod", "isbuiltin"}, "uuid": {"UUID"}, "io": {"StringIO", "BytesIO"},
-}  # fmt: skip
-# Libraries whose functions don't read attributes of the user's own objects behind our back.
-_PLAIN_READERS = {
-    "numpy", "scipy", "math", "cmath", "operator", "functools", "itertools", "typing", "enum", "abc", "collections",
-    "numbers", "warnings", "builtins", "string", "re", "time", "random", "datetime", "statistics", "fractions",
-    "decimal", "_operator", "_functools", "contextlib", "types", "tracegrad", "typing_extensions", "__future__",
-}  # fmt: skip
 
 
-def _standard_paths() -> list[str]:
+def _trusted_folders() -> list[tuple[str, str]]:
+    """(folder, package) of packages that the table of libraries knows, wherever they are installed."""
+    folders = [(OWN_FOLDER, "tracegrad")]
+    for name in PACKAGES:
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if name != "tracegrad" and isinstance(file, str) and os.path.basename(file).startswith("__init__"):
+            folders.append((os.path.dirname(os.path.abspath(file)), name))
+    return folders
+
+
+def _standard_folders() -> list[str]:
     paths = [os.path.dirname(os.__file__), *(sysconfig.get_paths().get(k, "") for k in ("stdlib", "platstdlib"))]
-    paths += [sysconfig.get_paths().get(k, "") for k in ("purelib", "platlib")]
-    paths += getattr(site, "getsitepackages", list)()
-    paths.append(OWN_FOLDER)
-    return [os.path.join(os.path.abspath(p), "") for p in paths if p]
+    return list(dict.fromkeys(os.path.join(os.path.abspath(p), "") for p in paths if p))
 
 
 class Trust:
-    """Tells library code, which is trusted, from the user's, which is analysed."""
+    """Tells library code, which is judged by the table in ``libraries.py``, from all other, which is analysed."""
 
     def __init__(self) -> None:
-        self._prefixes = tuple(dict.fromkeys(_standard_paths()))
-        self._files: dict[str, bool] = {}
+        self._standard = _standard_folders()
+        self._names: dict[str, str] = {}  # file -> dotted name of the library's module
         self._classes: dict[type, bool] = {}
 
-    def file(self, name: str) -> bool:
-        """Whether a source file is library code."""
-        known = self._files.get(name)
-        if known is None:
-            if name.startswith("<"):
-                known = name.startswith(("<frozen", "<__array_function__", "<tracegrad"))
+    def name(self, file: str) -> str:
+        """The dotted name of the module in a source file of the standard library or an installed package, or ""."""
+        found = self._names.get(file)
+        if found is None:
+            if file.startswith("<"):
+                generated = file.startswith(("<__array_function__", "<tracegrad"))
+                found = file[8:-1] if file.startswith("<frozen ") else "tracegrad" if generated else ""
             else:
-                path = os.path.abspath(name)
-                parts = path.replace("\\", "/").split("/")
-                known = path.startswith(self._prefixes) or "site-packages" in parts or "dist-packages" in parts
-            self._files[name] = known
-        return known
+                found = self._named(os.path.abspath(file))
+            self._names[file] = found
+        return found
+
+    def _named(self, path: str) -> str:
+        for folder, package in _trusted_folders():
+            if path.startswith(os.path.join(folder, "")):
+                return _dotted(package + "/" + path[len(os.path.join(folder, "")) :])
+        parts = path.replace("\\", "/").split("/")
+        for installed in ("site-packages", "dist-packages"):
+            if installed in parts:
+                return _dotted("/".join(parts[len(parts) - parts[::-1].index(installed) :]))
+        for folder in self._standard:
+            if path.startswith(folder):
+                return _dotted(path[len(folder) :].replace("\\", "/").removeprefix("lib-dynload/"))
+        return ""
+
+    def file(self, name: str) -> bool:
+        """Whether a source file is library code that the table judges."""
+        return known(self.name(name))
+
+    def machinery(self, name: str) -> bool:
+        """Whether a source file is of the standard library, or of a package that our own code runs."""
+        dotted = self.name(name)
+        top = dotted.partition(".")[0]
+        return bool(dotted) and (top in MACHINERY or top in sys.stdlib_module_names)
 
     def module(self, module: types.ModuleType) -> bool:
         name = getattr(module, "__name__", "")
@@ -93,7 +96,7 @@ class Trust:
         if isinstance(file, str):
             return self.file(file)
         if name in sys.builtin_module_names or name in sys.stdlib_module_names:
-            return True
+            return known(name)
         paths = list(module.__dict__.get("__path__", ()))  # a namespace package
         return bool(paths) and all(self.file(os.path.join(p, "__init__.py")) for p in paths)
 
@@ -110,34 +113,39 @@ class Trust:
             self._classes[cls] = known
         return known
 
-    def function(self, fn: types.FunctionType) -> bool:
-        return self.file(fn.__code__.co_filename)
+    def owns(self, obj: types.FunctionType | type) -> bool:
+        """Whether a function or class is library code."""
+        return self.cls(obj) if isinstance(obj, type) else self.file(obj.__code__.co_filename)
 
 
-def plain_reader(module_name: str) -> bool:
-    """Whether a library is known to read no attributes of the user's objects by itself."""
-    return module_name.partition(".")[0] in _PLAIN_READERS
+def _dotted(path: str) -> str:
+    """The dotted name of a file below a folder of modules."""
+    *folders, last = path.split("/")
+    stem = last.partition(".")[0]
+    return ".".join(folders if stem == "__init__" else [*folders, stem])
 
 
-def module_impurity(name: str) -> Refusal | None:
-    """The reason why everything in a module is impure, or None."""
-    while name:
-        why = IMPURE_MODULES.get(name)
-        if why is not None:
-            return why
-        name = name.rpartition(".")[0]
-    return None
+def setting_of(obj: Any) -> LibrarySetting | None:
+    """The setting on which the answer of a library's function or class depends."""
+    module, name = getattr(obj, "__module__", None), getattr(obj, "__name__", None)
+    owner = getattr(obj, "__self__", None)
+    if not isinstance(module, str) and isinstance(owner, types.ModuleType):
+        module = owner.__name__
+    if not callable(obj) or not isinstance(module, str) or not isinstance(name, str):
+        return None
+    found = verdict(f"{module}.{name}")
+    return found if isinstance(found, LibrarySetting) else None
 
 
 def impurity(obj: Any) -> Refusal | None:
     """The reason why a library's module, class or function is impure, or None."""
     if isinstance(obj, types.ModuleType):
-        return module_impurity(obj.__name__)
+        return impure(obj.__name__)
     if not callable(obj):
-        return module_impurity(type(obj).__module__) if type(obj).__module__ != "builtins" else None
+        return impure(type(obj).__module__) if type(obj).__module__ != "builtins" else None
     if isinstance(obj, type):
-        why = module_impurity(obj.__module__) if isinstance(obj.__module__, str) else None
-        return None if obj.__name__ in _PURE.get(obj.__module__, ()) or why in (_INTERPRETER, _SYSTEM) else why
+        why = impure(f"{obj.__module__}.{obj.__name__}") if isinstance(obj.__module__, str) else None
+        return None if why in (Refusal.CALLS_INTERPRETER, Refusal.CALLS_SYSTEM) else why
     owner = getattr(obj, "__self__", None)
     if owner is not None and not isinstance(owner, types.ModuleType):
         why = methods_impurity(type(owner))
@@ -148,15 +156,9 @@ def impurity(obj: Any) -> Refusal | None:
     module, name = getattr(obj, "__module__", None), getattr(obj, "__name__", "")
     if not isinstance(module, str):
         module = getattr(owner, "__name__", "") if isinstance(owner, types.ModuleType) else type(obj).__module__
-    if name in _PURE.get(module, ()):
-        return None
     if module == "builtins":
         return IMPURE_BUILTINS.get(name) if getattr(builtins, name, None) is obj else None
-    if module in ("posixpath", "ntpath", "genericpath"):
-        return _SYSTEM
-    if module.partition(".")[0] == "numpy" and name in IMPURE_NUMPY:
-        return _FILES
-    return module_impurity(module)
+    return impure(f"{module}.{name}")
 
 
 def methods_impurity(cls: type) -> Refusal | None:

@@ -25,13 +25,15 @@ from ...tracer.ir.refusals import Refusal
 from . import modules, objects, readers
 from .code_scan import BY_NAME, CodeFacts, scan
 from .effect_places import settle_places, visit_part
-from .pins import AnyName, Pins
+from .libraries import LOCAL_TIME, LOCALE, PRINT_OPTIONS, TIME_ZONE, reads_by_itself
+from .pins import AnyName, Pins, versions_in_use
 from .state_graph import MAX_CONTENT, Leaf, Names, StateGraph, StateNode, mark
-from .trust import Trust, impurity, plain_reader
+from .trust import Trust, impurity, setting_of
 from .uses import COUNT
 from .values import is_leaf
 from .walker import OF_CLASS, OF_SUBCLASSES, UnknownError, Walker
 
+_FEW = 2  # names of libraries are sooner compared than a version looked up
 _OF_FUNCTIONS = {"__name__", "__qualname__", "__module__", "__doc__", "__annotations__"}
 
 
@@ -55,13 +57,20 @@ def build(fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: T
         settle_places(walker)
         if names.state() == before or not roots:
             break
+    if names.dates and names.moment:
+        walker.refuse(Refusal.CALLS_CLOCK, 'np.datetime64("now")', names.moment)
     for node in walker.nodes:
         _check_array(walker, node)
     reasons = list(walker.reasons)
     counted = AnyName() if names.everything else names.attrs
-    pins = Pins(counted, trust, walker.classes, walker.stores, walker.lists, walker.abstract)
+    libraries = [n for n in walker.nodes if n.kind == "library" and n.edges]
+    if not versions_in_use() or (sum([len(n.edges) for n in libraries]) < _FEW and not walker.classes):
+        libraries = []
+    spaces = [n.obj.__dict__ for n in libraries]
+    pins = Pins(counted, trust, walker.classes, walker.stores, walker.lists, walker.abstract, spaces)
     return StateGraph(
-        roots, walker.nodes, reasons, walker.codes, walker.main, names, pins, walker.tensors, walker.optimizers,
+        roots, walker.nodes, reasons, walker.codes, walker.main, names, pins, list(walker.settings.values()),
+        walker.tensors, walker.optimizers,
         walker.on_device, walker.leaves_on_host,
     )  # fmt: skip
 
@@ -82,7 +91,7 @@ def _check_array(walker: Walker, node: StateNode) -> None:
 
 
 def _function(walker: Walker, fn: types.FunctionType, label: str, site: str) -> StateNode:
-    trusted = walker.trust.function(fn)
+    trusted = walker.trust.owns(fn)
     node = walker.node("function", fn, label, site, extra=trusted)
     if walker.main is None and not trusted:
         walker.main = fn.__globals__
@@ -98,8 +107,11 @@ def _fill_function(
         why = impurity(fn)
         if why:
             walker.refuse(why, f"{fn.__module__}.{fn.__qualname__}", site)
-        if fn.__name__ in modules.COPIERS or not plain_reader(fn.__module__ or ""):
+        if reads_by_itself(fn):
             walker.names.everything = True
+        setting = setting_of(fn)
+        if setting is not None:
+            walker.depends(setting)
         facts = CodeFacts(fn.__code__)
     else:
         facts = _take_code(walker, fn.__code__)
@@ -141,6 +153,15 @@ def _take_code(walker: Walker, code: types.CodeType) -> CodeFacts:
             if names.used(kind, name) != {COUNT}:
                 what = f"the global `{name}`" if kind == "global" else f"the outer variable `{name}`"
                 walker.refuse(Refusal.STATE_WRITES, what, facts.at(line))
+        names.dates |= facts.dates
+        if facts.moment:
+            names.moment = facts.at(facts.moment)
+        if facts.formats:
+            walker.depends(PRINT_OPTIONS)
+        if not LOCAL_TIME.isdisjoint(facts.attrs):
+            walker.depends(TIME_ZONE)
+        if facts.formats and facts.by_locale:
+            walker.depends(LOCALE)
         for what, line in facts.opaque:
             walker.refuse(Refusal.STATE_OPAQUE, what, facts.at(line))
         for root, chains in facts.chains.items():
@@ -282,7 +303,7 @@ def _cached(walker: Walker, value: Any, label: str, site: str) -> Leaf:
 
 
 def _array(walker: Walker, value: np.ndarray, label: str, site: str) -> Leaf | StateNode:
-    walker.leaf(None, True)
+    walker.leaf(value.dtype, True)
     if value.dtype.hasobject:
         return walker.unknown(Refusal.STATE_OBJECTS, value, label, site)
     return walker.node("array", value, label, site)

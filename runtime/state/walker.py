@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...tracer.ir.refusals import Reason, Refusal
+from .libraries import LibrarySetting, is_date_type, is_moment, leaf_setting
 from .pins import can_change, covered
 from .state_graph import Chains, Leaf, Names, StateNode
 from .trust import Trust
@@ -59,12 +60,17 @@ class Walker:
         self.memo: dict[int, StateNode] = {}
         self.reasons: dict[Reason, None] = {}
         self.codes: dict[int, types.CodeType] = {}
+        self.settings: dict[str, LibrarySetting] = {}  # settings of libraries that the code reads, by label
         self.main: dict[str, Any] | None = None
         self.leaves = 0
         self.depth = 0
         self.pending: deque[Callable[[], None]] = deque()  # nodes whose parts are still to be walked
 
     # ---- small tools
+
+    def depends(self, setting: LibrarySetting) -> None:
+        """Note that the answer depends on a setting of a library."""
+        self.settings.setdefault(setting.label, setting)
 
     def refuse(self, refusal: Refusal, what: Any, site: str, **fields: Any) -> None:
         self.reasons.setdefault(refusal(what=what, site=site, **fields))
@@ -79,6 +85,14 @@ class Walker:
         self.leaves += leaf_size(value) if by_value else 1
         if self.leaves > MAX_LEAVES:
             raise UnknownError(Refusal.STATE_LARGE(count=MAX_LEAVES))
+        if by_value:
+            setting = leaf_setting(value)
+            if setting is not None:
+                self.depends(setting)
+            self.names.dates |= is_date_type(value)
+            self.pin_class(type(value))
+            if is_moment(value):
+                self.names.moment = self.names.moment or "its state"
         return Leaf(value, by_value)
 
     def unknown(self, refusal: Refusal, value: Any, label: str, site: str, **fields: Any) -> Leaf:

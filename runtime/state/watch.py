@@ -22,9 +22,10 @@ from typing import Any
 
 from ...tracer.bytecode.shown_names import asks, show
 from ...tracer.ir.refusals import Reason, Refusal
+from .libraries import RUN_TIME, ambient, impure
 from .native_filter import Filter, available
 from .quiet_calls import mark
-from .trust import IMPURE_METHODS, RUN_TIME_BUILTINS, Trust, hidden_state, methods_impurity, module_impurity
+from .trust import IMPURE_METHODS, RUN_TIME_BUILTINS, Trust, hidden_state, methods_impurity
 
 _PURE_CALLS = {"fspath", "is_finalizing", "getsizeof", "intern", "_getframe", "exc_info"}
 # Only where the user's code calls it directly: libraries do these things for good reasons of their own.
@@ -32,6 +33,7 @@ _DIRECT_ONLY = {"sys", "_thread", "gc", "weakref", "_weakref", "builtins", "_con
 _AGAIN, _HERE, _ALWAYS = range(3)  # verdicts on a call of a C function
 _EVERYWHERE = Trust()  # library code for every function, whatever its settings trust besides
 _QUIET_LIBRARIES = ("tracegrad", "numpy", "scipy", "numba", "llvmlite", "optree", "importlib")
+_SILENT = ("tracegrad", "importlib")  # a warning of NumPy's in the user's name is the user's
 
 
 class Watch:
@@ -51,13 +53,14 @@ class Watch:
         self._prior: Any = None
         self._print: tuple[types.FrameType, int] | None = None  # the last call of print: its frame and instruction
         self._random: Any = None
+        self._ambient: dict[str, Any] = {}
         self._filter: Filter | None = None
         self.reasons: list[Reason] = []
 
     def __enter__(self) -> Watch:
         self._collector = {cb.__code__ for cb in gc.callbacks if isinstance(cb, types.FunctionType)}
         self._prior = sys.getprofile()
-        self._random = _numpy_random_state()
+        self._random, self._ambient = _numpy_random_state(), ambient()
         if callable(self._prior) or not available():
             sys.setprofile(self._callback(self._prior if callable(self._prior) else None))
         else:
@@ -80,6 +83,9 @@ class Watch:
             self._prior.enable()
         if self._random != _numpy_random_state():
             self._add(Refusal.CALLS_NUMPY_RANDOM())
+        for name, value in ambient().items():
+            if value is not self._ambient[name] and value != self._ambient[name]:
+                self._add(Refusal.REPLAY_CHANGES(name=name))
 
     def _add(self, reason: Reason) -> None:
         if reason not in self.reasons:
@@ -159,7 +165,7 @@ class Watch:
             self._shown.add(id(code))
         if id(code) in self._codes or code in self._collector:
             return
-        if not self._trust.file(code.co_filename) and not self._generated(frame):
+        if not self._trust.file(code.co_filename) and not self._generated(frame) and not self._on_behalf(frame):
             where = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
             self._add(Refusal.CALLS_UNSEEN(what=code.co_name, site=where))
 
@@ -174,22 +180,36 @@ class Watch:
             at = at.f_back
         return False
 
+    def _on_behalf(self, frame: types.FrameType) -> bool:
+        """Code of the standard library, of a compiler or of an array library that our own code or an import runs."""
+        at: types.FrameType | None = frame
+        while at is not None and id(at.f_code) not in self._codes:
+            file = at.f_code.co_filename
+            if file.startswith("<frozen importlib") or self._trust.file(file):
+                return True
+            if not self._trust.machinery(file):
+                return False
+            at = at.f_back
+        return False
+
     def _c_call(self, frame: types.FrameType, function: Any, owner: Any) -> int:
         """Look at a call of a C function; whether it is harmless ``_ALWAYS`` (and so is any method of its owner's type,
         if that is neither module nor class), ``_HERE``, when this very code calls it, or has to be looked at again."""
         kind = type(owner)
         if kind is types.ModuleType:
             name = owner.__name__
-            why = RUN_TIME_BUILTINS.get(function.__name__) if name == "builtins" else module_impurity(name)
-            if not why or function.__name__ in _PURE_CALLS:
+            called = function.__name__
+            why = RUN_TIME_BUILTINS.get(called) if name == "builtins" else RUN_TIME.get(f"{name}.{called}")
+            why = why or impure(f"{name}.{called}")
+            if not why or called in _PURE_CALLS:
                 return _ALWAYS
-            return self._impure(frame, why, name, function.__name__)
+            return self._impure(frame, why, name, called)
         if kind is type:
             if function.__name__ not in IMPURE_METHODS or all(c.__module__ != "datetime" for c in owner.__mro__):
                 return _ALWAYS
             return self._impure(frame, Refusal.CALLS_CLOCK, "datetime", function.__name__)
-        impure = hidden_state(kind) is not Refusal.STATE_ITERATOR  # iterators made inside the run are its own affair
-        why = self._types[kind] = methods_impurity(kind) if impure else None
+        own = hidden_state(kind) is Refusal.STATE_ITERATOR  # iterators made inside the run are its own affair
+        why = self._types[kind] = None if own else methods_impurity(kind)
         if why is None:
             return _ALWAYS
         return self._impure(frame, why, kind.__module__, f"{kind.__name__}.{function.__name__}")
@@ -205,7 +225,8 @@ class Watch:
             if at.f_code in self._collector:
                 return _AGAIN
             library = at.f_globals.get("__name__") or ""
-            if isinstance(library, str) and library.startswith(_QUIET_LIBRARIES) and why is not Refusal.CALLS_RANDOM:
+            quiet = _SILENT if why is Refusal.CALLS_WARN else _QUIET_LIBRARIES
+            if isinstance(library, str) and library.startswith(quiet) and why is not Refusal.CALLS_RANDOM:
                 return _HERE if at is frame else _AGAIN
             if at.f_code.co_filename.startswith("<frozen importlib"):
                 return _AGAIN

@@ -195,7 +195,7 @@ STATE = [
     attributes("loop_memory", loop_memory, "budget"),
     attributes("the print options of tracegrad", printing, "_options", "PACKAGE"),
     attributes("the JIT", jit, "SPEED_LEVEL"),
-    attributes("the trusted code", trust, "_standard_paths"),
+    attributes("the trusted code", trust, "_trusted_folders"),
     attributes("the trusted code", watch, "_EVERYWHERE"),
     attributes("the generator of tensors", tensor_random, "default_generator"),
     attributes("the stream of tracegrad.random", stream, "DEFAULT"),

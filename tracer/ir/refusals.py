@@ -184,10 +184,10 @@ class Refusal(enum.Enum):
     CALLS_MEMORY = "depends on where an object lies in memory: {what} at {site}"
     CALLS_LOG = "writes a log: {what} at {site}"
     CALLS_FLOAT_ERRORS = "has NumPy raise floating-point errors (np.errstate, np.seterr) at {site}"
+    CALLS_WARN = "warns: {what} at {site}"
     CALLS_PRINT = "prints: {what} at {site}"
     CALLS_OBJECT = "calls an object with hidden state (a file, threads, an iterator): {what} at {site}"
     CALLS_UNSEEN = "calls helper `{what}` at {site} that was found only while running"
-    CALLS_PATCHED = "{what} is a function that was put into a library's module (read at {site})"
 
     # Can all that the function reads outside itself be compared in each call?
     STATE_LARGE = "reads more than {count:,} values outside itself; pass them as an array"

@@ -43,13 +43,13 @@ _HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 @contextmanager
 def _trusted() -> Iterator[None]:
     """As CuPy is where it is installed: library code, which is not looked at when a user's function calls it."""
-    paths, everywhere = trust._standard_paths, watch._EVERYWHERE
-    trust._standard_paths = lambda: [*paths(), _HERE]
+    folders, everywhere = trust._trusted_folders, watch._EVERYWHERE
+    trust._trusted_folders = lambda: [*folders(), (_HERE, "cupy")]
     watch._EVERYWHERE = trust.Trust()
     try:
         yield
     finally:
-        trust._standard_paths, watch._EVERYWHERE = paths, everywhere
+        trust._trusted_folders, watch._EVERYWHERE = folders, everywhere
 
 
 @contextmanager

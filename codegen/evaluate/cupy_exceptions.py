@@ -133,7 +133,7 @@ def _polygamma(m: Modules, x: Any, n: int) -> Any:
 
 
 @_exception
-def _cast(m: Modules, x: Any, dtype: np.dtype) -> Any:
+def _cast(m: Modules, x: Any, dtype: np.dtype, weak: bool = False) -> Any:
     """As NumPy on this hardware, and the kernels for the CPU: floats become integers by way of int64, whose minimum
     stands for NaN and whatever does not fit.  CUDA's own conversion gives the nearest number that fits."""
     if x.dtype.kind != "f" or dtype.kind not in "iu":

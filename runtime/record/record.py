@@ -146,9 +146,10 @@ def _record(
             raise refused(*message)
         recorder.float_settings = UNWATCHED  # derivatives are none of the user's operations
         ran = time.perf_counter()
-        answers = [(g.kind, g.answer) for g in recorder.guards]
+        answers = _answers(recorder)
         if not in_pieces:
             roll(recorder, [*_returned(out), *[a.atom for a in effects.arrays]], guarded=snapshot is not None)
+        rolled = len(recorder.guards)
         if in_pieces and not any(node.prim.kind == CUSTOM for node in recorder.nodes):
             return _pieces(fn, out, mode, call, recorder, [inputs[k] for k in wrt])
         returned: dict[int, int] = {}
@@ -156,6 +157,7 @@ def _record(
         if wrt:
             _tell_unconnected(fn, plan, recorder, atoms[0], {names[k]: inputs[k] for k in wrt})
         changes += recorder.reasons  # an adjoint may run Python too (ops/custom.py)
+        answers += _answers(recorder, rolled)
         numbers = sort_guards(recorder) if snapshot is not None else []
         if snapshot is None:
             recorder.guards[:] = [g for g in recorder.guards if g.kind == CAPACITY]  # Python decides all else anew
@@ -275,6 +277,11 @@ def _replace_objects(call: Call, leaves: list[Any], objects: Sequence[Any]) -> N
     for k, kind in enumerate(call.kinds):
         if kind == OBJECT:
             leaves[k] = next(replaced)
+
+
+def _answers(recorder: Recorder, start: int = 0) -> list[tuple[str, bytes]]:
+    """The answers that Python was given by the guards from *start* on."""
+    return [(g.kind, g.answer) for g in recorder.guards[start:]]
 
 
 # ---- guards --------------------------------------------------------------------------------------------------------

@@ -236,7 +236,7 @@ def unrolled(f: Any, args: list[Any]) -> Outcome:
         flat = flatten(args, {}, f._dispatcher.static)
         plan = f._dispatcher.plans.get(flat)
         recording = record(f._fn, flat, Mode(VALUE_AND_GRAD, f._argnums), plan, plan.snapshot(flat.objects))
-        return recording.output.function()(interpret(recording, flat, recording.captured))
+        return recording.output.function()(interpret(recording, flat, recording.values(flat, recording.captured)))
 
     return attempt(call)
 
@@ -245,6 +245,8 @@ def unrolled(f: Any, args: list[Any]) -> Outcome:
 
 
 def far(x: Any, y: Any, tolerance: float, scale: float = 0.0) -> bool:
+    if x is None or y is None:
+        return x is not y
     if not np.all(np.isfinite(x)):
         return not np.array_equal(np.isfinite(x), np.isfinite(y))
     return not abs(x - y) <= tolerance * (1.0 + scale + abs(y))

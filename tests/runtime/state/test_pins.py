@@ -23,8 +23,8 @@ def ready(request, monkeypatch):
     return native
 
 
-def made(names=(), classes=(), stores=(), lists=(), abstract=False):
-    return Pins(set(names), Trust(), classes, stores, lists, abstract)
+def made(names=(), classes=(), stores=(), lists=(), abstract=False, spaces=()):
+    return Pins(set(names), Trust(), classes, stores, lists, abstract, spaces)
 
 
 def holds(pinned):

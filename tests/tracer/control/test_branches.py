@@ -249,14 +249,14 @@ def test_a_choice_that_is_known_is_a_call():
     calls = []
 
     def branch(x):
-        calls.append(repr(x))
+        calls.append(isinstance(x, TracedArray))
         return x * 2
 
     for choice in (True, np.bool_(True), 1):
         assert tg.cond(choice, branch, None, 3.0) == 6.0
         assert compile_grad(lambda x, c=choice: tg.cond(c, branch, None, x))(3.0) == 6.0
     assert tg.switch(7, [None, branch], 3.0) == tg.switch(-2, [branch, None], 3.0) == 6.0
-    assert sum(text.startswith("<traced") for text in calls) >= 3
+    assert sum(calls) >= 3
 
 
 def test_what_a_branch_writes_is_its_own():

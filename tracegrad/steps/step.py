@@ -27,7 +27,6 @@ from ..runtime.paths.family import Family
 from ..runtime.paths.paths import MISS, Missed, Path, Variant, make_path, new_counts
 from ..runtime.record.call_key import DEVICE, TENSOR, Call, flatten
 from ..runtime.record.recording import VALUE, Mode
-from ..runtime.record.unwrap_tracers import Settled
 from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..runtime.stats import Stats
 from ..tensors.device import CPU, device, on_cuda
@@ -195,10 +194,9 @@ class StepDispatcher(Dispatcher):
 
     def _take_as_it_is(self, recording: Any) -> Any:
         """The result of a recorded run that is not kept, which takes effect by NumPy."""
-        out, capture = recording.returned, recording.capture
-        capture.settle()
+        out = recording.capture.settle(recording.returned)
         recording.release()
-        return Settled(capture.plain, {})(out)
+        return out
 
 
 def _place(call: Call, snapshot: Snapshot) -> device | None:

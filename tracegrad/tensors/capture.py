@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.cuda.arrays import byte_bounds, upload
+from ..runtime.record.unwrap_tracers import Settled
 from ..runtime.state.watch import restore_profile
 from ..tracer.ir.errors import TracegradError
 from ..tracer.ir.graph import Atom, Lit, Var
@@ -290,8 +291,9 @@ class Capture:
         found = self.recorder.value_there(data.atom)
         return found if on_cuda(found) and found.dtype == data.dtype else self.placed_value(data)
 
-    def settle(self) -> None:
-        """Give every tensor of the run its value, as if it had been computed at once: writes, ``.grad``, results."""
+    def settle(self, out: Any = None) -> Any:
+        """Give every tensor of the run its value, as if it had been computed at once: writes, ``.grad``, results.
+        Returns *out*, the run's result, with plain numbers in place of traced ones."""
         with recording(self.recorder):
             self.recorder.active = True
             with self.all_or_nothing():
@@ -301,10 +303,12 @@ class Capture:
                 writes = [(array, upload(value) if on_cuda(array) else value) for array, value in writes]
                 self.settle_tensors([t for t in (r() for r in self._made) if t is not None])
                 self.settle_tensors([grad for _, grad in self.grads.values() if grad is not None])
+                out = Settled(self.plain, {})(out)
             for array, value in writes:
                 array[...] = value
             for t, grad in self.grads.values():
                 t._grad = grad
+        return out
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:

@@ -35,12 +35,12 @@ from ..launch.kernel_cache import kernels
 from ..record.arguments import positional_names
 from ..record.call_key import TENSOR, TRACED, Call, flatten
 from ..record.effects import NotCountersError, OutsideEffect
-from ..record.identity import partition
 from ..record.inline import inline_call
 from ..record.record import record, record_pieces
 from ..record.recording import VALUE, Mode, Recording
 from ..state.effect_places import is_sink, sink_parameters
 from ..state.state_plan import Snapshot, StatePlan
+from ..state.values import partition
 from ..stats import PathStats, Stats
 from ..tensor_library import TENSORS, TensorForm
 from .entry import MAX_TRANSIENT, Endpoint

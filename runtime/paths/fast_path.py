@@ -18,8 +18,8 @@ from ...tracer.random.stream import DEFAULT
 from ...tracer.record.autocast import SETTING, USE
 from ...tracer.record.float_errors import raising, settings
 from ..record.call_key import DATA, OBJECT, TENSOR, VALUE, Call, same, unwrap
-from ..record.identity import partition
 from ..record.trees import Source, make_function, unpacking, unpacking_sequence
+from ..state.values import partition
 from ..stats import Stats
 from .family import Family
 from .paths import MISS

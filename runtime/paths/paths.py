@@ -24,10 +24,10 @@ from ..cuda.run import launcher, program_of
 from ..launch import bind as launch
 from ..launch.binding import bind_graph, launched
 from ..record.call_key import ARRAY, DATA, Call, unwrap
-from ..record.identity import Partition, partition
 from ..record.recording import Recording
 from ..record.trees import Source, make_function
 from ..state.state_plan import Snapshot
+from ..state.values import Partition, partition
 from ..stats import PathStats
 from ..tensor_library import TENSORS
 

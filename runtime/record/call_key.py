@@ -26,7 +26,7 @@ from ..config import default_dtype
 from ..cuda.arrays import as_device, on_device
 from ..cuda.availability import require_cuda
 from ..state.libraries import is_moment, leaf_setting
-from ..state.values import is_leaf, same, token
+from ..state.values import distinct, is_leaf, partition, same, token
 from ..tensor_library import TENSORS
 from .arguments import Arguments, positional_names
 from .trees import flatten_tree, mutable_containers, unflatten_tree
@@ -61,7 +61,7 @@ class Call:
     @property
     def shares(self) -> bool:
         """Whether a list or dict occurs twice."""
-        return len({id(c) for c in self.containers}) < len(self.containers)
+        return not distinct(*self.containers)
 
     @property
     def objects(self) -> tuple[Any, ...]:
@@ -136,8 +136,7 @@ def flatten(
     key = (tree, tuple(parts), default_dtype.dtype.char, device, SETTING.dtype, raising())
     call = Call(arguments, leaves, tree, tuple(kinds), key, device, containers)
     if call.shares:
-        places = {id(c): k for k, c in reversed(list(enumerate(containers)))}
-        call.key = (*key, tuple([places[id(c)] for c in containers]))
+        call.key = (*key, partition(containers))
     return call
 
 

@@ -14,7 +14,7 @@ import optree
 
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.ir.errors import DifferentiationError
-from ...tracer.ir.graph import Atom, Lit, Node, Var
+from ...tracer.ir.graph import Atom, Lit, Node, Var, live_nodes, read_vars
 from ...tracer.ir.site import at_site
 from ...tracer.record.array import TracedArray, to_atom
 from .arguments import positional_names
@@ -105,14 +105,8 @@ def scalar_loss(fn: Any, out: Any) -> Atom:
 
 def unconnected(nodes: Sequence[Node], loss: Atom, wrt: Sequence[Var]) -> list[int]:
     """The positions in *wrt* of the variables that *loss* does not depend on, in any way."""
-    makers = {out: node for node in nodes for out in node.outs}
-    stack, seen = [loss], {loss}
-    while stack:
-        node = makers.get(stack.pop())  # type: ignore[arg-type]
-        if node is not None:
-            stack += [x for x in node.inputs if x not in seen]
-            seen.update(node.inputs)
-    return [k for k, var in enumerate(wrt) if var not in seen]
+    read = read_vars(live_nodes(nodes, [loss]), [loss])
+    return [k for k, var in enumerate(wrt) if var not in read]
 
 
 def unconnected_text(fn: Any, names: Sequence[str]) -> str:

@@ -7,19 +7,11 @@ are is part of the call's key.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ...tracer.ir.errors import DifferentiationError, UnsupportedError
 from ...tracer.ir.site import at_site
+from ..state.values import partition
 from .call_key import DATA, Call
-
-Partition = tuple[int, ...]
-
-
-def partition(values: Sequence[Any]) -> Partition:
-    """For each value the position of the first that is the same object."""
-    first: dict[int, int] = {}
-    return tuple([first.setdefault(id(value), k) for k, value in enumerate(values)])
 
 
 def first_of_each(call: Call, wrt: Sequence[int], names: Sequence[str]) -> dict[int, int]:

@@ -50,6 +50,7 @@ def visit(walker: Walker, module: types.ModuleType, label: str, site: str, chain
         if () in node.extra:  # met on a way through modules that import each other
             chains = {chain: at for chain, at in chains.items() if chain}
         node.extra.add(())
+    absent = False
     for name, rest in _first_names(walker, module, label, chains, library).items():
         at = next(iter(rest.values()))
         if name in module.__dict__:
@@ -60,13 +61,13 @@ def visit(walker: Walker, module: types.ModuleType, label: str, site: str, chain
                 if name not in node.extra:
                     node.edge("attr", name, child, fixed=library)
             node.extra.add(name)
-        elif "__getattr__" in module.__dict__:
-            if not library:
+        else:
+            if "__getattr__" in module.__dict__ and not library:
                 walker.refuse(Refusal.STATE_MODULE, f"{label}.{name}", at)
             _absent(node, name)
-        else:
-            _absent(node, name)
-            _absent(node, "__getattr__")
+            absent = True
+    if absent:
+        _absent(node, "__getattr__")
     return node
 
 
@@ -160,8 +161,8 @@ def _judge(walker: Walker, module: types.ModuleType, chain: tuple[str, ...], sit
     if why is None and isinstance(obj, types.ModuleType):  # the module itself is passed on
         for name in walker.names.attrs:
             inner = obj.__dict__.get(name)
-            if isinstance(inner, types.ModuleType) and impurity(inner):
-                why, path = impurity(inner), f"{path}.{name}"
+            if isinstance(inner, types.ModuleType) and (reason := impurity(inner)):
+                why, path = reason, f"{path}.{name}"
     elif why is None and rest and (isinstance(obj, type) or rest[0] == "rvs"):
         why = IMPURE_METHODS.get(rest[0])
     if why is None and isinstance(found, Refusal) and not callable(obj) and not is_leaf(obj):

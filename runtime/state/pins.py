@@ -307,12 +307,10 @@ class Pins:
             if class_token(cls, self._names, self._trust) != parts:
                 return False
         for cls, name, value, by_value in self.leaves:
-            now = lookup(cls, name)
-            if now is not value and not (by_value and same(now, value)):
+            if not _unchanged(lookup(cls, name), value, by_value):
                 return False
         for space, name, value, by_value in self._in_spaces:
-            now = space.get(name, MISSING)
-            if now is not value and not (by_value and same(now, value)):
+            if not _unchanged(space.get(name, MISSING), value, by_value):
                 return False
         self._note(words)
         return True
@@ -320,6 +318,10 @@ class Pins:
 
 def _never() -> bool:
     return False
+
+
+def _unchanged(now: Any, value: Any, by_value: bool) -> bool:
+    return now is value or (by_value and same(now, value))
 
 
 def _alike(store: dict[Any, Any], known: dict[Any, Any]) -> bool:

@@ -14,7 +14,7 @@ import re
 import struct
 import types
 import uuid
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -133,6 +133,15 @@ def all_same(values: Any, expected: tuple) -> bool:
 
 def distinct(*objects: object) -> bool:
     return len(set(map(id, objects))) == len(objects)
+
+
+Partition = tuple[int, ...]
+
+
+def partition(objects: Iterable[object]) -> Partition:
+    """For each object the position of the first that is the same one."""
+    first: dict[int, int] = {}
+    return tuple([first.setdefault(id(obj), k) for k, obj in enumerate(objects)])
 
 
 def is_empty(cell: types.CellType) -> bool:

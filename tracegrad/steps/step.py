@@ -28,6 +28,7 @@ from ..runtime.paths.paths import MISS, Missed, Path, Variant, make_path, new_co
 from ..runtime.record.call_key import DEVICE, TENSOR, Call, flatten
 from ..runtime.record.recording import VALUE, Mode
 from ..runtime.state.state_plan import Snapshot, StatePlan
+from ..runtime.state.values import partition
 from ..runtime.stats import Stats
 from ..tensors.device import CPU, device, on_cuda
 from ..tensors.modes import STATE
@@ -104,7 +105,8 @@ class StepDispatcher(Dispatcher):
         if DEVICE in call.kinds:
             self.stats.live = str(Refusal.STEP_FOREIGN())
             return self.fn(*args, **kwargs)
-        call.key = (call.key, _aliases(call), STATE.grad)
+        same = partition([x for x, kind in zip(call.leaves, call.kinds, strict=True) if kind == TENSOR])
+        call.key = (call.key, same, STATE.grad)
         if call.key not in self._seen:
             if len(self._seen) >= config.max_variants:
                 self._seen.clear()
@@ -208,13 +210,6 @@ def _place(call: Call, snapshot: Snapshot) -> device | None:
     if snapshot.leaves_on_host or any(t._requires and not on_cuda(t._data) for t in tensors):
         return None
     return device("cuda", current_device())
-
-
-def _aliases(call: Call) -> tuple[int, ...]:
-    """For each tensor argument the index of the first one that is the same object."""
-    first: dict[int, int] = {}
-    leaves = enumerate(zip(call.leaves, call.kinds, strict=True))
-    return tuple([first.setdefault(id(x), k) for k, (x, kind) in leaves if kind == TENSOR])
 
 
 def compile(fn: Callable[..., Any] | None = None, **options: Any) -> Any:

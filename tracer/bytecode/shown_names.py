@@ -123,7 +123,9 @@ def show(frame: FrameType) -> None:
     if type(space) is dict and _calls_by_name(frame.f_code):
         module = sys.modules.get(space.get("__name__", ""))
         if module is not None and vars(module) is space:
-            known = _spaces.setdefault(id(space), _Globals(space)) if id(space) not in _spaces else _spaces[id(space)]
+            known = _spaces.get(id(space))
+            if known is None:
+                known = _spaces[id(space)] = _Globals(space)
             ctypes.c_size_t.from_address(inner + _offset - _WORD).value = id(known)
 
 

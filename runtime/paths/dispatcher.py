@@ -27,7 +27,7 @@ from ...tracer.ir.refusals import Refusal, listed
 from ...tracer.ir.site import at_site
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.autocast import USE
-from ...tracer.record.recorder import current_recorder
+from ...tracer.record.recorder import NeedsContentsError, current_recorder
 from ..config import config, default_dtype
 from ..cuda.arrays import on_device
 from ..cuda.run import for_slot
@@ -140,7 +140,7 @@ class Dispatcher:
         try:
             capacities = next((p.recording.capacities for p in paths if not p.verified), ())
             recording = self._record(endpoint, call, plan, snapshot, capacities)
-        except NotCountersError:  # its effects have gone to copies
+        except (NotCountersError, NeedsContentsError):  # its effects have gone to copies
             return self.answer(endpoint, call)
         finally:
             snapshot.release()
@@ -187,10 +187,11 @@ class Dispatcher:
         self.stats.guard_misses += len(misses)
         paths = [p for p in tuple(variant.paths) if p.verified and p not in tried]
         for path in candidates(paths, misses):
-            if not self._holds(path, call):
+            inputs = path.recording.arrays(arrays)
+            if inputs is None or not self._holds(path, call):
                 continue
             draws, start = path.recording.draws, DEFAULT.state
-            values, found = self._run(path, call, (*arrays, start) if draws else arrays)
+            values, found = self._run(path, call, (*inputs, start) if draws else inputs)
             if type(found) is Missed:
                 self.stats.guard_misses += 1
                 if found.guard >= 0:
@@ -234,7 +235,7 @@ class Dispatcher:
             return self._by_numpy(endpoint, call, recording, path, values)
         with self.lock:
             if new:  # a sibling that was passed over wrongly is replaced
-                endpoint.forget(variant, [p for p in variant.paths if p.recording.facts == recording.facts])
+                endpoint.forget(variant, [p for p in variant.paths if _same_answers(p.recording, recording)])
                 variant.paths.insert(0, path)
             else:
                 path.verified = True
@@ -475,6 +476,10 @@ def _differs(known: Recording, recording: Recording) -> bool:
         recording.premises,
         recording.capacities,
     )
+
+
+def _same_answers(known: Recording, recording: Recording) -> bool:
+    return (known.facts, known.premises) == (recording.facts, recording.premises)
 
 
 def _on_host(argument: Any) -> bool:

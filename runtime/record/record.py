@@ -32,6 +32,7 @@ from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import user_site
 from ...tracer.ops.elementwise import F
 from ...tracer.record.array import TracedArray
+from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.recorder import Recorder, recording
 from ...tracer.record.shown_text import Texts
@@ -42,6 +43,7 @@ from ..cuda.silent_backend import Unwatched
 from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch
 from .arguments import positional_names
 from .call_key import ARRAY, DATA, FLOAT, OBJECT, Call
+from .derived import DerivedInputs
 from .differentiable import (
     differentiated,
     gradient_text,
@@ -131,11 +133,13 @@ def _record(
                     recorder.texts.print(plain)
         else:
             captured = list(snapshot.arrays)
-            recorder.watch, recorder.may_draw = plan.watch, True
+            recorder.watch, recorder.may_draw, recorder.call_method = plan.watch, True, call_method
 
             def add_array(array: np.ndarray, name: str) -> TracedArray:
                 owner = f"`{name}`, an array from outside the function"
-                return TracedArray(recorder.add_input(array, f"`{name}`"), recorder, owner=owner)
+                var = recorder.add_input(array, f"`{name}`")
+                recorder.outside[var] = frozenset((var,))
+                return TracedArray(var, recorder, owner=owner)
 
             def number(value: TracedArray) -> Any:
                 return _number(value, recorder)
@@ -161,6 +165,9 @@ def _record(
         numbers = sort_guards(recorder) if snapshot is not None else []
         if snapshot is None:
             recorder.guards[:] = [g for g in recorder.guards if g.kind == CAPACITY]  # Python decides all else anew
+        by_numpy = _derived(recorder, captured, len(inputs))
+        if by_numpy is not None:
+            captured += by_numpy.results
         if recorder.stream_state is not None:
             captured.append(recorder.stream_state)
         if not numbers and not effects.arrays:
@@ -175,7 +182,7 @@ def _record(
         graph, canonical, len(inputs) + len(captured), captured, output, numbers, list(recorder.input_names), changes,
         tuple(recorder.capacities), tuple(recorder.notes),
         {"record": ran - clock, "derive": derived - ran, "sign": done - derived}, recorder.draws,
-        effects.effects, answers=answers, transient=effects.transient,
+        effects.effects, answers=answers, transient=effects.transient, derived=by_numpy,
     )  # fmt: skip
 
 
@@ -209,6 +216,8 @@ def run_frozen(
     for node in snapshot.inputs:
         if node.kind == "number":
             var = recorder.add_input(node.obj, f"`{node.label}`", weak=type(node.obj) is float)
+            if recorder.call_method is not None:
+                recorder.outside[var] = frozenset((var,))
             stand_ins[id(node)] = TracedArray(var, recorder)
         else:
             stand_in = add_array(node.obj, node.label)
@@ -228,7 +237,12 @@ def run_frozen(
         out, raised = None, error
     after = plan.snapshot(call.objects)
     settle(after, plain)
+    needed = recorder.needed
     changed = [*given.changes(), *plan.changes(snapshot, after)]  # of the caller's own objects
+    if needed is not None:
+        if changed or not plan.keep_contents(_captured_names(recorder, snapshot, needed.captured)):
+            raise needed.error
+        raise needed
     if not changed and _unseen(watch, substitution):
         raise _UnseenReaderError from raised
     effects, changes = Effects(), changed or substitution.changes()
@@ -252,6 +266,23 @@ def run_frozen(
         finally:
             raised = None  # no cycle through its traceback
     return out, changes, effects
+
+
+def _captured_names(recorder: Recorder, snapshot: Snapshot, captured: frozenset[Var]) -> list[str]:
+    """The names of *captured* inputs in the state."""
+    outside = [var for var, behind in recorder.outside.items() if behind == {var}]
+    return [node.label for var, node in zip(outside, snapshot.inputs, strict=False) if var in captured]
+
+
+def _derived(recorder: Recorder, captured: Sequence[Any], arguments: int) -> DerivedInputs | None:
+    """The derived inputs, which come after those that are *captured*."""
+    if not recorder.derived:
+        return None
+    if recorder.stream is not None:  # the last
+        at = recorder.inputs.index(recorder.stream)
+        recorder.inputs.append(recorder.inputs.pop(at))
+        recorder.input_names.append(recorder.input_names.pop(at))
+    return DerivedInputs(list(recorder.derived.values()), recorder.inputs[arguments:][: len(captured)], captured)
 
 
 def _unseen(watch: Watch, substitution: Substitution) -> bool:

@@ -22,6 +22,7 @@ from ...tracer.ir.evaluate import Env
 from ...tracer.ir.graph import Atom, Graph, Guard, Node, Var
 from ...tracer.ir.refusals import Reason
 from .call_key import DATA, Call
+from .derived import DerivedInputs
 from .effects import OutsideEffect
 from .outputs import Output
 from .trees import Source
@@ -71,6 +72,7 @@ class Recording:
     draws: int = 0  # draws from the default stream of random numbers, whose state is then the last captured array
     effects: Sequence[Effect] = ()
     transient: Reason | None = None  # its effects change what it is kept under
+    derived: DerivedInputs | None = None
     answers: Sequence[tuple[str, bytes]] = ()  # all that Python was given in the run, in order
 
     def same_program(self, other: Recording) -> bool:
@@ -99,12 +101,12 @@ class Recording:
     @property
     def relies_on(self) -> Hashable:
         """Where the inputs are read, and the ``premises``."""
-        return ()
+        return self.premises
 
     @property
     def premises(self) -> Sequence[Hashable]:
         """The facts that it relies on beside the call key, the outside state and the guards."""
-        return ()
+        return () if self.derived is None else (self.derived.key,)
 
     def enter(self, source: Source) -> None:
         """Append the conditions that a slot checks before it looks at the arguments.  ``known`` is a list of the
@@ -117,6 +119,9 @@ class Recording:
             for effect in self.effects:
                 if isinstance(effect, OutsideEffect) and effect.sink is type(value):
                     source.give_up_if(f"args[{place}] is {effect.place(source, texts)}")
+        if self.derived is not None:
+            source.lines.append(f"arrays = {source.constant(self.derived)}(arrays)")
+            source.give_up_if("arrays is None")
 
     def operands(self, source: Source, call: Call, texts: Sequence[str]) -> list[str]:
         """The texts of the kernel's operands, but for the state of the default stream; ``arrays`` are those of the
@@ -133,6 +138,10 @@ class Recording:
         """The text of the user's result."""
         source.names.update(self.output.names)
         return self.output.text or "r"
+
+    def arrays(self, captured: Sequence[Any]) -> Sequence[Any] | None:
+        """The inputs after the arguments, for these arrays of the outside state; None where they are of other types."""
+        return captured if self.derived is None else self.derived(tuple(captured))
 
     def values(self, call: Call, arrays: Sequence[Any]) -> list[Any]:
         """The operands as they are now; *arrays* with the state of the stream, if it draws."""

@@ -102,8 +102,10 @@ def settle_places(walker: Walker) -> None:
                     edge.child = Leaf(child.value, True, COUNT)
                 elif is_counted or (edge.how in _NAMED and _used(walker, node, edge) & {STORE, COUNT}):
                     edge.stored = True
-                    if isinstance(child, Leaf) and isinstance(child.value, float | np.float32):
-                        edge.child = StateNode("number", child.value, _label(node, edge), node.site, sub=True)
+                    label = _label(node, edge)
+                    number = isinstance(child, Leaf) and child.value
+                    if isinstance(number, float | np.float32) and label not in names.contents:
+                        edge.child = StateNode("number", number, label, node.site, sub=True)
                         walker.nodes.append(edge.child)
 
 

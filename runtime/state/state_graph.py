@@ -116,6 +116,7 @@ class Names:
     moment: str = ""  # where text occurs that is the present time to NumPy
     effects: bool = False  # whether effects are replayed
     uses: Uses = field(default_factory=dict)
+    contents: set[str] = field(default_factory=set)  # labels of arrays that are guarded by their contents
     read: set[int] = field(default_factory=set)  # ids of containers that are no sinks (``effect_places.py``)
 
     def state(self) -> tuple[int, ...]:
@@ -131,7 +132,7 @@ class Names:
         sets = dict(self.attrs), set(self.compares), set(self.called), set(self.asked)
         uses = {place: set(found) for place, found in self.uses.items()}
         flags = self.supers, self.everything, self.absence, self.dates
-        return Names(*sets, *flags, self.moment, self.effects, uses)
+        return Names(*sets, *flags, self.moment, self.effects, uses, set(self.contents))
 
 
 @dataclass(slots=True)

@@ -188,6 +188,13 @@ class StatePlan:
         for place in places:
             self._names.uses.setdefault(place, set()).add(READ)
 
+    def keep_contents(self, names: Iterable[str]) -> bool:
+        """Take these arrays and numbers for what a run has as they are, guarded by their contents, from now on; whether
+        that is new."""
+        known = len(self._names.contents)
+        self._names.contents.update(names)
+        return len(self._names.contents) > known
+
     # ---- what a run does to the state
 
     def changes(self, before: Snapshot, after: Snapshot) -> list[Reason]:

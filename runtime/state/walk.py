@@ -79,9 +79,8 @@ def _check_array(walker: Walker, node: StateNode) -> None:
     if node.kind != "array":
         return
     array = node.obj
-    if not (
-        is_number(array.dtype) or array.dtype.kind == "c"
-    ):  # text, dates, records: no number to trace, so the contents are the guard
+    # what is no number to trace (text, dates, complex numbers), or is needed as it is: the contents are the guard
+    if not is_number(array.dtype) or node.label in walker.names.contents:
         node.fixed, node.sub = True, False
     if node.fixed and array.nbytes > MAX_CONTENT:
         walker.refuse(Refusal.STATE_ARRAY, node.label, node.site, size=array.nbytes / 2**20)

@@ -705,6 +705,24 @@ def an_array():
 
 
 @replayed
+def an_array_that_numpy_works_on():
+    m = np.diag([1.0, 2.0])
+    return lambda x: np.sum(np.linalg.inv(m) @ x), lambda: m.__setitem__((0, 1), 5.0)
+
+
+@replayed
+def an_array_that_is_needed_as_it_is():
+    w = np.ones(2)
+    return lambda x: np.sum(x) * np.array(sorted(w))[0], lambda: w.__setitem__(slice(None), 5.0)
+
+
+@replayed
+def an_array_of_complex_numbers():
+    z = np.array([1.0, 1j])
+    return lambda x: np.sum(x * np.abs(z)), lambda: z.__setitem__(0, 5j)
+
+
+@replayed
 def an_array_that_a_class_holds():
     class C:
         w = np.ones(2)

@@ -10,26 +10,36 @@ class TracegradError(Exception):
 
 
 _Refused = tuple[type[TracegradError], tuple[object, ...]]
+_REFUSALS = 100  # kept of a thread
 
 
 class _Unrecordable:
-    """The last refusal of each thread, as a class and its arguments (an exception would keep its frames alive)."""
+    """The refusals of each thread, as classes and their arguments (an exception would keep its frames alive)."""
 
     def __init__(self) -> None:
-        self._by_thread: dict[int, _Refused] = {}
+        self._by_thread: dict[int, list[_Refused]] = {}
 
     @property
     def last(self) -> _Refused | None:
-        """That of this thread."""
-        return self._by_thread.get(threading.get_ident())
+        """The last one of this thread."""
+        found = self._by_thread.get(threading.get_ident())
+        return found[-1] if found else None
 
     def clear(self) -> None:
-        """Forget that of this thread."""
+        """Forget those of this thread."""
         self._by_thread.pop(threading.get_ident(), None)
 
     def add(self, error: TracegradError, thread: int | None = None) -> None:
         """Note *error*, as one of *thread* (default: this one)."""
-        self._by_thread[threading.get_ident() if thread is None else thread] = type(error), error.args
+        found = self._by_thread.setdefault(threading.get_ident() if thread is None else thread, [])
+        del found[:-_REFUSALS]
+        found.append((type(error), error.args))
+
+    def discard(self, error: TracegradError) -> None:
+        """Forget *error* of this thread: the operation has been done in another way."""
+        found = self._by_thread.get(threading.get_ident())
+        if found and found[-1] == (type(error), error.args):
+            found.pop()
 
 
 unrecordable = _Unrecordable()

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import BFLOAT16
+from ..ir.errors import UnsupportedError, unrecordable
 from ..ir.site import user_site
 from ..record.array import FUNCTIONS, METHODS, TracedArray
+from ..record.constants import call_method
 from ..record.observer import GETITEM
 from .index import basic_item
 from .protocols import (
@@ -75,6 +77,9 @@ def _asked(recorder: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str
     recorder.entered = user_site()
     try:
         return run(function, args, kwargs)
+    except UnsupportedError as error:
+        unrecordable.discard(error)  # the open part finds out again
+        return None
     finally:
         recorder.entered = None
 
@@ -150,7 +155,7 @@ def _quick_item(self: TracedArray, index: Any) -> Any:
 
 def _open_item(self: TracedArray, index: Any) -> Any:
     self.of_arrays("__getitem__")
-    return METHODS["__getitem__"](self, index)
+    return call_method("__getitem__", self, index)
 
 
 # ---- functions and methods -----------------------------------------------------------------------------------------
@@ -198,11 +203,9 @@ def _quick_method(method: Any) -> Entry:
 
 
 def _open_method(name: str) -> Entry:
-    method = METHODS[name]
-
     def apply(self: TracedArray, *args: Any, **kwargs: Any) -> Any:
         self.of_arrays(name)
-        return method(self, *args, **kwargs)
+        return call_method(name, self, *args, **kwargs)
 
     return apply
 

@@ -32,6 +32,7 @@ from ..record.array import (
     wrap_as,
 )
 from ..record.autocast import SETTING
+from ..record.constants import by_numpy
 from .python_numbers import CHECKED, python_operator
 
 # ---- ufunc calls -------------------------------------------------------------------------------------------------
@@ -122,13 +123,16 @@ def array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwar
                 "np.zeros_like(x) or tracegrad.zeros(n)"
             )
         )
-    if method == "__call__":
-        result = strong(self, call_ufunc(ufunc, inputs, kwargs))
-    else:
-        handler = UFUNC_METHODS.get((ufunc, method)) or UFUNC_METHODS.get((None, method))
-        if handler is None or (ufunc not in UFUNCS and method == "outer"):
-            raise unsupported(f"{public_name(ufunc)}.{method}")
-        result = handler(ufunc, *inputs, **kwargs)
+    try:
+        if method == "__call__":
+            result = strong(self, call_ufunc(ufunc, inputs, dict(kwargs)))
+        else:
+            handler = UFUNC_METHODS.get((ufunc, method)) or UFUNC_METHODS.get((None, method))
+            if handler is None or (ufunc not in UFUNCS and method == "outer"):
+                raise unsupported(f"{public_name(ufunc)}.{method}")
+            result = handler(ufunc, *inputs, **kwargs)
+    except UnsupportedError as error:
+        result = by_numpy(error, ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs)
     if out is None:
         return result
     if isinstance(result, tuple):
@@ -147,13 +151,16 @@ def array_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs: 
     if any(outranks(kind) for kind in types):
         return NotImplemented
     handler = FUNCTIONS.get(func)
-    if handler is None:
-        raise unsupported(public_name(func))
     out = kwargs.pop("out", None) if "out" in kwargs else None
     try:
+        if handler is None:
+            raise unsupported(public_name(func))
         result = handler(*args, **kwargs)
     except TypeError as error:
-        raise refusal(func, error) from None
+        refused = refusal(func, error)
+        if not isinstance(refused, UnsupportedError):
+            raise refused from None
+        result = by_numpy(refused, func, args, kwargs)
     return result if out is None else assign_all(out[0] if isinstance(out, tuple) else out, result)
 
 
@@ -198,11 +205,18 @@ def _acceptable(value: Any) -> bool:
     return isinstance(value, (TracedArray, np.ndarray, np.generic, int, float, list, tuple, complex))
 
 
+def _operator(ufunc: Any, operands: tuple[Any, ...]) -> Any:
+    try:
+        return call_ufunc(ufunc, operands, {})
+    except UnsupportedError as error:
+        return by_numpy(error, ufunc, operands, {})
+
+
 def open_forward(ufunc: Any) -> Callable[..., Any]:
     def apply(self: TracedArray, other: Any) -> Any:
         if ufunc in CHECKED and (found := python_operator(ufunc, (self, other))) is not None:
             return found
-        found = call_ufunc(ufunc, (self, other), {}) if _acceptable(other) else NotImplemented
+        found = _operator(ufunc, (self, other)) if _acceptable(other) else NotImplemented
         if self._recorder.plain_truths and type(found) is TracedArray and found._atom.aval.weak and ufunc in _COMPARES:
             return bool(found)
         return found
@@ -214,13 +228,13 @@ def open_reflected(ufunc: Any) -> Callable[..., Any]:
     def apply(self: TracedArray, other: Any) -> Any:
         if ufunc in CHECKED and (found := python_operator(ufunc, (other, self))) is not None:
             return found
-        return call_ufunc(ufunc, (other, self), {}) if _acceptable(other) else NotImplemented
+        return _operator(ufunc, (other, self)) if _acceptable(other) else NotImplemented
 
     return apply
 
 
 def open_unary(ufunc: Any) -> Callable[..., Any]:
-    return lambda self: call_ufunc(ufunc, (self,), {})
+    return lambda self: _operator(ufunc, (self,))
 
 
 def _in_place(ufunc: Any) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -409,20 +410,21 @@ class TracedArray(metaclass=_StandIn):
         aval = self._atom.aval
         if not aval.shape and not (aval.is_float and self._recorder.has_gradient(self.atom)):
             return np.asarray(self._concrete("item"), dtype)  # no gradient is lost, and the value is guarded
-        raise array_refusal()
+        raise self._recorder.refused(self.atom, array_refusal())
 
     def __getattr__(self, name: str) -> Any:
         self.of_arrays(name)
         method = METHODS.get(name)
         if method is not None:
-            return method.__get__(self)
+            call = self._recorder.call_method
+            return method.__get__(self) if call is None else partial(call, name, self)
         if name.startswith("__"):
             raise AttributeError(name)
         kind = class_of(self)
         if kind is not np.ndarray and has_attribute(kind, name):
-            raise unsupported(f"{kind.__name__}.{name}")
+            raise self._recorder.refused(self.atom, unsupported(f"{kind.__name__}.{name}"))
         if hasattr(np.ndarray, name):
-            raise unsupported(f"ndarray.{name}")
+            raise self._recorder.refused(self.atom, unsupported(f"ndarray.{name}"))
         raise AttributeError(f"a traced array has no attribute {name!r}")
 
     if TYPE_CHECKING:  # dispatch.py makes these

@@ -10,7 +10,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -24,6 +25,26 @@ from ..ir.site import Site, at_site, user_site
 from .float_errors import UNWATCHED, raising, settings
 from .observer import Observer
 from .shown_text import Texts
+
+
+class NeedsContentsError(BaseException):
+    """The inputs ``captured`` are to be plain arrays in this recording; ``error`` is raised where that can't be.  No
+    ``except`` clause of the function's is to see it."""
+
+    def __init__(self, captured: frozenset[Var], error: UnsupportedError) -> None:
+        super().__init__(str(error))
+        self.captured, self.error = captured, error
+
+
+@dataclass(slots=True)
+class Origin:
+    """What atoms that depend on no argument are made of: ``nodes`` over the inputs ``sources`` and ``constants``.
+    ``captured``: the arrays from outside behind it all."""
+
+    nodes: list[Node]
+    sources: list[Var]
+    constants: dict[Var, np.ndarray]
+    captured: frozenset[Var]
 
 
 class Recorder(Builder):
@@ -47,6 +68,10 @@ class Recorder(Builder):
         self.consts: list[tuple[Var, np.ndarray]] = []
         self._const_by_id: dict[int, Var] = {}
         self.captured: dict[int, Any] = {}  # id(outside array) -> its traced stand-in
+        self.outside: dict[Var, frozenset[Var]] = {}  # inputs that no gradient is taken of -> the captured ones behind
+        self.call_method: Callable[..., Any] | None = None  # answers methods, where `outside` counts (constants.py)
+        self.derived: dict[Any, Any] = {}  # calls that NumPy answers -> their recipes (constants.py)
+        self.needed: NeedsContentsError | None = None  # raised in the function, whatever became of it
         self._alive: list[Any] = []
         self._producers = Producers()
         self._guarded: dict[tuple[Atom, str], Guard] = {}
@@ -233,12 +258,60 @@ class Recorder(Builder):
             if isinstance(current, Lit) or not current.aval.is_float:
                 continue
             node = makers.get(current)
-            if found(node) and (node is not None or not any(current is var for var, _ in self.consts)):
+            given = current in self.outside or any(current is var for var, _ in self.consts)
+            if found(node) and not (node is None and given):
                 return True
             if node is not None and node.prim.name != "stop_gradient":
                 stack += [x for x in node.inputs if x not in seen]
                 seen.update(node.inputs)
         return False
+
+    def origin(self, atoms: Sequence[Atom]) -> Origin | None:
+        """The origin of *atoms*; None where one of them may depend on an argument."""
+        self.unfollow()
+        recorders = [self]
+        while recorders[-1].parent is not None:
+            recorders.append(recorders[-1].parent)
+        makers = {out: node for recorder in recorders for node in recorder.nodes for out in node.outs}
+        outside = {var: captured for recorder in recorders for var, captured in recorder.outside.items()}
+        consts = {var: array for recorder in recorders for var, array in recorder.consts}
+        found = Origin([], [], {}, frozenset())
+        stack, seen, nodes = list(atoms), set(atoms), set()
+        while stack:
+            current = stack.pop()
+            if isinstance(current, Lit):
+                continue
+            node = makers.get(current)
+            if current in outside:
+                found.sources.append(current)
+                found.captured |= outside[current]
+            elif current in consts:
+                found.constants[current] = consts[current]
+            elif node is None:
+                return None
+            elif node not in nodes:
+                nodes.add(node)
+                stack += [x for x in node.inputs if x not in seen]
+                seen.update(node.inputs)
+        found.nodes = [node for recorder in reversed(recorders) for node in recorder.nodes if node in nodes]
+        found.sources.sort(key=list(outside).index)
+        return found
+
+    def need_contents(self, origin: Origin, error: UnsupportedError) -> NoReturn:
+        """End the run, which is to be made again over plain arrays; *error* tells why."""
+        raised = NeedsContentsError(origin.captured, error)
+        outermost = self
+        while outermost.parent is not None:
+            outermost = outermost.parent
+        outermost.needed = outermost.needed or raised
+        raise raised
+
+    def refused(self, atom: Atom, error: UnsupportedError) -> UnsupportedError:
+        """*error*, of code that needs the array itself; where that depends on no argument, the code can have it."""
+        origin = self.origin([atom])
+        if origin is not None and origin.sources:
+            self.need_contents(origin, error)
+        return error
 
     def range_of(self, atom: Atom) -> tuple[int, int] | None:
         """Bounds (least, greatest) of the integer *atom*, where they are known."""

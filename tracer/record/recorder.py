@@ -38,7 +38,7 @@ class NeedsContentsError(BaseException):
 
 @dataclass(slots=True)
 class Origin:
-    """What atoms that depend on no argument are made of: ``nodes`` over the inputs ``sources`` and ``constants``.
+    """The making of atoms that depend on no argument: ``nodes`` over the inputs ``sources`` and ``constants``.
     ``captured``: the arrays from outside behind it all."""
 
     nodes: list[Node]

@@ -125,6 +125,14 @@ def _xlog1py(m: Modules, x: Any, y: Any) -> Any:
 
 
 @_exception
+def _betaln(m: Modules, a: Any, b: Any) -> Any:
+    """CuPy's gives NaN at the poles of gamma(a + b), where the beta function is 0."""
+    floor, total = m.xp.floor, a + b
+    pole = (total <= 0) & (total == floor(total)) & (a != floor(a)) & (b != floor(b))
+    return m.xp.where(pole, a.dtype.type(-np.inf), m.special.betaln(a, b))
+
+
+@_exception
 def _polygamma(m: Modules, x: Any, n: int) -> Any:
     """The row calls a ufunc that SciPy has under a private name."""
     wide = x.astype(np.float64)

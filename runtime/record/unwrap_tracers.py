@@ -7,13 +7,13 @@ place, as plain NumPy would have left it there.
 
 from __future__ import annotations
 
-import dis
 import types
 from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from ...tracer.bytecode.instructions import plain_instructions
 from ...tracer.record.array import TracedArray
 from ...tracer.record.shown_text import Texts
 from ..state.state_graph import Edge, Leaf, StateNode
@@ -153,7 +153,7 @@ def _function(fn: types.FunctionType, unwrap: Unwrap) -> None:
 
 @lru_cache(maxsize=4096)
 def _stored_globals(code: types.CodeType) -> tuple[str, ...]:
-    names = [i.argval for i in dis.get_instructions(code) if i.opname == "STORE_GLOBAL"]
+    names = [i.argval for i in plain_instructions(code) if i.opname == "STORE_GLOBAL"]
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
             names += _stored_globals(const)

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 
+from ...tracer.bytecode.instructions import plain_instructions
 from .libraries import DATES, is_date_type, is_moment
 from .readers import fields
 from .uses import Place, Uses, uses
@@ -27,7 +28,7 @@ _GLOBAL_LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _DEREF_LOADS = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
 _ATTR_LOADS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", "LOAD_ZERO_SUPER_ATTR"}
 _ATTR_WRITES = {"STORE_ATTR", "DELETE_ATTR"}
-_SILENT = {"CACHE", "NOP", "PUSH_NULL", "EXTENDED_ARG", "RESUME", "NOT_TAKEN"}
+_SILENT = {"CACHE", "NOP", "PUSH_NULL", "EXTENDED_ARG", "RESUME"}
 BY_NAME = {"getattr", "hasattr", "setattr", "delattr"}
 _OPAQUE_ATTRS = {
     "__dict__", "__globals__", "__closure__", "__code__", "__builtins__", "__subclasses__", "__getattribute__",
@@ -96,7 +97,7 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
         facts.uses.setdefault(place, set()).update(found)
     if getattr(code, "co_exceptiontable", b""):
         facts.sees_absence = True
-    everything = list(dis.get_instructions(code))
+    everything = list(plain_instructions(code))
     instructions = [i for i in everything if i.opname not in _SILENT]
     facts.called |= _called(everything)
     outer = set(code.co_freevars) - local_cells  # variables of a function around the analysed one
@@ -221,7 +222,7 @@ def _attribute_by_name(facts: CodeFacts, instructions: list[dis.Instruction], in
 
 def _format_fields(facts: CodeFacts, before: dis.Instruction | None, line: int) -> None:
     """``"{0.rate}".format(cfg)``: a constant text says which attributes it reads."""
-    text = before.argval if before is not None and before.opname in ("LOAD_CONST", "RETURN_CONST") else None
+    text = before.argval if before is not None and before.opname == "LOAD_CONST" else None
     found = fields(text) if isinstance(text, str) else None
     if found is None:
         facts.dynamic = True
@@ -234,13 +235,11 @@ def _simple_arguments(instructions: list[dis.Instruction], start: int) -> Iterat
     pending: list[object] = []
     for ins in instructions[start:]:
         op = ins.opname
-        if op in ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST"):
+        if op in ("LOAD_CONST",):
             pending.append(ins.argval)
         elif op in _ATTR_LOADS:
             if pending:
                 pending[-1] = None
-        elif op.startswith(("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD")):
-            pending += [None, None]
         elif op.startswith("LOAD_") and not op.startswith(("LOAD_SUPER", "LOAD_BUILD")):
             pending.append(None)
         elif op in ("PRECALL", "CALL") and ins.arg == len(pending):

@@ -14,6 +14,8 @@ from collections.abc import Hashable
 from types import CodeType
 from typing import NamedTuple
 
+from ...tracer.bytecode.instructions import plain_instructions
+
 READ, STORE = "read", "store"
 COUNT = "count"  # += or -= of a value, by whatever else
 APPEND, UPDATE, ADD, ITEM = "append", "update", "add", "item"  # of a container: methods that tell nothing, x[k] = v
@@ -30,14 +32,14 @@ class ItemCount(NamedTuple):
 
 Uses = dict[Place, set[Hashable]]
 
-_SILENT = {"CACHE", "NOP", "EXTENDED_ARG", "RESUME", "NOT_TAKEN", "PRECALL", "KW_NAMES", "MAKE_CELL", "COPY_FREE_VARS"}
+_SILENT = {"CACHE", "NOP", "EXTENDED_ARG", "RESUME", "PRECALL", "KW_NAMES", "MAKE_CELL", "COPY_FREE_VARS"}
 _PLACE_OF = {
     "LOAD_ATTR": "attr", "LOAD_METHOD": "attr", "STORE_ATTR": "attr", "LOAD_GLOBAL": "global", "STORE_GLOBAL": "global",
-    "LOAD_DEREF": "outer", "STORE_DEREF": "outer", "LOAD_FAST": "param", "LOAD_FAST_BORROW": "param",
+    "LOAD_DEREF": "outer", "STORE_DEREF": "outer", "LOAD_FAST": "param",
 }  # fmt: skip
 _STORE_OF = {"attr": "STORE_ATTR", "global": "STORE_GLOBAL", "outer": "STORE_DEREF"}
 _POPS = {
-    "LOAD_CONST": 0, "LOAD_SMALL_INT": 0, "LOAD_FAST": 0, "LOAD_FAST_BORROW": 0, "LOAD_FAST_CHECK": 0,
+    "LOAD_CONST": 0, "LOAD_FAST": 0,
     "LOAD_DEREF": 0, "LOAD_GLOBAL": 0, "PUSH_NULL": 0, "LOAD_ATTR": 1, "LOAD_METHOD": 1, "BINARY_OP": 2,
     "BINARY_SUBSCR": 2, "COMPARE_OP": 2, "IS_OP": 2, "CONTAINS_OP": 2, "UNARY_NEGATIVE": 1, "UNARY_NOT": 1,
     "UNARY_INVERT": 1, "UNARY_POSITIVE": 1, "STORE_FAST": 1, "STORE_GLOBAL": 1, "STORE_DEREF": 1, "STORE_ATTR": 2,
@@ -53,7 +55,7 @@ def uses(code: CodeType) -> Uses:
     found: Uses = defaultdict(set)
     instructions: list[dis.Instruction] = []
     offsets: dict[int, int] = {}
-    for ins in dis.get_instructions(code):
+    for ins in plain_instructions(code):
         offsets[ins.offset] = len(instructions)
         if ins.opname not in _SILENT:
             instructions.append(ins)
@@ -161,9 +163,7 @@ class _Reader:
 
     def _item_count(self, load: int) -> Hashable:
         names = [self.opname(load + k) for k in range(1, 5)]
-        if names not in (
-            ["LOAD_CONST", "COPY", "COPY", "BINARY_SUBSCR"], ["LOAD_SMALL_INT", "COPY", "COPY", "BINARY_SUBSCR"]
-        ):  # fmt: skip
+        if names != ["LOAD_CONST", "COPY", "COPY", "BINARY_SUBSCR"]:
             return READ
         at, depth = self.taken(load + 4, 0)
         ins = self.at(at)

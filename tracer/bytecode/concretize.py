@@ -19,10 +19,10 @@ import numpy as np
 
 from ..ir.errors import UnsupportedError
 from ..ir.site import OWN_FOLDER, at_site, is_internal
+from .instructions import NULL_ABOVE, plain_instructions
 
 # Callables that convert to a number openly.  np.arange is one: it refuses float arguments before it comes to ask.
 HARMLESS = (int, bool, round, np.arange)
-_NULL_ABOVE = 1 if sys.version_info >= (3, 13) else 0  # 3.13 pushes NULL or self after the callable
 UNKNOWN = object()
 
 
@@ -43,7 +43,7 @@ class _Instructions:
     """The instructions of a code object with the height of the stack before each."""
 
     def __init__(self, code: CodeType):
-        self.all = [i for i in dis.get_instructions(code) if i.opname != "CACHE"]
+        self.all = list(plain_instructions(code))
         self.index = {i.offset: k for k, i in enumerate(self.all)}
         self.before: dict[int, int] = {}
         self.jumps: list[tuple[int, int]] = []
@@ -83,7 +83,7 @@ class _Instructions:
             if instruction.opname != "CALL":
                 continue
             at -= self.all[at - 1].opname == "PRECALL"
-            k, names = self._pushed_by(at, (instruction.arg or 0) + _NULL_ABOVE, _NULL_ABOVE), []
+            k, names = self._pushed_by(at, (instruction.arg or 0) + NULL_ABOVE, NULL_ABOVE), []
             while k is not None and k >= 0 and self.all[k].opname in ("LOAD_ATTR", "LOAD_METHOD", "PUSH_NULL"):
                 if self.all[k].opname != "PUSH_NULL":
                     names.append(self.all[k].argval)
@@ -126,8 +126,7 @@ class _Instructions:
 
 
 _NO_FALL_THROUGH = frozenset(
-    "RETURN_VALUE RETURN_CONST RAISE_VARARGS RERAISE JUMP_FORWARD JUMP_BACKWARD "
-    "JUMP_BACKWARD_NO_INTERRUPT JUMP_ABSOLUTE".split()
+    "RETURN_VALUE RAISE_VARARGS RERAISE JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT JUMP_ABSOLUTE".split()
 )
 _ONLY_POP = ("POP_", "STORE_", "DELETE_", "JUMP_", "END_FOR", "NOP")
 instructions_of = lru_cache(maxsize=256)(_Instructions)
@@ -146,7 +145,7 @@ def _instruction_path(code: CodeType, lasti: int) -> tuple[str, Path | None]:
     if here.opname in ("CALL", "PRECALL"):
         if here.opname == "CALL" and found.all[at - 1].opname == "PRECALL":
             at -= 1
-        return "CALL", found.loads_below(at, (here.arg or 0) + _NULL_ABOVE, _NULL_ABOVE)
+        return "CALL", found.loads_below(at, (here.arg or 0) + NULL_ABOVE, NULL_ABOVE)
     return here.opname, None
 
 

@@ -8,12 +8,16 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from .instructions import plain_instructions
+
+_ONWARD = ("JUMP_FORWARD", "JUMP_BACKWARD", "NOP", "EXTENDED_ARG")
+
 
 class Flow:
     """The instructions of a function and the successors of each."""
 
     def __init__(self, code: types.CodeType):
-        self.code = list(dis.get_instructions(code))
+        self.code = list(plain_instructions(code))
         self.place = {i.offset: k for k, i in enumerate(self.code)}
         self.exceptions: Sequence[Any] = getattr(dis.Bytecode(code), "exception_entries", ())
         self._live: list[set[str]] | None = None
@@ -34,11 +38,13 @@ class Flow:
     def asks(self, offset: int) -> int | None:
         """The conditional jump that the truth value asked for at *offset* decides."""
         k = self.place.get(offset)
+        if k is not None and self.code[k].opname == "COMPARE_OP":  # from 3.13 on it may ask for the truth value, too
+            k += 1
         while k is not None and k < len(self.code):
             name = self.code[k].opname
             if name.startswith("POP_JUMP"):
                 return k
-            if name not in ("UNARY_NOT", "TO_BOOL", "CACHE", "NOP", "EXTENDED_ARG"):
+            if name not in ("UNARY_NOT", "TO_BOOL", "NOP", "EXTENDED_ARG"):
                 return None
             k += 1
         return None
@@ -107,13 +113,20 @@ class Flow:
         return found
 
     def turn(self, offset: int, answer: bool) -> int | None:
-        """The instruction that follows a truth value asked for at *offset* that was *answer*."""
+        """The first instruction that does something after a truth value asked for at *offset* that was *answer*."""
         at, k = self.asks(offset), self.place.get(offset)
         if at is None or k is None or not self.code[at].opname.endswith(("IF_TRUE", "IF_FALSE")):
             return None
         for n in range(k, at):
             answer ^= self.code[n].opname == "UNARY_NOT"
-        return self.following[at][0 if answer == self.code[at].opname.endswith("IF_TRUE") else 1]
+        found = self.following[at][0 if answer == self.code[at].opname.endswith("IF_TRUE") else 1]
+        seen = set()
+        while found not in seen and self.code[found].opname.startswith(_ONWARD):
+            seen.add(
+                found
+            )  # from 3.12 on, the way back from the question at the end of a loop's body is a jump of its own
+            found = self.following[found][0]
+        return found
 
     def live(self, k: int) -> frozenset[str]:
         """The local variables that are live at instruction *k*."""
@@ -140,15 +153,11 @@ def flow_of(code: types.CodeType) -> Flow:
 
 
 def loads(i: Any) -> tuple[str, ...]:
-    if i.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "DELETE_FAST", "STORE_FAST_LOAD_FAST")):
-        return i.argval if isinstance(i.argval, tuple) else (i.argval,)
-    return ()
+    return (i.argval,) if i.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "DELETE_FAST")) else ()
 
 
 def stores(i: Any) -> tuple[str, ...]:
-    if i.opname.startswith("STORE_FAST"):
-        return i.argval if isinstance(i.argval, tuple) else (i.argval,)
-    return ()
+    return (i.argval,) if i.opname == "STORE_FAST" else ()
 
 
 __all__ = ["Flow", "flow_of", "loads", "stores"]

@@ -29,6 +29,7 @@ import numpy as np
 from ..ir.refusals import Reason, Refusal
 from .control_flow import Flow, flow_of, loads, stores
 from .frame_snapshot import Asked, Many, Other, Plain, Traced
+from .instructions import NULL_ABOVE
 
 Code = types.CodeType
 _ANY = object()  # a traced value, or a new one that only the loop has
@@ -37,12 +38,11 @@ _ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
 _DATA = frozenset("T mT shape ndim size dtype real".split())
 
 _QUIET = frozenset(
-    "NOP CACHE RESUME EXTENDED_ARG PUSH_NULL PRECALL CALL KW_NAMES LOAD_FAST LOAD_FAST_CHECK LOAD_CONST LOAD_GLOBAL "
+    "NOP CACHE RESUME EXTENDED_ARG PUSH_NULL PRECALL CALL KW_NAMES LOAD_FAST LOAD_CONST LOAD_GLOBAL "
     "LOAD_DEREF LOAD_ATTR LOAD_METHOD STORE_FAST POP_TOP COPY SWAP BINARY_OP COMPARE_OP IS_OP UNARY_NEGATIVE UNARY_NOT "
     "UNARY_POSITIVE UNARY_INVERT BINARY_SUBSCR BINARY_SLICE BUILD_TUPLE BUILD_LIST BUILD_SLICE LIST_EXTEND "
     "UNPACK_SEQUENCE GET_ITER FOR_ITER END_FOR POP_ITER JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT TO_BOOL "
-    "JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP LOAD_FAST_LOAD_FAST STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST "
-    "COPY_FREE_VARS"
+    "JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP COPY_FREE_VARS"
     .split()
 )  # fmt: skip
 _BUILTINS = frozenset(
@@ -236,7 +236,7 @@ def _harmless(
             return Refusal.CODE_INSTRUCTION(instruction=name, line=_line(code, k))
         if name == "LOAD_GLOBAL":
             value = names.get(i.argval, getattr(builtins, i.argval, _ANY))
-        elif name in ("LOAD_FAST", "LOAD_DEREF", "LOAD_FAST_CHECK"):
+        elif name in ("LOAD_FAST", "LOAD_DEREF"):
             value = local(i.argval) if i.argval not in lists else _ANY
         elif name in ("LOAD_ATTR", "LOAD_METHOD"):
             if base is not _ANY:
@@ -305,10 +305,10 @@ def _helper(fn: types.FunctionType, what: str, depth: int) -> Reason | None:
             cells[name] = cell.cell_contents
         except ValueError:
             return Refusal.CODE_UNSET(what=what)
-    body = [i for i in flow.code if i.opname != "RETURN_VALUE" and i.opname != "RETURN_CONST"]
-    for k, i in enumerate(body):
-        if i.opname == "PUSH_NULL" and k + 1 < len(body) and body[k + 1].opname.startswith("LOAD_FAST"):
-            return Refusal.CODE_ARGUMENT(what=what)
+    body = [i for i in flow.code if i.opname != "RETURN_VALUE"]
+    callee = -1 if NULL_ABOVE else 1
+    if any(i.opname == "PUSH_NULL" and body[k + callee].opname == "LOAD_FAST" for k, i in enumerate(body)):
+        return Refusal.CODE_ARGUMENT(what=what)
     lists = flow.lists(_arguments(code))
     reason = _harmless(body, lambda name: cells.get(name, _ANY), fn.__globals__, frozenset(), depth - 1, lists)
     return None if reason is None else reason.within(f"{what} is a helper in which ")

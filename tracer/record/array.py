@@ -9,8 +9,10 @@ the tables here."""
 
 from __future__ import annotations
 
+import dis
 import os
 import sys
+from _abc import _abc_init  # type: ignore[import-not-found]
 from collections.abc import Callable
 from functools import partial
 from threading import get_ident
@@ -35,6 +37,13 @@ DIRECT: dict[Any, Any] = {}  # np.ufunc -> the primitive that it is, on float op
 METHODS: dict[str, Callable[..., Any]] = {}  # array method -> function(self, *args, **kwargs)
 HINTS: dict[str, str] = {}  # unsupported name -> what to use instead
 _ENTRIES = os.path.join("numpy_api", "dispatch.py")  # entries of the user's operations
+_SEQUENCE = 1 << 5  # the flag of a class for which `case [a, b]` asks; arrays have it from NumPy 2.5 on
+_ARRAYS_MATCH = bool(np.ndarray.__flags__ & _SEQUENCE)
+_GET_LEN = dis.opmap["GET_LEN"]
+_NO_SEQUENCE = (
+    "`case [...]` asks here if a traced number is a sequence, which cannot be answered: with this version of NumPy "
+    "arrays are; put `case float():` before it, or ask by np.ndim(x)"
+)
 
 
 class _NoMethods:
@@ -50,6 +59,12 @@ class _StandIn(type):
     @property
     def __mro__(cls) -> tuple[type, ...]:  # type: ignore[override]
         return (_NoMethods, object)
+
+    @property  # type: ignore[misc]
+    def __dict__(cls) -> Any:  # type: ignore[override]
+        """As ever; but where a metaclass has one of its own, ``inspect.getattr_static`` passes the class over, which
+        the instance checks of protocols ask from Python 3.12 on."""
+        return type.__dict__["__dict__"].__get__(cls)
 
 
 class TracedArray(metaclass=_StandIn):
@@ -238,6 +253,9 @@ class TracedArray(metaclass=_StandIn):
 
     def __len__(self) -> int:
         if not self.shape:
+            frame = sys._getframe(1)
+            if _ARRAYS_MATCH and frame.f_code.co_code[frame.f_lasti] == _GET_LEN and class_of(self) is not np.ndarray:
+                raise UnsupportedError(at_site(_NO_SEQUENCE))
             raise TypeError("len() of unsized object")
         return self.shape[0]
 
@@ -491,6 +509,10 @@ def has_attribute(kind: type, name: str) -> bool:
     """Whether numbers or arrays of class *kind* have an attribute."""
     return any(name in base.__dict__ for base in kind.__mro__)
 
+
+if _ARRAYS_MATCH:
+    TracedArray.__abc_tpflags__ = _SEQUENCE  # type: ignore[attr-defined]
+    _abc_init(TracedArray)
 
 # ---- crossing between user values and atoms ----------------------------------------------------------------------
 

@@ -1,0 +1,72 @@
+"""The instructions of a code object in one form, that of CPython 3.11 and 3.12, for the later versions too.
+
+Two loads or stores in one instruction are two; a constant that is loaded by another instruction than LOAD_CONST, or
+returned, is loaded by that one; the names of keyword arguments stand in a KW_NAMES before the call.  The second part
+of an instruction has the odd offset behind its own, to which nothing jumps.  ``opcode`` has the effect on the stack
+that the part has, and is the real one otherwise.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any
+
+_SAME = {
+    "LOAD_FAST_BORROW": "LOAD_FAST", "LOAD_FAST_CHECK": "LOAD_FAST", "LOAD_SMALL_INT": "LOAD_CONST",
+    "LOAD_COMMON_CONSTANT": "LOAD_CONST", "NOT_TAKEN": "NOP",
+}  # fmt: skip
+_PAIRS = {
+    "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
+    "LOAD_FAST_BORROW_LOAD_FAST_BORROW": ("LOAD_FAST", "LOAD_FAST"),
+    "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
+    "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
+    "RETURN_CONST": ("LOAD_CONST", "RETURN_VALUE"),
+}
+
+NULL_ABOVE = 1 if sys.version_info >= (3, 13) else 0  # 3.13 pushes NULL or self after the callable
+
+
+def plain_instructions(code: CodeType) -> Iterator[dis.Instruction]:
+    """The instructions of *code*, without those nested in it and without caches."""
+    held: dis.Instruction | None = None  # a constant, which may be the names of keyword arguments
+    for ins in dis.get_instructions(code):
+        if ins.opname == "CACHE":
+            continue
+        if ins.opname == "CALL_KW" and held is not None:
+            yield _part(held, "KW_NAMES", held.argval, opcode="NOP")
+            yield _part(ins, "CALL", ins.argval)
+            held = None
+            continue
+        if held is not None:
+            yield held
+            held = None
+        if ins.opname in _PAIRS:
+            values = (ins.argval, None) if ins.opname == "RETURN_CONST" else ins.argval
+            for k, (name, value) in enumerate(zip(_PAIRS[ins.opname], values, strict=True)):
+                yield _part(ins, name, value, later=k)
+            continue
+        if ins.opname == "KW_NAMES":  # which dis doesn't look up in 3.11
+            ins = ins._replace(argval=code.co_consts[ins.arg or 0])
+        elif ins.opname in _SAME:
+            ins = ins._replace(opname=_SAME[ins.opname])
+        elif ins.opname == "BINARY_OP" and ins.argrepr == "[]":
+            ins = ins._replace(opname="BINARY_SUBSCR")
+        if ins.opname == "LOAD_CONST":
+            held = ins
+        else:
+            yield ins
+    if held is not None:
+        yield held
+
+
+def _part(ins: dis.Instruction, name: str, value: Any, *, opcode: str = "", later: int = 0) -> dis.Instruction:
+    number = dis.opmap[opcode or name]
+    arg = ins.arg if number >= dis.HAVE_ARGUMENT else None
+    text = str(value) if name.endswith("_FAST") else repr(value)
+    return ins._replace(opname=name, opcode=number, arg=arg, argval=value, argrepr=text, offset=ins.offset + later)
+
+
+__all__ = ["NULL_ABOVE", "plain_instructions"]

@@ -16,7 +16,6 @@ import optree
 
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.autocast import SETTING, USE
-from ...tracer.record.float_errors import raising, settings
 from ..record.call_key import DATA, OBJECT, TENSOR, VALUE, Call, same, unwrap
 from ..record.trees import Source, make_function, unpacking, unpacking_sequence
 from ..state.values import partition
@@ -36,8 +35,6 @@ def make_slot(call: Call, family: Family, stats: Stats) -> Slot:
     if USE.begun:
         source.names.update(SETTING=SETTING)
         source.give_up_if(f"SETTING.dtype is not {source.constant(SETTING.dtype)}")
-    source.names.update(float_errors=settings, raising=raising)
-    source.give_up_if(f"float_errors(None) is not {source.constant(settings(None))} and raising()")
     recording.enter(source)
     texts = _arguments(source, call)
     objects = [text for text, kind in zip(texts, call.kinds, strict=False) if kind == OBJECT]

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.record.float_errors import raising, settings
 from .libraries import LibrarySetting
 from .pins import MISSING, lookup
 from .state_graph import Edge, Leaf, StateGraph, StateNode
@@ -194,12 +195,15 @@ class _Emitter:
             self.add(f"class {cls.__qualname__}", parts)
         if pins.abstract:
             self.add(REGISTRATIONS, pins.registrations)
-        if pins:
+        if pins or pins.native:
             other = f"not {self.constant(pins.same)}()"
             if pins.abstract:
                 known = self.constant(pins.registrations)
                 other = f"({other} or {known} != {self.constant(get_cache_token)}())"
             self.fail_if(f"{other} and not {self.constant(pins.settle)}()")
+        else:
+            known = self.constant(settings(None))
+            self.fail_if(f"{self.constant(settings)}(None) is not {known} and {self.constant(raising)}()")
 
     def child(self, expr: str, child: Leaf | StateNode, label: str, guard: bool = True) -> None:
         """Guard one part; ``expr`` reads it in the checker. Without ``guard`` it is a constant of its owner."""
@@ -338,18 +342,16 @@ class _Emitter:
         edges = node.edges
         if node.kind == "function" and not node.extra:  # a library's function is not patched in place
             fn = node.obj
-            self.add(node.label, IdentityKey(fn.__code__))
-            self.fail_if(f"{name}.__code__ is not {self.constant(fn.__code__)}")
-            if fn.__defaults__:
-                self.fail_if(f"{name}.__defaults__ is not {self.constant(fn.__defaults__)}")
-            if fn.__kwdefaults__ is None and fn.__code__.co_kwonlyargcount:
-                self.fail_if(f"{name}.__kwdefaults__ is not None")
+            parts = self.graph.pins.functions[fn]
+            self.add(node.label, IdentityKey(parts["__code__"]))
+            if not self.graph.pins.native:
+                self.fail_if(" or ".join([f"{name}.{part} is not {self.constant(v)}" for part, v in parts.items()]))
         if node.kind in ("member", "module"):
             self.add(node.label, identity(type(node.obj)))
             self.fail_if(f"{self.constant(type)}({name}) is not {self.constant(type(node.obj))}")
         if node.kind == "partial":  # by __setstate__
-            parts = [(part, self.constant(getattr(node.obj, part))) for part in ("func", "args", "keywords")]
-            self.fail_if(" or ".join([f"{name}.{part} is not {known}" for part, known in parts]))
+            names = [(part, self.constant(getattr(node.obj, part))) for part in ("func", "args", "keywords")]
+            self.fail_if(" or ".join([f"{name}.{part} is not {known}" for part, known in names]))
         if node.kind in ("list", "tuple", "dict") and len(edges) > _UNROLL and self.flat(name, node):
             return
         if node.kind == "set" and edges:

@@ -5,7 +5,8 @@ each class, which is another one after any change of the class or of its bases, 
 any list of attributes could: methods that are replaced or added, ``__getattr__``, ``__bool__``, a new base. Where a
 version has moved on, :meth:`Pins.settle` compares what counts in Python, and notes the new version if it is the same.
 
-Dicts and lists that outsiders write to (of functions, of modules of a network) are compared entry by entry.
+Dicts and lists that outsiders write to (of functions, of modules of a network) are compared entry by entry. The same
+call compares the code of functions and NumPy's settings of floating-point errors, which every replay rests on.
 
 Start reading at :class:`Pins`. Where :func:`_ready` says no, everything is compared in Python.
 """
@@ -19,8 +20,10 @@ import sys
 from array import array
 from collections.abc import Callable, Collection, Container, Hashable, Iterable
 from functools import lru_cache
+from types import FunctionType
 from typing import Any
 
+from ...tracer.record.float_errors import VARIABLE, raising, settings
 from ..launch import object_layout as layout
 from ..launch.native import builtins_of, compile_function, filled
 from .trust import Trust
@@ -29,10 +32,10 @@ from .values import identity, is_leaf, same, token
 _VERSION = 384  # bytes before PyTypeObject.tp_version_tag
 _NEVER = -1  # no version is this
 _HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8
-# `self` is the address of a word with the address of these words: the number of names' spaces, then (address of its
-# version, version) for each; the number of classes, then (class, its type,
-# version) for each; the number of dicts, then (owner or 0, its type, dict, length, then each key and value) for each;
-# the number of lists, then (list, length, then each item) for each.
+# `self` is the address of a word with the address of these words: the address of the settings of floating-point errors;
+# the number of words in memory, then (address, what stands there) for each; the number of classes, then (class, its
+# type, version) for each; the number of dicts, then (owner or 0, its type, dict, length, then each key and value) for
+# each; the number of lists, then (list, length, then each item) for each.
 SAME = r"""
 define ptr @tracegrad_same(ptr %self, ptr %args, i64 %nargs) {
 entry:
@@ -42,30 +45,42 @@ entry:
   %cell.at = getelementptr i8, ptr %self, i64 $ob_sval
   %cell = load ptr, ptr %cell.at, align 1
   %table = load ptr, ptr %cell
-  %spaces = load i64, ptr %table
-  %space.first = getelementptr i64, ptr %table, i64 1
-  br label %space.head
+  %failed = call i32 $PyContextVar_Get(ptr $errors, ptr $none, ptr %value)
+  %no.errors = icmp ne i32 %failed, 0
+  br i1 %no.errors, label %error, label %errors
+errors:
+  %errors.now = load ptr, ptr %value
+  call void $Py_DecRef(ptr %errors.now)              ; its context holds it
+  %errors.at = load ptr, ptr %table
+  %errors.known = load ptr, ptr %errors.at
+  %same.errors = icmp eq ptr %errors.known, %errors.now
+  br i1 %same.errors, label %words, label %other
+words:
+  %word.count.at = getelementptr i64, ptr %table, i64 1
+  %word.count = load i64, ptr %word.count.at
+  %word.first = getelementptr i64, ptr %table, i64 2
+  br label %word.head
 
-space.head:
-  %s = phi ptr [ %space.first, %entry ], [ %s.next, %space.same ]
-  %s.left = phi i64 [ %spaces, %entry ], [ %s.left.next, %space.same ]
-  %no.space = icmp eq i64 %s.left, 0
-  br i1 %no.space, label %classes, label %space
-space:
-  %word.at = load ptr, ptr %s
+word.head:
+  %w = phi ptr [ %word.first, %words ], [ %w.next, %word.same ]
+  %w.left = phi i64 [ %word.count, %words ], [ %w.left.next, %word.same ]
+  %no.word = icmp eq i64 %w.left, 0
+  br i1 %no.word, label %classes, label %word
+word:
+  %word.at = load ptr, ptr %w
   %word.now = load i64, ptr %word.at
-  %word.known.at = getelementptr i64, ptr %s, i64 1
+  %word.known.at = getelementptr i64, ptr %w, i64 1
   %word.known = load i64, ptr %word.known.at
   %same.word = icmp eq i64 %word.known, %word.now
-  br i1 %same.word, label %space.same, label %other
-space.same:
-  %s.next = getelementptr i64, ptr %s, i64 2
-  %s.left.next = sub i64 %s.left, 1
-  br label %space.head
+  br i1 %same.word, label %word.same, label %other
+word.same:
+  %w.next = getelementptr i64, ptr %w, i64 2
+  %w.left.next = sub i64 %w.left, 1
+  br label %word.head
 
 classes:
-  %class.count = load i64, ptr %s
-  %first = getelementptr i64, ptr %s, i64 1
+  %class.count = load i64, ptr %w
+  %first = getelementptr i64, ptr %w, i64 1
   br label %class.head
 class.head:
   %at = phi ptr [ %first, %classes ], [ %at.next, %class.same ]
@@ -151,8 +166,8 @@ entry.same:
   %e.next = getelementptr i64, ptr %e, i64 2
   br label %entry.head
 dict.same:
-  %words = shl i64 %size, 1
-  %stride = add i64 %words, 4
+  %entry.words = shl i64 %size, 1
+  %stride = add i64 %entry.words, 4
   %d.next = getelementptr i64, ptr %d, i64 %stride
   %d.left.next = sub i64 %d.left, 1
   br label %dict.head
@@ -202,7 +217,7 @@ same:
 }
 """
 _FUNCTIONS = ("PyObject_GenericGetDict", "Py_DecRef", "Py_IncRef", "PyDict_Size", "PyDict_Next", "PyList_Size",
-              "PyList_GetItem", "PyErr_Clear")  # fmt: skip
+              "PyList_GetItem", "PyErr_Clear", "PyContextVar_Get")  # fmt: skip
 # Entries of a class that count only where the code names them: descriptions, and what CPython keeps there.
 _DESCRIPTIVE = {
     "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__annotate__",
@@ -219,7 +234,9 @@ class AnyName:
 
 
 class Pins:
-    """Classes, dicts and lists as they are now. ``same()`` is quick; where it says no, ``settle()`` decides.
+    """Classes, dicts, lists and functions as they are now, and whether NumPy raises floating-point errors.
+
+    ``same()`` is quick; where it says no, ``settle()`` decides.
 
     :param names: the attribute names that count.
     :param classes: classes whose lookups count, with those of their bases.
@@ -228,6 +245,7 @@ class Pins:
     :param abstract: whether a class may be asked for that others are registered with.  (Which, is no answer: what a
         class has said of another, it says until any class is registered anywhere.)
     :param spaces: dicts of modules, of which the names count that :meth:`pin_name` is told.
+    :param functions: functions whose code counts, and their defaults where they have any.
     """
 
     def __init__(
@@ -239,6 +257,7 @@ class Pins:
         lists: Iterable[list[Any]],
         abstract: bool,
         spaces: Iterable[dict[str, Any]],
+        functions: Iterable[FunctionType] = (),
     ) -> None:
         self._names, self._trust = names, trust
         self._classes = tuple(classes)
@@ -247,6 +266,8 @@ class Pins:
         self.registrations = abc.get_cache_token()  # another one after a class has been registered anywhere
         self._spaces = {id(space): space for space in spaces}
         self._in_spaces: list[tuple[dict[str, Any], str, Any, bool]] = []  # as `leaves`
+        self.functions = {fn: _parts(fn) for fn in functions}
+        self._raising, self._errors = raising(), (ctypes.py_object * 1)(settings(None))
         words = self._read()  # before what they stand for is looked at
         self.classes = {cls: class_token(cls, names, trust) for cls in self._classes}
         self.abstract = abstract
@@ -255,7 +276,8 @@ class Pins:
         self._words = array("q")
         self._note(words)
         self.same: Callable[[], bool] = _never
-        if self and _ready():
+        self.native = _ready()
+        if self.native:
             self.same = _builtins()(struct.pack("q", self._cell.buffer_info()[0]))
 
     def __bool__(self) -> bool:
@@ -269,9 +291,12 @@ class Pins:
 
     def _read(self) -> list[int]:
         """The words for the native comparison, of the state as it is now."""
-        words = [len(self._spaces)]
+        words = [ctypes.addressof(self._errors), len(self._spaces) + sum(map(len, self.functions.values()))]
         for space in self._spaces.values():
             words += [id(space) + DICT_VERSION, dict_version(space)]
+        for fn, parts in self.functions.items():
+            for name, part in parts.items():
+                words += [id(fn) + _function_fields()[name], id(part)]
         words.append(len(self._classes))
         for cls in self._classes:
             words += [id(cls), id(type(cls)), _version(cls)]
@@ -291,12 +316,22 @@ class Pins:
 
     def settle(self) -> bool:
         """Whether all that counts is as it was, though something else may have changed."""
+        errors = settings(None)
+        if errors is not self._errors[0]:
+            if raising() is not self._raising:
+                return False
+            self._errors[0] = errors
+            if self.same():
+                return True
+        for fn, known in self.functions.items():
+            if any(getattr(fn, name) is not part for name, part in known.items()):
+                return False
         if self.abstract and self.registrations != abc.get_cache_token():
             return False
-        for k, (owner, kind, store, known, names) in enumerate(self._stores):
+        for k, (owner, kind, store, entries, names) in enumerate(self._stores):
             if owner is not None and (type(owner) is not kind or getattr(owner, "__dict__", None) is not store):
                 return False
-            if not (_alike(store, known) if names is None else names.isdisjoint(store)):
+            if not (_alike(store, entries) if names is None else names.isdisjoint(store)):
                 return False
             self._stores[k] = owner, kind, store, dict(store), names
         for items, before in self._lists:
@@ -329,6 +364,16 @@ def _alike(store: dict[Any, Any], known: dict[Any, Any]) -> bool:
     return len(store) == len(known) and all(
         (k is j or same(k, j)) and (v is w or (is_leaf(w) and same(v, w))) for (k, v), (j, w) in pairs
     )
+
+
+def _parts(fn: FunctionType) -> dict[str, Any]:
+    """The attributes of a function that count, by name."""
+    parts: dict[str, Any] = {"__code__": fn.__code__}
+    if fn.__defaults__:
+        parts["__defaults__"] = fn.__defaults__
+    if fn.__kwdefaults__ is None and fn.__code__.co_kwonlyargcount:
+        parts["__kwdefaults__"] = None
+    return parts
 
 
 MISSING = object()
@@ -431,6 +476,31 @@ def _version(cls: type) -> int:
     return ctypes.c_uint32.from_address(id(cls) + _VERSION).value or _NEVER
 
 
+@lru_cache(None)
+def _function_fields() -> dict[str, int]:
+    """The offsets of a function's attributes in its object; empty where they are not found."""
+
+    def probe(a: object = object(), *, b: object = object()) -> None:
+        """Nothing."""
+
+    def other() -> None:
+        return None
+
+    def words() -> list[int]:
+        return list(struct.unpack(f"{size // 8}q", ctypes.string_at(id(probe), size)))
+
+    names, size = ("__code__", "__defaults__", "__kwdefaults__"), FunctionType.__basicsize__
+    places = []
+    for values in ([getattr(probe, name) for name in names], [other.__code__, (1,), {"b": 2}]):
+        for name, value in zip(names, values, strict=True):
+            setattr(probe, name, value)
+        now = words()
+        places.append([[k for k, word in enumerate(now) if word == id(value)] for value in values])
+    if places[0] != places[1] or any(len(found) != 1 for found in places[0]):
+        return {}
+    return {name: 8 * found[0] for name, found in zip(names, places[0], strict=True)}
+
+
 def versions_in_use() -> bool:
     """Whether modules can be pinned by the versions of their dicts."""
     return bool(DICT_VERSION) and _ready()
@@ -439,7 +509,7 @@ def versions_in_use() -> bool:
 @lru_cache(None)
 def _ready() -> bool:
     """Whether this interpreter keeps the versions of classes where they are expected."""
-    if layout.fault() is not None or sys.getsizeof(Pins) < _VERSION + 4:
+    if layout.fault() is not None or sys.getsizeof(Pins) < _VERSION + 4 or not _function_fields():
         return False
 
     def versions() -> list[int]:
@@ -465,7 +535,8 @@ def _ready() -> bool:
 @lru_cache(None)
 def _builtins() -> Callable[[object], Callable[..., Any]]:
     numbers = {name: layout.offsets()[name] for name in ("ob_type", "ob_sval")} | {"version": _VERSION}
-    text = filled(SAME, numbers, {"true": id(True), "false": id(False)}, _FUNCTIONS)
+    objects = {"true": True, "false": False, "none": None, "errors": VARIABLE}
+    text = filled(SAME, numbers, {name: id(value) for name, value in objects.items()}, _FUNCTIONS)
     return builtins_of(compile_function(text, "tracegrad_same"), b"same", b"Whether all that is pinned is as it was.")
 
 

@@ -33,7 +33,6 @@ from .uses import COUNT
 from .values import is_leaf
 from .walker import OF_CLASS, OF_SUBCLASSES, UnknownError, Walker
 
-_FEW = 2  # names of libraries are sooner compared than a version looked up
 _OF_FUNCTIONS = {"__name__", "__qualname__", "__module__", "__doc__", "__annotations__"}
 
 
@@ -63,11 +62,10 @@ def build(fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: T
         _check_array(walker, node)
     reasons = list(walker.reasons)
     counted = AnyName() if names.everything else names.attrs
-    libraries = [n for n in walker.nodes if n.kind == "library" and n.edges]
-    if not versions_in_use() or (sum([len(n.edges) for n in libraries]) < _FEW and not walker.classes):
-        libraries = []
+    libraries = [n for n in walker.nodes if n.kind == "library" and n.edges] if versions_in_use() else []
     spaces = [n.obj.__dict__ for n in libraries]
-    pins = Pins(counted, trust, walker.classes, walker.stores, walker.lists, walker.abstract, spaces)
+    functions = [n.obj for n in walker.nodes if n.kind == "function" and not n.extra]
+    pins = Pins(counted, trust, walker.classes, walker.stores, walker.lists, walker.abstract, spaces, functions)
     return StateGraph(
         roots, walker.nodes, reasons, walker.codes, walker.main, names, pins, list(walker.settings.values()),
         walker.tensors, walker.optimizers,

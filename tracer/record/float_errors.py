@@ -15,7 +15,8 @@ from numpy._core.umath import _extobj_contextvar  # type: ignore[attr-defined]
 _QUIET = frozenset(("ignore", "warn"))
 _SETTERS = frozenset(("errstate", "seterr", "seterrcall"))
 
-settings = _extobj_contextvar.get  # settings(None): an object for the settings in force, None for the first ones
+VARIABLE = _extobj_contextvar  # of the settings in force
+settings = VARIABLE.get  # settings(None): an object for the settings in force, None for the first ones
 UNWATCHED = object()  # in place of settings: they are not looked at
 
 

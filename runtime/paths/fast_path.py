@@ -31,19 +31,14 @@ def make_slot(call: Call, family: Family, stats: Stats) -> Slot:
     source = Source(otherwise="MISS")
     variant, recording = family.variant, family.members[0].recording  # the others give and do the same
     source.names.update(missed=family.miss, number_missed=family.number_miss, stats=stats, MISS=MISS)
-    source.names.update(read=variant.snapshot.read, launch=family.launch, known=family.known)
+    source.names.update(launch=family.launch, known=family.known)
     if USE.begun:
         source.names.update(SETTING=SETTING)
         source.give_up_if(f"SETTING.dtype is not {source.constant(SETTING.dtype)}")
     recording.enter(source)
     texts = _arguments(source, call)
     objects = [text for text, kind in zip(texts, call.kinds, strict=False) if kind == OBJECT]
-    state = f"read({', '.join(objects)})"
-    if variant.snapshot.array_names:
-        source.lines.append(f"arrays = {state}")
-        source.give_up_if("arrays is None")
-    else:
-        source.give_up_if(f"{state} is None")
+    before = len(source.lines)
     if variant.same is not None:
         data = texts if texts == ["*args"] else [t for t, kind in zip(texts, call.kinds, strict=True) if kind in DATA]
         given = ", ".join([*data, "*arrays"] if variant.snapshot.array_names else data)
@@ -55,7 +50,15 @@ def make_slot(call: Call, family: Family, stats: Stats) -> Slot:
         source.lines.append("state = stream.state")
         operands.append("state")
     _results(source, family, texts, operands)
-    return make_function("def slot(args, kwargs):", source)
+    start, rest = source.lines[:before], source.lines[before:]
+    reading = variant.snapshot.reading(objects, "MISS")
+    slot = variant.snapshot.function("slot(args, kwargs)", [*start, *reading, *rest], source.names)
+    if slot is None:  # a call more
+        source.names["read"] = variant.snapshot.read
+        reading = [f"arrays = read({', '.join(objects)})", "if arrays is None: return MISS"]
+        source.lines[before:before] = reading
+        slot = make_function("def slot(args, kwargs):", source)
+    return slot
 
 
 def _arguments(source: Source, call: Call) -> list[str]:
@@ -67,7 +70,7 @@ def _arguments(source: Source, call: Call) -> list[str]:
         source.give_up_if("kwargs")
         return ["*args"]
     children = positional.children()
-    source.give_up_if(f"len(args) != {len(children)}")
+    source.give_up_if(f"{source.constant(len)}(args) != {len(children)}")
     texts = list(unpacking_sequence(source, children, "args"))
     if keywords.num_children:
         texts += unpacking(source, keywords, "kwargs")
@@ -84,7 +87,7 @@ def _check_value(source: Source, text: str, value: Any) -> None:
     if value is None or type(value) is bool:
         source.give_up_if(f"{text} is not {known}")
     elif type(value) in (int, str):
-        source.give_up_if(f"type({text}) is not {source.constant(type(value))} or {text} != {known}")
+        source.give_up_if(f"{source.constant(type)}({text}) is not {source.constant(type(value))} or {text} != {known}")
     else:
         source.give_up_if(f"{text} is not {known} and not {source.constant(same)}({text}, {known})")
 
@@ -96,7 +99,8 @@ def _results(source: Source, family: Family, texts: Sequence[str], operands: Seq
     launch = f"launch({', '.join(operands)})"
     undo = recording.launch(source, f"r = {launch}")
     if guarded:
-        source.lines.append(f"if type(r) is int: {undo}missed(stats.calls, r); return MISS")
+        failed = f"{source.constant(type)}(r) is {source.constant(int)}"
+        source.lines.append(f"if {failed}: {undo}missed(stats.calls, r); return MISS")
     source.lines.append(f"if r is None: {undo}return MISS")
     first = len(recording.graph.outputs) - len(path.numbers)
     for k, expected in enumerate(path.numbers):

@@ -114,12 +114,16 @@ def unpacking(source: Source, spec: Any, value: str) -> Iterator[str]:
         source.give_up_if(f"{value} is not None")
     elif kind in _SEQUENCES or kind == optree.PyTreeKind.NAMEDTUPLE:
         children = spec.children()
-        source.give_up_if(f"type({value}) is not {source.constant(spec.type)} or len({value}) != {len(children)}")
+        kind_of, length = source.constant(type), source.constant(len)
+        source.give_up_if(
+            f"{kind_of}({value}) is not {source.constant(spec.type)} or {length}({value}) != {len(children)}"
+        )
         yield from unpacking_sequence(source, children, value)
     elif kind in _MAPPINGS:
         keys = tuple(spec.entries())
         source.give_up_if(
-            f"type({value}) is not {source.constant(spec.type)} or (*{value},) != {source.constant(keys)}"
+            f"{source.constant(type)}({value}) is not {source.constant(spec.type)}"
+            f" or (*{value},) != {source.constant(keys)}"
         )
         for key, child in zip(keys, spec.children(), strict=True):
             part = source.fresh()

@@ -14,6 +14,7 @@ It never runs the user's code: attributes are read only where the class is known
 
 from __future__ import annotations
 
+import builtins
 import keyword
 import operator
 import sys
@@ -51,6 +52,7 @@ _CONSTANT = {"function", "class", "module", "partial", "compiled", "bound", "con
 _FIXED = {list, tuple, dict, set, frozenset}  # such an object never gets another class
 _UNROLL = 8  # from this many leaves on, a container is compared by a loop in C
 REGISTRATIONS = "which classes are registered with abstract ones"
+_FAIL = ": return None"  # the end of a line that tests something
 _codes: dict[str, types.CodeType] = {}
 _CODE_LIMIT = 512
 
@@ -63,22 +65,46 @@ class Digest:
     arrays: tuple[np.ndarray, ...]
     names: tuple[str, ...]
     trail: list[tuple[str, Hashable]]  # (label, token) pairs, to tell what has changed
-    source: str  # source of the checker
-    reader: str  # source of the checker without the tests of the arrays
+    parameters: list[str]  # of the checker: the objects
+    full: list[str]  # its lines
+    light: list[str]  # its lines without the tests of the arrays
+    found: str  # the expression for the arrays as they are now
+    exception: str  # that for the class of exceptions that mean another state
     cells: dict[str, types.CellType]
     main: dict[str, Any]
+    bare: set[str]  # the globals of the user's that stand in the lines
     inputs: list[StateNode]  # of the arrays
 
-    def make(self, source: str) -> Checker:
-        """The checker: called with the objects, returns the arrays as they are now, or None."""
+    def checker(self, lines: list[str]) -> Checker:
+        """The checker of these lines: called with the objects, it returns the arrays as they are now, or None."""
+        return self.function(
+            f"check({', '.join(self.parameters)})", [*self.reading(lines, "None"), f"return {self.found}"], {}
+        )
+
+    def reading(self, lines: list[str], otherwise: str) -> list[str]:
+        """The statements of a checker of these *lines*; where the state is another one they return *otherwise*."""
+        kept = [
+            f" {line.removesuffix(_FAIL)}: return {otherwise}" if line.endswith(_FAIL) else f" {line}" for line in lines
+        ]
+        return ["try:", *kept, " pass", f"except {self.exception}: return {otherwise}"]
+
+    def function(self, head: str, lines: list[str], names: dict[str, Any]) -> types.FunctionType:
+        """A function whose *lines* read the state as a checker does, and *names*."""
+        cells = self.cells | {name: types.CellType(value) for name, value in names.items()}
+        source = "\n  ".join([f" def {head}:", *lines, ""])
         code = _codes.get(source)
         if code is None:
-            code = _compile(source, sorted(self.cells))
+            code = _compile(source, sorted(cells))
             if len(_codes) >= _CODE_LIMIT:
                 _codes.clear()
             _codes[source] = code
-        closure = tuple([self.cells[name] for name in code.co_freevars])
-        return types.FunctionType(code, self.main, "check", None, closure)
+        return types.FunctionType(code, self.main, code.co_name, None, tuple([cells[n] for n in code.co_freevars]))
+
+    def hides(self, code: types.CodeType) -> bool:
+        """Whether the *code* of such a function has variables of its own where the state is read, or may take one of
+        the user's globals for a builtin."""
+        own = {*code.co_varnames, *code.co_freevars}
+        return not own.isdisjoint(self.bare) or not vars(builtins).keys().isdisjoint({*code.co_names} - self.bare)
 
 
 def _compile(source: str, cells: list[str]) -> types.CodeType:
@@ -109,6 +135,7 @@ class _Emitter:
     contents: list[StateNode] = field(default_factory=list)
     groups: dict[Hashable, list[str]] = field(default_factory=dict)  # labels of objects that must stay distinct
     pending: deque[tuple[str, StateNode]] = field(default_factory=deque)  # nodes whose parts are still to be guarded
+    bare: set[str] = field(default_factory=set)
     count: int = 0
     sinks: set[type] = field(default_factory=set)  # classes of the sinks in the state
 
@@ -140,7 +167,7 @@ class _Emitter:
         self.light.append(text)
 
     def fail_if(self, condition: str) -> None:
-        self.line(f"if {condition}: return None")
+        self.line(f"if {condition}{_FAIL}")
 
     def add(self, label: str, *parts: Hashable) -> None:
         self.tokens.append(parts)
@@ -172,19 +199,19 @@ class _Emitter:
             elif len(variables) > 4:
                 self.fail_if(f"not {self.constant(distinct)}({', '.join(variables)})")
         names = [self.variables[id(node)] for node in self.arrays]
-        result = f"({', '.join(names)},)" if names else "()"
-        head = f" def check({', '.join(parameters)}):\n  try:\n"
-        tail = f"   return {result}\n  except {self.constant(Exception)}:\n   return None\n"
-        full, light = ("".join([f"   {line}\n" for line in lines]) for lines in (self.body, self.light))
         return Digest(
             StateKey(tuple(self.tokens)),
             tuple(node.obj for node in self.arrays),
             tuple(node.label for node in self.arrays),
             self.trail,
-            head + full + tail,
-            head + light + tail,
+            parameters,
+            self.body,
+            self.light,
+            f"({', '.join(names)},)" if names else "()",
+            self.constant(Exception),
             self.cells,
             graph.main if graph.main is not None else {},
+            self.bare,
             self.arrays,
         )
 
@@ -309,9 +336,9 @@ class _Emitter:
         )
         self.body.append(
             f"if {type_test} or (({kind} := {name}.dtype) is not {dtype} and {kind} != {dtype}) "
-            f"or {name}.shape != {shape} or {layout}: return None"
+            f"or {name}.shape != {shape} or {layout}{_FAIL}"
         )
-        self.light.append(f"if {type_test}: return None")
+        self.light.append(f"if {type_test}{_FAIL}")
         self.groups.setdefault(("array", str(array.dtype), array.shape), []).append(name)
         if node.sub:
             self.arrays.append(node)
@@ -423,6 +450,7 @@ class _Emitter:
             return
         if space is self.graph.main and _is_name(name):
             expr = name
+            self.bare.add(name)
         elif edge.how == "global":
             expr = f"{self.constant(space)}[{name!r}]"
         else:

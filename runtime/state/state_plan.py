@@ -20,7 +20,7 @@ Nothing here knows the tracer: it is plugged in as the callback of ``StatePlan.s
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -71,12 +71,26 @@ class Snapshot:
     def __getattr__(self, name: str) -> Checker:
         """``check`` and ``read`` are compiled when they are first asked for."""
         if name == "check":
-            self.check = self._digest.make(self._digest.source)
+            self.check = self._digest.checker(self._digest.full)
             return self.check
         if name == "read":
-            self.read = self._digest.make(self._digest.reader)
+            self.read = self._digest.checker(self._digest.light)
             return self.read
         raise AttributeError(name)
+
+    def reading(self, objects: Sequence[str], otherwise: str) -> list[str]:
+        """The statements that do as ``read`` of these texts: they set ``arrays``, if there are any, or return
+        *otherwise*.  For a :meth:`function`."""
+        digest = self._digest
+        given = [f"{name} = {text}" for name, text in zip(digest.parameters, objects, strict=True)]
+        found = [f"arrays = {digest.found}"] if self.array_names else []
+        return [*given, *digest.reading(digest.light, otherwise), *found]
+
+    def function(self, head: str, lines: list[str], names: dict[str, Any]) -> Callable[..., Any] | None:
+        """A function of these *lines*, with :meth:`reading` among them, and of *names*; None if one of these is a name
+        that the state is read by."""
+        made = self._digest.function(head, lines, names)
+        return None if self._digest.hides(made.__code__) else made
 
     @property
     def tensors(self) -> dict[int, str]:

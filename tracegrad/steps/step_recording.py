@@ -186,7 +186,9 @@ class TensorRecording(Recording):
         for k in tensors:
             leaf, fixed = call.leaves[k], self.arguments_as[k]
             kind = source.constant(type(leaf))
-            source.give_up_if(f"type({texts[k]}) is not {kind} or {texts[k]}._requires is not {leaf._requires}")
+            source.give_up_if(
+                f"{source.constant(type)}({texts[k]}) is not {kind} or {texts[k]}._requires is not {leaf._requires}"
+            )
             if fixed is not None:
                 source.give_up_if(f"{texts[k]} is not {source.constant(fixed)}")
         for a, b in itertools.combinations(tensors, 2):  # each pair is one object or two, as in the recording
@@ -227,7 +229,7 @@ class TensorRecording(Recording):
             return f"arrays[{payload}]"
         if kind == "number":
             source.names["float"] = float
-            return f"float({source.constant(payload)}{''.join(f'[{part!r}]' for part in place[2:])})"
+            return f"{source.constant(float)}({source.constant(payload)}{''.join(f'[{part!r}]' for part in place[2:])})"
         if kind == "fresh":
             source.names["asarray"] = np.asarray
             return f"asarray({source.constant(payload)}())"

@@ -52,11 +52,8 @@ class CompiledFunction:
         """The function's value, from a compiled forward kernel."""
         endpoint = self._value
         self.stats.calls += 1
-        for slot in endpoint.slots:
-            found = slot(args, kwargs)
-            if found is not MISS:
-                return found
-        return self._dispatcher.dispatch(endpoint, args, kwargs)
+        found = endpoint.first(args, kwargs)
+        return found if found is not MISS else self._dispatcher.others(endpoint, args, kwargs)
 
     def grad(self, *args: Any, **kwargs: Any) -> Any:
         """Gradient with respect to ``argnums``, in the structure of those arguments (with ``has_aux``: (gradient,
@@ -66,11 +63,8 @@ class CompiledFunction:
         """
         endpoint = self._grad
         self.stats.calls += 1
-        for slot in endpoint.slots:
-            found = slot(args, kwargs)
-            if found is not MISS:
-                return found
-        return self._dispatcher.dispatch(endpoint, args, kwargs)
+        found = endpoint.first(args, kwargs)
+        return found if found is not MISS else self._dispatcher.others(endpoint, args, kwargs)
 
     def value_and_grad(self, *args: Any, **kwargs: Any) -> Any:
         """(value, gradient) from one kernel; with ``has_aux`` ((value, aux), gradient).
@@ -79,11 +73,8 @@ class CompiledFunction:
         """
         endpoint = self._both
         self.stats.calls += 1
-        for slot in endpoint.slots:
-            found = slot(args, kwargs)
-            if found is not MISS:
-                return found
-        return self._dispatcher.dispatch(endpoint, args, kwargs)
+        found = endpoint.first(args, kwargs)
+        return found if found is not MISS else self._dispatcher.others(endpoint, args, kwargs)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """A report on ``value_and_grad(*args)``: the recorded program with your lines, the adjoint, the kernels
@@ -115,11 +106,8 @@ class CompiledFunction:
     def run(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call."""
         self.stats.calls += 1
-        for slot in endpoint.slots:
-            found = slot(args, kwargs)
-            if found is not MISS:
-                return found
-        return self._dispatcher.dispatch(endpoint, args, kwargs)
+        found = endpoint.first(args, kwargs)
+        return found if found is not MISS else self._dispatcher.others(endpoint, args, kwargs)
 
     def drop_slots(self) -> None:
         """Send every call to the dispatcher, until it has answered a call of the kind."""

@@ -104,6 +104,14 @@ class Dispatcher:
             for endpoint in self.endpoints.values():
                 endpoint.drop_slots()
 
+    def others(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The answer to a call that the first slot does not know."""
+        for slot in endpoint.slots[1:]:
+            found = slot(args, kwargs)
+            if found is not MISS:
+                return found
+        return self.dispatch(endpoint, args, kwargs)
+
     # ---- the ladder ----------------------------------------------------------------------------------------------
 
     def answer(self, endpoint: Endpoint, call: Call) -> Any:

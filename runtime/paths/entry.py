@@ -1,7 +1,8 @@
 """Endpoints: the caches of one function for one mode (value, gradient, both).
 
-*Slots* answer without looking at the call first: each belongs to a family of paths, its *owner*.  *Variants* are the
-recordings by call key, *live* the call keys whose Python runs each time.  Methods that change slots are called with
+*Slots* answer without looking at the call first: each belongs to a family of paths, its *owner*.  The ``first`` of them
+stands apart, because a loop over them would cost more than all else that a cached call does in Python.  *Variants* are
+the recordings by call key, *live* the call keys whose Python runs each time.  Methods that change slots are called with
 the function's lock.
 """
 
@@ -17,15 +18,21 @@ from ..stats import PathStats
 from .fallback import Live
 from .family import Family
 from .fast_path import Slot
-from .paths import Path, Variant
+from .paths import MISS, Path, Variant
 
 MAX_TRANSIENT = 6  # recordings of one call key that change the state they are kept under
 MAX_SLOTS = 4  # families of paths that are tried without looking at the call first
 
 
+def _none(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The first slot where there are none."""
+    return MISS
+
+
 @dataclass(eq=False, slots=True)
 class Endpoint:
     mode: Mode
+    first: Slot = _none
     slots: tuple[Slot, ...] = ()
     owners: tuple[Family, ...] = ()  # the families of the slots
     variants: OrderedDict[Any, list[Variant]] = field(default_factory=OrderedDict)
@@ -46,8 +53,7 @@ class Endpoint:
     def install(self, slot: Slot, family: Family) -> None:
         """Put *slot* first, in place of those that *family* takes paths from."""
         self.drop_families(family.members)
-        self.owners = (family, *self.owners)[:MAX_SLOTS]
-        self.slots = (slot, *self.slots)[:MAX_SLOTS]
+        self._set((slot, *self.slots)[:MAX_SLOTS], (family, *self.owners)[:MAX_SLOTS])
 
     def forget(self, variant: Variant, paths: Collection[Path]) -> None:
         """Remove *paths* from *variant* and the slots."""
@@ -58,11 +64,14 @@ class Endpoint:
         """Remove the families of *paths* from the slots."""
         gone = set(paths)
         kept = [(s, f) for s, f in zip(self.slots, self.owners, strict=True) if gone.isdisjoint(f.members)]
-        self.slots, self.owners = tuple([s for s, _ in kept]), tuple([f for _, f in kept])
+        self._set(tuple([s for s, _ in kept]), tuple([f for _, f in kept]))
 
     def drop_slots(self) -> None:
         """Remove all slots, so that every call goes to the dispatcher."""
-        self.owners = self.slots = ()
+        self._set((), ())
+
+    def _set(self, slots: tuple[Slot, ...], owners: tuple[Family, ...]) -> None:
+        self.first, self.slots, self.owners = slots[0] if slots else _none, slots, owners
 
     @property
     def paths(self) -> list[Path]:

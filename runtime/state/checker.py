@@ -86,7 +86,7 @@ class Digest:
         kept = [
             f" {line.removesuffix(_FAIL)}: return {otherwise}" if line.endswith(_FAIL) else f" {line}" for line in lines
         ]
-        return ["try:", *kept, " pass", f"except {self.exception}: return {otherwise}"]
+        return ["try:", *kept, f"except {self.exception}: return {otherwise}"]
 
     def function(self, head: str, lines: list[str], names: dict[str, Any]) -> types.FunctionType:
         """A function whose *lines* read the state as a checker does, and *names*."""

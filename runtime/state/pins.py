@@ -267,7 +267,9 @@ class Pins:
         self._spaces = {id(space): space for space in spaces}
         self._in_spaces: list[tuple[dict[str, Any], str, Any, bool]] = []  # as `leaves`
         self.functions = {fn: _parts(fn) for fn in functions}
-        self._raising, self._errors = raising(), (ctypes.py_object * 1)(settings(None))
+        self._raising = raising()
+        self._errors: Any = (ctypes.py_object * 1)()  # settings that are known to be as then
+        self._errors[0] = settings(None)
         words = self._read()  # before what they stand for is looked at
         self.classes = {cls: class_token(cls, names, trust) for cls in self._classes}
         self.abstract = abstract

@@ -61,11 +61,8 @@ class CompiledStep:
         self.stats.calls += self._counted
         if STATE.capture is not None or current_recorder() is not None:
             return self._fn(*args, **kwargs)
-        for slot in self._endpoint.slots:
-            found = slot(args, kwargs)
-            if found is not MISS:
-                return found
-        return self._dispatcher.dispatch(self._endpoint, args, kwargs)
+        found = self._endpoint.first(args, kwargs)
+        return found if found is not MISS else self._dispatcher.others(self._endpoint, args, kwargs)
 
     def explain(self) -> str:
         """A report on the recordings: programs with your lines, effects, loops, decisions, memory, guards; and why

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import abc
+import concurrent.futures
+import contextvars
 
+import numpy as np
 import pytest
 
 from tracegrad.runtime.launch.object_layout import fault
@@ -23,8 +26,8 @@ def ready(request, monkeypatch):
     return native
 
 
-def made(names=(), classes=(), stores=(), lists=(), abstract=False, spaces=()):
-    return Pins(set(names), Trust(), classes, stores, lists, abstract, spaces)
+def made(names=(), classes=(), stores=(), lists=(), abstract=False, spaces=(), functions=()):
+    return Pins(set(names), Trust(), classes, stores, lists, abstract, spaces, functions)
 
 
 def holds(pinned):
@@ -121,6 +124,70 @@ def test_lists(ready):
     assert holds(pinned)
     items[0] = []
     assert not holds(pinned)
+
+
+def plain(x):
+    return x
+
+
+def with_defaults(x, y=1.0, *, z=None):
+    return x, y, z
+
+
+def with_keyword(x, *, z):
+    return x, z
+
+
+PARTS = {
+    "code": (plain, "__code__", (lambda x: 2.0).__code__),
+    "code beside defaults": (with_defaults, "__code__", (lambda x, y, *, z: 2.0).__code__),
+    "defaults": (with_defaults, "__defaults__", (2.0,)),
+    "no defaults": (with_defaults, "__defaults__", None),
+    "a default for a keyword": (with_keyword, "__kwdefaults__", {"z": 1.0}),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_functions(ready, part):
+    function, name, value = PARTS[part]
+    before = getattr(function, name)
+    pinned = made(functions=[plain, function])
+    assert holds(pinned)
+    setattr(function, name, value)
+    try:
+        assert not holds(pinned)
+    finally:
+        setattr(function, name, before)
+    assert holds(pinned)
+
+
+def test_settings_of_floating_point_errors(ready):
+    pinned = made()
+    assert pinned.same() is ready
+    for _ in range(2):
+        with np.errstate(divide="ignore"):  # an object of its own, which raises nothing
+            assert not pinned.same()
+            assert pinned.settle()
+            assert pinned.same() is ready
+            with np.errstate(over="raise"):
+                assert not holds(pinned)
+            assert holds(pinned)
+        with np.errstate(invalid="call", call=lambda *_: None):
+            assert not holds(pinned)
+        assert holds(pinned)
+        assert pinned.same() is ready
+
+
+def test_settings_in_another_thread_and_context(ready):
+    pinned = made()
+    with np.errstate(all="raise"):
+        inside = contextvars.copy_context()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            assert pool.submit(holds, pinned).result()  # in a context of its own
+            assert not pool.submit(inside.copy().run, holds, pinned).result()
+    assert holds(pinned)
+    assert not inside.run(holds, pinned)
+    assert holds(pinned)
 
 
 def test_registrations():

@@ -30,6 +30,7 @@ from .trust import Trust
 from .values import identity, is_leaf, same, token
 
 _VERSION = 384  # bytes before PyTypeObject.tp_version_tag
+_OneObject: Any = ctypes.py_object * 1
 _NEVER = -1  # no version is this
 _HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8
 # `self` is the address of a word with the address of these words: the address of the settings of floating-point errors;
@@ -268,8 +269,7 @@ class Pins:
         self._in_spaces: list[tuple[dict[str, Any], str, Any, bool]] = []  # as `leaves`
         self.functions = {fn: _parts(fn) for fn in functions}
         self._raising = raising()
-        self._errors: Any = (ctypes.py_object * 1)()  # settings that are known to be as then
-        self._errors[0] = settings(None)
+        self._errors = _OneObject(settings(None))  # settings under which it is as then
         words = self._read()  # before what they stand for is looked at
         self.classes = {cls: class_token(cls, names, trust) for cls in self._classes}
         self.abstract = abstract

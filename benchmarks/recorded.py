@@ -18,7 +18,7 @@ def recorded(
 ) -> tuple[Recording, list[np.ndarray]]:
     """(the recording of *kind* of *fn* on *args*, its graph's inputs)."""
     call = flatten(args, {})
-    plan = PlanCache(fn, may_print=False).get(call)
+    plan = PlanCache(fn).get(call)
     found = record(fn, call, Mode(kind, argnums), plan, plan.snapshot(call.objects))
     given = zip([*call.data, *found.captured], found.graph.inputs, strict=True)
     return found, [np.asarray(x, v.aval.dtype) for x, v in given]

@@ -66,7 +66,7 @@ from .siblings import candidates
 
 
 class Dispatcher:
-    """The slow path of one function, whose *static* arguments are settings.  *may_print*: as for ``StatePlan``.
+    """The slow path of one function, whose *static* arguments are settings.
 
     ``cuts``: calls whose Python runs each time can be run in segments.  Others keep the slots that they have had."""
 
@@ -74,13 +74,11 @@ class Dispatcher:
 
     replays_effects = False  # those that ``state/effect_places.py`` finds
 
-    def __init__(
-        self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats, may_print: bool
-    ) -> None:
+    def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats) -> None:
         self.fn, self.static, self.target, self.stats = fn, static, target, stats
         self.lock = threading.RLock()
         self.endpoints: dict[Mode, Endpoint] = {}
-        self.plans = PlanCache(fn, may_print, self.replays_effects)
+        self.plans = PlanCache(fn, self.replays_effects)
         _dispatchers.add(self)
 
     def endpoint(self, mode: Mode) -> Endpoint:
@@ -350,7 +348,7 @@ class FunctionDispatcher(Dispatcher):
     replays_effects = True
 
     def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats) -> None:
-        super().__init__(fn, static, target, stats, may_print=True)
+        super().__init__(fn, static, target, stats)
         self._sinks = sink_parameters(fn, positional_names(fn))
         self._tensor_form: TensorForm | None = None
         self._reads_tensors = False

@@ -17,9 +17,8 @@ from ..state.state_plan import StatePlan, analyse
 class PlanCache:
     """Bounded by ``config.max_plans``, least recently used first out; thread-safe."""
 
-    def __init__(self, fn: Callable[..., Any], may_print: bool = False, effects: bool = False) -> None:
+    def __init__(self, fn: Callable[..., Any], effects: bool = False) -> None:
         self._fn = fn
-        self._may_print = may_print  # a replay that doesn't is none the worse
         self._effects = effects  # whether they are replayed
         self._plans: OrderedDict[Any, StatePlan] = OrderedDict()
         self._lock = threading.RLock()
@@ -38,7 +37,7 @@ class PlanCache:
                 return plan
         names = leaf_names(self._fn, call) if objects else []
         labels = tuple([n for n, k in zip(names, call.kinds, strict=False) if k == OBJECT])
-        plan = analyse(self._fn, objects, labels=labels, may_print=self._may_print, effects=self._effects)
+        plan = analyse(self._fn, objects, labels=labels, effects=self._effects)
         with self._lock:
             self._plans[key] = plan
             while len(self._plans) > config.max_plans:

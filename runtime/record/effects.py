@@ -257,7 +257,8 @@ class _Values:
             return self._result(value)
         if type(value) is str:
             return self.text(value)
-        if is_leaf(value):
+        marked = type(value) is tuple and self._texts is not None and bool(self._texts.shown)
+        if is_leaf(value) and not marked:
             return ("constant", token(value)), _constant(value)
         if type(value) in (tuple, list) and depth < 20 and self._is_new(value):
             parts = [self.expression(part, depth + 1) for part in value]

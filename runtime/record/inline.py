@@ -31,8 +31,12 @@ def inline_call(fn: Callable[..., Any], mode: Mode, call: Call) -> Any:
     if mode.kind == VALUE:
         args, kwargs = call.arguments
         return fn(*args, **kwargs)
-    with recorder.in_full():
-        return _gradient(fn, mode, call, recorder)
+    before, recorder.differentiates = recorder.differentiates, True
+    try:
+        with recorder.in_full():
+            return _gradient(fn, mode, call, recorder)
+    finally:
+        recorder.differentiates = before
 
 
 def _gradient(fn: Callable[..., Any], mode: Mode, call: Call, recorder: Recorder) -> Any:

@@ -104,6 +104,7 @@ def _record(
     recorder.known_capacities = capacities
     names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
+    recorder.differentiates = bool(wrt)
     leaves, inputs = list(call.leaves), {}
     first = first_of_each(call, wrt, names) if plan.asks_identity else {}
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
@@ -116,7 +117,7 @@ def _record(
     changes: list[Reason] = []
     effects = Effects()
     unrecordable.clear()
-    recorder.texts = Texts() if plan.replays_effects else None
+    recorder.texts = Texts() if plan.replays_effects and snapshot is not None else None
     with fewer_collections(), recording(recorder), _own_words():
         if snapshot is None:
             if plan.asks_identity:
@@ -126,11 +127,9 @@ def _record(
                 with plan.show():
                     out = fn(*given.args, **given.kwargs)
             finally:
-                plain = Settled(lambda value: _number(value, recorder), given.originals, recorder.texts)
+                plain = Settled(lambda value: _number(value, recorder), given.originals)
                 given.write_back(plain)
                 settle(plan.snapshot(call.objects), plain)
-                if recorder.texts is not None:
-                    recorder.texts.print(plain)
         else:
             captured = list(snapshot.arrays)
             recorder.watch, recorder.may_draw, recorder.call_method = plan.watch, True, call_method
@@ -229,6 +228,8 @@ def run_frozen(
     _replace_objects(call, leaves, substitution.objects)
     given = call.arguments_over(leaves, positional_names(plan.fn), wrt)
     plain = Settled(number, given.originals | substitution.originals, recorder.texts)
+    if recorder.texts is not None:
+        recorder.texts.places |= substitution.unread()
     watch, raised = plan.watch(), None
     try:
         with watch:

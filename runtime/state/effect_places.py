@@ -101,7 +101,7 @@ def settle_places(walker: Walker) -> None:
                 if is_counted and isinstance(child, Leaf) and type(child.value) is int:
                     edge.child = Leaf(child.value, True, COUNT)
                 elif is_counted or (edge.how in _NAMED and _used(walker, node, edge) & {STORE, COUNT}):
-                    edge.stored = True
+                    edge.stored, edge.unread = True, not is_counted and _used(walker, node, edge) == {STORE}
                     label = _label(node, edge)
                     number = isinstance(child, Leaf) and child.value
                     if isinstance(number, float | np.float32) and label not in names.contents:

@@ -120,6 +120,23 @@ class Substitution:
                     value = now[edge.arg] if edge.how == "item" else now.get(edge.arg, _MISSING)
                 yield c.node, edge, value
 
+    def unread(self) -> set[tuple[Any, str]]:
+        """The places among the copies that the function does not read: (id of an object, attribute), (id of a
+        container, ""), (id of globals, variable), (code, outer variable)."""
+        found: set[tuple[Any, str]] = set()
+        for c in self._copies:
+            if c.node.kind == "sink":
+                found.add((id(c.copy), ""))
+            for edge in c.node.edges:
+                if edge.how == "store":
+                    found.add((id(c.copy), edge.arg))
+                elif edge.unread and edge.how == "global":
+                    found.add((id(self._spaces[id(edge.arg[0])]), edge.arg[1]))
+                elif edge.unread and edge.how == "cell":
+                    names = zip(c.node.obj.__code__.co_freevars, c.node.obj.__closure__, strict=True)
+                    found |= {(c.node.obj.__code__, name) for name, cell in names if cell is edge.arg}
+        return found
+
     def writeback(self, unwrap: Callable[[Any], Any] = lambda value: value) -> None:
         """Apply the run's changes of the copies to the originals; ``unwrap`` gives values their final form."""
         for _, edge, now in self._effect_places():

@@ -99,6 +99,7 @@ class Edge:
     child: Leaf | StateNode
     fixed: bool
     stored: bool = False  # the function may store something here, of which a run has a copy
+    unread: bool = False  # and does nothing else with it
 
 
 @dataclass(slots=True)

@@ -146,11 +146,8 @@ class StatePlan:
     when the state does.
     """
 
-    def __init__(
-        self, fn: Callable[..., Any], labels: tuple[str, ...], trust: Trust, may_print: bool, effects: bool
-    ) -> None:
+    def __init__(self, fn: Callable[..., Any], labels: tuple[str, ...], trust: Trust, effects: bool) -> None:
         self.fn = fn
-        self._may_print = may_print
         self._labels = labels
         self._trust = trust
         self._names = Names(effects=effects)
@@ -230,13 +227,13 @@ class StatePlan:
 
     def watch(self) -> Watch:
         """Context manager around a recorded run: code that ran without having been analysed becomes a reason."""
-        return Watch(self._codes, self._trust, self._found.append, self._may_print)
+        return Watch(self._codes, self._trust, self._found.append)
 
     def show(self) -> AbstractContextManager[Any]:
         """Context manager around a run that is not watched: frames that ask for it are shown the builtins of recorded
         code."""
         if any(map(asks, self._codes.values())) or any(r.code is Refusal.CALLS_UNSEEN for r in self._found):
-            return Watch(self._codes, self._trust, lambda reason: None, self._may_print)
+            return Watch(self._codes, self._trust, lambda reason: None)
         return nullcontext()
 
     # ---- other arrays
@@ -261,15 +258,14 @@ def analyse(
     objects: tuple[Any, ...] = (),
     *,
     labels: tuple[str, ...] | None = None,
-    may_print: bool = False,
     effects: bool = False,
 ) -> StatePlan:
     """Find the outside state of a callable; ``objects`` are arguments that are no data (``self``, settings).
 
-    With *may_print*, that it prints is no reason to run its Python in each call. With *effects*, nor is a change of a
-    place that it does not read otherwise (``Substitution.effects``)."""
+    With *effects*, a change of a place that it does not read otherwise (``Substitution.effects``) is no reason to run
+    its Python in each call."""
     trust = Trust()
-    plan = StatePlan(fn, tuple(labels) if labels is not None else _labels(fn, len(objects)), trust, may_print, effects)
+    plan = StatePlan(fn, tuple(labels) if labels is not None else _labels(fn, len(objects)), trust, effects)
     plan.snapshot(tuple(objects))
     return plan
 

@@ -39,19 +39,15 @@ _SILENT = ("tracegrad", "importlib")  # a warning of NumPy's in the user's name 
 class Watch:
     """Context manager around a recorded run; ``reasons`` is filled while it runs."""
 
-    def __init__(
-        self, codes: dict[int, types.CodeType], trust: Trust, report: Callable[[Reason], None], may_print: bool = False
-    ) -> None:
+    def __init__(self, codes: dict[int, types.CodeType], trust: Trust, report: Callable[[Reason], None]) -> None:
         self._codes = codes
         self._trust = trust
         self._report = report
-        self._may_print = may_print
         self._shown: set[int] = set()  # ids of codes whose frames are shown the builtins of recorded code
         self._known: dict[int, types.CodeType] = {}  # ids of codes that need no second look; kept alive
         self._types: dict[type, Refusal | None] = {}
         self._collector: set[types.CodeType] = set()  # code that the garbage collector may call at any time
         self._prior: Any = None
-        self._print: tuple[types.FrameType, int] | None = None  # the last call of print: its frame and instruction
         self._random: Any = None
         self._ambient: dict[str, Any] = {}
         self._filter: Filter | None = None
@@ -71,7 +67,6 @@ class Watch:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._print = None
         if self._filter is not None:
             self._filter.remove()
             mark(False)
@@ -96,17 +91,9 @@ class Watch:
         """The profile function in Python: a closure that drops known events at once, since it runs for every call."""
         known, kinds, new_code, c_call = self._known, self._types, self._new_code, self._c_call
         shown = self._shown
-        may_print = self._may_print
-        printing: types.FrameType | None = None  # in there a notebook's stdout may use threads, clocks, anything
 
         def event(frame: types.FrameType, what: str, arg: Any) -> None:
-            nonlocal printing
-            if printing is not None:
-                if frame is printing and arg is print and what != "c_call":
-                    printing = None
-            elif may_print and arg is print and what == "c_call":
-                printing = frame
-            elif what == "call":
+            if what == "call":
                 if id(frame.f_code) not in known:
                     new_code(frame)
                 if id(frame.f_code) in shown:
@@ -123,8 +110,6 @@ class Watch:
     def _ask(self, frame: types.FrameType, what: str, arg: Any) -> None:
         """Callback of the native filter for pairs that it does not know; it learns those that need only one look."""
         assert self._filter is not None
-        if self._prints(frame, what, arg):
-            return
         if what == "call":
             code = frame.f_code
             if id(code) not in self._known:
@@ -142,21 +127,6 @@ class Watch:
                 self._filter.learn(owner, arg, kind is types.ModuleType or not _heap_type(owner))
             elif answer == _ALWAYS:
                 self._filter.learn(kind, kind, not _heap_type(kind))
-
-    def _prints(self, frame: types.FrameType, what: str, arg: Any) -> bool:
-        """Whether the event is in a permitted call of ``print`` (a notebook's stdout may use threads, clocks...)."""
-        if not self._may_print:
-            return False
-        if what == "c_call" and arg is print:
-            self._print = frame, frame.f_lasti
-            return True
-        if self._print is None:
-            return False
-        caller, instruction = self._print
-        above = frame.f_back
-        while above is not None and above is not caller:
-            above = above.f_back
-        return above is caller and caller.f_lasti == instruction
 
     def _new_code(self, frame: types.FrameType) -> None:
         code = frame.f_code

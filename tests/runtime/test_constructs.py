@@ -306,33 +306,15 @@ def test_printing_to_a_stream_written_in_python(monkeypatch):
     assert Stream.text.count("sum 1.") == 4 and f.stats.live == ""
 
 
-def test_formats_do_not_fail():
-    @compile_grad
-    def f(x, k):
-        texts = f"{k:.2f}", f"{x!s:>10}", f"{x!r}", f"{x[0]:8.3e}", str(k), format(x, ""), ", ".join(map(str, x))
-        if not all("traced" in text for text in texts):  # an assert would have pytest look at names
-            raise AssertionError(texts)
-        return np.sum(x) * k
+def test_formats_are_pythons():
+    def texts(x, k):
+        return f"{k:.2f}", f"{x!s:>10}", f"{x!r}", f"{x[0]:8.3e}", str(k), format(x, ""), ", ".join(map(str, x))
 
-    for _ in range(3):
-        assert f(X, 2.0) == pytest.approx(2 * X.sum())
+    f = compile_grad(lambda x, k: (np.sum(x) * k, texts(x, k)))
+    for k in (2.0, 3.0, 2.0, 2.0):
+        value, found = f(X + k, k)
+        assert value == pytest.approx(k * (X + k).sum()) and found == texts(X + k, k)
     assert f.stats.live == ""
-
-
-def test_text_is_no_way_back_to_a_number():
-    for back in (lambda t: float(f"{t}"), lambda t: int(str(t)), lambda t: float(f"{t:.3f}")):
-        f = compile_grad(lambda x, back=back: x[0] * back(np.sum(x)))
-        for _ in range(2):
-            with pytest.raises(ValueError, match=r"traced f64\[\] \(recording"):
-                f.grad(X)
-
-
-def test_looking_up_a_text_fails_where_numpy_would_have_found_it():
-    table = {str(np.float64(1.5)): 10.0}
-    f = compile_grad(lambda x: x * table[str(x)])
-    for _ in range(2):
-        with pytest.raises(KeyError, match="recording"):
-            f(np.float64(1.5))
 
 
 def test_a_traced_array_after_its_recording():

@@ -91,7 +91,7 @@ class StepDispatcher(Dispatcher):
     cuts = False
 
     def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], stats: Stats) -> None:
-        super().__init__(fn, static, "step", stats, may_print=False)
+        super().__init__(fn, static, "step", stats)
         self._seen: set[Any] = set()  # keys of calls that have run eagerly
         self._unsettled: set[Any] = set()  # those in which a run has changed state that it reads
 

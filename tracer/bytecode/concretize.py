@@ -7,6 +7,7 @@ looked at: its opcode, and for a call the callable, found by walking back over t
 
 from __future__ import annotations
 
+import builtins
 import dis
 import math
 import sys
@@ -73,7 +74,7 @@ class _Instructions:
     def loads_below(self, end: int, above: int, null: int) -> Path | None:
         """The loads of the stack entry *above* entries under the top before instruction *end* (*null* of them a NULL or
         self); None if unknown."""
-        k = self._pushed_by(end, above, null)
+        k = self.pushed_by(end, above, null)
         return None if k is None else self._chain(k)
 
     def called(self) -> dict[int, tuple[str, ...]]:
@@ -83,7 +84,7 @@ class _Instructions:
             if instruction.opname != "CALL":
                 continue
             at -= self.all[at - 1].opname == "PRECALL"
-            k, names = self._pushed_by(at, (instruction.arg or 0) + NULL_ABOVE, NULL_ABOVE), []
+            k, names = self.pushed_by(at, (instruction.arg or 0) + NULL_ABOVE, NULL_ABOVE), []
             while k is not None and k >= 0 and self.all[k].opname in ("LOAD_ATTR", "LOAD_METHOD", "PUSH_NULL"):
                 if self.all[k].opname != "PUSH_NULL":
                     names.append(self.all[k].argval)
@@ -92,7 +93,7 @@ class _Instructions:
                 found[self.all[k].offset] = tuple(reversed(names))
         return found
 
-    def _pushed_by(self, end: int, above: int, null: int) -> int | None:
+    def pushed_by(self, end: int, above: int, null: int) -> int | None:
         """The instruction that pushed that stack entry; None if unknown."""
         if end not in self.before:
             return None
@@ -149,21 +150,45 @@ def _instruction_path(code: CodeType, lasti: int) -> tuple[str, Path | None]:
     return here.opname, None
 
 
-def _resolve(path: Path, frame: FrameType) -> Any:
+def called_path(code: CodeType, at: int) -> Path | None:
+    """The loads of the callable that the call at the offset *at* calls; None where that can't be told."""
+    return _instruction_path(code, at)[1]
+
+
+def resolve(path: Path, frame: FrameType, *, plain: bool = False) -> Any:
+    """The object that *path* leads to in *frame*, or UNKNOWN.  *plain*: by what instances hold in their ``__dict__``
+    too."""
     (kind, name), *attributes = path
     if kind == "opaque":
         return UNKNOWN
     if kind == "const":
         return name
-    spaces = (
-        (frame.f_globals, frame.f_builtins) if kind == "global" else (frame.f_locals, frame.f_globals, frame.f_builtins)
-    )
-    found: Any = next((space[name] for space in spaces if isinstance(name, str) and name in space), UNKNOWN)
+    spaces: tuple[Any, ...] = (frame.f_globals, vars(builtins))
+    found = _found(name, spaces if kind == "global" else (frame.f_locals, *spaces))
     for _, attribute in attributes:
-        if not (isinstance(found, (ModuleType, type)) or _draws(found)):
-            return UNKNOWN
-        found = getattr(found, attribute, UNKNOWN)
+        if isinstance(found, (ModuleType, type)) or _draws(found):
+            found = getattr(found, attribute, UNKNOWN)
+        else:
+            held = _held(found) if plain and found is not UNKNOWN else {}
+            found = held.get(attribute, UNKNOWN)
     return found
+
+
+def _held(obj: Any) -> dict[str, Any]:
+    try:
+        found = object.__getattribute__(obj, "__dict__")
+    except AttributeError:
+        return {}
+    return found if type(found) is dict else {}
+
+
+def _found(name: Any, spaces: tuple[Any, ...]) -> Any:
+    for space in spaces:  # an overlay of globals finds what it does not contain
+        try:
+            return space[name]
+        except KeyError:
+            continue
+    return UNKNOWN
 
 
 def _draws(obj: Any) -> bool:
@@ -177,7 +202,7 @@ def request(depth: int) -> Request:
     opcode, path = _instruction_path(frame.f_code, frame.f_lasti)
     if path is None:
         return Request(opcode, UNKNOWN, None, frame)
-    return Request(opcode, _resolve(path, frame), path[-1][1] if path[-1][0] != "const" else None, frame)
+    return Request(opcode, resolve(path, frame), path[-1][1] if path[-1][0] != "const" else None, frame)
 
 
 def called_by_name(method: str) -> bool:

@@ -30,6 +30,7 @@ VALUES: dict[str, Any] = {}  # name -> the object that other uses of it find, wh
 CALLED_OF: dict[int, tuple[Any, Any]] = {}  # id of a module -> (it, the functions that calls of its names find)
 CALLED_AS: dict[int, tuple[Any, Any]] = {}  # id of a function or class -> (it, the object that a call of it finds)
 _REAL = vars(builtins)
+_OWN = dict(_REAL)  # as they were at import: what someone has put in their place since is found as it is
 _IS_OP = dis.opmap["IS_OP"]
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 _FRAME = object.__basicsize__ + _WORD  # in a frame object: the head, the calling frame, then the interpreter's frame
@@ -40,7 +41,7 @@ class _Shown(dict):
     """The builtins of a frame.  Its contents are read by C alone (``__import__``); names are looked up here."""
 
     def __getitem__(self, name: str) -> Any:
-        if name in CALLED:
+        if name in CALLED and _REAL.get(name) is _OWN[name]:
             frame = sys._getframe(1)
             if _called(frame.f_code).get(frame.f_lasti) == ():
                 return CALLED[name] if name not in SOMETIMES or SOMETIMES[name]() else _REAL[name]
@@ -127,6 +128,11 @@ def show(frame: FrameType) -> None:
             if known is None:
                 known = _spaces[id(space)] = _Globals(space)
             ctypes.c_size_t.from_address(inner + _offset - _WORD).value = id(known)
+
+
+def is_shown(frame: FrameType) -> bool:
+    """Whether *frame* finds the builtins of recorded code."""
+    return frame.f_builtins is _shown
 
 
 def available() -> bool:

@@ -16,19 +16,23 @@ from _abc import _abc_init  # type: ignore[import-not-found]
 from collections.abc import Callable
 from functools import partial
 from threading import get_ident
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..bytecode.concretize import array_refusal, called_by_name, check_number_allowed
+from ..bytecode.settled_text import printed, settled
 from ..ir.aval import FLOAT, FLOAT_KINDS, Aval, can_cast, check_dtype
 from ..ir.errors import MutationError, TracegradError, UnsupportedError
 from ..ir.graph import Atom, Lit, Var, literal
+from ..ir.refusals import Refusal
 from ..ir.site import at_site, is_internal
 from ..ops.elementwise import F, broadcast_to, cast, rounded
-from ..ops.shape import reshape
+from ..ops.shape import reshape, slice_axis
 from .buffers import ReshapeStep, Storage, TransposeStep, ViewStep
 from .recorder import Recorder, current_recorder
+from .shown_text import PRINT, Shown
 
 UFUNCS: dict[Any, Callable[..., Any]] = {}  # np.ufunc -> function of atoms and scalars
 UFUNC_METHODS: dict[tuple[Any, str], Callable[..., Any]] = {}  # (np.add, "reduce") -> function(ufunc, *arguments)
@@ -36,6 +40,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # NumPy function -> function of t
 DIRECT: dict[Any, Any] = {}  # np.ufunc -> the primitive that it is, on float operands of one shape
 METHODS: dict[str, Callable[..., Any]] = {}  # array method -> function(self, *args, **kwargs)
 HINTS: dict[str, str] = {}  # unsupported name -> what to use instead
+_MOST_SHOWN = 256  # elements of an array whose text may be guarded
 _ENTRIES = os.path.join("numpy_api", "dispatch.py")  # entries of the user's operations
 _SEQUENCE = 1 << 5  # the flag of a class for which `case [a, b]` asks; arrays have it from NumPy 2.5 on
 _ARRAYS_MATCH = bool(np.ndarray.__flags__ & _SEQUENCE)
@@ -265,38 +270,46 @@ class TracedArray(metaclass=_StandIn):
         return map(self.__getitem__, range(self.shape[0]))
 
     def __repr__(self) -> str:
-        users = not is_internal(sys._getframe(1).f_code.co_filename)
-        if users and (text := self._text(repr)) is not None:
-            return text
-        texts = self._recorder.texts if self._recorder.active else None
-        if texts is not None and (users or texts.printing):
-            return self._placeholder("repr")
-        return f"<traced {self.aval}>"
-
-    def _text(self, write: Callable[[Any], str]) -> str | None:
-        """The text of a number that the user's code has taken with float() or .item()."""
-        if not (self._atom.aval.weak and self._recorder.active and self._recorder.taken(self._atom)):
-            return None
-        return write(self._concrete("float").item())
+        return self._text(sys._getframe(1), "repr")
 
     def __str__(self) -> str:
-        """The aval, since there is no value to show while a function is recorded, and a replay makes no text."""
-        if not self._recorder.active:
-            return repr(self)
-        if (text := self._text(str)) is not None:
-            return text
-        return self._placeholder("str")
+        return self._text(sys._getframe(1), "str")
 
     def __format__(self, spec: str) -> str:
-        text = self._text(lambda number: format(number, spec))
-        if text is not None:
-            return text
-        return self._placeholder("format", spec) if self._recorder.active else repr(self)
+        return self._text(sys._getframe(1), "format", spec)
 
-    def _placeholder(self, how: str, spec: str = "") -> str:
-        text = f"<traced {self.aval} (recording: its value is known only when the compiled function runs)>"
-        texts = self._recorder.texts
-        return text if texts is None else texts.mark(wrap(self.atom, self._recorder), how, spec, text)
+    def _text(self, frame: FrameType, how: str, spec: str = "") -> str:
+        """The text that *frame* asks for, by ``repr``, ``str`` or a format: a mark where only the outside will see it,
+        else that of the value in this run, with a guard."""
+        recorder = self._recorder
+        if not recorder.active:
+            return f"<traced {self.aval}>"
+        texts, own = recorder.texts, is_internal(frame.f_code.co_filename)
+        asked = "" if texts is None else texts.asked
+        if (own and not asked) or (recorder.parent is not None and printed(frame)):
+            return f"<traced {self.aval} (recording: its value is known only when the compiled function runs)>"
+        array0d = not self._atom.aval.shape and class_of(self) is np.ndarray
+        if texts is None or (array0d and how == "repr"):
+            pass
+        elif asked == PRINT if own else settled(frame, texts.places):
+            return texts.mark(wrap(self.atom, recorder), how, spec)
+        value = self._shown()
+        return Shown(None, how, spec).write(value if array0d or value.ndim else value[()])
+
+    def _shown(self) -> Any:
+        """The value in this run as an array, with a guard on each element; a Python number where it is one."""
+        recorder, atom = self._recorder, self.atom
+        if atom.aval.is_float:
+            recorder.shown.append(atom)
+        if atom.aval.size > _MOST_SHOWN:
+            recorder.unrepeatable(Refusal.CALLS_TEXT, count=atom.aval.size)
+            return np.asarray(recorder.value(atom))
+        flat = reshape(atom, (atom.aval.size,))
+        elements = [
+            recorder.guard(rounded(reshape(slice_axis(flat, 0, k, 1), ())), "item") for k in range(atom.aval.size)
+        ]
+        found = np.array(elements, atom.aval.dtype).reshape(atom.aval.shape)
+        return np.array(found.item(), object) if atom.aval.weak else found
 
     @property
     def __class__(self) -> Any:
@@ -366,6 +379,7 @@ class TracedArray(metaclass=_StandIn):
         if self._atom.aval.is_float and not is_internal(sys._getframe(1).f_code.co_filename):
             if called_by_name("__float__"):
                 return self.number()
+            self._recorder.shown.append(self.atom)  # by "%.3f" % t
             check_number_allowed(lambda: self._recorder.has_gradient(self.atom))
         return float(self._concrete("float"))
 

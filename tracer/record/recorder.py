@@ -81,6 +81,8 @@ class Recorder(Builder):
         self.plain_truths = False  # whether comparisons of Python numbers are asked at once, as `a > 0 is True` sees
         self.float_settings: Any = UNWATCHED  # settings of floating-point errors that are known not to raise
         self.texts: Texts | None = None  # where it is kept what the run prints
+        self.shown: list[Atom] = []  # floats that have left as text
+        self.differentiates = True  # whether what is being recorded is differentiated
         self.may_draw = False  # whether the default stream of random numbers can be an input (stream.py)
         self.stream: Var | None = None  # the stream's input
         self.stream_state: np.ndarray | None = None  # the stream's state in this run, uint64 (2,)
@@ -242,14 +244,6 @@ class Recorder(Builder):
 
     def has_gradient(self, atom: Atom) -> bool:
         """Whether *atom* may have a derivative with respect to an input."""
-        return self._behind(atom, lambda node: node is None)
-
-    def taken(self, atom: Atom) -> bool:
-        """Whether *atom* is a Python number that float() or .item() has made, or was computed from one."""
-        return self._behind(atom, lambda node: node is not None and "weak" in node.params)
-
-    def _behind(self, atom: Atom, found: Callable[[Node | None], bool]) -> bool:
-        """Whether *found* is true of a node that *atom* depends on differentiably (None: an input)."""
         self.unfollow()
         makers = {out: node for node in self.nodes for out in node.outs}
         stack, seen = [atom], {atom}
@@ -259,7 +253,7 @@ class Recorder(Builder):
                 continue
             node = makers.get(current)
             given = current in self.outside or any(current is var for var, _ in self.consts)
-            if found(node) and not (node is None and given):
+            if node is None and not given:
                 return True
             if node is not None and node.prim.name != "stop_gradient":
                 stack += [x for x in node.inputs if x not in seen]

@@ -1,8 +1,8 @@
-"""Text that recorded code prints: kept until the values in it are known.
+"""Text that recorded code prints or keeps: it is made anew in each call, once the values in it are known.
 
-While a run is recorded a traced array has no value to show.  Where ``Recorder.texts`` is a ``Texts``, the text of one
-has a number, by which it is found again in whatever has been made of it; ``pieces`` takes a text apart.  What the run
-prints is kept in ``printed``, to be printed with the values once they are there.
+Where a text goes only to ``print`` and into places that the function does not read (``bytecode/settled_text.py``), that
+of a traced array is a mark with a number, by which it is found again in whatever has been made of it; ``pieces`` takes
+a text apart.  What the run prints is kept in ``printed``, to be printed with the values once they are there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-_MARK = re.compile(r"<traced [^<>]*\(recording: [^<>]*\) #(\d+)>")
+_MARK = re.compile(r"<traced \(recording: \.\.\.\) #(\d+)>")
+PRINT, VALUE = "print", "value"
 
 
 @dataclass(slots=True)
@@ -41,12 +42,13 @@ class Printed:
 class Texts:
     shown: list[Shown] = field(default_factory=list)
     printed: list[Printed] = field(default_factory=list)
-    printing: bool = False  # whether the text that is made is for print
+    asked: str = ""  # PRINT, VALUE: text of a traced array that our own code asks for
+    places: set[tuple[Any, str]] = field(default_factory=set)  # places that are not read, as for `settled`
 
-    def mark(self, value: Any, how: str, spec: str, text: str) -> str:
-        """*text*, which ends with ">", with a number for *value*."""
+    def mark(self, value: Any, how: str, spec: str) -> str:
+        """The mark for the text of *value*."""
         self.shown.append(Shown(value, how, spec))
-        return f"{text[:-1]} #{len(self.shown) - 1}>"
+        return f"<traced (recording: ...) #{len(self.shown) - 1}>"
 
     def pieces(self, text: str) -> list[str | Shown]:
         """*text* with the traced arrays that stand in it."""

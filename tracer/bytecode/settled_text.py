@@ -1,0 +1,211 @@
+"""Where a text that a frame is making goes, and whether a mark may stand in it until the values are known.
+
+The text of a traced value may be a mark, to be replaced in each call, only where nothing but the outside can depend on
+it: where it goes into ``print``, or into a place that the function never reads (a status line, a history).  Bytecode
+tells: ``ends_of`` follows the text from the instruction that makes it, through the making of longer texts and through
+local variables, to all its ends.  Any other text is that of the value, with a guard on it.
+"""
+
+from __future__ import annotations
+
+import dis
+import re
+from collections.abc import Collection
+from functools import lru_cache
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+from .concretize import UNKNOWN, Path, called_path, instructions_of, resolve
+from .shown_names import is_shown
+from .stack_flow import StackFlow
+
+PRINT, SINK, ATTRIBUTE, GLOBAL, OUTER = "print", "sink", "attr", "global", "outer"
+_GROWS = frozenset(("append", "extend", "update", "add"))
+_MAKERS = frozenset((("global", "str"), ("global", "repr"), ("global", "format")))
+_PRINT: Path = (("global", "print"),)
+_PADS = re.compile(r"%(\([^)]*\))?[^%a-zA-Z(]+[sra]|%[^%]*a")  # the text of a value is padded, cut or changed
+_CHANGES = re.compile(r"!|\{[^{}]*\{")  # the same in the fields of str.format: a conversion, a field in a field
+_WITH_SPEC = 4  # of FORMAT_VALUE; beside it a conversion, in the lower two bits
+_flow_of = lru_cache(maxsize=256)(StackFlow)
+
+
+class End(NamedTuple):
+    """A place where a text goes: *kind* PRINT, SINK (a container that *path* leads to), ATTRIBUTE *name* of the object
+    that *path* leads to, GLOBAL or OUTER (a variable *name*)."""
+
+    kind: str
+    path: Path = ()
+    name: str = ""
+
+
+def settled(frame: FrameType, places: Collection[tuple[Any, str]]) -> bool:
+    """Whether the text that *frame* is making at its current instruction goes only to ``print``, as recorded code finds
+    it, and into *places*.
+
+    These are (id of an owner, name of an attribute), (id of a container, ""), (id of globals, name of a variable), (a
+    code object, name of an outer variable)."""
+    ends = ends_of(frame.f_code, frame.f_lasti)
+    return ends is not None and all(_is_place(end, frame, places) for end in ends)
+
+
+def printed(frame: FrameType) -> bool:
+    """Whether the text goes to ``print`` alone."""
+    ends = ends_of(frame.f_code, frame.f_lasti)
+    return ends is not None and all(end.kind == PRINT for end in ends) and resolve(_PRINT, frame) is print
+
+
+def _is_place(end: End, frame: FrameType, places: Collection[tuple[Any, str]]) -> bool:
+    if end.kind == PRINT:
+        return is_shown(frame) and resolve(_PRINT, frame) is print
+    if end.kind == GLOBAL:
+        return (id(frame.f_globals), end.name) in places
+    if end.kind == OUTER:
+        return (frame.f_code, end.name) in places
+    owner = resolve(end.path, frame, plain=True)
+    return owner is not UNKNOWN and (id(owner), end.name) in places
+
+
+@lru_cache(maxsize=4096)
+def ends_of(code: CodeType, at: int) -> frozenset[End] | None:
+    """The ends of the text that the instruction at the offset *at* makes of a value; None where it may be used."""
+    flow = _flow_of(code)
+    index = flow.offsets.get(at)
+    if index is None or index >= len(flow.code):
+        return None
+    ins = flow.code[index]
+    path = called_path(code, at) if ins.opname == "CALL" else None
+    if path == _PRINT:
+        return frozenset((End(PRINT),)) if "file" not in flow.keywords.get(index, ()) else None
+    if not _makes_all(code, ins, at, path):
+        return None
+    ends: set[End] = set()
+    return frozenset(ends) if _follow(code, index, ends, set(), in_container=False) else None
+
+
+def _makes_all(code: CodeType, ins: dis.Instruction, at: int, path: Path | None) -> bool:
+    """Whether the instruction makes its result of texts as they are: none is padded or cut.  *path*: of its callee."""
+    arg = ins.arg or 0
+    if ins.opname == "FORMAT_VALUE":
+        return not (arg & 3 and arg & _WITH_SPEC)
+    if ins.opname == "BINARY_OP":
+        left = _constant(instructions_of(code).loads_below(instructions_of(code).index[at], 1, 0))
+        return ins.argrepr == "%" and left is not None and not _PADS.search(left)
+    if path is not None and len(path) == 1:
+        return path[0] in _MAKERS and arg in (1, 2)
+    if path is not None and len(path) == 2 and path[1] == ("attr", "format"):
+        text = _constant(path[:1])
+        return text is not None and not _CHANGES.search(text)
+    return ins.opname in ("FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE")
+
+
+def _constant(path: Path | None) -> str | None:
+    """The constant text that *path* is."""
+    found = path[0][1] if path is not None and len(path) == 1 and path[0][0] == "const" else None
+    return found if isinstance(found, str) else None
+
+
+def _follow(code: CodeType, index: int, ends: set[End], seen: set[str], *, in_container: bool) -> bool:
+    """Whether what the instruction *index* leaves on the stack goes to *ends*, which are added, and nowhere else."""
+    flow, found = _flow_of(code), instructions_of(code)
+    while True:
+        index, depth = flow.taken(index, 0)
+        ins = flow.at(index)
+        if ins is None:
+            return False
+        arg, at = ins.arg or 0, found.index[ins.offset]
+        if ins.opname == "POP_TOP":
+            return True
+        if ins.opname == "BUILD_STRING" or (ins.opname in ("FORMAT_VALUE", "FORMAT_SIMPLE") and arg <= 1):
+            if in_container or depth >= max(1, arg):
+                return False
+        elif ins.opname == "BINARY_OP":
+            if in_container or ins.argrepr not in ("+", "+=") or not _joins(code, index, at, depth):
+                return False
+        elif ins.opname in ("BUILD_TUPLE", "BUILD_LIST") or _is_value(ins, depth):
+            in_container = True
+        elif ins.opname == "CALL":
+            path = called_path(code, ins.offset)
+            if path is not None and _constant(path[:1]) is not None and path[1:] == (("attr", "join"),) and arg == 1:
+                if flow.opname(index - 1) not in ("BUILD_TUPLE", "BUILD_LIST"):
+                    return False
+                in_container = False
+                continue
+            end = _call_end(flow, index, arg, depth, path, in_container)
+            if end is not None:
+                ends.add(end)
+            return end is not None
+        elif ins.opname == "STORE_FAST":
+            if in_container or ins.argval in code.co_cellvars:
+                return False
+            if ins.argval in seen:
+                return True
+            seen.add(ins.argval)
+            loads = [
+                k for k, one in enumerate(flow.code)
+                if ins.argval in (one.argval if isinstance(one.argval, tuple) else (one.argval,))
+                and one.opname.startswith(("LOAD_FAST", "STORE_FAST_"))
+            ]  # fmt: skip
+            return all(
+                flow.opname(k) in ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW")
+                and _follow(code, k, ends, seen, in_container=False)
+                for k in loads
+            )
+        else:
+            end = _store_end(found.loads_below, ins, at, depth)
+            if end is not None:
+                ends.add(end)
+            return end is not None
+
+
+def _is_value(ins: dis.Instruction, depth: int) -> bool:
+    """Whether the text becomes a value of a dict."""
+    return (ins.opname == "BUILD_MAP" and depth % 2 == 0) or (ins.opname == "BUILD_CONST_KEY_MAP" and depth > 0)
+
+
+def _call_end(flow: StackFlow, index: int, count: int, depth: int, path: Path | None, in_container: bool) -> End | None:
+    """The end of an argument of a call."""
+    keywords = flow.keywords.get(index, ())
+    if path is None or depth >= count:
+        return None
+    if path == _PRINT:
+        usable = not in_container and "file" not in keywords and depth >= len(keywords)
+        return End(PRINT) if usable else None
+    after = flow.opname(index + 1)
+    if len(path) in (2, 3) and path[-1][0] == "attr" and path[-1][1] in _GROWS and count == 1 and not keywords:
+        return End(SINK, path[:-1]) if after == "POP_TOP" else None
+    return None
+
+
+def _store_end(loads_below: Any, ins: dis.Instruction, at: int, depth: int) -> End | None:
+    """The end of a value that is stored."""
+    if ins.opname == "STORE_ATTR" and depth == 1:
+        path = loads_below(at, 0, 0)
+        return None if path is None else End(ATTRIBUTE, path, ins.argval)
+    if ins.opname == "STORE_SUBSCR" and depth == 2:
+        path = loads_below(at, 1, 0)
+        return None if path is None else End(SINK, path)
+    if ins.opname == "STORE_GLOBAL":
+        return End(GLOBAL, (), ins.argval)
+    if ins.opname == "STORE_DEREF":
+        return End(OUTER, (), ins.argval)
+    return None
+
+
+def _joins(code: CodeType, index: int, at: int, depth: int) -> bool:
+    """Whether the other operand of an addition is a text as well."""
+    flow, found = _flow_of(code), instructions_of(code)
+    other = found.pushed_by(at, 1, 0) if depth == 0 else at - 1
+    if other is None or other < 0:
+        return False
+    ins = found.all[other]
+    if ins.opname == "LOAD_CONST":
+        return isinstance(ins.argval, str)
+    if ins.opname in ("BUILD_STRING", "FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC"):
+        return True
+    if ins.opname == "CALL":
+        path = called_path(code, ins.offset)
+        return path is not None and len(path) == 1 and path[0] in _MAKERS
+    return ins.opname == "BINARY_OP" and ins.argrepr == "+" and _joins(code, flow.offsets[ins.offset], other, 0)
+
+
+__all__ = ["ends_of", "printed", "settled"]

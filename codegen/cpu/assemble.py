@@ -12,7 +12,7 @@ import ctypes
 import itertools
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -259,39 +259,14 @@ def _finish_text(text: str) -> str:
     return vecmath.complete(finish_hints(_DEFINE.sub(lambda m: m.group(1) + width, text)))
 
 
-# ---- running a program without a launcher ------------------------------------------------------------------------
+# ---- steps that NumPy does ----------------------------------------------------------------------------------------
 
 
-def workspace(program: Program, sizes: np.ndarray) -> tuple[list[int], np.ndarray]:
-    offsets, total = program.plan(sizes)
-    raw = np.empty(total + 64, np.uint8)
-    return offsets, raw
-
-
-def execute(program: Program, canonical: Canonical, arrays: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
-    """(failed guard or -1, results) of *program* for the sizes and constants of *canonical*.
-
-    *arrays* are all of the graph's inputs, C-contiguous.
-    """
-    sizes, consts = canonical.sizes, canonical.consts
-    offsets, raw = workspace(program, sizes)
-    base = -(-raw.ctypes.data // 64) * 64
-    results = [np.empty(tuple(int(sizes[d]) for d in s.dims), s.dtype) for s in program.results]
-    n = program.arguments
-    held = [*arrays[:n], *results, *arrays[n:]]
-    addresses = [a.ctypes.data for a in held] + [base + o for o in offsets]
-    bufs = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
-    failed = -1
-    for segment in program.segments:
-        if segment.host is not None:
-            run_host(program, program.canonical.ops.index(segment.host), canonical, addresses)
-        else:
-            function = KERNEL_TYPE(segment.address)
-            failed = function(ctypes.addressof(bufs), sizes.ctypes.data, consts.ctypes.data, 0)
-            if failed >= 0:
-                break
-    del held, raw
-    return failed, results
+def host_step(program: Program, op: CanonicalOp, canonical: Canonical) -> Callable[[int], None]:
+    """The step *op* of *program* for the sizes and constants of *canonical*, as a function of the address of the table
+    of buffers."""
+    position, count = program.canonical.ops.index(op), len(program.buffer_index)
+    return lambda table: run_host(program, position, canonical, (ctypes.c_size_t * count).from_address(table)[:])
 
 
 def host_view(program: Any, canonical: Canonical, addresses: list[int]) -> Callable[[Sym], np.ndarray]:

@@ -1,7 +1,8 @@
 """Binding a kernel to an exact layout of arguments, as a callable that costs a fraction of a microsecond.
 
 A kernel has the C signature ``int64 kernel(void **bufs, int64 *sizes, void *consts, int64 done)``.  It answers -1 when
-all of its guards held, else the index of the first that failed; steps whose bits are set in *done* are left out.  Its
+all of its guards held, else the index of the first that failed (-2: Python code has raised); steps whose bits are set
+in *done* are left out.  Its
 buffers are, in this order: inputs, outputs, captured arrays, temporaries.  A scalar's buffer is a slot of eight bytes
 that holds the value.
 
@@ -38,7 +39,7 @@ from ...tracer.ir.aval import is_number
 from . import launcher_ir as ir
 from . import object_layout as layout
 from .native import builtins_of
-from .tape import Tape, runner
+from .tape import Place, Tape, runner
 
 # --------------------------------------------------------------------------------------------------- records
 
@@ -108,6 +109,7 @@ class LaunchPlan(NamedTuple):
     consts_at: int
     counts: np.ndarray | None
     counts_at: int
+    scratch: int
 
 
 class SharedSteps(Protocol):
@@ -166,6 +168,7 @@ def ensure_arena(nbytes: int) -> int:
 #: Buffers of one kernel whose table still fits on any thread's stack; :func:`call_python` has no such limit.
 MAX_BUFFERS = 1 << 14
 
+_BYTE = np.dtype(np.uint8)
 _FAULT = layout.fault()
 #: Whether :func:`bind` gives native callables in this process, and why not.
 NATIVE: bool = _FAULT is None
@@ -188,6 +191,7 @@ def bind(
     arena_bytes: int = 0,
     native: bool = True,
     counts: np.ndarray | None = None,
+    scratch: int = 0,
 ) -> Callable[..., object]:
     """A callable that runs the kernel on arguments of exactly this layout.
 
@@ -202,6 +206,7 @@ def bind(
     *keep_alive* is whatever the kernel's code and *extra* live in: objects that the garbage collector does not empty,
     such as ``MachineCode`` and ndarrays, and tuples of them.  *native* is False to get the Python fallback.
     *counts* (int64) has a place for runs in which all guards held, then one for failures of each guard.
+    *scratch* bytes of the call's own are a buffer behind the outputs, if there are any.
     """
     plan = LaunchPlan(
         kernel_address=kernel_address,
@@ -217,12 +222,14 @@ def bind(
         consts_at=_address(consts) if len(consts) else 0,
         counts=counts,
         counts_at=0 if counts is None else _address(counts),
+        scratch=scratch,
     )
     _check(plan, arena_bytes)
     if plan.temp_offsets:
         ensure_arena(max(arena_bytes, 1))
     builtin = _native_builtin() if native and NATIVE else None
-    if builtin is None or len(plan.args) + len(plan.outs) + len(plan.extra) + len(plan.temp_offsets) > MAX_BUFFERS:
+    buffers = len(plan.args) + len(plan.outs) + len(plan.extra) + len(plan.temp_offsets) + bool(scratch)
+    if builtin is None or buffers > MAX_BUFFERS:
         return functools.partial(call_python, plan)
     return builtin(_binding((plan,), ()))
 
@@ -247,8 +254,9 @@ def bind_family(
         raise ValueError("the members of a family must have the same arguments and results")
     if len(members) > MAX_FAMILY:
         raise ValueError(f"a family has at most {MAX_FAMILY} members, not {len(members)}")
-    if builtin is None or len(plans) != len(members):
+    if builtin is None or len(plans) != len(members) or len({bool(plan.scratch) for plan in plans}) > 1:
         return functools.partial(call_family, tuple(members), following, [0])
+    plans = [plan._replace(scratch=max(p.scratch for p in plans)) for plan in plans]
     if merged is None:
         return builtin(_binding(plans, following))
     plans = [p._replace(temp_offsets=tuple(o)) for p, o in zip(plans, merged.offsets, strict=True)]
@@ -297,28 +305,28 @@ def bind_tape(
     args: Sequence[Arg],
     outs: Sequence[Out] = (),
     extra: Sequence[int] = (),
-    temp_offsets: Sequence[int] = (),
     keep_alive: Sequence[object] = (),
     single: bool = False,
-    arena_bytes: int = 0,
+    space: int = 0,
     native: bool = True,
     counts: np.ndarray | None = None,
 ) -> Callable[..., object]:
     """A callable that carries out *tape* on arguments of exactly this layout, with the protocol of :func:`bind`.
 
-    The tape counts buffers as kernels do: *args* (constants have none), *outs*, *extra*, *temp_offsets*.  A failed
-    guard ends it, and then its number is the result.  What the tape writes must be marked as ``ArrayArg.written``.
+    The tape counts buffers as kernels do: *args* (constants have none), *outs*, *extra*, and last its workspace of
+    *space* bytes; if it calls Python, the workspace stands before *extra*.  A failed guard ends it, and then its number
+    is the result.  What the tape writes must be marked as ``ArrayArg.written``.
     """
-    buffers = sum(not isinstance(arg, ConstArg) for arg in args) + len(outs) + len(extra) + len(temp_offsets)
-    room = _aligned(arena_bytes)
-    words = tape.finish(buffers)
-    total = room + tape.largest * 8
-    offsets = (*temp_offsets, room)
-    return bind(runner(), args, outs, extra, offsets, None, words, keep_alive, single, total, native, counts)
+    room = _aligned(space)
+    words, total = tape.finish(room), room + tape.largest * 8
+    if tape.hosts:
+        held, scratch = (*keep_alive, *tape.hosts), total + _ARENA_ALIGN
+        return bind(runner(), args, outs, extra, (), None, words, held, single, 0, native, counts, scratch)
+    return bind(runner(), args, outs, extra, (0,), None, words, keep_alive, single, total, native, counts)
 
 
-def bind_donated(
-    kernel_address: int,
+def bind_steps(
+    steps: Sequence[int | Callable[[int], None]],
     args: Sequence[Arg],
     outs: Sequence[Out],
     donated: Mapping[int, int],
@@ -332,8 +340,10 @@ def bind_donated(
     native: bool = True,
     counts: np.ndarray | None = None,
 ) -> Callable[..., object]:
-    """As :func:`bind`, but result *k* is written into argument ``donated[k]`` once all guards have held.
+    """As :func:`bind`, but for several *steps* on the same buffers, and result *k* is written into argument
+    ``donated[k]`` once all guards have held.
 
+    A step is the address of a kernel, or a callable, which is given the address of the table of buffers.
     What a call returns are the other results.  A donated argument must be an array of the result's dtype and shape;
     where a call is given a read-only one it answers None, as for any argument that does not match.  Donated arguments
     must not overlap each other; what is only read may overlap with them.
@@ -348,29 +358,32 @@ def bind_donated(
             raise TypeError(f"result {k}, {outs[k]}, cannot take the place of argument {target}, {args[target]}")
     buffer_of = list(itertools.accumulate((not isinstance(a, ConstArg) for a in rows), initial=0))
     kept = [out for k, out in enumerate(outs) if k not in donated]
-    first_out, first_temp = buffer_of[-1], buffer_of[-1] + len(kept) + len(extra)
-    places: list[int] = list(range(first_out))
-    staged: list[int] = []
-    copies: list[tuple[int, int, int]] = []
-    returned = itertools.count(first_out)
+    first_out = buffer_of[-1]
+    calls_python = any(callable(step) for step in steps)
+    first_extra = first_out + len(kept) + calls_python
+    workspace = first_out + len(kept) + (0 if calls_python else len(extra))
+    places: list[Place] = [(k, 0) for k in range(first_out)]
+    copies: list[tuple[Place, Place, int]] = []
+    returned, space = itertools.count(first_out), arena_bytes
     for k, out in enumerate(outs):
         if k not in donated:
-            places.append(next(returned))
+            places.append((next(returned), 0))
             continue
-        shape = rows[donated[k]].shape  # type: ignore[union-attr]
-        places.append(first_temp + len(temp_offsets) + len(staged))
-        staged.append(_aligned(arena_bytes))
-        nbytes = out.dtype.itemsize * math.prod(shape)
-        arena_bytes = staged[-1] + max(nbytes, 8)
-        copies.append((places[-1], buffer_of[donated[k]], nbytes))
-    places += range(first_out + len(kept), first_temp + len(temp_offsets))
-    sizes_at = 0 if sizes is None else _address(sizes)
-    tape = Tape()
-    tape.call(kernel_address, sizes_at, _address(consts) if len(consts) else 0, [(place, 0) for place in places])
-    for source, target, nbytes in copies:
-        tape.copy((source, 0), (target, 0), nbytes)
-    kept_alive = (*keep_alive, sizes, consts)
-    return bind_tape(tape, rows, kept, extra, (*temp_offsets, *staged), kept_alive, single, arena_bytes, native, counts)
+        nbytes = out.dtype.itemsize * math.prod(rows[donated[k]].shape)  # type: ignore[union-attr]
+        places.append((workspace, _aligned(space)))
+        space = _aligned(space) + max(nbytes, 8)
+        copies.append((places[-1], (buffer_of[donated[k]], 0), nbytes))
+    places += [(first_extra + k, 0) for k in range(len(extra))]
+    places += [(workspace, offset) for offset in temp_offsets]
+    tape = Tape(workspace)
+    for step in steps:
+        if callable(step):
+            tape.host(step, places)
+        else:
+            tape.call(step, 0 if sizes is None else _address(sizes), _address(consts) if len(consts) else 0, places)
+    for staged, into, nbytes in copies:
+        tape.copy(staged, into, nbytes)
+    return bind_tape(tape, rows, kept, extra, (*keep_alive, sizes, consts), single, space, native, counts)
 
 
 def _aligned(nbytes: int) -> int:
@@ -417,7 +430,8 @@ def _object_of(row: Arg | Out) -> object:
 
 
 def _table(plan: LaunchPlan, room: int, first: int) -> bytes:
-    words = array("q", (len(plan.args), len(plan.outs), plan.single, room, first))
+    given, made = len(plan.outs), len(plan.outs) + bool(plan.scratch)
+    words = array("q", (len(plan.args), made, given, plan.single, room, first))
     for arg in plan.args:
         if isinstance(arg, ArrayArg):
             kind = ir.KIND_WRITTEN if arg.written else ir.KIND_ARRAY
@@ -431,6 +445,8 @@ def _table(plan: LaunchPlan, room: int, first: int) -> bytes:
             words.extend((ir.KIND_ARRAY, id(out.dtype), len(out.shape), *out.shape))
         else:
             words.extend((ir.KIND_SCALAR_OUT, id(out.dtype)))
+    if plan.scratch:
+        words.extend((ir.KIND_ARRAY, id(_BYTE), 1, plan.scratch))
     return words.tobytes()
 
 
@@ -507,6 +523,8 @@ def call_python(plan: LaunchPlan, *values: object) -> object:
             bufs.append(_address(results[-1]))
         else:
             results.append(slot()[: out.dtype.itemsize].view(out.dtype))
+    scratch = np.empty(plan.scratch, _BYTE)
+    bufs.extend([_address(scratch)] * bool(plan.scratch))
     bufs.extend(plan.extra)
     with _lock:  # without a GIL, this keeps the arena to one kernel at a time
         bufs.extend(_arena_cell.value + offset for offset in plan.temp_offsets)

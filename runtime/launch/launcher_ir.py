@@ -13,6 +13,8 @@ a header (:data:`HEADER`), one row per argument, one row per output.  The rows, 
     constant argument         KIND_CONST                      the object itself
     scalar output             KIND_SCALAR_OUT                 dtype object
 
+Outputs behind the first ``n_given`` are memory for this call alone, which nobody is handed.
+
 A **member** is one kernel on these arguments and outputs: a header (:data:`MEMBER`), the addresses of its constant
 arrays, the offsets of its temporaries.  Where guard k of a member fails, words 2k and 2k + 1 of its ``following`` are
 the member to run in its place (0: none is known), as long as that one has not run in this call, and the steps of that
@@ -32,7 +34,7 @@ from .native import compile_function, filled
 
 #: Words of the table's header, in order.
 #: ``room``: the most constant arrays and temporaries of any member; ``first``: where the address of one stands.
-HEADER = ("n_args", "n_outs", "single", "room", "first")
+HEADER = ("n_args", "n_outs", "n_given", "single", "room", "first")
 
 #: Words of a member's header.  ``base``: offset of the index of a guard that failed; ``bit``: the member's own.
 MEMBER = ("kernel", "sizes", "consts", "n_extra", "n_temps", "counts", "base", "bit", "following")
@@ -321,6 +323,9 @@ run:
   %consts.at = getelementptr i64, ptr %member, i64 $consts
   %consts = load ptr, ptr %consts.at
   %failed = call i64 %kernel(ptr %bufs, ptr %sizes, ptr %consts, i64 %done)
+  %raised = icmp slt i64 %failed, -1
+  br i1 %raised, label %error, label %count
+count:
   %counts.at = getelementptr i64, ptr %member, i64 $counts
   %counts = load ptr, ptr %counts.at
   %counted = icmp ne ptr %counts, null
@@ -396,23 +401,30 @@ give:
   br i1 %is.single, label %give.one, label %give.tuple
 give.one:
   %only = load ptr, ptr %results
-  ret ptr %only
+  br label %given
 give.tuple:                                         ; may start a garbage collection, and so run Python code
-  %tuple = call ptr $PyTuple_New(i64 %n_outs)
+  %n_given.at = getelementptr i64, ptr %table, i64 $n_given
+  %n_given = load i64, ptr %n_given.at
+  %tuple = call ptr $PyTuple_New(i64 %n_given)
   %tuple.failed = icmp eq ptr %tuple, null
   br i1 %tuple.failed, label %error, label %item
 item:
   %k = phi i64 [ 0, %give.tuple ], [ %k.next, %item.body ]
-  %items.done = icmp eq i64 %k, %n_outs
-  br i1 %items.done, label %item.end, label %item.body
+  %items.done = icmp eq i64 %k, %n_given
+  br i1 %items.done, label %given, label %item.body
 item.body:
   %item.at = getelementptr ptr, ptr %results, i64 %k
   %item.value = load ptr, ptr %item.at
   %ignored = call i32 $PyTuple_SetItem(ptr %tuple, i64 %k, ptr %item.value)
   %k.next = add i64 %k, 1
   br label %item
-item.end:
-  ret ptr %tuple
+given:
+  %answer = phi ptr [ %only, %give.one ], [ %tuple, %item ]
+  %handed = phi i64 [ 1, %give.one ], [ %n_given, %item ]
+  %rest = getelementptr ptr, ptr %results, i64 %handed
+  %n_rest = sub i64 %n_outs, %handed
+  call void @drop(ptr %rest, i64 %n_rest)
+  ret ptr %answer
 
 ; ---- The other ways out.
 mismatch:
@@ -426,8 +438,8 @@ miss:
   %index = call ptr $PyLong_FromLongLong(i64 %number)
   ret ptr %index
 error:                                              ; the exception is set
-  %count = phi i64 [ %o, %out.array ], [ %n_outs, %box.scalar ], [ %n_outs, %give.tuple ]
-  call void @drop(ptr %results, i64 %count)
+  %made.count = phi i64 [ %o, %out.array ], [ %n_outs, %run ], [ %n_outs, %box.scalar ], [ %n_outs, %give.tuple ]
+  call void @drop(ptr %results, i64 %made.count)
   ret ptr null
 }
 

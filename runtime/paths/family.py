@@ -62,7 +62,7 @@ def make_family(variant: Variant, path: Path, families: Sequence[Family]) -> Fam
     if len(members) == 1:
         return Family(variant, members, path.launch)
     following = successors(members)
-    if path.program is None or path.recording.exact:  # other launchers run steps in their own way
+    if any(p.recording.exact or p.program is None or not p.program.is_native for p in members):
         return Family(variant, members, bind_family([p.launch for p in members], following))
     merged = merge(members, following, variant.steps)
     return Family(variant, members, bind_family([p.launch for p in members], following, merged), merged)

@@ -90,8 +90,6 @@ def _member(path: Path, table: Table) -> _PathSteps:
     program, recording = path.program, path.recording
     assert program is not None
     member = _PathSteps(path)
-    if not program.is_native:
-        return member
     if path.steps is None:
         path.steps = step_keys(program, recording.canonical, [a for _, a in recording.graph.consts], table)
     results = {sym: k for k, sym in enumerate(program.results)}

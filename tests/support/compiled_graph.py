@@ -7,10 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad.codegen.cpu.assemble import compile_canonical, execute
-from tracegrad.codegen.lower.canonical import canonicalise
+from tracegrad.codegen.cpu.assemble import Program, compile_canonical
+from tracegrad.codegen.lower.canonical import Canonical, canonicalise
 from tracegrad.codegen.lower.simplify import simplify
+from tracegrad.runtime.launch.bind import ArrayArg
+from tracegrad.runtime.launch.binding import bind_graph
 from tracegrad.tracer.ir.graph import Graph
+
+
+def execute(
+    program: Program, graph: Graph, canonical: Canonical, arrays: Sequence[np.ndarray]
+) -> tuple[int, list[np.ndarray]]:
+    """(failed guard or -1, results) of *program* for the sizes and constants of *graph*, whose form is *canonical*."""
+    args = [ArrayArg(v.aval.dtype, v.aval.shape) for v in graph.inputs]
+    found: Any = bind_graph(graph, canonical, program, False, args)(*arrays)
+    return (found, []) if type(found) is int else (-1, [np.asarray(r) for r in found])
 
 
 class CompiledGraph:
@@ -27,7 +38,7 @@ class CompiledGraph:
             for x, v in zip(inputs, self.graph.inputs, strict=True)
         ]
         arrays = [a.reshape(v.aval.shape) for a, v in zip(arrays, self.graph.inputs, strict=True)]
-        self.failed, results = execute(self.program, self.canonical, [*arrays, *(a for _, a in self.graph.consts)])
+        self.failed, results = execute(self.program, self.graph, self.canonical, arrays)
         return results
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import zlib
 from collections.abc import Callable, Sequence
@@ -11,7 +10,9 @@ from typing import Any
 
 import fake_cupy
 import numpy as np
+from compiled_graph import execute
 
+from tracegrad.codegen.cpu.assemble import compile_canonical
 from tracegrad.codegen.derive.adjoint import jvp, vjp
 from tracegrad.codegen.evaluate.cupy_backend import CupyBackend
 from tracegrad.codegen.evaluate.cupy_exceptions import Modules
@@ -32,9 +33,6 @@ F64, F32, I64, BOOL = (np.dtype(name) for name in ("float64", "float32", "int64"
 
 # ---- tiers -----------------------------------------------------------------------------------------------------
 
-_KERNEL_MODULE = "tracegrad.codegen.cpu.assemble"
-
-
 _programs: dict[Any, Any] = {}
 
 
@@ -47,17 +45,15 @@ def failed_guard(graph: Graph, inputs: Sequence[Any]) -> int:
 
 def _run_kernel(graph: Graph, inputs: Sequence[Any]) -> list[np.ndarray]:
     """Compile and run; graphs with one signature share one program here as they do for users."""
-    module = importlib.import_module(_KERNEL_MODULE)
     graph = simplify(graph)
     canonical = canonicalise(graph)
     key = (canonical.key, len(graph.inputs))
     program = _programs.get(key)
     if program is None:
-        program = _programs[key] = module.compile_canonical(canonical, len(graph.inputs))
+        program = _programs[key] = compile_canonical(canonical, len(graph.inputs))
     pairs = zip(inputs, graph.inputs, strict=True)
     arrays = [np.ascontiguousarray(x, v.aval.dtype).reshape(v.aval.shape) for x, v in pairs]
-    _, results = module.execute(program, canonical, [*arrays, *(a for _, a in graph.consts)])
-    return list(results)
+    return execute(program, graph, canonical, arrays)[1]
 
 
 _cupy = CupyBackend(Modules(fake_cupy.cupy, fake_cupy.special.module))
@@ -76,16 +72,6 @@ TIERS: dict[str, Callable[[Graph, Sequence[Any]], list[np.ndarray]]] = {
     "kernel": _run_kernel,
     "cupy": _run_cupy,
 }
-
-
-def why_unavailable(tier: str) -> str:
-    """The reason why *tier* cannot run here, or nothing."""
-    if tier == "kernel":
-        try:
-            importlib.import_module(_KERNEL_MODULE)
-        except ModuleNotFoundError as error:
-            return f"no kernel tier: {error}"
-    return ""
 
 
 # ---- graphs ----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ A step's recording (``step_recording.py``) has inputs and results on the device,
 counts of steps, batches that NumPy has made.  ``StepProgram`` has it in two parts
 (``codegen/lower/host_device_split.py``): a kernel of the CPU for the part that depends on the host alone, and a
 ``DeviceProgram`` (``run.py``) for the rest.  A path of a step calls ``launch``, with the protocol of
-``binding.bind_program``:
+``binding.bind_graph``:
 
 1. the arguments are checked, as by the native launcher;
 2. the host's part runs: its guards may fail before the device has been asked for anything;

@@ -18,7 +18,7 @@ from typing import Any
 from ..nn.module import Module
 from ..runtime.config import config
 from ..runtime.cuda.availability import current_device
-from ..runtime.launch.binding import argument_records, bind_program
+from ..runtime.launch.binding import argument_records, bind_graph
 from ..runtime.launch.kernel_cache import kernels
 from ..runtime.paths.dispatcher import Dispatcher
 from ..runtime.paths.entry import Endpoint
@@ -148,7 +148,7 @@ class StepDispatcher(Dispatcher):
             else:
                 program, hit = kernels.get(recording.canonical, len(recording.places))
                 args, donated = argument_records(graph.inputs, scalars), dict(enumerate(recording.writes))
-                bound = bind_program(graph, recording.canonical, program, args, donated, counts)
+                bound = bind_graph(graph, recording.canonical, program, False, args, counts, donated)
         self.stats.compiles += not hit
         self.stats.kernel_hits += hit
         return make_path(recording, program, bound, counts)

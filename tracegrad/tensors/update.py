@@ -280,7 +280,7 @@ def _bind(
 ) -> tuple[Callable[..., Any], tuple[int, ...]] | None:
     """(launcher for rows like these, positions of the arrays that it writes); None where there is no kernel."""
     compiled: dict[Any, _Kernel] = {}
-    tape = Tape()
+    tape = Tape(len(arrays) + numbers)
     written: list[int] = []
     longest = min(BLOCK, max([a.size for a in arrays]))
     stride = -(-max(longest, 1) * max([a.itemsize for a in arrays]) // 64) * 64
@@ -299,7 +299,7 @@ def _bind(
     args: list[bind.Arg] = [bind.ArrayArg(a.dtype, a.shape, k in marked) for k, a in enumerate(arrays)]
     args += [bind.ScalarArg(np.dtype(np.float64), (float,))] * numbers
     owned = [part for kernel in compiled.values() for part in kernel.owned]
-    run = bind.bind_tape(tape, args, temp_offsets=(0,), keep_alive=owned, arena_bytes=used)
+    run = bind.bind_tape(tape, args, keep_alive=owned, space=used)
     return run, tuple(written)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 
@@ -272,6 +273,41 @@ def test_threads():
     assert not wrong and len(f.stats.paths) == 8
 
 
+def ranked(x):
+    y = np.sort(x)
+    spread = np.cumsum(y * np.arange(x.size))
+    return np.sum(y[:3] * 3.0) if spread[-1] > 0.0 else np.sum(np.sort(spread) ** 2)
+
+
+@pytest.mark.usefixtures("launcher")
+def test_programs_with_steps_of_numpys_share_a_launch(descents):
+    rng = np.random.default_rng(4)
+    points = [sign * rng.random(30) for sign in (1.0, -1.0) * 8]
+    wanted = [compile_grad(ranked).value_and_grad(x) for x in points]
+    f = compile_grad(ranked)
+    for x in points[:2] * 2:
+        f.value_and_grad(x)
+    (family,) = f._both.owners
+    assert len(family.members) == 2
+    assert all(len(path.program.segments) > 1 for path in family.members)
+    descents.clear()
+    wrong = []
+
+    def work(seed):
+        for k in np.random.default_rng(seed).integers(len(points), size=60):
+            value, gradient = f.value_and_grad(points[k])
+            if value != wanted[k][0] or gradient.tobytes() != wanted[k][1].tobytes():
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong and f._dispatcher not in descents
+    assert isinstance(family.launch, functools.partial) is not bind.NATIVE
+
+
 def test_members_that_do_not_agree_are_refused():
     f = compile_grad(lambda x: np.sum(x) if x.size > 2 else x * 2.0)
     for n in (2, 3):
@@ -329,8 +365,9 @@ def test_the_first_guard_that_fails_is_told_whatever_runs_first():
     assert program.program.schedule.checks and len(program.program.segments) > 1
     for a, b, wanted in ((1, -1, -1), (-1, -1, 0), (1, 1, 1), (-1, 1, 0)):
         inputs = [np.full(40, float(a)), np.full(40, float(b))]
-        order, found = program.run(inputs)
+        results = program.run(inputs)
         assert program.failed == wanted
         if wanted < 0:
+            order, found = results
             np.testing.assert_array_equal(order, np.arange(40))
             np.testing.assert_array_equal(found, inputs[0] * inputs[1])

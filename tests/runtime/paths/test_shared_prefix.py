@@ -13,7 +13,7 @@ from ir_parser import parse_graph
 from selection import seeds
 
 from tracegrad import compile_grad
-from tracegrad.codegen.cpu.assemble import KERNEL_TYPE, workspace
+from tracegrad.codegen.cpu.assemble import KERNEL_TYPE
 from tracegrad.codegen.cpu.value_numbering import products, step_keys
 from tracegrad.codegen.schedule.early_exit import steps_before
 from tracegrad.runtime.launch import bind
@@ -106,7 +106,8 @@ graph(a:f64[40], b:f64[40]) {
     compiled = compile_graph(graph)
     program, numbers = compiled.program, compiled.canonical
     (loop,) = [item for item in program.bits if products(program, item)[-1] in program.results]
-    offsets, space = workspace(program, numbers.sizes)
+    offsets, total = program.plan(numbers.sizes)
+    space = np.empty(total, np.uint8)
     a, b, h, c = np.ones(40), np.full(40, 3.0), np.full(40, 7.0), np.full(1, 9.0)
     pointers = np.array([*(x.ctypes.data for x in (a, b, h, c)), *(space.ctypes.data + o for o in offsets)])
     kernel = KERNEL_TYPE(program.segments[0].address)

@@ -34,8 +34,7 @@ Notes = Iterable[str | Reason]
 def explain_call(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Records the call (its Python runs once more) and describes the program, its kernel and the function's history."""
     call = dispatcher.flatten(args, kwargs)
-    plan = dispatcher.plans.get(call)
-    snapshot = plan.snapshot(call.objects)
+    plan, snapshot = dispatcher.plans.state(call)
     note = ""
     try:
         recording = record(dispatcher.fn, call, mode, plan, snapshot if plan.provable else None)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...tracer.ir.errors import DeviceError
@@ -39,6 +39,7 @@ from ..record.inline import inline_call
 from ..record.record import record, record_pieces
 from ..record.recording import VALUE, Mode, Recording
 from ..state.effect_places import is_sink, sink_parameters
+from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan
 from ..state.values import partition
 from ..stats import PathStats, Stats
@@ -125,7 +126,7 @@ class Dispatcher:
         paths: Sequence[Path] = ()
         variant, arrays, snapshot = self._find(call, known)
         if variant is not None and any(_grows_like_an_argument(path, call, ()) for path in variant.paths):
-            answer = self._elsewhere(endpoint, call, self.plans.get(call).snapshot(call.objects))
+            answer = self._elsewhere(endpoint, call, self.plans.state(call)[1])
             if answer is not MISS:
                 return answer
         if variant is not None:
@@ -135,8 +136,7 @@ class Dispatcher:
                 return answer
         elif known:
             reason = "the outside state that the function reads has changed"
-        plan = self.plans.get(call)
-        snapshot = plan.snapshot(call.objects) if snapshot is None else snapshot
+        plan, snapshot = self.plans.state(call) if snapshot is None else (self.plans.get(call), snapshot)
         answer = self._elsewhere(endpoint, call, snapshot)
         if answer is not MISS:
             return answer
@@ -331,6 +331,9 @@ class Dispatcher:
 
     def _not_kept(self, endpoint: Endpoint, call: Call, recording: Recording, plan: StatePlan) -> Any:
         """The answer to a recorded call that must not be replayed."""
+        if plan.provable and all(reason.code is Refusal.REPLAY_CAUGHT for reason in recording.changes):
+            plan.look_again()
+            return self._run_once(endpoint, call, recording, Live(listed(recording.changes)))
         return self._go_live(endpoint, call, recording, Live(listed([*plan.reasons, *recording.changes])))
 
     def _run_live(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
@@ -385,7 +388,7 @@ class FunctionDispatcher(Dispatcher):
 
     def _elsewhere(self, endpoint: Endpoint, call: Call, snapshot: Snapshot) -> Any:
         if not snapshot.tensors:
-            shared = self._shared(endpoint.mode, call, snapshot)
+            shared = self._shared(endpoint.mode, call, snapshot.nodes)
             return MISS if shared is None else self.answer(endpoint, shared)
         if self.target == "cuda" and len(snapshot.on_device) < len(snapshot.tensors):
             raise on_the_host(next(n for n in snapshot.tensors.values() if n not in snapshot.on_device))
@@ -393,7 +396,7 @@ class FunctionDispatcher(Dispatcher):
         args, kwargs = call.rebuild([TENSORS.wrap(x) if on_device(x) else x for x in call.leaves])
         return self._call_tensors(endpoint, args, kwargs)
 
-    def _shared(self, mode: Mode, call: Call, snapshot: Snapshot) -> Call | None:
+    def _shared(self, mode: Mode, call: Call, state: Iterable[StateNode]) -> Call | None:
         """The call with the lists and dicts among its arguments that the function reads as outside state, too, as
         objects of that state: what it does to the one it does to the other.  None where there are none.  (Those that
         gradients are taken of stay arguments.)"""
@@ -402,7 +405,8 @@ class FunctionDispatcher(Dispatcher):
         args = call.arguments[0]
         differentiated = () if mode.kind == VALUE else [args[p] for p in mode.positions if -len(args) <= p < len(args)]
         kept = {id(c) for c in flatten(tuple(differentiated), {}, target=self.target).containers}
-        shared = snapshot.containers.intersection(map(id, call.containers)) - kept
+        outside = {id(node.obj) for node in state if node.kind in ("list", "dict", "sink")}
+        shared = outside.intersection(map(id, call.containers)) - kept
         opaque = shared | set(self._opaque(*call.arguments))
         return flatten(*call.arguments, self.static, self.target, opaque) if shared else None
 
@@ -428,7 +432,7 @@ class FunctionDispatcher(Dispatcher):
 
     def _run_live(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
         plan, segments = self.plans.get(call), live.segments
-        if call.containers and (shared := self._shared(endpoint.mode, call, plan.snapshot(call.objects))) is not None:
+        if call.containers and (shared := self._shared(endpoint.mode, call, plan.reached(call.objects))) is not None:
             return self.answer(endpoint, shared)
         self.stats.traces += 1
         if segments is None:

@@ -11,7 +11,7 @@ from typing import Any
 from ..config import config
 from ..record.call_key import OBJECT, Call
 from ..record.differentiable import leaf_names
-from ..state.state_plan import StatePlan, analyse
+from ..state.state_plan import Snapshot, StatePlan
 
 
 class PlanCache:
@@ -28,18 +28,28 @@ class PlanCache:
 
     def get(self, call: Call) -> StatePlan:
         """The analysis of the function for objects of these classes."""
+        return self._get(call)[0]
+
+    def state(self, call: Call) -> tuple[StatePlan, Snapshot]:
+        """The same, and the outside state as it is now."""
+        plan, snapshot = self._get(call)
+        return plan, snapshot or plan.snapshot(call.objects)
+
+    def _get(self, call: Call) -> tuple[StatePlan, Snapshot | None]:
+        """(the analysis, the state if it has just been walked)."""
         objects = call.objects
         key = tuple([o if isinstance(o, types.FunctionType | type) else type(o) for o in objects])
         with self._lock:
             plan = self._plans.get(key)
             if plan is not None:
                 self._plans.move_to_end(key)
-                return plan
+                return plan, None
         names = leaf_names(self._fn, call) if objects else []
         labels = tuple([n for n, k in zip(names, call.kinds, strict=False) if k == OBJECT])
-        plan = analyse(self._fn, objects, labels=labels, effects=self._effects)
+        plan = StatePlan(self._fn, labels, self._effects)
+        snapshot = plan.snapshot(objects)
         with self._lock:
             self._plans[key] = plan
             while len(self._plans) > config.max_plans:
                 self._plans.popitem(last=False)
-        return plan
+        return plan, snapshot

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -40,6 +40,7 @@ from ...tracer.reroll.loop_monitor import follow_loops
 from ...tracer.reroll.roll import roll
 from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
+from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch
 from .arguments import positional_names
 from .call_key import ARRAY, DATA, FLOAT, OBJECT, Call
@@ -121,7 +122,7 @@ def _record(
     with fewer_collections(), recording(recorder), _own_words():
         if snapshot is None:
             if plan.asks_identity:
-                _refuse_captured(call, plan.snapshot(call.objects))
+                _refuse_captured(call, plan.reached(call.objects))
             given = call.arguments_over(leaves, positional_names(fn), wrt)
             try:
                 with plan.show():
@@ -129,10 +130,11 @@ def _record(
             finally:
                 plain = Settled(lambda value: _number(value, recorder), given.originals)
                 given.write_back(plain)
-                settle(plan.snapshot(call.objects), plain)
+                settle(plan.reached(call.objects), plain)
         else:
             captured = list(snapshot.arrays)
-            recorder.watch, recorder.may_draw, recorder.call_method = plan.watch, True, call_method
+            recorder.watch, recorder.may_draw = lambda: plan.watch(recorder.reasons.append), True
+            recorder.call_method = call_method
 
             def add_array(array: np.ndarray, name: str) -> TracedArray:
                 owner = f"`{name}`, an array from outside the function"
@@ -230,14 +232,14 @@ def run_frozen(
     plain = Settled(number, given.originals | substitution.originals, recorder.texts)
     if recorder.texts is not None:
         recorder.texts.places |= substitution.unread()
-    watch, raised = plan.watch(), None
+    watch, raised = plan.watch(recorder.reasons.append), None
     try:
         with watch:
             out = substitution.fn(*given.args, **given.kwargs)
     except BaseException as error:
         out, raised = None, error
     after = plan.snapshot(call.objects)
-    settle(after, plain)
+    settle(after.nodes, plain)
     needed = recorder.needed
     changed = [*given.changes(), *plan.changes(snapshot, after)]  # of the caller's own objects
     if needed is not None:
@@ -287,15 +289,16 @@ def _derived(recorder: Recorder, captured: Sequence[Any], arguments: int) -> Der
 
 
 def _unseen(watch: Watch, substitution: Substitution) -> bool:
-    return substitution.hides and any(reason.code is Refusal.CALLS_UNSEEN for reason in watch.reasons)
+    unseen = watch.fails or any(reason.code is Refusal.CALLS_UNSEEN for reason in watch.reasons)
+    return unseen and substitution.hides
 
 
-def _refuse_captured(call: Call, snapshot: Snapshot) -> None:
+def _refuse_captured(call: Call, state: Iterable[StateNode]) -> None:
     """An error where an argument is an array that the function reads from outside as it is."""
     data = {id(x) for x in call.data}
-    for array, name in zip(snapshot.arrays, snapshot.array_names, strict=True):
-        if id(array) in data:
-            raise captured_refusal(name)
+    for node in state:
+        if node.kind == "array" and node.sub and id(node.obj) in data:
+            raise captured_refusal(node.label)
 
 
 def _number(value: TracedArray, recorder: Recorder) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +17,6 @@ from ...tracer.bytecode.instructions import plain_instructions
 from ...tracer.record.array import TracedArray
 from ...tracer.record.shown_text import Texts
 from ..state.state_graph import Edge, Leaf, StateNode
-from ..state.state_plan import Snapshot
 
 Unwrap = Callable[[Any], Any]
 _MISSING = object()
@@ -77,12 +76,9 @@ class Settled:
         return value
 
 
-def settle(after: Snapshot, unwrap: Unwrap) -> None:
-    """Replace traced arrays in everything that *after*, a snapshot taken since the run, has reached."""
-    graph = after._graph
-    if graph is None:
-        return
-    for node in graph.nodes:
+def settle(state: Iterable[StateNode], unwrap: Unwrap) -> None:
+    """Replace traced arrays in the objects of a *state* that was walked since the run."""
+    for node in state:
         obj = node.obj
         if node.kind == "sink":
             unwrap(obj)

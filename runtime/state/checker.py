@@ -429,10 +429,14 @@ class _Emitter:
             self.fail_if(f"not {self.constant(is_empty)}({self.constant(arg)})")
         elif how == "noattr":
             self.fail_if(f"{self.constant(hasattr)}({owner}, {arg!r})")
-        elif how == "noitem" and self.graph.pins.pin_name(node.obj.__dict__, arg, MISSING, False):
-            pass
-        elif how == "noitem":
-            self.fail_if(f"{arg!r} in {owner}.__dict__")
+        elif how == "noitems":
+            self.add(node.label, frozenset(arg))
+            if all(self.graph.pins.pin_name(node.obj.__dict__, name, MISSING, False) for name in arg):
+                return
+            if len(arg) <= _UNROLL:
+                self.fail_if(" or ".join([f"{name!r} in {owner}.__dict__" for name in sorted(arg)]))
+            else:
+                self.fail_if(f"not {self.constant(frozenset(arg))}.isdisjoint({owner}.__dict__)")
         elif how == "import":
             self.child(f"{self.constant(sys.modules)}[{arg!r}]", child, label)
         elif how == "class":

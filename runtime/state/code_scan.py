@@ -9,6 +9,7 @@ values behind the names are the business of ``state_graph.py``.
 from __future__ import annotations
 
 import dis
+import functools
 import itertools
 import os
 import re
@@ -28,6 +29,8 @@ _GLOBAL_LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _DEREF_LOADS = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
 _ATTR_LOADS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", "LOAD_ZERO_SUPER_ATTR"}
 _ATTR_WRITES = {"STORE_ATTR", "DELETE_ATTR"}
+_JUMPS = {*dis.hasjrel, *dis.hasjabs}
+_NEVER_ON = {"RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 _SILENT = {"CACHE", "NOP", "PUSH_NULL", "EXTENDED_ARG", "RESUME"}
 BY_NAME = {"getattr", "hasattr", "setattr", "delattr"}
 _OPAQUE_ATTRS = {
@@ -47,6 +50,7 @@ class CodeFacts:
     code: CodeType
     globals: dict[str, int] = field(default_factory=dict)  # name -> line of its first load
     chains: dict[Root, dict[tuple[str, ...], int]] = field(default_factory=dict)  # attribute chains -> line
+    needed: set[tuple[Root, tuple[str, ...]]] = field(default_factory=set)  # chains not only called where code fails
     imports: list[tuple[str, int, int]] = field(default_factory=list)  # (module, level, line)
     attrs: dict[str, int] = field(default_factory=dict)  # every attribute name -> line
     uses: Uses = field(default_factory=dict)  # of names, over all codes
@@ -99,25 +103,35 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
         facts.sees_absence = True
     everything = list(plain_instructions(code))
     instructions = [i for i in everything if i.opname not in _SILENT]
+    fails = failing(code)
+    to_call = _beside_nulls(everything) if fails else set()
     facts.called |= _called(everything)
     outer = set(code.co_freevars) - local_cells  # variables of a function around the analysed one
     line = chain_line = code.co_firstlineno
     root: Root | None = None
     chain: tuple[str, ...] = ()
     imported = ""
+    first = 0  # index of the chain's root
+
+    def end_chain(last: int) -> None:
+        assert root is not None
+        _end_chain(facts, root, chain, chain_line)
+        if not (instructions[last].offset in fails and {instructions[k].offset for k in (first, last)} & to_call):
+            facts.needed.add((root, chain))
+
     for index, ins in enumerate(instructions):
         line = (ins.positions.lineno if ins.positions else None) or line
         op, name = ins.opname, ins.argval
         if root is not None and not (op in _ATTR_LOADS or op in _ATTR_WRITES):
-            _end_chain(facts, root, chain, chain_line)
+            end_chain(index - 1)
             root = None
         if op in _GLOBAL_LOADS:
             facts.globals.setdefault(name, line)
-            root, chain, chain_line = ("global", name), (), line
+            root, chain, chain_line, first = ("global", name), (), line, index
             if name in BY_NAME:
                 _attribute_by_name(facts, instructions, index, line)
         elif op in _DEREF_LOADS:
-            root, chain, chain_line = (("deref", name) if name in outer else ("local", "")), (), line
+            root, chain, chain_line, first = (("deref", name) if name in outer else ("local", "")), (), line, index
         elif op in _ATTR_LOADS or op in _ATTR_WRITES:
             facts.attrs.setdefault(name, line)
             if name in _OPAQUE_ATTRS:
@@ -127,10 +141,10 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
             if name in ("format", "format_map"):
                 _format_fields(facts, instructions[index - 1] if index else None, line)
             if root is None:
-                root, chain = ("local", ""), ()
+                root, chain, first = ("local", ""), (), index
             chain, chain_line = (*chain, name), line
             if op in _ATTR_WRITES or not op.startswith(("LOAD_ATTR", "LOAD_METHOD")):
-                _end_chain(facts, root, chain, line)
+                end_chain(index)
                 root = None
         elif op == "IMPORT_NAME":
             level = instructions[index - 2].argval if index >= 2 else 0
@@ -162,7 +176,7 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
         elif op == "BINARY_OP" and ins.argrepr.startswith("%"):
             facts.formats |= any("%" in const for const in code.co_consts if type(const) is str)
     if root is not None:
-        _end_chain(facts, root, chain, chain_line)
+        end_chain(len(instructions) - 1)
     if any(i.opname == "CHECK_EXC_MATCH" or (i.opname == "PUSH_EXC_INFO" and j.opname == "POP_TOP")
            for i, j in itertools.pairwise(instructions)):  # fmt: skip
         facts.excepts = True
@@ -178,6 +192,43 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
     for const in code.co_consts:
         if isinstance(const, CodeType):
             _scan_into(facts, const, inner)
+
+
+@functools.lru_cache(4096)
+def failing(code: CodeType) -> frozenset[int]:
+    """The offsets in *code* from which every way leads to a ``raise``, as far as no handler catches it."""
+    instructions = list(dis.get_instructions(code))
+    if not any(i.opname == "RAISE_VARARGS" for i in instructions):
+        return frozenset()
+    places = {ins.offset: k for k, ins in enumerate(instructions)}
+    before: list[list[int]] = [[] for _ in instructions]  # from where each instruction is come to
+    stack = []
+    for k, ins in enumerate(instructions):
+        if ins.opname.startswith(("RETURN_", "YIELD_")):
+            stack.append(k)
+        elif ins.opcode in _JUMPS:
+            before[places[ins.argval]].append(k)
+        if k + 1 < len(instructions) and ins.opname not in _NEVER_ON:
+            before[k + 1].append(k)
+    ends = set(stack)
+    while stack:
+        new = set(before[stack.pop()]) - ends
+        ends |= new
+        stack += new
+    offsets = [*places, len(code.co_code)]  # a frame may stand at what follows an instruction, too
+    return frozenset([at for k in range(len(instructions)) if k not in ends for at in range(*offsets[k : k + 2])])
+
+
+def _beside_nulls(instructions: list[dis.Instruction]) -> set[int]:
+    """The offsets of loads beside a NULL: the first or last ones of an expression that is called."""
+    found = set()
+    loads = [i for i in instructions if i.opname not in _SILENT or i.opname == "PUSH_NULL"]
+    for k, ins in enumerate(loads):
+        if ins.opname == "PUSH_NULL":
+            found.update([i.offset for i in loads[max(k - 1, 0) : k + 2]])
+        elif ins.opname == "LOAD_METHOD" or (ins.opname in ("LOAD_GLOBAL", "LOAD_ATTR") and "NULL" in ins.argrepr):
+            found.add(ins.offset)
+    return found
 
 
 def _texts(constants: tuple[object, ...]) -> Iterator[str]:

@@ -50,7 +50,10 @@ def visit(walker: Walker, module: types.ModuleType, label: str, site: str, chain
         if () in node.extra:  # met on a way through modules that import each other
             chains = {chain: at for chain, at in chains.items() if chain}
         node.extra.add(())
-    absent = False
+    absent: set[str] = set()
+    around = walker.within
+    if not library:
+        walker.enter(module, site)
     for name, rest in _first_names(walker, module, label, chains, library).items():
         at = next(iter(rest.values()))
         if name in module.__dict__:
@@ -64,18 +67,23 @@ def visit(walker: Walker, module: types.ModuleType, label: str, site: str, chain
         else:
             if "__getattr__" in module.__dict__ and not library:
                 walker.refuse(Refusal.STATE_MODULE, f"{label}.{name}", at)
-            _absent(node, name)
-            absent = True
+            absent.add(name)
+    walker.within = around
     if absent:
-        _absent(node, "__getattr__")
+        _note_absence(node, absent | ({"__getattr__"} - module.__dict__.keys()))
     return node
 
 
-def _absent(node: StateNode, name: str) -> None:
-    """Have a module's getting an attribute noticed."""
-    if name not in node.extra and name not in node.obj.__dict__:
-        node.extra.add(name)
-        node.edge("noitem", name, Leaf(None, False))
+def _note_absence(node: StateNode, names: set[str]) -> None:
+    """Have a module's getting one of these attributes noticed: one edge for all of them."""
+    if names <= node.extra:
+        return
+    node.extra |= names
+    known = next((edge for edge in node.edges if edge.how == "noitems"), None)
+    if known is None:
+        node.edge("noitems", names, Leaf(None, False))
+    else:
+        known.arg |= names
 
 
 def _settled(walker: Walker, module: types.ModuleType, node: StateNode, chain: tuple[str, ...], site: str) -> bool:

@@ -143,7 +143,7 @@ def named_tuple(walker: Walker, value: Any, label: str, site: str) -> Leaf | Sta
         node.edge("item", index, walker.visit(item, f"{label}.{name}", site))
     walker.pin_class(type(value))
     if not walker.trust.cls(type(value)):
-        walker.pending.append(lambda: class_values(walker, node, type(value), frozenset(), site))
+        walker.later(lambda: class_values(walker, node, type(value), frozenset(), site))
     return node
 
 
@@ -152,7 +152,7 @@ def member(walker: Walker, value: enum.Enum, label: str, site: str) -> Leaf | St
     cls = type(value)
     walker.pin_class(cls)
     if not walker.trust.cls(cls):
-        walker.pending.append(lambda: _fill_member(walker, node, value, label, site))
+        walker.later(lambda: _fill_member(walker, node, value, label, site))
     return node
 
 
@@ -209,7 +209,7 @@ def user_class(walker: Walker, cls: type, label: str, site: str, construct: bool
     hook = _hook(walker, cls)
     if hook is not None:
         walker.refuse(Refusal.STATE_HOOK, f"`{label}` ({cls.__qualname__})", site, hook=hook)
-    walker.pending.append(lambda: class_edges(walker, node, cls, site, instance_only=False, construct=construct))
+    walker.later(lambda: class_edges(walker, node, cls, site, instance_only=False, construct=construct))
     return node
 
 
@@ -218,6 +218,7 @@ def class_edges(
 ) -> None:
     """Edges for the members of the class whose names count: methods, properties, special methods, data."""
     walker.pin_class(cls)
+    walker.enter(cls, site)
     if walker.names.supers:
         super_edges(walker, node, cls, site, construct)
     is_enum = isinstance(cls, enum.EnumMeta)
@@ -296,7 +297,7 @@ def instance(walker: Walker, value: Any, label: str, site: str, trusted: bool) -
     if store is not None and type(store) is not dict:
         return walker.unknown(Refusal.STATE_DICT, value, label, site)
     node = walker.node("instance", value, label, site)
-    walker.pending.append(lambda: fill_instance(walker, node, value, label, site, trusted))
+    walker.later(lambda: fill_instance(walker, node, value, label, site, trusted))
     return node
 
 

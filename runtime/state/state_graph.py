@@ -88,10 +88,10 @@ class Edge:
     """The access from an owner to its part: ``how`` is one of
 
     ``global`` (globals dict, name), ``builtin`` (globals dict, name), ``noglobal``, ``cell``, ``emptycell``,
-    ``attr`` name, ``noattr`` name, ``noitem`` name (not in its ``__dict__``), ``item`` index, ``key`` key, ``element``
-    index (of a set), ``class`` (class, name), ``const`` (the part of an object that can't change), ``import`` module
-    name, ``quiet`` name (in the key, not in the checker), ``store`` name (an attribute that is only assigned, present
-    or not).
+    ``attr`` name, ``noattr`` name, ``noitems`` names (none of them in its ``__dict__``), ``item`` index, ``key`` key,
+    ``element`` index (of a set), ``class`` (class, name), ``const`` (the part of an object that can't change),
+    ``import`` module name, ``quiet`` name (in the key, not in the checker), ``store`` name (an attribute that is only
+    assigned, present or not).
     """
 
     how: str
@@ -119,6 +119,7 @@ class Names:
     uses: Uses = field(default_factory=dict)
     contents: set[str] = field(default_factory=set)  # labels of arrays that are guarded by their contents
     read: set[int] = field(default_factory=set)  # ids of containers that are no sinks (``effect_places.py``)
+    caught: set[types.CodeType] = field(default_factory=set)  # code whose exceptions were seen to be caught
 
     def state(self) -> tuple[int, ...]:
         sizes = len(self.attrs), len(self.compares), len(self.called), len(self.asked), len(self.read)
@@ -133,7 +134,7 @@ class Names:
         sets = dict(self.attrs), set(self.compares), set(self.called), set(self.asked)
         uses = {place: set(found) for place, found in self.uses.items()}
         flags = self.supers, self.everything, self.absence, self.dates
-        return Names(*sets, *flags, self.moment, self.effects, uses, set(self.contents))
+        return Names(*sets, *flags, self.moment, self.effects, uses, set(self.contents), caught=set(self.caught))
 
 
 @dataclass(slots=True)

@@ -36,10 +36,10 @@ from .state_graph import Names, StateGraph, StateNode
 from .trust import Trust
 from .uses import READ, Place
 from .values import StateKey
-from .walk import build
+from .walk import build, reached
 from .watch import Watch
 
-__all__ = ["Snapshot", "StateKey", "StatePlan", "Substitution", "Watch", "analyse", "watch"]
+__all__ = ["Snapshot", "StateKey", "StatePlan", "Substitution", "Watch"]
 
 
 class Snapshot:
@@ -118,13 +118,9 @@ class Snapshot:
         return self._graph
 
     @property
-    def containers(self) -> set[int]:
-        """The ids of the lists and dicts in the state (until released)."""
-        return (
-            set()
-            if self._graph is None
-            else {id(n.obj) for n in self._graph.nodes if n.kind in ("list", "dict", "sink")}
-        )
+    def nodes(self) -> list[StateNode]:
+        """The objects of the state (until released)."""
+        return [] if self._graph is None else self._graph.nodes
 
     @property
     def optimizers(self) -> list[Any]:
@@ -146,14 +142,18 @@ class StatePlan:
     when the state does.
     """
 
-    def __init__(self, fn: Callable[..., Any], labels: tuple[str, ...], trust: Trust, effects: bool) -> None:
+    def __init__(self, fn: Callable[..., Any], labels: tuple[str, ...] = (), effects: bool = False) -> None:
+        """:param labels: names of the objects among the arguments that are no data.
+        :param effects: a change of a place that the function does not read otherwise (``Substitution.effects``) is no
+            reason to run its Python in each call."""
         self.fn = fn
         self._labels = labels
-        self._trust = trust
+        self._trust = Trust()
         self._names = Names(effects=effects)
         self._static: list[Reason] = []
         self._found: list[Reason] = []
         self._codes: dict[int, types.CodeType] = {}
+        self._caught: set[types.CodeType] = set()
         self.told: set[str] = set()  # warnings that have been given
 
     @property
@@ -194,6 +194,11 @@ class StatePlan:
         self._codes = graph.codes
         return Snapshot(digest(graph), graph)
 
+    def reached(self, objects: tuple[Any, ...] = ()) -> list[StateNode]:
+        """The objects of the state, where no more is asked: the function's Python runs in each call."""
+        labels = self._labels if len(self._labels) == len(objects) else _labels(self.fn, len(objects))
+        return reached(self.fn, tuple(objects), labels, self._trust, self._names.copy())
+
     def read(self, places: Iterable[Place]) -> None:
         """Take places for read from now on, which code was found to count up."""
         for place in places:
@@ -225,9 +230,19 @@ class StatePlan:
                 changed.setdefault(Refusal.REPLAY_REPLACES(name=name))
         return list(changed)
 
-    def watch(self) -> Watch:
-        """Context manager around a recorded run: code that ran without having been analysed becomes a reason."""
-        return Watch(self._codes, self._trust, self._found.append)
+    def watch(self, report: Callable[[Reason], None] = lambda reason: None) -> Watch:
+        """Context manager around a recorded run: code that ran without having been analysed becomes a reason, and
+        ``report`` is told why this run alone can't be kept."""
+
+        def caught(code: types.CodeType, reason: Reason) -> None:
+            self._caught.add(code)
+            report(reason)
+
+        return Watch(self._codes, self._trust, self._found.append, caught)
+
+    def look_again(self) -> None:
+        """From now on, analyse where code fails of which an exception was caught."""
+        self._names.caught |= self._caught
 
     def show(self) -> AbstractContextManager[Any]:
         """Context manager around a run that is not watched: frames that ask for it are shown the builtins of recorded
@@ -251,27 +266,6 @@ class StatePlan:
             snap = self.snapshot(objects)
         assert snap._graph is not None
         return Substitution(snap._graph, wrap, self.fn, tuple(objects), self.provable, numbers)
-
-
-def analyse(
-    fn: Callable[..., Any],
-    objects: tuple[Any, ...] = (),
-    *,
-    labels: tuple[str, ...] | None = None,
-    effects: bool = False,
-) -> StatePlan:
-    """Find the outside state of a callable; ``objects`` are arguments that are no data (``self``, settings).
-
-    With *effects*, a change of a place that it does not read otherwise (``Substitution.effects``) is no reason to run
-    its Python in each call."""
-    trust = Trust()
-    plan = StatePlan(fn, tuple(labels) if labels is not None else _labels(fn, len(objects)), trust, effects)
-    plan.snapshot(tuple(objects))
-    return plan
-
-
-def watch(plan: StatePlan) -> Watch:
-    return plan.watch()
 
 
 def _labels(fn: Any, count: int) -> tuple[str, ...]:

@@ -27,34 +27,22 @@ from .code_scan import BY_NAME, CodeFacts, scan
 from .effect_places import settle_places, visit_part
 from .libraries import LOCAL_TIME, LOCALE, PRINT_OPTIONS, TIME_ZONE, reads_by_itself
 from .pins import AnyName, Pins, versions_in_use
-from .state_graph import MAX_CONTENT, Leaf, Names, StateGraph, StateNode, mark
+from .state_graph import MAX_CONTENT, Chains, Leaf, Names, StateGraph, StateNode, mark
 from .trust import Trust, impurity, setting_of
 from .uses import COUNT
 from .values import is_leaf
-from .walker import OF_CLASS, OF_SUBCLASSES, UnknownError, Walker
+from .walker import MAX_MORE, OF_CLASS, OF_SUBCLASSES, UnknownError, Walker
 
 _OF_FUNCTIONS = {"__name__", "__qualname__", "__module__", "__doc__", "__annotations__"}
 
 
 def build(fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: Trust, names: Names) -> StateGraph:
     """The graph of everything that ``fn`` can read outside itself; ``names`` is read and grows."""
-    while True:
+    before = None
+    while names.state() != before:
         before = names.state()
-        walker = Walker(trust, names)
-        roots = walker.roots
-        try:
-            roots.append(walker.visit(fn, "the function", "its definition"))
-            walker.labels = labels
-            for value, label in zip(arguments, labels, strict=True):
-                walker.walk_pending()  # so that what the function does with it is known
-                roots.append(visit_part(walker, ("param", label), value, label, "the arguments"))
-            walker.walk_pending()
-        except UnknownError as error:
-            walker.reasons.setdefault(error.reason)
-            roots.clear()
-        mark(roots, walker.nodes)
-        settle_places(walker)
-        if names.state() == before or not roots:
+        walker = _walk(fn, arguments, labels, Walker(trust, names))
+        if not walker.roots:
             break
     if names.dates and names.moment:
         walker.refuse(Refusal.CALLS_CLOCK, 'np.datetime64("now")', names.moment)
@@ -67,10 +55,35 @@ def build(fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: T
     functions = [n.obj for n in walker.nodes if n.kind == "function" and not n.extra]
     pins = Pins(counted, trust, walker.classes, walker.stores, walker.lists, walker.abstract, spaces, functions)
     return StateGraph(
-        roots, walker.nodes, reasons, walker.codes, walker.main, names, pins, list(walker.settings.values()),
+        walker.roots, walker.nodes, reasons, walker.codes, walker.main, names, pins, list(walker.settings.values()),
         walker.tensors, walker.optimizers,
         walker.on_device, walker.leaves_on_host,
     )  # fmt: skip
+
+
+def reached(
+    fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: Trust, names: Names
+) -> list[StateNode]:
+    """The objects outside of ``fn`` that a run may have changed, where its Python runs in each call; of those inside
+    installed packages no more than a few."""
+    return _walk(fn, arguments, labels, Walker(trust, names, MAX_MORE)).nodes
+
+
+def _walk(fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], walker: Walker) -> Walker:
+    roots = walker.roots
+    try:
+        roots.append(walker.visit(fn, "the function", "its definition"))
+        walker.labels = labels
+        for value, label in zip(arguments, labels, strict=True):
+            walker.walk_pending()  # so that what the function does with it is known
+            roots.append(visit_part(walker, ("param", label), value, label, "the arguments"))
+        walker.walk_pending()
+    except UnknownError as error:
+        walker.reasons.setdefault(error.reason)
+        roots.clear()
+    mark(roots, walker.nodes)
+    settle_places(walker)
+    return walker
 
 
 def _check_array(walker: Walker, node: StateNode) -> None:
@@ -92,7 +105,7 @@ def _function(walker: Walker, fn: types.FunctionType, label: str, site: str) -> 
     node = walker.node("function", fn, label, site, extra=trusted)
     if walker.main is None and not trusted:
         walker.main = fn.__globals__
-    walker.pending.append(lambda: _fill_function(walker, node, fn, label, site, trusted))
+    walker.later(lambda: _fill_function(walker, node, fn, label, site, trusted))
     return node
 
 
@@ -112,6 +125,7 @@ def _fill_function(
         facts = CodeFacts(fn.__code__)
     else:
         facts = _take_code(walker, fn.__code__)
+        walker.enter(fn, site)
         _global_names(walker, node, fn, facts)
         objects.own_attributes(walker, node, label, site)
         for name in sorted(_OF_FUNCTIONS & walker.names.attrs.keys()):
@@ -182,7 +196,9 @@ def _global_names(walker: Walker, node: StateNode, fn: types.FunctionType, facts
     for name, line in facts.globals.items():
         at = facts.at(line)
         if name in space:
-            chains = modules.placed(facts, "global", name)
+            chains = _needed(walker, facts, name, space[name])
+            if not chains:
+                continue
             part = visit_part(walker, ("global", name), space[name], f"global {name}", at, chains)
             node.edge("global", (space, name), part)
         elif name in provided:
@@ -191,6 +207,26 @@ def _global_names(walker: Walker, node: StateNode, fn: types.FunctionType, facts
             node.edge("noglobal", (space, provided, name), Leaf(None, False))
     for name, level, line in facts.imports:
         modules.imported(walker, node, fn, facts, name, level, line)
+
+
+def _needed(walker: Walker, facts: CodeFacts, name: str, value: Any) -> Chains:
+    """The attribute chains that the code reads from a global name.
+
+    What is only called on ways that end in a ``raise`` (pytest's rewriting of ``assert``) is none of them, as long as
+    the watch sees such a call: a run that made it raises, and is never replayed, or it has caught the exception, and is
+    not kept (``StatePlan.look_again``)."""
+    chains = modules.placed(facts, "global", name)
+    spared = chains.keys() - {chain for root, chain in facts.needed if root == ("global", name)}
+    if not spared or not walker.names.caught.isdisjoint(facts.codes):
+        return chains
+    return {c: at for c, at in chains.items() if c not in spared or not walker.trust.seen_running(_at(value, c))}
+
+
+def _at(value: Any, chain: tuple[str, ...]) -> Any:
+    """The object at the end of a chain through modules, or None."""
+    for name in chain:
+        value = value.__dict__.get(name) if type(value) is types.ModuleType else None
+    return value
 
 
 def _builtin(walker: Walker, value: Any, name: str, at: str) -> Leaf | StateNode:
@@ -259,7 +295,7 @@ def _partial(walker: Walker, value: functools.partial[Any], label: str, site: st
     node.edge("const", "func", walker.visit(value.func, label, site))
     node.edge("const", "args", walker.visit(value.args, f"{label} args", site))
     node.edge("const", "keywords", walker.visit(value.keywords, f"{label} keywords", site))
-    walker.pending.append(lambda: objects.own_attributes(walker, node, label, site))
+    walker.later(lambda: objects.own_attributes(walker, node, label, site))
     return node
 
 
@@ -348,4 +384,4 @@ OF_CLASS.update({
 })  # fmt: skip
 OF_SUBCLASSES.update({np.ndarray: _array_subclass, object: _other})
 
-__all__ = ["build"]
+__all__ = ["build", "reached"]

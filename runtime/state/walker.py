@@ -22,6 +22,8 @@ from .values import is_leaf, leaf_size
 
 MAX_LEAVES = 10_000
 MAX_DEPTH = 100
+# Objects that are looked at on ways through installed packages; fewer where Python has to run for another reason.
+MAX_IN_PACKAGES, MAX_MORE = 1500, 150
 
 Visitor = Callable[..., Leaf | StateNode]  # (walker, value, label, site); that of modules also takes attribute chains
 OF_CLASS: dict[type, Visitor] = {}
@@ -43,7 +45,7 @@ class UnknownError(Exception):
 class Walker:
     """One walk over the state. ``visit`` hands each value to the visitor of its class; each object becomes one node."""
 
-    def __init__(self, trust: Trust, names: Names) -> None:
+    def __init__(self, trust: Trust, names: Names, most: int = MAX_IN_PACKAGES) -> None:
         self.trust = trust
         self.names = names
         self.roots: list[Leaf | StateNode] = []
@@ -64,7 +66,10 @@ class Walker:
         self.main: dict[str, Any] | None = None
         self.leaves = 0
         self.depth = 0
-        self.pending: deque[Callable[[], None]] = deque()  # nodes whose parts are still to be walked
+        self.within: tuple[str, str] | None = None  # the package through which the walk goes, where it was entered
+        self.inside, self.most = 0, most  # objects on such ways
+        # Nodes whose parts are still to be walked, each with the package on the way to it.
+        self.pending: deque[tuple[tuple[str, str] | None, Callable[[], None]]] = deque()
 
     # ---- small tools
 
@@ -102,9 +107,32 @@ class Walker:
         self.refuse(refusal, f"`{label}` ({full})", site, **fields)
         return Leaf(value, False)
 
+    def later(self, fill: Callable[[], None]) -> None:
+        """Have the parts of a node walked once those around it have been met."""
+        self.pending.append((self.within, fill))
+
     def walk_pending(self) -> None:
         while self.pending:
-            self.pending.popleft()()
+            self.within, fill = self.pending.popleft()
+            fill()
+        self.within = None
+
+    def enter(self, owner: types.FunctionType | type | types.ModuleType, site: str) -> None:
+        """Note that what comes now is reached through the package of *owner*, if it is from one."""
+        package = "" if self.within is not None else self.trust.package(owner)
+        if package:
+            self.within = package, site
+
+    def _room(self, value: Any) -> bool:
+        """Whether one more object is looked at."""
+        if self.within is None or id(value) in self.memo:
+            return True
+        self.inside += 1
+        most = MAX_MORE if self.reasons else self.most
+        if self.inside > most:
+            package, site = self.within
+            self.refuse(Refusal.STATE_PACKAGE, package, site, count=most)
+        return self.inside <= most
 
     # ---- what is compared by its owner's version, or by identity
 
@@ -129,6 +157,8 @@ class Walker:
         """The leaf or node of a value; ``chains`` are the attribute chains that the code reads from it."""
         if is_leaf(value):
             return self.leaf(value, True)
+        if not self._room(value):
+            return Leaf(value, False)
         self.depth += 1
         try:
             if self.depth > MAX_DEPTH:
@@ -143,4 +173,4 @@ class Walker:
             self.depth -= 1
 
 
-__all__ = ["MAX_LEAVES", "OF_CLASS", "OF_SUBCLASSES", "UnknownError", "Walker"]
+__all__ = ["MAX_LEAVES", "MAX_MORE", "OF_CLASS", "OF_SUBCLASSES", "UnknownError", "Walker"]

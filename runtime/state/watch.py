@@ -22,6 +22,7 @@ from typing import Any
 
 from ...tracer.bytecode.shown_names import asks, show
 from ...tracer.ir.refusals import Reason, Refusal
+from .code_scan import failing
 from .libraries import RUN_TIME, ambient, impure
 from .native_filter import Filter, available
 from .quiet_calls import mark
@@ -39,10 +40,16 @@ _SILENT = ("tracegrad", "importlib")  # a warning of NumPy's in the user's name 
 class Watch:
     """Context manager around a recorded run; ``reasons`` is filled while it runs."""
 
-    def __init__(self, codes: dict[int, types.CodeType], trust: Trust, report: Callable[[Reason], None]) -> None:
+    def __init__(
+        self, codes: dict[int, types.CodeType], trust: Trust, report: Callable[[Reason], None],
+        caught: Callable[[types.CodeType, Reason], None] | None = None,
+    ) -> None:  # fmt: skip
         self._codes = codes
         self._trust = trust
         self._report = report
+        self._caught = caught
+        self._failing: tuple[types.CodeType, Reason] | None = None  # code that is about to raise
+        self._below: types.FrameType | None = None  # the frame that is watched from
         self._shown: set[int] = set()  # ids of codes whose frames are shown the builtins of recorded code
         self._known: dict[int, types.CodeType] = {}  # ids of codes that need no second look; kept alive
         self._types: dict[type, Refusal | None] = {}
@@ -54,6 +61,7 @@ class Watch:
         self.reasons: list[Reason] = []
 
     def __enter__(self) -> Watch:
+        self._below = sys._getframe(1)
         self._collector = {cb.__code__ for cb in gc.callbacks if isinstance(cb, types.FunctionType)}
         self._prior = sys.getprofile()
         self._random, self._ambient = _numpy_random_state(), ambient()
@@ -67,6 +75,7 @@ class Watch:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._below = None
         if self._filter is not None:
             self._filter.remove()
             mark(False)
@@ -76,16 +85,35 @@ class Watch:
             restore_profile(self._prior)
         elif hasattr(self._prior, "enable"):  # cProfile before Python 3.12 is no Python function
             self._prior.enable()
+        if self._failing is not None:
+            if exc[0] is None and self._caught is not None:
+                self._caught(*self._failing)
+            return
         if self._random != _numpy_random_state():
             self._add(Refusal.CALLS_NUMPY_RANDOM())
         for name, value in ambient().items():
             if value is not self._ambient[name] and value != self._ambient[name]:
                 self._add(Refusal.REPLAY_CHANGES(name=name))
 
-    def _add(self, reason: Reason) -> None:
-        if reason not in self.reasons:
+    def _add(self, reason: Reason, frame: types.FrameType | None = None) -> None:
+        if reason not in self.reasons and not self._fails(frame):
             self.reasons.append(reason)
             self._report(reason)
+
+    @property
+    def fails(self) -> bool:
+        """Whether code has run that was spared because it leads to a ``raise``."""
+        return self._failing is not None
+
+    def _fails(self, frame: types.FrameType | None) -> bool:
+        """Whether all this is on the way to a ``raise``: the run ends by it, or is not kept."""
+        while self._failing is None and frame is not None and frame is not self._below:
+            code = frame.f_code
+            if id(code) in self._codes and frame.f_lasti in failing(code):
+                site = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
+                self._failing = code, Refusal.REPLAY_CAUGHT(site=site)
+            frame = frame.f_back
+        return self._failing is not None
 
     def _callback(self, prior: Any) -> Callable[[types.FrameType, str, Any], None]:
         """The profile function in Python: a closure that drops known events at once, since it runs for every call."""
@@ -137,7 +165,7 @@ class Watch:
             return
         if not self._trust.file(code.co_filename) and not self._generated(frame) and not self._on_behalf(frame):
             where = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
-            self._add(Refusal.CALLS_UNSEEN(what=code.co_name, site=where))
+            self._add(Refusal.CALLS_UNSEEN(what=code.co_name, site=where), frame)
 
     def _generated(self, frame: types.FrameType) -> bool:
         """Code that a library made (the ``__init__`` of a dataclass) and calls itself."""
@@ -205,7 +233,7 @@ class Watch:
             return _AGAIN
         where = f"{os.path.basename(at.f_code.co_filename)}:{at.f_lineno}"
         shown = name if module == "builtins" else f"{module}.{name}"
-        self._add(why(what=shown, site=where))
+        self._add(why(what=shown, site=where), frame)
         return _AGAIN
 
 

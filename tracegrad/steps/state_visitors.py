@@ -35,7 +35,7 @@ def _tensor(walker: Walker, value: Tensor, label: str, site: str) -> StateNode:
     walker.leaf(None, True)  # counts
     node = walker.node("const", value, label, site)
     node.edge("quiet", "facts", walker.leaf(tensor_facts(value), True))
-    walker.pending.append(lambda: _fill_tensor(walker, node, value, label, site))
+    walker.later(lambda: _fill_tensor(walker, node, value, label, site))
     return node
 
 
@@ -45,9 +45,9 @@ def _fill_tensor(walker: Walker, node: StateNode, value: Tensor, label: str, sit
     for name in sorted(store if names.everything else store.keys() & names.attrs.keys()):
         if not hasattr(Tensor, name) and not name.startswith("_"):
             node.edge("attr", name, walker.visit(store[name], f"{label}.{name}", site), fixed=True)
-    for name in sorted(names.asked - store.keys()):
-        if not hasattr(Tensor, name):
-            node.edge("noitem", name, walker.leaf(None, False))
+    absent = {name for name in names.asked - store.keys() if not hasattr(Tensor, name)}
+    if absent:
+        node.edge("noitems", absent, Leaf(None, False))
 
 
 def _filled_later(fill: Callable[..., None]) -> Callable[..., StateNode]:
@@ -55,7 +55,7 @@ def _filled_later(fill: Callable[..., None]) -> Callable[..., StateNode]:
 
     def visit(walker: Walker, value: Any, label: str, site: str) -> StateNode:
         node = walker.node("pinned", value, label, site)
-        walker.pending.append(lambda: fill(walker, node, value, label, site))
+        walker.later(lambda: fill(walker, node, value, label, site))
         return node
 
     return visit

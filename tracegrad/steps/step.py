@@ -114,7 +114,7 @@ class StepDispatcher(Dispatcher):
         return self.answer(endpoint, call)
 
     def _find(self, call: Call, known: Sequence[Variant]) -> tuple[Variant | None, Sequence[Any], Snapshot | None]:
-        snapshot = self.plans.get(call).snapshot(call.objects)
+        _, snapshot = self.plans.state(call)
         arrays = tuple(snapshot.arrays)
         variant = next((v for v in known if v.snapshot.key == snapshot.key and v.alike(call, arrays)), None)
         return variant, arrays, snapshot

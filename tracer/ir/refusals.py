@@ -131,6 +131,7 @@ class Refusal(enum.Enum):
     REPLAY_LONG = "too long to compile as a whole: {count} operations between {branches} branches, the last at {site}"
     REPLAY_DIFFERS = "two runs with the same arguments and state recorded different programs (a counter, a clock?)"
     REPLAY_CHANGES = "changes `{name}` while it runs"
+    REPLAY_CAUGHT = "catches an exception, at {site}, whose making has not been analysed yet"
     REPLAY_STRUCTURE = "changes the structure of what it reads while it runs"
     REPLAY_REPLACES = "replaces the array `{name}` while it runs"
     REPLAY_STREAM = "draws from the default stream of tracegrad.random at {site}"
@@ -192,6 +193,10 @@ class Refusal(enum.Enum):
 
     # Can all that the function reads outside itself be compared in each call?
     STATE_LARGE = "reads more than {count:,} values outside itself; pass them as an array"
+    STATE_PACKAGE = (
+        "reaches more than {count:,} objects through the package `{what}` at {site}; "
+        "call it outside, and pass what it gives as an argument"
+    )
     STATE_DEEP = "reads values nested more than {count} deep: `{what}` at {site}"
     STATE_ARRAY = (
         "reads the array `{what}` ({size:.0f} MiB) in a place where it can't be replaced at {site}; "

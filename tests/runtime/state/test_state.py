@@ -20,9 +20,10 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 
 import numpy as np
 import pytest
+from analysed import analyse
 
 from tracegrad import compile_grad
-from tracegrad.runtime.state.state_plan import StatePlan, analyse, watch
+from tracegrad.runtime.state.state_plan import StatePlan
 from tracegrad.tracer.ir.refusals import Refusal, listed
 
 
@@ -710,7 +711,7 @@ def test_classes_made_by_the_standard_library():
         return p.shifted() + q.b if p == Point(x) else q._replace(a=3).a
 
     plan, snap = plan_of(f)
-    with watch(plan):
+    with plan.watch():
         f(1.0)
     assert plan.provable, plan.reasons
     bias[0] = 2.0
@@ -1207,7 +1208,7 @@ def test_watch_is_quiet_on_what_was_analysed():
     model = Model()
     f = function_from("def h(x): return [np.sum(v) for v in x]\ndef f(x): return h(x), m.loss(x)", np=np, m=model)
     plan, _ = plan_of(f)
-    with watch(plan) as seen:
+    with plan.watch() as seen:
         f(np.ones(3))
     assert seen.reasons == [] and plan.provable
 
@@ -1220,7 +1221,7 @@ def test_watch_finds_unknown_helpers():
         return x + 1
 
     plan, _ = plan_of(f)
-    with watch(plan):
+    with plan.watch():
         f(1.0, act)
     assert not plan.provable
     line = act.__code__.co_firstlineno
@@ -1241,7 +1242,7 @@ def test_watch_passes_over_what_the_garbage_collector_calls():
     gc.collect()  # what other tests have left behind may have finalisers in Python
     gc.callbacks.append(timed)
     try:
-        with watch(plan) as seen:
+        with plan.watch() as seen:
             fn(1.0)
     finally:
         gc.callbacks.remove(timed)
@@ -1260,7 +1261,7 @@ def test_watch_finds_impure_calls():
         (datetime.datetime.now, Refusal.CALLS_CLOCK),
     ]:
         plan, _ = plan_of(f)
-        with watch(plan):
+        with plan.watch():
             f(1.0, fn)
         assert code in [reason.code for reason in plan.reasons], fn
 
@@ -1270,7 +1271,7 @@ def test_watch_sees_print():
         print(x)
 
     plan, _ = plan_of(f)
-    with watch(plan):
+    with plan.watch():
         f(1.0)
     assert plan.reasons == [Refusal.CALLS_PRINT(what="print", site=line_of(f))]
 
@@ -1284,14 +1285,14 @@ def test_watch_restores_the_profiler():
     plan, _ = plan_of(lambda x: x)
     sys.setprofile(mine)
     try:
-        with watch(plan):
+        with plan.watch():
             plan.fn(1)
         assert sys.getprofile() is mine and "call" in events
     finally:
         sys.setprofile(None)
     profiler = cProfile.Profile()
     profiler.enable()
-    with watch(plan):
+    with plan.watch():
         plan.fn(1)
     profiler.disable()
     assert plan.provable, plan.reasons

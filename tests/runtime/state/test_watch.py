@@ -16,11 +16,11 @@ from array import array
 
 import numpy as np
 import pytest
+from analysed import analyse
 
 from tracegrad.runtime.state import native_filter, quiet_calls
 from tracegrad.runtime.state import watch as state_watch
 from tracegrad.runtime.state.native_filter import PairSet
-from tracegrad.runtime.state.state_plan import analyse, watch
 from tracegrad.tracer.ir.refusals import Refusal, listed
 from tracegrad.tracer.record.array import TracedArray
 from tracegrad.tracer.record.recorder import Recorder, recording
@@ -88,7 +88,7 @@ def reasons_of(run, *args):
         with pytest.MonkeyPatch.context() as patch:
             if not native:
                 patch.setattr(state_watch, "available", bool)
-            with watch(plan) as seen:
+            with plan.watch() as seen:
                 assert (seen._filter is not None) == native
                 run(*args)
         found.append(seen.reasons)
@@ -168,7 +168,7 @@ def test_a_prior_profiler_gets_its_events():
     plan = analyse(plain_helper)
     sys.setprofile(mine)
     try:
-        with watch(plan):
+        with plan.watch():
             plain_helper()
         assert sys.getprofile() is mine
     finally:
@@ -179,7 +179,7 @@ def test_a_prior_profiler_gets_its_events():
 def test_cprofile_goes_on_afterwards():
     profiler = cProfile.Profile()
     profiler.enable()
-    with watch(analyse(plain_helper)):
+    with analyse(plain_helper).watch():
         plain_helper()
     math.sqrt(2.0)
     profiler.disable()
@@ -188,9 +188,9 @@ def test_cprofile_goes_on_afterwards():
 
 def test_nested_watches_both_see():
     outer, inner = analyse(call), analyse(call)
-    with watch(outer) as first:
+    with outer.watch() as first:
         before = sys.getprofile()
-        with watch(inner) as second:
+        with inner.watch() as second:
             call(time.time)
         assert sys.getprofile() is before
         call(plain_helper)
@@ -203,11 +203,11 @@ def test_nested_watches_both_see():
 @native_only
 def test_a_profile_that_was_saved_and_set_again_goes_on_watching():
     plan = analyse(call)
-    with watch(plan) as seen:
+    with plan.watch() as seen:
         sys.setprofile(sys.getprofile())
         call(time.time)
     assert Refusal.CALLS_CLOCK in codes(seen)
-    with watch(plan) as seen:
+    with plan.watch() as seen:
         state_watch.restore_profile(sys.getprofile())
         call(time.time)
     assert Refusal.CALLS_CLOCK in codes(seen)
@@ -215,7 +215,7 @@ def test_a_profile_that_was_saved_and_set_again_goes_on_watching():
 
 def test_exceptions_pass_through():
     plan = analyse(call)
-    with pytest.raises(KeyError), watch(plan) as seen:
+    with pytest.raises(KeyError), plan.watch() as seen:
         call(raising)
     assert sys.getprofile() is None and "`raising`" in listed(seen.reasons)
 
@@ -247,7 +247,7 @@ def test_the_collectors_callbacks_are_not_the_functions():
     gc.callbacks.append(timed)
     try:
         plan = analyse(plain_helper)
-        with watch(plan) as seen:
+        with plan.watch() as seen:
             gc.collect()
     finally:
         gc.callbacks.remove(timed)
@@ -261,7 +261,7 @@ def test_threads_watch_each_their_own_run():
         plan = analyse(call)
         start.wait()
         for _ in range(50):
-            with watch(plan) as seen:
+            with plan.watch() as seen:
                 call(time.time if k % 2 else plain_helper)
         found[k] = seen.reasons
 
@@ -287,7 +287,7 @@ def test_what_python_is_asked_does_not_grow_with_the_run(monkeypatch):
         recorder, plan = Recorder(), analyse(f)
         with recording(recorder):
             x = TracedArray(recorder.add_input(np.ones(3), "x"), recorder)
-            with watch(plan) as seen:
+            with plan.watch() as seen:
                 f(x, steps)
         assert seen.reasons == []
         return len(asked)
@@ -346,7 +346,7 @@ def test_marks_are_of_one_thread_and_go_with_the_watch():
         quiet()
         sys.setprofile(None)
 
-    with watch(analyse(plain_helper)):
+    with analyse(plain_helper).watch():
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
@@ -370,7 +370,7 @@ def test_what_operators_call_of_the_users_is_watched(traced):
         before = sys.gettrace()
         sys.settrace(lambda *event: None)
     try:
-        with recording(recorder), watch(plan) as seen:
+        with recording(recorder), plan.watch() as seen:
             x = TracedArray(recorder.add_input(np.ones(3), "x"), recorder)
             result = f(x, Offset())
     finally:

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.ir.aval import is_number
-from ...tracer.ir.graph import Atom
+from ...tracer.ir.aval import INT, is_number
+from ...tracer.ir.graph import Atom, Lit, Var
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.shown_text import Shown, Texts
@@ -72,11 +72,11 @@ class Effects:
 
 
 def find_effects(
-    call: Call, graph: StateGraph, given: Arguments, substitution: Substitution, inputs: Sequence[TracedArray],
+    call: Call, graph: StateGraph, given: Arguments, substitution: Substitution, inputs: dict[int, TracedArray],
     texts: Texts | None,
 ) -> Effects:  # fmt: skip
     """The effects of a run that had the arguments *given* and the copies of *substitution*; *inputs*: the stand-ins for
-    the arrays of the state; *texts*: those that it has printed."""
+    the arrays and numbers of the state, in order, by the ids of their nodes; *texts*: those that it has printed."""
     found = Effects()
     values = _Values(found, given, inputs, texts)
     ways = _ways(graph, call)
@@ -180,6 +180,10 @@ def _constant(value: Any) -> Expression:
     return lambda source, texts: source.constant(value)
 
 
+def _text(text: str) -> Expression:
+    return lambda source, texts: text
+
+
 def _called(function: Expression, value: Expression) -> Expression:
     return lambda source, texts: f"{function(source, texts)}({value(source, texts)})"
 
@@ -196,16 +200,19 @@ def _effects(
         yield _growth(owner, value, way, values)
         return
     place = _step(way, edge.how, edge.arg)
+    counted = values.counted(edge, value)
     if place is None:
         yield None
+    elif counted is not None:
+        yield OutsideEffect(("count", place.key, counted), place.text, _text(repr(counted)), "{} += {}")
     elif edge.stored or edge.how == "store":
         stored = values.expression(value)
         yield (
             None if stored is None else OutsideEffect(("store", place.key, stored[0]), place.text, stored[1], "{} = {}")
         )
     elif isinstance(edge.child, Leaf) and type(value) is int:
-        text = repr(value - edge.child.value)
-        yield OutsideEffect(("count", place.key, text), place.text, lambda source, texts: text, "{} += {}")
+        count = value - edge.child.value
+        yield OutsideEffect(("count", place.key, count), place.text, _text(repr(count)), "{} += {}")
     else:
         yield None
 
@@ -238,11 +245,12 @@ def _growth(sink: StateNode, contents: Any, way: _Way, values: _Values) -> Outsi
 class _Values:
     """Expressions for values that a run has left somewhere: plain NumPy would have left the same there."""
 
-    def __init__(self, effects: Effects, given: Arguments, inputs: Sequence[TracedArray], texts: Texts | None) -> None:
+    def __init__(self, effects: Effects, given: Arguments, inputs: dict[int, TracedArray], texts: Texts | None) -> None:
+        self._stand_ins = inputs
         self._effects, self._given, self._texts = effects, given, texts
         self._results: dict[int, tuple[TracedArray, int]] = {}  # id of a traced array -> (it, position of its value)
         self._made: set[int] = set()  # ids of containers that the run has made
-        self._inputs = {id(one): k for k, one in enumerate(inputs)}
+        self._inputs = {id(one): k for k, one in enumerate(inputs.values())}
         self._leaves = {id(leaf): k for k, leaf in reversed(list(enumerate(given.leaves)))}
 
     def expression(self, value: Any, depth: int = 0) -> tuple[Hashable, Expression] | None:
@@ -252,7 +260,8 @@ class _Values:
             return ("leaf", place), _leaf(place)
         known = self._inputs.get(id(value))
         if known is not None:
-            return ("input", known), lambda source, texts: f"arrays[{known}]"
+            form = "int(arrays[{}])" if value.aval.dtype == INT else "arrays[{}]"
+            return ("input", known), _text(form.format(known))
         if type(value) is TracedArray:
             return self._result(value)
         if type(value) is str:
@@ -272,6 +281,15 @@ class _Values:
             kept = value.copy()
             return ("array", content), lambda source, texts: f"{source.constant(kept)}.copy()"
         return None
+
+    def counted(self, edge: Edge, value: Any) -> int | None:
+        """The number by which an int that is an input has gone up to *value*; None where that is not all."""
+        if not (isinstance(edge.child, StateNode) and edge.child.kind == "number" and type(edge.child.obj) is int):
+            return None
+        before = self._stand_ins.get(id(edge.child))
+        if before is None or type(value) is not TracedArray:
+            return None
+        return _increment(value, before.atom)
 
     def text(self, text: str) -> tuple[Hashable, Expression]:
         """The expression for a text with traced arrays in it."""
@@ -307,6 +325,24 @@ class _Values:
         position, effects = known[1], self._effects
         form = "{}.item()" if value.aval.weak else "{}"
         return ("result", position, form), lambda source, texts: form.format(f"r[{effects.indices[position]}]")
+
+
+def _increment(value: TracedArray, before: Atom) -> int | None:
+    """The constant by which *value* is more than *before*; None where it is not known."""
+    makers = {out: node for node in value._recorder.nodes for out in node.outs}
+    total, atom = 0, value.atom
+    while atom is not before:
+        node = makers.get(atom) if isinstance(atom, Var) else None
+        if node is None or node.prim.name not in ("add", "sub"):
+            return None
+        x, y = node.inputs
+        if isinstance(x, Lit) and node.prim.name == "add":
+            x, y = y, x
+        if not isinstance(y, Lit):
+            return None
+        total += int(y.value) if node.prim.name == "add" else -int(y.value)
+        atom = x
+    return total
 
 
 def _joined(kind: type, parts: list[tuple[Hashable, Expression]], count: int) -> tuple[Hashable, Expression] | None:

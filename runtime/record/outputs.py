@@ -52,7 +52,8 @@ def packed(
     texts, statics = [], []
     for leaf in leaves:
         if isinstance(leaf, TracedArray):
-            texts.append(f"r[{len(atoms)}]")
+            number = leaf.aval.weak and leaf.aval.dtype.kind in "ib"  # an int of Python's
+            texts.append(f"r[{len(atoms)}].item()" if number else f"r[{len(atoms)}]")
             if places is not None:
                 places.setdefault(id(leaf), len(atoms))
             atoms.append(leaf.atom)

@@ -23,14 +23,14 @@ from ...codegen.lower.canonical import canonicalise
 from ...codegen.lower.half_precision import CUDA_PRODUCTS
 from ...codegen.lower.simplify import simplify
 from ...tracer import numpy_api  # noqa: F401  (fills the tables of NumPy functions)
-from ...tracer.ir.aval import FLOAT_KINDS, Aval
+from ...tracer.ir.aval import FLOAT_KINDS, INT, Aval
 from ...tracer.ir.errors import TracegradError, unrecordable
 from ...tracer.ir.evaluate import HOST
 from ...tracer.ir.graph import Atom, Guard, Lit, Var, structural
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import user_site
-from ...tracer.ops.elementwise import F
+from ...tracer.ops.elementwise import F, cast
 from ...tracer.record.array import TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
@@ -44,6 +44,7 @@ from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch
 from .arguments import positional_names
 from .call_key import ARRAY, DATA, FLOAT, OBJECT, Call
+from .counters import unbounded
 from .derived import DerivedInputs
 from .differentiable import (
     differentiated,
@@ -132,7 +133,7 @@ def _record(
                 given.write_back(plain)
                 settle(plan.reached(call.objects), plain)
         else:
-            captured = list(snapshot.arrays)
+            captured = [float(x) if type(x) is int else x for x in snapshot.arrays]
             recorder.watch, recorder.may_draw = lambda: plan.watch(recorder.reasons.append), True
             recorder.call_method = call_method
 
@@ -216,10 +217,15 @@ def run_frozen(
     known = {id(x): leaf for x, leaf in zip(call.leaves, leaves, strict=True)} if plan.asks_identity else {}
     for node in snapshot.inputs:
         if node.kind == "number":
-            var = recorder.add_input(node.obj, f"`{node.label}`", weak=type(node.obj) is float)
+            counter = type(node.obj) is int  # the launcher takes it as a float
+            var = recorder.add_input(
+                float(node.obj) if counter else node.obj, f"`{node.label}`", weak=counter or type(node.obj) is float
+            )
             if recorder.call_method is not None:
                 recorder.outside[var] = frozenset((var,))
-            stand_ins[id(node)] = TracedArray(var, recorder)
+            if counter:
+                recorder.counters.add(var)
+            stand_ins[id(node)] = TracedArray(cast(var, INT, weak=True) if counter else var, recorder)
         else:
             stand_in = add_array(node.obj, node.label)
             stand_ins[id(node)] = stand_ins[id(node.obj)] = known.get(id(node.obj), stand_in)
@@ -240,18 +246,19 @@ def run_frozen(
         out, raised = None, error
     after = plan.snapshot(call.objects)
     settle(after.nodes, plain)
-    needed = recorder.needed
+    needed = recorder.needed or unbounded(recorder, raised)
+    plan.keep_contents(_captured_names(recorder, snapshot, frozenset(recorder.asked_counters)))
     changed = [*given.changes(), *plan.changes(snapshot, after)]  # of the caller's own objects
     if needed is not None:
         if changed or not plan.keep_contents(_captured_names(recorder, snapshot, needed.captured)):
-            raise needed.error
+            raise raised or needed.error
         raise needed
     if not changed and _unseen(watch, substitution):
         raise _UnseenReaderError from raised
     effects, changes = Effects(), changed or substitution.changes()
     if raised is None and not changes and snapshot.graph is not None and snapshot.graph.roots:
         try:
-            inputs = [stand_ins[id(node)] for node in snapshot.inputs]
+            inputs = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
             effects = find_effects(call, snapshot.graph, given, substitution, inputs, recorder.texts)
         except NotCountersError as error:
             plan.read(error.places)

@@ -30,7 +30,7 @@ import numpy as np
 from ...tracer.record.float_errors import raising, settings
 from .libraries import LibrarySetting
 from .pins import MISSING, lookup
-from .state_graph import Edge, Leaf, StateGraph, StateNode
+from .state_graph import MAX_COUNT, Edge, Leaf, StateGraph, StateNode
 from .values import (
     IdentityKey,
     StateKey,
@@ -198,7 +198,10 @@ class _Emitter:
                 self.fail_if(" or ".join(pairs))
             elif len(variables) > 4:
                 self.fail_if(f"not {self.constant(distinct)}({', '.join(variables)})")
-        names = [self.variables[id(node)] for node in self.arrays]
+        names = [
+            f"{self.constant(float)}({self.variables[id(node)]})" if type(node.obj) is int else self.variables[id(node)]
+            for node in self.arrays
+        ]
         return Digest(
             StateKey(tuple(self.tokens)),
             tuple(node.obj for node in self.arrays),
@@ -292,6 +295,8 @@ class _Emitter:
             self.add(label, kind, identity(type(obj)))
             self.fail_if(type_test)
         if kind == "number":
+            if type(obj) is int:
+                self.fail_if(f"not -{MAX_COUNT} < {name} < {MAX_COUNT}")
             self.arrays.append(node)
             return
         if type(obj) in self.sinks:  # what it holds counts nowhere: it must not be another one

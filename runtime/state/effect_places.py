@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.ir.refusals import Refusal
-from .state_graph import Chains, Edge, Leaf, StateNode
+from .state_graph import MAX_COUNT, Chains, Edge, Leaf, StateNode
 from .uses import ADD, APPEND, COUNT, ITEM, READ, STORE, UPDATE, ItemCount, uses
 from .walker import Walker
 
@@ -84,29 +84,51 @@ def settle_places(walker: Walker) -> None:
     """Mark what may be stored in places that a run can be given copies of, once nodes are marked; make the others
     places like any other."""
     names = walker.names
+    shared = {_variable(edge) for node in walker.nodes for edge in node.edges if edge.fixed or not _free(node)} - {None}
     for node in list(walker.nodes):
         if node.kind == "sink" and (node.fixed or not node.sub):
             names.read.add(id(node.obj))
-        free = node.sub and not node.fixed
-        if node.kind == "instance":
-            free = free and _plain_stores(type(node.obj))
-        counted = _counted_items(walker, node) if node.kind in ("list", "dict") and free else set()
+        free = _free(node)
+        counted, only = _counted_items(walker, node) if node.kind in ("list", "dict") and free else (set(), False)
         for edge in list(node.edges):
             child = edge.child
             effect = child.effect if isinstance(child, Leaf) else ""
             if not free and effect:
                 _like_any_other(walker, node, edge)
+            elif names.effects and _variable(edge) in shared and not effect:
+                place = place_of(node, edge)
+                if place is not None and COUNT in uses(node.obj.__code__).get(place, ()):
+                    _refuse_write(walker, node)
             elif free and not edge.fixed and not effect and names.effects:
                 is_counted = edge.how in ("item", "key") and ItemCount(edge.arg) in counted
-                if is_counted and isinstance(child, Leaf) and type(child.value) is int:
+                if is_counted and only and isinstance(child, Leaf) and type(child.value) is int:
                     edge.child = Leaf(child.value, True, COUNT)
                 elif is_counted or (edge.how in _NAMED and _used(walker, node, edge) & {STORE, COUNT}):
                     edge.stored, edge.unread = True, not is_counted and _used(walker, node, edge) == {STORE}
                     label = _label(node, edge)
-                    number = isinstance(child, Leaf) and child.value
-                    if isinstance(number, float | np.float32) and label not in names.contents:
-                        edge.child = StateNode("number", number, label, node.site, sub=True)
+                    counts = is_counted or COUNT in _used(walker, node, edge)
+                    if isinstance(child, Leaf) and _is_input(child.value, counts) and label not in names.contents:
+                        edge.child = StateNode("number", child.value, label, node.site, sub=True)
                         walker.nodes.append(edge.child)
+
+
+def _is_input(value: Any, counts: bool) -> bool:
+    """Whether a number in a place where something is stored is an input; *counts*: an int there is counted up."""
+    return isinstance(value, float | np.float32) or (type(value) is int and counts and -MAX_COUNT < value < MAX_COUNT)
+
+
+def _free(node: StateNode) -> bool:
+    """Whether a run has a copy of the object wherever it is reached."""
+    return node.sub and not node.fixed and (node.kind != "instance" or _plain_stores(type(node.obj)))
+
+
+def _variable(edge: Edge) -> Any:
+    """The global or outer variable that is reached, which other functions may read; None for other parts."""
+    return (id(edge.arg[0]), edge.arg[1]) if edge.how == "global" else id(edge.arg) if edge.how == "cell" else None
+
+
+def _refuse_write(walker: Walker, node: StateNode) -> None:
+    walker.refuse(Refusal.STATE_WRITES, f"an outer variable of {node.label}", node.site)
 
 
 def _like_any_other(walker: Walker, node: StateNode, edge: Edge) -> None:
@@ -114,7 +136,7 @@ def _like_any_other(walker: Walker, node: StateNode, edge: Edge) -> None:
     if edge.how != "store":
         edge.child = Leaf(edge.child.value, True)
         if edge.how in ("global", "cell"):
-            walker.refuse(Refusal.STATE_WRITES, f"an outer variable of {node.label}", node.site)
+            _refuse_write(walker, node)
         return
     node.edges.remove(edge)
     store = getattr(node.obj, "__dict__", {})
@@ -135,8 +157,8 @@ def _used(walker: Walker, node: StateNode, edge: Edge) -> set[Any]:
     return {READ} if place is None else walker.names.used(*place)
 
 
-def _counted_items(walker: Walker, node: StateNode) -> set[Any]:
-    """The items that are only counted up, where nothing else is done with the container."""
+def _counted_items(walker: Walker, node: StateNode) -> tuple[set[Any], bool]:
+    """(the items that are counted up, whether nothing else is done with the container)."""
     found: set[Any] = set()
     for root, label in zip(walker.roots[1:], walker.labels, strict=False):
         if root is node:
@@ -145,7 +167,8 @@ def _counted_items(walker: Walker, node: StateNode) -> set[Any]:
         for edge in owner.edges:
             if edge.child is node:
                 found |= _used(walker, owner, edge)
-    return found if all(isinstance(use, ItemCount) for use in found) else set()
+    items = {use for use in found if isinstance(use, ItemCount)}
+    return items, len(items) == len(found)
 
 
 def _cell_name(fn: types.FunctionType, cell: types.CellType) -> str | None:

@@ -17,6 +17,7 @@ from .libraries import LibrarySetting
 from .pins import Pins
 from .uses import READ, Uses
 
+MAX_COUNT = 1 << 31  # of a counter that is an input of the program, as a float
 MAX_CONTENT = 1 << 20  # bytes of an array that is guarded by its contents
 
 Chains = dict[tuple[str, ...], str]  # attribute chain -> where it is read, "model.py:12"

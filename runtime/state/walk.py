@@ -161,7 +161,7 @@ def _take_code(walker: Walker, code: types.CodeType) -> CodeFacts:
         for place, found in facts.uses.items():
             names.uses.setdefault(place, set()).update(found)
         for (kind, name), line in facts.writes:
-            if names.used(kind, name) != {COUNT}:
+            if COUNT not in names.used(kind, name) or COUNT not in facts.uses.get((kind, name), ()):
                 what = f"the global `{name}`" if kind == "global" else f"the outer variable `{name}`"
                 walker.refuse(Refusal.STATE_WRITES, what, facts.at(line))
         names.dates |= facts.dates

@@ -129,9 +129,9 @@ class Replayed(Objective):
 class Live(Objective):
     """Methods whose effects can't be replayed."""
 
-    def reads_its_counter(self, x):
+    def looks_up_by_its_counter(self, x):
         self.nfev += 1
-        return np.sum(x) / self.nfev
+        return np.sum(x) / range(1000)[self.nfev]
 
     def reads_its_history(self, x):
         self.history.append(np.sum(x))

@@ -391,6 +391,17 @@ def a_getattr_hook_of_a_module():
     return lambda x: x.sum() * m.anything, lambda: setattr(held, "v", 2.0)
 
 
+@replayed
+def a_counter():
+    box = Box(n=0)
+
+    def f(x):
+        box.n += 1
+        return np.sum(x) * 2.0 if box.n % 100 > 50 else np.sum(x)
+
+    return f, lambda: setattr(box, "n", 60)
+
+
 @live
 def the_dict_of_an_object():
     box = Box(v=1.0)

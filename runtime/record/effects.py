@@ -260,8 +260,10 @@ class _Values:
             return ("leaf", place), _leaf(place)
         known = self._inputs.get(id(value))
         if known is not None:
-            form = "int(arrays[{}])" if value.aval.dtype == INT else "arrays[{}]"
-            return ("input", known), _text(form.format(known))
+            array = _text(f"arrays[{known}]")
+            return ("input", known), _called(
+                _constant(int), array
+            ) if value.aval.weak and value.aval.dtype == INT else array
         if type(value) is TracedArray:
             return self._result(value)
         if type(value) is str:

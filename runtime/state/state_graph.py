@@ -120,12 +120,12 @@ class Names:
     uses: Uses = field(default_factory=dict)
     contents: set[str] = field(default_factory=set)  # labels of arrays that are guarded by their contents
     read: set[int] = field(default_factory=set)  # ids of containers that are no sinks (``effect_places.py``)
-    caught: set[types.CodeType] = field(default_factory=set)  # code whose exceptions were seen to be caught
+    no_sparing: set[types.CodeType] = field(default_factory=set)  # code that is analysed where it fails, too
 
     def state(self) -> tuple[int, ...]:
-        sizes = len(self.attrs), len(self.compares), len(self.called), len(self.asked), len(self.read)
+        sets = self.attrs, self.compares, self.called, self.asked, self.read, self.no_sparing
         flags = self.supers, self.everything, self.absence, self.dates, bool(self.moment)
-        return *sizes, sum(map(len, self.uses.values())), *flags
+        return *map(len, sets), sum(map(len, self.uses.values())), *flags
 
     def used(self, kind: str, name: str) -> set[Hashable]:
         """The uses of what is found under a name."""
@@ -135,7 +135,9 @@ class Names:
         sets = dict(self.attrs), set(self.compares), set(self.called), set(self.asked)
         uses = {place: set(found) for place, found in self.uses.items()}
         flags = self.supers, self.everything, self.absence, self.dates
-        return Names(*sets, *flags, self.moment, self.effects, uses, set(self.contents), caught=set(self.caught))
+        return Names(
+            *sets, *flags, self.moment, self.effects, uses, set(self.contents), no_sparing=set(self.no_sparing)
+        )
 
 
 @dataclass(slots=True)

@@ -238,11 +238,11 @@ class StatePlan:
             self._caught.add(code)
             report(reason)
 
-        return Watch(self._codes, self._trust, self._found.append, caught)
+        return Watch(self._codes, self._trust, self._found.append, caught, self._names.no_sparing)
 
     def look_again(self) -> None:
         """From now on, analyse where code fails of which an exception was caught."""
-        self._names.caught |= self._caught
+        self._names.no_sparing |= self._caught
 
     def show(self) -> AbstractContextManager[Any]:
         """Context manager around a run that is not watched: frames that ask for it are shown the builtins of recorded

@@ -125,17 +125,6 @@ class Trust:
         dotted = self.name(file) if isinstance(file, str) else ""
         return "" if known(dotted) else dotted.partition(".")[0]
 
-    def seen_running(self, value: Any) -> bool:
-        """Whether the watch over a run notices that this is called: code that is not the user's own, an impure function
-        that is written in C."""
-        if type(value) is types.FunctionType:
-            return bool(self.package(value))
-        owner = getattr(value, "__self__", None)
-        if type(value) is not types.BuiltinFunctionType or not isinstance(owner, types.ModuleType):
-            return False
-        name = value.__name__
-        return name in IMPURE_BUILTINS if owner is builtins else impure(f"{owner.__name__}.{name}") is not None
-
     def owns(self, obj: types.FunctionType | type) -> bool:
         """Whether a function or class is library code."""
         return self.cls(obj) if isinstance(obj, type) else self.file(obj.__code__.co_filename)

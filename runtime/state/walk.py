@@ -32,6 +32,7 @@ from .trust import Trust, impurity, setting_of
 from .uses import COUNT
 from .values import is_leaf
 from .walker import MAX_MORE, OF_CLASS, OF_SUBCLASSES, UnknownError, Walker
+from .watch import sees_call
 
 _OF_FUNCTIONS = {"__name__", "__qualname__", "__module__", "__doc__", "__annotations__"}
 
@@ -78,6 +79,9 @@ def _walk(fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], walker: 
             walker.walk_pending()  # so that what the function does with it is known
             roots.append(visit_part(walker, ("param", label), value, label, "the arguments"))
         walker.walk_pending()
+        for code, callers in walker.spared:
+            if id(code) in walker.codes:  # no call of it is noticed
+                walker.names.no_sparing.update(callers)
     except UnknownError as error:
         walker.reasons.setdefault(error.reason)
         roots.clear()
@@ -217,9 +221,14 @@ def _needed(walker: Walker, facts: CodeFacts, name: str, value: Any) -> Chains:
     not kept (``StatePlan.look_again``)."""
     chains = modules.placed(facts, "global", name)
     spared = chains.keys() - {chain for root, chain in facts.needed if root == ("global", name)}
-    if not spared or not walker.names.caught.isdisjoint(facts.codes):
+    if not spared or not walker.names.no_sparing.isdisjoint(facts.codes):
         return chains
-    return {c: at for c, at in chains.items() if c not in spared or not walker.trust.seen_running(_at(value, c))}
+    for chain in spared:
+        called = _at(value, chain)
+        if sees_call(walker.trust, called):
+            walker.spared.append((getattr(called, "__code__", None), facts.codes))
+            del chains[chain]
+    return chains
 
 
 def _at(value: Any, chain: tuple[str, ...]) -> Any:

@@ -62,6 +62,8 @@ class Walker:
         self.memo: dict[int, StateNode] = {}
         self.reasons: dict[Reason, None] = {}
         self.codes: dict[int, types.CodeType] = {}
+        # Code that is only called where the code around it fails, which is not walked, and that code.
+        self.spared: list[tuple[types.CodeType | None, list[types.CodeType]]] = []
         self.settings: dict[str, LibrarySetting] = {}  # settings of libraries that the code reads, by label
         self.main: dict[str, Any] | None = None
         self.leaves = 0

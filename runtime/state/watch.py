@@ -17,7 +17,7 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from ...tracer.bytecode.shown_names import asks, show
@@ -42,12 +42,12 @@ class Watch:
 
     def __init__(
         self, codes: dict[int, types.CodeType], trust: Trust, report: Callable[[Reason], None],
-        caught: Callable[[types.CodeType, Reason], None] | None = None,
+        caught: Callable[[types.CodeType, Reason], None] | None = None, no_sparing: Container[types.CodeType] = (),
     ) -> None:  # fmt: skip
         self._codes = codes
         self._trust = trust
         self._report = report
-        self._caught = caught
+        self._caught, self._no_sparing = caught, no_sparing
         self._failing: tuple[types.CodeType, Reason] | None = None  # code that is about to raise
         self._below: types.FrameType | None = None  # the frame that is watched from
         self._shown: set[int] = set()  # ids of codes whose frames are shown the builtins of recorded code
@@ -109,7 +109,8 @@ class Watch:
         """Whether all this is on the way to a ``raise``: the run ends by it, or is not kept."""
         while self._failing is None and frame is not None and frame is not self._below:
             code = frame.f_code
-            if id(code) in self._codes and frame.f_lasti in failing(code):
+            spares = id(code) in self._codes and code not in self._no_sparing
+            if spares and frame.f_lasti in failing(code):
                 site = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
                 self._failing = code, Refusal.REPLAY_CAUGHT(site=site)
             frame = frame.f_back
@@ -195,13 +196,8 @@ class Watch:
         if that is neither module nor class), ``_HERE``, when this very code calls it, or has to be looked at again."""
         kind = type(owner)
         if kind is types.ModuleType:
-            name = owner.__name__
-            called = function.__name__
-            why = RUN_TIME_BUILTINS.get(called) if name == "builtins" else RUN_TIME.get(f"{name}.{called}")
-            why = why or impure(f"{name}.{called}")
-            if not why or called in _PURE_CALLS:
-                return _ALWAYS
-            return self._impure(frame, why, name, called)
+            why = _impure_call(owner, function)
+            return self._impure(frame, why, owner.__name__, function.__name__) if why else _ALWAYS
         if kind is type:
             if function.__name__ not in IMPURE_METHODS or all(c.__module__ != "datetime" for c in owner.__mro__):
                 return _ALWAYS
@@ -235,6 +231,26 @@ class Watch:
         shown = name if module == "builtins" else f"{module}.{name}"
         self._add(why(what=shown, site=where), frame)
         return _AGAIN
+
+
+def _impure_call(owner: types.ModuleType, function: Any) -> Refusal | None:
+    """The reason why a call of a module's C function is impure, or None."""
+    name, called = owner.__name__, function.__name__
+    if called in _PURE_CALLS:
+        return None
+    why = RUN_TIME_BUILTINS.get(called) if name == "builtins" else RUN_TIME.get(f"{name}.{called}")
+    return why or impure(f"{name}.{called}")
+
+
+def sees_call(trust: Trust, value: Any) -> bool:
+    """Whether a watch notices that this is called: code of an installed package, as long as it has not been analysed,
+    or an impure C function."""
+    if type(value) is types.FunctionType:
+        return bool(trust.package(value))
+    owner = getattr(value, "__self__", None)
+    if type(value) is not types.BuiltinFunctionType or not isinstance(owner, types.ModuleType):
+        return False
+    return _impure_call(owner, value) is not None
 
 
 def restore_profile(profile: Any) -> None:

@@ -11,6 +11,7 @@ from tracegrad import compile_grad
 
 pytestmark = pytest.mark.usefixtures("fresh_kernels")
 X = np.array([0.3, 1.2, 2.0])
+tools = None  # the module that PACKAGE is the text of
 PACKAGE = """
 rate, text = 2.0, "a"
 
@@ -23,8 +24,14 @@ def message(x):
 def fail(x):
     raise ValueError(rate)
 
-def first(x):
-    return x
+def make(scale):
+    def scaled():
+        return scale[0]
+    return scaled
+
+scales = [2.0], [3.0]
+first, second = map(make, scales)
+factor_again = factor
 """
 
 
@@ -40,6 +47,7 @@ def package(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(folder.parent))
     import installed_tools
 
+    monkeypatch.setattr(sys.modules[__name__], "tools", installed_tools)
     yield installed_tools
     del sys.modules["installed_tools"]
 
@@ -47,17 +55,17 @@ def package(tmp_path, monkeypatch):
 # ---- what is only called on ways that end in a raise
 
 
-def asserts(x, package):
+def asserts(x):
     assert np.all(x > -100)
     return np.sum(x**2)
 
 
-def asserts_with_a_message(x, package):
+def asserts_with_a_message(x):
     assert np.all(x > -100) and len(x) == 3, f"too small, or of the wrong length: {x.shape}"
     return np.sum(x**2)
 
 
-def asserts_in_a_helper(x, package):
+def asserts_in_a_helper(x):
     def check(y):
         for k in range(3):
             assert -100 < y[k] < 1e6, k
@@ -66,13 +74,13 @@ def asserts_in_a_helper(x, package):
     return np.sum(check(x) ** 2)
 
 
-def raises_what_a_package_says(x, package):
+def raises_what_a_package_says(x):
     if np.any(x < -100):
-        raise AssertionError(package.message(x))
+        raise AssertionError(tools.message(x))
     return np.sum(x**2)
 
 
-def raises_with_the_time(x, package):
+def raises_with_the_time(x):
     if np.any(x < -100):
         raise AssertionError(f"at {time.time()}")
     return np.sum(x**2)
@@ -83,7 +91,7 @@ def raises_with_the_time(x, package):
     [asserts, asserts_with_a_message, asserts_in_a_helper, raises_what_a_package_says, raises_with_the_time],
 )
 def test_what_a_failure_says_is_no_reason_to_run_python(plain, package):
-    f = compile_grad(lambda x: plain(x, package))
+    f = compile_grad(plain)
     for _ in range(3):
         np.testing.assert_allclose(f(X), np.sum(X**2))
         with pytest.raises(AssertionError):
@@ -98,19 +106,19 @@ class FoundError(Exception):
     pass
 
 
-def caught_where_it_is_raised(x, package):
+def caught_where_it_is_raised(x):
     try:
         if x[0] > 0:
-            raise ValueError(package.factor())
+            raise ValueError(tools.factor())
     except ValueError as error:
         return np.sum(x) * error.args[0]
 
 
-def caught_by_the_caller(x, package):
+def caught_by_the_caller(x):
     def inner():
         for k in range(5):
             if x[k] > 1:
-                raise FoundError(package.message(x) * k)
+                raise FoundError(tools.message(x) * k)
 
     try:
         inner()
@@ -118,7 +126,7 @@ def caught_by_the_caller(x, package):
         return np.sum(x) * len(found.args[0])
 
 
-def caught_by_a_context_manager(x, package):
+def caught_by_a_context_manager(x):
     class Keep:
         def __enter__(self):
             return self
@@ -128,52 +136,71 @@ def caught_by_a_context_manager(x, package):
             return True
 
     with Keep() as keep:
-        raise FoundError(package.factor())
+        raise FoundError(tools.factor())
     return np.sum(x) * keep.kept
 
 
-def caught_with_what_a_list_holds(x, package):
-    factor = package.factor
+def caught_with_what_a_list_holds(x):
     try:
         if x[0] > 0:
-            raise FoundError(factor(), [factor() for _ in range(2)])
+            raise FoundError(tools.factor(), [tools.factor() for _ in range(2)])
     except FoundError as found:
         return np.sum(x) * sum(found.args[1])
 
 
-def suppressed(x, package):
+def suppressed(x):
     found = []
     with contextlib.suppress(FoundError):
         if x[0] > 0:
-            raise FoundError(found.append(package.factor()))
+            raise FoundError(found.append(tools.factor()))
     return np.sum(x) * found[0]
 
 
-def raised_within_the_package(x, package):
+def raised_within_the_package(x):
     try:
         if x[0] > 0:
-            raise FoundError(package.fail(x))
+            raise FoundError(tools.fail(x))
     except ValueError as error:
         return np.sum(x) * error.args[0]
+
+
+def called_elsewhere_under_another_name(x):
+    y = x * tools.factor_again()
+    try:
+        if x[0] > 0:
+            raise FoundError(tools.factor())
+    except FoundError as found:
+        return np.sum(y) * found.args[0]
+
+
+def of_one_code_with_what_is_called_elsewhere(x):
+    y = x * tools.first()
+    try:
+        if x[0] > 0:
+            raise FoundError(tools.second())
+    except FoundError as found:
+        return np.sum(y) * found.args[0]
 
 
 @pytest.mark.parametrize(
     "plain",
     [
         caught_where_it_is_raised, caught_by_the_caller, caught_by_a_context_manager,
-        caught_with_what_a_list_holds, suppressed, raised_within_the_package,
+        caught_with_what_a_list_holds, suppressed, raised_within_the_package, called_elsewhere_under_another_name,
+        of_one_code_with_what_is_called_elsewhere,
     ],
 )  # fmt: skip
 def test_an_exception_that_is_caught_counts_with_all_that_it_says(plain, package):
-    f = compile_grad(lambda x: plain(x, package))
+    f = compile_grad(plain)
     for change in ("nothing", "state", "nothing", "function"):
         if change == "state":
-            package.rate, package.text = 3.0, "abc"
+            tools.rate, tools.text = 3.0, "abc"
+            tools.scales[1][0] = 4.0
         elif change == "function":
-            package.factor, package.message = lambda: 5.0, lambda x: "abcdef"
-            package.fail = lambda x: (_ for _ in ()).throw(ValueError(6.0))
+            tools.factor, tools.message = lambda: 5.0, lambda x: "abcdef"
+            tools.fail = lambda x: (_ for _ in ()).throw(ValueError(6.0))
         for _ in range(4):
-            np.testing.assert_allclose(f(X), plain(X, package))
+            np.testing.assert_allclose(f(X), plain(X))
     assert not f.stats.live
     before = f.stats.traces
     f(X)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable
+from functools import lru_cache
 from types import CodeType
 from typing import NamedTuple
 
@@ -40,8 +41,9 @@ _BY_NAME = {"getattr", "hasattr", "setattr", "delattr", "attrgetter", "methodcal
 _SUMS = {"+", "-", "+=", "-="}
 
 
+@lru_cache(4096)
 def uses(code: CodeType) -> Uses:
-    """The uses of names in *code*; not those of the code nested in it."""
+    """The uses of names in *code*, not to be changed; not those of the code nested in it."""
     found: Uses = defaultdict(set)
     reader = _Reader(code)
     for index, ins in enumerate(reader.code):

@@ -19,14 +19,15 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.refusals import Refusal, listed
-from ...tracer.ir.site import at_site
+from ...tracer.ir.site import Site, at_site
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.autocast import USE
+from ...tracer.record.integers import IntegersAskedError
 from ...tracer.record.recorder import NeedsContentsError, current_recorder
 from ..config import config, default_dtype
 from ..cuda.arrays import on_device
@@ -34,6 +35,7 @@ from ..cuda.run import for_slot
 from ..launch.kernel_cache import kernels
 from ..record.arguments import positional_names
 from ..record.call_key import TENSOR, TRACED, Call, flatten
+from ..record.differentiable import leaf_names
 from ..record.effects import NotCountersError, OutsideEffect
 from ..record.inline import inline_call
 from ..record.record import record, record_pieces
@@ -48,6 +50,7 @@ from .entry import MAX_TRANSIENT, Endpoint
 from .fallback import Live, branch_outcomes, tell, too_long, too_many_programs
 from .family import Family, make_family
 from .fast_path import make_slot
+from .int_arguments import IntArguments, describe_dropped
 from .paths import (
     MISS,
     Missed,
@@ -84,7 +87,7 @@ class Dispatcher:
 
     def endpoint(self, mode: Mode) -> Endpoint:
         """The endpoint of *mode*."""
-        return self.endpoints.setdefault(mode, Endpoint(mode))
+        return self.endpoints.setdefault(mode, Endpoint(mode, IntArguments(self.fn)))
 
     def count_paths(self) -> None:
         """Let the ``stats`` tell of the paths that are kept, as long as this dispatcher lives."""
@@ -122,7 +125,7 @@ class Dispatcher:
                 endpoint.variants.move_to_end(call.key)
         if live is not None:
             return self._run_live(endpoint, call, live)
-        reason = "first call with arguments of these types and shapes"
+        reason = ""
         paths: Sequence[Path] = ()
         variant, arrays, snapshot = self._find(call, known)
         if variant is not None and any(_grows_like_an_argument(path, call, ()) for path in variant.paths):
@@ -148,11 +151,16 @@ class Dispatcher:
             recording = self._record(endpoint, call, plan, snapshot, capacities)
         except (NotCountersError, NeedsContentsError):  # its effects have gone to copies
             return self.answer(endpoint, call)
+        except IntegersAskedError as error:  # as above
+            self.stats.note(describe_dropped(error, leaf_names(self.fn, call)))
+            return self._by_value(endpoint, call, error.asked, error.raised)
         finally:
             snapshot.release()
         match = next((p for p in paths if recording.same_program(p.recording)), None)
         verifies = match is not None and not match.verified
-        self.stats.note("second call: verifies that the recording can be replayed" if verifies else reason)
+        if verifies:
+            reason = "second call: verifies that the recording can be replayed"
+        self.stats.note(reason or endpoint.integers.reason(call))
         if recording.changes or not plan.provable:
             return self._not_kept(endpoint, call, recording, plan)
         if match is None and any(not p.verified and _differs(p.recording, recording) for p in paths):
@@ -283,7 +291,10 @@ class Dispatcher:
 
     def _go_live(self, endpoint: Endpoint, call: Call, recording: Recording, live: Live) -> Any:
         """Make Python run in each call of this kind from now on."""
+        if call.by_value is not None and not recording.changes:
+            return self._by_value(endpoint, call, {})
         with self.lock:
+            endpoint.integers.refuse(call, {})
             endpoint.live[call.key] = live
             while len(endpoint.live) > config.max_variants:
                 endpoint.live.popitem(last=False)
@@ -292,6 +303,13 @@ class Dispatcher:
                 endpoint.drop_families({path for variant in dropped for path in variant.paths})
         self.stats.live = live.why
         return self._run_once(endpoint, call, recording, live)
+
+    def _by_value(self, endpoint: Endpoint, call: Call, asked: Mapping[int, Site | None], raised: bool = False) -> Any:
+        """The answer to a call whose recording has been dropped, because ints can't be numbers of the run."""
+        assert call.by_value is not None
+        with self.lock:
+            endpoint.integers.refuse(call, asked, raised)
+        return self.answer(endpoint, call.by_value)
 
     # ---- what depends on the kind of recordings -------------------------------------------------------------------
 
@@ -367,7 +385,17 @@ class FunctionDispatcher(Dispatcher):
             return inline_call(self.fn, endpoint.mode, call)
         if TENSOR in call.kinds or self._reads_tensors:
             return self._call_tensors(endpoint, args, kwargs)
-        return self.answer(endpoint, call)
+        return self.answer(endpoint, self._numbers(endpoint, call))
+
+    def _numbers(self, endpoint: Endpoint, call: Call) -> Call:
+        """The call with ints that vary as numbers of the run, where that is known to be no other program."""
+        with self.lock:
+            found = endpoint.integers.numbers(call)
+        if found is not call:
+            plan = self.plans.get(call)
+            if call.device is not None or plan.asks_identity or not plan.provable:
+                return call
+        return found
 
     def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """The call with these arguments."""

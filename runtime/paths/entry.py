@@ -18,6 +18,7 @@ from ..stats import PathStats
 from .fallback import Live
 from .family import Family
 from .fast_path import Slot
+from .int_arguments import IntArguments
 from .paths import MISS, Path, Variant
 
 MAX_TRANSIENT = 6  # recordings of one call key that change the state they are kept under
@@ -32,6 +33,7 @@ def _none(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 @dataclass(eq=False, slots=True)
 class Endpoint:
     mode: Mode
+    integers: IntArguments
     first: Slot = _none
     slots: tuple[Slot, ...] = ()
     owners: tuple[Family, ...] = ()  # the families of the slots

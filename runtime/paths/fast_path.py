@@ -16,7 +16,8 @@ import optree
 
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.autocast import SETTING, USE
-from ..record.call_key import DATA, OBJECT, TENSOR, VALUE, Call, same, unwrap
+from ...tracer.record.integers import limit_of
+from ..record.call_key import DATA, INTEGER, OBJECT, TENSOR, VALUE, Call, same, unwrap
 from ..record.trees import Source, make_function, unpacking, unpacking_sequence
 from ..state.values import partition
 from ..stats import Stats
@@ -66,7 +67,7 @@ def _arguments(source: Source, call: Call) -> list[str]:
     in *call*."""
     positional, keywords = optree.treespec_children(call.tree)
     simple = all(optree.treespec_is_leaf(s) for s in call.positional) and not keywords.num_leaves
-    if simple and not {OBJECT, VALUE, TENSOR} & set(call.kinds):
+    if simple and not {OBJECT, VALUE, TENSOR, INTEGER} & set(call.kinds):
         source.give_up_if("kwargs")
         return ["*args"]
     children = positional.children()
@@ -79,6 +80,9 @@ def _arguments(source: Source, call: Call) -> list[str]:
     for leaf, kind, text in zip(call.leaves, call.kinds, texts, strict=True):
         if kind == VALUE:
             _check_value(source, text, unwrap(leaf))
+        elif kind == INTEGER:
+            limit = limit_of(leaf)
+            source.give_up_if(f"type({text}) is not int or not {-limit} <= {text} <= {limit}")
     return texts
 
 

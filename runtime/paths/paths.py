@@ -23,7 +23,7 @@ from ..cuda.arrays import download, on_device, upload
 from ..cuda.run import launcher, program_of
 from ..launch import bind as launch
 from ..launch.binding import bind_graph, launched
-from ..record.call_key import ARRAY, DATA, Call, unwrap
+from ..record.call_key import ARRAY, DATA, INTEGER, Call, unwrap
 from ..record.recording import Recording
 from ..record.trees import Source, make_function
 from ..state.state_plan import Snapshot
@@ -124,7 +124,7 @@ def bind_path(recording: Recording, program: Program, call: Call) -> Path:
         if kind == ARRAY:
             args.append(launch.ArrayArg((var := next(inputs)).aval.dtype, var.aval.shape))
         elif kind in DATA:
-            args.append(launch.ScalarArg(next(inputs).aval.dtype, (type(leaf),)))
+            args.append(launch.ScalarArg(next(inputs).aval.dtype, (float if kind == INTEGER else type(leaf),)))
     for var, value in zip(inputs, recording.captured, strict=True):
         array = isinstance(value, np.ndarray)
         args.append(

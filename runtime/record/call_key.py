@@ -9,8 +9,8 @@ Data on a CUDA device is unwrapped here to CuPy arrays over the same memory; ``C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from ...tracer.ir.site import at_site
 from ...tracer.record.array import TracedArray
 from ...tracer.record.autocast import SETTING
 from ...tracer.record.float_errors import raising
+from ...tracer.record.integers import TracedInt
 from ..config import default_dtype
 from ..cuda.arrays import as_device, on_device
 from ..cuda.availability import require_cuda
@@ -32,9 +33,10 @@ from .arguments import Arguments, positional_names
 from .trees import flatten_tree, mutable_containers, unflatten_tree
 
 ARRAY, FLOAT, SCALAR, VALUE, OBJECT, TRACED = "array", "float", "scalar", "value", "object", "traced"
+INTEGER = "int"  # one that is a number of the run; others are of kind VALUE
 TENSOR = "tensor"
 DEVICE = "device"  # data on a CUDA device; an array once it is unwrapped
-DATA = frozenset((ARRAY, FLOAT, SCALAR))
+DATA = frozenset((ARRAY, FLOAT, SCALAR, INTEGER))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class Call:
     key: tuple[Any, ...]
     device: OnDevice | None = None
     containers: tuple[Any, ...] = ()  # lists and dicts among the arguments, each where it occurs
+    by_value: Call | None = None  # the same call without ints as numbers of the run, if it has any
 
     @property
     def shares(self) -> bool:
@@ -69,8 +72,15 @@ class Call:
 
     @property
     def data(self) -> list[Any]:
-        """The leaves that a kernel takes."""
-        return [x for x, k in zip(self.leaves, self.kinds, strict=True) if k in DATA]
+        """The leaves that a kernel takes, ints as floats."""
+        return [float(x) if k == INTEGER else x for x, k in zip(self.leaves, self.kinds, strict=True) if k in DATA]
+
+    def with_numbers(self, limits: Mapping[int, int]) -> Call:
+        """This call with the ints of *limits*, by leaf, as numbers of the run."""
+        kinds = [INTEGER if k in limits else kind for k, kind in enumerate(self.kinds)]
+        parts = [(INTEGER, limits[k]) if k in limits else part for k, part in enumerate(self.key[1])]
+        key = (self.key[0], tuple(parts), *self.key[2:])
+        return replace(self, kinds=tuple(kinds), key=key, by_value=self)
 
     @property
     def positional(self) -> list[Any]:
@@ -206,7 +216,7 @@ def classify(leaf: Any) -> tuple[str, Any]:
         return ARRAY, (leaf.dtype.char, leaf.shape, leaf.ndim <= 1 or leaf.flags.c_contiguous)
     if kind is float:
         return FLOAT, float
-    if kind is TracedArray:
+    if kind is TracedArray or kind is TracedInt:
         return TRACED, None
     if isinstance(leaf, TENSORS.types):
         data = TENSORS.data(leaf)
@@ -256,6 +266,7 @@ __all__ = [
     "DATA",
     "DEVICE",
     "FLOAT",
+    "INTEGER",
     "OBJECT",
     "SCALAR",
     "TENSOR",

@@ -16,6 +16,7 @@ import optree
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.graph import Atom
 from ...tracer.record.array import TracedArray, to_atom
+from ...tracer.record.integers import TracedInt
 from .trees import NAMESPACE, Source, make_function, packing
 
 
@@ -51,6 +52,8 @@ def packed(
     leaves, spec = optree.tree_flatten(out, none_is_leaf=True, namespace=NAMESPACE)
     texts, statics = [], []
     for leaf in leaves:
+        if type(leaf) is TracedInt:
+            leaf = leaf.asked()
         if isinstance(leaf, TracedArray):
             number = leaf.aval.weak and leaf.aval.dtype.kind in "ib"  # an int of Python's
             texts.append(f"r[{len(atoms)}].item()" if number else f"r[{len(atoms)}]")

@@ -34,6 +34,7 @@ from ...tracer.ops.elementwise import F, cast
 from ...tracer.record.array import TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
+from ...tracer.record.integers import Integers, IntegersAskedError
 from ...tracer.record.recorder import Recorder, recording
 from ...tracer.record.shown_text import Texts
 from ...tracer.reroll.loop_monitor import follow_loops
@@ -43,7 +44,7 @@ from ..cuda.silent_backend import Unwatched
 from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch
 from .arguments import positional_names
-from .call_key import ARRAY, DATA, FLOAT, OBJECT, Call
+from .call_key import ARRAY, DATA, FLOAT, INTEGER, OBJECT, Call
 from .counters import unbounded
 from .derived import DerivedInputs
 from .differentiable import (
@@ -71,10 +72,32 @@ def record(
     """Run *fn* on traced arguments.  With a *snapshot* of the outside state, captured arrays become inputs and
     branches become guards, so that the result can be replayed; without one, Python runs each time and only the kernel
     is kept.  *capacities*: of the recording that this one is to verify."""
+    if INTEGER in call.kinds:
+        return _record_numbers(fn, call, mode, plan, snapshot, capacities)
     try:
         found = _record(fn, call, mode, plan, snapshot, capacities, in_pieces=False)
     except _UnseenReaderError:
         found = _record(fn, call, mode, plan, None, (), in_pieces=False)
+    assert isinstance(found, Recording)
+    return found
+
+
+def _record_numbers(
+    fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snapshot: Snapshot | None,
+    capacities: Sequence[int],
+) -> Recording:  # fmt: skip
+    """As ``record``, with ints as numbers of the run.  IntegersAskedError where that is not what plain Python does:
+    nothing has been done outside."""
+    integers = Integers(Recorder())
+    try:
+        integers.refuse(drop=snapshot is None)
+        found = _record(fn, call, mode, plan, snapshot, capacities, in_pieces=False, integers=integers)
+        integers.refuse()
+    except (IntegersAskedError, NotCountersError):
+        raise
+    except Exception:  # perhaps one that a plain int would not have met
+        integers.refuse(raised=True)
+        raise
     assert isinstance(found, Recording)
     return found
 
@@ -94,9 +117,10 @@ def _record(
     capacities: Sequence[int],
     *,
     in_pieces: bool,
+    integers: Integers | None = None,
 ) -> Recording | Pieces:
     clock = time.perf_counter()
-    recorder = Recorder()
+    recorder = Recorder() if integers is None else integers.recorder
     if call.device is not None:
         recorder.backend = Unwatched(require_cuda("a call on the device"))
     recorder.float_settings = quiet_settings()
@@ -110,7 +134,11 @@ def _record(
     leaves, inputs = list(call.leaves), {}
     first = first_of_each(call, wrt, names) if plan.asks_identity else {}
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
-        if kind in DATA:
+        if kind == INTEGER:
+            assert integers is not None
+            leaves[k] = integers.argument(leaf, f"the argument `{names[k]}`", k)
+            inputs[k] = recorder.inputs[-1]
+        elif kind in DATA:
             inputs[k] = recorder.add_input(leaf, f"the argument `{names[k]}`", weak=kind == FLOAT)
             owner = f"the argument `{names[k]}`" if kind == ARRAY else None  # `x += 1` on a scalar makes a new one
             same = first.get(k, k)
@@ -146,7 +174,7 @@ def _record(
             def number(value: TracedArray) -> Any:
                 return _number(value, recorder)
 
-            out, changes, effects = run_frozen(call, leaves, plan, snapshot, recorder, wrt, add_array, number)
+            out, changes, effects = run_frozen(call, leaves, plan, snapshot, recorder, wrt, add_array, number, integers)
         if unrecordable.last is not None:  # caught by the function, which has not computed what NumPy would have
             refused, message = unrecordable.last
             raise refused(*message)
@@ -155,6 +183,8 @@ def _record(
         answers = _answers(recorder)
         if not in_pieces:
             roll(recorder, [*_returned(out), *[a.atom for a in effects.arrays]], guarded=snapshot is not None)
+        if integers is not None:
+            integers.rolled()
         rolled = len(recorder.guards)
         if in_pieces and not any(node.prim.kind == CUSTOM for node in recorder.nodes):
             return _pieces(fn, out, mode, call, recorder, [inputs[k] for k in wrt])
@@ -209,6 +239,7 @@ class _UnseenReaderError(Exception):
 def run_frozen(
     call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, recorder: Recorder, wrt: Sequence[int],
     add_array: Callable[[np.ndarray, str], TracedArray], number: Callable[[TracedArray], Any],
+    integers: Integers | None = None,
 ) -> tuple[Any, list[Reason], Effects]:  # fmt: skip
     """(result of the function, its changes to arguments and outside state, those that are still to be made), run with
     traced stand-ins for the arrays of the snapshot.  *leaves*: those of the call, traced ones in place of data;
@@ -249,6 +280,8 @@ def run_frozen(
     needed = recorder.needed or unbounded(recorder, raised)
     plan.keep_contents(_captured_names(recorder, snapshot, frozenset(recorder.asked_counters)))
     changed = [*given.changes(), *plan.changes(snapshot, after)]  # of the caller's own objects
+    if integers is not None:
+        integers.kept = bool(changed) or (raised is not None and not isinstance(raised, Exception))
     if needed is not None:
         if changed or not plan.keep_contents(_captured_names(recorder, snapshot, needed.captured)):
             raise raised or needed.error
@@ -264,6 +297,8 @@ def run_frozen(
             plan.read(error.places)
             raise
         changes = effects.refused
+    if integers is not None:
+        integers.refuse(drop=bool(changes), raised=raised is not None)
     if changes or raised is not None:
         given.write_back(plain)
         substitution.writeback(plain)

@@ -21,7 +21,7 @@ from ...codegen.lower.canonical import Canonical
 from ...tracer.ir.evaluate import Env
 from ...tracer.ir.graph import Atom, Graph, Guard, Node, Var
 from ...tracer.ir.refusals import Reason
-from .call_key import DATA, Call
+from .call_key import DATA, INTEGER, Call
 from .derived import DerivedInputs
 from .effects import OutsideEffect
 from .outputs import Output
@@ -126,7 +126,8 @@ class Recording:
     def operands(self, source: Source, call: Call, texts: Sequence[str]) -> list[str]:
         """The texts of the kernel's operands, but for the state of the default stream; ``arrays`` are those of the
         outside state."""
-        data = [text for text, kind in zip(texts, call.kinds, strict=False) if kind in DATA or text == "*args"]
+        given = [(text, kind) for text, kind in zip(texts, call.kinds, strict=False) if kind in DATA or text == "*args"]
+        data = [f"{text} + 0.0" if kind == INTEGER else text for text, kind in given]
         return [*data, "*arrays"] if self.arguments > len(call.data) + bool(self.draws) else data
 
     def launch(self, source: Source, statement: str) -> str:

@@ -15,12 +15,14 @@ from typing import Any
 
 from ...tracer.bytecode.instructions import plain_instructions
 from ...tracer.record.array import TracedArray
+from ...tracer.record.integers import TracedInt
 from ...tracer.record.shown_text import Texts
 from ..state.state_graph import Edge, Leaf, StateNode
 
 Unwrap = Callable[[Any], Any]
 _MISSING = object()
 _MAX_DEPTH = 20
+_REPLACED = (TracedArray, TracedInt, tuple, str)
 
 
 class Settled:
@@ -49,6 +51,8 @@ class Settled:
             plain = value
             if type(value) is TracedArray:
                 plain = self._number(value)
+            elif type(value) is TracedInt:
+                plain = value.asked()
             elif depth < _MAX_DEPTH:
                 self._known[id(value)] = value, value  # in case it holds itself
                 plain = self._container(value, depth + 1)
@@ -95,7 +99,7 @@ def settle(state: Iterable[StateNode], unwrap: Unwrap) -> None:
 
 
 def _settled(value: Any, unwrap: Unwrap) -> Any:
-    return unwrap(value) if isinstance(value, TracedArray | tuple | str) else value
+    return unwrap(value) if isinstance(value, _REPLACED) else value
 
 
 def _items(values: list[Any] | deque[Any], unwrap: Unwrap) -> None:
@@ -112,7 +116,7 @@ def _edge(node: StateNode, edge: Edge, unwrap: Unwrap) -> None:
             object.__setattr__(node.obj, edge.arg, new)
         return
     value = child.value if isinstance(child, Leaf) else child.obj
-    if not isinstance(value, TracedArray | tuple | str):
+    if not isinstance(value, _REPLACED):
         return
     new = _settled(value, unwrap)
     if new is value:

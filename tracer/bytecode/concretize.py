@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..ir.errors import UnsupportedError
-from ..ir.site import OWN_FOLDER, at_site, is_internal
+from ..ir.site import OWN_FOLDER, Site, at_site, is_internal
 from .instructions import NULL_ABOVE, plain_instructions
 
 # Callables that convert to a number openly.  np.arange is one: it refuses float arguments before it comes to ask.
@@ -153,6 +153,26 @@ def _instruction_path(code: CodeType, lasti: int) -> tuple[str, Path | None]:
 def called_path(code: CodeType, at: int) -> Path | None:
     """The loads of the callable that the call at the offset *at* calls; None where that can't be told."""
     return _instruction_path(code, at)[1]
+
+
+@lru_cache(maxsize=4096)
+def ranges_over(code: CodeType) -> dict[str, Site]:
+    """The local variables that *code* hands to ``range`` as they are, whose values it is sure to ask for."""
+    found: dict[str, Site] = {}
+    if "range" not in code.co_names:
+        return found
+    instructions = instructions_of(code)
+    for at, instruction in enumerate(instructions.all):
+        positions = instruction.positions
+        if instruction.opname != "CALL" or _instruction_path(code, instruction.offset)[1] != (("global", "range"),):
+            continue
+        at -= instructions.all[at - 1].opname == "PRECALL"
+        for above in range(instruction.arg or 0):
+            loaded = instructions.loads_below(at, above, 0)
+            if loaded is not None and len(loaded) == 1 and loaded[0][0] == "name":
+                line = None if positions is None else positions.lineno
+                found[loaded[0][1]] = Site(code.co_filename, line or code.co_firstlineno, code.co_name)
+    return found
 
 
 def resolve(path: Path, frame: FrameType, *, plain: bool = False) -> Any:

@@ -33,6 +33,7 @@ from ..record.array import (
 )
 from ..record.autocast import SETTING
 from ..record.constants import by_numpy
+from ..record.integers import TracedInt
 from .python_numbers import CHECKED, python_operator
 
 # ---- ufunc calls -------------------------------------------------------------------------------------------------
@@ -202,6 +203,8 @@ UNARY = {"neg": np.negative, "abs": np.absolute, "invert": np.invert, "pos": np.
 
 
 def _acceptable(value: Any) -> bool:
+    if type(value) is TracedInt:  # which knows what it is for this array
+        return False
     return isinstance(value, (TracedArray, np.ndarray, np.generic, int, float, list, tuple, complex))
 
 
@@ -241,7 +244,7 @@ def _in_place(ufunc: Any) -> Callable[..., Any]:
     def apply(self: TracedArray, other: Any) -> Any:
         if ufunc in CHECKED and (found := python_operator(ufunc, (self, other))) is not None:
             return found
-        result = call_ufunc(ufunc, (self, other), {})
+        result = ufunc(self, other) if type(other) is TracedInt else call_ufunc(ufunc, (self, other), {})
         storage = self._storage
         if not self.shape and (self.aval.weak or not (self._steps or storage.array0d or storage.owner)):
             return result  # a Python or NumPy scalar: += makes a new one

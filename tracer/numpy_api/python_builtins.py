@@ -18,6 +18,7 @@ from ..ir.refusals import Refusal
 from ..ir.site import at_site
 from ..ops.elementwise import cast
 from ..record.array import TracedArray, class_of, has_attribute, unsupported, wrap, wrap_array
+from ..record.integers import TracedInt
 from ..record.recorder import current_recorder
 from ..record.shown_text import PRINT, VALUE, Printed
 
@@ -30,6 +31,8 @@ class _Type:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and not kwargs and type(args[0]) is TracedArray:
             return class_of(args[0])
+        if len(args) == 1 and not kwargs and type(args[0]) is TracedInt:
+            return int
         return type(*args, **kwargs)
 
     def __instancecheck__(self, instance: Any) -> bool:
@@ -54,12 +57,12 @@ class _Type:
 def _hasattr(obj: Any, name: Any, /) -> bool:
     if type(obj) is TracedArray and isinstance(name, str):
         return has_attribute(class_of(obj), name)
-    return hasattr(obj, name)
+    return hasattr(0 if type(obj) is TracedInt else obj, name)
 
 
 def _getattr(obj: Any, name: Any, /, *default: Any) -> Any:
     if type(obj) is not TracedArray or not isinstance(name, str):
-        return getattr(obj, name, *default)
+        return getattr(obj.asked() if type(obj) is TracedInt else obj, name, *default)
     kind = class_of(obj)
     if not has_attribute(kind, name):
         if default:
@@ -116,6 +119,12 @@ def _may_be_text_of(value: Any, shown: np.ndarray) -> bool:
     return any(bool(np.any(np.abs(shown * scale - found) <= unit)) for scale in (1.0, 100.0))
 
 
+def _int(*args: Any, **kwargs: Any) -> Any:
+    if len(args) == 1 and not kwargs and type(args[0]) is TracedInt:
+        return args[0]
+    return int(*args, **kwargs)
+
+
 def _map(function: Any, /, *iterables: Any) -> Any:
     return map(CALLED["float"] if function is float else function, *iterables)
 
@@ -146,6 +155,8 @@ def _print(*values: Any, sep: str | None = " ", end: str | None = "\n", file: An
 
 def _scalar_class(kind: type) -> Any:
     def convert(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and type(args[0]) is TracedInt:
+            args = (args[0].number(),)
         if len(args) == 1 and not kwargs and type(args[0]) is TracedArray:
             atom = cast(args[0].atom, np.dtype(kind))
             return wrap_array(atom) if atom.aval.shape else wrap(atom)
@@ -157,7 +168,7 @@ def _scalar_class(kind: type) -> Any:
 
 
 _type = _Type()
-CALLED.update(type=_type, hasattr=_hasattr, getattr=_getattr, float=_float, map=_map, print=_print)
+CALLED.update(type=_type, hasattr=_hasattr, getattr=_getattr, float=_float, int=_int, map=_map, print=_print)
 SOMETIMES.update(print=_replays_prints)
 _scalars = {kind: _scalar_class(kind) for kind in (np.float64, np.float32)}
 CALLED_OF[id(np)] = (

@@ -64,6 +64,7 @@ class Recorder(Builder):
         self.input_names: list[str] = []
         self.backend: Backend = HOST  # the backend of the values in `env`
         self.env: Env = {}
+        self.integers: set[Var] = set()  # inputs that stand for ints, which have no gradient
         self.guards: list[Guard] = []
         self.consts: list[tuple[Var, np.ndarray]] = []
         self._const_by_id: dict[int, Var] = {}
@@ -256,8 +257,8 @@ class Recorder(Builder):
             if isinstance(current, Lit) or not current.aval.is_float:
                 continue
             node = makers.get(current)
-            given = current in self.outside or any(current is var for var, _ in self.consts)
-            if node is None and not given:
+            given = current in self.outside or current in self.integers
+            if node is None and not given and not any(current is var for var, _ in self.consts):
                 return True
             if node is not None and node.prim.name != "stop_gradient":
                 stack += [x for x in node.inputs if x not in seen]

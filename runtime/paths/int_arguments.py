@@ -1,0 +1,132 @@
+"""Int arguments: which are compared by value, and which are numbers of the run.
+
+An int is part of the program at first, as bools and texts are.  One that has come with a second value becomes a number
+that the kernel takes (``tracer/record/integers.py``), unless the function asks for its value: as a length, an index, a
+text.  Then it is compared by value for good, and each of its values has a recording.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...tracer.bytecode.concretize import ranges_over
+from ...tracer.ir.site import Site
+from ...tracer.record.integers import IntegersAskedError, limit_of
+from ..config import config
+from ..record.call_key import VALUE, Call, unwrap
+from ..record.differentiable import leaf_names
+
+MAX_RAISED = 8  # recordings of one form that are dropped for exceptions
+FIRST = "first call with arguments of these types and shapes"
+
+
+@dataclass(slots=True)
+class _Form:
+    """Calls that differ in the values of their arguments alone; *first*: the values of the first one, by leaf."""
+
+    first: dict[int, Any]
+    varying: set[int] = field(default_factory=set)  # ints that have had several values
+    asked: dict[int, Site | None] = field(default_factory=dict)  # those that are compared by value for good
+    settled: bool = False  # whether all are
+    raised: int = 0  # recordings that were dropped because the function has raised an exception
+
+
+@dataclass(slots=True)
+class IntArguments:
+    """Knowledge about the int arguments of one endpoint of the function *fn*; used under the dispatcher's lock."""
+
+    fn: Callable[..., Any]
+    forms: OrderedDict[Any, _Form] = field(default_factory=OrderedDict)
+
+    def numbers(self, call: Call) -> Call:
+        """*call* with the ints that are numbers of the run as such."""
+        if VALUE not in call.kinds:
+            return call
+        form = self._form(call)
+        if form.settled:
+            return call
+        for k, limit in _ints(call).items():
+            if limit and call.leaves[k] != form.first.get(k):
+                form.varying.add(k)
+        found = {k: limit for k, limit in _ints(call).items() if limit and k in form.varying - form.asked.keys()}
+        return call.with_numbers(found) if found else call
+
+    def refuse(self, call: Call, asked: Mapping[int, Site | None], raised: bool = False) -> None:
+        """Compare the ints of *call* by value from now on: those that are *asked* for, or all if there are none.  Where
+        the function has *raised* an exception, that may be its own, and says nothing about other ints."""
+        form = self._form(call)
+        form.raised += raised
+        if raised and form.raised < MAX_RAISED:
+            return
+        form.asked.update(asked)
+        form.settled |= not asked
+
+    def reason(self, call: Call) -> str:
+        """The reason to record a call whose key is new."""
+        form, names = self._form(call), leaf_names(self.fn, call)
+        if call.by_value is not None:
+            told = [f"`{names[k]}`" for k in sorted(form.varying - form.asked.keys())]
+            return f"another value of {', '.join(told)}: from now on a number of the run"
+        values = _values(call)
+        others = [k for k, value in values.items() if not _same(value, form.first.get(k))]
+        if not others:
+            return FIRST
+        return "; ".join([f"another value of `{names[k]}`{_asked(form, k)}" for k in others])
+
+    def _form(self, call: Call) -> _Form:
+        origin = call.by_value or call
+        limits = _ints(origin)
+        parts = [
+            (type(unwrap(leaf)), limits.get(k)) if kind == VALUE else part
+            for k, (leaf, kind, part) in enumerate(zip(origin.leaves, origin.kinds, origin.key[1], strict=True))
+        ]
+        key = (origin.key[0], tuple(parts), *origin.key[2:])
+        form = self.forms.get(key)
+        if form is None:
+            form = self.forms[key] = _Form(_values(origin), asked=self._asked(origin, limits))
+        self.forms.move_to_end(key)
+        while len(self.forms) > config.max_variants:
+            self.forms.popitem(last=False)
+        return form
+
+    def _asked(self, call: Call, ints: Collection[int]) -> dict[int, Site | None]:
+        """Those of the *ints* whose value the function is sure to ask for."""
+        code = getattr(self.fn, "__code__", None)
+        known = {} if code is None else ranges_over(code)
+        names = leaf_names(self.fn, call) if known else []
+        return {k: known[names[k]] for k in ints if known and names[k] in known}
+
+
+def describe_dropped(error: IntegersAskedError, names: Sequence[str]) -> str:
+    """A note on a recording that was dropped."""
+    if error.raised:
+        return "an exception: the call is made again with ints by value"
+    if not error.asked:
+        return "ints that vary are compared by value: another program, or an error, came of them as numbers"
+    told = [f"the value of `{names[k]}` is asked for at {site}" for k, site in error.asked.items()]
+    return "; ".join(told)
+
+
+def _asked(form: _Form, leaf: int) -> str:
+    site = form.asked.get(leaf)
+    return f", which is asked for at {site}" if site is not None else ", which is compared by value"
+
+
+def _ints(call: Call) -> dict[int, int]:
+    """The limits of the magnitudes of the int arguments, by leaf; 0 for those that no number of a run can be."""
+    return {k: limit_of(x) for k, (x, kind) in enumerate(zip(call.leaves, call.kinds, strict=True))
+            if kind == VALUE and type(x) is int}  # fmt: skip
+
+
+def _values(call: Call) -> dict[int, Any]:
+    return {k: unwrap(x) for k, (x, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)) if kind == VALUE}
+
+
+def _same(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and (a is b or bool(a == b))
+
+
+__all__ = ["FIRST", "IntArguments", "describe_dropped"]

@@ -1,0 +1,376 @@
+"""Int arguments that are numbers of the run: what Python computes with them is recorded, what it asks is answered.
+
+A ``TracedInt`` stands for an int while a function is recorded.  A kernel holds it as a float64, in which ints up to
+2**53 are exact: bounds are known while recording, so what could leave them is not recorded.  With floats and float
+arrays it is the Python float of its value.  Comparisons and truth are questions, as those of traced floats.
+
+Everything else that Python may do with an int (an index, a length, a text, a key, an operand of integer arrays, bits)
+*asks for the value*: it gets the plain int, and ``Integers.asked`` notes the line.  The dispatcher drops such a
+recording and makes another in which that argument is compared by value.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any
+
+import numpy as np
+
+from ..ir.aval import FLOAT, FLOAT32
+from ..ir.errors import TracegradError
+from ..ir.graph import Atom, Lit, Node, Var, literal
+from ..ir.primitive import LOOP
+from ..ir.site import Site, at_site, user_site
+from ..ops.elementwise import F, cast
+from .array import UFUNCS, TracedArray, wrap
+from .recorder import Recorder, current_recorder
+
+LIMITS = (2**16, 2**31)  # of the magnitudes of arguments
+_EXACT = 2**53
+_MOST_FACTORS = 64  # of a power that is recorded
+_SMALL = (2, 3, 1, 0, -1)  # exponents of arrays that have kernels of their own
+_PLAIN_INTS = (int, bool)
+_EXACT_DTYPES = (FLOAT, FLOAT32)
+
+
+def limit_of(value: int) -> int:
+    """The bound of the magnitude of *value* that a recording relies on; 0 where there is none."""
+    return next((limit for limit in LIMITS if -limit <= value <= limit), 0)
+
+
+class IntegersAskedError(Exception):
+    """A recording is to be dropped, because ints can't be numbers of the run: those that are *asked* for, or all.
+    *raised*: the function has raised an exception, which may be its own."""
+
+    def __init__(self, asked: dict[int, Site | None], raised: bool) -> None:
+        self.asked, self.raised = asked, raised
+
+
+class Integers:
+    """The int arguments of one recording that are numbers of the run.
+
+    ``asked``: the leaves whose values were asked for, with the user's line.  ``made``: what was computed from them.
+    ``kept``: whether the run has changed objects of the user's, so that it must not be run again."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.asked: dict[int, Site | None] = {}
+        self.made: list[Var] = []
+        self.kept = False
+
+    def argument(self, value: int, name: str, leaf: int) -> TracedInt:
+        """The stand-in of leaf number *leaf*."""
+        var, limit = self.recorder.add_input(float(value), name, weak=True), limit_of(value)
+        self.recorder.integers.add(var)
+        return TracedInt(self, var, -limit, limit, frozenset((leaf,)), False)
+
+    def refuse(self, drop: bool = False, raised: bool = False) -> None:
+        """Have the recording dropped if a value was asked for, or if it is to *drop*."""
+        if (self.asked or drop or raised) and not self.kept:
+            raise IntegersAskedError(self.asked, raised)
+
+    def rolled(self) -> None:
+        """Ask for all values where a computation has become part of a loop that ends by data: its turns may be more
+        than were recorded, and bounds are known of those alone."""
+        nodes = self.recorder.nodes
+        if self.made and any(map(_stops, nodes)) and not set(self.made) <= {out for node in nodes for out in node.outs}:
+            self.refuse(drop=True)
+
+
+def _stops(node: Node) -> bool:
+    """Whether there is a loop that ends by data in *node*."""
+    body = node.params.get("body") if node.prim.kind == LOOP else None
+    return body is not None and (bool(node.params.get("stops")) or any(map(_stops, body.nodes)))
+
+
+class TracedInt:
+    """An int between *low* and *high*, computed from the *leaves*.  ``_signed``: its zero may be -0.0 in *atom*."""
+
+    __slots__ = ("_atom", "_high", "_home", "_leaves", "_low", "_signed")
+    __array_priority__ = 2000.0
+
+    def __init__(self, home: Integers, atom: Atom, low: int, high: int, leaves: frozenset[int], signed: bool) -> None:
+        self._home, self._atom, self._low, self._high = home, atom, low, high
+        self._leaves, self._signed = leaves, signed
+
+    # ---- its value ---------------------------------------------------------------------------------------------
+
+    def asked(self) -> int:
+        """The plain int, which the recording then depends on."""
+        self._check()
+        for leaf in self._leaves:
+            self._home.asked.setdefault(leaf, user_site())
+        return int(self._home.recorder.value(self._atom))
+
+    def number(self) -> TracedArray:
+        """The Python float of this value."""
+        self._check()
+        if self._signed and self._low <= 0 <= self._high:
+            return wrap(F.select(F.eq(self._atom, _float(0)), _float(0), self._atom))
+        return TracedArray(self._atom, self._home.recorder)
+
+    _tracegrad_number = number
+
+    def _check(self) -> None:
+        recorder = self._home.recorder
+        if not recorder.active:
+            raise TracegradError(
+                at_site("an int argument of a compiled function was kept, and used after the function had returned")
+            )
+        if recorder.thread != get_ident():
+            raise recorder.in_another_thread()
+
+    def _holds(self, condition: Atom) -> bool:
+        """The answer to a question about this value."""
+        if isinstance(condition, Lit):
+            return bool(condition.value)
+        self._check()
+        return bool(self._home.recorder.guard(condition, "bool"))
+
+    def _equals(self, value: int) -> bool:
+        if current_recorder() is not self._home.recorder:
+            return self.asked() == value
+        return self._low <= value <= self._high and self._holds(F.eq(self._atom, _float(value)))
+
+    def __bool__(self) -> bool:
+        return not self._equals(0)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """The class of the value that it stands for, for ``isinstance``."""
+        return int
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.asked(), name)
+
+    def __index__(self) -> int:
+        return self.asked()
+
+    __int__ = __trunc__ = __index__
+
+    def __hash__(self) -> int:
+        return hash(self.asked())
+
+    def __float__(self) -> float:
+        return float(self.asked())
+
+    def __complex__(self) -> complex:
+        return complex(self.asked())
+
+    def __round__(self, ndigits: Any = None) -> Any:
+        return self if ndigits is None else round(self.asked(), ndigits)
+
+    def __floor__(self) -> TracedInt:
+        return self
+
+    __ceil__ = __pos__ = __copy__ = __floor__
+
+    def __deepcopy__(self, memo: Any) -> TracedInt:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return (int, (self.asked(),))
+
+    def __str__(self) -> str:
+        return str(self.asked())
+
+    __repr__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return format(self.asked(), spec)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.asarray(self.asked(), dtype)
+
+    def __dir__(self) -> Any:
+        return dir(int)
+
+    # ---- arithmetic of ints ------------------------------------------------------------------------------------
+
+    def _with(self, other: Any) -> TracedInt | None:
+        """*other* as an int of this recording; None where it is none, or nothing can be recorded here."""
+        if current_recorder() is not self._home.recorder:
+            return None
+        if type(other) is TracedInt:
+            return other if other._home is self._home else None
+        if type(other) in _PLAIN_INTS and abs(other) < _EXACT:
+            return TracedInt(self._home, _float(int(other)), int(other), int(other), frozenset(), False)
+        return None
+
+    def _made(self, ufunc: Any, others: tuple[TracedInt, ...], bounds: tuple[int, ...], signed: bool) -> Any:
+        """The result of *ufunc* between *bounds*; None where a float64 may not hold it."""
+        low, high = min(bounds), max(bounds)
+        if max(-low, high) >= _EXACT:
+            return None
+        self._check()
+        atom = UFUNCS[ufunc](*[x._atom for x in others])
+        if isinstance(atom, Var):
+            self._home.made.append(atom)
+        leaves = frozenset().union(*[x._leaves for x in others])
+        return TracedInt(self._home, atom, low, high, leaves, signed)
+
+    def _compute(self, name: str, x: TracedInt, y: TracedInt) -> Any:
+        """``x name y``; None where it has to be computed by Python."""
+        a, b, most = (x._low, x._high), (y._low, y._high), max(abs(y._low), abs(y._high))
+        signed = x._signed or y._signed
+        if name == "add":
+            return self._made(np.add, (x, y), (a[0] + b[0], a[1] + b[1]), signed)
+        if name == "sub":
+            return self._made(np.subtract, (x, y), (a[0] - b[1], a[1] - b[0]), signed)
+        if name == "mul":
+            return self._made(np.multiply, (x, y), tuple([p * q for p in a for q in b]), True)
+        if name == "pow":
+            return self._power(x, y)
+        if name not in ("floordiv", "mod", "divmod", "truediv") or y._equals(0):
+            return None
+        if name == "truediv":
+            return operator.truediv(x.number(), y.number())
+        reach = max(abs(a[0]), abs(a[1]))
+        quotient = self._made(np.floor_divide, (x, y), (-reach, reach), True)
+        rest = self._made(np.remainder, (x, y), (1 - most if b[0] < 0 else 0, most - 1 if b[1] > 0 else 0), True)
+        return {"floordiv": quotient, "mod": rest, "divmod": (quotient, rest)}[name]
+
+    def _power(self, x: TracedInt, y: TracedInt) -> Any:
+        exponent = y._low
+        if y._leaves or not 0 <= exponent <= _MOST_FACTORS:
+            return None
+        result: Any = 1
+        for _ in range(exponent):
+            result = x if result == 1 and type(result) is int else self._compute("mul", result, x)
+            if result is None:
+                return None
+        return result
+
+    def __neg__(self) -> Any:
+        return self._operate("sub", operator.sub, 0, True)
+
+    def __invert__(self) -> Any:
+        return self._operate("sub", operator.sub, -1, True)
+
+    def __abs__(self) -> Any:
+        if current_recorder() is not self._home.recorder:
+            return abs(self.asked())
+        return self._made(np.absolute, (self,), (0, max(abs(self._low), abs(self._high))), False)
+
+    # ---- other operands ----------------------------------------------------------------------------------------
+
+    def _partner(self, other: Any) -> bool:
+        """Whether *other* computes with this as with a Python float."""
+        kind = type(other)
+        if kind is float or kind is np.float64 or kind is np.float32:
+            return True
+        return (kind is TracedArray or kind is np.ndarray) and _dtype(other) in _EXACT_DTYPES
+
+    def _operate(self, name: str, operation: Callable[[Any, Any], Any], other: Any, reflected: bool) -> Any:
+        y = self._with(other)
+        if y is not None:
+            found = self._compute(name, *((y, self) if reflected else (self, y)))
+            if found is not None:
+                return found
+        elif name in _OF_FLOATS and self._partner(other):
+            if name == "pow" and reflected and type(other) in (TracedArray, np.ndarray):
+                return operation(other, self._exponent())
+            return operation(other, self.number()) if reflected else operation(self.number(), other)
+        plain = other.asked() if type(other) is TracedInt else other
+        return operation(plain, self.asked()) if reflected else operation(self.asked(), plain)
+
+    def _exponent(self) -> Any:
+        """This as the exponent of an array: a small one as it is."""
+        low, high = min(_SMALL), max(_SMALL)
+        if current_recorder() is self._home.recorder and self._holds(
+            F.logical_and(F.ge(self._atom, _float(low)), F.le(self._atom, _float(high)))
+        ):
+            return next(k for k in _SMALL if self._equals(k))
+        return self.number()
+
+    def _compare(self, ufunc: Any, operation: Callable[[Any, Any], bool], other: Any) -> Any:
+        if type(other) is TracedArray and self._partner(other):
+            return operation(self.number(), other)
+        y = self._with(other)
+        if y is not None:
+            return self._holds(UFUNCS[ufunc](self._atom, y._atom))
+        if type(other) is float and current_recorder() is self._home.recorder:
+            return self._holds(UFUNCS[ufunc](self._atom, literal(other)))
+        if self._partner(other):
+            return operation(self.number(), other)
+        if not isinstance(other, (int, float, complex, np.generic, np.ndarray, TracedArray)) and not _is_number(other):
+            return NotImplemented
+        return operation(self.asked(), other.asked() if type(other) is TracedInt else other)
+
+    # ---- NumPy -------------------------------------------------------------------------------------------------
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method == "__call__" and not kwargs and current_recorder() is not None:
+            others = [x for x in inputs if type(x) is not TracedInt]
+            if len(inputs) == 1 and ufunc in _TO_FLOAT:
+                return ufunc(wrap(cast(self.number().atom, FLOAT)))
+            if ufunc in _BINARY and others and self._partner(others[0]):
+                if ufunc is np.power and inputs[1] is self:
+                    return ufunc(inputs[0], self._exponent())
+                return ufunc(*[x.number() if x is self else x for x in inputs])
+        given = {name: _plain(value) for name, value in kwargs.items()}
+        return getattr(ufunc, method)(*[_plain(x) for x in inputs], **given)
+
+
+def _plain(value: Any) -> Any:
+    if type(value) is TracedInt:
+        return value.asked()
+    return type(value)([_plain(v) for v in value]) if type(value) in (list, tuple) else value
+
+
+def _float(value: int) -> Lit:
+    return literal(float(value))
+
+
+def _dtype(array: Any) -> np.dtype:
+    return array._atom.aval.dtype if type(array) is TracedArray else array.dtype
+
+
+def _is_number(value: Any) -> bool:
+    return hasattr(type(value), "__float__") or hasattr(type(value), "__index__")
+
+
+def _operators() -> None:
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "divmod", "and", "or", "xor", "lshift",
+                 "rshift", "matmul"):  # fmt: skip
+        operation = divmod if name == "divmod" else getattr(operator, f"__{name}__")
+        setattr(TracedInt, f"__{name}__", _forward(name, operation))
+        setattr(TracedInt, f"__r{name}__", _reflected(name, operation))
+    for name, ufunc in _COMPARISONS.items():
+        setattr(TracedInt, f"__{name}__", _comparison(ufunc, getattr(operator, name)))
+
+
+def _forward(name: str, operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def apply(self: TracedInt, other: Any, *modulus: Any) -> Any:
+        if modulus:
+            return pow(self.asked(), _plain(other), *map(_plain, modulus))
+        return self._operate(name, operation, other, False)
+
+    return apply
+
+
+def _reflected(name: str, operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda self, other: self._operate(name, operation, other, True)
+
+
+def _comparison(ufunc: Any, operation: Callable[[Any, Any], bool]) -> Callable[..., Any]:
+    return lambda self, other: self._compare(ufunc, operation, other)
+
+
+_COMPARISONS = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
+_OF_FLOATS = frozenset(("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "divmod"))
+_BINARY = frozenset((
+    np.add, np.subtract, np.multiply, np.true_divide, np.floor_divide, np.remainder, np.power, np.maximum, np.minimum,
+    *_COMPARISONS.values(),
+))  # fmt: skip
+_TO_FLOAT = frozenset((
+    np.sqrt, np.cbrt, np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.sin, np.cos, np.tan, np.tanh,
+    np.sinh, np.cosh, np.arctan, np.arcsin, np.arccos, np.arcsinh, np.deg2rad, np.rad2deg, np.radians, np.degrees,
+))  # fmt: skip
+_operators()
+
+__all__ = ["Integers", "IntegersAskedError", "TracedInt", "limit_of"]

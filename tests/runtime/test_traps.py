@@ -667,7 +667,7 @@ def test_global_call_counter():
     f = compile_grad(plain)
     counter = 0
     assert [f(X) for _ in range(4)] == pytest.approx([X.sum() * k for k in (1, 2, 3, 4)])
-    assert counter == 4 and f.stats.live
+    assert counter == 4 and not f.stats.live and f.stats.traces == 2
 
 
 def test_nonlocal_counter_and_schedule():

@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("numba_cuda", reason="libdevice comes with numba-cuda: pip install 'tracegrad[cuda]'")
 
 
+from compiled_graph import execute
 from matrix import assert_targets_agree
 from simulated import cuda_tier, simulated_canonical
 from support import TIERS
@@ -23,8 +24,9 @@ from support import TIERS
 import tracegrad
 from benchmarks.recorded import recorded
 from benchmarks.workloads import SMALL_LOOPS, STRAIGHT
-from tracegrad.codegen.cpu.assemble import execute
 from tracegrad.runtime.launch.kernel_cache import KernelCache, kernels
+from tracegrad.tracer.ir.aval import Aval
+from tracegrad.tracer.ir.graph import Graph, Var
 
 SMALLER = {  # workloads whose arguments are cut to size
     "logistic_10000x100": lambda w, X, y: (w[:20], X[:50, :20], y[:50]),
@@ -96,7 +98,10 @@ def assert_programs_agree(programs, what):
     for (arguments, _), canonical in programs.items():
         inputs = random_inputs(canonical)
         program, _ = kernels.get(canonical, arguments)
-        _, expected = execute(program, canonical, inputs)
+        every = [Var(Aval(x.dtype, x.shape)) for x in inputs]
+        consts = list(zip(every[arguments:], inputs[arguments:], strict=True))
+        graph = Graph(every[:arguments], [], [], consts=consts)
+        _, expected = execute(program, graph, canonical, inputs[:arguments])
         assert_targets_agree(simulated_canonical(canonical, arguments, inputs), expected, what)
 
 

@@ -143,7 +143,8 @@ class Dispatcher:
         answer = self._elsewhere(endpoint, call, snapshot)
         if answer is not MISS:
             return answer
-        data = [*call.data, *snapshot.arrays]
+        floats = tuple(snapshot.compared_floats.values()) if plan.asks_identity else ()
+        data = [*call.data, *snapshot.arrays, *floats]
         same = partition(data) if plan.asks_identity and len(data) > 1 and call.device is None else None
         self.stats.traces += 1
         try:
@@ -169,7 +170,7 @@ class Dispatcher:
             endpoint.transient[call.key] += 1
             if endpoint.transient[call.key] > MAX_TRANSIENT:  # another state in each call, as it seems
                 return self._go_live(endpoint, call, recording, Live(str(recording.transient)))
-        variant = self._variant(endpoint, call, Variant(snapshot, same))
+        variant = self._variant(endpoint, call, Variant(snapshot, same, floats))
         return self._keep(endpoint, call, variant, recording, match)
 
     def _find(self, call: Call, known: Sequence[Variant]) -> tuple[Variant | None, Sequence[Any], Snapshot | None]:

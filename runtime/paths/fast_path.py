@@ -42,7 +42,8 @@ def make_slot(call: Call, family: Family, stats: Stats) -> Slot:
     before = len(source.lines)
     if variant.same is not None:
         data = texts if texts == ["*args"] else [t for t, kind in zip(texts, call.kinds, strict=True) if kind in DATA]
-        given = ", ".join([*data, "*arrays"] if variant.snapshot.array_names else data)
+        captured = ["*arrays"] if variant.snapshot.array_names else []
+        given = ", ".join([*data, *captured, *map(source.constant, variant.floats)])
         source.give_up_if(f"{source.constant(partition)}(({given},)) != {source.constant(variant.same)}")
     recording.check(source, call, texts)
     operands = recording.operands(source, call, texts)

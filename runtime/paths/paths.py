@@ -100,12 +100,13 @@ def describe_guard(guard: Guard, other: str = "") -> str:
 class Variant:
     snapshot: Snapshot
     same: Partition | None = None  # which of its data are one object, where the function may ask
+    floats: tuple[float, ...] = ()  # those outside that are asked for
     paths: list[Path] = field(default_factory=list)
     steps: dict[Any, int] = field(default_factory=dict)  # value numbers of its paths' steps (``shared_prefix.py``)
 
     def alike(self, call: Call, captured: Sequence[np.ndarray]) -> bool:
         """Whether the same data are one object as in the recordings."""
-        return self.same is None or self.same == partition([*call.data, *captured])
+        return self.same is None or self.same == partition([*call.data, *captured, *self.floats])
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 from ..config import config
 from ..record.call_key import OBJECT, Call
 from ..record.differentiable import leaf_names
+from ..record.trees import classes_in
 from ..state.state_plan import Snapshot, StatePlan
 
 
@@ -38,7 +39,8 @@ class PlanCache:
     def _get(self, call: Call) -> tuple[StatePlan, Snapshot | None]:
         """(the analysis, the state if it has just been walked)."""
         objects = call.objects
-        key = tuple([o if isinstance(o, types.FunctionType | type) else type(o) for o in objects])
+        classes = classes_in(call.tree)
+        key = tuple([o if isinstance(o, types.FunctionType | type) else type(o) for o in objects]), classes
         with self._lock:
             plan = self._plans.get(key)
             if plan is not None:
@@ -46,7 +48,7 @@ class PlanCache:
                 return plan, None
         names = leaf_names(self._fn, call) if objects else []
         labels = tuple([n for n, k in zip(names, call.kinds, strict=False) if k == OBJECT])
-        plan = StatePlan(self._fn, labels, self._effects)
+        plan = StatePlan(self._fn, labels, self._effects, classes)
         snapshot = plan.snapshot(objects)
         with self._lock:
             self._plans[key] = plan

@@ -39,3 +39,16 @@ def captured_refusal(name: str) -> UnsupportedError:
             "they are the same (`is`): pass a copy"
         )
     )
+
+
+def refuse_floats(call: Call, compared: dict[str, float], names: Sequence[str]) -> None:
+    """An error where an argument is one of the floats that the function may ask for by identity."""
+    for name, known in compared.items():
+        for k, leaf in enumerate(call.leaves):
+            if leaf is known:
+                raise UnsupportedError(
+                    at_site(
+                        f"`{names[k]}` is the very object `{name}`, and the function may ask whether it is (`is`), "
+                        f"which a traced number can't be: compare by `==`, or by np.isnan, or pass float(str({name}))"
+                    )
+                )

@@ -24,12 +24,12 @@ from ...codegen.lower.half_precision import CUDA_PRODUCTS
 from ...codegen.lower.simplify import simplify
 from ...tracer import numpy_api  # noqa: F401  (fills the tables of NumPy functions)
 from ...tracer.ir.aval import FLOAT_KINDS, INT, Aval
-from ...tracer.ir.errors import TracegradError, unrecordable
+from ...tracer.ir.errors import TracegradError, UnsupportedError, unrecordable
 from ...tracer.ir.evaluate import HOST
 from ...tracer.ir.graph import Atom, Guard, Lit, Var, structural
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
-from ...tracer.ir.site import user_site
+from ...tracer.ir.site import at_site, user_site
 from ...tracer.ops.elementwise import F, cast
 from ...tracer.record.array import TracedArray
 from ...tracer.record.constants import call_method
@@ -58,7 +58,7 @@ from .differentiable import (
 )
 from .effects import Effects, NotCountersError, find_effects
 from .gc_pause import fewer_collections
-from .identity import captured_refusal, first_of_each
+from .identity import captured_refusal, first_of_each, refuse_floats
 from .outputs import Output, packed
 from .recording import GRAD, VALUE, Mode, Pieces, Recording
 from .trees import NAMESPACE, Source
@@ -133,6 +133,15 @@ def _record(
     recorder.differentiates = bool(wrt)
     leaves, inputs = list(call.leaves), {}
     first = first_of_each(call, wrt, names) if plan.asks_identity else {}
+    if plan.type_holders:
+        raise UnsupportedError(
+            at_site(
+                f"`{plan.type_holders[0]}` holds the builtin `type`, which has another answer for a traced value; call "
+                "it by the name of a global: type(x)"
+            )
+        )
+    if plan.asks_identity:
+        refuse_floats(call, (plan.snapshot(call.objects) if snapshot is None else snapshot).compared_floats, names)
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
         if kind == INTEGER:
             assert integers is not None

@@ -13,6 +13,7 @@ from __future__ import annotations
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import optree
@@ -24,6 +25,7 @@ _ordered.__enter__()
 
 _SEQUENCES = {optree.PyTreeKind.TUPLE: tuple, optree.PyTreeKind.LIST: list}
 _MAPPINGS = {optree.PyTreeKind.DICT: dict, optree.PyTreeKind.ORDEREDDICT: OrderedDict}
+_OF_CLASSES = (optree.PyTreeKind.NAMEDTUPLE, optree.PyTreeKind.CUSTOM)
 # Containers that a function may change; the order of items and keys is in their structure.
 MUTABLE = frozenset((
     optree.PyTreeKind.LIST, optree.PyTreeKind.DICT, optree.PyTreeKind.ORDEREDDICT, optree.PyTreeKind.DEFAULTDICT,
@@ -58,6 +60,15 @@ def _collect(spec: Any, value: Any, found: list[Any]) -> None:
     if spec.num_nodes > spec.num_leaves + 1:
         for inner, part in zip(spec.children(), one_level(value)[0], strict=True):
             _collect(inner, part, found)
+
+
+@lru_cache(maxsize=1024)
+def classes_in(spec: Any) -> tuple[type, ...]:
+    """The classes of the user's whose objects the structure takes apart: named tuples, registered classes."""
+    if spec.kind == optree.PyTreeKind.LEAF:
+        return ()
+    own = (spec.type,) if spec.kind in _OF_CLASSES else ()
+    return tuple(dict.fromkeys([*own, *[cls for inner in spec.children() for cls in classes_in(inner)]]))
 
 
 def one_level(value: Any) -> tuple[list[Any], Any]:

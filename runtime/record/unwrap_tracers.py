@@ -22,7 +22,7 @@ from ..state.state_graph import Edge, Leaf, StateNode
 Unwrap = Callable[[Any], Any]
 _MISSING = object()
 _MAX_DEPTH = 20
-_REPLACED = (TracedArray, TracedInt, tuple, str)
+_SETTLED = (TracedArray, TracedInt, tuple, str)
 
 
 class Settled:
@@ -60,21 +60,25 @@ class Settled:
         return known[1]
 
     def _container(self, value: Any, depth: int) -> Any:
-        if isinstance(value, tuple):
+        kind = type(value)  # not what a dead weak reference says of itself
+        if issubclass(kind, tuple):
             parts = [self(v, depth) for v in value]
             if any(a is not b for a, b in zip(parts, value, strict=True)):
                 make: Any = tuple.__new__  # past the __new__ of a named tuple
-                return make(type(value), parts)
-        elif isinstance(value, list | deque):
+                return make(kind, parts)
+        elif issubclass(kind, list | deque):
             for index, part in enumerate(list(value)):
                 if (new := self(part, depth)) is not part:
                     value[index] = new
-        elif isinstance(value, dict):
+        elif issubclass(kind, dict):
             for key, part in list(value.items()):
                 if (new := self(part, depth)) is not part:
                     value[key] = new
-        elif not isinstance(value, type | types.ModuleType | types.FunctionType):
-            store = getattr(value, "__dict__", None)
+        elif not issubclass(kind, type | types.ModuleType | types.FunctionType):
+            try:
+                store = getattr(value, "__dict__", None)
+            except ReferenceError:
+                store = None
             if type(store) is dict:
                 self._container(store, depth)
         return value
@@ -99,7 +103,7 @@ def settle(state: Iterable[StateNode], unwrap: Unwrap) -> None:
 
 
 def _settled(value: Any, unwrap: Unwrap) -> Any:
-    return unwrap(value) if isinstance(value, _REPLACED) else value
+    return unwrap(value) if issubclass(type(value), _SETTLED) else value
 
 
 def _items(values: list[Any] | deque[Any], unwrap: Unwrap) -> None:
@@ -116,7 +120,7 @@ def _edge(node: StateNode, edge: Edge, unwrap: Unwrap) -> None:
             object.__setattr__(node.obj, edge.arg, new)
         return
     value = child.value if isinstance(child, Leaf) else child.obj
-    if not isinstance(value, _REPLACED):
+    if not issubclass(type(value), _SETTLED):
         return
     new = _settled(value, unwrap)
     if new is value:

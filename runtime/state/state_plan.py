@@ -19,6 +19,7 @@ Nothing here knows the tracer: it is plugged in as the callback of ``StatePlan.s
 
 from __future__ import annotations
 
+import builtins
 import types
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -26,18 +27,20 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.identity import asks_identity, asks_truth_identity
+from ...tracer.bytecode.identity import asks_identity, asks_truth_identity, compared_floats
 from ...tracer.bytecode.shown_names import asks
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.float_errors import sets_float_errors
 from .checker import REGISTRATIONS, Checker, Digest, digest
 from .rebuild import Substitution
-from .state_graph import Names, StateGraph, StateNode
+from .state_graph import Leaf, Names, StateGraph, StateNode
 from .trust import Trust
 from .uses import READ, Place
 from .values import StateKey
 from .walk import build, reached
 from .watch import Watch
+
+_HOLDS = frozenset(("cell", "const", "attr", "class", "item", "key"))
 
 __all__ = ["Snapshot", "StateKey", "StatePlan", "Substitution", "Watch"]
 
@@ -113,6 +116,15 @@ class Snapshot:
         return self._digest.inputs
 
     @property
+    def compared_floats(self) -> dict[str, float]:
+        """The Python floats that the code may ask for by identity, by name (until released)."""
+        found: dict[str, float] = {}
+        for node in [] if self._graph is None else self._graph.nodes:
+            if type(node.obj) is types.FunctionType:
+                found |= compared_floats(node.obj)
+        return found
+
+    @property
     def graph(self) -> StateGraph | None:
         """The state as a graph (until released)."""
         return self._graph
@@ -142,11 +154,16 @@ class StatePlan:
     when the state does.
     """
 
-    def __init__(self, fn: Callable[..., Any], labels: tuple[str, ...] = (), effects: bool = False) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], labels: tuple[str, ...] = (), effects: bool = False,
+        classes: tuple[type, ...] = (),
+    ) -> None:  # fmt: skip
         """:param labels: names of the objects among the arguments that are no data.
         :param effects: a change of a place that the function does not read otherwise (``Substitution.effects``) is no
-            reason to run its Python in each call."""
+            reason to run its Python in each call.
+        :param classes: those of arguments that are taken apart (named tuples)."""
         self.fn = fn
+        self._classes = classes
         self._labels = labels
         self._trust = Trust()
         self._names = Names(effects=effects)
@@ -154,6 +171,8 @@ class StatePlan:
         self._found: list[Reason] = []
         self._codes: dict[int, types.CodeType] = {}
         self._caught: set[types.CodeType] = set()
+        self._asks = False  # whether frames are to be shown other names
+        self.type_holders: list[str] = []  # what holds the builtin `type`, and may call it under another name
         self.told: set[str] = set()  # warnings that have been given
 
     @property
@@ -188,9 +207,20 @@ class StatePlan:
     def snapshot(self, objects: tuple[Any, ...] = ()) -> Snapshot:
         """The state as it is now, for these objects."""
         labels = self._labels if len(self._labels) == len(objects) else _labels(self.fn, len(objects))
-        graph = build(self.fn, tuple(objects), labels, self._trust, self._names.copy())
+        graph = build(self.fn, tuple(objects), labels, self._trust, self._names.copy(), self._classes)
         self._names = graph.names
         self._static = graph.reasons
+        if graph.codes.keys() != self._codes.keys():
+            functions = [node.obj for node in graph.nodes if type(node.obj) is types.FunctionType]
+            spaces = {id(fn.__code__): fn.__globals__ for fn in functions}
+            self._asks = any(asks(code, spaces.get(id(code), {})) for code in graph.codes.values())
+            self.type_holders = [
+                node.label
+                for node in graph.nodes
+                for edge in node.edges
+                if isinstance(edge.child, Leaf) and edge.child.value is type and edge.how in _HOLDS
+                and node.obj is not builtins
+            ]  # fmt: skip
         self._codes = graph.codes
         return Snapshot(digest(graph), graph)
 
@@ -247,7 +277,7 @@ class StatePlan:
     def show(self) -> AbstractContextManager[Any]:
         """Context manager around a run that is not watched: frames that ask for it are shown the builtins of recorded
         code."""
-        if any(map(asks, self._codes.values())) or any(r.code is Refusal.CALLS_UNSEEN for r in self._found):
+        if self._asks or any(r.code is Refusal.CALLS_UNSEEN for r in self._found):
             return Watch(self._codes, self._trust, lambda reason: None)
         return nullcontext()
 

@@ -37,12 +37,16 @@ from .watch import sees_call
 _OF_FUNCTIONS = {"__name__", "__qualname__", "__module__", "__doc__", "__annotations__"}
 
 
-def build(fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: Trust, names: Names) -> StateGraph:
-    """The graph of everything that ``fn`` can read outside itself; ``names`` is read and grows."""
+def build(
+    fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: Trust, names: Names,
+    classes: tuple[type, ...] = (),
+) -> StateGraph:  # fmt: skip
+    """The graph of everything that ``fn`` can read outside itself; ``names`` is read and grows.  *classes*: those of
+    further arguments, which are no part of the state but for what their classes give them."""
     before = None
     while names.state() != before:
         before = names.state()
-        walker = _walk(fn, arguments, labels, Walker(trust, names))
+        walker = _walk(fn, arguments, labels, Walker(trust, names), classes)
         if not walker.roots:
             break
     if names.dates and names.moment:
@@ -70,7 +74,9 @@ def reached(
     return _walk(fn, arguments, labels, Walker(trust, names, MAX_MORE)).nodes
 
 
-def _walk(fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], walker: Walker) -> Walker:
+def _walk(
+    fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], walker: Walker, classes: tuple[type, ...] = ()
+) -> Walker:
     roots = walker.roots
     try:
         roots.append(walker.visit(fn, "the function", "its definition"))
@@ -78,6 +84,9 @@ def _walk(fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], walker: 
         for value, label in zip(arguments, labels, strict=True):
             walker.walk_pending()  # so that what the function does with it is known
             roots.append(visit_part(walker, ("param", label), value, label, "the arguments"))
+        for cls in classes:
+            if isinstance(roots[0], StateNode) and not walker.trust.cls(cls):
+                objects.class_values(walker, roots[0], cls, frozenset(), "the arguments")
         walker.walk_pending()
         for code, callers in walker.spared:
             if id(code) in walker.codes:  # no call of it is noticed

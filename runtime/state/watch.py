@@ -160,7 +160,7 @@ class Watch:
     def _new_code(self, frame: types.FrameType) -> None:
         code = frame.f_code
         self._known[id(code)] = code
-        if asks(code) and (code.co_filename == typing.__file__ or not _library_code(code)):
+        if (code.co_filename == typing.__file__ or not _library_code(code)) and asks(code, frame.f_globals):
             self._shown.add(id(code))
         if id(code) in self._codes or code in self._collector:
             return

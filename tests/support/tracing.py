@@ -35,7 +35,7 @@ def shown_names() -> Iterator[None]:
     """Show frames of recorded code the builtins that they would see while they are watched."""
 
     def begin(frame: Any, event: str, argument: Any) -> None:
-        if event == "call" and asks(frame.f_code) and not LIBRARIES.file(frame.f_code.co_filename):
+        if event == "call" and asks(frame.f_code, frame.f_globals) and not LIBRARIES.file(frame.f_code.co_filename):
             show(frame)
 
     before = sys.getprofile()

@@ -11,7 +11,7 @@ import builtins
 import dis
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
@@ -185,6 +185,11 @@ def resolve(path: Path, frame: FrameType, *, plain: bool = False) -> Any:
         return name
     spaces: tuple[Any, ...] = (frame.f_globals, vars(builtins))
     found = _found(name, spaces if kind == "global" else (frame.f_locals, *spaces))
+    return found_by(attributes, found, plain=plain)
+
+
+def found_by(attributes: Sequence[tuple[str, Any]], found: Any, *, plain: bool) -> Any:
+    """The object that the *attributes* lead to, or UNKNOWN; *plain*: as for ``resolve``."""
     for _, attribute in attributes:
         if isinstance(found, (ModuleType, type)) or _draws(found):
             found = getattr(found, attribute, UNKNOWN)
@@ -270,6 +275,14 @@ _NUMPY_NAMES = {
 }
 
 
+def lost_by(name: str) -> str:
+    """The message for a function that takes plain numbers."""
+    return (
+        f"{name} would turn a traced value into a plain number and lose its gradient; use the NumPy function on the "
+        "traced value, or tracegrad.stop_gradient(t) where a number without a gradient is meant"
+    )
+
+
 def _float_message(asked: Request) -> str:
     if asked.opcode in ("STORE_SUBSCR", "STORE_SLICE"):
         return ASSIGN_HINT
@@ -280,11 +293,7 @@ def _float_message(asked: Request) -> str:
             twin = _NUMPY_NAMES.get(name, name)
             twin = twin if "." in twin else f"np.{twin}"
             return f"math.{name} would turn a traced value into a plain number and lose its gradient; use {twin}"
-        return (
-            f"{name} would turn a traced value into a plain number and lose its gradient; use the NumPy function on "
-            "the traced value, "
-            "or tracegrad.stop_gradient(t) where a number without a gradient is meant"
-        )
+        return lost_by(name)
     return (
         "code outside NumPy asked for the plain number behind a traced value, which would lose its gradient; use NumPy "
         "functions on it, "

@@ -6,9 +6,10 @@ import builtins
 import dis
 import itertools
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, FunctionType
+from typing import Any
 
-from .concretize import instructions_of
+from .concretize import UNKNOWN, Path, found_by, instructions_of
 
 _NAMES = frozenset(("shares_memory", "may_share_memory", "is_", "is_not", "id"))
 _IS_OP = dis.opmap["IS_OP"]
@@ -32,9 +33,56 @@ def asks_identity(code: CodeType) -> bool:
     if _IS_OP not in code.co_code[::2]:
         return False
     found = instructions_of(code)
-    for k, instruction in enumerate(found.all):
-        if instruction.opname == "IS_OP":
-            sides = [found.loads_below(k, above, 0) for above in (0, 1)]
-            if not any(side is not None and (side[0][0] == "const" or side[0][1] in _VALUES) for side in sides):
-                return True
-    return False
+    return any(
+        not any(side is not None and (side[0][0] == "const" or side[0][1] in _VALUES) for side in _sides(code, k))
+        for k, instruction in enumerate(found.all)
+        if instruction.opname == "IS_OP"
+    )
+
+
+def _sides(code: CodeType, k: int) -> list[Path | None]:
+    return [instructions_of(code).loads_below(k, above, 0) for above in (0, 1)]
+
+
+def compared_floats(fn: FunctionType) -> dict[str, float]:
+    """The Python floats outside of *fn* that it may ask for by identity (``x is np.nan``), by their names."""
+    found: dict[str, float] = {}
+    defaults = [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+    for path in _compared(fn.__code__):
+        (kind, name), *attributes = path
+        if kind == "name" and name in cells and not _is_empty(cells[name]):
+            value = found_by(attributes, cells[name].cell_contents, plain=True)
+        elif kind == "global":
+            value = found_by(attributes, fn.__globals__.get(name, UNKNOWN), plain=True)
+        else:
+            continue
+        if type(value) is float:
+            found[".".join([part for _, part in path])] = value
+    if _compared(fn.__code__):
+        found |= {f"default {k}": value for k, value in enumerate(defaults) if type(value) is float}
+    return found
+
+
+def _is_empty(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is cell
+    except ValueError:
+        return True
+
+
+@lru_cache(maxsize=4096)
+def _compared(code: CodeType) -> tuple[Path, ...]:
+    """The loads of what *code*, or code in it, compares by identity; of all, where a function compares."""
+    if not asks_identity(code):
+        paths: list[Path] = []
+    elif _NAMES.isdisjoint(code.co_names):
+        sides = [_sides(code, k) for k, one in enumerate(instructions_of(code).all) if one.opname == "IS_OP"]
+        paths = [side for pair in sides for side in pair if side is not None]
+    else:
+        paths = [(("global", name),) for name in code.co_names]
+        paths += [(("name", name),) for name in code.co_freevars]
+        paths += [(("global", a), ("attr", b)) for a in code.co_names for b in code.co_names]
+    for inner in [c for c in code.co_consts if isinstance(c, CodeType)]:
+        paths += _compared(inner)
+    return tuple(dict.fromkeys(paths))

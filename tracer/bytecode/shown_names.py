@@ -27,6 +27,7 @@ from .concretize import instructions_of
 CALLED: dict[str, Any] = {}  # name -> the object that a call of it finds
 SOMETIMES: dict[str, Any] = {}  # name -> whether its entry in CALLED counts now; else it is Python's own
 VALUES: dict[str, Any] = {}  # name -> the object that other uses of it find, where it is not Python's own
+METHODS_OF: dict[str, Any] = {}  # name of a class -> the object whose attributes are called (`float.hex(t)`)
 CALLED_OF: dict[int, tuple[Any, Any]] = {}  # id of a module -> (it, the functions that calls of its names find)
 CALLED_AS: dict[int, tuple[Any, Any]] = {}  # id of a function or class -> (it, the object that a call of it finds)
 _REAL = vars(builtins)
@@ -43,8 +44,11 @@ class _Shown(dict):
     def __getitem__(self, name: str) -> Any:
         if name in CALLED and _REAL.get(name) is _OWN[name]:
             frame = sys._getframe(1)
-            if _called(frame.f_code).get(frame.f_lasti) == ():
+            through = _called(frame.f_code).get(frame.f_lasti)
+            if through == ():
                 return CALLED[name] if name not in SOMETIMES or SOMETIMES[name]() else _REAL[name]
+            if through is not None and name in METHODS_OF:
+                return METHODS_OF[name]
             if name in VALUES and _IS_OP not in _following(frame.f_code, frame.f_lasti):
                 return VALUES[name]
         return _REAL[name]
@@ -90,13 +94,30 @@ def _called(code: CodeType) -> dict[int, tuple[str, ...]]:
     return instructions_of(code).called()
 
 
+def _calls_by_name(code: CodeType, space: dict[str, Any]) -> bool:
+    """Whether *code* calls what ``CALLED_OF`` and ``CALLED_AS`` know, by names of its globals *space*, and does nothing
+    else with these than read names."""
+    for name, attribute in _global_calls(code):
+        value = space.get(name)
+        if attribute is None and id(value) in CALLED_AS and CALLED_AS[id(value)][0] is value:
+            return True
+        known = CALLED_OF.get(id(value))
+        if known is not None and known[0] is value and hasattr(known[1], attribute or ""):
+            return True
+    return False
+
+
 @lru_cache(maxsize=4096)
-def _calls_by_name(code: CodeType) -> bool:
-    """Whether *code* may call what ``CALLED_OF`` knows, and does nothing else with its globals than read names."""
-    names = {name for _, functions in CALLED_OF.values() for name in vars(functions)}
-    if names.isdisjoint(code.co_names) or not _READERS.isdisjoint(code.co_names):
-        return False
-    return all(i.opname not in _USERS for i in instructions_of(code).all)
+def _global_calls(code: CodeType) -> frozenset[tuple[str, str | None]]:
+    """(name, attribute or None) of the globals, and of their attributes, that *code* calls by name."""
+    if not _READERS.isdisjoint(code.co_names) or any(i.opname in _USERS for i in instructions_of(code).all):
+        return frozenset()
+    found = instructions_of(code)
+    return frozenset(
+        (found.all[found.index[at]].argval, through[0] if through else None)
+        for at, through in _called(code).items()
+        if len(through) <= 1
+    )
 
 
 _READ_BY_C = ("__builtins__", "__name__", "__package__", "__spec__", "__file__", "__loader__")
@@ -106,9 +127,9 @@ _spaces: dict[int, _Globals] = {}  # by id of the globals of a module; kept, sin
 _shown = _Shown(_REAL)
 
 
-def asks(code: CodeType) -> bool:
-    """Whether a frame of *code* is to be shown other names."""
-    return not CALLED.keys().isdisjoint(code.co_names) or _calls_by_name(code)
+def asks(code: CodeType, space: dict[str, Any]) -> bool:
+    """Whether a frame of *code*, with the globals *space*, is to be shown other names."""
+    return not CALLED.keys().isdisjoint(code.co_names) or _calls_by_name(code, space)
 
 
 def show(frame: FrameType) -> None:
@@ -121,7 +142,7 @@ def show(frame: FrameType) -> None:
         return
     place.value = id(_shown)  # a borrowed reference, to what lives as long as the process
     space = frame.f_globals
-    if type(space) is dict and _calls_by_name(frame.f_code):
+    if type(space) is dict and _calls_by_name(frame.f_code, space):
         module = sys.modules.get(space.get("__name__", ""))
         if module is not None and vars(module) is space:
             known = _spaces.get(id(space))

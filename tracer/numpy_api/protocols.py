@@ -6,6 +6,9 @@ recorder; everything else is looked up in the tables of ``array.py`` and promote
 
 from __future__ import annotations
 
+import decimal
+import fractions
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +26,7 @@ from ..record.array import (
     UFUNCS,
     TracedArray,
     assign_all,
+    class_of,
     in_c_order,
     outranks,
     public_name,
@@ -199,12 +203,17 @@ COMPARE = {
     "ge": np.greater_equal,
 }
 _COMPARES = frozenset(COMPARE.values())
+_NAME_OF = {ufunc: name for name, ufunc in COMPARE.items()}
+_EXACT = (decimal.Decimal, fractions.Fraction)  # compared with a float exactly
 UNARY = {"neg": np.negative, "abs": np.absolute, "invert": np.invert, "pos": np.positive}
 
 
-def _acceptable(value: Any) -> bool:
+def _acceptable(self: TracedArray, ufunc: Any, value: Any) -> bool:
+    """Whether the operand is one of an array's; a Python number knows no lists, and NumPy's repeat none."""
     if type(value) is TracedInt:  # which knows what it is for this array
         return False
+    if isinstance(value, (list, tuple)) and (self._atom.aval.weak or ufunc is np.multiply):
+        return class_of(self) is np.ndarray
     return isinstance(value, (TracedArray, np.ndarray, np.generic, int, float, list, tuple, complex))
 
 
@@ -219,7 +228,9 @@ def open_forward(ufunc: Any) -> Callable[..., Any]:
     def apply(self: TracedArray, other: Any) -> Any:
         if ufunc in CHECKED and (found := python_operator(ufunc, (self, other))) is not None:
             return found
-        found = _operator(ufunc, (self, other)) if _acceptable(other) else NotImplemented
+        if ufunc in _COMPARES and type(other) in _EXACT and class_of(self) is not np.ndarray:
+            return bool(getattr(operator, _NAME_OF[ufunc])(self.shown(), other))
+        found = _operator(ufunc, (self, other)) if _acceptable(self, ufunc, other) else NotImplemented
         if self._recorder.plain_truths and type(found) is TracedArray and found._atom.aval.weak and ufunc in _COMPARES:
             return bool(found)
         return found
@@ -231,7 +242,7 @@ def open_reflected(ufunc: Any) -> Callable[..., Any]:
     def apply(self: TracedArray, other: Any) -> Any:
         if ufunc in CHECKED and (found := python_operator(ufunc, (other, self))) is not None:
             return found
-        return _operator(ufunc, (other, self)) if _acceptable(other) else NotImplemented
+        return _operator(ufunc, (other, self)) if _acceptable(self, ufunc, other) else NotImplemented
 
     return apply
 
@@ -244,6 +255,8 @@ def _in_place(ufunc: Any) -> Callable[..., Any]:
     def apply(self: TracedArray, other: Any) -> Any:
         if ufunc in CHECKED and (found := python_operator(ufunc, (self, other))) is not None:
             return found
+        if isinstance(other, (list, tuple)) and not _acceptable(self, ufunc, other):
+            return NotImplemented
         result = ufunc(self, other) if type(other) is TracedInt else call_ufunc(ufunc, (self, other), {})
         storage = self._storage
         if not self.shape and (self.aval.weak or not (self._steps or storage.array0d or storage.owner)):

@@ -6,13 +6,23 @@ argument is a traced array.
 
 from __future__ import annotations
 
+import ast
+import builtins
+import decimal
+import fractions
+import json
+import math
 import numbers
+import pickle
+import struct
 import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..bytecode.shown_names import CALLED, CALLED_AS, CALLED_OF, SOMETIMES, VALUES
+from ..bytecode.concretize import lost_by
+from ..bytecode.shown_names import CALLED, CALLED_AS, CALLED_OF, METHODS_OF, SOMETIMES, VALUES
 from ..ir.errors import UnsupportedError
 from ..ir.refusals import Refusal
 from ..ir.site import at_site
@@ -23,6 +33,7 @@ from ..record.recorder import current_recorder
 from ..record.shown_text import PRINT, VALUE, Printed
 
 _ABSENT = object()
+_MOST_DEEP = 20
 
 
 class _Type:
@@ -167,20 +178,119 @@ def _scalar_class(kind: type) -> Any:
     return convert
 
 
+class _Methods:
+    """The methods of a class, called through it: ``float.hex(t)``."""
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+
+    def __getattribute__(self, name: str) -> Any:
+        kind = object.__getattribute__(self, "_kind")
+        plain = getattr(kind, name)
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            if args and type(args[0]) is TracedArray and issubclass(class_of(args[0]), kind):
+                if name in ("__repr__", "__str__", "__format__"):
+                    return plain(args[0].shown(), *args[1:])
+                return _getattr(args[0], name)(*args[1:], **kwargs)
+            for value in args:
+                _check_origin(value)
+            return plain(*args, **kwargs)
+
+        return method if callable(plain) else plain
+
+
+def _test(ufunc: Any) -> Any:
+    plain = getattr(math, ufunc.__name__)
+    return lambda value, /: bool(ufunc(value)) if type(value) is TracedArray and value.size == 1 else plain(value)
+
+
+def _isclose(a: Any, b: Any, *, rel_tol: Any = 1e-09, abs_tol: Any = 0.0) -> bool:
+    if TracedArray not in map(type, (a, b, rel_tol, abs_tol)):
+        return math.isclose(a, b, rel_tol=rel_tol, abs_tol=abs_tol)
+    if rel_tol < 0 or abs_tol < 0:
+        raise ValueError("tolerances must be non-negative")
+    if a == b:
+        return True
+    if np.isinf(a) or np.isinf(b):
+        return False
+    apart = abs(b - a)
+    return bool(apart <= abs(rel_tol * b)) or bool(apart <= abs(rel_tol * a)) or bool(apart <= abs_tol)
+
+
+def _of_plain(function: Any, plain: Callable[[TracedArray], Any]) -> Any:
+    """*function*, called with *plain* of each traced number among its arguments."""
+
+    def replaced(value: Any, depth: int = 0) -> Any:
+        if type(value) is TracedArray:
+            return plain(value) if class_of(value) is not np.ndarray else value
+        if type(value) in (list, tuple) and depth < _MOST_DEEP:
+            return type(value)([replaced(part, depth + 1) for part in value])
+        if type(value) is dict and depth < _MOST_DEEP:
+            return {key: replaced(part, depth + 1) for key, part in value.items()}
+        return value
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if current_recorder() is None:
+            return function(*args, **kwargs)
+        return function(*replaced(args), **replaced(kwargs))
+
+    return call
+
+
+def _number_of(function: Any) -> Callable[[TracedArray], Any]:
+    """The plain number for a C function, an error where a gradient would be lost."""
+
+    def number(value: TracedArray) -> Any:
+        recorder = current_recorder()
+        if recorder is not None and value.aval.is_float and recorder.has_gradient(value.atom):
+            raise UnsupportedError(at_site(lost_by(f"{function.__module__}.{function.__name__}")))
+        return value.shown()
+
+    return number
+
+
+def _read(function: Any) -> Any:
+    """*function*, which makes numbers of text."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        found = function(*args, **kwargs)
+        stack = [found] if args and isinstance(args[0], str | bytes) else []
+        while stack:
+            value = stack.pop()
+            if type(value) is float:
+                _check_origin(repr(value))
+            elif isinstance(value, list | tuple | set):
+                stack += value
+            elif isinstance(value, dict):
+                stack += [*value.keys(), *value.values()]
+        return found
+
+    return call
+
+
 _type = _Type()
-CALLED.update(type=_type, hasattr=_hasattr, getattr=_getattr, float=_float, int=_int, map=_map, print=_print)
+_called = {"type": _type, "hasattr": _hasattr, "getattr": _getattr, "float": _float, "int": _int, "map": _map}
+CALLED.update(_called, print=_print)
 SOMETIMES.update(print=_replays_prints)
-_scalars = {kind: _scalar_class(kind) for kind in (np.float64, np.float32)}
-CALLED_OF[id(np)] = (
-    np,
-    types.SimpleNamespace(
-        float64=_scalars[np.float64],
-        double=_scalars[np.float64],
-        float32=_scalars[np.float32],
-        single=_scalars[np.float32],
-    ),
-)
-CALLED_AS.update({id(kind): (kind, convert) for kind, convert in _scalars.items()})
 VALUES.update(type=_type, hasattr=_hasattr, getattr=_getattr)
+METHODS_OF.update(float=_Methods(float))
+_scalars = {kind: _scalar_class(kind) for kind in (np.float64, np.float32)}
+_functions: dict[types.ModuleType, dict[str, Any]] = {
+    np: {name: _scalars[getattr(np, name)] for name in ("float64", "double", "float32", "single")},
+    builtins: _called,
+    math: {"isclose": _isclose} | {f.__name__: _test(f) for f in (np.isnan, np.isinf, np.isfinite)},
+    json: {"dumps": _of_plain(json.dumps, TracedArray.shown), "loads": _read(json.loads)},
+    ast: {"literal_eval": _read(ast.literal_eval)},
+    struct: {"pack": _of_plain(struct.pack, _number_of(struct.pack))},
+    pickle: {"dumps": _of_plain(pickle.dumps, _number_of(pickle.dumps))},
+    fractions: {"Fraction": _of_plain(fractions.Fraction, _number_of(fractions.Fraction))},
+    decimal: {"Decimal": _of_plain(decimal.Decimal, _number_of(decimal.Decimal))},
+}
+for _module, _found in _functions.items():
+    CALLED_OF[id(_module)] = _module, types.SimpleNamespace(**_found)
+    for _name, _function in _found.items():
+        _plain = getattr(_module, _name)
+        CALLED_AS[id(_plain)] = _plain, _function
 
 __all__: list[str] = []

@@ -293,23 +293,23 @@ class TracedArray(metaclass=_StandIn):
             pass
         elif asked == PRINT if own else settled(frame, texts.places):
             return texts.mark(wrap(self.atom, recorder), how, spec)
-        value = self._shown()
-        return Shown(None, how, spec).write(value if array0d or value.ndim else value[()])
+        return Shown(None, how, spec).write(self.shown())
 
-    def _shown(self) -> Any:
-        """The value in this run as an array, with a guard on each element; a Python number where it is one."""
+    def shown(self) -> Any:
+        """The plain value in this run, to be seen by people: with a guard on each element."""
         recorder, atom = self._recorder, self.atom
         if atom.aval.is_float:
             recorder.shown.append(atom)
         if atom.aval.size > _MOST_SHOWN:
             recorder.unrepeatable(Refusal.CALLS_TEXT, count=atom.aval.size)
-            return np.asarray(recorder.value(atom))
+            return np.array(recorder.value(atom))
         flat = reshape(atom, (atom.aval.size,))
         elements = [
             recorder.guard(rounded(reshape(slice_axis(flat, 0, k, 1), ())), "item") for k in range(atom.aval.size)
         ]
-        found = np.array(elements, atom.aval.dtype).reshape(atom.aval.shape)
-        return np.array(found.item(), object) if atom.aval.weak else found
+        if class_of(self) is not np.ndarray:
+            return elements[0].item() if atom.aval.weak else elements[0]
+        return np.array(elements, atom.aval.dtype).reshape(atom.aval.shape)
 
     @property
     def __class__(self) -> Any:
@@ -386,9 +386,15 @@ class TracedArray(metaclass=_StandIn):
     def number(self) -> TracedArray:
         """``float(t)``: the value as a Python float, which keeps its gradient."""
         self._check_one_element("float")
+        if self._atom.aval.weak and self._atom.aval.dtype == FLOAT:
+            return self
         return wrap(cast(reshape(self.atom, ()), FLOAT, weak=True), self._recorder)
 
     def __index__(self) -> int:
+        kind = class_of(self)
+        if kind in (float, np.float64, np.float32):
+            shown = kind.__name__ if kind is float else f"numpy.{kind.__name__}"
+            raise TypeError(f"'{shown}' object cannot be interpreted as an integer")
         if self.dtype.kind not in "iu" or self.size != 1 or self.ndim:
             raise TypeError("only integer scalar arrays can be converted to a scalar index")
         return int(self._concrete("index"))
@@ -450,9 +456,9 @@ class TracedArray(metaclass=_StandIn):
         if method is not None:
             call = self._recorder.call_method
             return method.__get__(self) if call is None else partial(call, name, self)
-        if name.startswith("__"):
-            raise AttributeError(name)
         kind = class_of(self)
+        if name.startswith("__") and not (kind is float and hasattr(float, name)):
+            raise AttributeError(name)
         if kind is not np.ndarray and has_attribute(kind, name):
             raise self._recorder.refused(self.atom, unsupported(f"{kind.__name__}.{name}"))
         if hasattr(np.ndarray, name):
@@ -487,10 +493,10 @@ class TracedArray(metaclass=_StandIn):
         return bool((self == value).any())
 
     def __copy__(self) -> Any:
-        return METHODS["copy"](self, "K")
+        return METHODS["copy"](self, "K") if class_of(self) is np.ndarray else self
 
     def __deepcopy__(self, memo: Any) -> Any:
-        return METHODS["copy"](self, "K")
+        return self.__copy__()
 
 
 _UNCERTAIN = (

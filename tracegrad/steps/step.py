@@ -103,13 +103,13 @@ class StepDispatcher(Dispatcher):
             self.stats.live = str(Refusal.STEP_FOREIGN())
             return self.fn(*args, **kwargs)
         same = partition([x for x, kind in zip(call.leaves, call.kinds, strict=True) if kind == TENSOR])
-        call.key = (call.key, same, STATE.grad)
+        call.key = (*call.key, same, STATE.grad)
         if call.key not in self._seen:
             if len(self._seen) >= config.max_variants:
                 self._seen.clear()
                 self._unsettled.clear()
             self._seen.add(call.key)
-            self.stats.note("first call with arguments of these types and shapes: runs eagerly")
+            self.stats.note(f"{endpoint.integers.reason(call)}: runs eagerly")
             return self.fn(*args, **kwargs)
         return self.answer(endpoint, call)
 

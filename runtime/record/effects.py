@@ -20,6 +20,7 @@ from ...tracer.ir.aval import INT, is_number
 from ...tracer.ir.graph import Atom, Lit, Var
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.array import TracedArray, to_atom
+from ...tracer.record.reports import Report
 from ...tracer.record.shown_text import Shown, Texts
 from ..state.effect_places import place_of
 from ..state.rebuild import Substitution
@@ -98,6 +99,13 @@ def find_effects(
             ):
                 found.transient = Refusal.REPLAY_CHANGES(name=label)
     for printed in () if texts is None else texts.printed:
+        if isinstance(printed, Report):
+            report = _report(printed, values)
+            if report is None:
+                found.refused.append(Refusal.REPLAY_CHANGES(name=f"{type(printed.owner).__name__}.{printed.name}"))
+            else:
+                found.effects.append(report)
+            continue
         key, text = values.text(printed.text)
         rest = f", end={printed.end!r}, flush={printed.flush}"
         found.effects.append(OutsideEffect(("print", key, rest), _constant(print), text, f"{{}}({{}}{rest})"))
@@ -215,6 +223,19 @@ def _effects(
         yield OutsideEffect(("count", place.key, count), place.text, _text(repr(count)), "{} += {}")
     else:
         yield None
+
+
+def _report(report: Report, values: _Values) -> OutsideEffect | None:
+    """The effect of a log record or a warning; None where its arguments can't be made again."""
+    args, kwargs = values.expression(report.args), values.expression(report.kwargs)
+    if args is None or kwargs is None:
+        return None
+    key = (report.key, args[0], kwargs[0])
+    call: Expression = lambda source, texts: f"{source.constant(report.owner)}.{report.name}"  # noqa: E731
+    if report.caller is None:
+        return OutsideEffect(key, call, args[1], "{}(*{})")
+    given: Expression = lambda s, texts: f"{call(s, texts)}, {args[1](s, texts)}, {kwargs[1](s, texts)}"  # noqa: E731
+    return OutsideEffect(key, _constant(report.caller), given, "{}({})")
 
 
 def _growth(sink: StateNode, contents: Any, way: _Way, values: _Values) -> OutsideEffect | None:

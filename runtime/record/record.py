@@ -36,6 +36,7 @@ from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.integers import Integers, IntegersAskedError
 from ...tracer.record.recorder import Recorder, recording
+from ...tracer.record.reports import filters
 from ...tracer.record.shown_text import Texts
 from ...tracer.reroll.loop_monitor import follow_loops
 from ...tracer.reroll.roll import roll
@@ -156,7 +157,7 @@ def _record(
     changes: list[Reason] = []
     effects = Effects()
     unrecordable.clear()
-    recorder.texts = Texts() if plan.replays_effects and snapshot is not None else None
+    recorder.texts = Texts(filters=filters()) if plan.replays_effects and snapshot is not None else None
     with fewer_collections(), recording(recorder), _own_words():
         if snapshot is None:
             if plan.asks_identity:
@@ -223,7 +224,7 @@ def _record(
         graph, canonical, len(inputs) + len(captured), captured, output, numbers, list(recorder.input_names), changes,
         tuple(recorder.capacities), tuple(recorder.notes),
         {"record": ran - clock, "derive": derived - ran, "sign": done - derived}, recorder.draws,
-        effects.effects, answers=answers, transient=effects.transient, derived=by_numpy,
+        effects.effects, answers=answers, transient=effects.transient, derived=by_numpy, questions=tuple(recorder.questions),
     )  # fmt: skip
 
 

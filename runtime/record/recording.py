@@ -21,6 +21,7 @@ from ...codegen.lower.canonical import Canonical
 from ...tracer.ir.evaluate import Env
 from ...tracer.ir.graph import Atom, Graph, Guard, Node, Var
 from ...tracer.ir.refusals import Reason
+from ...tracer.record.recorder import Question
 from .call_key import DATA, INTEGER, Call
 from .derived import DerivedInputs
 from .effects import OutsideEffect
@@ -73,6 +74,7 @@ class Recording:
     effects: Sequence[Effect] = ()
     transient: Reason | None = None  # its effects change what it is kept under
     derived: DerivedInputs | None = None
+    questions: tuple[Question, ...] = ()  # put to the outside: they have the same answers in a replay
     answers: Sequence[tuple[str, bytes]] = ()  # all that Python was given in the run, in order
 
     def same_program(self, other: Recording) -> bool:
@@ -106,7 +108,7 @@ class Recording:
     @property
     def premises(self) -> Sequence[Hashable]:
         """The facts that it relies on beside the call key, the outside state and the guards."""
-        return () if self.derived is None else (self.derived.key,)
+        return (*self.questions, *(() if self.derived is None else (self.derived.key,)))
 
     def enter(self, source: Source) -> None:
         """Append the conditions that a slot checks before it looks at the arguments.  ``known`` is a list of the
@@ -119,6 +121,8 @@ class Recording:
             for effect in self.effects:
                 if isinstance(effect, OutsideEffect) and effect.sink is type(value):
                     source.give_up_if(f"args[{place}] is {effect.place(source, texts)}")
+        for question in self.questions:
+            source.give_up_if(f"not {source.constant(question.holds)}()")
         if self.derived is not None:
             source.lines.append(f"arrays = {source.constant(self.derived)}(arrays)")
             source.give_up_if("arrays is None")
@@ -142,6 +146,8 @@ class Recording:
 
     def arrays(self, captured: Sequence[Any]) -> Sequence[Any] | None:
         """The inputs after the arguments, for these arrays of the outside state; None where they are of other types."""
+        if not all([question.holds() for question in self.questions]):
+            return None
         return captured if self.derived is None else self.derived(tuple(captured))
 
     def values(self, call: Call, arrays: Sequence[Any]) -> list[Any]:

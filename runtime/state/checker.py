@@ -48,7 +48,19 @@ from .values import (
 Checker = Callable[..., tuple[Any, ...] | None]
 
 # Kinds that are guarded by identity.
-_CONSTANT = {"function", "class", "module", "partial", "compiled", "bound", "const", "member", "pinned", "library"}
+_CONSTANT = {
+    "function",
+    "class",
+    "module",
+    "partial",
+    "compiled",
+    "bound",
+    "const",
+    "member",
+    "pinned",
+    "library",
+    "logger",
+}
 _FIXED = {list, tuple, dict, set, frozenset}  # such an object never gets another class
 _UNROLL = 8  # from this many leaves on, a container is compared by a loop in C
 REGISTRATIONS = "which classes are registered with abstract ones"

@@ -89,6 +89,8 @@ def settle_places(walker: Walker) -> None:
         if node.kind == "sink" and (node.fixed or not node.sub):
             names.read.add(id(node.obj))
         free = _free(node)
+        if node.kind == "logger" and not free:
+            walker.refuse(Refusal.CALLS_LOG, node.label, node.site)
         counted, only = _counted_items(walker, node) if node.kind in ("list", "dict") and free else (set(), False)
         for edge in list(node.edges):
             child = edge.child

@@ -18,6 +18,7 @@ from typing import Any
 
 from ...tracer.bytecode.shown_names import as_called
 from ...tracer.ir.refusals import Reason, Refusal
+from ...tracer.record.reports import KeptLogger
 from .state_graph import Edge, Leaf, StateGraph, StateNode, holds_copies
 from .values import is_leaf, same
 
@@ -257,6 +258,9 @@ class Substitution:
     def _number(self, node: StateNode) -> Any:
         return node.obj if self._wrap_number is None else self._done(node, self._wrap_number(node))
 
+    def _logger(self, node: StateNode) -> Any:
+        return self._done(node, KeptLogger(node.obj))
+
     def _sink(self, node: StateNode) -> Any:
         return self._mutable(node, type(node.obj)())
 
@@ -345,7 +349,7 @@ def _needed(graph: StateGraph) -> set[int]:
                 if not edge.fixed and isinstance(edge.child, StateNode):
                     owners.setdefault(id(edge.child), []).append(node)
     stack = [
-        n for n in graph.nodes if n.sub and (n.kind in ("array", "sink", "number") or any(_effect(e) for e in n.edges))
+        n for n in graph.nodes if n.sub and (n.kind in ("array", "sink", "number", "logger") or any(_effect(e) for e in n.edges))
     ]  # fmt: skip
     needed = {id(n) for n in stack}
     while stack:

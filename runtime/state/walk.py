@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import logging
 import operator
 import types
 import weakref
@@ -364,6 +365,13 @@ def _array_subclass(walker: Walker, value: Any, label: str, site: str) -> Leaf:
     return walker.unknown(Refusal.STATE_SUBCLASS, value, label, site, base="ndarray", instead="np.asarray(...)")
 
 
+def _logger(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
+    """A logger, whose records are effects: nothing of it is read before they are made."""
+    if not walker.names.effects or type(value) not in (logging.Logger, logging.RootLogger):
+        return objects.visit(walker, value, label, site)
+    return walker.node("logger", value, label, site)
+
+
 def _other(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
     if type(value).__module__.partition(".")[0] == "tracegrad" and not isinstance(value, type):
         return _own(walker, value, label, site)
@@ -400,6 +408,6 @@ OF_CLASS.update({
     property: _descriptor, staticmethod: _descriptor, classmethod: _descriptor,
     functools.cached_property: _descriptor, type(functools.lru_cache(len)): _cached,
 })  # fmt: skip
-OF_SUBCLASSES.update({np.ndarray: _array_subclass, object: _other})
+OF_SUBCLASSES.update({np.ndarray: _array_subclass, logging.Logger: _logger, object: _other})
 
 __all__ = ["build", "reached"]

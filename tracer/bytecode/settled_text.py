@@ -16,10 +16,12 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from .concretize import UNKNOWN, Path, called_path, instructions_of, resolve
-from .shown_names import is_shown
+from .shown_names import CALLED_AS, CALLED_OF, is_shown
 from .stack_flow import StackFlow
 
-PRINT, SINK, ATTRIBUTE, GLOBAL, OUTER = "print", "sink", "attr", "global", "outer"
+PRINT, SINK, ATTRIBUTE, GLOBAL, OUTER, REPORT = "print", "sink", "attr", "global", "outer", "report"
+LOG_METHODS = frozenset(("debug", "info", "warning", "warn", "error", "critical", "fatal", "log"))
+REPORTERS: set[type] = set()  # classes of objects whose methods of these names keep texts until values are known
 _GROWS = frozenset(("append", "extend", "update", "add"))
 _MAKERS = frozenset((("global", "str"), ("global", "repr"), ("global", "format")))
 _PRINT: Path = (("global", "print"),)
@@ -31,7 +33,8 @@ _flow_of = lru_cache(maxsize=256)(StackFlow)
 
 class End(NamedTuple):
     """A place where a text goes: *kind* PRINT, SINK (a container that *path* leads to), ATTRIBUTE *name* of the object
-    that *path* leads to, GLOBAL or OUTER (a variable *name*)."""
+    that *path* leads to, GLOBAL or OUTER (a variable *name*), REPORT (a function that *path* leads to, or the method
+    *name* of a logger there)."""
 
     kind: str
     path: Path = ()
@@ -62,6 +65,11 @@ def _is_place(end: End, frame: FrameType, places: Collection[tuple[Any, str]]) -
     if end.kind == OUTER:
         return (frame.f_code, end.name) in places
     owner = resolve(end.path, frame, plain=True)
+    if end.kind == REPORT:
+        kept = CALLED_OF.get(id(owner)) if end.name else CALLED_AS.get(id(owner))
+        return type(owner) in REPORTERS or (
+            is_shown(frame) and kept is not None and hasattr(kept[1], end.name or "__call__")
+        )
     return owner is not UNKNOWN and (id(owner), end.name) in places
 
 
@@ -171,6 +179,8 @@ def _call_end(flow: StackFlow, index: int, count: int, depth: int, path: Path | 
         usable = not in_container and "file" not in keywords and depth >= len(keywords)
         return End(PRINT) if usable else None
     after = flow.opname(index + 1)
+    if path[-1][1] in LOG_METHODS and not in_container and depth >= len(keywords):
+        return End(REPORT, path[:-1], path[-1][1]) if len(path) > 1 else End(REPORT, path)
     if len(path) in (2, 3) and path[-1][0] == "attr" and path[-1][1] in _GROWS and count == 1 and not keywords:
         return End(SINK, path[:-1]) if after == "POP_TOP" else None
     return None

@@ -121,7 +121,7 @@ def _global_calls(code: CodeType) -> frozenset[tuple[str, str | None]]:
 
 
 _READ_BY_C = ("__builtins__", "__name__", "__package__", "__spec__", "__file__", "__loader__")
-_READERS = frozenset(("globals", "locals", "vars", "dir", "eval", "exec", "warn", "warn_explicit", "_getframe"))
+_READERS = frozenset(("globals", "locals", "vars", "dir", "eval", "exec", "warn_explicit", "_getframe"))
 _USERS = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "MAKE_FUNCTION", "IMPORT_NAME", "LOAD_BUILD_CLASS", "LOAD_NAME"))
 _spaces: dict[int, _Globals] = {}  # by id of the globals of a module; kept, since frames borrow them
 _shown = _Shown(_REAL)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -34,6 +34,18 @@ class NeedsContentsError(BaseException):
     def __init__(self, captured: frozenset[Var], error: UnsupportedError) -> None:
         super().__init__(str(error))
         self.captured, self.error = captured, error
+
+
+class Question(NamedTuple):
+    """``function(*args)`` gave ``answer``, a plain value: a replay asks again."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    answer: Any
+
+    def holds(self) -> bool:
+        found = self.function(*self.args)
+        return type(found) is type(self.answer) and bool(found == self.answer)
 
 
 @dataclass(slots=True)
@@ -74,6 +86,7 @@ class Recorder(Builder):
         self.asked_counters: set[Var] = set()  # those of which Python has seen more than an answer
         self.call_method: Callable[..., Any] | None = None  # answers methods, where `outside` counts (constants.py)
         self.derived: dict[Any, Any] = {}  # calls that NumPy answers -> their recipes (constants.py)
+        self.questions: list[Question] = []  # put to the outside, and answered
         self.needed: NeedsContentsError | None = None  # raised in the function, whatever became of it
         self._alive: list[Any] = []
         self._producers = Producers()
@@ -264,6 +277,13 @@ class Recorder(Builder):
                 stack += [x for x in node.inputs if x not in seen]
                 seen.update(node.inputs)
         return False
+
+    def ask_again(self, function: Callable[..., Any], *args: Any) -> Any:
+        """``function(*args)``, a plain value that a replay asks for again."""
+        found = Question(function, args, function(*args))
+        if found not in self.questions:
+            self.questions.append(found)
+        return found.answer
 
     def origin(self, atoms: Sequence[Atom]) -> Origin | None:
         """The origin of *atoms*; None where one of them may depend on an argument."""

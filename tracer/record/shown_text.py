@@ -41,8 +41,9 @@ class Printed:
 @dataclass(slots=True)
 class Texts:
     shown: list[Shown] = field(default_factory=list)
-    printed: list[Printed] = field(default_factory=list)
+    printed: list[Any] = field(default_factory=list)  # in order: Printed, and the reports of `reports.py`
     asked: str = ""  # PRINT, VALUE: text of a traced array that our own code asks for
+    filters: Any = None  # of warnings, when the run began
     places: set[tuple[Any, str]] = field(default_factory=set)  # places that are not read, as for `settled`
 
     def mark(self, value: Any, how: str, spec: str) -> str:
@@ -65,4 +66,7 @@ class Texts:
         """Print all that has been kept; *number* gives the value of a traced array."""
         kept, self.printed = self.printed, []
         for one in kept:
+            if not isinstance(one, Printed):
+                one.give(number)
+                continue
             print(self.written(one.text, number), end=one.end, flush=one.flush)

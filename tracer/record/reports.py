@@ -1,0 +1,189 @@
+"""Log records and warnings of recorded code: given in each call, once the values in them are known.
+
+Recorded code finds a ``KeptLogger`` in place of a logger, and ``warn`` in place of ``warnings.warn``; both keep what is
+reported among the texts of the run (``shown_text.py``).  Later the very method is called, by a function that looks like
+the user's line to whoever asks for the caller (``caller_at``).  Levels, filters and handlers are asked then.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import types
+import warnings
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import lru_cache
+from types import FrameType
+from typing import Any
+
+from ..bytecode.settled_text import LOG_METHODS, REPORTERS
+from ..bytecode.shown_names import CALLED_AS, CALLED_OF
+from ..ir.refusals import Refusal
+from ..ir.site import OWN_FOLDER
+from .recorder import current_recorder
+from .shown_text import Texts
+
+_NEEDS_FRAMES = ("exc_info", "stack_info", "stacklevel")
+
+
+@dataclass(slots=True)
+class Report:
+    """A call of ``owner.name`` by ``caller``, or by itself; ``key`` is equal for the same one."""
+
+    owner: Any
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    caller: Callable[..., Any] | None
+    key: Hashable
+
+    def give(self, plain: Callable[[Any], Any]) -> None:
+        """Make the call; *plain* gives the plain form of a value."""
+        args, kwargs = plain(self.args), {name: plain(value) for name, value in self.kwargs.items()}
+        call = getattr(self.owner, self.name)
+        call(*args, **kwargs) if self.caller is None else self.caller(call, args, kwargs)
+
+
+def _kept() -> Texts | None:
+    """The texts of the recording, where it keeps them."""
+    recorder = current_recorder()
+    return None if recorder is None or recorder.parent is not None else recorder.texts
+
+
+def _unkept(refusal: Refusal, what: str) -> None:
+    recorder = current_recorder()
+    if recorder is not None:
+        recorder.unrepeatable(refusal, what=what)
+
+
+def _space(frame: FrameType) -> dict[str, Any]:
+    """The user's own globals of a frame, which may be shown others."""
+    space: Any = frame.f_globals
+    while hasattr(space, "_below"):
+        space = space._below
+    return space
+
+
+@lru_cache(maxsize=1024)
+def caller_at(filename: str, line: int, name: str) -> Callable[..., Any]:
+    """A function that makes a call at this line, to whoever looks at the stack."""
+    text = "\n" * (line - 1) + "def make(call, args, kwargs): return call(*args, **kwargs)"
+    module = compile(text, filename, "exec", dont_inherit=True)
+    code = next(c for c in module.co_consts if isinstance(c, types.CodeType))
+    return types.FunctionType(code.replace(co_name=name), {})
+
+
+# ---- logs ----------------------------------------------------------------------------------------------------------
+
+
+class KeptLogger:
+    """Stands for a logger while a function is recorded."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+
+    @property
+    def __class__(self) -> Any:
+        return type(self._logger)
+
+    def __getattr__(self, name: str) -> Any:
+        texts = _kept()
+        if name in LOG_METHODS and texts is not None:
+            return lambda *args, **kwargs: _log(texts, self._logger, name, args, kwargs, sys._getframe(1))
+        recorder = current_recorder()
+        if name == "isEnabledFor" and recorder is not None and texts is not None:
+            return lambda level: recorder.ask_again(self._logger.isEnabledFor, level)
+        _unkept(Refusal.CALLS_LOG, f"Logger.{name}")
+        return getattr(self._logger, name)
+
+
+def _log(
+    texts: Texts, logger: logging.Logger, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
+) -> None:
+    code = frame.f_code
+    if any(kwargs.get(option) for option in _NEEDS_FRAMES):
+        _unkept(Refusal.CALLS_LOG, f"Logger.{name}")
+    caller = caller_at(code.co_filename, frame.f_lineno, code.co_name)
+    key = ("log", id(logger), name, code.co_filename, frame.f_lineno)
+    texts.printed.append(Report(logger, name, args, kwargs, caller, key))
+
+
+REPORTERS.add(KeptLogger)
+
+
+# ---- warnings ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, frozen=True)
+class _Warning:
+    """A warning of ``category``; ``place``: file, line and globals, or how many frames above the caller of the compiled
+    function it belongs."""
+
+    category: Any
+    place: tuple[str, int, dict[str, Any]] | int
+
+    def give(self, message: Any) -> None:
+        place = self.place
+        if isinstance(place, int):
+            frame, above = _outside(sys._getframe(1)), place
+            while above > 1 and frame.f_back is not None:
+                frame, above = frame.f_back, above - 1
+            place = frame.f_code.co_filename, frame.f_lineno, _space(frame)
+        file, line, space = place
+        registry = space.setdefault("__warningregistry__", {})
+        warnings.warn_explicit(message, self.category, file, line, space.get("__name__") or "<string>", registry)
+
+
+def _is_own(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith((OWN_FOLDER, "<tracegrad"))
+
+
+def _outside(frame: FrameType) -> FrameType:
+    """The nearest frame that is none of ours, from *frame* on."""
+    while _is_own(frame) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def warn(message: Any, category: Any = None, stacklevel: int = 1, source: Any = None, **others: Any) -> None:
+    """``warnings.warn`` in recorded code."""
+    frame: FrameType = sys._getframe(1)
+    above, left = stacklevel - 1, False
+    while above > 0 and frame.f_back is not None and not left:
+        left = _is_own(frame.f_back)
+        if not left:
+            frame, above = frame.f_back, above - 1
+    category = type(message) if isinstance(message, Warning) else UserWarning if category is None else category
+    place = above if left else (frame.f_code.co_filename, frame.f_lineno, _space(frame))
+    found, texts = _Warning(category, place), _kept()
+    plain = type(message) is str and isinstance(category, type) and issubclass(category, Warning)
+    if texts is None or source is not None or others or not plain or texts.filters is not filters() or may_raise():
+        _unkept(Refusal.CALLS_WARN, "warnings.warn")
+        if others or not plain or source is not None:
+            warnings.warn(message, category, stacklevel + 1, source, **others)
+        else:
+            found.give(message)
+        return
+    recorder = current_recorder()
+    assert recorder is not None
+    recorder.ask_again(may_raise)
+    key = ("warn", category, above if left else (frame.f_code.co_filename, frame.f_lineno))
+    texts.printed.append(Report(found, "give", (message,), {}, None, key))
+
+
+def filters() -> Any:
+    """The list of filters in force, another one within ``catch_warnings``."""
+    found = getattr(warnings, "_get_filters", None)
+    return warnings.filters if found is None else found()
+
+
+def may_raise() -> bool:
+    """Whether a warning may be an error now."""
+    return getattr(warnings, "defaultaction", "") == "error" or any([entry[0] == "error" for entry in filters()])
+
+
+CALLED_OF[id(warnings)] = warnings, types.SimpleNamespace(warn=warn)
+CALLED_AS[id(warnings.warn)] = warnings.warn, warn
+
+__all__ = ["KeptLogger", "Report", "filters"]

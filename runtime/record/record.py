@@ -224,7 +224,8 @@ def _record(
         graph, canonical, len(inputs) + len(captured), captured, output, numbers, list(recorder.input_names), changes,
         tuple(recorder.capacities), tuple(recorder.notes),
         {"record": ran - clock, "derive": derived - ran, "sign": done - derived}, recorder.draws,
-        effects.effects, answers=answers, transient=effects.transient, derived=by_numpy, questions=tuple(recorder.questions),
+        effects.effects, answers=answers, transient=effects.transient, derived=by_numpy,
+        questions=tuple(recorder.questions),
     )  # fmt: skip
 
 

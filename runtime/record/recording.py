@@ -146,7 +146,7 @@ class Recording:
 
     def arrays(self, captured: Sequence[Any]) -> Sequence[Any] | None:
         """The inputs after the arguments, for these arrays of the outside state; None where they are of other types."""
-        if not all([question.holds() for question in self.questions]):
+        if not all(question.holds() for question in self.questions):
             return None
         return captured if self.derived is None else self.derived(tuple(captured))
 

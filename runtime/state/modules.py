@@ -15,6 +15,7 @@ import types
 from collections.abc import Hashable, Set
 from typing import Any
 
+from ...tracer.bytecode.settled_text import LOG_METHODS
 from ...tracer.ir.refusals import Refusal
 from . import readers
 from .code_scan import CodeFacts
@@ -27,6 +28,7 @@ from .walker import Walker
 
 _CONTENTS = list | dict | set
 _REFUSED, _NOTED, _PLAIN = range(3)  # judgements of a chain
+_REPORTS = frozenset((*LOG_METHODS, "getLogger"))  # functions of `logging`
 _NUMERICAL = ("numpy", "scipy", "math")  # libraries with no functions that read attributes by names
 # What was judged before to be a library's own function or a number: (id of the module, chain) -> (module, value).
 _plain: dict[tuple[int, tuple[str, ...]], tuple[types.ModuleType, Any]] = {}
@@ -165,6 +167,8 @@ def _judge(walker: Walker, module: types.ModuleType, chain: tuple[str, ...], sit
     if setting is not None:
         walker.depends(setting)
     constant = found is PURE and not callable(obj) and not isinstance(obj, types.ModuleType)
+    if walker.names.effects and path.startswith("logging.") and path.removeprefix("logging.") in _REPORTS:
+        return _NOTED  # where it is not an effect, the watch sees the call
     why = None if constant else impurity(obj)
     if why is None and isinstance(obj, types.ModuleType):  # the module itself is passed on
         for name in walker.names.attrs:

@@ -348,9 +348,8 @@ def _needed(graph: StateGraph) -> set[int]:
             for edge in node.edges:
                 if not edge.fixed and isinstance(edge.child, StateNode):
                     owners.setdefault(id(edge.child), []).append(node)
-    stack = [
-        n for n in graph.nodes if n.sub and (n.kind in ("array", "sink", "number", "logger") or any(_effect(e) for e in n.edges))
-    ]  # fmt: skip
+    kinds = ("array", "sink", "number", "logger")
+    stack = [n for n in graph.nodes if n.sub and (n.kind in kinds or any(_effect(e) for e in n.edges))]
     needed = {id(n) for n in stack}
     while stack:
         for owner in owners.get(id(stack.pop()), ()):

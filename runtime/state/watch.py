@@ -22,6 +22,7 @@ from typing import Any
 
 from ...tracer.bytecode.shown_names import asks, show
 from ...tracer.ir.refusals import Reason, Refusal
+from ...tracer.record.reports import LOG_CODES
 from .code_scan import failing
 from .libraries import RUN_TIME, ambient, impure
 from .native_filter import Filter, available
@@ -127,6 +128,8 @@ class Watch:
                     new_code(frame)
                 if id(frame.f_code) in shown:
                     show(frame)
+                elif id(frame.f_code) in LOG_CODES:
+                    self._impure(frame, Refusal.CALLS_LOG, "logging", frame.f_code.co_name)
             elif what == "c_call":
                 owner = getattr(arg, "__self__", None)
                 if kinds.get(type(owner), True):
@@ -145,6 +148,8 @@ class Watch:
                 self._new_code(frame)
             if id(code) in self._shown:
                 show(frame)
+            elif id(code) in LOG_CODES:
+                self._impure(frame, Refusal.CALLS_LOG, "logging", code.co_name)
             else:
                 self._filter.learn(code, code, _library_code(code))
         elif what == "c_call":

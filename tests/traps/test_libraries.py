@@ -464,14 +464,6 @@ HIDDEN = {
     "the locale": (
         lambda x: np.sum(x) * len(locale.localeconv()["decimal_point"]), lambda: None, None, "locale.localeconv",
     ),
-    "a logger's level": (
-        lambda x: np.sum(x) * when(logger.isEnabledFor(10)),
-        lambda: logger.setLevel(5), lambda: logger.setLevel(0), "logger",
-    ),
-    "the level of all loggers": (
-        lambda x: np.sum(x) * when(logging.getLogger("tracegrad.tests.traps").isEnabledFor(50)),
-        lambda: logging.disable(60), lambda: logging.disable(0), "logging.getLogger",
-    ),
     "a compiled module that no one knows": (
         lambda x: np.sum(x) * csv.field_size_limit(),
         lambda: csv.field_size_limit(1000), lambda: csv.field_size_limit(131072), "compiled code",
@@ -545,7 +537,7 @@ def test_a_warning_is_given_in_each_call(plain):
     for _ in range(4):
         with pytest.warns(Warning):
             f(X)
-    assert "(calls/warn)" in f.stats.live
+    assert ("(calls/warn)" in f.stats.live) == (plain in (warn_explicitly, warn_by_numpy))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(Warning):

@@ -22,6 +22,7 @@ import functools
 import gc
 import importlib
 import itertools
+import logging
 import operator
 import os
 import random
@@ -837,8 +838,33 @@ def the_filters_of_warnings():
     )  # fmt: skip
 
 
-@live
+@replayed
 def a_warning():
+    def f(x):
+        try:
+            warnings.warn("each time", stacklevel=1)
+        except UserWarning:
+            return x.sum() * 2.0
+        return x.sum()
+
+    kept = warnings.filters[:]
+    return f, lambda: warnings.simplefilter("error"), lambda: warnings.filters.__setitem__(slice(None), kept)
+
+
+@replayed
+def a_level_of_a_logger():
+    log = logging.getLogger("tracegrad.tests.ways")
+    log.setLevel(logging.ERROR)
+
+    def f(x):
+        log.info("sum %s", x.sum())
+        return x.sum() * (2.0 if log.isEnabledFor(logging.INFO) else 1.0)
+
+    return f, lambda: log.setLevel(logging.INFO), lambda: log.setLevel(logging.NOTSET)
+
+
+@live
+def a_warning_within_catch_warnings():
     def f(x):
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")

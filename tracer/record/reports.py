@@ -87,6 +87,10 @@ class KeptLogger:
     def __class__(self) -> Any:
         return type(self._logger)
 
+    @__class__.setter
+    def __class__(self, value: Any) -> None:
+        raise AttributeError("the class of a logger that stands for another cannot be changed")
+
     def __getattr__(self, name: str) -> Any:
         texts = _kept()
         if name in LOG_METHODS and texts is not None:
@@ -98,9 +102,7 @@ class KeptLogger:
         return getattr(self._logger, name)
 
 
-def _log(
-    texts: Texts, logger: logging.Logger, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
-) -> None:
+def _log(texts: Texts, logger: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> None:
     code = frame.f_code
     if any(kwargs.get(option) for option in _NEEDS_FRAMES):
         _unkept(Refusal.CALLS_LOG, f"Logger.{name}")
@@ -109,7 +111,33 @@ def _log(
     texts.printed.append(Report(logger, name, args, kwargs, caller, key))
 
 
+def _get_logger(name: str | None = None) -> Any:
+    logger = logging.getLogger(name)
+    return logger if _kept() is None else KeptLogger(logger)
+
+
+def _of_module(name: str) -> Callable[..., None]:
+    def log(*args: Any, **kwargs: Any) -> None:
+        frame, texts = sys._getframe(1), _kept()
+        if texts is None:
+            caller_at(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)(
+                getattr(logging, name), args, kwargs
+            )
+        else:
+            _log(texts, logging, name, args, kwargs, frame)
+
+    return log
+
+
 REPORTERS.add(KeptLogger)
+_functions = {name: _of_module(name) for name in LOG_METHODS if name in vars(logging)}
+CALLED_OF[id(logging)] = logging, types.SimpleNamespace(getLogger=_get_logger, **_functions)
+LOG_CODES = frozenset(  # ids, of functions that write a log, or give an object that does
+    id(method.__code__)
+    for owner, names in ((logging, (*_functions, "exception")), (logging.Logger, (*LOG_METHODS, "exception")))
+    for name in names
+    if isinstance(method := vars(owner).get(name), types.FunctionType)
+)
 
 
 # ---- warnings ------------------------------------------------------------------------------------------------------
@@ -178,12 +206,22 @@ def filters() -> Any:
     return warnings.filters if found is None else found()
 
 
+_harmless: tuple[Any, ...] | None = None  # filters that make no warning an error
+
+
 def may_raise() -> bool:
     """Whether a warning may be an error now."""
-    return getattr(warnings, "defaultaction", "") == "error" or any([entry[0] == "error" for entry in filters()])
+    global _harmless
+    now = (getattr(warnings, "defaultaction", ""), *filters())
+    if now == _harmless:
+        return False
+    if now[0] == "error" or any(entry[0] == "error" for entry in now[1:]):
+        return True
+    _harmless = now
+    return False
 
 
 CALLED_OF[id(warnings)] = warnings, types.SimpleNamespace(warn=warn)
 CALLED_AS[id(warnings.warn)] = warnings.warn, warn
 
-__all__ = ["KeptLogger", "Report", "filters"]
+__all__ = ["LOG_CODES", "KeptLogger", "Report", "filters"]

@@ -358,3 +358,43 @@ def test_a_complex_power_is_refused():
         with pytest.raises(UnsupportedError, match="complex in Python"):
             f(-8.0)
     assert f(8.0) == pytest.approx(2.0)
+
+
+SCALARS = {
+    "reshape": lambda v: v.reshape(()),
+    "np.reshape": lambda v: np.reshape(v, ()),
+    "T": lambda v: v.T,
+    "transpose": lambda v: np.transpose(v),
+    "copy": lambda v: v.copy(),
+    "astype": lambda v: v.astype(np.float32),
+    "np.astype": lambda v: np.astype(v, np.float32),
+    "ellipsis": lambda v: v[...],
+    "np.copy": lambda v: np.copy(v),
+    "broadcast_to": lambda v: np.broadcast_to(v, ()),
+    "one element": lambda v: v.reshape(1),
+}
+PYTHONS = {
+    "reshape": lambda v: np.reshape(v, ()),
+    "transpose": lambda v: np.transpose(v),
+    "copy": lambda v: np.copy(v),
+    "clip": lambda v: np.clip(v, 0, 1),
+    "round": lambda v: np.round(v),
+    "real": lambda v: np.real(v),
+    "sin": lambda v: np.sin(v),
+}
+
+
+@pytest.mark.parametrize("kind, name", [(np.float64, name) for name in SCALARS] + [(float, name) for name in PYTHONS])
+def test_what_becomes_of_a_scalar(kind, name):
+    change = SCALARS[name] if kind is np.float64 else PYTHONS[name]
+    found = []
+
+    def f(v):
+        w = change(v)
+        found.append(type(w))
+        return np.sum(w) * (2.0 if type(w) is np.ndarray else 3.0 if type(w) is float else 5.0)
+
+    compiled = compile_grad(f)
+    for value in (0.5, 1.25, 0.5):
+        assert compiled(kind(value)) == f(kind(value))
+    assert len(set(found)) == 1

@@ -173,7 +173,7 @@ def _quick_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs:
             return found
     if func in _closed and "out" not in kwargs and is_plain(args) and (not kwargs or is_plain(list(kwargs.values()))):
         try:
-            return _asked(recorder, func, args, kwargs, _run_function)
+            return strong(self, _asked(recorder, func, args, kwargs, _run_function))
         except TypeError as error:
             raise refusal(func, error) from None
     return None

@@ -161,12 +161,17 @@ def array_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs: 
         if handler is None:
             raise unsupported(public_name(func))
         result = handler(*args, **kwargs)
+        if func not in _PARTS:
+            result = strong(self, result)
     except TypeError as error:
         refused = refusal(func, error)
         if not isinstance(refused, UnsupportedError):
             raise refused from None
         result = by_numpy(refused, func, args, kwargs)
     return result if out is None else assign_all(out[0] if isinstance(out, tuple) else out, result)
+
+
+_PARTS = (np.real, np.imag)  # which give a Python number as it is
 
 
 def refusal(func: Any, error: TypeError) -> Exception:

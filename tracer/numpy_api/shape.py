@@ -14,9 +14,9 @@ from ..ir.graph import Atom
 from ..ir.site import at_site
 from ..ops.elementwise import BROADCAST, bind, cast
 from ..ops.shape import reshape, take_slice, transpose
-from ..record.array import METHODS, TracedArray, in_c_order, made_in_c_order, to_atom, wrap, wrap_array
+from ..record.array import METHODS, TracedArray, class_of, in_c_order, made_in_c_order, to_atom, wrap, wrap_array
 from ..record.buffers import ReadOnlyStep, SliceStep
-from .registry import implements, one_axis, reject, shape_of
+from .registry import atom_of, implements, one_axis, reject, shape_of
 
 Ints = tuple[int, ...]
 
@@ -355,12 +355,13 @@ implements(np.linalg.trace)(lambda x, /, *, offset=0, dtype=None: _trace(x, offs
 
 @implements(method="copy")
 def _copy_method(self: TracedArray, order: Any = "C") -> Any:
-    return _copy(self, "C" if order is None else order)
+    found = _copy(self, "C" if order is None else order)
+    return wrap(found.atom) if class_of(self) is not np.ndarray else found
 
 
 @implements(np.copy)
 def _copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
-    return wrap_array(as_traced(a).atom, c_order=made_in_c_order(order, a))
+    return wrap_array(atom_of(a), c_order=made_in_c_order(order, a))
 
 
 @implements(method="astype")
@@ -378,6 +379,8 @@ def _astype(
         )
     if from_dtype == to and not copy and not self.aval.weak:
         return self
+    if class_of(self) is not np.ndarray:
+        return wrap(cast(self.atom, to))
     return wrap_array(cast(self.atom, to), c_order=made_in_c_order(order, self))
 
 

@@ -141,6 +141,11 @@ class TracedArray(metaclass=_StandIn):
         if named or len(given) != 1 or isinstance(given[0], (str, type, np.dtype)):
             return METHODS["view"](self, *given, **named)
         step: ViewStep = given[0]
+        moves = type(step) in (ReshapeStep, TransposeStep)
+        if moves and not self._atom.aval.shape and class_of(self) is not np.ndarray:
+            atom = step.apply(self.atom)
+            if not atom.aval.shape:  # NumPy's scalars stay scalars; a Python number becomes an array
+                return wrap_array(cast(atom, atom.aval.dtype)) if atom.aval.weak else wrap(atom, self._recorder)
         result = TracedArray.__new__(TracedArray)
         result._recorder = _innermost(self._recorder)
         result._storage = self._storage

@@ -155,6 +155,9 @@ class Talker:
     def prints_one_of_two(self, x):
         print(f"{x:.3f}" if x > 2 else f"small {x:.1e}", "end", end=";\n")
 
+    def prints_unpacked(self, x):
+        print(*[x, 2 * x], "end", **{"sep": ";"})
+
     def prints_joined(self, x):
         print(", ".join([f"{x:.2f}", str(x)]))
 

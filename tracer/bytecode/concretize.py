@@ -81,10 +81,15 @@ class _Instructions:
         """The attributes through which each LOAD_GLOBAL, by its offset, leads to what a call calls."""
         found: dict[int, tuple[str, ...]] = {}
         for at, instruction in enumerate(self.all):
-            if instruction.opname != "CALL":
+            arg = instruction.arg or 0
+            if instruction.opname == "CALL_FUNCTION_EX":
+                above = 1 + (arg & 1)
+            elif instruction.opname == "CALL":
+                above = arg
+                at -= self.all[at - 1].opname == "PRECALL"
+            else:
                 continue
-            at -= self.all[at - 1].opname == "PRECALL"
-            k, names = self.pushed_by(at, (instruction.arg or 0) + NULL_ABOVE, NULL_ABOVE), []
+            k, names = self.pushed_by(at, above + NULL_ABOVE, NULL_ABOVE), []
             while k is not None and k >= 0 and self.all[k].opname in ("LOAD_ATTR", "LOAD_METHOD", "PUSH_NULL"):
                 if self.all[k].opname != "PUSH_NULL":
                     names.append(self.all[k].argval)

@@ -84,7 +84,7 @@ def as_called(value: Any, frame: FrameType) -> Any:
         return value
     through = _called(frame.f_code).get(frame.f_lasti)
     if of is not None:
-        return of[1] if through is not None and len(through) == 1 and hasattr(of[1], through[0]) else value
+        return of[1] if through is not None and len(through) == 1 and _is_known(of, through[0]) else value
     return known[1] if known is not None and through == () else value
 
 
@@ -101,10 +101,18 @@ def _calls_by_name(code: CodeType, space: dict[str, Any]) -> bool:
         value = space.get(name)
         if attribute is None and id(value) in CALLED_AS and CALLED_AS[id(value)][0] is value:
             return True
-        known = CALLED_OF.get(id(value))
-        if known is not None and known[0] is value and hasattr(known[1], attribute or ""):
+        of = CALLED_OF.get(id(value))
+        if of is not None and attribute is not None and _is_known(of, attribute):
             return True
     return False
+
+
+def _is_known(of: tuple[Any, Any], name: str) -> bool:
+    """Whether calls of a module's function are answered by ours, which is that of *name* unless someone has put another
+    one there."""
+    module, functions = of
+    known = CALLED_AS.get(id(getattr(module, name, None)))
+    return known is not None and known[1] is getattr(functions, name, None)
 
 
 @lru_cache(maxsize=4096)

@@ -63,7 +63,7 @@ from .identity import captured_refusal, first_of_each, refuse_floats
 from .outputs import Output, packed
 from .recording import GRAD, VALUE, Mode, Pieces, Recording
 from .trees import NAMESPACE, Source
-from .unwrap_tracers import Settled, settle
+from .unwrap_tracers import Holders, Settled, settle
 
 
 def record(
@@ -163,13 +163,17 @@ def _record(
             if plan.asks_identity:
                 _refuse_captured(call, plan.reached(call.objects))
             given = call.arguments_over(leaves, positional_names(fn), wrt)
+            plain = Settled(lambda value: _number(value, recorder), given.originals)
+            holders, left = Holders(recorder, leaves), True
+            holders.begin()
             try:
                 with plan.show():
                     out = fn(*given.args, **given.kwargs)
+                left = not holders.only([out])
             finally:
-                plain = Settled(lambda value: _number(value, recorder), given.originals)
                 given.write_back(plain)
-                settle(plan.reached(call.objects), plain)
+                if left:
+                    settle(plan.reached(call.objects), plain)
         else:
             captured = [float(x) if type(x) is int else x for x in snapshot.arrays]
             recorder.watch, recorder.may_draw = lambda: plan.watch(recorder.reasons.append), True

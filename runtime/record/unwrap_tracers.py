@@ -7,17 +7,21 @@ place, as plain NumPy would have left it there.
 
 from __future__ import annotations
 
+import operator
+import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
 from ...tracer.bytecode.instructions import plain_instructions
 from ...tracer.record.array import TracedArray
 from ...tracer.record.integers import TracedInt
+from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_text import Texts
 from ..state.state_graph import Edge, Leaf, StateNode
+from ..state.values import is_leaf
 
 Unwrap = Callable[[Any], Any]
 _MISSING = object()
@@ -82,6 +86,42 @@ class Settled:
             if type(store) is dict:
                 self._container(store, depth)
         return value
+
+
+class Holders:
+    """Who holds the traced arrays of a run, by counts of references: each one, and its storage, holds its recorder.
+
+    :param leaves: those of the call, in which the traced arrays are that the run begins with."""
+
+    def __init__(self, recorder: Recorder, leaves: Sequence[Any]) -> None:
+        self._watched = [recorder, *[leaf for leaf in leaves if type(leaf) is TracedArray]]
+        self._before: list[int] = []
+
+    def begin(self) -> None:
+        self._before = _counts(self._watched)
+
+    def only(self, results: list[Any]) -> bool:
+        """Whether nobody but the caller holds a traced array after a run: those in *results*, a list of one value that
+        is in one variable.  False where that can't be told."""
+        for value in results:
+            if isinstance(value, dict):
+                results.extend(value.values())
+            elif isinstance(value, list | tuple):
+                results.extend(value)
+            elif not (type(value) is TracedArray or is_leaf(value)):
+                return False
+        results[:] = [value for value in results if not is_leaf(value)]
+        del value
+        more, *others = map(operator.sub, _counts(self._watched), self._before)
+        arrays = [value for value in results if type(value) is TracedArray]
+        made = len(arrays) + len({id(x._storage) for x in arrays if x._storage.home is self._watched[0]})
+        del arrays
+        alone = _counts([object()])[0] + 1  # in its place, and in our list
+        return more == made and not any(others) and all(count == alone for count in _counts(results))
+
+
+def _counts(values: list[Any]) -> list[int]:
+    return [sys.getrefcount(value) for value in values]
 
 
 def settle(state: Iterable[StateNode], unwrap: Unwrap) -> None:

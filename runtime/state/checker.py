@@ -29,7 +29,7 @@ import numpy as np
 
 from ...tracer.record.float_errors import raising, settings
 from .libraries import LibrarySetting
-from .pins import MISSING, lookup
+from .pins import MISSING, context_value, lookup
 from .state_graph import MAX_COUNT, Edge, Leaf, StateGraph, StateNode
 from .values import (
     IdentityKey,
@@ -442,6 +442,8 @@ class _Emitter:
             self.add(node.label, "store")
         elif how == "cell":
             self.child(self.cell(arg), child, label)
+        elif how == "context":
+            self.child(f"{self.constant(context_value)}({self.constant(arg)})", child, label)
         elif how == "emptycell":
             self.fail_if(f"not {self.constant(is_empty)}({self.constant(arg)})")
         elif how == "noattr":

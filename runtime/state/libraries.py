@@ -15,6 +15,8 @@ from __future__ import annotations
 import decimal
 import functools
 import locale
+import operator
+import os
 import sys
 import time
 import warnings
@@ -24,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...tracer.ir.refusals import Refusal
-from .values import IdentityKey
+from .values import DICT_VERSION, IdentityKey, dict_version
 
 _RANDOM, _CLOCK, _SYSTEM = Refusal.CALLS_RANDOM, Refusal.CALLS_CLOCK, Refusal.CALLS_SYSTEM
 _FILES, _THREADS, _NAMES = Refusal.CALLS_FILES, Refusal.CALLS_THREADS, Refusal.CALLS_NAMES
@@ -68,6 +70,31 @@ def _context_variable(module: str, name: str) -> Callable[[], Any] | None:
     return getattr(getattr(sys.modules.get(f"numpy._core.{module}"), name, None), "get", None)
 
 
+class Contents:
+    """All that stands in a dict, as an object that is another one after a change."""
+
+    def __init__(self, space: Callable[[], dict[Any, Any]]) -> None:
+        self._space = space
+        self._version = 0
+        self._kept: tuple[Any, ...] = ()
+        self._token = object()
+
+    def __call__(self) -> Hashable:
+        space = self._space()
+        version = dict_version(space) if DICT_VERSION else 0
+        if not version or version != self._version:
+            self._version = version
+            kept = (*space, *space.values())
+            if len(kept) != len(self._kept) or not all(map(operator.is_, kept, self._kept)):
+                self._kept, self._token = kept, object()
+        return self._token
+
+
+def _environment() -> dict[Any, Any]:
+    return getattr(os.environ, "_data", os.environ)  # type: ignore[arg-type]
+
+
+ENVIRONMENT = LibrarySetting("os.environ", Contents(_environment))
 DECIMAL = LibrarySetting("the decimal context", _decimal_context)
 LOCALE = LibrarySetting("the locale", functools.partial(locale.setlocale, locale.LC_ALL, None))
 PRINT_OPTIONS = LibrarySetting(
@@ -153,6 +180,7 @@ _SETTINGS: dict[LibrarySetting, str] = {
     _FFT_WORKERS: "scipy.fft.get_workers scipy.fft.set_workers",
     _RECURSION: "sys.getrecursionlimit sys.setrecursionlimit",
     _DIGITS: "sys.get_int_max_str_digits sys.set_int_max_str_digits",
+    ENVIRONMENT: "os.environ os.getenv",
     _SWITCH: "sys.getswitchinterval sys.setswitchinterval",
 }
 # Packages whose functions are known to depend on their arguments alone, but for the parts named in `_UNKNOWN`.

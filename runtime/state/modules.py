@@ -9,18 +9,17 @@ since anyone can put something else there.
 from __future__ import annotations
 
 import abc
-import operator
 import sys
 import types
-from collections.abc import Hashable, Set
+from collections.abc import Set
 from typing import Any
 
 from ...tracer.bytecode.settled_text import LOG_METHODS
 from ...tracer.ir.refusals import Refusal
 from . import readers
 from .code_scan import CodeFacts
-from .libraries import PURE, LibrarySetting, reading_module, reads_by_itself, verdict
-from .pins import DICT_VERSION, covered, dict_version
+from .libraries import PURE, Contents, LibrarySetting, reading_module, reads_by_itself, verdict
+from .pins import covered
 from .state_graph import Chains, Leaf, StateNode
 from .trust import IMPURE_METHODS, hidden_state, impurity, setting_of
 from .values import is_leaf
@@ -166,7 +165,8 @@ def _judge(walker: Walker, module: types.ModuleType, chain: tuple[str, ...], sit
     setting = found if isinstance(found, LibrarySetting) else setting_of(obj)
     if setting is not None:
         walker.depends(setting)
-    constant = found is PURE and not callable(obj) and not isinstance(obj, types.ModuleType)
+    judged = found is PURE or isinstance(found, LibrarySetting)
+    constant = judged and not callable(obj) and not isinstance(obj, types.ModuleType)
     if walker.names.effects and path.startswith("logging.") and path.removeprefix("logging.") in _REPORTS:
         return _NOTED  # where it is not an effect, the watch sees the call
     why = None if constant else impurity(obj)
@@ -201,35 +201,17 @@ def _note_readers(walker: Walker, obj: Any) -> None:
         walker.names.everything = True
 
 
-class _Contents:
-    """Reader of all that stands in a module, for code that looks names up by computed names: an object that is
-    another one after a change."""
-
-    def __init__(self, module: types.ModuleType) -> None:
-        self._space = module.__dict__
-        self._version = 0
-        self._kept: tuple[Any, ...] = ()
-        self._token = object()
-
-    def __call__(self) -> Hashable:
-        version = dict_version(self._space) if DICT_VERSION else 0
-        if not version or version != self._version:
-            self._version = version
-            kept = (*self._space, *self._space.values())
-            if len(kept) != len(self._kept) or not all(map(operator.is_, kept, self._kept)):
-                self._kept, self._token = kept, object()
-        return self._token
-
-
-_contents: dict[str, LibrarySetting] = {}
+_contents: dict[str, tuple[dict[str, Any], LibrarySetting]] = {}
 
 
 def contents(module: types.ModuleType) -> LibrarySetting:
     """All that stands in a library's module, as a setting."""
     known = _contents.get(module.__name__)
-    if known is None or known.read._space is not module.__dict__:  # type: ignore[attr-defined]
-        known = _contents[module.__name__] = LibrarySetting(f"the names of {module.__name__}", _Contents(module))
-    return known
+    space = module.__dict__
+    if known is None or known[0] is not space:
+        setting = LibrarySetting(f"the names of {module.__name__}", Contents(lambda: space))
+        known = _contents[module.__name__] = space, setting
+    return known[1]
 
 
 def imported(

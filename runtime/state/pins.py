@@ -19,6 +19,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Callable, Collection, Container, Hashable, Iterable
+from contextvars import ContextVar
 from functools import lru_cache
 from types import FunctionType
 from typing import Any
@@ -27,7 +28,7 @@ from ...tracer.record.float_errors import VARIABLE, raising, settings
 from ..launch import object_layout as layout
 from ..launch.native import builtins_of, compile_function, filled
 from .trust import Trust
-from .values import identity, is_leaf, same, token
+from .values import DICT_VERSION, dict_version, identity, is_leaf, same, token
 
 _VERSION = 384  # bytes before PyTypeObject.tp_version_tag
 _OneObject: Any = ctypes.py_object * 1
@@ -381,6 +382,14 @@ def _parts(fn: FunctionType) -> dict[str, Any]:
 MISSING = object()
 
 
+def context_value(variable: ContextVar[Any]) -> Any:
+    """The value of a context variable in the context of this thread; MISSING where it has none."""
+    try:
+        return variable.get()
+    except LookupError:
+        return MISSING
+
+
 def lookup(cls: type, name: str) -> Any:
     """The attribute of the class or its bases under *name*, as stored (descriptors are not invoked)."""
     for base in cls.__mro__:
@@ -449,25 +458,6 @@ def _library_token(cls: type, names: Container[str]) -> Hashable:
 
 
 # ---- the native comparison
-
-
-def dict_version(space: dict[str, Any]) -> int:
-    """The number that changes with a dict."""
-    return ctypes.c_int64.from_address(id(space) + DICT_VERSION).value
-
-
-def _dict_version_at() -> int:
-    """The offset of a dict's version, which CPython 3.11 and 3.12 keep; 0 where there is none."""
-    offset, probe = object.__basicsize__ + ctypes.sizeof(ctypes.c_ssize_t), {"a": 0}
-    if sys.implementation.name != "cpython" or sys.version_info >= (3, 13):
-        return 0
-    word = ctypes.c_int64.from_address(id(probe) + offset)
-    before = word.value
-    probe["a"] = 1
-    return offset if word.value != before else 0
-
-
-DICT_VERSION = _dict_version_at()
 
 
 def _version(cls: type) -> int:

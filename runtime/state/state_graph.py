@@ -89,6 +89,7 @@ class Edge:
     """The access from an owner to its part: ``how`` is one of
 
     ``global`` (globals dict, name), ``builtin`` (globals dict, name), ``noglobal``, ``cell``, ``emptycell``,
+    ``context`` (the value of a context variable),
     ``attr`` name, ``noattr`` name, ``noitems`` names (none of them in its ``__dict__``), ``item`` index, ``key`` key,
     ``element`` index (of a set), ``class`` (class, name), ``const`` (the part of an object that can't change),
     ``import`` module name, ``quiet`` name (in the key, not in the checker), ``store`` name (an attribute that is only

@@ -6,12 +6,14 @@ Start reading at ``is_leaf`` and ``token``. Two leaves are the same when type an
 
 from __future__ import annotations
 
+import ctypes
 import datetime
 import decimal
 import fractions
 import pathlib
 import re
 import struct
+import sys
 import types
 import uuid
 from collections.abc import Hashable, Iterable
@@ -163,3 +165,22 @@ def content(array: np.ndarray) -> bytes:
 def array_token(array: np.ndarray) -> Hashable:
     """The token of an array that is read again in each call: dtype, shape and layout."""
     return (array.dtype, array.shape, "C" if array.flags.c_contiguous else array.strides)
+
+
+def dict_version(space: dict[str, Any]) -> int:
+    """The number that changes with a dict."""
+    return ctypes.c_int64.from_address(id(space) + DICT_VERSION).value
+
+
+def _dict_version_at() -> int:
+    """The offset of a dict's version, which CPython 3.11 and 3.12 keep; 0 where there is none."""
+    offset, probe = object.__basicsize__ + ctypes.sizeof(ctypes.c_ssize_t), {"a": 0}
+    if sys.implementation.name != "cpython" or sys.version_info >= (3, 13):
+        return 0
+    word = ctypes.c_int64.from_address(id(probe) + offset)
+    before = word.value
+    probe["a"] = 1
+    return offset if word.value != before else 0
+
+
+DICT_VERSION = _dict_version_at()

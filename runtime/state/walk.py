@@ -10,9 +10,11 @@ from a queue, so that no chain of them is too long.
 from __future__ import annotations
 
 import builtins
+import contextvars
 import functools
 import logging
 import operator
+import os
 import types
 import weakref
 from collections import OrderedDict, defaultdict, deque
@@ -26,8 +28,8 @@ from ...tracer.ir.refusals import Refusal
 from . import modules, objects, readers
 from .code_scan import BY_NAME, CodeFacts, scan
 from .effect_places import settle_places, visit_part
-from .libraries import LOCAL_TIME, LOCALE, PRINT_OPTIONS, TIME_ZONE, reads_by_itself
-from .pins import AnyName, Pins, versions_in_use
+from .libraries import ENVIRONMENT, LOCAL_TIME, LOCALE, PRINT_OPTIONS, TIME_ZONE, reads_by_itself
+from .pins import MISSING, AnyName, Pins, context_value, versions_in_use
 from .state_graph import MAX_CONTENT, Chains, Leaf, Names, StateGraph, StateNode, mark
 from .trust import Trust, impurity, setting_of
 from .uses import COUNT
@@ -365,6 +367,20 @@ def _array_subclass(walker: Walker, value: Any, label: str, site: str) -> Leaf:
     return walker.unknown(Refusal.STATE_SUBCLASS, value, label, site, base="ndarray", instead="np.asarray(...)")
 
 
+def _environment(walker: Walker, value: Any, label: str, site: str) -> Leaf:
+    walker.depends(ENVIRONMENT)
+    return walker.leaf(value, False)
+
+
+def _context_variable(walker: Walker, value: Any, label: str, site: str) -> StateNode:
+    """A context variable: what it holds in the calling thread's context is state."""
+    node = walker.node("const", value, label, site)
+    held = context_value(value)
+    part = Leaf(held, False) if held is MISSING else walker.visit(held, f"{label}.get()", site)
+    node.edge("context", value, part, fixed=True)
+    return node
+
+
 def _logger(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
     """A logger, whose records are effects: nothing of it is read before they are made."""
     if not walker.names.effects or type(value) not in (logging.Logger, logging.RootLogger):
@@ -391,6 +407,7 @@ def _own(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
 
 
 OF_CLASS.update({
+    type(os.environ): _environment, contextvars.ContextVar: _context_variable,
     np.ndarray: _array, types.FunctionType: _function, types.ModuleType: modules.visit,
     list: _items, tuple: _items, deque: _items,
     dict: _mapping, OrderedDict: _mapping, defaultdict: _mapping,

@@ -447,7 +447,7 @@ def delete_environment():
 
 HIDDEN = {
     "a context variable": (
-        lambda x: np.sum(x) * variable.get(), lambda: variable.set(3.0), lambda: variable.set(1.0), "variable",
+        lambda x: np.sum(x) * variable.get(), lambda: variable.set(3.0), lambda: variable.set(1.0), None,
     ),
     "a thread's attributes": (
         lambda x: np.sum(x) * local.rate,
@@ -455,11 +455,11 @@ HIDDEN = {
     ),
     "the environment": (
         lambda x: np.sum(x) * float(os.environ.get("TRACEGRAD_TEST_TRAP", "1")),
-        lambda: os.environ.update(TRACEGRAD_TEST_TRAP="3"), delete_environment, "os.environ",
+        lambda: os.environ.update(TRACEGRAD_TEST_TRAP="3"), delete_environment, None,
     ),
     "os.getenv": (
         lambda x: np.sum(x) * float(os.getenv("TRACEGRAD_TEST_TRAP", "1")),
-        lambda: os.environ.update(TRACEGRAD_TEST_TRAP="3"), delete_environment, "os.getenv",
+        lambda: os.environ.update(TRACEGRAD_TEST_TRAP="3"), delete_environment, None,
     ),
     "the locale": (
         lambda x: np.sum(x) * len(locale.localeconv()["decimal_point"]), lambda: None, None, "locale.localeconv",

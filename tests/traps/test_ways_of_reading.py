@@ -874,7 +874,7 @@ def a_warning_within_catch_warnings():
     return f, lambda: None
 
 
-@live
+@replayed
 def a_context_variable():
     var = contextvars.ContextVar("var", default=1.0)
     return lambda x: x.sum() * var.get(), lambda: var.set(2.0)
@@ -909,7 +909,7 @@ def random_numbers():
     return lambda x: x.sum() * (1.0 if random.random() >= 0 else 2.0), lambda: None
 
 
-@live
+@replayed
 def the_environment():
     def restore():
         os.environ.pop("WAYS_OF_READING", None)

@@ -177,7 +177,7 @@ def _record(
         else:
             captured = [float(x) if type(x) is int else x for x in snapshot.arrays]
             recorder.watch, recorder.may_draw = lambda: plan.watch(recorder.reasons.append), True
-            recorder.call_method = call_method
+            recorder.call_method, recorder.derives = call_method, True
 
             def add_array(array: np.ndarray, name: str) -> TracedArray:
                 owner = f"`{name}`, an array from outside the function"
@@ -267,7 +267,7 @@ def run_frozen(
             var = recorder.add_input(
                 float(node.obj) if counter else node.obj, f"`{node.label}`", weak=counter or type(node.obj) is float
             )
-            if recorder.call_method is not None:
+            if recorder.derives:
                 recorder.outside[var] = frozenset((var,))
             if counter:
                 recorder.counters.add(var)

@@ -22,6 +22,8 @@ from typing import Any
 
 from ...tracer.bytecode.shown_names import asks, show
 from ...tracer.ir.refusals import Reason, Refusal
+from ...tracer.ir.site import is_internal
+from ...tracer.record import constants
 from ...tracer.record.reports import LOG_CODES
 from .code_scan import failing
 from .libraries import RUN_TIME, ambient, impure
@@ -224,6 +226,10 @@ class Watch:
             if at.f_code in self._collector:
                 return _AGAIN
             library = at.f_globals.get("__name__") or ""
+            if library == constants.__name__:  # for the user, who is to hear of it in each call
+                while at is not None and is_internal(at.f_code.co_filename):
+                    at = at.f_back
+                break
             quiet = _SILENT if why is Refusal.CALLS_WARN else _QUIET_LIBRARIES
             if isinstance(library, str) and library.startswith(quiet) and why is not Refusal.CALLS_RANDOM:
                 return _HERE if at is frame else _AGAIN

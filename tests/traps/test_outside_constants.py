@@ -384,3 +384,38 @@ def test_two_paths_have_their_own_derived_inputs():
         traces = compiled.stats.traces
         change(s)
     assert compiled.stats.traces == traces and compiled.stats.live == ""
+
+
+@pytest.mark.parametrize(
+    "of", [np.linalg.inv, scipy.linalg.expm, lambda a: np.abs(np.fft.fft(a)), lambda a: a[a > 0.3]]
+)
+def test_a_step_reads_what_depends_on_no_argument(of):
+    def run(compiled):
+        matrix = outside().A / 4.0
+        weights = tracegrad.tensor(np.ones(4), requires_grad=True)
+        optimizer = tracegrad.optim.SGD([weights], lr=0.01)
+
+        def step(x):
+            optimizer.zero_grad()
+            derived = tracegrad.tensor(of(matrix))
+            loss = ((derived.sum() * weights - x) ** 2).sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        stepped = tracegrad.compile(step) if compiled else step
+        found = []
+        for k in range(6):
+            matrix[:] = matrix * (1.3 if k in (3, 5) else 1.0)
+            found.append(stepped(X).item())
+        return [*found, *weights.data.tolist()]
+
+    assert run(True) == pytest.approx(run(False), rel=1e-9)
+
+
+def test_a_warning_of_numpys_is_given_in_each_call():
+    points = np.ones(2)
+    f = compile_grad(lambda x: np.sum(x) + 0.0 * np.polyfit(points, points, 3)[0])
+    for _ in range(4):
+        with pytest.warns(np.exceptions.RankWarning):
+            assert f(X) == pytest.approx(X.sum())

@@ -44,6 +44,7 @@ from ..tracer.ir.graph import Atom, Lit, Var, building
 from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.record.array import TracedArray, to_atom
+from ..tracer.record.constants import call_method
 from ..tracer.record.recorder import Recorder
 from ..tracer.reroll.roll import rolled
 from .state_visitors import optimizer_numbers, tensor_facts
@@ -325,9 +326,10 @@ def record_tensors(
 
         def add_array(array: np.ndarray, name: str) -> TracedArray:
             var = capture.add_input(STATE_ARRAY, array, f"`{name}`", next(arrays))
-            owner = f"`{name}`, an array from outside the function"
+            owner, recorder.outside[var] = f"`{name}`, an array from outside the function", frozenset((var,))
             return capture.put(TracedArray(var, recorder, owner=owner), CPU)
 
+        recorder.call_method = call_method
         try:
             out, changes, _ = run_frozen(call, leaves, plan, snapshot, recorder, (), add_array, capture.plain)
             derive(capture, out)

@@ -126,7 +126,7 @@ def by_numpy(error: UnsupportedError, function: Callable[..., Any], args: Sequen
     kept = tuple(map(_leaf, leaves))
     known = recorder.derived.get((function, spec, kept))
     if known is None:
-        if recorder.parent is not None or "out" in kwargs or None in kept:
+        if not recorder.derives or recorder.parent is not None or "out" in kwargs or None in kept:
             recorder.need_contents(origin, error)
         known = _derive(recorder, Recipe(function, kept, spec, origin, spec, [], []), error)  # type: ignore[arg-type]
         recorder.derived[function, spec, kept] = known

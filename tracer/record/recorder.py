@@ -85,6 +85,7 @@ class Recorder(Builder):
         self.counters: set[Var] = set()  # inputs that are ints of Python's, which count up
         self.asked_counters: set[Var] = set()  # those of which Python has seen more than an answer
         self.call_method: Callable[..., Any] | None = None  # answers methods, where `outside` counts (constants.py)
+        self.derives = False  # whether results of NumPy's can be inputs; else their sources are needed
         self.derived: dict[Any, Any] = {}  # calls that NumPy answers -> their recipes (constants.py)
         self.questions: list[Question] = []  # put to the outside, and answered
         self.needed: NeedsContentsError | None = None  # raised in the function, whatever became of it

@@ -969,8 +969,9 @@ def test_clock_and_system():
     assert "(calls/files)" in refused(lambda x: np.load("x.npy"))
     import os
 
-    assert "(calls/system)" in refused(lambda x: os.environ["X"])
+    assert "(calls/system)" in refused(lambda x: os.getcwd())
     plan_of(lambda x: os.path.join("a", "b"))
+    plan_of(lambda x: os.environ["X"])
 
 
 def test_names_looked_up_while_running():

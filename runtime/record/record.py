@@ -192,6 +192,7 @@ def _record(
         if unrecordable.last is not None:  # caught by the function, which has not computed what NumPy would have
             refused, message = unrecordable.last
             raise refused(*message)
+        recorder.settle_premise()
         recorder.float_settings = UNWATCHED  # derivatives are none of the user's operations
         ran = time.perf_counter()
         answers = _answers(recorder)

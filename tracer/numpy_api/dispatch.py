@@ -9,6 +9,7 @@ result at once (``reroll/inline_cache.py``).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from .protocols import (
     refusal,
     strong,
 )
-from .python_numbers import CHECKED
+from .python_numbers import CHECKED, python_operator
 
 Entry = Callable[..., Any]
 _NOTHING: dict[str, Any] = {}
@@ -91,14 +92,29 @@ def _run_plain(ufunc: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return call_plain(ufunc, args)
 
 
+@lru_cache(None)
+def _quick_number(ufunc: Any) -> Entry:
+    """The operator between Python's numbers, which is another function than *ufunc*."""
+
+    def run(_: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        return python_operator(ufunc, args, quick=True)
+
+    def apply(recorder: Any, args: tuple[Any, Any]) -> Any:
+        found = None if recorder.ask is None else recorder.ask(run, args, _NOTHING)
+        return _asked(recorder, run, args, _NOTHING, run) if found is None else found
+
+    return apply
+
+
 def _quick_forward(ufunc: Any) -> Entry:
     checked, divides, compares = ufunc in CHECKED, ufunc is not np.power, ufunc in COMPARE.values()
+    number = _quick_number(ufunc)
 
     def apply(self: TracedArray, other: Any) -> Any:
         if compares and self._recorder.plain_truths and self._atom.aval.weak:
             return None
         if checked and self._atom.aval.weak and not (divides and type(other) is float and other != 0.0):
-            return None
+            return number(self._recorder, (self, other))
         ask, args = self._recorder.ask, (self, other)
         found = None if ask is None else ask(ufunc, args, _NOTHING)
         return _asked(self._recorder, ufunc, args, _NOTHING, _run_plain) if found is None else found
@@ -107,11 +123,11 @@ def _quick_forward(ufunc: Any) -> Entry:
 
 
 def _quick_reflected(ufunc: Any) -> Entry:
-    checked = ufunc in CHECKED
+    checked, number = ufunc in CHECKED, _quick_number(ufunc)
 
     def apply(self: TracedArray, other: Any) -> Any:
         if checked and self._atom.aval.weak:
-            return None
+            return number(self._recorder, (other, self))
         ask, args = self._recorder.ask, (other, self)
         found = None if ask is None else ask(ufunc, args, _NOTHING)
         return _asked(self._recorder, ufunc, args, _NOTHING, _run_plain) if found is None else found

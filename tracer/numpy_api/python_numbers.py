@@ -14,6 +14,7 @@ import numpy as np
 
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Lit, literal
+from ..ir.primitive import PRIMITIVES
 from ..ir.site import at_site
 from ..ops.elementwise import F, like, promote
 from ..record.array import UFUNCS, TracedArray, to_atom, wrap
@@ -25,12 +26,14 @@ _DIVISIONS: dict[Any, Callable[[Any, Any], Any]] = {
     np.remainder: operator.mod,
     np.divmod: divmod,
 }
+_NE = PRIMITIVES["ne"]
 _NUMBERS = (float, int, bool)
 CHECKED = frozenset((*_DIVISIONS, np.power))  # operators that may raise
 
 
-def python_operator(ufunc: Any, inputs: tuple[Any, Any]) -> Any:
-    """The result of an operator of ``CHECKED`` between Python numbers; None where another operand is among them."""
+def python_operator(ufunc: Any, inputs: tuple[Any, Any], quick: bool = False) -> Any:
+    """The result of an operator of ``CHECKED`` between Python numbers; None where another operand is among them, and,
+    if *quick*, where it is not known that it does not raise."""
     if not all(x._atom.aval.weak if type(x) is TracedArray else type(x) in _NUMBERS for x in inputs):
         return None
     recorder = current_recorder()
@@ -40,12 +43,19 @@ def python_operator(ufunc: Any, inputs: tuple[Any, Any]) -> Any:
         return None
     x, y = atoms
     if ufunc is not np.power:
-        if _holds(recorder, _is_zero(y)):
+        condition = literal(y.value != 0) if isinstance(y, Lit) else recorder.emit(_NE, (y, like(0, y)), {})[0]
+        if not recorder.presume(condition, *atoms, evaluate=not quick):
+            if quick:
+                return None
+            _holds(recorder, condition)
             _DIVISIONS[ufunc](*((1.0, 0.0) if floats else (1, 0)))
         result = UFUNCS[ufunc](x, y)
         return tuple([wrap(r) for r in result]) if isinstance(result, tuple) else wrap(result)
     result = UFUNCS[np.power](x, y)
-    if not _holds(recorder, F.isfinite(result)):
+    if not recorder.presume(F.isfinite(result), *atoms, evaluate=not quick):
+        if quick:
+            return None
+        _holds(recorder, F.isfinite(result))
         finite = [F.isfinite(v) for v in promote(x, y, floating=True) if not isinstance(v, Lit)]
         if all(_finite(v) for v in atoms) and _holds(recorder, _all(*finite)):
             _refuse_power(recorder, x, y, result)
@@ -61,12 +71,8 @@ def _refuse_power(recorder: Recorder, x: Atom, y: Atom, result: Atom) -> None:
                 "-((-a) ** b) for the real root, or np.cbrt(a), or test the sign before"
             )
         )
-    _holds(recorder, _is_zero(x))
+    _holds(recorder, literal(x.value != 0) if isinstance(x, Lit) else F.ne(x, like(0, x)))
     operator.pow(recorder.value(x).item(), recorder.value(y).item())
-
-
-def _is_zero(x: Atom) -> Atom:
-    return literal(x.value == 0) if isinstance(x, Lit) else F.eq(x, like(0, x))
 
 
 def _finite(x: Atom) -> bool:
@@ -81,8 +87,6 @@ def _all(*conditions: Atom) -> Atom:
 
 
 def _holds(recorder: Recorder, condition: Atom) -> bool:
-    if isinstance(condition, Lit):
-        return bool(condition.value)
     return bool(recorder.guard(condition, "bool"))
 
 

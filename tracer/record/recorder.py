@@ -19,12 +19,15 @@ from ..ir.aval import Aval, check_dtype
 from ..ir.errors import TracegradError, UnsupportedError, unrecordable
 from ..ir.evaluate import HOST, Backend, Env, Producers, as_held, as_stored, demand, params_of
 from ..ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, read_vars
-from ..ir.primitive import Primitive
+from ..ir.primitive import PRIMITIVES, Primitive
 from ..ir.refusals import Reason, Refusal
 from ..ir.site import Site, at_site, user_site
 from .float_errors import UNWATCHED, raising, settings
 from .observer import Observer
+from .python_numbers import Number, note_number, numbers_of
 from .shown_text import Texts
+
+_TRUE = Lit(True, np.dtype(bool), structural=True)
 
 
 class NeedsContentsError(BaseException):
@@ -92,6 +95,9 @@ class Recorder(Builder):
         self._alive: list[Any] = []
         self._producers = Producers()
         self._guarded: dict[tuple[Atom, str], Guard] = {}
+        self.numbers: dict[Var, Number] | None = None  # known values of Python's numbers, once one was asked for
+        self.premise: Var | None = None  # what holds in this run, and is no guard yet
+        self._premise_site: Site | None = None  # the first line that relies on it
         self.capacities: list[int] = []  # capacities of the loops whose adjoint was taken
         self.known_capacities: Sequence[int] = ()  # capacities of the recording that this one is to verify
         self.reasons: list[Reason] = []  # reasons why this run can't be replayed
@@ -138,6 +144,8 @@ class Recorder(Builder):
         self.counts.append(count)
         self.items.append(node)
         self.sites.append(node.site if len(self.nodes) > count else self.site())
+        if self.numbers is not None and len(node.outs) == 1:
+            note_number(self.numbers, prim, inputs, params, node.out)
         if len(self.items) == self.look_at:
             assert self.observer is not None
             self.observer.reached()
@@ -246,19 +254,53 @@ class Recorder(Builder):
         """As ``value_there``, where nodes define all that *atom* depends on."""
         return demand([atom], self.nodes, self.env, self._producers, self.backend)[0]
 
+    def presume(self, condition: Atom, *operands: Atom, evaluate: bool = True) -> bool:
+        """Whether the 0-d *condition* on *operands* holds in this run, which then rests on it.  Not *evaluate*: whether
+        it is known to hold.
+
+        There is one guard for all that is presumed between two questions, so that a loop goes on without a question of
+        its own in each turn."""
+        if self.numbers is None:
+            weak = [var for var in self.inputs if var.aval.weak] if self.backend is HOST else []
+            self.numbers = numbers_of(self.nodes, {var: self.env[var].item() for var in weak})
+        if isinstance(condition, Lit):
+            return bool(condition.value)
+        known = self.numbers.get(condition)
+        if known is None and evaluate:
+            known = bool(self.value(condition))
+            for x in operands:
+                if isinstance(x, Var) and x in self.env and self.backend is HOST:
+                    self.numbers[x] = self.env[x].item()
+        if not known:
+            return False
+        if self.premise is None:
+            self._premise_site = self.site()
+        before = _TRUE if self.premise is None else self.premise
+        (self.premise,) = self.emit(PRIMITIVES["logical_and"], (before, condition), {})
+        return True
+
+    def settle_premise(self) -> None:
+        """Make a guard of what is presumed."""
+        if self.premise is not None:
+            self.unfollow()
+            premise, self.premise = self.premise, None
+            self._add_guard(Guard(premise, np.True_, "bool", self._premise_site, len(self.nodes)))
+
+    def _add_guard(self, guard: Guard) -> None:
+        if self._guarded.setdefault((guard.atom, guard.kind), guard) is guard:
+            self.guards.append(guard)
+        self.counts.append(len(self.nodes))
+        self.items.append(self._guarded[guard.atom, guard.kind])
+        self.sites.append(guard.site)
+
     def guard(self, atom: Atom, kind: str) -> Any:
         """The value of a 0-d *atom* as a NumPy scalar, with a guard on it."""
+        self.settle_premise()
         value = np.asarray(self.value(atom))[()]
         if self.counters and kind != "bool" and (origin := self.origin([atom])) is not None:
             self.asked_counters |= self.counters & origin.captured
         if not isinstance(atom, Lit):
-            guard = self._guarded.get((atom, kind))
-            if guard is None:
-                guard = self._guarded[atom, kind] = Guard(atom, value, kind, user_site(), len(self.nodes))
-                self.guards.append(guard)
-            self.counts.append(len(self.nodes))
-            self.items.append(guard)
-            self.sites.append(user_site())
+            self._add_guard(Guard(atom, value, kind, self.site(), len(self.nodes)))
         return value
 
     def has_gradient(self, atom: Atom) -> bool:
@@ -345,6 +387,7 @@ class Recorder(Builder):
 
     def finish(self, outputs: list[Atom]) -> Graph:
         """The recorded program without dead nodes and constants."""
+        self.settle_premise()
         self.active = False
         roots = [*outputs, *[g.atom for g in self.guards]]
         nodes = live_nodes(self.nodes, roots)

@@ -27,6 +27,7 @@ from ..ir.graph import Lit, Node, Var
 from ..record.array import DIRECT, TracedArray
 from ..record.buffers import Storage
 from ..record.observer import GETITEM, RunOperation
+from ..record.python_numbers import function_of, known_number
 from .followed_loop import IterationVar
 from .loop_follower import Follower
 from .repeats import Carried, Invariant, Local, Slot, VaryingConstant, varying_axis
@@ -58,6 +59,8 @@ class _Learning:
     def __init__(self, follower: Follower, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]):
         self.follower, self.function, self.args = follower, function, args
         self.possible = True
+        self.premise = follower.recorder.premise  # that it adds to, if it does
+        self.known: set[int] = set()  # items whose values, Python's numbers, the answer computes
         self.cells: dict[str, Any] = {"function": function}
         self.lines: list[str] = ["if asked is not function: return None"]
         self.arrays: list[tuple[str, TracedArray, Var]] = []  # (its name in the text, the array, its value)
@@ -126,7 +129,9 @@ class _Learning:
         self.seen = [follower.current, follower.previous, follower.earlier, follower.oldest][turned:]  # in its turn
         if type(result) is not TracedArray or result._recorder is not follower.recorder:
             return None
-        if not (self._operands(at, end) and self._same_values() and self._result(at, end, result)):
+        if not (self._operands(at, end) and self._same_values()):
+            return None
+        if not (self._numbers(at, end) and self._result(at, end, result)):
             return None
         self.cells |= {"traced": TracedArray, "new": object.__new__, "Storage": Storage, "Var": IterationVar}
         self.cells |= {"recorder": follower.recorder, "follower": follower, "asks": follower.asks, "end": end}
@@ -152,12 +157,48 @@ class _Learning:
                 if isinstance(value, Lit):
                     continue  # it follows from the numbers given
                 names = [name for name, _, atom in self.arrays if atom is value]
+                if value is self.premise and self._premised:
+                    self.lines.append(f"if recorder.premise is not {self._place(slot)}: return None")
+                    continue
                 if not names and not isinstance(slot, Invariant):
                     return False
                 tests |= {(name, slot): None for name in names}
         for name, slot in tests:
             self.lines.append(f"if {name}._atom is not {self._place(slot)}: return None")
         return len({name for name, _ in tests}) == len(self.arrays)
+
+    @property
+    def _premised(self) -> bool:
+        """Whether the operation has added to what is presumed."""
+        return self.follower.recorder.premise is not self.premise
+
+    def _numbers(self, at: int, end: int) -> bool:
+        """Compute the values that are Python's numbers; what is presumed has to hold."""
+        follower, numbers, lines = self.follower, self.follower.recorder.numbers, []
+        if numbers is None:
+            return not self._premised
+        self.cells["numbers"] = numbers
+        for j in range(at, end):
+            step, texts = follower.repeat.steps[j], []
+            assert isinstance(step.item, Node)
+            function = function_of(step.item.prim, step.item.params, step.item.out.aval)
+            for o, slot in enumerate(step.slots):
+                if isinstance(slot, Local) and slot.item >= at:
+                    texts += [f"n{slot.item}"] if slot.item in self.known else []
+                elif isinstance(slot, VaryingConstant):
+                    texts.append(f"args_{o}")
+                else:
+                    number = known_number(numbers, self._value(slot))
+                    fixed = isinstance(slot, Invariant)
+                    texts += [self._cell(number) if fixed else f"numbers[{self._place(slot)}]"] * (number is not None)
+            if function is not None and len(texts) == len(step.slots):
+                self.known.add(j)
+                lines.append(f"    n{j} = {self._cell(function)}({', '.join(texts)})")
+        if lines:
+            self.lines += ["try:", *lines, "except (ArithmeticError, ValueError, TypeError, KeyError): return None"]
+        premise = [j for j in range(at, end) if self.seen[0][j] is follower.recorder.premise]
+        self.lines += [f"if n{j} is not True: return None" for j in premise]
+        return not self._premised or (bool(premise) and self.known.issuperset(premise))
 
     def _place(self, slot: Slot) -> str:
         """The expression by which an answer reads *slot*."""
@@ -250,6 +291,10 @@ class _Learning:
             else:
                 self.lines.append(f"value = {self._cell(value)}")
             self.lines.append(f"current[{self._cell(j)}] = value")
+            if j in self.known:
+                self.lines.append(f"numbers[value] = n{j}")
+            if self._premised and seen[j] is follower.recorder.premise:
+                self.lines.append("recorder.premise = value")
             if j == places[-1]:
                 self.lines.append("found = value")
         self.lines.append("array = new(traced)")

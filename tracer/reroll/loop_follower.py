@@ -19,6 +19,7 @@ import numpy as np
 
 from ..ir.graph import Atom, Lit, Node, Var, building, identity
 from ..ir.primitive import PRIMITIVES
+from ..record.python_numbers import note_number
 from ..record.recorder import Recorder
 from .followed_loop import FollowedLoop, IterationVar
 from .loop_body import Block
@@ -78,6 +79,8 @@ class Follower:
             if prim is not prims[j] or not checks[j](inputs, params):
                 return None
             out = self.current[j] = row(j, self.current)
+            if self.recorder.numbers is not None:
+                note_number(self.recorder.numbers, prim, inputs, params, out)
             self.moved(j + 1)
             return (out,)
 

@@ -55,12 +55,6 @@ class ItemEmitter(ValueEmitter):
         direct = [a for a in self.accumulators.values() if a.partial is not None and a.statement in here]
         if loop.segments and depth == 0:
             self._chunked(loop, n, direct, TILE)
-        elif direct and depth and all(a.length is not None for a in direct):  # rows: most are one chunk
-            with self.b.if_else(self.b.icmp_signed("<=", n, I64(CHUNK))) as (one, several):
-                with one:
-                    self._split(loop, I64(0), n)
-                with several:
-                    self._chunked(loop, n, direct, CHUNK)
         elif direct:
             self._chunked(loop, n, direct, CHUNK)
         else:
@@ -179,24 +173,21 @@ class ItemEmitter(ValueEmitter):
 
     def _counted(self, loop: Loop, lo: ir.Value, hi: ir.Value, hint: str = "") -> None:
         b = self.b
+        if isinstance(lo, ir.Constant) and isinstance(hi, ir.Constant) and self._decides(loop):
+            for k in range(lo.constant, hi.constant):
+                b.branch(home := b.append_basic_block("home"))
+                b.position_at_end(b.append_basic_block("turn"))
+                self._turn(loop, I64(k), home, b.block)
+            return
         home, body, after = b.append_basic_block("home"), b.append_basic_block("loop"), b.append_basic_block("done")
         if isinstance(lo, ir.Constant) and isinstance(hi, ir.Constant) and hi.constant > lo.constant:
             b.branch(home)
         else:
             b.cbranch(b.icmp_signed("<", lo, hi), home, after)
-        before = ir.IRBuilder(home)  # stays open while the body is written: what is invariant goes there
         b.position_at_end(body)
         i = b.phi(I64)
-        self.loops.append(i)
-        self.homes.append(before)
-        self.scopes += [{}, {}]  # the home's, the body's
         written = self._written()
-        self.items(loop.body)
-        self.loops.pop()
-        self.homes.pop()
-        del self.scopes[-2:]
-        before.branch(body)
-        i.add_incoming(lo, before.block)
+        i.add_incoming(lo, self._turn(loop, i, home, body))
         following = b.add(i, I64(1), flags=("nuw", "nsw"))
         i.add_incoming(following, b.block)
         back = b.cbranch(b.icmp_signed("<", following, hi), body, after)
@@ -211,6 +202,27 @@ class ItemEmitter(ValueEmitter):
         if hint and not any(isinstance(item, Loop) for item in loop.body):
             give_hint(back, hint)
         b.position_at_end(after)
+
+    def _turn(self, loop: Loop, i: ir.Value, home: ir.Block, body: ir.Block) -> ir.Block:
+        """The loop's body for index *i*, in blocks from *body* on; what is invariant goes to *home* and the blocks
+        behind it, the last of which is returned."""
+        before = ir.IRBuilder(home)  # stays open while the body is written
+        self.loops.append(i)
+        self.homes.append(before)
+        self.scopes += [{}, {}]  # the home's, the body's
+        self.items(loop.body)
+        self.loops.pop()
+        self.homes.pop()
+        del self.scopes[-2:]
+        before.branch(body)
+        return before.block
+
+    def _decides(self, loop: Loop) -> bool:
+        """Whether the index of a short loop decides what loops inside of it read (the parts of a stack): each turn is
+        written out, or they would not be vectorised."""
+        if loop.dim not in self.program.static or not any(isinstance(item, Loop) for item in loop.body):
+            return False
+        return any(self.schedule.reads[s.out].conditions for s in statements_of(loop))
 
     def _masked(self, loop: Loop) -> bool:
         """Whether loads in the loop's own body are conditional, because they read through pads."""

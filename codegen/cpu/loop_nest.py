@@ -11,12 +11,14 @@ set in *done* are left out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import llvmlite.ir as ir
 
 from ..schedule.affine import add, loop_var
 from ..schedule.dependences import domain_indices
 from ..schedule.index_maps import Condition
-from ..schedule.loop_tree import Loop, ScheduleItem, Statement, carries, statements_of
+from ..schedule.loop_tree import Loop, ScheduleItem, Statement, carries, loops_of, statements_of
 from ..schedule.schedule import interior
 from ..schedule.tiles import TILE
 from .expressions import ValueEmitter
@@ -25,6 +27,7 @@ from .reductions import CHUNK, Accumulator
 from .scalar import I64
 
 MAX_INTERLEAVED = 60  # instructions of a body that LLVM may interleave
+MAX_ROWS = 2  # loops over rows in a nest, up to which rows of one chunk have loops of their own
 MAX_PARTS = 16  # conditions of a loop whose pieces may each have a loop
 
 
@@ -32,6 +35,7 @@ class ItemEmitter(ValueEmitter):
     """One function of the kernel: a loop nest, or straight-line scalar code."""
 
     accumulator: type[Accumulator] = Accumulator  # how reductions are kept
+    rows: Sequence[Loop] = ()  # loops of unknown length in the outermost one that is being written
 
     def items(self, body: list[ScheduleItem]) -> None:
         for item in body:
@@ -43,6 +47,8 @@ class ItemEmitter(ValueEmitter):
 
     def loop(self, loop: Loop) -> None:
         depth = len(self.loops)
+        if not depth:
+            self.rows = [item for item in loops_of(loop) if item.dim not in self.program.static]
         closing = [s for s in statements_of(loop) if s.complete == depth and carries(s.op)]
         totals = [self.accumulator(self, s) for s in closing]
         for a in totals:
@@ -55,12 +61,27 @@ class ItemEmitter(ValueEmitter):
         direct = [a for a in self.accumulators.values() if a.partial is not None and a.statement in here]
         if loop.segments and depth == 0:
             self._chunked(loop, n, direct, TILE)
+        elif direct and depth and all(a.length is not None for a in direct):
+            self._row(loop, n, direct)
         elif direct:
             self._chunked(loop, n, direct, CHUNK)
         else:
             self._split(loop, I64(0), n)
         for a in totals:
             a.close()
+
+    def _row(self, loop: Loop, n: ir.Value, direct: list[Accumulator]) -> None:
+        """The loop over a row, in chunks. Most rows are one: it has a loop of its own where there is little else to a
+        row, and so little to compile."""
+        b = self.b
+        if len(self.rows) > MAX_ROWS:
+            self._chunked(loop, n, direct, CHUNK)
+            return
+        with b.if_else(b.icmp_signed("<=", n, I64(CHUNK))) as (one, several):
+            with one:
+                self._split(loop, I64(0), n)
+            with several:
+                self._chunked(loop, n, direct, CHUNK)
 
     def _innermost(self, loop: Loop) -> list[Statement]:
         """The statements of which *loop* is the innermost loop whose length is not known."""

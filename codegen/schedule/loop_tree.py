@@ -76,6 +76,11 @@ def statements_of(item: ScheduleItem) -> list[Statement]:
     return [item] if isinstance(item, Statement) else []
 
 
+def loops_of(loop: Loop) -> list[Loop]:
+    """The loops inside of *loop*."""
+    return [found for i in loop.body if isinstance(i, Loop) for found in (i, *loops_of(i))]
+
+
 def produces(item: ScheduleItem) -> set[Sym]:
     """The stored values that *item* makes."""
     if isinstance(item, Loop):

@@ -29,6 +29,9 @@ SUMS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
     "means of rows": (lambda x: np.mean(x, axis=1), (3, N // 3)),
     "norms of rows": (lambda x: np.linalg.norm(x, axis=1), (3, N // 3)),
     "fused rows": (lambda x: np.log(np.sum(np.exp(x), axis=1)), (3, N // 3)),
+    "rows of parts": (lambda x: np.sum(np.stack([x[0], x[1] * x[2], x[2]]) * x, axis=1), (3, N // 3)),
+    "softmax of rows": (lambda x: np.mean(np.exp(x - x.max(1, keepdims=True)), axis=1), (3, N // 3)),
+    "variances of rows": (lambda x: np.var(x, axis=1), (3, N // 3)),
     "differences": (lambda x: np.sum((x[:2000, None] - x[None, :3000]) ** 2), (N,)),
 }
 
@@ -80,3 +83,32 @@ def test_lengths_around_those_of_partial_sums(n: int) -> None:
 def test_equal_bits_each_time() -> None:
     f = compile_grad(lambda x: np.sum(np.exp(x)))
     assert len({float(f(X)) for _ in range(5)}) == 1
+
+
+@pytest.mark.parametrize("n", [1, 63, 1023, 1025, 3000])
+@pytest.mark.parametrize("axis", [1, 2])
+def test_sums_over_parts_that_were_put_together(n: int, axis: int) -> None:
+    """Turns of the short loop over the parts are written out; the rest is as it was."""
+    rng = np.random.default_rng(n)
+    x, a, b = rng.standard_normal((5, n)), rng.standard_normal(n), rng.standard_normal(n)
+
+    def parts(x: Any, a: Any, b: Any) -> Any:
+        d = x[:, None, :] - np.stack([a, b, a * b, x[0]])[None]
+        q = np.sum(d * d, axis=axis)
+        return np.sum(np.log(q + 1.0) * np.max(q, axis=1, keepdims=True))
+
+    def by_hand(x: Any, a: Any, b: Any) -> Any:
+        rows = [[np.sum((v - part) ** 2) for part in (a, b, a * b, x[0])] for v in x]
+        if axis == 1:
+            rows = [sum((v - part) ** 2 for part in (a, b, a * b, x[0])) for v in x]
+        q = np.array(rows)
+        return np.sum(np.log(q + 1.0) * np.max(q, axis=1, keepdims=True))
+
+    value, gradients = compile_grad(parts, argnums=(0, 1, 2)).value_and_grad(x, a, b)
+    np.testing.assert_allclose(value, by_hand(x, a, b), rtol=1e-12)
+    step = 1e-6
+    for k, (given, g) in enumerate(zip((x, a, b), gradients, strict=True)):
+        direction = rng.standard_normal(given.shape)
+        moved = [[v + sign * step * direction if j == k else v for j, v in enumerate((x, a, b))] for sign in (1, -1)]
+        slope = (by_hand(*moved[0]) - by_hand(*moved[1])) / (2 * step)
+        np.testing.assert_allclose(np.sum(g * direction), slope, rtol=1e-6)

@@ -42,7 +42,7 @@ def note_number(
     function = function_of(prim, params, out.aval)
     if function is not None:
         try:  # noqa: SIM105 - quicker than suppress()
-            numbers[out] = function(*[x.value.item() if type(x) is Lit else numbers[x] for x in inputs])
+            numbers[out] = function(*[x.value.item() if isinstance(x, Lit) else numbers[x] for x in inputs])
         except (ArithmeticError, ValueError, TypeError, KeyError):
             pass
 

@@ -101,7 +101,7 @@ def describe_status(dispatcher: FunctionDispatcher, mode: Mode, call: Call) -> s
     ready = sum(path.verified for path in paths)
     plural = "s" * (len(paths) != 1)
     text = f"a call like this has {len(paths)} recorded path{plural}, {ready} of them ready to run without Python"
-    together = describe_families(endpoint.owners, variants) if endpoint is not None else []
+    together = describe_families(variants)
     return "\n".join([text, *together])
 
 

@@ -48,14 +48,13 @@ from ..stats import PathStats, Stats
 from ..tensor_library import TENSORS, TensorForm
 from .entry import MAX_TRANSIENT, Endpoint
 from .fallback import Live, branch_outcomes, tell, too_long, too_many_programs
-from .family import Family, make_family
+from .family import Family, Variant
 from .fast_path import make_slot
 from .int_arguments import IntArguments, describe_dropped
 from .paths import (
     MISS,
     Missed,
     Path,
-    Variant,
     bind_device_path,
     bind_path,
     compare,
@@ -66,7 +65,6 @@ from .paths import (
 )
 from .plan_cache import PlanCache
 from .segments import Segments
-from .siblings import candidates
 
 
 class Dispatcher:
@@ -134,7 +132,7 @@ class Dispatcher:
                 return answer
         if variant is not None:
             paths = [p for p in variant.paths if not (p.verified and p.numbers)]
-            answer, reason = self._try_paths(endpoint, call, variant, arrays)
+            answer, reason = self._try_families(endpoint, call, variant, arrays)
             if answer is not MISS:
                 return answer
         elif known:
@@ -196,35 +194,33 @@ class Dispatcher:
                 endpoint.transient.pop(gone, None)
         return variant
 
-    def _try_paths(self, endpoint: Endpoint, call: Call, variant: Variant, arrays: Sequence[Any]) -> tuple[Any, str]:
-        """The result of the first path whose guards hold, or MISS and why a recording is needed."""
-        misses, tried = endpoint.missed(variant, self.stats.calls)
-        self.stats.guard_misses += len(misses)
-        paths = [p for p in tuple(variant.paths) if p.verified and p not in tried]
-        for path in candidates(paths, misses):
-            inputs = path.recording.arrays(arrays)
-            if inputs is None or not self._holds(path, call):
-                continue
-            draws, start = path.recording.draws, DEFAULT.state
-            values, found = self._run(path, call, (*inputs, start) if draws else inputs)
-            if type(found) is Missed:
-                self.stats.guard_misses += 1
-                if found.guard >= 0:
-                    misses.append((path, found.guard))
-                continue
-            with self.lock:
-                _to_front(variant.paths, path)
-                variants = endpoint.variants.get(call.key)
-                if variants is not None:
-                    _to_front(variants, variant)
-            self._install(endpoint, call, variant, path)
-            if draws and not DEFAULT.advance(start, draws):
-                return self._again(endpoint, call), ""
-            return self._finish(path, call, values, found), ""
-        if misses:
-            path, failed = misses[-1]
-            return MISS, f"guard missed: {describe_guard(path.guards[failed], 'another value than ')}"
-        return MISS, "no verified recording holds for this call"
+    def _try_families(self, endpoint: Endpoint, call: Call, variant: Variant, arrays: Sequence[Any]) -> tuple[Any, str]:
+        """The result of the first family one of whose paths holds, or MISS and why a recording is needed."""
+        reason = "no verified recording holds for this call"
+        families = tuple(variant.families)
+        if config.check:  # which compares the results with those of the very path
+            families = tuple([Family(variant, (path,), path.launch) for f in families for path in f.members])
+        for family in families:
+            path, missed = family.members[0], family.taken(self.stats.calls)
+            if missed is None:
+                inputs = path.recording.arrays(arrays)
+                if inputs is None or not self._holds(path, call):
+                    continue
+                draws, start = path.recording.draws, DEFAULT.state
+                values, found = self._run(path, family.launch, call, (*inputs, start) if draws else inputs)
+                if type(found) is not Missed:
+                    with self.lock:
+                        _to_front(variant.families, family)
+                        _to_front(endpoint.variants.get(call.key, []), variant)
+                    self._install(endpoint, call, family)
+                    if draws and not DEFAULT.advance(start, draws):
+                        return self._again(endpoint, call), ""
+                    return self._finish(path, call, values, found), ""
+                missed = found.guard
+            self.stats.guard_misses += 1
+            if missed >= 0:
+                reason = f"guard missed: {describe_guard(family.failed(missed), 'another value than ')}"
+        return MISS, reason
 
     def _keep(self, endpoint: Endpoint, call: Call, variant: Variant, recording: Recording, path: Path | None) -> Any:
         """Run the recorded call by its kernel, and keep it: by verifying *path*, or as a new path in place of those
@@ -242,7 +238,7 @@ class Dispatcher:
                     live = Live(str(why), True, segments=Segments([*[p.recording for p in variant.paths], recording]))
                 return self._go_live(endpoint, call, recording, live)
             path = self._bind(recording, call)
-        values, found = self._run(path, call, recording.captured, recording)
+        values, found = self._run(path, path.launch, call, recording.captured, recording)
         if type(found) is Missed and found.guard < 0:
             return self._go_live(endpoint, call, recording, Live(str(Refusal.STEP_LAYOUT())))
         if type(found) is Missed:  # NumPy and the kernel round differently, and a branch hangs on it: NumPy decides
@@ -254,9 +250,9 @@ class Dispatcher:
                 variant.paths.insert(0, path)
             else:
                 path.verified = True
-                _to_front(variant.paths, path)
+                family = variant.join(path)
         if not new:
-            self._install(endpoint, call, variant, path)
+            self._install(endpoint, call, family)
         recording.release()
         if recording.draws and not DEFAULT.advance(values[-1], recording.draws):
             return self._again(endpoint, call)
@@ -266,20 +262,17 @@ class Dispatcher:
         """Answer the call anew, since another thread has drawn its random numbers."""
         return self.dispatch(endpoint, *call.arguments)
 
-    def _install(self, endpoint: Endpoint, call: Call, variant: Variant, path: Path) -> None:
-        """Make the family of *path* the first of the endpoint's slots, in place of those that it takes paths from."""
-        family = next((family for family in endpoint.owners if path in family.members), None)
-        if family is not None:
-            self._tell(family)
-        grows = _grows_like_an_argument(path, call, call.arguments[0])
-        if config.check or call.shares or grows or family is not None:
-            return
-        family = make_family(variant, path, endpoint.owners)
+    def _install(self, endpoint: Endpoint, call: Call, family: Family) -> None:
+        """Make *family* the first of the endpoint's slots, in place of those that have paths of it."""
         self._tell(family)
+        path = family.members[0]
+        grows = _grows_like_an_argument(path, call, call.arguments[0])
+        if config.check or call.shares or grows or family in endpoint.owners:
+            return
+        launch, mixed = family.launch, USE.begun
         if call.device is not None:
-            family.launch = for_slot(family.launch, call.data, len(path.recording.graph.inputs))
-        mixed = USE.begun
-        slot = make_slot(call, family, self.stats)
+            launch = for_slot(launch, call.data, len(path.recording.graph.inputs))
+        slot = make_slot(call, family, launch, self.stats)
         with self.lock:
             if USE.begun is not mixed:  # since when a slot has to look at the setting
                 return
@@ -338,11 +331,13 @@ class Dispatcher:
         """Tell the slot of *family*, whose paths hold, what they rely on (``Recording.enter``)."""
 
     def _run(
-        self, path: Path, call: Call, arrays: Sequence[Any], recorded: Recording | None = None
-    ) -> tuple[Sequence[Any], Any]:
-        """(the operands, the results or ``Missed``); *recorded*: the recording of this call, if there is one."""
+        self, path: Path, launch: Callable[..., Any], call: Call, arrays: Sequence[Any],
+        recorded: Recording | None = None,
+    ) -> tuple[Sequence[Any], Any]:  # fmt: skip
+        """(the operands, the results or ``Missed``) of *launch*, that of *path* or of its family; *recorded*: the
+        recording of this call, if there is one."""
         values = (recorded or path.recording).values(call, arrays)
-        return values, run_path(path, values)
+        return values, run_path(path, launch, values)
 
     def _by_numpy(self, endpoint: Endpoint, call: Call, recording: Recording, path: Path, values: Sequence[Any]) -> Any:
         """The answer to a recorded call whose own path misses."""
@@ -487,7 +482,7 @@ class FunctionDispatcher(Dispatcher):
         path = self._bind(recording, call)
         if self.stats.compiles != compiles:
             live.compiled()
-        values, found = self._run(path, call, recording.captured)
+        values, found = self._run(path, path.launch, call, recording.captured)
         if type(found) is Missed:
             found = interpret(recording, call, values)
         if recording.draws:  # as above
@@ -539,7 +534,7 @@ def _grows_like_an_argument(path: Path, call: Call, but: Sequence[Any]) -> bool:
 
 
 def _to_front(items: list[Any], item: Any) -> None:
-    if items[0] is not item and item in items:
+    if item in items:
         items.remove(item)
         items.insert(0, item)
 

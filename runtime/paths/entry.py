@@ -16,10 +16,10 @@ from typing import Any
 from ..record.recording import Mode
 from ..stats import PathStats
 from .fallback import Live
-from .family import Family
+from .family import Family, Variant
 from .fast_path import Slot
 from .int_arguments import IntArguments
-from .paths import MISS, Path, Variant
+from .paths import MISS, Path
 
 MAX_TRANSIENT = 6  # recordings of one call key that change the state they are kept under
 MAX_SLOTS = 4  # families of paths that are tried without looking at the call first
@@ -41,17 +41,6 @@ class Endpoint:
     transient: Counter[Any] = field(default_factory=Counter)  # recordings that changed their own state, by call key
     live: OrderedDict[Any, Live] = field(default_factory=OrderedDict)  # call keys whose Python runs each time
 
-    def missed(self, variant: Variant, call: int) -> tuple[list[tuple[Path, int]], set[Path]]:
-        """Misses of the slots in call number *call*: the last (path, guard) of each family of *variant*, and all paths
-        that can't hold."""
-        misses: list[tuple[Path, int]] = []
-        tried: set[Path] = set()
-        for family in self.owners:
-            if family.variant is variant and (missed := family.taken(call)) is not None:
-                misses.append(missed)
-                tried.update(family.members)
-        return misses, tried
-
     def install(self, slot: Slot, family: Family) -> None:
         """Put *slot* first, in place of those that *family* takes paths from."""
         self.drop_families(family.members)
@@ -59,7 +48,7 @@ class Endpoint:
 
     def forget(self, variant: Variant, paths: Collection[Path]) -> None:
         """Remove *paths* from *variant* and the slots."""
-        variant.paths[:] = [p for p in variant.paths if p not in paths]
+        variant.forget(paths)
         self.drop_families(paths)
 
     def drop_families(self, paths: Collection[Path]) -> None:

@@ -1,28 +1,67 @@
-"""Families: paths of one variant that one launch tries, so that inputs which take turns cost no Python.
+"""Families: the paths of a variant as trees of answers, each of which one launch walks.
 
-The launcher runs the kernel of the path that answered last. Where a guard of it fails, it goes straight to a path that
-gave that very question another answer, on the same arguments and into the same results; only when none is left does
-Python hear of it. Which path comes next stands in a table, made anew when a path is added (:func:`successors`).
+A ``Variant`` is one call key under one outside state. Its paths are the branches of one deterministic function: as long
+as two of them have had the same answers, they were asked the same questions. So a path that misses at a guard tells of
+the others without running them: what can hold parts from it at that very question, which it has answered otherwise.
 
-As in ``siblings``, the order is a heuristic: every path that answers has had all of its own guards checked.
+The launcher runs the kernel of the path that answered last. Where a guard of it fails, it goes straight to such a path,
+on the same arguments and into the same results; only when none is left does Python hear of it. So inputs that take
+turns cost no Python. Which path comes next stands in a table, made anew when a path is added (:func:`successors`).
+
+The order is a heuristic: two kernels may compute a number that differs in its last bit, and a branch may hang on that
+bit. Every path that answers has had all of its own guards checked; one that is passed over wrongly costs a recording.
 ``apart`` says which paths can't share a launch, and why; ``explain()`` shows it.
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from ...tracer.ir.graph import Guard
 from ...tracer.ir.refusals import Reason, Refusal
 from ..launch.bind import MAX_FAMILY, bind_family
+from ..record.call_key import Call
 from ..record.recording import equal_statics
-from .paths import Path, Variant
+from ..state.state_plan import Snapshot
+from ..state.values import Partition, partition
+from .paths import Path
 from .shared_prefix import SharedPrefix, describe_merged, merge
-from .siblings import possible
+
+
+@dataclass(eq=False, slots=True)
+class Variant:
+    """``paths`` are what its branches have shown so far, newest first; each that is verified is in one of ``families``,
+    the one that answered last first."""
+
+    snapshot: Snapshot
+    same: Partition | None = None  # which of its data are one object, where the function may ask
+    floats: tuple[float, ...] = ()  # those outside that are asked for
+    paths: list[Path] = field(default_factory=list)
+    families: list[Family] = field(default_factory=list)
+    steps: dict[Any, int] = field(default_factory=dict)  # value numbers of its paths' steps (``shared_prefix.py``)
+
+    def alike(self, call: Call, captured: Sequence[np.ndarray]) -> bool:
+        """Whether the same data are one object as in the recordings."""
+        return self.same is None or self.same == partition([*call.data, *captured, *self.floats])
+
+    def join(self, path: Path) -> Family:
+        """The family of *path*, which is verified now: it joins the first that has room and can share a launch."""
+        fits = (f for f in self.families if len(f.members) < MAX_FAMILY and not apart(f.members[0], path))
+        known = next(fits, None)
+        family = make_family(self, (path, *(known.members if known is not None else ())))
+        self.families = [family, *[f for f in self.families if f is not known]]
+        return family
+
+    def forget(self, paths: Collection[Path]) -> None:
+        """Remove *paths*."""
+        self.paths = [p for p in self.paths if p not in paths]
+        kept = [(family, tuple([p for p in family.members if p not in paths])) for family in self.families]
+        self.families = [f if left == f.members else make_family(self, left) for f, left in kept if left]
 
 
 @dataclass(eq=False, slots=True)
@@ -33,39 +72,32 @@ class Family:
     members: tuple[Path, ...]
     launch: Callable[..., Any]
     merged: SharedPrefix | None = None  # where there are several members
-    missed: tuple[int, int, Path, int] | None = None  # (call, thread, path, guard): the last miss in a slot
+    missed: tuple[int, int, int] | None = None  # (call, thread, answer of the launch): the last miss in a slot
     known: list[Any] = field(default_factory=lambda: [None])  # what the dispatcher tells the slot
 
     def miss(self, call: int, number: int) -> None:
         """Note for the dispatcher that no member holds in this *call* of this thread; *number*: the launch's answer."""
-        starts = [0, *itertools.accumulate(len(path.guards) for path in self.members)]
-        k = bisect_right(starts, number) - 1
-        self.missed = (call, threading.get_ident(), self.members[k], number - starts[k])
+        self.missed = (call, threading.get_ident(), number)
 
-    def number_miss(self, call: int, k: int) -> None:
-        """As ``miss``, for float *k* of the only member."""
-        (path,) = self.members
-        self.missed = (call, threading.get_ident(), path, path.number_failed(k))
-
-    def taken(self, call: int) -> tuple[Path, int] | None:
-        """The :meth:`miss` of this *call*, which is taken out: the last path that failed, and its guard; or None."""
+    def taken(self, call: int) -> int | None:
+        """The :meth:`miss` of this *call*, which is taken out: the launch's answer; or None."""
         missed, self.missed = self.missed, None
-        return missed[2:] if missed is not None and missed[:2] == (call, threading.get_ident()) else None
+        return missed[2] if missed is not None and missed[:2] == (call, threading.get_ident()) else None
+
+    def failed(self, number: int) -> Guard:
+        """The guard at which the last member failed, by the launch's answer."""
+        return [guard for path in self.members for guard in path.guards][number]
 
 
-def make_family(variant: Variant, path: Path, families: Sequence[Family]) -> Family:
-    """The family of *path*: all verified paths of *variant* that can share a launch with it and are in none of the
-    *families* that are full."""
-    full = {id(p) for family in families if len(family.members) == MAX_FAMILY for p in family.members}
-    others = [p for p in tuple(variant.paths) if p is not path and p.verified and id(p) not in full]
-    members = (path, *[p for p in others if not apart(path, p)])[:MAX_FAMILY]
+def make_family(variant: Variant, members: tuple[Path, ...]) -> Family:
+    """The family of *members*, which can share a launch."""
     if len(members) == 1:
-        return Family(variant, members, path.launch)
-    following = successors(members)
+        return Family(variant, members, members[0].launch)
+    following, launches = successors(members), [path.launch for path in members]
     if any(p.recording.exact or p.program is None or not p.program.is_native for p in members):
-        return Family(variant, members, bind_family([p.launch for p in members], following))
+        return Family(variant, members, bind_family(launches, following))
     merged = merge(members, following, variant.steps)
-    return Family(variant, members, bind_family([p.launch for p in members], following, merged), merged)
+    return Family(variant, members, bind_family(launches, following, merged), merged)
 
 
 def apart(path: Path, other: Path) -> Reason | None:
@@ -88,6 +120,19 @@ def apart(path: Path, other: Path) -> Reason | None:
     if not same or [type(x) for x in a.statics] != [type(x) for x in b.statics]:
         return Refusal.LAUNCH_STRUCTURE()
     return None
+
+
+def possible(path: Path, other: Path, guard: int) -> bool:
+    """Whether *path* can hold where *guard* of *other* has failed."""
+    held = range(guard)  # guards are checked in order
+    for mine, (question, answer, index) in zip(path.questions, other.questions, strict=False):
+        if mine[0] != question:
+            return True  # not the same function of its answers: nothing can be told
+        if mine[1] != answer:
+            return index not in held  # they part here: at what failed, or at something that was not checked
+        if index == guard:
+            return False  # both need the answer that was not given
+    return True
 
 
 def successors(paths: Sequence[Path]) -> list[list[int]]:
@@ -120,18 +165,17 @@ def successors(paths: Sequence[Path]) -> list[list[int]]:
     return result
 
 
-def describe_families(families: Sequence[Family], variants: Sequence[Variant]) -> list[str]:
+def describe_families(variants: Sequence[Variant]) -> list[str]:
     """Lines for ``explain()``: paths of *variants* that share launches, and the reasons why others don't."""
     lines: list[str] = []
     for variant in variants:
-        mine = [family for family in families if family.variant is variant]
-        for family in [f for f in mine if len(f.members) > 1]:
+        for family in [f for f in variant.families if len(f.members) > 1]:
             lines.append(f"{len(family.members)} of the paths are tried in one launch")
             lines += [] if family.merged is None else describe_merged(family.merged)
-        leader = mine[0].members[0] if mine else None
-        reasons = [apart(leader, p) for p in variant.paths if leader is not None and p is not leader and p.verified]
+        leaders = [family.members[0] for family in variant.families]
+        reasons = [apart(leaders[0], leader) for leader in leaders[1:]]
         lines += [f"not in one launch with others: {reason}" for reason in dict.fromkeys(reasons) if reason]
     return lines
 
 
-__all__ = ["Family", "apart", "describe_families", "make_family", "successors"]
+__all__ = ["Family", "Variant", "apart", "describe_families", "possible", "successors"]

@@ -27,12 +27,12 @@ from .paths import MISS
 Slot = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
-def make_slot(call: Call, family: Family, stats: Stats) -> Slot:
-    """The slot of *family* for calls of the form of *call*, which *stats* count."""
+def make_slot(call: Call, family: Family, launch: Callable[..., Any], stats: Stats) -> Slot:
+    """The slot of *family*, whose *launch* it is, for calls of the form of *call*, which *stats* count."""
     source = Source(otherwise="MISS")
     variant, recording = family.variant, family.members[0].recording  # the others give and do the same
-    source.names.update(missed=family.miss, number_missed=family.number_miss, stats=stats, MISS=MISS)
-    source.names.update(launch=family.launch, known=family.known)
+    source.names.update(missed=family.miss, stats=stats, MISS=MISS)
+    source.names.update(launch=launch, known=family.known)
     if USE.begun:
         source.names.update(SETTING=SETTING)
         source.give_up_if(f"SETTING.dtype is not {source.constant(SETTING.dtype)}")
@@ -110,7 +110,7 @@ def _results(source: Source, family: Family, texts: Sequence[str], operands: Seq
     first = len(recording.graph.outputs) - len(path.numbers)
     for k, expected in enumerate(path.numbers):
         bits = f"r[{first + k}].tobytes()"
-        miss = f"number_missed(stats.calls, {k}); return MISS"
+        miss = f"missed(stats.calls, {source.constant(path.number_failed)}({k})); return MISS"
         source.lines.append(f"if {bits} != {source.constant(expected)}: {miss}")
     if draws:
         source.give_up_if(f"not advance(state, {draws})")

@@ -1,7 +1,6 @@
 """Paths: recordings of one kind of call, bound to their kernels.
 
-A ``Variant`` is one call key under one outside state; it holds the ``Path`` objects that its branches have shown so
-far, most recent first.  A path is not ``verified`` until a second recording has given the same program.
+A path is not ``verified`` until a second recording has given the same program.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ from ..launch.binding import bind_graph, launched
 from ..record.call_key import ARRAY, DATA, INTEGER, Call, unwrap
 from ..record.recording import Recording
 from ..record.trees import Source, make_function
-from ..state.state_plan import Snapshot
-from ..state.values import Partition, partition
 from ..stats import PathStats
 from ..tensor_library import TENSORS
 
@@ -96,22 +93,9 @@ def describe_guard(guard: Guard, other: str = "") -> str:
     return f"{guard.kind}() gave {other}{value} at {guard.site}"
 
 
-@dataclass(eq=False, slots=True)
-class Variant:
-    snapshot: Snapshot
-    same: Partition | None = None  # which of its data are one object, where the function may ask
-    floats: tuple[float, ...] = ()  # those outside that are asked for
-    paths: list[Path] = field(default_factory=list)
-    steps: dict[Any, int] = field(default_factory=dict)  # value numbers of its paths' steps (``shared_prefix.py``)
-
-    def alike(self, call: Call, captured: Sequence[np.ndarray]) -> bool:
-        """Whether the same data are one object as in the recordings."""
-        return self.same is None or self.same == partition([*call.data, *captured, *self.floats])
-
-
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """A guard that did not hold: its index among ``Path.guards``; -1: the operands are laid out otherwise."""
+    """A guard that did not hold: the answer of the launch; -1: the operands are laid out otherwise."""
 
     guard: int
 
@@ -172,9 +156,10 @@ def outgrown(path: Path, recording: Recording) -> bool:
     )
 
 
-def run_path(path: Path, values: Sequence[Any]) -> Any:
-    """The results of *path* (a tuple, or the only one) for these operands, or ``Missed``."""
-    found = path.launch(*values) if path.recording.exact else launched(path.launch, values)
+def run_path(path: Path, launch: Callable[..., Any], values: Sequence[Any]) -> Any:
+    """The results (a tuple, or the only one) of *launch*, that of *path* or of its family, for these operands, or
+    ``Missed``."""
+    found = launch(*values) if path.recording.exact else launched(launch, values)
     if found is None:
         return Missed(-1)
     if type(found) is int:

@@ -31,7 +31,7 @@ def explain_step(step: Any) -> str:
             section("guards", describe_graph_guards(graph)),
         ]
     variants = [variant for found in step._endpoint.variants.values() for variant in found]
-    parts += describe_families(step._endpoint.owners, variants)
+    parts += describe_families(variants)
     parts.append(section("history", str(step.stats)))
     return "\n\n".join(parts) + "\n"
 

@@ -23,8 +23,8 @@ from ..runtime.launch.kernel_cache import kernels
 from ..runtime.paths.dispatcher import Dispatcher
 from ..runtime.paths.entry import Endpoint
 from ..runtime.paths.fallback import Live
-from ..runtime.paths.family import Family
-from ..runtime.paths.paths import MISS, Missed, Path, Variant, make_path, new_counts
+from ..runtime.paths.family import Family, Variant
+from ..runtime.paths.paths import MISS, Missed, Path, make_path, new_counts
 from ..runtime.record.call_key import DEVICE, TENSOR, Call, flatten
 from ..runtime.record.recording import VALUE, Mode
 from ..runtime.state.state_plan import Snapshot, StatePlan
@@ -160,14 +160,16 @@ class StepDispatcher(Dispatcher):
     def _tell(self, family: Family) -> None:
         family.known[0] = epoch()
 
-    def _run(self, path: Path, call: Call, arrays: Sequence[Any], recorded: Any = None) -> tuple[Sequence[Any], Any]:
+    def _run(
+        self, path: Path, launch: Callable[..., Any], call: Call, arrays: Sequence[Any], recorded: Any = None
+    ) -> tuple[Sequence[Any], Any]:
         if recorded is not None:
             with recorded.capture.all_or_nothing():
-                return super()._run(path, call, arrays, recorded)
+                return super()._run(path, launch, call, arrays, recorded)
         recording: Any = path.recording
         before = save_streams(recording.generators)
         try:
-            values, found = super()._run(path, call, arrays)
+            values, found = super()._run(path, launch, call, arrays)
         except BaseException:  # too little memory on a device: as if there had been no call
             restore_streams(before)
             raise

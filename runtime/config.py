@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..codegen.derive.loop_memory import loop_memory
 from ..tracer.ir.check import checks
+from ..tracer.record.autocast import SETTINGS_CHANGED
 
 
 def _number(name: str, default: int) -> int:
@@ -17,25 +17,18 @@ def _number(name: str, default: int) -> int:
 
 
 class DefaultDtype:
-    """The dtype of tensors made from Python floats, and a part of every call key.  Caches that depend on it register
-    with ``on_change``."""
+    """The dtype of tensors made from Python floats, and a part of every call key."""
 
-    __slots__ = ("_on_change", "dtype")
+    __slots__ = ("dtype",)
 
     def __init__(self) -> None:
         self.dtype = np.dtype(np.float64)
-        self._on_change: list[Callable[[], None]] = []
 
     def set(self, dtype: np.dtype) -> None:
         """Make *dtype* the default of the process (one assignment, which threads see at once)."""
         if dtype != self.dtype:
             self.dtype = dtype
-            for callback in self._on_change:
-                callback()
-
-    def on_change(self, callback: Callable[[], None]) -> None:
-        """Call *callback* whenever the default has changed."""
-        self._on_change.append(callback)
+            SETTINGS_CHANGED()
 
 
 default_dtype = DefaultDtype()
@@ -52,7 +45,6 @@ class Config:
     memory)."""
 
     def __init__(self) -> None:
-        self._on_check: list[Callable[[], None]] = []
         self.check = os.environ.get("TRACEGRAD_CHECK", "0") not in ("", "0")
         self.max_kernels = _number("MAX_KERNELS", 1024)
         self.max_paths = _number("MAX_PATHS", 32)
@@ -64,20 +56,15 @@ class Config:
         self.max_tapes = _number("MAX_TAPES", 256)
         self.loop_memory = _number("LOOP_MEMORY", loop_memory.budget)
 
-    def on_check(self, callback: Callable[[], None]) -> None:
-        """Call *callback* whenever ``check`` is set."""
-        self._on_check.append(callback)
-
     def __setattr__(self, name: str, value: Any) -> None:
-        if not (name.startswith("_") or name in self.__dict__ or name in Config.__annotations__):
+        if name not in Config.__annotations__:
             raise AttributeError(f"there is no setting {name!r}; there are {', '.join(Config.__annotations__)}")
         super().__setattr__(name, value)
         if name == "loop_memory":
             loop_memory.budget = int(value)
         if name == "check":
             checks.every_graph = bool(value)
-            for callback in self._on_check:
-                callback()
+            SETTINGS_CHANGED()
 
     def __repr__(self) -> str:
         return "Config(" + ", ".join(f"{n}={getattr(self, n)!r}" for n in Config.__annotations__) + ")"

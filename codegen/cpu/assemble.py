@@ -1,8 +1,8 @@
 """A graph in canonical form -> a compiled program.
 
 ``compile_canonical`` is the pipeline: schedule, LLVM IR, machine code.  A ``Program`` is shared by
-every graph with the same key; ``bind`` gives it one run's sizes and constants.  A program is a list of *segments*:
-native ones are functions of one module; where NumPy has to do a step (sort, search), it runs between two of them.
+every graph with the same key; ``bind`` gives it one run's sizes and constants.  A program is a list of *steps*: native
+functions of one module; where NumPy has to do something (sort, search), it is a step between two of them.
 """
 
 from __future__ import annotations
@@ -41,15 +41,6 @@ KERNEL_TYPE = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p
 MAX_DONE = 62  # steps for which ``done`` has a bit
 
 
-@dataclass(slots=True)
-class ProgramSegment:
-    """Either a native function (``address``) or one operation for NumPy (``host``)."""
-
-    address: int = 0
-    symbol: str = ""
-    host: CanonicalOp | None = None
-
-
 @dataclass(slots=True, eq=False)
 class Program:
     """Compiled code for one signature."""
@@ -59,7 +50,7 @@ class Program:
     inputs: list[Sym]
     results: list[Sym]
     temporaries: list[Temporary]
-    segments: list[ProgramSegment]
+    steps: list[int | CanonicalOp]  # addresses of native functions, and operations for NumPy
     buffer_index: dict[Sym, int]
     canonical: Canonical
     schedule: Schedule
@@ -71,12 +62,14 @@ class Program:
 
     @property
     def code(self) -> MachineCode | None:
-        """The owner of the code of all segments."""
+        """The owner of the code of all steps."""
         return None if self.compiled is None else self.compiled.code
 
     @property
-    def is_native(self) -> bool:
-        return len(self.segments) == 1 and self.segments[0].host is None
+    def address(self) -> int:
+        """The address of its function, where that is its only step; else 0."""
+        first = self.steps[0]
+        return first if len(self.steps) == 1 and isinstance(first, int) else 0
 
     def plan(self, sizes: Sizes) -> tuple[list[int], int]:
         return plan(self.temporaries, sizes)
@@ -117,29 +110,22 @@ class _CpuAssembler:
 
     def assemble(self) -> Program:
         start = time.perf_counter()
-        segments: list[ProgramSegment] = []
-        run: list[Any] = []
-        for item in self._items():
-            if isinstance(item, LibraryCall) and not native(item.op):
-                if run:
-                    segments.append(self._native(run, len(segments)))
-                    run = []
-                segments.append(ProgramSegment(host=item.op))
-            else:
-                run.append(item)
-        if any(run) or not segments:
-            segments.append(self._native(run, len(segments)))
+        steps: list[str | CanonicalOp] = []
+        for by_numpy, part in itertools.groupby(self._items(), _by_numpy):
+            items = list(part)
+            if by_numpy:
+                steps += [item.op for item in items]
+            elif any(items):
+                steps.append(self._native(items, len(steps)))
+        steps = steps or [self._native([], 0)]
         emitted = time.perf_counter()
         text = _finish_text(str(self.module))
         compiled = jit.compile_text(text, self.name)
-        for segment in segments:
-            if segment.symbol:
-                segment.address = compiled.address(segment.symbol)
+        runnable = [compiled.address(step) if isinstance(step, str) else step for step in steps]
         done = time.perf_counter()
         return Program(
-            self.canonical.key, self.arguments, self.canonical.inputs, self.results, self._temporaries(), segments,
-            self.index,
-            self.canonical, self.schedule, compiled, self.guards,
+            self.canonical.key, self.arguments, self.canonical.inputs, self.results, self._temporaries(), runnable,
+            self.index, self.canonical, self.schedule, compiled, self.guards,
             {"emit": emitted - start, "llvm": done - emitted}, self.plans, self.bits,
         )  # fmt: skip
 
@@ -152,7 +138,8 @@ class _CpuAssembler:
             start, checked = position, guards
         return [*result, *grouped(self.schedule.body[start:]), range(checked, len(self.guards))]
 
-    def _native(self, items: list[Any], number: int) -> ProgramSegment:
+    def _native(self, items: list[Any], number: int) -> str:
+        """The name of a function of *items*."""
         symbol = f"{self.name}_s{number}"
         function = ir.Function(self.module, ir.FunctionType(I64, [PTR, PTR, PTR, I64]), symbol)
         function.attributes.add("nounwind")
@@ -188,7 +175,7 @@ class _CpuAssembler:
         b.ret(I64(-1))
         entry.position_at_end(entry.block)
         entry.branch(first)
-        return ProgramSegment(symbol=symbol)
+        return symbol
 
     def _temporaries(self) -> list[Temporary]:
         first: dict[Sym, int] = {}
@@ -245,6 +232,10 @@ class _CpuAssembler:
         ):
             position += 1
         return position
+
+
+def _by_numpy(item: Any) -> bool:
+    return isinstance(item, LibraryCall) and not native(item.op)
 
 
 def _unset(b: ir.IRBuilder, bits: ir.Value, bit: int) -> ir.Value:

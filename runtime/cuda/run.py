@@ -23,7 +23,6 @@ from ...codegen.lower.canonical import Canonical
 from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.graph import Graph
 from ...tracer.ir.refusals import Refusal
-from ..config import default_dtype
 from ..tensor_library import TENSORS
 from .availability import require_cuda
 
@@ -122,13 +121,13 @@ def for_slot(launch: Callable[..., Any], example: Sequence[Any], inputs: int) ->
     the call.
     """
     xp = require_cuda("a recorded program").modules.xp
-    here, default = xp.cuda.Device().id, default_dtype.dtype
+    here = xp.cuda.Device().id
     kinds = [type(x) for x in example] + [np.ndarray] * (inputs - len(example))
     looks = [(x.dtype, x.shape) if isinstance(x, (np.ndarray, xp.ndarray)) else None for x in example]
     looks += [None] * (inputs - len(example))  # captured arrays are as the outside state was seen to be
 
     def checked(*values: Any) -> Any:
-        if len(values) != inputs or default_dtype.dtype is not default or xp.cuda.Device().id != here:
+        if len(values) != inputs or xp.cuda.Device().id != here:
             return None
         given = []
         for value, kind, look in zip(values, kinds, looks, strict=True):

@@ -37,9 +37,9 @@ def bind_graph(
         "extra": [a.ctypes.data for a in consts], "temp_offsets": offsets, "sizes": sizes, "consts": canonical.consts,
         "keep_alive": (program.code, *consts), "single": single, "arena_bytes": total, "counts": counts,
     }  # fmt: skip
-    if program.is_native and not donated:
-        return launch.bind(program.segments[0].address, args, outs, **rest)
-    steps = [s.address if s.host is None else host_step(program, s.host, canonical) for s in program.segments]
+    if program.address and not donated:
+        return launch.bind(program.address, args, outs, **rest)
+    steps = [step if isinstance(step, int) else host_step(program, step, canonical) for step in program.steps]
     return launch.bind_steps(steps, args, outs, donated, **rest)
 
 

@@ -26,10 +26,10 @@ from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.refusals import Refusal, listed
 from ...tracer.ir.site import Site, at_site
 from ...tracer.random.stream import DEFAULT
-from ...tracer.record.autocast import USE
+from ...tracer.record.autocast import SETTINGS_CHANGED, USE
 from ...tracer.record.integers import IntegersAskedError
 from ...tracer.record.recorder import NeedsContentsError, current_recorder
-from ..config import config, default_dtype
+from ..config import config
 from ..cuda.arrays import on_device
 from ..cuda.run import for_slot
 from ..launch.kernel_cache import kernels
@@ -498,9 +498,7 @@ def _drop_all_slots() -> None:
         dispatcher.drop_slots()
 
 
-config.on_check(_drop_all_slots)
-USE.on_begin(_drop_all_slots)
-default_dtype.on_change(_drop_all_slots)  # it is in the call key, which slots do not look at
+SETTINGS_CHANGED.append(_drop_all_slots)
 
 
 def _differs(known: Recording, recording: Recording) -> bool:

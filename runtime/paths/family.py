@@ -94,7 +94,7 @@ def make_family(variant: Variant, members: tuple[Path, ...]) -> Family:
     if len(members) == 1:
         return Family(variant, members, members[0].launch)
     following, launches = successors(members), [path.launch for path in members]
-    if any(p.recording.exact or p.program is None or not p.program.is_native for p in members):
+    if any(p.recording.exact or p.program is None or not p.program.address for p in members):
         return Family(variant, members, bind_family(launches, following))
     merged = merge(members, following, variant.steps)
     return Family(variant, members, bind_family(launches, following, merged), merged)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..runtime.config import default_dtype
 from ..runtime.cuda.arrays import download
 from ..tracer.ir.aval import FLOAT_KINDS
 from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.site import is_internal
 from ..tracer.ops.elementwise import F
 from ..tracer.record.array import TracedArray
+from ..tracer.record.autocast import SETTINGS_CHANGED
 from . import dtypes
 from .device import device, device_of, on_cuda
 from .modes import STATE
@@ -517,7 +517,7 @@ def epoch() -> int:
     return _epoch[0]
 
 
-default_dtype.on_change(changed)
+SETTINGS_CHANGED.append(changed)
 
 
 def set_grad(t: Tensor, value: Tensor | None) -> None:

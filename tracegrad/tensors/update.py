@@ -270,7 +270,7 @@ def _compile(
     graph = simplify(recorder.finish(outputs))
     canonical = canonicalise(graph)
     program, _ = kernels.get(canonical, len(graph.inputs))
-    if not program.is_native or graph.consts or len(program.results) != len(columns):
+    if not program.address or graph.consts or len(program.results) != len(columns):
         return None
     return _Kernel(program, canonical, columns, {})
 
@@ -318,7 +318,7 @@ def _write_row(
     The launcher's buffers are *total* arrays, of which the row's begin at *first*, then the numbers, then the arena.
     """
     arena = total + numbers
-    address, consts = kernel.program.segments[0].address, kernel.canonical.consts.ctypes.data
+    address, consts = kernel.program.address, kernel.canonical.consts.ctypes.data
     staged = {k: (arena, k * stride) for k in kernel.columns}
     used = 0
     for start in range(0, max(length, 1), BLOCK):

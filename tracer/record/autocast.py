@@ -26,21 +26,27 @@ class _Setting(threading.local):
 SETTING = _Setting()
 
 
+class Notice(list[Callable[[], None]]):
+    """Callbacks, which a call calls."""
+
+    def __call__(self) -> None:
+        for callback in self:
+            callback()
+
+
+#: Given when a setting of the process changes that recorded programs depend on, and slots do not look at.
+SETTINGS_CHANGED = Notice()
+
+
 class _Use:
     """Whether the setting has ever been on in this process: until then, slots need not look at it."""
 
-    def __init__(self) -> None:
-        self.begun = False
-        self._callbacks: list[Callable[[], None]] = []
+    begun = False
 
     def begin(self) -> None:
         """Note that the setting is about to be on."""
         self.begun = True
-        for callback in self._callbacks:
-            callback()
-
-    def on_begin(self, callback: Callable[[], None]) -> None:
-        self._callbacks.append(callback)
+        SETTINGS_CHANGED()
 
 
 USE = _Use()

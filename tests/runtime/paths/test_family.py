@@ -289,7 +289,7 @@ def test_programs_with_steps_of_numpys_share_a_launch(descents):
         f.value_and_grad(x)
     (family,) = f._both.owners
     assert len(family.members) == 2
-    assert all(len(path.program.segments) > 1 for path in family.members)
+    assert all(len(path.program.steps) > 1 for path in family.members)
     descents.clear()
     wrong = []
 
@@ -362,7 +362,7 @@ graph(a:f64[40], b:f64[40]) {
 def test_the_first_guard_that_fails_is_told_whatever_runs_first():
     graph = parse_graph(GRAPH)
     program = compile_graph(graph)
-    assert program.program.schedule.checks and len(program.program.segments) > 1
+    assert program.program.schedule.checks and len(program.program.steps) > 1
     for a, b, wanted in ((1, -1, -1), (-1, -1, 0), (1, 1, 1), (-1, 1, 0)):
         inputs = [np.full(40, float(a)), np.full(40, float(b))]
         results = program.run(inputs)

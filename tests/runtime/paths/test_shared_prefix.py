@@ -110,7 +110,7 @@ graph(a:f64[40], b:f64[40]) {
     space = np.empty(total, np.uint8)
     a, b, h, c = np.ones(40), np.full(40, 3.0), np.full(40, 7.0), np.full(1, 9.0)
     pointers = np.array([*(x.ctypes.data for x in (a, b, h, c)), *(space.ctypes.data + o for o in offsets)])
-    kernel = KERNEL_TYPE(program.segments[0].address)
+    kernel = KERNEL_TYPE(program.address)
     where = pointers.ctypes.data, numbers.sizes.ctypes.data, numbers.consts.ctypes.data
     everything = (1 << len(program.bits)) - 1
     assert kernel(*where, 0) == -1 and h[0] == 3.0

@@ -21,9 +21,9 @@ import numpy as np
 
 from ...tracer.ir.primitive import LOOP
 from ..lower.canonical import ONE, Canonical, CanonicalOp, Const, Sym
-from ..schedule.buffers import buffer_of, counted, filled
+from ..schedule.buffers import buffer_of, counted, filled, lifetimes
 from ..schedule.early_exit import check_early, guards_of, is_heavy, steps_before
-from ..schedule.loop_tree import LibraryCall, Schedule, ScheduleItem, Statement, item_buffers
+from ..schedule.loop_tree import LibraryCall, Schedule, ScheduleItem
 from ..schedule.memory import Sizes, Temporary, plan
 from ..schedule.schedule import make_schedule
 from ..schedule.tiles import TILE
@@ -178,60 +178,20 @@ class _CpuAssembler:
         return symbol
 
     def _temporaries(self) -> list[Temporary]:
-        first: dict[Sym, int] = {}
-        last: dict[Sym, int] = {}
-
-        def touch(sym: Sym, position: int) -> None:
-            first.setdefault(sym, position)
-            last[sym] = position
-
-        for position, item in enumerate(self.schedule.body):
-            if isinstance(item, LibraryCall):
-                for x in item.op.ins:
-                    if isinstance(x, Sym):
-                        touch(buffer_of(self.canonical, self.schedule.stored, x), position)
-                for out in item.op.outs:
-                    touch(out, position)
-                for w in self.plans[item.op].work if item.op in self.plans else ():
-                    touch(w.sym, position)
-            else:
-                for sym in item_buffers(self.schedule.reads, item):
-                    touch(sym, position)
-        for guard in self.guards:
-            last[guard] = len(self.schedule.body)
-        # scalar statements in a row are one function, in which all their buffers are live
+        items = grouped(self.schedule.body)  # scalar statements in a row are one function: all their buffers are live
+        needed = lifetimes(self.canonical, self.schedule, items)
+        needed |= {w.sym: needed[op.outs[0]][:1] * 2 for op, plan in self.plans.items() for w in plan.work}
         result = []
         for sym in self.temps:
             wide = [d for d in sym.dims if d != ONE][self.schedule.contracted.get(sym, 0) :]
             itemsize = sym.dtype.itemsize * (TILE if sym in self.schedule.tiled else 1)
-            name = repr(sym)
+            name, (first, last) = repr(sym), needed[sym]
+            if sym in self.guards:
+                last = len(items)
             if sym in self.work:
                 wide, itemsize, name = list(self.work[sym].dims), self.work[sym].itemsize, f"{name} of a loop"
-            result.append(
-                Temporary(name, tuple(wide), itemsize, self._group_start(first[sym]), self._group_end(last[sym]))
-            )
+            result.append(Temporary(name, tuple(wide), itemsize, first, last))
         return result
-
-    def _group_start(self, position: int) -> int:
-        body = self.schedule.body
-        while (
-            position > 0
-            and position < len(body)
-            and isinstance(body[position], Statement)
-            and isinstance(body[position - 1], Statement)
-        ):
-            position -= 1
-        return position
-
-    def _group_end(self, position: int) -> int:
-        body = self.schedule.body
-        while (
-            position + 1 < len(body)
-            and isinstance(body[position], Statement)
-            and isinstance(body[position + 1], Statement)
-        ):
-            position += 1
-        return position
 
 
 def _by_numpy(item: Any) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...tracer.ir.primitive import LOOP, RECURRENCE, SCATTER
 from ..lower.canonical import ONE, Canonical, CanonicalOp, Sym
-from ..schedule.buffers import buffer_of
+from ..schedule.buffers import buffer_of, lifetimes
 from ..schedule.early_exit import guards_of
 from ..schedule.loop_tree import LibraryCall, Loop, Statement, carries, item_buffers, produces, statements_of
 from ..schedule.memory import ALIGN, Sizes, Temporary
@@ -315,25 +315,10 @@ class _CudaAssembler:
     # ---- buffers -------------------------------------------------------------------------------------------------
 
     def _temporaries(self, items: Sequence[Any]) -> list[Temporary]:
-        first: dict[Sym, int] = {}
-        last: dict[Sym, int] = {}
-
-        def touch(sym: Sym, position: int) -> None:
-            first.setdefault(sym, position)
-            last[sym] = position
-
-        for position, item in enumerate(items):
-            if isinstance(item, LibraryCall):
-                for x in (*item.op.ins, *item.op.outs):
-                    if isinstance(x, Sym):
-                        touch(buffer_of(self.canonical, self.schedule.stored, x), position)
-            else:
-                for part in _parts(item):
-                    for sym in item_buffers(self.schedule.reads, part):
-                        touch(sym, position)
+        needed = lifetimes(self.canonical, self.schedule, items)
         guards = [Temporary(repr(s), (), 1, 0, len(items)) for s in self.guards]
         temporaries = [
-            Temporary(repr(s), tuple(d for d in s.dims if d != ONE), s.dtype.itemsize, first[s], last[s])
+            Temporary(repr(s), tuple(d for d in s.dims if d != ONE), s.dtype.itemsize, *needed[s])
             for s in self._plain_temporaries()
         ]
         return [*guards, *temporaries, *self.partials.values(), *self.work.values()]

@@ -7,11 +7,13 @@ throughout, or an iota, has no buffer at all: the call gets the constant, or kno
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ...tracer.ir.primitive import LOOP, SCATTER
 from ...tracer.ops.control import before_consts
 from ..lower.canonical import Canonical, CanonicalOp, Const, Dim, Sym
 from .dependences import is_call, is_loop_root
+from .loop_tree import LibraryCall, Schedule, item_buffers
 
 SMALL = 16  # elements up to which a value of static size in the body of a loop is kept in stack slots
 
@@ -69,6 +71,22 @@ def buffer_of(program: Canonical, stored: set[Sym], x: Sym) -> Sym:
     ):
         x = op.ins[0]
     return x
+
+
+def lifetimes(program: Canonical, schedule: Schedule, items: Sequence[Any]) -> dict[Sym, tuple[int, int]]:
+    """(the first, the last) of *items* that needs the buffer of each value; *items* are those of the schedule in
+    order, where some that run together are a list."""
+    found: dict[Sym, tuple[int, int]] = {}
+    for position, item in enumerate(items):
+        for part in item if isinstance(item, list) else [item]:
+            if isinstance(part, LibraryCall):
+                used = [buffer_of(program, schedule.stored, x) for x in part.op.ins if isinstance(x, Sym)]
+                used += part.op.outs
+            else:
+                used = item_buffers(schedule.reads, part)
+            for sym in used:
+                found[sym] = found.get(sym, (position, position))[0], position
+    return found
 
 
 def is_first_rows(program: Canonical, op: CanonicalOp) -> bool:

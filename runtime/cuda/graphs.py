@@ -14,6 +14,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ..recent import Recent
+
 MAX_GRAPHS = 64  # of a process
 MAX_SEEN = 64  # sets of addresses that are remembered of one program
 
@@ -34,7 +36,7 @@ class Replays:
 
     def __init__(self, xp: Any) -> None:
         self._xp = xp
-        self._seen: OrderedDict[Key, None] = OrderedDict()
+        self._seen: Recent[Key, None] = Recent(lambda: MAX_SEEN)
         self._graphs: dict[Key, _Graph] = {}
 
     def run(self, outside: Sequence[int], allocate: Callable[[], Any], launch: Callable[[Any], None]) -> Any:
@@ -45,18 +47,13 @@ class Replays:
         if found is None:
             workspace = allocate()
             if key not in self._seen:
-                self._remember(key)
+                self._seen.keep(key, None)
                 launch(workspace)
                 return workspace
             found = self._graphs[key] = self._capture(workspace, launch)
         self._use(key)
         found.graph.launch(stream)
         return found.workspace
-
-    def _remember(self, key: Key) -> None:
-        self._seen[key] = None
-        while len(self._seen) > MAX_SEEN:
-            self._seen.popitem(last=False)
 
     def _capture(self, workspace: Any, launch: Callable[[Any], None]) -> _Graph:
         stream = self._xp.cuda.Stream(non_blocking=True)

@@ -1,6 +1,6 @@
 """The kernel cache of the process: signature -> compiled program.
 
-Bounded, least recently used first out, thread-safe.  The signature is ``Canonical.key``, which ``canonicalise`` makes
+Bounded by ``config.max_kernels``.  The signature is ``Canonical.key``, which ``canonicalise`` makes
 (``codegen/lower/canonical.py``); the key of a call, which comes before, is made in ``runtime/record/call_key.py``.
 """
 
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from ...codegen.cpu.assemble import Program, compile_canonical
 from ...codegen.lower.canonical import Canonical
 from ..config import config
+from ..recent import Recent
 
 P = TypeVar("P")
 
@@ -25,8 +24,8 @@ class KernelCache(Generic[P]):
 
     def __init__(self, compile: Callable[[Canonical, int], P]) -> None:
         self._compile = compile
-        self.lock = threading.RLock()
-        self._programs: OrderedDict[tuple, P] = OrderedDict()
+        self._programs: Recent[tuple, P] = Recent(lambda: config.max_kernels)
+        self.lock = self._programs.lock
         self.hits = 0
         self.compiles = 0
 
@@ -34,17 +33,13 @@ class KernelCache(Generic[P]):
         """(program, was it there already)"""
         key = (arguments, canonical.key)
         with self.lock:
-            found = self._programs.get(key)
+            found = self._programs.find(key)
             if found is not None:
-                self._programs.move_to_end(key)
                 self.hits += 1
                 return found, True
             program = self._deeply(canonical, arguments)
             self.compiles += 1
-            self._programs[key] = program
-            while len(self._programs) > config.max_kernels:
-                self._programs.popitem(last=False)
-            return program, False
+            return self._programs.keep(key, program), False
 
     def _deeply(self, canonical: Canonical, arguments: int) -> P:
         """Compile with a raised recursion limit: passes descend along chains of operations (a long Python loop)."""

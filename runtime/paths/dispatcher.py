@@ -118,9 +118,7 @@ class Dispatcher:
         """The answer to *call*, which no slot has given."""
         with self.lock:
             live = endpoint.live.get(call.key)
-            known = tuple(endpoint.variants.get(call.key, ()))
-            if known:
-                endpoint.variants.move_to_end(call.key)
+            known = tuple(endpoint.variants.find(call.key) or ())
         if live is not None:
             return self._run_live(endpoint, call, live)
         reason = ""
@@ -165,8 +163,8 @@ class Dispatcher:
         if match is None and any(not p.verified and _differs(p.recording, recording) for p in paths):
             return self._go_live(endpoint, call, recording, Live(str(Refusal.REPLAY_DIFFERS())))
         if recording.transient is not None and match is None:
-            endpoint.transient[call.key] += 1
-            if endpoint.transient[call.key] > MAX_TRANSIENT:  # another state in each call, as it seems
+            seen = endpoint.transient.keep(call.key, endpoint.transient.get(call.key, 0) + 1)
+            if seen > MAX_TRANSIENT:  # another state in each call, as it seems
                 return self._go_live(endpoint, call, recording, Live(str(recording.transient)))
         variant = self._variant(endpoint, call, Variant(snapshot, same, floats))
         return self._keep(endpoint, call, variant, recording, match)
@@ -182,16 +180,14 @@ class Dispatcher:
     def _variant(self, endpoint: Endpoint, call: Call, new: Variant) -> Variant:
         """The variant of *call* in the state of *new*, which becomes it if there is none."""
         with self.lock:
-            variants = endpoint.variants.setdefault(call.key, [])
+            variants = endpoint.variants.find(call.key) or []
             known = (v for v in variants if (v.snapshot.key, v.same) == (new.snapshot.key, new.same))
             variant = next(known, None)
             if variant is None:
                 variant = new
                 variants.insert(0, variant)
                 del variants[config.max_states :]
-            while len(endpoint.variants) > config.max_variants:
-                gone, _ = endpoint.variants.popitem(last=False)
-                endpoint.transient.pop(gone, None)
+            endpoint.variants.keep(call.key, variants)
         return variant
 
     def _try_families(self, endpoint: Endpoint, call: Call, variant: Variant, arrays: Sequence[Any]) -> tuple[Any, str]:
@@ -289,9 +285,7 @@ class Dispatcher:
             return self._by_value(endpoint, call, {})
         with self.lock:
             endpoint.integers.refuse(call, {})
-            endpoint.live[call.key] = live
-            while len(endpoint.live) > config.max_variants:
-                endpoint.live.popitem(last=False)
+            endpoint.live.keep(call.key, live)
             if self.cuts:
                 dropped = endpoint.variants.pop(call.key, [])
                 endpoint.drop_families({path for variant in dropped for path in variant.paths})

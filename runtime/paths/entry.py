@@ -8,11 +8,12 @@ the function's lock.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..config import config
+from ..recent import Recent
 from ..record.recording import Mode
 from ..stats import PathStats
 from .fallback import Live
@@ -30,6 +31,10 @@ def _none(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return MISS
 
 
+def _by_call_key() -> Recent[Any, Any]:
+    return Recent(lambda: config.max_variants)
+
+
 @dataclass(eq=False, slots=True)
 class Endpoint:
     mode: Mode
@@ -37,9 +42,9 @@ class Endpoint:
     first: Slot = _none
     slots: tuple[Slot, ...] = ()
     owners: tuple[Family, ...] = ()  # the families of the slots
-    variants: OrderedDict[Any, list[Variant]] = field(default_factory=OrderedDict)
-    transient: Counter[Any] = field(default_factory=Counter)  # recordings that changed their own state, by call key
-    live: OrderedDict[Any, Live] = field(default_factory=OrderedDict)  # call keys whose Python runs each time
+    variants: Recent[Any, list[Variant]] = field(default_factory=_by_call_key)
+    transient: Recent[Any, int] = field(default_factory=_by_call_key)  # recordings that changed their own state
+    live: Recent[Any, Live] = field(default_factory=_by_call_key)  # call keys whose Python runs each time
 
     def install(self, slot: Slot, family: Family) -> None:
         """Put *slot* first, in place of those that *family* takes paths from."""

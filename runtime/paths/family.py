@@ -51,6 +51,9 @@ class Variant:
 
     def join(self, path: Path) -> Family:
         """The family of *path*, which is verified now: it joins the first that has room and can share a launch."""
+        mine = next((f for f in self.families if path in f.members), None)
+        if mine is not None:  # another thread has verified it
+            return mine
         fits = (f for f in self.families if len(f.members) < MAX_FAMILY and not apart(f.members[0], path))
         known = next(fits, None)
         family = make_family(self, (path, *(known.members if known is not None else ())))

@@ -7,7 +7,6 @@ text.  Then it is compared by value for good, and each of its values has a recor
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from ...tracer.bytecode.concretize import ranges_over
 from ...tracer.ir.site import Site
 from ...tracer.record.integers import IntegersAskedError, limit_of
 from ..config import config
+from ..recent import Recent
 from ..record.call_key import VALUE, Call, unwrap
 from ..record.differentiable import leaf_names
 
@@ -39,7 +39,7 @@ class IntArguments:
     """Knowledge about the int arguments of one endpoint of the function *fn*; used under the dispatcher's lock."""
 
     fn: Callable[..., Any]
-    forms: OrderedDict[Any, _Form] = field(default_factory=OrderedDict)
+    forms: Recent[Any, _Form] = field(default_factory=lambda: Recent(lambda: config.max_variants))
 
     def numbers(self, call: Call) -> Call:
         """*call* with the ints that are numbers of the run as such."""
@@ -84,13 +84,8 @@ class IntArguments:
             for k, (leaf, kind, part) in enumerate(zip(origin.leaves, origin.kinds, origin.key[1], strict=True))
         ]
         key = (origin.key[0], tuple(parts), *origin.key[2:])
-        form = self.forms.get(key)
-        if form is None:
-            form = self.forms[key] = _Form(_values(origin), asked=self._asked(origin, limits))
-        self.forms.move_to_end(key)
-        while len(self.forms) > config.max_variants:
-            self.forms.popitem(last=False)
-        return form
+        known = self.forms.find(key)
+        return known or self.forms.keep(key, _Form(_values(origin), asked=self._asked(origin, limits)))
 
     def _asked(self, call: Call, ints: Collection[int]) -> dict[int, Site | None]:
         """Those of the *ints* whose value the function is sure to ask for."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import types
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
 from ..config import config
+from ..recent import Recent
 from ..record.call_key import OBJECT, Call
 from ..record.differentiable import leaf_names
 from ..record.trees import classes_in
@@ -16,13 +15,12 @@ from ..state.state_plan import Snapshot, StatePlan
 
 
 class PlanCache:
-    """Bounded by ``config.max_plans``, least recently used first out; thread-safe."""
+    """Bounded by ``config.max_plans``."""
 
     def __init__(self, fn: Callable[..., Any], effects: bool = False) -> None:
         self._fn = fn
         self._effects = effects  # whether they are replayed
-        self._plans: OrderedDict[Any, StatePlan] = OrderedDict()
-        self._lock = threading.RLock()
+        self._plans: Recent[Any, StatePlan] = Recent(lambda: config.max_plans)
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -41,17 +39,11 @@ class PlanCache:
         objects = call.objects
         classes = classes_in(call.tree)
         key = tuple([o if isinstance(o, types.FunctionType | type) else type(o) for o in objects]), classes
-        with self._lock:
-            plan = self._plans.get(key)
-            if plan is not None:
-                self._plans.move_to_end(key)
-                return plan, None
+        plan = self._plans.find(key)
+        if plan is not None:
+            return plan, None
         names = leaf_names(self._fn, call) if objects else []
         labels = tuple([n for n, k in zip(names, call.kinds, strict=False) if k == OBJECT])
         plan = StatePlan(self._fn, labels, self._effects, classes)
         snapshot = plan.snapshot(objects)
-        with self._lock:
-            self._plans[key] = plan
-            while len(self._plans) > config.max_plans:
-                self._plans.popitem(last=False)
-        return plan, snapshot
+        return self._plans.keep(key, plan), snapshot

@@ -13,8 +13,6 @@ loss has one kernel for both.  What NumPy has already computed for Python's ques
 from __future__ import annotations
 
 import itertools
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +34,7 @@ from ...tracer.ir.site import Site
 from ..config import config
 from ..launch.binding import argument_records, bind_graph, launched
 from ..launch.kernel_cache import kernels
+from ..recent import Recent
 from ..record.recording import Pieces, Recording
 from .paths import compare_result
 
@@ -131,8 +130,7 @@ class Segments:
         self.answers = Answers()
         for known in recordings:
             self.answers.learn([*known.graph.guards, *known.numbers])
-        self._bound: OrderedDict[Hashable, BoundSegment] = OrderedDict()
-        self._lock = threading.RLock()
+        self.bound: Recent[Hashable, BoundSegment] = Recent(lambda: config.max_segments)
 
     def run(self, pieces: Pieces) -> tuple[tuple[Any, ...], int]:
         """(the results, the number of kernels that had to be compiled)"""
@@ -143,21 +141,9 @@ class Segments:
             _compare(pieces, found)
         return found, run.compiles
 
-    def known(self, key: Hashable | None) -> BoundSegment | None:
-        if key is None:
-            return None
-        with self._lock:
-            found = self._bound.get(key)
-            if found is not None:
-                self._bound.move_to_end(key)
-            return found
-
     def keep(self, key: Hashable | None, bound: BoundSegment) -> None:
         if key is not None:
-            with self._lock:
-                self._bound[key] = bound
-                while len(self._bound) > config.max_segments:
-                    self._bound.popitem(last=False)
+            self.bound.keep(key, bound)
 
 
 class _SegmentRun:
@@ -199,7 +185,7 @@ class _SegmentRun:
         if not wanted:
             return
         key = _key(segment, "forward", wanted)
-        bound = self.owner.known(key)
+        bound = self.owner.bound.find(key)
         if bound is None:
             graph = Graph(list(segment.reads), live_nodes(segment.nodes, wanted), list(wanted))
             bound = BoundSegment(self.bind(graph))
@@ -217,7 +203,7 @@ class _SegmentRun:
         careful = any(seed in self.delicate for seed in seeds)
         given = [seed for seed in seeds if seed is not loss]
         key = _key(segment, "backward", also, given, seeds, wants, careful)
-        bound = self.owner.known(key)
+        bound = self.owner.bound.find(key)
         if bound is None:
             bound = self._derive(segment, seeds, given, wants, careful, also)
             self.owner.keep(key, bound)

@@ -20,7 +20,7 @@ ROOMS = {
     ),
     "runtime": (
         "transforms", "compiled", "explain", "paths", "record", "cuda", "state", "launch", "declare",
-        "tensor_library", "stats", "config",
+        "tensor_library", "stats", "config", "recent",
     ),
     "codegen": ("cuda", "cpu", "schedule", "lower", "derive", "evaluate"),
     "tracer": ("random", "control", "numpy_api", "reroll", "record", "ops", "bytecode", "ir"),

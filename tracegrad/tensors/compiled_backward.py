@@ -10,8 +10,7 @@ shape changes every time settles on the interpreter.  ``tapes`` counts all this 
 
 from __future__ import annotations
 
-import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +22,7 @@ from ..codegen.lower.simplify import simplify
 from ..runtime.config import config
 from ..runtime.launch.binding import bind_graph, launched
 from ..runtime.launch.kernel_cache import kernels
+from ..runtime.recent import Recent
 from ..tracer.ir.aval import Aval
 from ..tracer.ir.graph import Atom, Var, structural
 from ..tracer.ir.refusals import Reason, Refusal
@@ -72,8 +72,7 @@ class TapeStats:
 
 
 tapes = TapeStats()
-_plans: OrderedDict[Any, BackwardPlan | None] = OrderedDict()  # signature -> plan; None where it was seen once
-_lock = threading.RLock()
+_plans: Recent[Any, BackwardPlan | None] = Recent(lambda: config.max_tapes)  # by signature; None: seen once
 
 
 def walked(why: Reason) -> None:
@@ -84,8 +83,7 @@ def walked(why: Reason) -> None:
 
 def clear() -> None:
     """Forget every tape and every count."""
-    with _lock:
-        _plans.clear()
+    _plans.clear()
     tapes.__init__()  # type: ignore[misc]
 
 
@@ -101,12 +99,9 @@ def backward(
         walked(found)
         return None
     key, leaves = found
-    with _lock:
+    with _plans.lock:
         seen = key in _plans
-        plan = _plans.setdefault(key, None)
-        _plans.move_to_end(key)
-        while len(_plans) > config.max_tapes:
-            _plans.popitem(last=False)
+        plan = _plans.keep(key, _plans.get(key))
     if not seen:
         tapes.interpreted += 1
         return None
@@ -198,8 +193,7 @@ def _compile(
     made = BackwardPlan(
         bind_graph(graph, canonical, program, len(outputs) == 1), sources, same, len(outputs) == 1, released
     )
-    with _lock:
-        _plans[key] = made
+    _plans.keep(key, made)
     return made
 
 

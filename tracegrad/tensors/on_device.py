@@ -12,7 +12,6 @@ arrays compute them by NumPy's protocols.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,7 @@ from ..codegen.evaluate.cupy_backend import CupyBackend
 from ..runtime.config import config
 from ..runtime.cuda.arrays import full, upload
 from ..runtime.cuda.availability import require_cuda
+from ..runtime.recent import Recent
 from ..tracer.ir.graph import Atom, Graph
 from ..tracer.record.array import TracedArray, to_atom
 from ..tracer.record.autocast import off
@@ -55,7 +55,7 @@ class _Recorder(Recorder):
         return super().value(atom)
 
 
-_recorded: OrderedDict[Any, Recorded] = OrderedDict()
+_recorded: Recent[Any, Recorded] = Recent(lambda: PER_OP * config.max_derivatives)
 _lock = threading.RLock()
 
 
@@ -87,17 +87,12 @@ def different_devices(index: int | None) -> RuntimeError:
 
 def _find(op: EagerOp, raws: Sequence[Any], statics: tuple[Any, ...], backend: CupyBackend) -> Recorded:
     key = (op, tuple([type(x) if isinstance(x, bool) else aval_of(x) for x in raws]), statics)
-    with _lock:
-        known = _recorded.get(key)
-        if known is not None:
-            _recorded.move_to_end(key)
-            return known
+    known = _recorded.find(key)
+    if known is not None:
+        return known
     made, looked = _record(op, raws, statics, backend)
     if not looked:
-        with _lock:
-            _recorded[key] = made
-            while len(_recorded) > PER_OP * config.max_derivatives:
-                _recorded.popitem(last=False)
+        _recorded.keep(key, made)
     return made
 
 

@@ -9,9 +9,7 @@ an ``EagerOp``, which is how derivatives of derivatives come about.  Start readi
 
 from __future__ import annotations
 
-import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +17,7 @@ import numpy as np
 
 from ..codegen.derive.adjoint import vjp_seeded
 from ..runtime.config import config
+from ..runtime.recent import Recent
 from ..tracer import numpy_api  # noqa: F401  (fills the tables of NumPy functions)
 from ..tracer.ir.aval import FLOAT, FLOAT32, HALF, INT, Aval
 from ..tracer.ir.evaluate import run_nodes, stored
@@ -64,7 +63,7 @@ class EagerOp:
         self.reads = reads
         self.mixed = mixed
         self.node_class: Any = None  # made by node.py, which knows the base class
-        self._derived: OrderedDict[Any, LocalVjp] = OrderedDict()
+        self._derived: Recent[Any, LocalVjp] = Recent(lambda: config.max_derivatives)
         self._dtypes: dict[Any, list[np.dtype]] = {}  # dtypes of results, where an operand has half precision
 
     def __repr__(self) -> str:
@@ -75,11 +74,7 @@ class EagerOp:
         key = (avals, statics, needs, careful)
         found = self._derived.get(key)
         if found is None:
-            made = LocalVjp.derive(self, avals, statics, needs, careful)
-            with _lock:
-                found = self._derived.setdefault(key, made)
-                while len(self._derived) > config.max_derivatives:
-                    self._derived.popitem(last=False)
+            found = self._derived.keep(key, LocalVjp.derive(self, avals, statics, needs, careful))
         return found
 
     def run(self, operands: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:
@@ -120,7 +115,6 @@ class EagerOp:
         return frozenset(k for v in found for k in v.saved_in), frozenset(k for v in found for k in v.saved_out)
 
 
-_lock = threading.RLock()
 _avals: dict[Any, Aval] = {}
 _WEAK_FLOAT = Aval(FLOAT, (), True)
 _WEAK_INT = Aval(INT, (), True)

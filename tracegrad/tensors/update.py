@@ -11,8 +11,6 @@ Start reading at ``fused_update``.  Its one data structure is ``_families``: bou
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -29,6 +27,7 @@ from ..runtime.cuda.availability import IN_USE
 from ..runtime.launch import bind
 from ..runtime.launch.kernel_cache import kernels
 from ..runtime.launch.tape import Tape
+from ..runtime.recent import Recent
 from ..tracer.ir.aval import FLOAT32, HALF
 from ..tracer.ir.errors import TracegradError
 from ..tracer.record.array import TracedArray, to_atom
@@ -133,8 +132,7 @@ class _Member:
     refused: bool = False
 
 
-_families: OrderedDict[tuple[Rule, tuple[Any, ...], int], tuple[_Member, ...]] = OrderedDict()
-_lock = threading.RLock()
+_families: Recent[tuple[Rule, tuple[Any, ...], int], tuple[_Member, ...]] = Recent(lambda: _MAX_FAMILIES)
 
 
 def _slowly(rule: Rule, rows: int, values: list[Any], numbers: int, statics: tuple[Any, ...]) -> Sequence[int]:
@@ -143,16 +141,13 @@ def _slowly(rule: Rule, rows: int, values: list[Any], numbers: int, statics: tup
     width = len(arrays) // rows
     signature = tuple([(a.dtype, a.shape) for a in arrays])
     key = (rule, statics, rows)
-    with _lock:
+    with _families.lock:
         family = _families.get(key, ())
         member = next((m for m in family if m.signature == signature), None)
         known = member is not None
         if member is None:
             member = _Member(signature)
-        _families[key] = (member, *[m for m in family if m is not member][: _MAX_MEMBERS - 1])
-        _families.move_to_end(key)
-        while len(_families) > _MAX_FAMILIES:
-            _families.popitem(last=False)
+        _families.keep(key, (member, *[m for m in family if m is not member][: _MAX_MEMBERS - 1]))
     if known and member.run is None and not member.refused:
         bound = _bind(rule, arrays, width, numbers, statics)
         if bound is None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...tracer.ir.aval import FLOAT_KINDS, Aval
+from ...tracer.ir.aval import FLOAT_KINDS, HALF, Aval
 from ...tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, bind, building
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.site import Site
@@ -85,7 +85,14 @@ def _product(node: Node, producers: Producers) -> Atom | None:
     return None
 
 
+def _cast(node: Node, producers: Producers) -> Atom | None:
+    """Drop a cast that changes nothing but whose number it is, Python's or NumPy's: kernels know only dtypes."""
+    x = node.inputs[0]
+    return x if isinstance(x, Var) and x.aval.dtype == node.out.aval.dtype and x.aval.dtype not in HALF else None
+
+
 RULES: dict[str, Rule] = {
+    "cast": _cast,
     "matmul": _matmul,
     "argmax": _argument,
     "argmin": _argument,

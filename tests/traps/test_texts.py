@@ -156,7 +156,7 @@ class Talker:
         print(f"{x:.3f}" if x > 2 else f"small {x:.1e}", "end", end=";\n")
 
     def prints_unpacked(self, x):
-        print(*[x, 2 * x], "end", **{"sep": ";"})
+        print(*[x, 2 * x], "end", sep=";")
 
     def prints_joined(self, x):
         print(", ".join([f"{x:.2f}", str(x)]))

@@ -12,15 +12,16 @@ import dis
 import re
 from collections.abc import Collection
 from functools import lru_cache
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
 
 from .concretize import UNKNOWN, Path, called_path, instructions_of, resolve
-from .shown_names import CALLED_AS, CALLED_OF, is_shown
+from .shown_names import CALLED_AS, is_shown
 from .stack_flow import StackFlow
 
 PRINT, SINK, ATTRIBUTE, GLOBAL, OUTER, REPORT = "print", "sink", "attr", "global", "outer", "report"
 LOG_METHODS = frozenset(("debug", "info", "warning", "warn", "error", "critical", "fatal", "log"))
+_REPORTING = ("logging", "warnings", "_warnings")
 REPORTERS: set[type] = set()  # classes of objects whose methods of these names keep texts until values are known
 _GROWS = frozenset(("append", "extend", "update", "add"))
 _MAKERS = frozenset((("global", "str"), ("global", "repr"), ("global", "format")))
@@ -66,10 +67,10 @@ def _is_place(end: End, frame: FrameType, places: Collection[tuple[Any, str]]) -
         return (frame.f_code, end.name) in places
     owner = resolve(end.path, frame, plain=True)
     if end.kind == REPORT:
-        kept = CALLED_OF.get(id(owner)) if end.name else CALLED_AS.get(id(owner))
-        return type(owner) in REPORTERS or (
-            is_shown(frame) and kept is not None and hasattr(kept[1], end.name or "__call__")
-        )
+        if type(owner) in REPORTERS:
+            return True
+        function = vars(owner).get(end.name) if isinstance(owner, ModuleType) else owner
+        return is_shown(frame) and id(function) in CALLED_AS and function.__module__ in _REPORTING
     return owner is not UNKNOWN and (id(owner), end.name) in places
 
 

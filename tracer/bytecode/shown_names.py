@@ -19,7 +19,7 @@ import ctypes
 import dis
 import sys
 from functools import lru_cache
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType, SimpleNamespace
 from typing import Any
 
 from .concretize import instructions_of
@@ -36,6 +36,14 @@ _IS_OP = dis.opmap["IS_OP"]
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 _FRAME = object.__basicsize__ + _WORD  # in a frame object: the head, the calling frame, then the interpreter's frame
 _MOST_WORDS = 8  # how far down in the interpreter's frame the builtins may lie
+
+
+def show_functions(module: ModuleType, functions: dict[str, Any]) -> None:
+    """Let calls of these names of the *module*, or of what they are there, find these *functions*."""
+    CALLED_OF[id(module)] = module, SimpleNamespace(**functions)
+    for name, function in functions.items():
+        plain = getattr(module, name)
+        CALLED_AS[id(plain)] = plain, function
 
 
 class _Shown(dict):

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..bytecode.concretize import lost_by
-from ..bytecode.shown_names import CALLED, CALLED_AS, CALLED_OF, METHODS_OF, SOMETIMES, VALUES
+from ..bytecode.shown_names import CALLED, METHODS_OF, SOMETIMES, VALUES, show_functions
 from ..ir.errors import UnsupportedError
 from ..ir.refusals import Refusal
 from ..ir.site import at_site
@@ -288,9 +288,6 @@ _functions: dict[types.ModuleType, dict[str, Any]] = {
     decimal: {"Decimal": _of_plain(decimal.Decimal, _number_of(decimal.Decimal))},
 }
 for _module, _found in _functions.items():
-    CALLED_OF[id(_module)] = _module, types.SimpleNamespace(**_found)
-    for _name, _function in _found.items():
-        _plain = getattr(_module, _name)
-        CALLED_AS[id(_plain)] = _plain, _function
+    show_functions(_module, _found)
 
 __all__: list[str] = []

@@ -462,11 +462,11 @@ class TracedArray(metaclass=_StandIn):
             call = self._recorder.call_method
             return method.__get__(self) if call is None else partial(call, name, self)
         kind = class_of(self)
-        if name.startswith("__") and not (kind is float and hasattr(float, name)):
+        if name.startswith("__") and not (kind is float and has_attribute(float, name)):
             raise AttributeError(name)
         if kind is not np.ndarray and has_attribute(kind, name):
             raise self._recorder.refused(self.atom, unsupported(f"{kind.__name__}.{name}"))
-        if hasattr(np.ndarray, name):
+        if has_attribute(np.ndarray, name):
             raise self._recorder.refused(self.atom, unsupported(f"ndarray.{name}"))
         raise AttributeError(f"a traced array has no attribute {name!r}")
 

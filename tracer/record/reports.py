@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from ..bytecode.settled_text import LOG_METHODS, REPORTERS
-from ..bytecode.shown_names import CALLED_AS, CALLED_OF
+from ..bytecode.shown_names import show_functions
 from ..ir.refusals import Refusal
 from ..ir.site import OWN_FOLDER
 from .recorder import current_recorder
@@ -131,7 +131,7 @@ def _of_module(name: str) -> Callable[..., None]:
 
 REPORTERS.add(KeptLogger)
 _functions = {name: _of_module(name) for name in LOG_METHODS if name in vars(logging)}
-CALLED_OF[id(logging)] = logging, types.SimpleNamespace(getLogger=_get_logger, **_functions)
+show_functions(logging, {"getLogger": _get_logger, **_functions})
 LOG_CODES = frozenset(  # ids, of functions that write a log, or give an object that does
     id(method.__code__)
     for owner, names in ((logging, (*_functions, "exception")), (logging.Logger, (*LOG_METHODS, "exception")))
@@ -221,7 +221,6 @@ def may_raise() -> bool:
     return False
 
 
-CALLED_OF[id(warnings)] = warnings, types.SimpleNamespace(warn=warn)
-CALLED_AS[id(warnings.warn)] = warnings.warn, warn
+show_functions(warnings, {"warn": warn})
 
 __all__ = ["LOG_CODES", "KeptLogger", "Report", "filters"]

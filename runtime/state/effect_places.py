@@ -85,13 +85,16 @@ def settle_places(walker: Walker) -> None:
     places like any other."""
     names = walker.names
     shared = {_variable(edge) for node in walker.nodes for edge in node.edges if edge.fixed or not _free(node)} - {None}
+    uses_of = _uses_of_containers(walker)
     for node in list(walker.nodes):
         if node.kind == "sink" and (node.fixed or not node.sub):
             names.read.add(id(node.obj))
         free = _free(node)
         if node.kind == "logger" and not free:
             walker.refuse(Refusal.CALLS_LOG, node.label, node.site)
-        counted, only = _counted_items(walker, node) if node.kind in ("list", "dict") and free else (set(), False)
+        used = uses_of.get(id(node), set()) if free else set()
+        counted = {use for use in used if isinstance(use, ItemCount)}
+        only = len(counted) == len(used)  # whether nothing else is done with the container
         for edge in list(node.edges):
             child = edge.child
             effect = child.effect if isinstance(child, Leaf) else ""
@@ -159,18 +162,17 @@ def _used(walker: Walker, node: StateNode, edge: Edge) -> set[Any]:
     return {READ} if place is None else walker.names.used(*place)
 
 
-def _counted_items(walker: Walker, node: StateNode) -> tuple[set[Any], bool]:
-    """(the items that are counted up, whether nothing else is done with the container)."""
-    found: set[Any] = set()
+def _uses_of_containers(walker: Walker) -> dict[int, set[Any]]:
+    """The uses of lists and dicts under all their names, by id of their nodes."""
+    found: dict[int, set[Any]] = {}
     for root, label in zip(walker.roots[1:], walker.labels, strict=False):
-        if root is node:
-            found |= walker.names.used("param", label)
+        if isinstance(root, StateNode) and root.kind in ("list", "dict"):
+            found.setdefault(id(root), set()).update(walker.names.used("param", label))
     for owner in walker.nodes:
         for edge in owner.edges:
-            if edge.child is node:
-                found |= _used(walker, owner, edge)
-    items = {use for use in found if isinstance(use, ItemCount)}
-    return items, len(items) == len(found)
+            if isinstance(edge.child, StateNode) and edge.child.kind in ("list", "dict"):
+                found.setdefault(id(edge.child), set()).update(_used(walker, owner, edge))
+    return found
 
 
 def _cell_name(fn: types.FunctionType, cell: types.CellType) -> str | None:

@@ -84,6 +84,7 @@ ANSWERS = {
     "a list times it": lambda x: attempt(lambda: [1.0, 2.0] * x),
     "it times a tuple": lambda x: attempt(lambda: x * (1.0, 2.0)),
     "json": lambda x: len(dumps({"x": [x, 1]})) + len(json.dumps(x, indent=1)),
+    "a bool as an index": lambda x: (2.0, 3.0)[bool(x > 2)] + attempt(lambda: (2, 33)[x > 2]),
     "an index": lambda x: attempt(lambda: [1, 2][x]),
     "in a list": lambda x: (x in [[1.0], 1.5, NAN]) + 2 * (x in (2.5, "a")),
     "keys": lambda x: sorted([x, 2.0, 1.0], key=lambda v: -v)[0] + min(x, 2.0, key=lambda v: (v - 2) ** 2),

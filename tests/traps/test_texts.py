@@ -20,6 +20,11 @@ POINTS = (1.5, 2.5, 1.5, 12.25, -3.0625, float("nan"))
 TABLE = {"1.50": 3.0, "2.5": 7.0, "12.25": 5.0}
 
 
+def with_options(x):
+    with np.printoptions(precision=2):
+        return len(str(x * np.ones(2) / 3))
+
+
 class Shown:
     def __init__(self, x):
         self.x = x
@@ -70,6 +75,9 @@ USES = {
     "a text of the user's": lambda x: len(repr(Shown(x))),
     "an element": lambda x: len(f"{(x * np.ones(2))[0]}"),
     "an array": lambda x: len(str(x * np.arange(4.0).reshape(2, 2))),
+    "NumPy's texts": lambda x: len(np.array2string(x * np.ones(2), precision=2)) + len(np.array_str(x * np.ones(2))),
+    "NumPy's repr": lambda x: len(np.array_repr(x * np.ones((2, 2)))),
+    "print options": lambda x: with_options(x),
     "a long array": lambda x: len(str(np.arange(300.0) * x)),
 }
 

@@ -296,12 +296,13 @@ def _iscomplex(x: Any) -> Any:
     return np.zeros_like(as_traced(x), dtype=bool)
 
 
-@implements(np.array_repr, np.array_str)
-def _text(a: Any, *args: Any, **kwargs: Any) -> str:
-    return repr(a)
+def _text(function: Any) -> Any:
+    """*function* of the value, with a guard."""
+    return lambda a, *args, **kwargs: function(np.asarray(a.shown()), *args, **kwargs)
 
 
-implements(np.array2string)(_text)
+for _function in (np.array_repr, np.array_str, np.array2string):
+    implements(_function)(_text(_function))
 
 
 @implements(np.shares_memory)

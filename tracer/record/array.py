@@ -400,6 +400,8 @@ class TracedArray(metaclass=_StandIn):
         if kind in (float, np.float64, np.float32):
             shown = kind.__name__ if kind is float else f"numpy.{kind.__name__}"
             raise TypeError(f"'{shown}' object cannot be interpreted as an integer")
+        if kind is bool:
+            return int(bool(self))
         if self.dtype.kind not in "iu" or self.size != 1 or self.ndim:
             raise TypeError("only integer scalar arrays can be converted to a scalar index")
         return int(self._concrete("index"))

@@ -45,7 +45,7 @@ def refuse_floats(call: Call, compared: dict[str, float], names: Sequence[str]) 
     """An error where an argument is one of the floats that the function may ask for by identity."""
     for name, known in compared.items():
         for k, leaf in enumerate(call.leaves):
-            if leaf is known:
+            if leaf is known and name not in names:  # (a default is none where the argument is given)
                 raise UnsupportedError(
                     at_site(
                         f"`{names[k]}` is the very object `{name}`, and the function may ask whether it is (`is`), "

@@ -177,6 +177,16 @@ def test_the_very_object_is_refused_and_an_equal_one_is_not():
         np.testing.assert_equal(compiled(0.5), f(0.5))
 
 
+def test_other_floats_may_be_the_same_object():
+    def f(x, y, known=NAN, scale=2.5):
+        return x * scale if x is y or y is known else x
+
+    compiled = compile_grad(f)
+    assert compiled(2.5, 1.0) == 2.5 and compiled(1.0, 2.5, known=NAN) == 1.0 and compiled(NAN, 1.0, HALVES) is not None
+    with pytest.raises(UnsupportedError, match="very object"):
+        compiled(1.0, NAN)
+
+
 class Kinds:
     of = type
 

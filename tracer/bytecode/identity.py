@@ -47,7 +47,9 @@ def _sides(code: CodeType, k: int) -> list[Path | None]:
 def compared_floats(fn: FunctionType) -> dict[str, float]:
     """The Python floats outside of *fn* that it may ask for by identity (``x is np.nan``), by their names."""
     found: dict[str, float] = {}
-    defaults = [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
+    defaults, code = fn.__defaults__ or (), fn.__code__
+    given = dict(zip(code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount], defaults, strict=True))
+    given |= fn.__kwdefaults__ or {}
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
     for path in _compared(fn.__code__):
         (kind, name), *attributes = path
@@ -56,11 +58,9 @@ def compared_floats(fn: FunctionType) -> dict[str, float]:
         elif kind == "global":
             value = found_by(attributes, fn.__globals__.get(name, UNKNOWN), plain=True)
         else:
-            continue
+            value = found_by(attributes, given.get(name, UNKNOWN), plain=True)
         if type(value) is float:
             found[".".join([part for _, part in path])] = value
-    if _compared(fn.__code__):
-        found |= {f"default {k}": value for k, value in enumerate(defaults) if type(value) is float}
     return found
 
 

@@ -19,6 +19,7 @@ from ...tracer.ir.site import at_site
 from .availability import require_cuda
 
 _DLPACK_CUDA = frozenset((2, 13))  # kDLCUDA, kDLCUDAManaged
+_INTERFACE = "__cuda_array_interface__"
 _PLAIN = frozenset((np.ndarray, float, int, bool, str, type(None), list, tuple, dict))
 _SAME_STREAM = frozenset((0, 1))  # CuPy's name and the protocol's for the legacy default stream
 
@@ -33,12 +34,16 @@ def on_device(x: Any) -> bool:
             return x.__dlpack_device__()[0] in _DLPACK_CUDA
         except (RuntimeError, TypeError, ValueError, BufferError):  # of another framework: it can't be exported
             return False
-    return isinstance(_interface(x), dict)  # an object may answer any name
+    try:  # past a `__getattr__`, which may answer any name, or raise anything
+        own = object.__getattribute__(x, "__dict__")
+    except AttributeError:
+        own = {}
+    return (hasattr(kind, _INTERFACE) or _INTERFACE in own) and isinstance(_interface(x), dict)
 
 
 def _interface(x: Any) -> dict[str, Any] | None:
     """``__cuda_array_interface__``: a property that raises where the array is on another device."""
-    return getattr(x, "__cuda_array_interface__", None)
+    return getattr(x, _INTERFACE, None)
 
 
 def as_device(x: Any) -> Any:

@@ -99,6 +99,11 @@ class Arguments:
             return self._names[entry] if entry < len(self._names) else f"argument {entry}"
         return str(entry) if owner == "**" else f"{owner}[{entry!r}]"
 
+    @property
+    def containers(self) -> set[int]:
+        """The ids of the caller's containers, and of those given for them."""
+        return {id(one) for c in self._containers for one in (c.original, c.given)}
+
     def changes(self) -> list[Reason]:
         """The containers that the run has changed, one line each."""
         changed = [c for c in self._containers if not same_contents(c.before, contents(c.given))]

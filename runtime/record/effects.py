@@ -79,7 +79,8 @@ def find_effects(
     """The effects of a run that had the arguments *given* and the copies of *substitution*; *inputs*: the stand-ins for
     the arrays and numbers of the state, in order, by the ids of their nodes; *texts*: those that it has printed."""
     found = Effects()
-    values = _Values(found, given, inputs, texts)
+    known = {id(node.obj) for node in graph.nodes} | given.containers
+    values = _Values(found, given, inputs, texts, known)
     ways = _ways(graph, call)
     not_counters: set[tuple[str, str]] = set()
     # an object is replaced last, since what else was done to its parts was done to it
@@ -240,16 +241,15 @@ def _report(report: Report, values: _Values) -> OutsideEffect | None:
 
 def _growth(sink: StateNode, contents: Any, way: _Way, values: _Values) -> OutsideEffect | None:
     """The effect of putting *contents* into a container."""
-    pairs = list(contents.items()) if isinstance(contents, dict) else list(contents)
-    found = [values.expression(pair) for pair in pairs]
+    if isinstance(contents, dict) and len(contents) == 1 and type(name := next(iter(contents))) is str:
+        stored = values.expression(contents[name])
+        form = f"{{}}[{name!r}] = {{}}"
+        return stored and OutsideEffect(("item", way.key, name, stored[0]), way.text, stored[1], form, type(sink.obj))
+    found = [values.expression(part) for part in (contents.items() if isinstance(contents, dict) else contents)]
     parts = [one for one in found if one is not None]
     if len(parts) < len(found):
         return None
     key = "grow", way.key, tuple([part for part, _ in parts])
-    if isinstance(contents, dict) and len(pairs) == 1 and type(pairs[0][0]) is str:
-        stored = values.expression(pairs[0][1])
-        assert stored is not None
-        return OutsideEffect(key, way.text, stored[1], f"{{}}[{pairs[0][0]!r}] = {{}}", type(sink.obj))
     if isinstance(contents, list | deque) and len(parts) == 1:
         return OutsideEffect(key, way.text, parts[0][1], "{}.append({})", type(sink.obj))
     method = "extend" if isinstance(contents, list | deque) else "update"
@@ -266,11 +266,13 @@ def _growth(sink: StateNode, contents: Any, way: _Way, values: _Values) -> Outsi
 class _Values:
     """Expressions for values that a run has left somewhere: plain NumPy would have left the same there."""
 
-    def __init__(self, effects: Effects, given: Arguments, inputs: dict[int, TracedArray], texts: Texts | None) -> None:
+    def __init__(
+        self, effects: Effects, given: Arguments, inputs: dict[int, TracedArray], texts: Texts | None, known: set[int]
+    ) -> None:
         self._stand_ins = inputs
         self._effects, self._given, self._texts = effects, given, texts
         self._results: dict[int, tuple[TracedArray, int]] = {}  # id of a traced array -> (it, position of its value)
-        self._made: set[int] = set()  # ids of containers that the run has made
+        self._known = known  # ids of containers that the run has found, or that have been met
         self._inputs = {id(one): k for k, one in enumerate(inputs.values())}
         self._leaves = {id(leaf): k for k, leaf in reversed(list(enumerate(given.leaves)))}
 
@@ -336,8 +338,8 @@ class _Values:
 
     def _is_new(self, value: Any) -> bool:
         """Whether *value* was made by this run and is met for the first time, or is a tuple, where nobody can tell."""
-        new = type(value) is tuple or (id(value) not in self._made and id(value) not in self._given.originals)
-        self._made.add(id(value))
+        new = type(value) is tuple or (id(value) not in self._known and id(value) not in self._given.originals)
+        self._known.add(id(value))
         return new
 
     def _result(self, value: TracedArray) -> tuple[Hashable, Expression]:

@@ -170,10 +170,15 @@ def _record(
                 with plan.show():
                     out = fn(*given.args, **given.kwargs)
                 left = not holders.only([out])
+                if left:
+                    out, _ = plain.result(out)
+            except BaseException as error:
+                plain(error)
+                raise
             finally:
                 given.write_back(plain)
                 if left:
-                    settle(plan.reached(call.objects), plain)
+                    settle(plan.reached(call.objects), plain, plan.writes_by_name)
         else:
             captured = [float(x) if type(x) is int else x for x in snapshot.arrays]
             recorder.watch, recorder.may_draw = lambda: plan.watch(recorder.reasons.append), True
@@ -255,11 +260,12 @@ class _UnseenReaderError(Exception):
 def run_frozen(
     call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, recorder: Recorder, wrt: Sequence[int],
     add_array: Callable[[np.ndarray, str], TracedArray], number: Callable[[TracedArray], Any],
-    integers: Integers | None = None,
+    integers: Integers | None = None, tensors: bool = False,
 ) -> tuple[Any, list[Reason], Effects]:  # fmt: skip
     """(result of the function, its changes to arguments and outside state, those that are still to be made), run with
     traced stand-ins for the arrays of the snapshot.  *leaves*: those of the call, traced ones in place of data;
-    *number*: the value of a traced array, to be kept outside the recording."""
+    *number*: the value of a traced array, to be kept outside the recording.  *tensors*: the result has objects that the
+    caller of this settles."""
     stand_ins: dict[int, TracedArray] = {}
     known = {id(x): leaf for x, leaf in zip(call.leaves, leaves, strict=True)} if plan.asks_identity else {}
     for node in snapshot.inputs:
@@ -289,10 +295,12 @@ def run_frozen(
     try:
         with watch:
             out = substitution.fn(*given.args, **given.kwargs)
+        out, returned = (out, []) if tensors else plain.result(out)
     except BaseException as error:
-        out, raised = None, error
+        out, returned, raised = None, [], error
+        plain(error)
     after = plan.snapshot(call.objects)
-    settle(after.nodes, plain)
+    settle(after.nodes, plain, plan.writes_by_name)
     needed = recorder.needed or unbounded(recorder, raised)
     plan.keep_contents(_captured_names(recorder, snapshot, frozenset(recorder.asked_counters)))
     changed = [*given.changes(), *plan.changes(snapshot, after)]  # of the caller's own objects
@@ -304,7 +312,7 @@ def run_frozen(
         raise needed
     if not changed and _unseen(watch, substitution):
         raise _UnseenReaderError from raised
-    effects, changes = Effects(), changed or substitution.changes()
+    effects, changes = Effects(), changed or substitution.changes() or returned
     if raised is None and not changes and snapshot.graph is not None and snapshot.graph.roots:
         try:
             inputs = {id(node): stand_ins[id(node)] for node in snapshot.inputs}

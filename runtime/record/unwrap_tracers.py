@@ -7,26 +7,39 @@ place, as plain NumPy would have left it there.
 
 from __future__ import annotations
 
+import dis
+import enum
+import functools
 import operator
 import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+import optree
+
 from ...tracer.bytecode.instructions import plain_instructions
+from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.array import TracedArray
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_text import Texts
+from ..state.rebuild import slots
 from ..state.state_graph import Edge, Leaf, StateNode
 from ..state.values import is_leaf
+from .trees import NAMESPACE, unflatten_tree
 
 Unwrap = Callable[[Any], Any]
 _MISSING = object()
 _MAX_DEPTH = 20
 _SETTLED = (TracedArray, TracedInt, tuple, str)
+_BY_TEXT = {"globals", "vars", "locals", "exec", "eval", "__globals__"}
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)  # compared by identity
+_IN_SLOTS = (*_SETTLED, list, dict)
 
 
 class Settled:
@@ -78,14 +91,28 @@ class Settled:
             for key, part in list(value.items()):
                 if (new := self(part, depth)) is not part:
                     value[key] = new
-        elif not issubclass(kind, type | types.ModuleType | types.FunctionType):
-            try:
-                store = getattr(value, "__dict__", None)
-            except ReferenceError:
-                store = None
-            if type(store) is dict:
-                self._container(store, depth)
+        elif issubclass(kind, types.FunctionType):
+            self._closure(value, depth)
+        elif issubclass(kind, types.MethodType):
+            if (owner := self(value.__self__, depth)) is not value.__self__:
+                return types.MethodType(value.__func__, owner)
+        elif issubclass(kind, functools.partial):
+            made: Any = value
+            function, args, keywords, attributes = made.__reduce__()[2]
+            made.__setstate__((self(function, depth), self(args, depth), self(keywords, depth), attributes))
+        elif not issubclass(kind, type | types.ModuleType):
+            self._attributes(value, depth)
         return value
+
+    def _closure(self, fn: types.FunctionType, depth: int) -> None:
+        """Settle the values that a function made by the run holds."""
+        for cell in fn.__closure__ or ():
+            with suppress(ValueError):  # an empty one
+                if (new := self(cell.cell_contents, depth)) is not cell.cell_contents:
+                    cell.cell_contents = new
+        if (defaults := self(fn.__defaults__, depth)) is not fn.__defaults__:
+            fn.__defaults__ = defaults
+        self(fn.__kwdefaults__, depth)
 
 
 class Holders:
@@ -123,9 +150,51 @@ class Holders:
 def _counts(values: list[Any]) -> list[int]:
     return [sys.getrefcount(value) for value in values]
 
+    def _attributes(self, value: Any, depth: int) -> None:
+        if issubclass(type(value), BaseException):
+            if _is_raised_by_python(value) and (args := self(value.args, depth)) is not value.args:
+                value.args = args
+            self((value.__cause__, value.__context__), depth)
+        try:
+            store = getattr(value, "__dict__", None)
+        except ReferenceError:
+            return
+        if type(store) is dict:
+            self._container(store, depth)
+        for name in slots(type(value)):
+            if type(old := getattr(value, name, None)) in _IN_SLOTS and (new := self(old, depth)) is not old:
+                object.__setattr__(value, name, new)
 
-def settle(state: Iterable[StateNode], unwrap: Unwrap) -> None:
-    """Replace traced arrays in the objects of a *state* that was walked since the run."""
+    def result(self, out: Any) -> tuple[Any, list[Reason]]:
+        """(the result of the run, the reasons not to replay it): objects in it are the caller's own, or have plain
+        values in them.  Its arrays stay traced."""
+        leaves, spec = optree.tree_flatten(out, none_is_leaf=True, namespace=NAMESPACE)
+        if all(map(_is_value, leaves)):
+            return out, []
+        plain = [leaf if _is_value(leaf) else self(leaf) for leaf in leaves]
+        objects = [leaf for leaf in plain if not (_is_value(leaf) or isinstance(leaf, _FUNCTIONS))]
+        return unflatten_tree(spec, plain), [Refusal.REPLAY_RETURNS(what=type(one).__name__) for one in objects]
+
+
+def _is_raised_by_python(error: BaseException) -> bool:
+    """Whether a ``raise`` has made the exception, or nothing yet: what C code says of a text is said of the text in
+    which the traced array stands."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is None or trace.tb_frame.f_code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+
+
+def _is_value(leaf: Any) -> bool:
+    """Whether nobody can tell a part of a result from another one that is equal, or it is an array."""
+    kinds = (TracedArray, TracedInt, np.ndarray, type, types.ModuleType, enum.Enum)
+    return issubclass(type(leaf), kinds) or is_leaf(leaf)
+
+
+def settle(state: Iterable[StateNode], unwrap: Settled, by_name: bool) -> None:
+    """Replace traced arrays in the objects of a *state* that was walked since the run.  *by_name*: the run may have
+    written under names that are not in its code."""
+    anything = unwrap if by_name else lambda value: _settled(value, unwrap)
     for node in state:
         obj = node.obj
         if node.kind == "sink":
@@ -133,26 +202,34 @@ def settle(state: Iterable[StateNode], unwrap: Unwrap) -> None:
         elif node.kind == "list":
             _items(obj, unwrap)
         elif node.kind == "dict":
-            for key, value in list(obj.items()):
-                if (new := _settled(value, unwrap)) is not value:
-                    obj[key] = new
+            _names(obj, None, lambda value: _settled(value, unwrap))
+        elif node.kind == "instance":
+            _names(getattr(obj, "__dict__", None), None, anything)
         elif node.kind == "function" and not node.extra:
             _function(obj, unwrap)
         for edge in node.edges:
             _edge(node, edge, unwrap)
 
 
-def _settled(value: Any, unwrap: Unwrap) -> Any:
-    return unwrap(value) if issubclass(type(value), _SETTLED) else value
+def _settled(value: Any, unwrap: Settled) -> Any:
+    return unwrap(value) if issubclass(type(value), _SETTLED) or id(value) in unwrap.originals else value
 
 
-def _items(values: list[Any] | deque[Any], unwrap: Unwrap) -> None:
+def _items(values: list[Any] | deque[Any], unwrap: Settled) -> None:
     for index, value in enumerate(list(values)):
         if (new := _settled(value, unwrap)) is not value:
             values[index] = new
 
 
-def _edge(node: StateNode, edge: Edge, unwrap: Unwrap) -> None:
+def _names(space: Any, names: Iterable[Any] | None, settled: Unwrap) -> None:
+    """The values in a dict: under *names*, or, by None, all of them."""
+    if isinstance(space, dict):
+        for name in list(space) if names is None else names:
+            if name in space and (new := settled(space[name])) is not space[name]:
+                space[name] = new
+
+
+def _edge(node: StateNode, edge: Edge, unwrap: Settled) -> None:
     child = edge.child
     if edge.how == "store":
         value = getattr(node.obj, edge.arg, None)
@@ -160,8 +237,6 @@ def _edge(node: StateNode, edge: Edge, unwrap: Unwrap) -> None:
             object.__setattr__(node.obj, edge.arg, new)
         return
     value = child.value if isinstance(child, Leaf) else child.obj
-    if not issubclass(type(value), _SETTLED):
-        return
     new = _settled(value, unwrap)
     if new is value:
         return
@@ -180,12 +255,9 @@ def _edge(node: StateNode, edge: Edge, unwrap: Unwrap) -> None:
         setattr(edge.arg[0], edge.arg[1], new)
 
 
-def _function(fn: types.FunctionType, unwrap: Unwrap) -> None:
+def _function(fn: types.FunctionType, unwrap: Settled) -> None:
     """Globals and outer variables that the function assigns without reading them."""
-    space = fn.__globals__
-    for name in _stored_globals(fn.__code__):
-        if name in space and (new := _settled(space[name], unwrap)) is not space[name]:
-            space[name] = new
+    _names(fn.__globals__, _stored_globals(fn.__code__), lambda value: _settled(value, unwrap))
     for cell in fn.__closure__ or ():
         try:
             value = cell.cell_contents
@@ -196,9 +268,14 @@ def _function(fn: types.FunctionType, unwrap: Unwrap) -> None:
 
 
 @lru_cache(maxsize=4096)
-def _stored_globals(code: types.CodeType) -> tuple[str, ...]:
+def _stored_globals(code: types.CodeType) -> tuple[str, ...] | None:
+    """The globals that the code, and what is nested in it, assigns; None: any."""
+    if not _BY_TEXT.isdisjoint(code.co_names):
+        return None
     names = [i.argval for i in plain_instructions(code) if i.opname == "STORE_GLOBAL"]
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
-            names += _stored_globals(const)
+            if (nested := _stored_globals(const)) is None:
+                return None
+            names += nested
     return tuple(dict.fromkeys(names))

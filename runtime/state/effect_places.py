@@ -18,13 +18,14 @@ import numpy as np
 
 from ...tracer.ir.refusals import Refusal
 from .state_graph import MAX_COUNT, Chains, Edge, Leaf, StateNode
-from .uses import ADD, APPEND, COUNT, ITEM, READ, STORE, UPDATE, ItemCount, uses
+from .uses import ADD, APPEND, COUNT, ITEM, READ, STORE, UPDATE, ItemCount, ItemGrowth, uses
 from .walker import Walker
 
 SINKS: dict[type, set[str]] = {
     list: {APPEND}, deque: {APPEND}, set: {ADD, UPDATE},
     dict: {ITEM, UPDATE}, OrderedDict: {ITEM, UPDATE}, defaultdict: {ITEM, UPDATE},
 }  # fmt: skip
+_MAPPINGS = (dict, OrderedDict, defaultdict)
 _NAMED = {"attr": "attr", "global": "global", "cell": "outer"}
 
 
@@ -35,11 +36,36 @@ def visit_part(
     found = walker.names.used(*place)
     if found == {COUNT} and type(value) is int:
         return Leaf(value, True, COUNT)
-    if found <= SINKS.get(type(value), set()) and id(value) not in walker.names.read:
-        known = walker.memo.get(id(value))
-        if known is None or known.kind == "sink":
-            return known or walker.node("sink", value, label, site)
+    known = walker.memo.get(id(value))
+    if _only_grows(walker, value, found):
+        return known or walker.node("sink", value, label, site)
+    if type(value) in (list, *_MAPPINGS) and id(value) not in walker.names.read and _of_items(found):
+        growth = {use.how for use in found if isinstance(use, ItemGrowth)}
+        if known is None:
+            walker.grown[id(value)] = growth
+        elif growth <= walker.grown.get(id(value), set()):
+            return known
     return walker.visit(value, label, site, chains)
+
+
+def visit_item(walker: Walker, owner: Any, value: Any, label: str, site: str) -> Leaf | StateNode:
+    """The leaf or node of an item of the list or dict *owner*."""
+    growth = walker.grown.get(id(owner))
+    if growth and _only_grows(walker, value, growth):
+        return walker.memo.get(id(value)) or walker.node("sink", value, label, site)
+    return walker.visit(value, label, site)
+
+
+def _only_grows(walker: Walker, value: Any, found: set[Any]) -> bool:
+    if not found <= SINKS.get(type(value), set()) or id(value) in walker.names.read:
+        return False
+    known = walker.memo.get(id(value))
+    return known is None or known.kind == "sink"
+
+
+def _of_items(found: set[Any]) -> bool:
+    """Whether nothing else is done with a container than to count items up, or to add to them."""
+    return all(isinstance(use, ItemCount | ItemGrowth) for use in found)
 
 
 def sink_parameters(fn: Any, names: list[str]) -> dict[str | int, set[Any]]:
@@ -54,8 +80,7 @@ def sink_parameters(fn: Any, names: list[str]) -> dict[str | int, set[Any]]:
 
 def is_sink(value: Any, found: set[Any]) -> bool:
     """Whether *value* is a container that these uses tell nothing about."""
-    counted = type(value) in (list, dict) and all(isinstance(use, ItemCount) for use in found)
-    return counted or found <= SINKS.get(type(value), set())
+    return (type(value) in (list, *_MAPPINGS) and _of_items(found)) or found <= SINKS.get(type(value), set())
 
 
 def _plain_stores(cls: type) -> bool:
@@ -94,7 +119,7 @@ def settle_places(walker: Walker) -> None:
             walker.refuse(Refusal.CALLS_LOG, node.label, node.site)
         used = uses_of.get(id(node), set()) if free else set()
         counted = {use for use in used if isinstance(use, ItemCount)}
-        only = len(counted) == len(used)  # whether nothing else is done with the container
+        only = _of_items(used)
         for edge in list(node.edges):
             child = edge.child
             effect = child.effect if isinstance(child, Leaf) else ""
@@ -180,4 +205,13 @@ def _cell_name(fn: types.FunctionType, cell: types.CellType) -> str | None:
     return next((name for name, one in names if one is cell), None)
 
 
-__all__ = ["first_count", "is_sink", "only_stored", "place_of", "settle_places", "sink_parameters", "visit_part"]
+__all__ = [
+    "first_count",
+    "is_sink",
+    "only_stored",
+    "place_of",
+    "settle_places",
+    "sink_parameters",
+    "visit_item",
+    "visit_part",
+]

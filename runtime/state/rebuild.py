@@ -138,39 +138,25 @@ class Substitution:
                     found |= {(c.node.obj.__code__, name) for name, cell in names if cell is edge.arg}
         return found
 
-    def writeback(self, unwrap: Callable[[Any], Any] = lambda value: value) -> None:
-        """Apply the run's changes of the copies to the originals; ``unwrap`` gives values their final form."""
+    def writeback(self, plain: Callable[[Any], Any]) -> None:
+        """Apply the run's changes of the copies to the originals; *plain* gives values their final form, and the
+        originals for ``originals``."""
         for _, edge, now in self._effect_places():
             if edge.how == "global":
-                edge.arg[0][edge.arg[1]] = now
+                edge.arg[0][edge.arg[1]] = plain(now)
             elif edge.how == "cell":
-                edge.arg.cell_contents = now
+                edge.arg.cell_contents = plain(now)
         for c in self._copies:
             now = contents(c.copy)
             if c.node.kind == "sink":
                 for value in now.items() if isinstance(now, dict) else now:
-                    grow(c.original, self._back(value, unwrap, 0))
+                    grow(c.original, plain(value))
                 c.copy.clear()
                 continue
             if same_contents(c.before, now):
                 continue
-            apply_changes(c.original, c.before, now, lambda value: self._back(value, unwrap, 0))
+            apply_changes(c.original, c.before, now, plain)
             c.before = now
-
-    def _back(self, value: Any, unwrap: Callable[[Any], Any], depth: int) -> Any:
-        original = self.originals.get(id(value), _MISSING)
-        if original is not _MISSING:
-            return original
-        if depth < 20:
-            if type(value) in (list, tuple):
-                parts = [self._back(v, unwrap, depth + 1) for v in value]
-                if all(a is b for a, b in zip(parts, value, strict=True)):
-                    return value
-                return type(value)(parts)
-            if type(value) is dict:
-                pairs = {k: self._back(v, unwrap, depth + 1) for k, v in value.items()}
-                return value if all(pairs[k] is v for k, v in value.items()) else pairs
-        return unwrap(value)
 
     # ---- building
 
@@ -383,7 +369,7 @@ def grow(sink: Any, value: Any) -> None:
         sink.append(value)
 
 
-def _slots(cls: type) -> list[str]:
+def slots(cls: type) -> list[str]:
     """Attributes that lie in the instance itself.  ``SimpleNamespace`` lists its own dict among them."""
     found = [n for c in cls.__mro__ for n, v in c.__dict__.items() if type(v) is types.MemberDescriptorType]
     return [n for n in found if n != "__dict__"]
@@ -397,7 +383,7 @@ def contents(obj: Any) -> Any:
         return dict(obj)
     picture = dict(getattr(obj, "__dict__", {}))
     if not isinstance(obj, types.FunctionType | types.ModuleType):
-        for name in _slots(type(obj)):
+        for name in slots(type(obj)):
             value = getattr(obj, name, _MISSING)
             if value is not _MISSING:
                 picture[name] = value
@@ -415,7 +401,7 @@ def same_contents(a: Any, b: Any) -> bool:
 
 def _set(obj: Any, name: str, value: Any) -> None:
     store = getattr(obj, "__dict__", None)
-    if store is not None and name not in _slots(type(obj)):
+    if store is not None and name not in slots(type(obj)):
         store[name] = value
     else:
         object.__setattr__(obj, name, value)
@@ -448,4 +434,4 @@ def apply_changes(original: Any, before: Any, now: Any, back: Callable[[Any], An
             original[name] = original.pop(name)
 
 
-__all__ = ["Substitution", "apply_changes", "contents", "grow", "same_contents"]
+__all__ = ["Substitution", "apply_changes", "contents", "grow", "same_contents", "slots"]

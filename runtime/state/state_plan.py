@@ -188,6 +188,11 @@ class StatePlan:
         return not self._static and not self._found
 
     @property
+    def writes_by_name(self) -> bool:
+        """Whether the code may write under names that are not in it: by ``vars()``, ``__dict__`` and the like."""
+        return any(reason.code in (Refusal.STATE_OPAQUE, Refusal.CALLS_NAMES) for reason in self.reasons)
+
+    @property
     def asks_identity(self) -> bool:
         """Whether the code may ask if two values are one object."""
         return any(map(asks_identity, self._codes.values()))

@@ -30,6 +30,12 @@ class ItemCount(NamedTuple):
     key: Hashable
 
 
+class ItemGrowth(NamedTuple):
+    """``x[key].append(value)`` and the like, of the container x; *how* is one of the uses above."""
+
+    how: str
+
+
 Uses = dict[Place, set[Hashable]]
 
 _PLACE_OF = {
@@ -83,14 +89,25 @@ class _Reader(StackFlow):
             return READ
         if ins.opname == "BINARY_OP" and ins.argrepr in _SUMS and (depth == 1 or ins.argrepr == "+"):
             return COUNT if self._stored_back(index, at, kind) else READ
-        if depth == 0 and ins.opname in ("LOAD_METHOD", "LOAD_ATTR") and ins.argval in GROWS and pushes(ins) == 2:
-            call, _ = self.taken(at, 1)
-            after = self.at(call + 1)
-            if self.opname(call) == "CALL" and after is not None and after.opname == "POP_TOP":
-                return GROWS[ins.argval]
+        if depth == 0 and (grown := self._growth(at)):
+            return grown
+        if ins.opname == "BINARY_SUBSCR" and depth == 1:
+            taker, below = self.taken(at, 0)
+            if self.opname(taker) == "STORE_SUBSCR" and below == 1:
+                return ItemGrowth(ITEM)
+            return ItemGrowth(grown) if below == 0 and (grown := self._growth(taker)) else READ
         if ins.opname == "STORE_SUBSCR" and depth == 1:
             return ITEM
         return self._item_count(index)
+
+    def _growth(self, index: int) -> str:
+        """The value of ``GROWS`` for a call of a method that starts at *index*, whose result nobody takes; else ""."""
+        ins = self.at(index)
+        if ins is None or ins.opname not in ("LOAD_METHOD", "LOAD_ATTR") or pushes(ins) != 2:
+            return ""
+        call, _ = self.taken(index, 1)
+        dropped = self.opname(call) == "CALL" and self.opname(call + 1) == "POP_TOP"
+        return GROWS.get(ins.argval, "") if dropped else ""
 
     def _stored_back(self, load: int, operation: int, kind: str) -> bool:
         """Whether the result of the *operation* goes where its operand was loaded from."""
@@ -127,4 +144,6 @@ class _Reader(StackFlow):
         return ItemCount(key) if type(key) in (str, int) else READ
 
 
-__all__ = ["ADD", "APPEND", "COUNT", "ITEM", "READ", "STORE", "UPDATE", "ItemCount", "Place", "Uses", "uses"]
+__all__ = [
+    "ADD", "APPEND", "COUNT", "ITEM", "READ", "STORE", "UPDATE", "ItemCount", "ItemGrowth", "Place", "Uses", "uses",
+]  # fmt: skip

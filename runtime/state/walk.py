@@ -27,7 +27,7 @@ from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Refusal
 from . import modules, objects, readers
 from .code_scan import BY_NAME, CodeFacts, scan
-from .effect_places import settle_places, visit_part
+from .effect_places import settle_places, visit_item, visit_part
 from .libraries import ENVIRONMENT, LOCAL_TIME, LOCALE, PRINT_OPTIONS, TIME_ZONE, reads_by_itself
 from .pins import MISSING, AnyName, Pins, context_value, versions_in_use
 from .state_graph import MAX_CONTENT, Chains, Leaf, Names, StateGraph, StateNode, mark
@@ -276,7 +276,7 @@ def _items(walker: Walker, value: Iterable[Any], label: str, site: str) -> State
     fixed_shape = isinstance(value, tuple)
     node = walker.node("tuple" if fixed_shape else "list", value, label, site)
     for index, item in enumerate(list(value)):
-        node.edge("item", index, walker.visit(item, f"{label}[{index}]", site))
+        node.edge("item", index, visit_item(walker, value, item, f"{label}[{index}]", site))
     return node
 
 
@@ -286,7 +286,7 @@ def _mapping(walker: Walker, value: dict[Any, Any], label: str, site: str) -> Le
         if not is_leaf(key) and not isinstance(key, type | types.FunctionType):
             return walker.unknown(Refusal.STATE_KEY, value, label, site, kind=type(key).__name__)
         walker.leaf(None, True)
-        node.edge("key", key, walker.visit(item, f"{label}[{key!r}]", site))
+        node.edge("key", key, visit_item(walker, value, item, f"{label}[{key!r}]", site))
     if type(value) is defaultdict:
         node.edge("attr", "default_factory", walker.visit(value.default_factory, f"{label}.default_factory", site))
     return node

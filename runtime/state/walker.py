@@ -60,6 +60,7 @@ class Walker:
         self.lists: list[list[Any]] = []
         self.abstract = False  # whether classes may be asked for that others are registered with
         self.memo: dict[int, StateNode] = {}
+        self.grown: dict[int, set[Any]] = {}  # id of a container, of whose items some only grow -> how they do
         self.reasons: dict[Reason, None] = {}
         self.codes: dict[int, types.CodeType] = {}
         # Code that is only called where the code around it fails, which is not walked, and that code.
@@ -168,7 +169,7 @@ class Walker:
             if issubclass(type(value), types.ModuleType):
                 return OF_CLASS[types.ModuleType](self, value, label, site, chains or {(): site})
             known = self.memo.get(id(value))
-            if known is not None and known.kind == "sink":  # read on this way
+            if known is not None and (known.kind == "sink" or id(value) in self.grown):  # read on this way
                 self.names.read.add(id(value))
             return known if known is not None else _visitor(type(value))(self, value, label, site)
         finally:

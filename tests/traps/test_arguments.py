@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, defaultdict, deque, namedtuple
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -209,3 +210,46 @@ def test_containers_that_hold_themselves_are_named(kind):
             f(np.ones(2), 1.0, other=loop)
         else:
             f(np.ones(2), [[loop]] if kind == "nested" else loop)
+
+
+class ByItem(dict):
+    __getattr__ = dict.__getitem__
+
+    def __init__(self):
+        super().__init__(rate=2.0)
+
+
+class Named:
+    rate = 2.0
+
+    def __getattr__(self, name):
+        raise KeyError(name)
+
+
+class Counting:
+    rate = 2.0
+    asked: ClassVar = []
+
+    def __getattr__(self, name):
+        self.asked.append(name)
+        raise AttributeError(name)
+
+
+class Answers:
+    rate = 2.0
+
+    def __getattr__(self, name):
+        return {"shape": (2,)}
+
+
+@pytest.mark.parametrize("kind", [ByItem, Named, Counting, Answers])
+def test_nobody_else_asks_an_argument_for_attributes(kind):
+    argument = kind()
+
+    @compile_grad
+    def f(x, settings):
+        return settings.rate * np.sum(x)
+
+    for _ in range(3):
+        assert f.grad(np.ones(2), argument).tolist() == [2.0, 2.0]
+    assert Counting.asked == []

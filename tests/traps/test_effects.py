@@ -6,6 +6,7 @@ the same, in the order of their attributes too.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections import OrderedDict, defaultdict, deque
 from types import SimpleNamespace
@@ -25,6 +26,8 @@ class Objective:
         self.nfev, self.it, self.total, self.best = 0, 10, 0, np.inf
         self.history, self.recent, self.seen = [], deque(maxlen=3), set()
         self.cache, self.counts, self.pair = {}, {"f": 0, "seconds": 0.5}, [0, 1.5]
+        self.log, self.rows, self.sums = {"loss": [], "x": []}, [[], []], {"n": 0, "all": [], 3: deque(maxlen=2)}
+        self.tables, self.named = defaultdict(dict, a={}, b={}), OrderedDict(a=set(), b=set())
         self.velocity, self.x0, self.flag, self.other = np.zeros(3), None, False, SimpleNamespace(n=1)
 
 
@@ -83,6 +86,39 @@ class Replayed(Objective):
         self.history.extend([1, x.max()])
         return np.sum(x)
 
+    def appends_to_the_lists_of_a_dict(self, x):
+        self.log["loss"].append(np.sum(x))
+        self.log["x"].append(x)
+        self.log["x"].extend([x.copy(), (x[0], 2)])
+        return np.sum(x * x)
+
+    def notes(self, **values):
+        for name, value in values.items():
+            self.log[name].append(value)
+
+    def appends_under_computed_names(self, x):
+        self.notes(loss=np.sum(x), x=x)
+        for k in range(2):
+            self.rows[k].append(x[k])
+        return np.sum(x * x)
+
+    def counts_and_appends_in_one_dict(self, x):
+        self.sums["n"] += 1
+        self.sums["all"].append(np.max(x))
+        self.sums[3].append(x[0])
+        return np.sum(x)
+
+    def stores_in_the_dicts_of_a_dict(self, x):
+        self.tables["a"]["last"] = np.sum(x)
+        self.tables["b"][len(x)] = x
+        self.named["b"].add("called")
+        return np.sum(x)
+
+    def stores_a_new_list(self, x):
+        self.cache["pair"] = [np.sum(x), [x]]
+        self.tables["a"]["table"] = {"x": x}
+        return np.sum(x)
+
     def stores_items(self, x):
         self.cache["loss"] = loss = np.sum(x * x)
         self.cache.update(n=3, x=x)
@@ -137,6 +173,14 @@ class Live(Objective):
         self.history.append(np.sum(x))
         return np.sum(x) + len(self.history)
 
+    def reads_a_list_of_a_dict(self, x):
+        self.log["loss"].append(np.sum(x))
+        return np.sum(x) + len(self.log["loss"])
+
+    def reads_the_lists_on_another_way(self, x):
+        self.log["loss"].append(np.sum(x))
+        return np.sum(x) + sum(map(len, self.log.values()))
+
     def keeps_an_object(self, x):
         self.kept = SimpleNamespace(loss=np.sum(x))
         return np.sum(x)
@@ -152,7 +196,7 @@ class Live(Objective):
 
 
 def _programs(cls):
-    return [name for name in vars(cls) if not name.startswith("_") and name != "helps"]
+    return [name for name in vars(cls) if not name.startswith("_") and name not in ("helps", "notes")]
 
 
 def _state(owner):
@@ -632,3 +676,110 @@ def test_printing_that_raises_loses_no_effect(monkeypatch):
     monkeypatch.undo()
     f(np.ones(2))
     assert model.n == 6 and f.stats.traces == 2
+
+
+def test_the_lists_of_a_dict_are_replaced_and_shared():
+    log = {"loss": [], "x": []}
+    aside = log["loss"]
+
+    @compile_grad
+    def f(x):
+        log["loss"].append(np.sum(x))
+        log["x"].append(x)
+        return np.sum(x * x)
+
+    for k in range(12):
+        if k == 3:
+            log["loss"] = []
+        if k == 6:
+            log = {"loss": log["loss"], "x": [], "more": 1}
+        if k == 9:
+            log["x"] = log["loss"]
+        expected = [len(log["loss"]), len(log["x"])]
+        f.grad(np.full(2, float(k)))
+        grown = [len(log["loss"]) - expected[0], len(log["x"]) - expected[1]]
+        assert grown == ([2, 2] if k >= 9 else [1, 1])
+    assert [float(v) for v in aside] == [0.0, 2.0, 4.0]
+    assert [float(np.sum(v)) for v in log["x"][-2:]] == [22.0, 22.0]
+    assert not f.stats.live
+
+
+def test_lists_of_a_dict_that_is_an_argument():
+    @compile_grad
+    def f(x, log):
+        log["loss"].append(np.sum(x))
+        log["x"].append(x)
+        return np.sum(x * x)
+
+    one, other = {"loss": [], "x": []}, {"loss": [], "x": []}
+    for k in range(5):
+        f.grad(np.full(2, float(k)), one)
+        f.grad(np.full(2, float(k)), other)
+    f.grad(np.ones(2), {"loss": one["loss"], "x": one["loss"]})
+    assert len(one["loss"]) == 7 and len(one["x"]) == len(other["x"]) == len(other["loss"]) == 5
+    assert not f.stats.live
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_containers_that_are_kept_are_the_callers_own(live):
+    class Keeper:
+        def __init__(self):
+            self.pairs, self.last, self.by_name = [], None, {"all": []}
+
+    mine, count = Keeper(), []
+
+    @compile_grad
+    def f(x, values, table):
+        mine.pairs.append((values, table))
+        mine.last = values
+        mine.by_name["all"].append(table)
+        if live:
+            count.append(len(count))
+        return np.sum(x) * values[0] * table["rate"]
+
+    values, table = [1.0, 2.0], {"rate": np.ones(2)}
+    for _ in range(4):
+        f(np.ones(2), values, table)
+        assert mine.pairs[-1][0] is mine.last is values
+        assert mine.pairs[-1][1] is mine.by_name["all"][-1] is table
+    assert [len(mine.pairs), len(mine.by_name["all"])] == [4, 4]
+
+
+def test_effects_outside_of_objects_where_the_function_raises():
+    total, last = 0.0, None
+
+    @compile_grad
+    def f(x):
+        nonlocal total, last
+        total += np.sum(x)
+        last = (x * 2, [x[0]])
+        if x[0] > 2:
+            raise ValueError("big")
+        return np.sum(x)
+
+    expected = 0.0
+    for k in (0, 1, 3, 1, 4, 5, 0):
+        expected += 2 * k
+        with contextlib.suppress(ValueError):
+            f(np.full(2, float(k)))
+        assert type(total) in (float, np.float64) and total == expected
+        assert last[0].tolist() == [2.0 * k, 2.0 * k] and type(last[1][0]) is np.float64
+
+
+@pytest.mark.parametrize("found", ["outside", "of the object", "an argument", "a part", "a constant array"])
+def test_what_was_there_is_kept_and_no_copy_of_it(found):
+    outside, table = [], {"part": [], "array": np.arange(2)}
+    keeper = SimpleNamespace(own=[], kept=None, all=[])
+
+    @compile_grad
+    def f(x, values):
+        parts = {"outside": outside, "of the object": keeper.own, "an argument": values, "a part": table["part"]}
+        keeper.kept = parts.get(found, table["array"])
+        keeper.all.append(keeper.kept)
+        return np.sum(x * x)
+
+    values = []
+    there = {"outside": outside, "of the object": keeper.own, "an argument": values, "a part": table["part"]}
+    for _ in range(4):
+        f(np.ones(2), values)
+        assert keeper.kept is keeper.all[-1] is there.get(found, table["array"])

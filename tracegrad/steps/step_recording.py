@@ -331,7 +331,9 @@ def record_tensors(
 
         recorder.call_method = call_method
         try:
-            out, changes, _ = run_frozen(call, leaves, plan, snapshot, recorder, (), add_array, capture.plain)
+            out, changes, _ = run_frozen(
+                call, leaves, plan, snapshot, recorder, (), add_array, capture.plain, tensors=True
+            )
             derive(capture, out)
         except BaseException:
             capture.settle()

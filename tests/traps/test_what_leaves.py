@@ -1,0 +1,262 @@
+"""Traps: objects, exceptions and closures that leave a function hold the numbers that plain Python would put there.
+
+They are made while the function is recorded, of traced arrays, which mean nothing to the caller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pytest
+
+from tracegrad import compile_grad
+
+pytestmark = pytest.mark.usefixtures("fresh_kernels")
+
+
+@dataclass
+class Result:
+    x: object
+    fun: object = None
+    n: int = 0
+
+
+class Slotted:
+    __slots__ = ("parts",)
+
+    def __init__(self, *parts):
+        self.parts = parts
+
+
+class DivergedError(RuntimeError):
+    def __init__(self, loss, history):
+        super().__init__(f"loss={loss:.3f} at last", history)
+        self.loss = loss
+
+
+class Estimator:
+    def __init__(self):
+        self.coef, self.fitted = None, 0
+
+    def fit(self, x):
+        self.coef, self.fitted = x / np.sum(x), self.fitted + 1
+        return self
+
+
+def picture(value):
+    """*value* in tuples and plain numbers, with the types of all that is no number."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, float | int | str | None):
+        return value if isinstance(value, str | None) else float(value)
+    if isinstance(value, list | tuple):
+        return type(value), [picture(part) for part in value]
+    if isinstance(value, dict):
+        return {key: picture(part) for key, part in value.items()}
+    if isinstance(value, BaseException):
+        return type(value), picture(value.args), picture(vars(value)), picture(value.__cause__)
+    if isinstance(value, Slotted):
+        return picture(value.parts)
+    return type(value), picture(vars(value))
+
+
+def the_object(x):
+    return Result(x * 2, np.sum(x), len(x))
+
+
+def within_containers(x):
+    return {"best": Result(np.max(x)), "all": [Result(v, (v * v,)) for v in x]}
+
+
+def in_slots(x):
+    return Slotted(np.sum(x), [x + 1, {"x": x}])
+
+
+def nested(x):
+    return Result(Result(x, [Result(np.prod(x))]), x)
+
+
+def an_exception(x):
+    try:
+        raise DivergedError(np.sum(x), [x[0], x])
+    except DivergedError as error:
+        return error
+
+
+@pytest.mark.parametrize("function", [the_object, within_containers, in_slots, nested, an_exception])
+def test_results_are_objects(function):
+    compiled = compile_grad(function)
+    for k in range(4):
+        x = np.arange(3.0) + k
+        assert picture(compiled(x)) == picture(function(x))
+
+
+def closure(x):
+    total = np.sum(x)
+    return lambda y, scale=x[0]: total * y + scale
+
+
+def a_partial(x):
+    return partial(np.multiply, np.sum(x))
+
+
+def nested_closure(x):
+    def outer(y):
+        return y + inner(y)
+
+    highest = np.max(x)
+
+    def inner(y, *, scale=highest):
+        return y * scale
+
+    return outer
+
+
+@pytest.mark.parametrize("function", [closure, a_partial, nested_closure])
+def test_results_are_functions(function):
+    compiled = compile_grad(function)
+    for k in range(4):
+        x = np.arange(3.0) + k
+        assert compiled(x)(5.0) == function(x)(5.0)
+
+
+def test_the_object_itself_is_returned():
+    one, other = Estimator(), Estimator()
+    one.fit = compile_grad(Estimator.fit)
+    for k in range(4):
+        for each in (one, other):
+            assert one.fit(each, np.arange(3.0) + k) is each
+            assert each.coef.tolist() == (np.arange(3.0) + k).__truediv__(np.sum(np.arange(3.0) + k)).tolist()
+    assert (one.fitted, other.fitted) == (4, 4)
+
+
+def test_an_equal_object_in_place_of_the_one_that_is_returned():
+    kept = Result(1)
+
+    @compile_grad
+    def f(x):
+        return kept, np.sum(x)
+
+    for k in range(6):
+        if k % 3 == 2:
+            kept = Result(1)
+        assert f(np.ones(2))[0] is kept
+
+
+def test_the_auxiliary_result_is_an_object():
+    @compile_grad(has_aux=True)
+    def f(x, y):
+        return np.sum((x - y) ** 2), Result(x - y, n=len(x))
+
+    for k in range(4):
+        (loss, info), gradient = f.value_and_grad(np.arange(2.0) + k, np.ones(2))
+        assert info.x.tolist() == [k - 1.0, float(k)] and info.n == 2
+        assert gradient.tolist() == [2 * k - 2.0, 2.0 * k]
+        assert loss == np.sum(info.x**2)
+
+
+def raises_text(x):
+    if np.sum(x) > 4:
+        raise ValueError(f"{x[0]} is too much, {np.max(x):.2f} at most; {x!r}")
+    return np.sum(x)
+
+
+def raises_values(x):
+    if np.sum(x) > 4:
+        raise DivergedError(np.sum(x), {"x": x, "pair": (x[0], [x[1]])})
+    return np.sum(x)
+
+
+def raises_from(x):
+    try:
+        if np.sum(x) > 4:
+            raise KeyError(x[0])
+    except KeyError as error:
+        raise ValueError(x) from error
+    return np.sum(x)
+
+
+def raises_with_notes(x):
+    error = ValueError()
+    error.add_note(f"x = {x[1]}")
+    error.where = x
+    if np.sum(x) > 4:
+        raise error
+    return np.sum(x)
+
+
+def asserts(x):
+    if not np.sum(x) <= 4:
+        raise AssertionError(f"sum is {np.sum(x)}")
+    return np.sum(x)
+
+
+@pytest.mark.parametrize("function", [raises_text, raises_values, raises_from, raises_with_notes, asserts])
+@pytest.mark.parametrize("live", [False, True])
+def test_exceptions(function, live):
+    keep = []
+
+    def counted(x):
+        keep.append(len(keep))
+        return function(x)
+
+    def outcome(f, x):
+        try:
+            return f(x)
+        except (ValueError, RuntimeError, AssertionError) as error:
+            return picture(error)
+
+    compiled = compile_grad(counted if live else function)
+    for k in (0, 1, 2, 0, 3, 2, 0):
+        x = np.arange(3.0) + k
+        assert outcome(compiled, x) == outcome(function, x)
+    assert bool(compiled.stats.live) is live
+
+
+class Bag:
+    pass
+
+
+def by_dict(bag, x):
+    bag.__dict__["last"] = np.sum(x)
+
+
+def by_vars(bag, x):
+    vars(bag).update(last=(x, [np.sum(x)]))
+
+
+def by_two_names(bag, x):
+    store = vars(bag)
+    store["first"], store["pair"] = x[0], {"sum": np.sum(x)}
+
+
+@pytest.mark.parametrize("write", [by_dict, by_vars, by_two_names])
+def test_written_past_the_attributes(write):
+    bag, plain = Bag(), Bag()
+
+    @compile_grad
+    def f(x):
+        write(bag, x)
+        return np.sum(x * x)
+
+    for k in range(4):
+        x = np.arange(3.0) + k
+        f.grad(x)
+        write(plain, x)
+        assert picture(bag) == picture(plain)
+
+
+def test_written_by_the_names_of_the_module():
+    @compile_grad
+    def f(x):
+        globals()["WRITTEN"] = np.sum(x)
+        return np.sum(x * x)
+
+    try:
+        for k in range(3):
+            f(np.arange(3.0) + k)
+            assert type(globals()["WRITTEN"]) is np.float64 and globals()["WRITTEN"] == 3.0 + 3 * k
+    finally:
+        del globals()["WRITTEN"]

@@ -31,6 +31,7 @@ from ...tracer.record.shown_text import Texts
 from ..state.rebuild import slots
 from ..state.state_graph import Edge, Leaf, StateNode
 from ..state.values import is_leaf
+from ..tensor_library import TENSORS
 from .trees import NAMESPACE, unflatten_tree
 
 Unwrap = Callable[[Any], Any]
@@ -100,7 +101,7 @@ class Settled:
             made: Any = value
             function, args, keywords, attributes = made.__reduce__()[2]
             made.__setstate__((self(function, depth), self(args, depth), self(keywords, depth), attributes))
-        elif not issubclass(kind, type | types.ModuleType):
+        elif not issubclass(kind, (type, types.ModuleType, *TENSORS.types)):  # tensors settle themselves
             self._attributes(value, depth)
         return value
 

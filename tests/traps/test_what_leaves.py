@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+import tracegrad
 from tracegrad import compile_grad
 
 pytestmark = pytest.mark.usefixtures("fresh_kernels")
@@ -260,3 +261,23 @@ def test_written_by_the_names_of_the_module():
             assert type(globals()["WRITTEN"]) is np.float64 and globals()["WRITTEN"] == 3.0 + 3 * k
     finally:
         del globals()["WRITTEN"]
+
+
+@pytest.mark.parametrize("number", [False, True])
+def test_exceptions_of_steps(number):
+    w = tracegrad.tensor([1.0, 2.0], requires_grad=True)
+
+    @tracegrad.compile
+    def step(x):
+        loss = (w * x).sum()
+        if loss.item() > 10:
+            raise DivergedError(loss.item() if number else 11.0, [loss.detach(), {"x": x}])
+        return loss.detach()
+
+    for k in (1.0, 2.0, 5.0, 1.0, 6.0):
+        try:
+            assert step(tracegrad.tensor([k, k])).item() == 3 * k
+        except DivergedError as error:
+            loss, inside = error.args[1]
+            assert loss.item() == 3 * k > 10 and inside["x"].tolist() == [k, k]
+            assert error.loss == (3 * k if number else 11.0)

@@ -238,7 +238,8 @@ def _edge(node: StateNode, edge: Edge, unwrap: Settled) -> None:
             object.__setattr__(node.obj, edge.arg, new)
         return
     value = child.value if isinstance(child, Leaf) else child.obj
-    new = _settled(value, unwrap)
+    aside = isinstance(child, Leaf) and not child.by_value and not issubclass(type(value), _FUNCTIONS)
+    new = unwrap(value) if aside else _settled(value, unwrap)  # (nobody has looked into a value that is set aside)
     if new is value:
         return
     if edge.how == "attr":

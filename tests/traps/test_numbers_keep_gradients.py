@@ -251,3 +251,18 @@ def test_a_loss_that_depends_does_not_warn():
         warnings.simplefilter("error")
         for plain in (lambda w, b: np.sum(w), lambda w, b: np.sum(np.sign(w)), lambda w, b: np.sum(stop_gradient(w))):
             autograd.grad(plain, (0, 1))(X, X)
+
+
+@pytest.mark.parametrize(
+    "number", [lambda v: float(v > 9), lambda v: float(bool(np.isnan(v))), lambda v: float(len("ab") > 3)]
+)
+def test_a_truth_is_no_number_read_from_text(number, capsys):
+    @compile_grad
+    def f(x):
+        total = np.sum(x * x)
+        print("loss", total, f"{total:.1f}")
+        return total + number(total)
+
+    for k in (0.2, 1.0, 0.0, 2.0, 0.2):
+        assert f.value_and_grad(np.full(1, k))[1].tolist() == [2 * k]
+    assert capsys.readouterr().out.count("loss") == 5

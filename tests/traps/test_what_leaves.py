@@ -281,3 +281,36 @@ def test_exceptions_of_steps(number):
             loss, inside = error.args[1]
             assert loss.item() == 3 * k > 10 and inside["x"].tolist() == [k, k]
             assert error.loss == (3 * k if number else 11.0)
+
+
+class Swallows:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return error[0] is DivergedError
+
+
+@pytest.mark.parametrize(
+    "make", [lambda v, x: {"v": v, "x": [x]}, lambda v, x: Result(x, v), lambda v, x: [v, (x, {1: v})]]
+)
+def test_what_is_kept_by_a_run_that_is_not_replayed(make):
+    keeper, plain, guard = Result(1, n=0), Result(1, n=0), Swallows()
+    add = keeper.__dict__.setdefault("seen", []).append
+
+    @compile_grad
+    def f(x):
+        total = np.sum(x * x)
+        keeper.fun = keeper.x
+        add(total)
+        with guard:
+            if total > 3:
+                raise DivergedError(1.0, 2)
+        keeper.fun = make(total, x)
+        return total
+
+    for k in range(5):
+        x = np.full(2, float(k))
+        f(x)
+        plain.fun = make(np.sum(x * x), x)
+        assert picture(keeper.fun) == picture(plain.fun)

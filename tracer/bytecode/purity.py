@@ -266,7 +266,8 @@ def _harmless(
 
 def _callable(value: Any, what: str, depth: int) -> Reason | None:
     """The reason why a value that may be called is not known to be harmless, or None; *what*: its text in the code."""
-    if isinstance(value, types.ModuleType):
+    data = hasattr(type(value), "__array_ufunc__") and not callable(value)  # a traced array has no other attributes
+    if isinstance(value, types.ModuleType) or data:
         return None
     if isinstance(value, np.ufunc) or value is getattr(math, getattr(value, "__name__", ""), None):
         return None

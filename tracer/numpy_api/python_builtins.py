@@ -32,6 +32,7 @@ from ..record.integers import TracedInt
 from ..record.recorder import current_recorder
 from ..record.shown_text import PRINT, VALUE, Printed
 
+_NO_TEXT = (float, int, bool)  # numbers that are looked at themselves, or say no more than a comparison
 _ABSENT = object()
 _MOST_DEEP = 20
 
@@ -103,7 +104,7 @@ def _check_origin(value: Any) -> None:
     """An error where *value* (text, a Decimal, a Fraction) is to be a number, and has been made of the text of a traced
     value whose gradient is wanted."""
     recorder = current_recorder()
-    while recorder is not None and isinstance(value, str | bytes | numbers.Number) and type(value) not in (float, int):
+    while recorder is not None and isinstance(value, str | bytes | numbers.Number) and type(value) not in _NO_TEXT:
         for atom in recorder.shown if recorder.differentiates else ():
             if _may_be_text_of(value, recorder.value(atom)) and recorder.has_gradient(atom):
                 raise UnsupportedError(

@@ -344,3 +344,18 @@ def test_explain_says_why():
     f = compile_grad(doubles)
     f.value_and_grad(V * 10)
     assert "`n`" in f.explain(V * 10)
+
+
+def test_loop_that_appends_what_it_computes():
+    @compile_grad
+    def f(x):
+        path = [x]
+        while abs(path[-1] - np.cos(path[-1])) > 1e-3:
+            path.append(np.cos(path[-1]))
+        return path[-1] + len(path)
+
+    for x in (1.0, 0.5, 0.74, 1.0, 2.0):
+        y, turns = x, 1
+        while abs(y - np.cos(y)) > 1e-3:
+            y, turns = np.cos(y), turns + 1
+        assert f(x) == pytest.approx(y + turns, abs=1e-12)

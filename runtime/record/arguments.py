@@ -104,6 +104,11 @@ class Arguments:
         """The ids of the caller's containers, and of those given for them."""
         return {id(one) for c in self._containers for one in (c.original, c.given)}
 
+    @property
+    def copies(self) -> bool:
+        """Whether the function was given a copy of a container."""
+        return any(c.given is not c.original for c in self._containers)
+
     def changes(self) -> list[Reason]:
         """The containers that the run has changed, one line each."""
         changed = [c for c in self._containers if not same_contents(c.before, contents(c.given))]

@@ -169,7 +169,7 @@ def _record(
             try:
                 with plan.show():
                     out = fn(*given.args, **given.kwargs)
-                left = not holders.only([out])
+                left = given.copies or not holders.only([out])
                 if left:
                     out, _ = plain.result(out)
             except BaseException as error:

@@ -115,6 +115,31 @@ class Settled:
             fn.__defaults__ = defaults
         self(fn.__kwdefaults__, depth)
 
+    def _attributes(self, value: Any, depth: int) -> None:
+        if issubclass(type(value), BaseException):
+            if _is_raised_by_python(value) and (args := self(value.args, depth)) is not value.args:
+                value.args = args
+            self((value.__cause__, value.__context__), depth)
+        try:
+            store = getattr(value, "__dict__", None)
+        except ReferenceError:
+            return
+        if type(store) is dict:
+            self._container(store, depth)
+        for name in slots(type(value)):
+            if type(old := getattr(value, name, None)) in _IN_SLOTS and (new := self(old, depth)) is not old:
+                object.__setattr__(value, name, new)
+
+    def result(self, out: Any) -> tuple[Any, list[Reason]]:
+        """(the result of the run, the reasons not to replay it): objects in it are the caller's own, or have plain
+        values in them.  Its arrays stay traced."""
+        leaves, spec = optree.tree_flatten(out, none_is_leaf=True, namespace=NAMESPACE)
+        if all(map(_is_value, leaves)):
+            return out, []
+        plain = [leaf if _is_value(leaf) else self(leaf) for leaf in leaves]
+        objects = [leaf for leaf in plain if not (_is_value(leaf) or isinstance(leaf, _FUNCTIONS))]
+        return unflatten_tree(spec, plain), [Refusal.REPLAY_RETURNS(what=type(one).__name__) for one in objects]
+
 
 class Holders:
     """Who holds the traced arrays of a run, by counts of references: each one, and its storage, holds its recorder.
@@ -150,31 +175,6 @@ class Holders:
 
 def _counts(values: list[Any]) -> list[int]:
     return [sys.getrefcount(value) for value in values]
-
-    def _attributes(self, value: Any, depth: int) -> None:
-        if issubclass(type(value), BaseException):
-            if _is_raised_by_python(value) and (args := self(value.args, depth)) is not value.args:
-                value.args = args
-            self((value.__cause__, value.__context__), depth)
-        try:
-            store = getattr(value, "__dict__", None)
-        except ReferenceError:
-            return
-        if type(store) is dict:
-            self._container(store, depth)
-        for name in slots(type(value)):
-            if type(old := getattr(value, name, None)) in _IN_SLOTS and (new := self(old, depth)) is not old:
-                object.__setattr__(value, name, new)
-
-    def result(self, out: Any) -> tuple[Any, list[Reason]]:
-        """(the result of the run, the reasons not to replay it): objects in it are the caller's own, or have plain
-        values in them.  Its arrays stay traced."""
-        leaves, spec = optree.tree_flatten(out, none_is_leaf=True, namespace=NAMESPACE)
-        if all(map(_is_value, leaves)):
-            return out, []
-        plain = [leaf if _is_value(leaf) else self(leaf) for leaf in leaves]
-        objects = [leaf for leaf in plain if not (_is_value(leaf) or isinstance(leaf, _FUNCTIONS))]
-        return unflatten_tree(spec, plain), [Refusal.REPLAY_RETURNS(what=type(one).__name__) for one in objects]
 
 
 def _is_raised_by_python(error: BaseException) -> bool:

@@ -314,3 +314,28 @@ def test_what_is_kept_by_a_run_that_is_not_replayed(make):
         f(x)
         plain.fun = make(np.sum(x * x), x)
         assert picture(keeper.fun) == picture(plain.fun)
+
+
+@pytest.mark.parametrize(
+    "keep", [lambda kept, a, b: kept.extend([a, (b,)]), lambda kept, a, b: kept.append({"a": a, "b": b})]
+)
+def test_containers_that_a_live_function_keeps(keep):
+    rng, kept = np.random.default_rng(0), []
+
+    @compile_grad
+    def f(x, values, table):
+        rng.normal()
+        keep(kept, values, table)
+        return np.sum(x) * values[0] * table["rate"]
+
+    values, table = [1.0, np.ones(2)], {"rate": 3.0}
+    for _ in range(3):
+        f(np.ones(2), values, table)
+        expected: list[object] = []
+        keep(expected, values, table)
+        found = kept[-len(expected) :]
+        assert picture(found) == picture(expected)
+        if type(found[0]) is list:
+            assert found[0] is values and found[1][0] is table
+        else:
+            assert found[0]["a"] is values and found[0]["b"] is table

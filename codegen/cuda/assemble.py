@@ -154,7 +154,7 @@ class _CudaAssembler:
 
     def _finish(self, emitter: KernelEmitter, extent: Extent, single: bool = False) -> None:
         function = emitter.finish()
-        self.steps.append(Kernel(function.name, tuple(emitter.used), extent, single, self.gate))
+        self.steps.append(Kernel(function.name, tuple(emitter.used), extent, single, gate=self.gate))
 
     @contextmanager
     def _only(self, gate: Gate) -> Iterator[None]:
@@ -284,7 +284,7 @@ class _CudaAssembler:
                         write_sums(last, way, op)
                         self._finish(last, way.extent, single=True)
                 if way.arrays:
-                    self.steps.append(Library(self.canonical.ops.index(op), Reach(way, large=True)))
+                    self.steps.append(Library(self.canonical.ops.index(op), gate=Reach(way, large=True)))
                 return
         elif op.prim.kind == SCATTER and (how := how_to_write(self.canonical, op, self.geometry)):
             self._indexed_write(op, position, how)

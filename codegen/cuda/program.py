@@ -23,18 +23,22 @@ class Gate(Protocol):
     def open(self, sizes: Sizes) -> bool: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaStep:
+    gate: Gate | None = None
+
+    def launched(self, sizes: Sizes) -> bool:
+        return self.gate is None or self.gate.open(sizes)
+
+
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(CudaStep):
     """One launch of the function *name* on *buffers*."""
 
     name: str
     buffers: tuple[Sym, ...]
     extent: Extent
     single: bool = False  # one block is enough: the second stage of a reduction
-    gate: Gate | None = None
-
-    def launched(self, sizes: Sizes) -> bool:
-        return self.gate is None or self.gate.open(sizes)
 
     def grid(self, sizes: Sizes, geometry: Geometry) -> tuple[int, int]:
         """(blocks, threads of a block)"""
@@ -42,28 +46,18 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class Library(CudaStep):
     """Operation *position* of the program, by the array module."""
 
     position: int
-    gate: Gate | None = None
-
-    def launched(self, sizes: Sizes) -> bool:
-        return self.gate is None or self.gate.open(sizes)
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Order(CudaStep):
     """The stable order of the positions to which the indexed write number *position* writes, into *result*."""
 
     position: int
     result: Sym
-
-    def launched(self, sizes: Sizes) -> bool:
-        return True
-
-
-CudaStep = Kernel | Library | Order
 
 
 @dataclass(slots=True, eq=False)
@@ -118,12 +112,11 @@ def run(
             continue
         if isinstance(step, Library):
             machine.library(program, step, canonical, addresses)
-            continue
-        if isinstance(step, Order):
+        elif isinstance(step, Order):
             machine.order(program, step, canonical, addresses)
-            continue
-        grid = step.grid(canonical.sizes, program.geometry)
-        machine.launch(program, step, grid, [*[addresses[program.buffer_index[s]] for s in step.buffers], *numbers])
+        elif isinstance(step, Kernel):
+            grid = step.grid(canonical.sizes, program.geometry)
+            machine.launch(program, step, grid, [*[addresses[program.buffer_index[s]] for s in step.buffers], *numbers])
 
 
 __all__ = ["CudaProgram", "CudaStep", "Gate", "Kernel", "Library", "Machine", "Order", "run"]

@@ -153,7 +153,7 @@ class BoundProgram:
                 lines.append(f"kernel {step.name} on {names}: {blocks} blocks of {threads} threads")
             elif isinstance(step, Order):
                 lines.append("the order of positions (argsort): by CuPy")
-            else:
+            elif isinstance(step, Library):
                 op = self.program.canonical.ops[step.position]
                 host = ", which NumPy does on the host" if self.backend.lacks(op.prim) else ""
                 lines.append(f"{', '.join(map(repr, op.outs))} = {op.prim.name}: by CuPy{host}")

@@ -43,7 +43,7 @@ from ...tracer.reroll.roll import roll
 from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
 from ..state.state_graph import StateNode
-from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch
+from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch, floats_compared
 from .arguments import positional_names
 from .call_key import ARRAY, DATA, FLOAT, INTEGER, OBJECT, Call
 from .counters import unbounded
@@ -142,7 +142,10 @@ def _record(
             )
         )
     if plan.asks_identity:
-        refuse_floats(call, (plan.snapshot(call.objects) if snapshot is None else snapshot).compared_floats, names)
+        state = plan.reached(call.objects, whole=True) if snapshot is None else snapshot.nodes
+        refuse_floats(call, floats_compared(state), names)
+        if snapshot is None:
+            _refuse_captured(call, state)
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
         if kind == INTEGER:
             assert integers is not None
@@ -160,8 +163,6 @@ def _record(
     recorder.texts = Texts(filters=filters()) if plan.replays_effects and snapshot is not None else None
     with fewer_collections(), recording(recorder), _own_words():
         if snapshot is None:
-            if plan.asks_identity:
-                _refuse_captured(call, plan.reached(call.objects))
             given = call.arguments_over(leaves, positional_names(fn), wrt)
             plain = Settled(lambda value: _number(value, recorder), given.originals)
             holders, left = Holders(recorder, leaves), True

@@ -42,7 +42,7 @@ from .watch import Watch
 
 _HOLDS = frozenset(("cell", "const", "attr", "class", "item", "key"))
 
-__all__ = ["Snapshot", "StateKey", "StatePlan", "Substitution", "Watch"]
+__all__ = ["Snapshot", "StateKey", "StatePlan", "Substitution", "Watch", "floats_compared"]
 
 
 class Snapshot:
@@ -114,15 +114,6 @@ class Snapshot:
     def inputs(self) -> list[StateNode]:
         """The nodes of ``arrays`` (until released)."""
         return self._digest.inputs
-
-    @property
-    def compared_floats(self) -> dict[str, float]:
-        """The Python floats that the code may ask for by identity, by name (until released)."""
-        found: dict[str, float] = {}
-        for node in [] if self._graph is None else self._graph.nodes:
-            if type(node.obj) is types.FunctionType:
-                found |= compared_floats(node.obj)
-        return found
 
     @property
     def graph(self) -> StateGraph | None:
@@ -229,10 +220,11 @@ class StatePlan:
         self._codes = graph.codes
         return Snapshot(digest(graph), graph)
 
-    def reached(self, objects: tuple[Any, ...] = ()) -> list[StateNode]:
-        """The objects of the state, where no more is asked: the function's Python runs in each call."""
+    def reached(self, objects: tuple[Any, ...] = (), whole: bool = False) -> list[StateNode]:
+        """The objects of the state, where no more is asked: the function's Python runs in each call.  Of those inside
+        installed packages no more than a few, but for the *whole* of it."""
         labels = self._labels if len(self._labels) == len(objects) else _labels(self.fn, len(objects))
-        return reached(self.fn, tuple(objects), labels, self._trust, self._names.copy())
+        return reached(self.fn, tuple(objects), labels, self._trust, self._names.copy(), whole)
 
     def read(self, places: Iterable[Place]) -> None:
         """Take places for read from now on, which code was found to count up."""
@@ -301,6 +293,15 @@ class StatePlan:
             snap = self.snapshot(objects)
         assert snap._graph is not None
         return Substitution(snap._graph, wrap, self.fn, tuple(objects), self.provable, numbers)
+
+
+def floats_compared(state: Iterable[StateNode]) -> dict[str, float]:
+    """The Python floats in a *state* that its code may ask for by identity, by name."""
+    found: dict[str, float] = {}
+    for node in state:
+        if type(node.obj) is types.FunctionType:
+            found |= compared_floats(node.obj)
+    return found
 
 
 def _labels(fn: Any, count: int) -> tuple[str, ...]:

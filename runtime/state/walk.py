@@ -34,7 +34,7 @@ from .state_graph import MAX_CONTENT, Chains, Leaf, Names, StateGraph, StateNode
 from .trust import Trust, impurity, setting_of
 from .uses import COUNT
 from .values import is_leaf
-from .walker import MAX_MORE, OF_CLASS, OF_SUBCLASSES, UnknownError, Walker
+from .walker import MAX_IN_PACKAGES, MAX_MORE, OF_CLASS, OF_SUBCLASSES, UnknownError, Walker
 from .watch import sees_call
 
 _OF_FUNCTIONS = {"__name__", "__qualname__", "__module__", "__doc__", "__annotations__"}
@@ -70,11 +70,11 @@ def build(
 
 
 def reached(
-    fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: Trust, names: Names
+    fn: Any, arguments: tuple[Any, ...], labels: tuple[str, ...], trust: Trust, names: Names, whole: bool
 ) -> list[StateNode]:
-    """The objects outside of ``fn`` that a run may have changed, where its Python runs in each call; of those inside
-    installed packages no more than a few."""
-    return _walk(fn, arguments, labels, Walker(trust, names, MAX_MORE)).nodes
+    """The objects outside of ``fn``, where its Python runs in each call; of those inside installed packages no more
+    than a few, but for the *whole* of it."""
+    return _walk(fn, arguments, labels, Walker(trust, names, MAX_IN_PACKAGES if whole else MAX_MORE)).nodes
 
 
 def _walk(

@@ -176,4 +176,4 @@ class Walker:
             self.depth -= 1
 
 
-__all__ = ["MAX_LEAVES", "MAX_MORE", "OF_CLASS", "OF_SUBCLASSES", "UnknownError", "Walker"]
+__all__ = ["MAX_IN_PACKAGES", "MAX_LEAVES", "MAX_MORE", "OF_CLASS", "OF_SUBCLASSES", "UnknownError", "Walker"]

@@ -4,105 +4,100 @@ from typing import TYPE_CHECKING, Any
 
 from numpy import e, iinfo, inf, nan, pi
 
-from .runtime.record.gc_pause import fewer_collections
-
-with fewer_collections():  # a sixth of the time, else
-    from . import amp, autograd, cuda, linalg, nn, optim, random
-    from .runtime.compiled import CompiledFunction, compile_grad
-    from .runtime.config import config
-    from .steps.step import CompiledStep, compile
-    from .tensors.autocast import autocast
-    from .tensors.create import (
-        BoolTensor,
-        ByteTensor,
-        DoubleTensor,
-        FloatTensor,
-        IntTensor,
-        LongTensor,
-        ShortTensor,
-        arange,
-        as_tensor,
-        empty,
-        empty_like,
-        eye,
-        from_numpy,
-        full,
-        full_like,
-        linspace,
-        logspace,
-        meshgrid,
-        ones,
-        ones_like,
-        tensor,
-        tril_indices,
-        triu_indices,
-        zeros,
-        zeros_like,
-    )
-    from .tensors.device import device, get_default_device, set_default_device
-    from .tensors.dtypes import (
-        bfloat16,
-        bool_,
-        double,
-        float16,
-        float32,
-        float64,
-        float_,
-        get_default_dtype,
-        half,
-        int8,
-        int16,
-        int32,
-        int64,
-        int_,
-        long,
-        set_default_dtype,
-        short,
-        uint8,
-    )
-    from .tensors.methods import PUBLIC
-    from .tensors.modes import (
-        enable_grad,
-        inference_mode,
-        is_grad_enabled,
-        is_inference_mode_enabled,
-        no_grad,
-        set_grad_enabled,
-    )
-    from .tensors.printing import set_printoptions
-    from .tensors.random import (
-        Generator,
-        bernoulli,
-        default_generator,
-        initial_seed,
-        manual_seed,
-        multinomial,
-        normal,
-        rand,
-        rand_like,
-        randint,
-        randn,
-        randn_like,
-        randperm,
-        seed,
-    )
-    from .tensors.tensor import Size, Tensor
-    from .tracer.control.branches import cond, switch
-    from .tracer.control.scan import fori_loop, map, scan
-    from .tracer.control.while_loop import while_loop
-    from .tracer.ir.aval import finfo
-    from .tracer.ir.errors import (
-        BadIndexError,
-        DeviceError,
-        DifferentiationError,
-        MutationError,
-        ShapeError,
-        TracegradError,
-        UnsupportedError,
-    )
-    from .tracer.numpy_api.creation import array, asarray, stop_gradient
-
-del fewer_collections
+from . import amp, autograd, cuda, linalg, nn, optim, random
+from .runtime.compiled import CompiledFunction, compile_grad
+from .runtime.config import config
+from .steps.step import CompiledStep, compile
+from .tensors.autocast import autocast
+from .tensors.create import (
+    BoolTensor,
+    ByteTensor,
+    DoubleTensor,
+    FloatTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+    arange,
+    as_tensor,
+    empty,
+    empty_like,
+    eye,
+    from_numpy,
+    full,
+    full_like,
+    linspace,
+    logspace,
+    meshgrid,
+    ones,
+    ones_like,
+    tensor,
+    tril_indices,
+    triu_indices,
+    zeros,
+    zeros_like,
+)
+from .tensors.device import device, get_default_device, set_default_device
+from .tensors.dtypes import (
+    bfloat16,
+    bool_,
+    double,
+    float16,
+    float32,
+    float64,
+    float_,
+    get_default_dtype,
+    half,
+    int8,
+    int16,
+    int32,
+    int64,
+    int_,
+    long,
+    set_default_dtype,
+    short,
+    uint8,
+)
+from .tensors.methods import PUBLIC
+from .tensors.modes import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from .tensors.printing import set_printoptions
+from .tensors.random import (
+    Generator,
+    bernoulli,
+    default_generator,
+    initial_seed,
+    manual_seed,
+    multinomial,
+    normal,
+    rand,
+    rand_like,
+    randint,
+    randn,
+    randn_like,
+    randperm,
+    seed,
+)
+from .tensors.tensor import Size, Tensor
+from .tracer.control.branches import cond, switch
+from .tracer.control.scan import fori_loop, map, scan
+from .tracer.control.while_loop import while_loop
+from .tracer.ir.aval import finfo
+from .tracer.ir.errors import (
+    BadIndexError,
+    DeviceError,
+    DifferentiationError,
+    MutationError,
+    ShapeError,
+    TracegradError,
+    UnsupportedError,
+)
+from .tracer.numpy_api.creation import array, asarray, stop_gradient
 
 __version__ = "0.1.0"
 

@@ -13,6 +13,7 @@ import json
 import math
 import operator
 import pickle
+import statistics
 import struct
 import typing
 import weakref
@@ -131,6 +132,8 @@ LEAVING = {
     "hex": lambda x: float.fromhex(x.hex()) * x,
     "as_integer_ratio": lambda x: operator.truediv(*float.as_integer_ratio(x)) * x,
     "Fraction": lambda x: float(fractions.Fraction(x)) * x,
+    "statistics": lambda x: statistics.mean([x, 1.0]) * statistics.stdev([x, 2.0]),
+    "fsum": lambda x: statistics.fmean([x, 1.0]) * x,
     "hash": lambda x: hash(x) * x,
     "a key": lambda x: {x: 2.0}[x] * x,
 }

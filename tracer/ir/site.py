@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 from typing import NamedTuple
 
 import numpy
@@ -47,6 +47,7 @@ OWN_FOLDER: str = os.path.join(Path(__file__).absolute().parents[2], "")  # the 
 _LIBRARIES = (numpy, scipy, optree)
 _LIBRARY_FOLDERS = tuple(os.path.dirname(os.path.abspath(m.__file__)) + os.sep for m in _LIBRARIES if m.__file__)
 _internal: dict[str, bool] = {}
+_STANDARD = os.path.join(os.path.dirname(os.path.abspath(os.__file__)), "")
 _MAX_SITES = 100_000
 # (id of code, instruction): (that code, kept so that the id stays its own; the one Site object of that instruction)
 _sites: dict[tuple[int, int], tuple[CodeType, Site]] = {}
@@ -83,7 +84,22 @@ def user_site() -> Site | None:
     return None
 
 
+def _users_own(site: Site | None) -> Site | None:
+    """The line of the user's that has led to *site*, where that is one of the standard library."""
+    frame: FrameType | None = sys._getframe(2)
+    while site is not None and _is_standard(site.file) and frame is not None:
+        file = frame.f_code.co_filename
+        if not is_internal(file) and not _is_standard(file):
+            return Site(file, frame.f_lineno, frame.f_code.co_name)
+        frame = frame.f_back
+    return site
+
+
+def _is_standard(file: str) -> bool:
+    return file.startswith(_STANDARD) and f"{os.sep}site-packages{os.sep}" not in file
+
+
 def at_site(message: str, site: Site | None = None) -> str:
     """*message* with the user's line in front."""
-    site = site or user_site()
+    site = site or _users_own(user_site())
     return message if site is None else f"{message}\n  {site.full()}"

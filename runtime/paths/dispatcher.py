@@ -20,6 +20,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...tracer.ir.errors import DeviceError
@@ -39,7 +40,7 @@ from ..record.differentiable import leaf_names
 from ..record.effects import NotCountersError, OutsideEffect
 from ..record.inline import inline_call
 from ..record.record import record, record_pieces
-from ..record.recording import VALUE, Mode, Recording
+from ..record.recording import GRAD, VALUE, VALUE_AND_GRAD, Mode, Recording
 from ..state.effect_places import is_sink, sink_parameters
 from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, floats_compared
@@ -62,6 +63,7 @@ from .paths import (
     interpret,
     outgrown,
     run_path,
+    twin_path,
 )
 from .plan_cache import PlanCache
 from .segments import Segments
@@ -80,12 +82,13 @@ class Dispatcher:
         self.fn, self.static, self.target, self.stats = fn, static, target, stats
         self.lock = threading.RLock()
         self.endpoints: dict[Mode, Endpoint] = {}
+        self.integers = IntArguments(fn)
         self.plans = PlanCache(fn, self.replays_effects)
         _dispatchers.add(self)
 
     def endpoint(self, mode: Mode) -> Endpoint:
         """The endpoint of *mode*."""
-        return self.endpoints.setdefault(mode, Endpoint(mode, IntArguments(self.fn)))
+        return self.endpoints.setdefault(mode, Endpoint(mode, self.integers))
 
     def count_paths(self) -> None:
         """Let the ``stats`` tell of the paths that are kept, as long as this dispatcher lives."""
@@ -135,6 +138,12 @@ class Dispatcher:
                 return answer
         elif known:
             reason = "the outside state that the function reads has changed"
+        adopted = self._adopted(endpoint, call)
+        if adopted is not None:
+            paths = [p for p in adopted.paths if not (p.verified and p.numbers)]
+            answer, _ = self._try_families(endpoint, call, adopted, adopted.snapshot.check(*call.objects) or ())
+            if answer is not MISS:
+                return answer
         plan, snapshot = self.plans.state(call) if snapshot is None else (self.plans.get(call), snapshot)
         answer = self._elsewhere(endpoint, call, snapshot)
         if answer is not MISS:
@@ -189,6 +198,28 @@ class Dispatcher:
                 del variants[config.max_states :]
             endpoint.variants.keep(call.key, variants)
         return variant
+
+    def _adopted(self, endpoint: Endpoint, call: Call) -> Variant | None:
+        """The variant of *call* with paths of the other mode that has a gradient; None where there is none that is not
+        known yet."""
+        with self.lock:
+            other = self.endpoints.get(replace(endpoint.mode, kind=_TWINS.get(endpoint.mode.kind, "")))
+            there = () if other is None else tuple(other.variants.get(call.key, ()))
+        theirs, _, _ = self._find(call, there)
+        if theirs is None or any(_grows_like_an_argument(path, call, ()) for path in theirs.paths):
+            return None
+        found = False
+        with self.lock:
+            mine = self._variant(endpoint, call, Variant(theirs.snapshot, theirs.same, theirs.floats))
+            for path in reversed(theirs.paths):
+                known = [p for p in mine.paths if _same_answers(p.recording, path.recording)]
+                if all(path.verified and not p.verified for p in known) and (twin := twin_path(path)) is not None:
+                    endpoint.forget(mine, known)
+                    mine.paths.insert(0, twin)
+                    if twin.verified:
+                        mine.join(twin)
+                    found = True
+        return mine if found else None
 
     def _try_families(self, endpoint: Endpoint, call: Call, variant: Variant, arrays: Sequence[Any]) -> tuple[Any, str]:
         """The result of the first family one of whose paths holds, or MISS and why a recording is needed."""
@@ -484,6 +515,7 @@ class FunctionDispatcher(Dispatcher):
         return self._finish(path, call, values, found, recorded=True)
 
 
+_TWINS = {GRAD: VALUE_AND_GRAD, VALUE_AND_GRAD: GRAD}  # modes of one program
 _dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
 
 

@@ -36,7 +36,7 @@ class _Form:
 
 @dataclass(slots=True)
 class IntArguments:
-    """Knowledge about the int arguments of one endpoint of the function *fn*; used under the dispatcher's lock."""
+    """Knowledge about the int arguments of the function *fn*; used under the dispatcher's lock."""
 
     fn: Callable[..., Any]
     forms: Recent[Any, _Form] = field(default_factory=lambda: Recent(lambda: config.max_variants))

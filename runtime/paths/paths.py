@@ -48,6 +48,7 @@ class Path:
     guards: list[Guard]  # guards in the order of the kernel's checks, then those on floats
     questions: list[tuple[Any, bytes, int]]  # guards in the order of the run: (kind and line, answer, index in guards)
     verified: bool = False
+    args: Sequence[Any] = ()  # rows of the launcher
     steps: list[int] | None = None  # value numbers of its steps (``shared_prefix.py``)
     _finish: dict[bool, Callable[..., Any]] = field(default_factory=dict)
 
@@ -102,7 +103,6 @@ class Missed:
 
 def bind_path(recording: Recording, program: Program, call: Call) -> Path:
     """The path of *recording*: its kernel bound to this call's shapes and constants."""
-    canonical = recording.canonical
     args: list[Any] = []
     inputs = iter(recording.graph.inputs)
     for leaf, kind in zip(call.leaves, call.kinds, strict=True):
@@ -117,9 +117,26 @@ def bind_path(recording: Recording, program: Program, call: Call) -> Path:
             if array
             else launch.ScalarArg(var.aval.dtype, (type(value),))
         )
+    return _bound(recording, program, args)
+
+
+def _bound(recording: Recording, program: Program, args: Sequence[Any]) -> Path:
     counts = new_counts(recording)
-    bound = bind_graph(recording.graph, canonical, program, recording.output.single, args, counts)
-    return make_path(recording, program, bound, counts)
+    bound = bind_graph(recording.graph, recording.canonical, program, recording.output.single, args, counts)
+    path = make_path(recording, program, bound, counts)
+    path.args = args
+    return path
+
+
+def twin_path(path: Path) -> Path | None:
+    """The path of the same run for the gradient alone where *path* is for value and gradient, and the other way round:
+    on its kernel, and verified if it is."""
+    twin = path.recording.twin
+    if twin is None or path.program is None:
+        return None
+    found = _bound(twin, path.program, path.args)
+    found.numbers[:], found.verified = path.numbers, path.verified
+    return found
 
 
 def bind_device_path(recording: Recording, stays: bool) -> tuple[Path, bool]:

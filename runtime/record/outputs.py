@@ -29,6 +29,7 @@ class Output:
     names: dict[str, Any]
     single: bool  # one result, handed over bare
     statics: tuple[Any, ...]  # parts that are no data, compared when a recording is verified
+    twin: Output | None = None  # of a gradient that with the value, of both the gradient alone
 
     def function(self) -> Callable[[Sequence[Any]], Any]:
         source = Source()
@@ -42,6 +43,8 @@ class Output:
             self.text, self.single = None, True
         elif self.text == "(" + ", ".join([f"r[{k}]" for k in range(results)]) + ",)" and results:
             self.text = None
+        if self.twin is not None:
+            self.twin.simplify(results)
 
 
 def packed(

@@ -444,11 +444,10 @@ def _outputs(
     if returned is not None and isinstance(out, TracedArray) and out.atom is loss:
         returned[id(out)] = 0
     extra, statics = packed(aux, source, atoms, returned) if mode.has_aux else ("", ())
-    if mode.kind == GRAD:
-        text = f"({tree}, {extra})" if mode.has_aux else tree
-    else:
-        text = f"((r[0], {extra}), {tree})" if mode.has_aux else f"(r[0], {tree},)"
-    return atoms, Output(text, source.names, False, statics)
+    alone = f"({tree}, {extra})" if mode.has_aux else tree
+    both = f"((r[0], {extra}), {tree})" if mode.has_aux else f"(r[0], {tree},)"
+    text, other = (alone, both) if mode.kind == GRAD else (both, alone)
+    return atoms, Output(text, source.names, False, statics, Output(other, source.names, False, statics))
 
 
 def _tell_unconnected(fn: Any, plan: StatePlan, recorder: Recorder, loss: Atom, wrt: dict[str, Var]) -> None:

@@ -11,7 +11,7 @@ How a replay reads its inputs and takes effect stands in the methods of a record
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -89,6 +89,12 @@ class Recording:
             and self.output.single == other.output.single
             and equal_statics(self.output.statics, other.output.statics)
         )
+
+    @property
+    def twin(self) -> Recording | None:
+        """The same run for the gradient alone where this is for value and gradient, and the other way round."""
+        other = self.output.twin
+        return None if other is None else replace(self, output=replace(other, twin=replace(self.output, twin=None)))
 
     @property
     def exact(self) -> bool:

@@ -215,7 +215,7 @@ class StatePlan:
                 for node in graph.nodes
                 for edge in node.edges
                 if isinstance(edge.child, Leaf) and edge.child.value is type and edge.how in _HOLDS
-                and node.obj is not builtins
+                and node.obj is not builtins and not self._trust.package(_code_of(node.obj))
             ]  # fmt: skip
         self._codes = graph.codes
         return Snapshot(digest(graph), graph)
@@ -293,6 +293,11 @@ class StatePlan:
             snap = self.snapshot(objects)
         assert snap._graph is not None
         return Substitution(snap._graph, wrap, self.fn, tuple(objects), self.provable, numbers)
+
+
+def _code_of(obj: Any) -> Any:
+    """The function, class or module that the object is, or its class."""
+    return obj if isinstance(obj, types.FunctionType | types.ModuleType | type) else type(obj)
 
 
 def floats_compared(state: Iterable[StateNode]) -> dict[str, float]:

@@ -256,3 +256,15 @@ def test_a_package_that_reaches_too_much_makes_python_run(way, package):
             np.testing.assert_allclose(f(X), np.sum(X) * rate)
     assert "state/package" in f.stats.live and "`installed_tools`" in f.stats.live
     assert "state/package" in f.explain(X)
+
+
+def test_functions_with_more_defaults_than_parameters_are_analysed():
+    """Decorators of installed packages leave such functions behind."""
+
+    def scaled(x):
+        return x * 2.0
+
+    scaled.__defaults__ = (1.0, 2.0, 3.0)
+    f = compile_grad(lambda x: np.sum(scaled(x)) if x is not None else 0.0)
+    for _ in range(2):
+        assert f(np.ones(3)) == 6.0

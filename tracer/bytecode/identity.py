@@ -48,7 +48,7 @@ def compared_floats(fn: FunctionType) -> dict[str, float]:
     """The Python floats outside of *fn* that it may ask for by identity (``x is np.nan``), by their names."""
     found: dict[str, float] = {}
     defaults, code = fn.__defaults__ or (), fn.__code__
-    given = dict(zip(code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount], defaults, strict=True))
+    given = dict(zip(code.co_varnames[: code.co_argcount][::-1], defaults[::-1], strict=False))  # decorators leave more
     given |= fn.__kwdefaults__ or {}
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
     for path in _compared(fn.__code__):

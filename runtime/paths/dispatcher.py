@@ -76,14 +76,13 @@ class Dispatcher:
 
     cuts = True
 
-    replays_effects = False  # those that ``state/effect_places.py`` finds
-
     def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats) -> None:
         self.fn, self.static, self.target, self.stats = fn, static, target, stats
         self.lock = threading.RLock()
         self.endpoints: dict[Mode, Endpoint] = {}
         self.integers = IntArguments(fn)
-        self.plans = PlanCache(fn, self.replays_effects)
+        self.plans = PlanCache(fn)
+        self._sinks = sink_parameters(fn, positional_names(fn))
         _dispatchers.add(self)
 
     def endpoint(self, mode: Mode) -> Endpoint:
@@ -114,6 +113,16 @@ class Dispatcher:
             if found is not MISS:
                 return found
         return self.dispatch(endpoint, args, kwargs)
+
+    def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """The call with these arguments."""
+        return flatten(args, kwargs, self.static, self.target, self._opaque(args, kwargs), self.fn)
+
+    def _opaque(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
+        """The ids of arguments that the function only changes: lists that it appends to."""
+        given = [(args[k] if k < len(args) else None, uses) for k, uses in self._sinks.items() if type(k) is int]
+        given += [(kwargs[name], self._sinks[name]) for name in kwargs if name in self._sinks]
+        return [id(value) for value, uses in given if is_sink(value, uses)]
 
     # ---- the ladder ----------------------------------------------------------------------------------------------
 
@@ -387,11 +396,8 @@ class Dispatcher:
 class FunctionDispatcher(Dispatcher):
     """The slow path of a function of arrays."""
 
-    replays_effects = True
-
     def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], target: str, stats: Stats) -> None:
         super().__init__(fn, static, target, stats)
-        self._sinks = sink_parameters(fn, positional_names(fn))
         self._tensor_form: TensorForm | None = None
         self._reads_tensors = False
         self._told = False  # whether a warning has told that Python runs in each call
@@ -417,16 +423,6 @@ class FunctionDispatcher(Dispatcher):
             if call.device is not None or plan.asks_identity or not plan.provable:
                 return call
         return found
-
-    def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """The call with these arguments."""
-        return flatten(args, kwargs, self.static, self.target, self._opaque(args, kwargs), self.fn)
-
-    def _opaque(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
-        """The ids of arguments that the function only changes: lists that it appends to."""
-        given = [(args[k] if k < len(args) else None, uses) for k, uses in self._sinks.items() if type(k) is int]
-        given += [(kwargs[name], self._sinks[name]) for name in kwargs if name in self._sinks]
-        return [id(value) for value, uses in given if is_sink(value, uses)]
 
     def _call_tensors(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer where Tensors are among the arguments or in the outside state."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -35,6 +35,28 @@ MAX_RESULTS = 200  # values that effects may add to the results of a program
 Expression = Callable[[Source, Sequence[str]], str]  # of the leaves' texts; ``r`` are the kernel's results
 
 
+class OtherEffects(Protocol):
+    """The effects that a library above has beside these, of one run, which happens within this context."""
+
+    def __enter__(self) -> Any: ...
+    def __exit__(self, *given: Any) -> None: ...
+
+    def calls(self) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
+        """(function, arguments) of calls that have happened already, and happen again in a replay."""
+
+    def stores(self) -> Iterator[tuple[tuple[Hashable, ...], Expression, Any]]:
+        """(a key of the place, the expression for it, the value that the run has put there)."""
+
+    def write_back(self, plain: Callable[[Any], Any]) -> None:
+        """Do these stores at once; *plain* gives values their final form."""
+
+    def expression(
+        self, value: Any, result: Callable[[TracedArray], tuple[Hashable, Expression]]
+    ) -> tuple[Hashable, Expression] | None:
+        """(a key that is equal for the same expression, the expression) of *value*, if the library knows it; *result*
+        gives them for a traced array."""
+
+
 @dataclass(slots=True, frozen=True)
 class OutsideEffect:
     """One statement: *before* ``place`` *between* ``value`` *after*.  ``key`` is equal for the same effect; what it
@@ -45,23 +67,28 @@ class OutsideEffect:
     value: Expression
     form: str
     sink: type | None = None
+    again: bool = True
 
     def write(self, source: Source, texts: Sequence[str], recorded: bool) -> None:
-        """Append the statement; *texts[k]* is leaf k of the call.  Also where this very run is *recorded*: it has had
-        copies."""
-        source.lines.append(self.form.format(self.place(source, texts), self.value(source, texts)))
+        """Append the statement; *texts[k]* is leaf k of the call.  Where this very run is *recorded*, too, if it is to
+        be done *again*: it has had copies."""
+        statement = self.form.format(self.place(source, texts), self.value(source, texts))
+        if self.again or not recorded:
+            source.lines.append(statement)
 
 
 @dataclass(slots=True)
 class Effects:
     """The effects of a run; ``arrays`` are the traced arrays that they need, at ``indices`` of the graph's results.
-    ``refused``: changes that can't be done again.  ``transient``: they change what a replay depends on."""
+    ``refused``: changes that can't be done again.  ``transient``: they change what a replay depends on.
+    ``write_back`` has them take effect at once, for a run that is not kept."""
 
     effects: list[OutsideEffect] = field(default_factory=list)
     arrays: list[TracedArray] = field(default_factory=list)
     indices: list[int] = field(default_factory=list)
     refused: list[Reason] = field(default_factory=list)
     transient: Reason | None = None
+    write_back: Callable[[], None] = lambda: None
 
     def place(self, atoms: list[Atom], returned: dict[int, int]) -> None:
         """Append what is needed to *atoms*; *returned*: the index there of each traced array, by id, that the function
@@ -70,17 +97,26 @@ class Effects:
             self.indices.append(returned.get(id(array), len(atoms)))
             if self.indices[-1] == len(atoms):
                 atoms.append(to_atom(array))
+        self.effects = [replace(effect, key=(effect.key, *self.indices)) for effect in self.effects]
 
 
 def find_effects(
     call: Call, graph: StateGraph, given: Arguments, substitution: Substitution, inputs: dict[int, TracedArray],
-    texts: Texts | None,
+    texts: Texts | None, others: OtherEffects | None = None,
 ) -> Effects:  # fmt: skip
     """The effects of a run that had the arguments *given* and the copies of *substitution*; *inputs*: the stand-ins for
     the arrays and numbers of the state, in order, by the ids of their nodes; *texts*: those that it has printed."""
     found = Effects()
     known = {id(node.obj) for node in graph.nodes} | given.containers
-    values = _Values(found, given, inputs, texts, known)
+    values = _Values(found, given, inputs, texts, known, others)
+    for function, args in () if others is None else others.calls():
+        arguments = values.expression(args)
+        assert arguments is not None
+        found.effects.append(
+            OutsideEffect(
+                ("call", id(function), arguments[0]), _constant(function), arguments[1], "{}(*{})", again=False
+            )
+        )
     ways = _ways(graph, call)
     not_counters: set[tuple[str, str]] = set()
     # an object is replaced last, since what else was done to its parts was done to it
@@ -99,6 +135,12 @@ def find_effects(
                 _replaces_object(edge) or (isinstance(edge.child, Leaf) and not edge.child.effect)
             ):
                 found.transient = Refusal.REPLAY_CHANGES(name=label)
+    for at, text, value in () if others is None else others.stores():
+        stored = values.expression(value)
+        if stored is None:
+            found.refused.append(Refusal.REPLAY_CHANGES(name=str(at[-1])))
+        else:
+            found.effects.append(OutsideEffect(("store", at, stored[0]), text, stored[1], "{} = {}"))
     for printed in () if texts is None else texts.printed:
         if isinstance(printed, Report):
             report = _report(printed, values)
@@ -107,9 +149,9 @@ def find_effects(
             else:
                 found.effects.append(report)
             continue
-        key, text = values.text(printed.text)
+        written, as_text = values.text(printed.text)
         rest = f", end={printed.end!r}, flush={printed.flush}"
-        found.effects.append(OutsideEffect(("print", key, rest), _constant(print), text, f"{{}}({{}}{rest})"))
+        found.effects.append(OutsideEffect(("print", written, rest), _constant(print), as_text, f"{{}}({{}}{rest})"))
     if texts is not None and len(found.arrays) > MAX_RESULTS:
         found.refused.append(Refusal.CALLS_PRINT(what=f"{len(texts.printed)} texts", site="its definition"))
     if not_counters:
@@ -267,10 +309,11 @@ class _Values:
     """Expressions for values that a run has left somewhere: plain NumPy would have left the same there."""
 
     def __init__(
-        self, effects: Effects, given: Arguments, inputs: dict[int, TracedArray], texts: Texts | None, known: set[int]
-    ) -> None:
+        self, effects: Effects, given: Arguments, inputs: dict[int, TracedArray], texts: Texts | None,
+        known: set[int], others: OtherEffects | None,
+    ) -> None:  # fmt: skip
+        self._effects, self._given, self._texts, self._others = effects, given, texts, others
         self._stand_ins = inputs
-        self._effects, self._given, self._texts = effects, given, texts
         self._results: dict[int, tuple[TracedArray, int]] = {}  # id of a traced array -> (it, position of its value)
         self._known = known  # ids of containers that the run has found, or that have been met
         self._inputs = {id(one): k for k, one in enumerate(inputs.values())}
@@ -305,7 +348,7 @@ class _Values:
             content = (value.dtype, value.shape, value.tobytes())
             kept = value.copy()
             return ("array", content), lambda source, texts: f"{source.constant(kept)}.copy()"
-        return None
+        return None if self._others is None else self._others.expression(value, self._array)
 
     def counted(self, edge: Edge, value: Any) -> int | None:
         """The number by which an int that is an input has gone up to *value*; None where that is not all."""
@@ -343,13 +386,21 @@ class _Values:
         return new
 
     def _result(self, value: TracedArray) -> tuple[Hashable, Expression]:
+        known = None if self._others is None else self._others.expression(value, self._array)
+        if known is not None:
+            return known
+        key, result = self._array(value)
+        if not value.aval.weak:
+            return key, result
+        return (key, "item"), lambda source, texts: f"{result(source, texts)}.item()"
+
+    def _array(self, value: TracedArray) -> tuple[Hashable, Expression]:
         known = self._results.get(id(value))
         if known is None:
             known = self._results[id(value)] = value, len(self._effects.arrays)
             self._effects.arrays.append(value)
         position, effects = known[1], self._effects
-        form = "{}.item()" if value.aval.weak else "{}"
-        return ("result", position, form), lambda source, texts: form.format(f"r[{effects.indices[position]}]")
+        return ("result", position), lambda source, texts: f"r[{effects.indices[position]}]"
 
 
 def _increment(value: TracedArray, before: Atom) -> int | None:
@@ -380,4 +431,4 @@ def _joined(kind: type, parts: list[tuple[Hashable, Expression]], count: int) ->
     ), lambda source, texts: start + "".join([f"{text(source, texts)}, " for _, text in parts]) + end
 
 
-__all__ = ["Effects", "NotCountersError", "OutsideEffect", "find_effects"]
+__all__ = ["Effects", "Expression", "NotCountersError", "OtherEffects", "OutsideEffect", "find_effects"]

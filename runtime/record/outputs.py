@@ -47,29 +47,38 @@ class Output:
             self.twin.simplify(results)
 
 
+def data_of(leaf: Any) -> tuple[Atom, str] | None:
+    """(the datum of a leaf, the form of its expression over a result); None where it is no data."""
+    if isinstance(leaf, TracedArray):
+        number = leaf.aval.weak and leaf.aval.dtype.kind in "ib"  # an int of Python's
+        return leaf.atom, "{}.item()" if number else "{}"
+    if isinstance(leaf, np.ndarray) and is_number(leaf.dtype):
+        return to_atom(leaf), "{}"
+    return None
+
+
 def packed(
-    out: Any, source: Source, atoms: list[Atom], places: dict[int, int] | None = None
-) -> tuple[str, tuple[Any, ...]]:
-    """The expression for a result tree, whose data is appended to *atoms*; and its parts that are no data.  *places*
-    gets the index of each traced array, by id."""
+    out: Any, source: Source, atoms: list[Atom], places: dict[int, int] | None = None,
+    data: Callable[[Any], tuple[Atom, str] | None] = data_of,
+) -> tuple[str, tuple[Any, ...]]:  # fmt: skip
+    """The expression for a result tree, whose *data* is appended to *atoms*; and its parts that are no data.  *places*
+    gets the index of each such leaf, by id."""
     leaves, spec = optree.tree_flatten(out, none_is_leaf=True, namespace=NAMESPACE)
     texts, statics = [], []
     for leaf in leaves:
         if type(leaf) is TracedInt:
             leaf = leaf.asked()
-        if isinstance(leaf, TracedArray):
-            number = leaf.aval.weak and leaf.aval.dtype.kind in "ib"  # an int of Python's
-            texts.append(f"r[{len(atoms)}].item()" if number else f"r[{len(atoms)}]")
-            if places is not None:
-                places.setdefault(id(leaf), len(atoms))
-            atoms.append(leaf.atom)
-        elif isinstance(leaf, np.ndarray) and is_number(leaf.dtype):
-            texts.append(f"r[{len(atoms)}]")
-            atoms.append(to_atom(leaf))
-        else:
+        found = data(leaf)
+        if found is None:
             texts.append(source.constant(leaf))
             statics.append(leaf)
+            continue
+        atom, form = found
+        texts.append(form.format(f"r[{len(atoms)}]"))
+        if places is not None:
+            places.setdefault(id(leaf), len(atoms))
+        atoms.append(atom)
     return packing(source, spec, iter(texts)), (spec, *statics)
 
 
-__all__ = ["Output", "packed"]
+__all__ = ["Output", "data_of", "packed"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,7 @@ from .differentiable import (
     unconnected,
     unconnected_text,
 )
-from .effects import Effects, NotCountersError, find_effects
+from .effects import Effects, NotCountersError, OtherEffects, find_effects
 from .gc_pause import fewer_collections
 from .identity import captured_refusal, first_of_each, refuse_floats
 from .outputs import Output, packed
@@ -77,7 +77,7 @@ def record(
         return _record_numbers(fn, call, mode, plan, snapshot, capacities)
     try:
         found = _record(fn, call, mode, plan, snapshot, capacities, in_pieces=False)
-    except _UnseenReaderError:
+    except UnseenReaderError:
         found = _record(fn, call, mode, plan, None, (), in_pieces=False)
     assert isinstance(found, Recording)
     return found
@@ -185,16 +185,15 @@ def _record(
             recorder.watch, recorder.may_draw = lambda: plan.watch(recorder.reasons.append), True
             recorder.call_method, recorder.derives = call_method, True
 
-            def add_array(array: np.ndarray, name: str) -> TracedArray:
-                owner = f"`{name}`, an array from outside the function"
-                var = recorder.add_input(array, f"`{name}`")
-                recorder.outside[var] = frozenset((var,))
-                return TracedArray(var, recorder, owner=owner)
-
             def number(value: TracedArray) -> Any:
                 return _number(value, recorder)
 
-            out, changes, effects = run_frozen(call, leaves, plan, snapshot, recorder, wrt, add_array, number, integers)
+            def stands_for(node: StateNode) -> TracedArray:
+                return stand_in_of(node, recorder, recorder.add_input)
+
+            out, changes, effects = run_frozen(
+                call, leaves, plan, snapshot, recorder, wrt, stands_for, number, integers
+            )
         if unrecordable.last is not None:  # caught by the function, which has not computed what NumPy would have
             refused, message = unrecordable.last
             raise refused(*message)
@@ -254,34 +253,39 @@ def _own_words() -> Iterator[None]:
         raise
 
 
-class _UnseenReaderError(Exception):
+class UnseenReaderError(Exception):
     """Code that was not analysed has run, and may have read places that were taken for never read."""
+
+
+def stand_in_of(node: StateNode, recorder: Recorder, add_input: Callable[..., Var]) -> TracedArray:
+    """The stand-in for an array or a number of the outside state, of which *add_input* (value, name, weak) makes an
+    input."""
+    name, kind = f"`{node.label}`", type(node.obj)
+    # the launcher takes a counter as a float
+    var = add_input(float(node.obj) if kind is int else node.obj, name, weak=kind in (int, float))
+    recorder.outside[var] = frozenset((var,))
+    if kind is int:
+        recorder.counters.add(var)
+        return TracedArray(cast(var, INT, weak=True), recorder)
+    owner = None if node.kind == "number" else f"{name}, an array from outside the function"
+    return TracedArray(var, recorder, owner=owner)
 
 
 def run_frozen(
     call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, recorder: Recorder, wrt: Sequence[int],
-    add_array: Callable[[np.ndarray, str], TracedArray], number: Callable[[TracedArray], Any],
-    integers: Integers | None = None, tensors: bool = False,
+    stands_for: Callable[[StateNode], TracedArray], number: Callable[[TracedArray], Any],
+    integers: Integers | None = None, others: OtherEffects | None = None,
+    tensors: bool = False,
 ) -> tuple[Any, list[Reason], Effects]:  # fmt: skip
     """(result of the function, its changes to arguments and outside state, those that are still to be made), run with
-    traced stand-ins for the arrays of the snapshot.  *leaves*: those of the call, traced ones in place of data;
-    *number*: the value of a traced array, to be kept outside the recording.  *tensors*: the result has objects that the
-    caller of this settles."""
+    traced stand-ins for the arrays and numbers of the snapshot.  *leaves*: those of the call, traced ones in place of
+    data; *number*: the value of a traced array, to be kept outside the recording.  *tensors*: the result has objects
+    that the caller of this settles."""
     stand_ins: dict[int, TracedArray] = {}
     known = {id(x): leaf for x, leaf in zip(call.leaves, leaves, strict=True)} if plan.asks_identity else {}
     for node in snapshot.inputs:
-        if node.kind == "number":
-            counter = type(node.obj) is int  # the launcher takes it as a float
-            var = recorder.add_input(
-                float(node.obj) if counter else node.obj, f"`{node.label}`", weak=counter or type(node.obj) is float
-            )
-            if recorder.derives:
-                recorder.outside[var] = frozenset((var,))
-            if counter:
-                recorder.counters.add(var)
-            stand_ins[id(node)] = TracedArray(cast(var, INT, weak=True) if counter else var, recorder)
-        else:
-            stand_in = add_array(node.obj, node.label)
+        stand_in = stand_ins[id(node)] = stands_for(node)
+        if node.kind != "number":
             stand_ins[id(node)] = stand_ins[id(node.obj)] = known.get(id(node.obj), stand_in)
             recorder.captured[id(node.obj)] = stand_ins[id(node)]
     substitution = plan.substitute(
@@ -294,13 +298,13 @@ def run_frozen(
         recorder.texts.places |= substitution.unread()
     watch, raised = plan.watch(recorder.reasons.append), None
     try:
-        with watch:
+        with nullcontext() if others is None else others, watch:
             out = substitution.fn(*given.args, **given.kwargs)
         out, returned = (out, []) if tensors else plain.result(out)
     except BaseException as error:
         out, returned, raised = None, [], error
         plain(error)
-    after = plan.snapshot(call.objects)
+    after = plan.snapshot(call.objects, after=True)
     settle(after.nodes, plain, plan.writes_by_name)
     needed = recorder.needed or unbounded(recorder, raised)
     plan.keep_contents(_captured_names(recorder, snapshot, frozenset(recorder.asked_counters)))
@@ -312,24 +316,31 @@ def run_frozen(
             raise raised or needed.error
         raise needed
     if not changed and _unseen(watch, substitution):
-        raise _UnseenReaderError from raised
+        raise UnseenReaderError from raised
+
+    def write_back() -> None:
+        given.write_back(plain)
+        substitution.writeback(plain)
+        if others is not None:
+            others.write_back(plain)
+        if recorder.texts is not None:
+            recorder.texts.print(plain)
+
     effects, changes = Effects(), changed or substitution.changes() or returned
     if raised is None and not changes and snapshot.graph is not None and snapshot.graph.roots:
         try:
             inputs = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
-            effects = find_effects(call, snapshot.graph, given, substitution, inputs, recorder.texts)
+            effects = find_effects(call, snapshot.graph, given, substitution, inputs, recorder.texts, others)
         except NotCountersError as error:
             plan.read(error.places)
             raise
         changes = effects.refused
     if integers is not None:
         integers.refuse(drop=bool(changes), raised=raised is not None)
+    effects.write_back = write_back
     if changes or raised is not None:
-        given.write_back(plain)
-        substitution.writeback(plain)
         effects = Effects()
-        if recorder.texts is not None:
-            recorder.texts.print(plain)
+        write_back()
     if raised is not None:
         try:
             raise raised

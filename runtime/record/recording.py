@@ -123,10 +123,12 @@ class Recording:
     def check(self, source: Source, call: Call, texts: Sequence[str]) -> None:
         """Append the conditions that a slot checks beside the call key, the outside state and the guards; *texts* as in
         :meth:`Effect.write`.  Here: what only grows, so that nobody looks at it, is none of the arguments."""
-        for place, value in enumerate(call.arguments[0]):
-            for effect in self.effects:
-                if isinstance(effect, OutsideEffect) and effect.sink is type(value):
-                    source.give_up_if(f"args[{place}] is {effect.place(source, texts)}")
+        sinks = [e for e in self.effects if isinstance(e, OutsideEffect) and e.sink is not None]
+        for place, value in enumerate(call.arguments[0] if sinks else ()):
+            own = [text for text, leaf in zip(texts, call.leaves, strict=False) if leaf is value]
+            for effect in sinks:
+                if effect.sink is type(value) and (sink := effect.place(source, texts)) not in own:
+                    source.give_up_if(f"args[{place}] is {sink}")
         for question in self.questions:
             source.give_up_if(f"not {source.constant(question.holds)}()")
         if self.derived is not None:

@@ -67,6 +67,7 @@ class CodeFacts:
     by_locale: bool = False  # makes text of numbers as people write them where they live
     dates: bool = False  # mentions NumPy's dates
     moment: int = 0  # line of a text that is the present time to NumPy
+    texts: set[str] = field(default_factory=set)  # constants that are short texts: keys of dicts
     codes: list[CodeType] = field(default_factory=list)  # this code and all nested ones
 
     file: str = ""  # where the code stands, without the folder
@@ -81,6 +82,7 @@ class CodeFacts:
 
 _cache: dict[int, CodeFacts] = {}  # id(code) -> facts, which keep the code object (and so its id) alive
 _CACHE_LIMIT = 4096
+_LONGEST_KEY = 40
 
 
 def scan(code: CodeType) -> CodeFacts:
@@ -97,6 +99,7 @@ def scan(code: CodeType) -> CodeFacts:
 
 def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) -> None:
     facts.codes.append(code)
+    facts.texts.update([text for text in code.co_consts if type(text) is str and len(text) <= _LONGEST_KEY])
     for place, found in uses(code).items():
         facts.uses.setdefault(place, set()).update(found)
     if getattr(code, "co_exceptiontable", b""):

@@ -345,6 +345,19 @@ def _needed(graph: StateGraph) -> set[int]:
     return needed
 
 
+def leads_to_effects(node: StateNode) -> bool:
+    """Whether a place is reached from *node* in which the function may store something."""
+    stack, seen = [node], {id(node)}
+    while stack:
+        at = stack.pop()
+        if at.kind == "sink" or any(map(_effect, at.edges)):
+            return True
+        children = [e.child for e in at.edges if isinstance(e.child, StateNode) and id(e.child) not in seen]
+        seen.update(map(id, children))
+        stack += children
+    return False
+
+
 def _effect(edge: Edge) -> bool:
     return edge.stored or (isinstance(edge.child, Leaf) and bool(edge.child.effect))
 
@@ -434,4 +447,4 @@ def apply_changes(original: Any, before: Any, now: Any, back: Callable[[Any], An
             original[name] = original.pop(name)
 
 
-__all__ = ["Substitution", "apply_changes", "contents", "grow", "same_contents", "slots"]
+__all__ = ["Substitution", "apply_changes", "contents", "grow", "leads_to_effects", "same_contents", "slots"]

@@ -118,13 +118,14 @@ class Names:
     dates: bool = False  # NumPy's dates occur
     moment: str = ""  # where text occurs that is the present time to NumPy
     effects: bool = False  # whether effects are replayed
+    texts: set[str] = field(default_factory=set)  # constants that are short texts: keys of dicts
     uses: Uses = field(default_factory=dict)
     contents: set[str] = field(default_factory=set)  # labels of arrays that are guarded by their contents
     read: set[int] = field(default_factory=set)  # ids of containers that are no sinks (``effect_places.py``)
     no_sparing: set[types.CodeType] = field(default_factory=set)  # code that is analysed where it fails, too
 
     def state(self) -> tuple[int, ...]:
-        sets = self.attrs, self.compares, self.called, self.asked, self.read, self.no_sparing
+        sets = self.attrs, self.compares, self.called, self.asked, self.read, self.no_sparing, self.texts
         flags = self.supers, self.everything, self.absence, self.dates, bool(self.moment)
         return *map(len, sets), sum(map(len, self.uses.values())), *flags
 
@@ -137,7 +138,14 @@ class Names:
         uses = {place: set(found) for place, found in self.uses.items()}
         flags = self.supers, self.everything, self.absence, self.dates
         return Names(
-            *sets, *flags, self.moment, self.effects, uses, set(self.contents), no_sparing=set(self.no_sparing)
+            *sets,
+            *flags,
+            self.moment,
+            self.effects,
+            set(self.texts),
+            uses,
+            set(self.contents),
+            no_sparing=set(self.no_sparing),
         )
 
 

@@ -200,12 +200,12 @@ class StatePlan:
 
     # ---- the state now
 
-    def snapshot(self, objects: tuple[Any, ...] = ()) -> Snapshot:
-        """The state as it is now, for these objects."""
+    def snapshot(self, objects: tuple[Any, ...] = (), after: bool = False) -> Snapshot:
+        """The state as it is now, for these objects.  *after*: a run, whose traced arrays have yet to be taken out."""
         labels = self._labels if len(self._labels) == len(objects) else _labels(self.fn, len(objects))
         graph = build(self.fn, tuple(objects), labels, self._trust, self._names.copy(), self._classes)
         self._names = graph.names
-        self._static = graph.reasons
+        self._static = [r for r in graph.reasons if not (after and r.code is Refusal.STATE_TRACED)]
         if graph.codes.keys() != self._codes.keys():
             functions = [node.obj for node in graph.nodes if type(node.obj) is types.FunctionType]
             spaces = {id(fn.__code__): fn.__globals__ for fn in functions}

@@ -167,6 +167,7 @@ def _take_code(walker: Walker, code: types.CodeType) -> CodeFacts:
         names.compares |= facts.compares
         names.called |= facts.called
         names.asked |= facts.asked
+        names.texts |= facts.texts
         if facts.matches:
             walker.abstract = True
         if facts.excepts:

@@ -449,3 +449,121 @@ def test_a_grad_that_is_none_only_at_first_makes_two_paths():
         totals.append(found.numpy())
     np.testing.assert_allclose(totals[1], totals[0])
     assert compiled.stats.live == ""
+
+
+def _fixed_point(rng):
+    w = torch.tensor(rng.normal(size=(3, 3)) * 0.4, requires_grad=True)
+    turns = []
+
+    def step(x):
+        with torch.no_grad():
+            z, err, n = torch.zeros(3, dtype=torch.float64), torch.ones((), dtype=torch.float64), 0
+            while err.item() > 1e-8:
+                new = torch.tanh(w @ z + x)
+                err = (new - z).abs().max()
+                z = new
+                n += 1
+        w.grad = None
+        loss = (torch.tanh(w @ z + x) ** 2).sum()
+        loss.backward()
+        with torch.no_grad():
+            w.sub_(0.05 * w.grad)
+        turns.append(n)
+        return loss.detach(), n
+
+    return step, lambda scale: (torch.tensor(rng.normal(size=3) * scale),), lambda: (w, turns)
+
+
+def _newton(rng):
+    w = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+
+    def step(a):
+        with torch.no_grad():
+            x, k = a.clone(), torch.zeros((), dtype=torch.float64)
+            while True:
+                change = (x * x - a) / (2.0 * x)
+                x = x - change
+                k = k + 1
+                if (change / x).abs().max() < 1e-9:
+                    break
+            w.add_(x)
+        return x, k
+
+    return step, lambda scale: (torch.tensor(np.array([1.0, 7.0]) * scale),), lambda: (w, [])
+
+
+def _power_iteration(rng):
+    matrix = torch.tensor(rng.normal(size=(4, 4)))
+
+    def rayleigh(v):
+        return (v @ (matrix @ matrix.T) @ v) / (v @ v)
+
+    def step(v):
+        old, new = torch.zeros((), dtype=torch.float64), rayleigh(v)
+        while (new - old).abs() > 1e-7 * new:
+            v = matrix @ (matrix.T @ v)
+            v = v / v.norm()
+            old, new = new, rayleigh(v)
+        return new, v
+
+    return step, lambda scale: (torch.tensor(rng.normal(size=4) * scale),), lambda: (matrix, [])
+
+
+@pytest.mark.parametrize("make", [_fixed_point, _newton, _power_iteration])
+def test_a_loop_that_data_ends_is_one_loop(make):
+    rng, other = np.random.default_rng(0), np.random.default_rng(0)
+    step, batch, left = make(rng)
+    plain, same_batch, plainly_left = make(other)
+    compiled = torch.compile(step)
+    for scale in (1.0, 0.1, 0.5, 3.0, 1e-3, 2.0, 30.0, 0.2, 1e-5, 1.0, 1e3, 5.0):
+        for one, two in zip(compiled(*batch(scale)), plain(*same_batch(scale)), strict=True):
+            assert type(one) is type(two)
+            np.testing.assert_allclose(np.asarray(one), np.asarray(two), rtol=1e-9, atol=1e-12)
+    (mine, turns), (theirs, plain_turns) = left(), plainly_left()
+    np.testing.assert_allclose(mine.detach().numpy(), theirs.detach().numpy(), rtol=1e-9)
+    assert turns == plain_turns and all(type(n) is int for n in turns)
+    assert not compiled.stats.live and compiled.stats.traces == 2
+    assert "turns until it stops by itself" in compiled.explain()
+
+
+@pytest.mark.parametrize("kind", ["requires gradients", "writes in place", "draws", "keeps"])
+def test_a_loop_that_data_ends_and_does_more_is_a_path_for_each_count(kind):
+    def make():
+        torch.manual_seed(3)
+        w = torch.tensor([0.5, 0.25], requires_grad=True)
+        total, kept = torch.zeros(2), []
+
+        def step(x):
+            w.grad = None
+            z = x * w if kind == "requires gradients" else x * 1.0
+            while z.sum().item() > 1.0:
+                z = z * 0.5
+                if kind == "writes in place":
+                    total.add_(z)
+                if kind == "draws":
+                    z = z * torch.rand(2)
+                if kind == "keeps":
+                    kept.append(z)
+            loss = (z * w).sum()
+            loss.backward()
+            return loss.detach(), len(kept)
+
+        return step, w, total, kept
+
+    mine, plain = make(), make()
+    compiled = torch.compile(mine[0])
+    for scale in (8.0, 3.0, 20.0, 1.0, 8.0, 3.0, 50.0, 8.0, 0.1, 20.0):
+        x = torch.tensor([scale, scale / 2])
+        state = torch.get_rng_state() if hasattr(torch, "get_rng_state") else None
+        if state is None:
+            torch.manual_seed(int(scale * 10))
+        found = compiled(x)
+        if state is None:
+            torch.manual_seed(int(scale * 10))
+        else:
+            torch.set_rng_state(state)
+        expected = plain[0](x)
+        assert abs(found[0].item() - expected[0].item()) < 1e-6 and found[1] == expected[1]
+        np.testing.assert_allclose(mine[1].grad.numpy(), plain[1].grad.numpy(), rtol=1e-6)
+        np.testing.assert_allclose(mine[2].numpy(), plain[2].numpy(), rtol=1e-6)
+        assert mine[2]._version == plain[2]._version and len(mine[3]) == len(plain[3])

@@ -783,3 +783,65 @@ def test_what_was_there_is_kept_and_no_copy_of_it(found):
     for _ in range(4):
         f(np.ones(2), values)
         assert keeper.kept is keeper.all[-1] is there.get(found, table["array"])
+
+
+@pytest.mark.parametrize("kind", ["attributes", "items", "one of them returned"])
+def test_paths_that_keep_the_same_values_in_other_places(kind):
+    class State:
+        pass
+
+    def make():
+        state = State()
+        state.a = state.b = 0.0
+        items = {"a": 0.0, "b": 0.0}
+
+        def f(x):
+            y, z = np.sum(x * 2.0), np.sum(x * x)
+            if y > 0:
+                first, second = y, z
+            else:
+                first, second = z, y
+            if kind == "items":
+                items["a"] = first
+                items["b"] = second
+            else:
+                state.a = first
+                state.b = second
+            return y if kind == "one of them returned" else (y, z)
+
+        return f, lambda: (state.a, state.b, *items.values())
+
+    mine, plain = make(), make()
+    f = compile_grad(mine[0])
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        x = rng.normal(size=5)
+        np.testing.assert_allclose(f(x), plain[0](x))
+        np.testing.assert_allclose(mine[1](), plain[1]())
+    assert not f.stats.live
+
+
+@pytest.mark.parametrize("kind", ["list", "dict", "set"])
+def test_what_an_argument_gets_is_put_there_by_the_fast_path(kind):
+    """Alone the container that grows may be one of the arguments; it can't be another one, too."""
+
+    def to_list(x, log):
+        log.append(np.sum(x))
+        return np.sum(x)
+
+    def to_dict(x, log):
+        log["total"] = np.sum(x)
+        return np.sum(x)
+
+    def to_set(x, log):
+        log.add("called")
+        return np.sum(x)
+
+    f, make = {"list": (to_list, list), "dict": (to_dict, dict), "set": (to_set, set)}[kind]
+    mine, plain = make(), make()
+    compiled = compile_grad(f)
+    for k in range(6):
+        x = np.full(3, float(k))
+        assert compiled(x, mine) == f(x, plain) and mine == plain
+    (slot,) = [slot for endpoint in compiled._dispatcher.endpoints.values() for slot in endpoint.slots]
+    assert slot((x, mine), {}) == np.sum(x)

@@ -7,6 +7,7 @@ from typing import Any
 from ..runtime.explain import describe_graph_guards, describe_named_inputs, host_sections, program_sections, section
 from ..runtime.paths.family import describe_families
 from ..runtime.record.differentiable import name_of
+from ..runtime.record.effects import OutsideEffect
 from ..tracer.ir.text import print_graph
 from .device_program import StepProgram
 from .step_recording import GradAssigned
@@ -51,4 +52,6 @@ def describe_effects(recording: Any) -> str:
     dropped = results.count(None)
     given = len(results) - dropped
     lines += [f"assigns .grad of {given} tensors"] * bool(given) + [f"drops .grad of {dropped} tensors"] * bool(dropped)
+    outside = sum(isinstance(effect, OutsideEffect) for effect in recording.effects)
+    lines += [f"{outside} changes of objects outside"] * bool(outside)
     return "\n".join(lines) or "none"

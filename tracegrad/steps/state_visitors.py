@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..nn.module import Module
-from ..optim.lr_scheduler import LRScheduler
+from ..optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from ..optim.optimizer import Optimizer
 from ..runtime.state import objects
-from ..runtime.state.state_graph import Leaf, StateNode
+from ..runtime.state.state_graph import Leaf, Names, StateNode
+from ..runtime.state.state_plan import Snapshot
 from ..runtime.state.values import is_leaf
 from ..runtime.state.walker import OF_SUBCLASSES, Walker
 from ..tensors.device import on_cuda
@@ -65,8 +66,20 @@ def _operation(walker: Walker, value: EagerOp, label: str, site: str) -> Leaf:
     return walker.leaf(value, False)
 
 
-def _scheduler(walker: Walker, value: LRScheduler, label: str, site: str) -> Leaf:
-    return walker.unknown(Refusal.STATE_SCHEDULER, value, label, site)
+def _scheduler(walker: Walker, value: LRScheduler, label: str, site: str) -> Leaf | StateNode:
+    """A scheduler whose steps are taken by its own Python, in each call."""
+    names, own = walker.names, value.__dict__
+    asked = (own.keys() | {"get_lr", "state_dict", "load_state_dict"}) - {"optimizer"}
+    ours = type(value).step in (LRScheduler.step, ReduceLROnPlateau.step) and "step" not in own
+    if not ours or not names.effects or names.everything or not asked.isdisjoint(names.attrs):
+        return walker.unknown(Refusal.STATE_SCHEDULER, value, label, site)
+    node = walker.node("pinned", value, label, site)
+    walker.pin_class(type(value))
+    node.edge("quiet", "scheduler", walker.leaf(value, False))
+    node.edge("const", "optimizer", walker.visit(value.optimizer, f"{label}.optimizer", site), fixed=True)
+    for fn in own.get("lr_lambdas", ()):
+        node.edge("const", "lr_lambda", walker.visit(fn, f"a function of {label}", site), fixed=True)
+    return node
 
 
 def _named(walker: Walker, t: Tensor, label: str) -> None:
@@ -97,6 +110,23 @@ def optimizer_numbers(optimizers: Iterable[Optimizer]) -> list[tuple[dict[str, A
         for key, value in group.items()
         if _is_number(value)
     ]
+
+
+def named_numbers(snapshot: Snapshot) -> list[tuple[dict[str, Any], str]]:
+    """(group, key) of the numbers of optimizers that the user's code may read and set by name."""
+    names = None if snapshot.graph is None else snapshot.graph.names
+    if names is None or not _looks_into_groups(names):
+        return []
+    groups = [group for optimizer in snapshot.optimizers for group in optimizer.param_groups]
+    return [(group, key) for group in groups for key, value in group.items() if _is_named(names, key, value)]
+
+
+def _looks_into_groups(names: Names) -> bool:
+    return "param_groups" in names.attrs or "defaults" in names.attrs
+
+
+def _is_named(names: Names, key: str, value: Any) -> bool:
+    return names.effects and type(value) is float and key in names.texts
 
 
 def _is_number(value: Any) -> bool:
@@ -160,7 +190,7 @@ def _fill_optimizer(walker: Walker, node: StateNode, optimizer: Optimizer, label
     walker.pin_class(type(optimizer))
     node.edge("quiet", "optimizer", walker.leaf(optimizer, False))
     short = label.removeprefix("global ").removeprefix("closure ")
-    everything = "param_groups" in walker.names.attrs or "defaults" in walker.names.attrs
+    everything = _looks_into_groups(walker.names)
     own = optimizer.__dict__
     walker.stores.append((optimizer, own, None))
     for name, value in own.items():
@@ -179,6 +209,8 @@ def _fill_optimizer(walker: Walker, node: StateNode, optimizer: Optimizer, label
         for key, value in group.items():
             if key == "params":
                 _parameters(walker, part, value, site)
+            elif everything and _is_named(walker.names, key, value):
+                part.edge("quiet", key, walker.leaf(None, False))
             elif not _is_number(value) or everything:
                 part.edge("key", key, walker.visit(value, f"{at}[{key!r}]", site), fixed=True)
     for parameter, entry in optimizer.state.items():
@@ -206,4 +238,4 @@ OF_SUBCLASSES.update({
     LRScheduler: _scheduler,
 })  # fmt: skip
 
-__all__ = ["optimizer_numbers", "tensor_facts"]
+__all__ = ["named_numbers", "optimizer_numbers", "tensor_facts"]

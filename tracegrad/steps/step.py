@@ -25,7 +25,7 @@ from ..runtime.paths.entry import Endpoint
 from ..runtime.paths.fallback import Live
 from ..runtime.paths.family import Family, Variant
 from ..runtime.paths.paths import MISS, Missed, Path, make_path, new_counts
-from ..runtime.record.call_key import DEVICE, TENSOR, Call, flatten
+from ..runtime.record.call_key import DEVICE, TENSOR, Call
 from ..runtime.record.recording import VALUE, Mode
 from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..runtime.state.values import partition
@@ -98,7 +98,7 @@ class StepDispatcher(Dispatcher):
     def dispatch(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if STATE.inference or STATE.anomaly:
             return self.fn(*args, **kwargs)
-        call = flatten(args, kwargs, self.static, self.target)
+        call = self.flatten(args, kwargs)
         if DEVICE in call.kinds:
             self.stats.live = str(Refusal.STEP_FOREIGN())
             return self.fn(*args, **kwargs)
@@ -138,7 +138,7 @@ class StepDispatcher(Dispatcher):
 
     def _bind(self, recording: Any, call: Call) -> Path:
         graph, counts = recording.graph, new_counts(recording)
-        scalars = [scalar_type(place, call) for place in recording.places]
+        scalars = [scalar_type(place, call, recording.captured) for place in recording.places]
         program: Any
         with recording.capture.all_or_nothing():
             if recording.on_host is not None:
@@ -195,7 +195,7 @@ class StepDispatcher(Dispatcher):
 
     def _take_as_it_is(self, recording: Any) -> Any:
         """The result of a recorded run that is not kept, which takes effect by NumPy."""
-        out = recording.capture.settle(recording.returned)
+        out = recording.capture.settle(recording.write_back, recording.returned)
         recording.release()
         return out
 
@@ -217,9 +217,9 @@ def compile(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     Parameters and optimizer state are updated in place; ``.grad`` is set; tensors that are returned stay connected to
     the tensors they depend on (``compile(model)`` may be used with the rest of the step outside), unless ``backward``
     has run inside.
-    ``lr`` and other numbers of the optimizer are read anew in each call.  Where replaying would not be provably right
-    (the step prints, keeps what it computes in a list, reads ``loss.item()``), it runs eagerly and ``step.stats.live``
-    says why.  Options of ``torch.compile`` are accepted and have no effect.
+    ``lr`` and other numbers of the optimizer are read anew in each call.  What the step counts, stores and appends
+    outside happens in every call.  Where replaying would not be provably right, it runs eagerly and
+    ``step.stats.live`` says why.  Options of ``torch.compile`` are accepted and have no effect.
     """
     if fn is None:
         return compile

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import optree
 
 from ..codegen.lower.canonical import canonicalise
 from ..codegen.lower.half_precision import CUDA_PRODUCTS
@@ -28,25 +27,33 @@ from ..runtime.cuda.availability import require_cuda
 from ..runtime.cuda.silent_backend import Unwatched
 from ..runtime.record.call_key import ARRAY, FLOAT, SCALAR, TENSOR, Call
 from ..runtime.record.differentiable import leaf_names
+from ..runtime.record.effects import Effects, NotCountersError
 from ..runtime.record.gc_pause import fewer_collections
-from ..runtime.record.outputs import Output
-from ..runtime.record.record import run_frozen, sort_guards
+from ..runtime.record.outputs import Output, data_of, packed
+from ..runtime.record.record import UnseenReaderError, run_frozen, sort_guards, stand_in_of
 from ..runtime.record.recording import Effect, Recording
-from ..runtime.record.trees import NAMESPACE, Source, make_function, packing
+from ..runtime.record.trees import Source, make_function
+from ..runtime.state.state_graph import StateNode
 from ..runtime.state.state_plan import Snapshot, StatePlan
+from ..runtime.state.values import distinct
+from ..tensors import harmless  # noqa: F401  (tells which of their functions change nothing)
+from ..tensors.backward_pass import collect
 from ..tensors.capture import Capture, capturing
 from ..tensors.device import CPU, device, on_cuda
 from ..tensors.modes import STATE
 from ..tensors.tensor import Tensor, epoch, make
-from ..tracer.ir.aval import is_number
 from ..tracer.ir.errors import unrecordable
-from ..tracer.ir.graph import Atom, Lit, Var, building
+from ..tracer.ir.graph import Atom, Lit, Var, building, read_vars
 from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.ops.elementwise import broadcast_to, cast
-from ..tracer.record.array import TracedArray, to_atom
+from ..tracer.record.array import TracedArray
 from ..tracer.record.constants import call_method
-from ..tracer.record.recorder import Recorder
+from ..tracer.record.recorder import NeedsContentsError, Recorder
+from ..tracer.record.reports import filters
+from ..tracer.record.shown_text import Texts
+from ..tracer.reroll.loop_monitor import watch_loops
 from ..tracer.reroll.roll import rolled
+from .outside import Outside
 from .state_visitors import optimizer_numbers, tensor_facts
 from .step_autograd import Link, as_array, derive, finish, linked
 
@@ -103,6 +110,8 @@ class TensorRecording(Recording):
     writes: list[int] = field(kw_only=True)
     looked: list[tuple[Place, bool]] = field(kw_only=True)  # (tensor whose .grad was read, whether it was None)
     settings: list[tuple[dict[str, Any], str, Any]] = field(kw_only=True)  # (group, key, value): of optimizers
+    named: list[tuple[dict[str, Any], str]] = field(kw_only=True)  # those that the user's code may look at
+    schedulers: list[Any] = field(kw_only=True)  # whose steps are taken
     tensors: list[tuple[Tensor, tuple[Any, ...]]] = field(kw_only=True)  # from outside, and the facts about them
     arguments_as: list[Tensor | None] = field(kw_only=True)  # for each leaf the tensor that it has to be, if any
     link: Link | None = field(kw_only=True)  # derivative of the returned tensors (``step_autograd.py``)
@@ -113,13 +122,14 @@ class TensorRecording(Recording):
     fn: Callable[..., Any] = field(kw_only=True)
     capture: Capture | None = field(kw_only=True)
     returned: Any = field(kw_only=True)  # the result of the run
+    write_back: Callable[[], None] | None = field(kw_only=True)  # has its effects on the outside at once
     on_host: Placement | None = field(kw_only=True)  # inputs and results on the host, of a recording on a CUDA device
     _check: Callable[..., bool] | None = None  # of ``holds``
     _read: Callable[..., list[Any]] | None = None  # of ``values``
 
     def release(self) -> None:
         super().release()
-        self.capture = self.returned = None
+        self.capture = self.returned = self.write_back = None
 
     @property
     def generators(self) -> list[Any]:
@@ -146,7 +156,8 @@ class TensorRecording(Recording):
     @property
     def premises(self) -> list[Hashable]:
         settings = [(id(group), key, self._premise(group, key, value)) for group, key, value in self.settings]
-        return [*settings, *[none for _, none in self.looked], *[facts for _, facts in self.tensors]]
+        looked = [none for _, none in self.looked]
+        return [*super().premises, *settings, *looked, *[facts for _, facts in self.tensors]]
 
     def _premise(self, group: dict[str, Any], key: str, value: Any) -> Any:
         """The fact about a number of an optimizer: where it is an input, whether it is 0 (no momentum, no decay);
@@ -160,17 +171,23 @@ class TensorRecording(Recording):
             source = Source(otherwise="False")
             self.check(source, call, _leaves(call))
             source.lines.append("return True")
-            self._check = make_function("def holds(leaves):", source)
-        return all(tensor_facts(t) == facts for t, facts in self.tensors) and self._check(call.leaves)
+            self._check = make_function("def holds(leaves, args):", source)
+        if any(tensor_facts(t) != facts for t, facts in self.tensors):
+            return False
+        return self._check(call.leaves, call.arguments[0])
 
     def values(self, call: Call, arrays: Sequence[Any]) -> list[Any]:
         read = self._read
         if read is None:
             source, leaves = Source(), _leaves(call)
             operands = [self._operand(source, place, call, leaves) for place in self.places]
-            if self.capture is not None:  # random numbers are those that the recorded run has drawn
-                drawn = [self.capture.drawn.get(var) for var in self.graph.inputs]
-                operands = [t if d is None else source.constant(d) for t, d in zip(operands, drawn, strict=True)]
+            if self.capture is not None:  # what the recorded run has drawn, and read of optimizers before it set them
+                drawn, env = self.capture.drawn, self.capture.recorder.env
+                for k, (var, place) in enumerate(zip(self.graph.inputs, self.places, strict=True)):
+                    if var in drawn:
+                        operands[k] = source.constant(drawn[var])
+                    elif place[0] == "number":
+                        operands[k] = source.constant(float(env[var]))
             source.lines.append(f"return [{', '.join(operands)}]")
             read = make_function("def values(leaves, arrays):", source)
             self._read = None if self.capture is not None else read
@@ -183,6 +200,7 @@ class TensorRecording(Recording):
         source.give_up_if(f"epoch() != known[0] or STATE.grad is not {STATE.grad} or STATE.anomaly or STATE.inference")
 
     def check(self, source: Source, call: Call, texts: Sequence[str]) -> None:
+        super().check(source, call, texts)
         tensors = [k for k, kind in enumerate(call.kinds) if kind == TENSOR]
         for k in tensors:
             leaf, fixed = call.leaves[k], self.arguments_as[k]
@@ -204,8 +222,19 @@ class TensorRecording(Recording):
                 source.give_up_if(" or ".join(tests))
             else:
                 source.give_up_if(f"{at} {'!=' if premise else '=='} 0")
+        for group, key in self.named:
+            kind, value = source.constant(type), f"{source.constant(group)}[{key!r}]"
+            source.give_up_if(f"{kind}({value}) is not {source.constant(float)}")
+        for scheduler in self.schedulers:
+            known, optimizer = source.constant(scheduler), source.constant(scheduler.optimizer)
+            source.give_up_if(f"'step' in {known}.__dict__ or {known}.optimizer is not {optimizer}")
         for place, was_none in self.looked:
             source.give_up_if(f"{_text(source, place, texts)}._grad is {'not ' if was_none else ''}None")
+        grads = [_text(source, place, texts) for place in self.places if place[0] == "grad"]
+        for grad in grads:
+            source.give_up_if(f"not {source.constant(_is_plain)}({grad})")
+        if len(grads) > 1:
+            source.give_up_if(f"not {source.constant(distinct)}({', '.join([f'{g}._data' for g in grads])})")
 
     def operands(self, source: Source, call: Call, texts: Sequence[str]) -> list[str]:
         if self.generators:
@@ -292,25 +321,34 @@ def restore_streams(saved: list[tuple[Any, Any]]) -> None:
 
 
 def record_tensors(
-    fn: Callable[..., Any],
-    call: Call,
-    plan: StatePlan,
-    snapshot: Snapshot,
-    place: device = CPU,
+    fn: Callable[..., Any], call: Call, plan: StatePlan, snapshot: Snapshot, place: device = CPU,
     capacities: Sequence[int] = (),
-) -> TensorRecording:
+) -> TensorRecording:  # fmt: skip
     """A run of *fn*, recorded.  *place*: the device that it will run on; *capacities*: of the recording that this one
     is to verify.
 
-    Where the function raises, its effects on tensors so far are kept, and the exception goes on.
+    Where the function raises, its effects so far are kept, and the exception goes on.
     """
+    try:
+        return _record(fn, call, plan, snapshot, place, capacities)
+    except UnseenReaderError:  # from now on the plan is not provable, and a run changes the caller's own objects
+        return _record(fn, call, plan, snapshot, place, capacities)
+
+
+def _record(
+    fn: Callable[..., Any], call: Call, plan: StatePlan, snapshot: Snapshot, place: device, capacities: Sequence[int]
+) -> TensorRecording:
     recorder = Recorder()
     recorder.known_capacities = capacities
+    recorder.texts = Texts(filters=filters())
+    if place.type == "cpu" and not plan.sets_float_errors:
+        watch_loops(recorder)
     if place.type == "cuda":
         recorder.backend = Unwatched(require_cuda("a step on the device"))
     names = leaf_names(fn, call)
     arguments = {id(x): names[k] for k, x in enumerate(call.leaves) if call.kinds[k] == TENSOR}
     capture = Capture(recorder, {**arguments, **snapshot.tensors}, place)
+    outside = Outside(capture, snapshot)
     leaves = list(call.leaves)
     proxies: dict[int, Tensor] = {}
     unrecordable.clear()
@@ -322,27 +360,32 @@ def record_tensors(
                 leaves[k] = capture.put(stand_in, CPU)
             elif kind == TENSOR and id(leaf) not in snapshot.tensors:
                 leaves[k] = proxies[k] = _argument(capture, leaf, k, names[k])
-        arrays = itertools.count()
+        count = itertools.count()
 
-        def add_array(array: np.ndarray, name: str) -> TracedArray:
-            var = capture.add_input(STATE_ARRAY, array, f"`{name}`", next(arrays))
-            owner, recorder.outside[var] = f"`{name}`, an array from outside the function", frozenset((var,))
-            return capture.put(TracedArray(var, recorder, owner=owner), CPU)
+        def add_input(value: Any, name: str, weak: bool) -> Var:
+            return capture.add_input(STATE_ARRAY, value, name, next(count), weak=weak)
+
+        def stands_for(node: StateNode) -> TracedArray:
+            return capture.put(stand_in_of(node, recorder, add_input), CPU)
 
         recorder.call_method = call_method
+        found = Effects()
         try:
-            out, changes, _ = run_frozen(
-                call, leaves, plan, snapshot, recorder, (), add_array, capture.plain, tensors=True
+            out, changes, found = run_frozen(
+                call, leaves, plan, snapshot, recorder, (), stands_for, capture.plain, others=outside, tensors=True
             )
             derive(capture, out)
+        except (NotCountersError, NeedsContentsError, UnseenReaderError):  # its effects have gone to copies
+            capture.undo()
+            raise
         except BaseException:
-            capture.settle()
+            capture.settle(found.write_back)
             raise
         if unrecordable.last is not None:
             refused, message = unrecordable.last
-            capture.settle()
+            capture.settle(found.write_back)
             raise refused(*message)
-        recording = _finish(capture, fn, out, proxies, call, snapshot)
+        recording = _finish(capture, fn, out, proxies, call, snapshot, found, outside)
     recording.changes = [*changes, *recorder.reasons, *recording.changes]
     return recording
 
@@ -363,8 +406,9 @@ def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
 
 
 def _finish(
-    capture: Capture, fn: Callable[..., Any], out: Any, proxies: dict[int, Tensor], call: Call, snapshot: Snapshot
-) -> TensorRecording:
+    capture: Capture, fn: Callable[..., Any], out: Any, proxies: dict[int, Tensor], call: Call, snapshot: Snapshot,
+    found: Effects, outside: Outside,
+) -> TensorRecording:  # fmt: skip
     recorder = capture.recorder
     leaf_of = {id(t): k for k, t in proxies.items()}
 
@@ -379,15 +423,16 @@ def _finish(
             places.append((kind, *payload) if type(payload) is tuple else (kind, payload))
     effects: list[Effect] = []
     capture.check_overlap()
-    atoms: list[Atom] = []
-    on_host: list[bool] = []  # whether each of them lies on the host
+    written: list[Atom] = []
+    results: list[Atom] = []
+    on_host: list[bool] = []  # whether each of these lies on the host
     writes: list[int] = []
     positions = {var: k for k, var in enumerate(recorder.inputs)}
     for root in capture.roots:
         if root.written:
             writes.append(positions[root.var])
             effects.append(MemoryWritten(places[writes[-1]], max(root.tensor._counter[0] - root.version, 1)))
-            atoms.append(_shaped(root.contents, root.var))
+            written.append(_shaped(root.contents, root.var))
             on_host.append(not on_cuda(root.array))
     changes: list[Reason] = []
     known: set[int] = set()
@@ -402,75 +447,87 @@ def _finish(
             changes.append(Refusal.STEP_GRAD())
         if grad._node is not None:
             changes.append(Refusal.STEP_GRAD_GRAPH())
-        effects.append(GradAssigned(place_of(t), len(atoms) - len(writes)))
-        atoms.append(capture.raw(grad).atom)
+        effects.append(GradAssigned(place_of(t), len(results)))
+        results.append(capture.raw(grad).atom)
         on_host.append(capture.device_of(capture.raw(grad)).type == "cpu")
     source = Source("o")
     source.names.update(make=make, asarray=np.asarray if capture.device.type == "cpu" else as_array)
-    leaves, spec = optree.tree_flatten(out, none_is_leaf=True, namespace=NAMESPACE)
-    texts: list[str] = []
-    statics: list[Any] = []
-    for leaf in leaves:
-        if isinstance(leaf, Tensor) and type(leaf._data) is TracedArray:
-            known.add(id(leaf))
-            if leaf._grad is not None:
-                changes.append(Refusal.STEP_GRAD_OF_RESULT())
-            texts.append(f"make(asarray(r[{len(atoms) - len(writes)}]))")
-            atoms.append(leaf._data.atom)
-            on_host.append(leaf.device.type == "cpu")
-        elif isinstance(leaf, TracedArray):
-            number = f"r[{len(atoms) - len(writes)}]"
-            texts.append(f"{number}.item()" if leaf.atom.aval.weak else number)
-            atoms.append(leaf.atom)
-            on_host.append(True)
-        elif isinstance(leaf, np.ndarray) and is_number(leaf.dtype):
-            texts.append(f"r[{len(atoms) - len(writes)}]")
-            atoms.append(to_atom(leaf))
-            on_host.append(True)
-        else:
-            texts.append(source.constant(leaf))
-            statics.append(leaf)
-    text = packing(source, spec, iter(texts))
-    first = len(atoms) - len(writes)
-    program = rolled(recorder, atoms if capture.link is None else [*atoms, *capture.link.gradients])
-    written = {root.var for root in capture.roots if root.written}
-    scalars = [scalar_type(place, call) for place in places]
+    returned: dict[int, int] = {}
+    link, connected = capture.link, []  # for each tensor in the result, whether it requires gradients
+
+    def data(leaf: Any) -> tuple[Atom, str] | None:
+        if not isinstance(leaf, Tensor):
+            is_float = isinstance(leaf, TracedArray) and leaf.atom.aval.weak and leaf.atom.aval.is_float
+            form = ".item()" if is_float else ""
+            datum = data_of(leaf)
+            on_host.extend([True] * (datum is not None))
+            return None if datum is None else (datum[0], datum[1] + form)
+        traced = type(leaf._data) is TracedArray
+        connected.append(traced and leaf._requires)
+        if not traced:
+            return None
+        if leaf._grad is not None:
+            changes.append(Refusal.STEP_GRAD_OF_RESULT())
+        known.add(id(leaf))
+        on_host.append(leaf.device.type == "cpu")
+        index = returned.setdefault(id(leaf._data), len(results))
+        return leaf._data.atom, f"t{index}" if id(leaf) in outside.tensors else "make(asarray({}))"
+
+    text, statics = packed(out, source, results, returned, data)
+    shown = len(results)
+    found.place(results, returned)
+    added = [array for array, k in zip(found.arrays, found.indices, strict=True) if k >= shown]
+    on_host += [capture.device_of(array).type == "cpu" for array in added]
+    effects += found.effects
+    connects = [t for t in outside.tensors.values() if t._requires and not (link and id(t) in known) and not _freed(t)]
+    known.update(outside.tensors.keys() - set(map(id, connects)))
+    first = len(results)
+    program = rolled(recorder, [*written, *results, *([] if link is None else link.gradients)])
+    captured = [float(x) if type(x) is int else x for x in snapshot.arrays]
+    scalars = [scalar_type(place, call, captured) for place in places]
     on_device = capture.device.type == "cuda"
-    payload, objections = finish(capture.link, program, written, scalars, on_device)
-    atoms += payload
+    overwritten = {root.var for root in capture.roots if root.written}
+    payload, objections = finish(link, program, overwritten, scalars, on_device)
+    atoms = [*written, *results, *payload]
     on_host += [not on_device] * len(payload)
     changes += objections
-    kept = capture.survivors(known)
-    if kept:
-        changes.append(Refusal.STEP_KEEPS(shape=list(kept[0].shape)))
+    survivors = capture.survivors(known)
+    if survivors:
+        changes.append(Refusal.STEP_KEEPS(shape=list(survivors[0].shape)))
     with building(program):
         numbers = sort_guards(program)
     for guard in numbers:
         changes.append(Refusal.STEP_NUMBER(kind=guard.kind, site=guard.site))
+    if outside.reads_late(read_vars(program.nodes, [*atoms, *[g.atom for g in program.guards]])):
+        changes.append(Refusal.STEP_SCHEDULER())
+        program.consts += [(var, recorder.env[var]) for var in outside.late]  # so that it is a program
     graph = simplify(program.finish(atoms), CUDA_PRODUCTS if on_device else ())
     placement = None
     if on_device:
         placement = Placement([_on_host(kind, payload, call) for kind, payload in capture.sources], on_host)
         if divide(graph, placement.inputs, placement.results) is None:
             changes.append(Refusal.STEP_HOST())
-    link = capture.link
     reads = [] if link is None or link.backward is None else link.backward.reads
     wanted = [] if link is None else [place_of(t) for t in link.wanted]
     counted = [places[k] for k in reads if _is_tensor(places[k], call)] if reads else wanted
-    tensors = [r.tensor for r in capture.roots] + [t for t, _ in capture.grads.values()]
+    # a .grad is another tensor from time to time, and is looked at where it is
+    tensors = [r.tensor for r in capture.roots if r.owner is None or not _is_plain(r.tensor)]
+    tensors += [t for t, _ in capture.grads.values()]
     tensors += [] if link is None else link.wanted
-    outside = {id(t): t for t in tensors if id(t) not in leaf_of}
+    others = {id(t): t for t in tensors if id(t) not in leaf_of}
     fixed = [None if k in proxies or kind != TENSOR else call.leaves[k] for k, kind in enumerate(call.kinds)]
     looked = [(place_of(t), was_none) for t, was_none in capture.looked.values()]
-    output = Output(text, source.names, False, (spec, *statics))
+    output = Output(text, source.names, False, statics)
     return TensorRecording(
-        graph, canonicalise(graph), len(places), list(snapshot.arrays), output, [],
+        graph, canonicalise(graph), len(places), captured, output, [],
         list(recorder.input_names), changes, tuple(program.capacities), tuple(program.notes), effects=effects,
         answers=[(g.kind, g.answer) for g in recorder.guards],
-        places=places, writes=writes, looked=looked, settings=optimizer_numbers(snapshot.optimizers),
-        tensors=[(t, tensor_facts(t)) for t in outside.values()], arguments_as=fixed, link=link, wanted=wanted,
-        counted=counted, payload=list(range(first, first + len(payload))), requires=_linked_results(capture, leaves),
-        fn=fn, capture=capture, returned=out, on_host=placement,
+        questions=tuple(recorder.questions), places=places, writes=writes, looked=looked,
+        settings=optimizer_numbers(snapshot.optimizers), named=outside.named, schedulers=outside.schedulers,
+        tensors=[(t, tensor_facts(t)) for t in others.values()], arguments_as=fixed, link=link, wanted=wanted,
+        counted=counted, payload=list(range(first, first + len(payload))), requires=[] if link is None else connected,
+        fn=fn, capture=capture, returned=out, on_host=placement, transient=found.transient,
+        write_back=found.write_back,
     )  # fmt: skip
 
 
@@ -481,16 +538,19 @@ def _on_host(kind: str, payload: Any, call: Call) -> bool:
     return not (kind == LEAF and call.kinds[payload] == TENSOR and on_cuda(call.leaves[payload]._data))
 
 
+def _is_plain(t: Tensor) -> bool:
+    """Whether *t* is a tensor without history, and without hooks."""
+    return type(t) is Tensor and t._node is None and t._base is None and not (t._requires or t._hooks or t._after)
+
+
+def _freed(t: Tensor) -> bool:
+    """Whether the backward of *t* has run."""
+    return any(node.freed for node in collect([t]))
+
+
 def _is_tensor(place: Place, call: Call) -> bool:
     """Whether the memory of a tensor is at *place*."""
     return place[0] in ("tensor", "grad") or (place[0] == LEAF and call.kinds[place[1]] == TENSOR)
-
-
-def _linked_results(capture: Capture, leaves: list[Any]) -> list[bool]:
-    """For each returned tensor, whether it is a result of the link."""
-    if capture.link is None:
-        return []
-    return [type(t._data) is TracedArray and t._requires for t in leaves if isinstance(t, Tensor)]
 
 
 def _shaped(atom: Atom, like: Var) -> Atom:
@@ -500,9 +560,11 @@ def _shaped(atom: Atom, like: Var) -> Atom:
     return broadcast_to(atom, like.aval.shape) if atom.aval.shape != like.aval.shape else atom
 
 
-def scalar_type(place: Place, call: Call) -> type | None:
-    """The Python type of an input that is a number; None for arrays."""
+def scalar_type(place: Place, call: Call, arrays: Sequence[Any]) -> type | None:
+    """The Python type of an input that is a number; None for arrays.  *arrays*: those of the state."""
     kind, payload = place[:2]
     if kind == LEAF and call.kinds[payload] not in (ARRAY, TENSOR):
         return type(call.leaves[payload])
+    if kind == STATE_ARRAY and not isinstance(arrays[payload], np.ndarray):
+        return type(arrays[payload])
     return float if kind == "number" else None

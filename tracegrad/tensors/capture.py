@@ -27,6 +27,7 @@ import numpy as np
 from ..runtime.cuda.arrays import byte_bounds, upload
 from ..runtime.record.unwrap_tracers import Settled
 from ..runtime.state.watch import restore_profile
+from ..tracer.ir.aval import FLOAT
 from ..tracer.ir.errors import TracegradError
 from ..tracer.ir.graph import Atom, Lit, Var
 from ..tracer.ir.refusals import Refusal
@@ -78,6 +79,12 @@ class Capture:
         self._by_array: dict[int, Root] = {}
         self._grad_of: dict[int, Tensor] = {}
         self._numbers: dict[Any, TracedArray] = {}
+        self.replaced: set[Any] = set()  # places of numbers that hold their stand-ins
+        self.rescheduled: set[int] = set()  # ids of groups whose numbers a scheduler has set
+        self.outside: Any = (
+            None  # ``Outside``: the optimizers and schedulers of a step (``tracegrad/steps/outside.py``)
+        )
+        self.undone: list[Callable[[], None]] = []  # to be done where the run is to be as if it had not been
         self.streams: dict[int, tuple[Any, Any]] = {}  # id of a generator -> (it, its state before the run)
         self.drawn: dict[Var, np.ndarray] = {}  # inputs of random numbers -> those of this run
         self._made: list[weakref.ref[Tensor]] = []
@@ -139,13 +146,26 @@ class Capture:
         self.grads[id(t)] = (t, value)
 
     def number(self, place: tuple[Any, ...]) -> TracedArray:
-        """A number that is read anew whenever the recording runs: ``(group, "lr")``, ``(group, "betas", 0)``."""
-        key = (id(place[0]), *place[1:])
+        """A number that is read anew whenever the recording runs: ``(group, "lr")``, ``(group, "betas", 0)``; or what
+        the run has put in its place."""
+        key, now = (id(place[0]), *place[1:]), number_at(place)
+        if key[0] in self.rescheduled:
+            self.refuse(Refusal.STEP_SCHEDULER)
+        if type(now) is TracedArray:
+            return now
+        if key in self.replaced or key[0] in self.rescheduled:
+            return self.put(TracedArray(Lit(float(now), FLOAT, weak=True), self.recorder), CPU)
         found = self._numbers.get(key)
         if found is None:
-            var = self.add_input("number", float(number_at(place)), f"the setting `{place[1]}`", place, weak=True)
+            var = self.add_input("number", float(now), f"the setting `{place[1]}`", place, weak=True)
             found = self._numbers[key] = self.put(TracedArray(var, self.recorder), CPU)
         return found
+
+    def replace_number(self, group: dict[str, Any], key: str) -> TracedArray:
+        """Put the stand-in of a number in its place.  Another one that is found there later is the run's."""
+        group[key] = self.number((group, key))
+        self.replaced.add((id(group), key))
+        return group[key]
 
     def fresh(self, draw: Callable[[], np.ndarray], generator: Any) -> TracedArray:
         """An array that is drawn anew, from the stream of *generator*, whenever the recording runs."""
@@ -291,9 +311,10 @@ class Capture:
         found = self.recorder.value_there(data.atom)
         return found if on_cuda(found) and found.dtype == data.dtype else self.placed_value(data)
 
-    def settle(self, out: Any = None) -> Any:
+    def settle(self, write_back: Callable[[], None] | None = None, out: Any = None) -> Any:
         """Give every tensor of the run its value, as if it had been computed at once: writes, ``.grad``, results.
-        Returns *out*, the run's result, with plain numbers in place of traced ones."""
+        *write_back* has its other effects.  Returns *out*, the run's result, with plain numbers in place of traced
+        ones."""
         with recording(self.recorder):
             self.recorder.active = True
             with self.all_or_nothing():
@@ -308,6 +329,8 @@ class Capture:
                 array[...] = value
             for t, grad in self.grads.values():
                 t._grad = grad
+            if write_back is not None:
+                write_back()
         return out
 
     @contextmanager
@@ -317,11 +340,17 @@ class Capture:
         try:
             yield
         except BaseException:
-            for root in self.roots:
-                root.tensor._counter[0] = root.version
-            for generator, state in self.streams.values():
-                generator._stream.bit_generator.state = state
+            self.undo()
             raise
+
+    def undo(self) -> None:
+        """Make versions and streams of random numbers as they were before the run."""
+        for root in self.roots:
+            root.tensor._counter[0] = root.version
+        for generator, state in self.streams.values():
+            generator._stream.bit_generator.state = state
+        for undo in reversed(self.undone):
+            undo()
 
     def settle_tensors(self, tensors: list[Tensor]) -> None:
         """Replace traced arrays by their values, in these tensors and in the graphs behind them."""

@@ -286,6 +286,10 @@ class Tensor:
             return float(self)
         return TracedArray(F.stop_gradient(data.atom), data._recorder).number()
 
+    def _tracegrad_traced(self) -> TracedArray | None:
+        """The traced array of a tensor that the run has made, and that no backward will go through."""
+        return self._data if type(self._data) is TracedArray and not self._requires else None
+
     def __bool__(self) -> bool:
         data = raw(self)
         if data.size != 1:

@@ -143,8 +143,19 @@ class Flow:
         return frozenset(self._live[k])
 
     def handled(self, loop: Iterable[int]) -> bool:
+        """Whether an exception in the *loop* is handled, other than by a ``with`` statement around all of it: that ends
+        it."""
         offsets = [self.code[k].offset for k in loop]
-        return any(e.start <= o < e.end for e in self.exceptions for o in offsets)
+        low, high = min(offsets), max(offsets)
+        return any(
+            e.start <= o < e.end and not (e.start <= low and high < e.end and self._leaves_a_with(e.target))
+            for e in self.exceptions
+            for o in offsets
+        )
+
+    def _leaves_a_with(self, target: int) -> bool:
+        at = next((k for k, i in enumerate(self.code) if i.offset >= target), None)
+        return at is not None and "WITH_EXCEPT_START" in [i.opname for i in self.code[at : at + 2]]
 
 
 @lru_cache(maxsize=256)

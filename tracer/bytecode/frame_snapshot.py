@@ -18,11 +18,13 @@ DEEP = 3  # tuples within tuples that are looked into
 
 class Traced(NamedTuple):
     """A traced array, by its value at that moment; None where that is a view that is out of date.  *replaced*: it is a
-    scalar, for which ``x += y`` makes a new one.  *written*: its buffer was written into."""
+    scalar, for which ``x += y`` makes a new one.  *written*: its buffer was written into.  *held*: by an object that
+    counts the writes into it."""
 
     atom: Atom | None
     replaced: bool = False
     written: bool = False
+    held: bool = False
 
 
 class Plain(NamedTuple):
@@ -62,11 +64,10 @@ def look(traced: type) -> Asked | None:
 def _seen(value: Any, traced: type, depth: int) -> Any:
     kind = type(value)
     if kind is traced:
-        storage = value._storage
-        if value._steps and value._version != storage.version:
-            return Traced(None)
-        atom = value._atom if value._version == storage.version else storage.atom
-        return Traced(atom, not atom.aval.shape and not storage.array0d, storage.version > 0)
+        return _traced(value)
+    if is_array_like(value):
+        data = value._tracegrad_traced()
+        return Other(value) if data is None else _traced(data)._replace(replaced=False, held=True)
     if kind in (int, float, bool, str, bytes, type(None)):
         return Plain(value)
     if kind is tuple and depth:
@@ -74,4 +75,17 @@ def _seen(value: Any, traced: type, depth: int) -> Any:
     return Other(value)
 
 
-__all__ = ["Asked", "Many", "Other", "Plain", "Traced", "look"]
+def _traced(value: Any) -> Traced:
+    storage = value._storage
+    if value._steps and value._version != storage.version:
+        return Traced(None)
+    atom = value._atom if value._version == storage.version else storage.atom
+    return Traced(atom, not atom.aval.shape and not storage.array0d, storage.version > 0)
+
+
+def is_array_like(value: Any) -> bool:
+    """Whether *value* is a tensor of a library above, around an array."""
+    return hasattr(type(value), "_tracegrad_traced")
+
+
+__all__ = ["Asked", "Many", "Other", "Plain", "Traced", "is_array_like", "look"]

@@ -28,7 +28,7 @@ import numpy as np
 
 from ..ir.refusals import Reason, Refusal
 from .control_flow import Flow, flow_of, loads, stores
-from .frame_snapshot import Asked, Many, Other, Plain, Traced
+from .frame_snapshot import Asked, Many, Other, Plain, Traced, is_array_like
 from .instructions import NULL_ABOVE
 
 Code = types.CodeType
@@ -53,6 +53,8 @@ _METHODS = frozenset(
     "all any argmax argmin astype clip copy cumprod cumsum diagonal dot flatten max mean min prod ravel repeat reshape "
     "round squeeze std sum swapaxes take trace transpose var item".split()
 )
+LIBRARY_METHODS: set[str] = set()  # those of tensors that change nothing
+LIBRARY_FUNCTIONS: list[Callable[[Any], bool]] = []  # whether a function of a library above changes nothing
 _WRITERS = frozenset("copyto put place putmask fill_diagonal put_along_axis".split())
 _MODULES = ("numpy", "scipy")
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type, type(np.sum))
@@ -96,7 +98,7 @@ def prove(asked: Sequence[Asked], counting: frozenset[str] = frozenset()) -> Pro
     if loop is None or at is None:
         return Refusal.WHILE_NO_LOOP()
     names = dict(first.values)
-    renewed = frozenset(name for name, value in names.items() if not isinstance(value, Other))
+    renewed = frozenset(name for name, value in names.items() if not isinstance(value, Other) and not _held(value))
     body = [flow.code[k] for k in sorted(loop)]
     reason = _harmless(body, lambda name: _value(names.get(name)), first.frame.f_globals, renewed)
     if reason is None and flow.handled(loop):
@@ -219,6 +221,10 @@ def _value(seen: Any) -> Any:
     return seen.value if isinstance(seen, Other) else _ANY
 
 
+def _held(seen: Any) -> bool:
+    return any(map(_held, seen.items)) if isinstance(seen, Many) else isinstance(seen, Traced) and seen.held
+
+
 # ---- what instructions do --------------------------------------------------------------------------------------------
 
 
@@ -245,14 +251,16 @@ def _harmless(
                     return Refusal.CODE_ATTRIBUTE(name=i.argval, line=_line(code, k))
             elif i.argval == "append" and code[k - 1].opname == "LOAD_FAST" and code[k - 1].argval in lists:
                 pass
-            elif i.argval not in _METHODS and i.argval not in _DATA:
+            elif i.argval not in _METHODS and i.argval not in _DATA and i.argval not in LIBRARY_METHODS:
                 return Refusal.CODE_CHANGES(what=f".{i.argval}", line=_line(code, k))
-        elif name == "KW_NAMES" and "out" in (i.argval if isinstance(i.argval, tuple) else ()):
+        elif name == "KW_NAMES" and not {"out", "inplace"}.isdisjoint(i.argval if isinstance(i.argval, tuple) else ()):
             return Refusal.CODE_CHANGES(what="out=", line=_line(code, k))
         elif name == "BINARY_OP" and i.argrepr.endswith("=") and not _renews(code, k, renewed):
             return Refusal.CODE_CHANGES(what=i.argrepr, line=_line(code, k))
         elif name == "GET_ITER" and not _fresh(code, k, names):
             return Refusal.CODE_ITERATED(line=_line(code, k))
+        if is_array_like(value):
+            value = _ANY
         if value is not _ANY:
             what = f"`{i.argval}` in line {_line(code, k)}"
             reason = _callable(value, what, depth)
@@ -270,6 +278,8 @@ def _callable(value: Any, what: str, depth: int) -> Reason | None:
     if isinstance(value, types.ModuleType) or data:
         return None
     if isinstance(value, np.ufunc) or value is getattr(math, getattr(value, "__name__", ""), None):
+        return None
+    if any(changes_nothing(value) for changes_nothing in LIBRARY_FUNCTIONS):
         return None
     if isinstance(value, types.FunctionType) and not (value.__module__ or "").startswith(_MODULES):
         return _helper(value, what, depth)

@@ -154,6 +154,7 @@ class Refusal(enum.Enum):
     STEP_OVERWRITES = "overwrites a tensor that the backward of its result reads"
     STEP_KEEPS = "keeps a tensor of shape {shape} that it has computed"
     STEP_NUMBER = "looks at the value of a number ({kind}) at {site}; return the tensor, and take its .item() outside"
+    STEP_SCHEDULER = "computes with numbers of an optimizer after a scheduler has set them"
     STEP_HOST = "leaves on the host what the device has computed"
     STEP_FOREIGN = "arrays on a CUDA device that are no tensors: the step runs operation by operation"
     STEP_TWO_DEVICES = (
@@ -223,7 +224,7 @@ class Refusal(enum.Enum):
     STATE_CACHE = "{what} keeps results from earlier calls (lru_cache) (read at {site})"
     STATE_OBJECTS = "{what} holds Python objects; use an array of numbers (read at {site})"
     STATE_TRACED = "{what} is a tracegrad value kept outside the function; pass it as an argument (read at {site})"
-    STATE_SCHEDULER = "{what} counts its own steps; call its step() outside the compiled function (read at {site})"
+    STATE_SCHEDULER = "{what} is asked for more than step() and get_last_lr() (read at {site})"
 
     def __str__(self) -> str:
         question, _, answer = self.name.lower().partition("_")

@@ -203,7 +203,13 @@ class _Methods:
 
 def _test(ufunc: Any) -> Any:
     plain = getattr(math, ufunc.__name__)
-    return lambda value, /: bool(ufunc(value)) if type(value) is TracedArray and value.size == 1 else plain(value)
+
+    def test(value: Any, /) -> bool:
+        number = getattr(type(value), "_tracegrad_number", None)
+        value = value if number is None else number(value)
+        return bool(ufunc(value)) if type(value) is TracedArray and value.size == 1 else plain(value)
+
+    return test
 
 
 def _isclose(a: Any, b: Any, *, rel_tol: Any = 1e-09, abs_tol: Any = 0.0) -> bool:

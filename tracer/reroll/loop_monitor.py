@@ -7,6 +7,7 @@ operations in place of the recorder.  It notes the places where control flow ask
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from ..bytecode.frame_snapshot import Asked, look
@@ -38,6 +39,12 @@ class LoopMonitor:
         self.counters = InductionVariables(recorder)
         self.refusals: list[Reason] = []  # reasons why candidates are no loops, for explain()
         self._evaluated = 0  # nodes whose operands `evaluate` has seen
+
+    def copy(self, recorder: Recorder) -> LoopMonitor:
+        """The monitor of a copy of the recording."""
+        other = copy(self)
+        other.recorder, other.asked, other.refusals = recorder, dict(self.asked), list(self.refusals)
+        return other
 
     # ---- the interface of observers --------------------------------------------------------------------------------
 
@@ -141,7 +148,13 @@ def _simple(repeat: Repeat) -> bool:
 
 def follow_loops(recorder: Recorder) -> None:
     """Attach a monitor to *recorder*, which follows loops that go on for long."""
-    recorder.observer, recorder.look_at = LoopMonitor(recorder), len(recorder.items) + LONG_RUN
+    watch_loops(recorder)
+    recorder.look_at = len(recorder.items) + LONG_RUN
+
+
+def watch_loops(recorder: Recorder) -> None:
+    """Attach a monitor to *recorder*, which notes the questions by which loops end."""
+    recorder.observer = LoopMonitor(recorder)
 
 
 def detach(recorder: Recorder) -> LoopMonitor:
@@ -151,4 +164,4 @@ def detach(recorder: Recorder) -> LoopMonitor:
     return monitor if isinstance(monitor, LoopMonitor) else LoopMonitor(recorder)
 
 
-__all__ = ["LoopMonitor", "detach", "follow_loops"]
+__all__ = ["LoopMonitor", "detach", "follow_loops", "watch_loops"]

@@ -56,7 +56,9 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
 def rolled(recorder: Recorder, roots: Sequence[Atom]) -> Recorder:
     """A copy of *recorder* with loop nodes in place of repeats, in which *roots* are defined.  *recorder*
     itself still has every value."""
+    monitor = detach(recorder)
     result = recorder.copy()
+    result.observer = monitor.copy(result)
     with recording(result):
         roll(result, roots)
     return result

@@ -1,0 +1,194 @@
+"""Effects on the outside that only a library of tensors has: tensors that a run leaves somewhere, numbers of optimizers
+that it sets, steps of schedulers (``runtime/record/effects.py`` has all others)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ..runtime.record.effects import Expression
+from ..runtime.record.trees import Source
+from ..runtime.state.rebuild import leads_to_effects
+from ..runtime.state.state_plan import Snapshot
+from ..runtime.state.watch import restore_profile
+from ..tensors.capture import Capture, number_at
+from ..tensors.modes import STATE
+from ..tensors.tensor import Tensor, make
+from ..tracer.ir.aval import FLOAT, Aval
+from ..tracer.ir.graph import Var
+from ..tracer.ir.refusals import Refusal
+from ..tracer.record.array import TracedArray
+from .state_visitors import named_numbers
+from .step_autograd import as_array
+
+Known = tuple[Hashable, Expression]  # (a key that is equal for the same expression, the expression)
+
+
+@dataclass(slots=True)
+class _Number:
+    """A number of an optimizer that the user's code names: as it was found, its stand-in, and what the run has left."""
+
+    place: tuple[dict[str, Any], str]
+    before: Any
+    traced: TracedArray
+    after: Any = None
+
+
+class Outside:
+    """Tensors, optimizers and schedulers as a run finds and leaves them.  As a context manager, around the run: numbers
+    of optimizers that the user's code names (``group["lr"]``) are traced ones, and what is put in their place is taken
+    out again."""
+
+    def __init__(self, capture: Capture, snapshot: Snapshot) -> None:
+        self._capture, self._known = capture, set(snapshot.tensors)
+        self._nodes = {} if snapshot.graph is None else {id(n.obj): n for n in snapshot.graph.nodes}
+        self.tensors: dict[int, Tensor] = {}  # those that the run has left somewhere, by id
+        self.named = named_numbers(snapshot)
+        self.schedulers: list[Any] = []  # those that the run has called
+        self.late: dict[Var, Expression] = {}  # values that are there after such a call, and are no inputs of a kernel
+        self._numbers: list[_Number] = []
+        self._calls: list[tuple[Callable[..., Any], Any, tuple[Any, ...]]] = []
+
+    def __enter__(self) -> Outside:
+        self._capture.outside = self
+        for group, key in self.named:
+            self._numbers.append(_Number((group, key), group[key], self._capture.replace_number(group, key)))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._capture.outside = None
+        for number in self._numbers:
+            number.after = number_at(number.place)
+            _put(number.place, number.before)
+
+    # ---- calls of schedulers -------------------------------------------------------------------------------------
+
+    def call(self, method: Callable[..., Any], scheduler: Any, args: tuple[Any, ...]) -> Any:
+        """A call of a scheduler's *method*, ``step`` or ``get_last_lr``, which happens now as it will in a replay:
+        nothing is recorded, and optimizers have their numbers."""
+        node, groups = self._nodes.get(id(scheduler)), scheduler.optimizer.param_groups
+        numbers = [n for n in self._numbers if any(n.place[0] is group for group in groups)]
+        asks = method.__name__ == "get_last_lr"
+        plain = all(type(a) in (int, float, type(None), TracedArray, Tensor) for a in args)
+        settled = all(number_at(n.place) is n.traced for n in numbers) and not any(
+            isinstance(group["lr"], Tensor) for group in groups
+        )
+        if node is None or node.kind != "pinned" or leads_to_effects(node) or not (plain and settled):
+            self._capture.refuse(Refusal.STEP_SCHEDULER)
+            return method(scheduler, *args)
+        if asks:
+            return self._rates(scheduler)
+        own, before = dict(scheduler.__dict__), [dict(group) for group in groups]
+        for number in numbers:
+            _put(number.place, number.before)
+
+        def undo() -> None:
+            scheduler.__dict__.clear()
+            scheduler.__dict__.update(own)
+            for group, values in zip(groups, before, strict=True):
+                group.update(values)
+
+        self._capture.undone.append(undo)
+        given = [self._plain(a) for a in args]
+        profile, STATE.capture = sys.getprofile(), None
+        sys.setprofile(None)  # what it does it does in each replay, too
+        try:
+            method(scheduler, *given)
+        finally:
+            STATE.capture = self._capture
+            restore_profile(profile)
+            for number in numbers:
+                number.before = number_at(number.place)
+                group, key = number.place
+                number.traced = self._later(number.before, _item(group, key))
+                _put(number.place, number.traced)
+        self._capture.rescheduled.update(map(id, groups))
+        self._calls.append((method, scheduler, args))
+        self.schedulers += [scheduler] * (scheduler not in self.schedulers)
+        return None
+
+    def _rates(self, scheduler: Any) -> list[Any]:
+        """``get_last_lr()``, by numbers of the outside."""
+        if scheduler not in self.schedulers:
+            self._capture.refuse(Refusal.STEP_SCHEDULER)
+        return [self._later(rate, _rate(scheduler, k)) for k, rate in enumerate(scheduler._last_lr)]
+
+    def _later(self, value: Any, text: Expression) -> TracedArray:
+        var = Var(Aval(FLOAT, (), weak=True))
+        self._capture.recorder.env[var] = np.array(float(value))
+        self.late[var] = text
+        return TracedArray(var, self._capture.recorder)
+
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return make(self._capture.value(self._capture.raw(value)))
+        return self._capture.plain(value) if type(value) is TracedArray else value
+
+    # ---- as ``OtherEffects`` in runtime/record/effects.py ----------------------------------------------------------
+
+    def calls(self) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
+        for method, scheduler, args in self._calls:
+            yield method, (scheduler, *args)
+
+    def stores(self) -> Iterator[tuple[tuple[Hashable, ...], Expression, Any]]:
+        for number in self._numbers:
+            group, key = number.place
+            if number.after is not number.traced:
+                yield (id(group), key), _item(group, key), number.after
+
+    def write_back(self, plain: Callable[[Any], Any]) -> None:
+        for number in self._numbers:
+            if number.after is not number.traced:
+                _put(number.place, plain(number.after))
+
+    def expression(self, value: Any, result: Callable[[TracedArray], Known]) -> Known | None:
+        if type(value) is TracedArray:
+            late = self.late.get(value.atom) if isinstance(value.atom, Var) else None
+            return None if late is None else (("late", list(self.late).index(value.atom)), late)  # type: ignore[arg-type]
+        if not isinstance(value, Tensor):
+            known = id(value) in map(id, self.schedulers)
+            return (("object", id(value)), lambda source, texts: source.constant(value)) if known else None
+        if type(value._data) is not TracedArray:
+            known = id(value) in self._known
+            return (("object", id(value)), lambda source, texts: source.constant(value)) if known else None
+        if value._grad is not None or any(value is grad for _, grad in self._capture.grads.values()):
+            return None
+        self.tensors[id(value)] = value
+        key, array = result(value._data)
+        return ("tensor", key), lambda source, texts: tensor_of(source, array(source, texts))
+
+    def reads_late(self, atoms: set[Var]) -> bool:
+        """Whether a value of after a call is among these."""
+        return not self.late.keys().isdisjoint(atoms)
+
+
+def tensor_of(source: Source, result: str) -> str:
+    """The name of the tensor over *result*, which is made once: it may be kept outside and returned, too."""
+    name = f"t{result[2:-1]}"
+    source.names.update(make=make, asarray=as_array)
+    made = f"{name} = make(asarray({result}))"
+    if made not in source.lines:
+        source.lines.append(made)
+    return name
+
+
+def _item(group: dict[str, Any], key: str) -> Expression:
+    return lambda source, texts: f"{source.constant(group)}[{key!r}]"
+
+
+def _rate(scheduler: Any, k: int) -> Expression:
+    return lambda source, texts: f"{source.constant(scheduler)}._last_lr[{k}]"
+
+
+def _put(place: Sequence[Any], value: Any) -> None:
+    place[0][place[1]] = value
+
+
+__all__ = ["Outside"]

@@ -239,11 +239,13 @@ class ItemEmitter(ValueEmitter):
         return before.block
 
     def _decides(self, loop: Loop) -> bool:
-        """Whether the index of a short loop decides what loops inside of it read (the parts of a stack): each turn is
+        """Whether the index of a short loop decides what sums inside of it read (the parts of a stack): each turn is
         written out, or they would not be vectorised."""
-        if loop.dim not in self.program.static or not any(isinstance(item, Loop) for item in loop.body):
+        inner = loops_of(loop)
+        if loop.dim not in self.program.static or any(item.dim in self.program.static for item in inner):
             return False
-        return any(self.schedule.reads[s.out].conditions for s in statements_of(loop))
+        sums = [s for item in inner for s in statements_of(item) if carries(s.op)]
+        return any(self.schedule.reads[s.out].conditions for s in sums)
 
     def _masked(self, loop: Loop) -> bool:
         """Whether loads in the loop's own body are conditional, because they read through pads."""

@@ -11,8 +11,7 @@ operations that CuPy does not have, which NumPy does in its place (``host_steps`
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -226,12 +225,22 @@ class CupyBackend:
                 names[node.prim.name] = None
         return list(names)
 
-    @contextmanager
-    def memory_errors(self) -> Iterator[None]:
+    def memory_errors(self) -> _MemoryErrors:
         """A context that raises CuPy's error for too little memory as ours, with a hint."""
-        try:
-            yield
-        except self.modules.xp.cuda.memory.OutOfMemoryError as error:
+        return _MemoryErrors(self.modules.xp.cuda.memory.OutOfMemoryError)
+
+
+@dataclass(frozen=True, slots=True)
+class _MemoryErrors:
+    """No generator: from Python 3.12 on the frame of one would hold the error, and the error the arrays of the call."""
+
+    theirs: type[BaseException]
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, self.theirs):
             raise OutOfMemoryError(
                 f"the CUDA device is out of memory ({error}); nothing has been changed, and a smaller call will work: "
                 "let go of arrays that are no longer needed, or use smaller ones"

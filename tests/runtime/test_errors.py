@@ -297,18 +297,20 @@ def test_leaked_tracer():
     f(X)
     assert type(seen[0]) is np.ndarray  # what can be found is turned into its value
 
-    class Box:
-        def __init__(self):
-            self.inner = {}
+    def held():
+        value = None
+        while True:
+            value = (yield value) or value
 
-    box = Box()
+    keeper = held()
+    next(keeper)
 
     def plain(x):
-        vars(box)["inner"]["y"] = x * 2  # where nobody looks
+        keeper.send((x * 2,))  # where nobody looks
         return np.sum(x)
 
     compile_grad(plain)(X)
-    y = box.inner["y"]
+    (y,) = next(keeper)
     for use in (lambda: y + 1, lambda: np.sum(y), lambda: f(y), lambda: compile_grad(lambda x: x * y)(X)):
         message = raised(use)
         assert "return it from the function" in message or "only inside a function" in message

@@ -260,7 +260,13 @@ def assert_close(actual: Any, expected: Any, rtol: float, atol: float = 0.0, wha
 
 
 def assert_agree(
-    actual: Any, expected: Any, *, ulps: float = 4, atol: float = 0.0, signed_zeros: bool = True, what: str = ""
+    actual: Any,
+    expected: Any,
+    *,
+    ulps: float = 4,
+    atol: float | np.ndarray = 0.0,
+    signed_zeros: bool = True,
+    what: str = "",
 ) -> None:
     """The same dtype, shape, NaN positions, infinities and signs of zero; finite values within *ulps* (or *atol*)."""
     actual, expected = np.asarray(actual), np.asarray(expected)

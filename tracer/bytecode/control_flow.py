@@ -145,7 +145,9 @@ class Flow:
     def handled(self, loop: Iterable[int]) -> bool:
         """Whether an exception in the *loop* is handled, other than by a ``with`` statement around all of it: that ends
         it."""
-        offsets = [self.code[k].offset for k in loop]
+        offsets = [
+            self.code[k].offset for k in loop if not self.code[k].opname.startswith(_ONWARD)
+        ]  # which raise nothing
         low, high = min(offsets), max(offsets)
         return any(
             e.start <= o < e.end and not (e.start <= low and high < e.end and self._leaves_a_with(e.target))

@@ -220,7 +220,7 @@ OVERWRITE = {"PYTHONMALLOC": "malloc", "MALLOC_PERTURB_": "255"}
 
 def ends(program: str, *options: str, failing: bool = False, **environment: str) -> None:
     program = f"NATIVE = {bind.NATIVE}\n{EVERYTHING}\n{textwrap.dedent(program)}"
-    command = [sys.executable, "-X", "faulthandler", *options, "-c", program]
+    command = [sys.executable, "-X", "faulthandler", "-W", "ignore:This process", *options, "-c", program]
     found = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=120)
     assert found.returncode == failing, found.stderr[-2000:]
     assert not found.stderr, found.stderr[-2000:]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from selection import seeds
 
 from tracegrad import compile_grad
 from tracegrad.runtime.launch.kernel_cache import kernels
@@ -92,7 +93,7 @@ def _outcome(run: Any, *args: Any) -> Any:
     return found[0] if isinstance(found, tuple) else found
 
 
-@pytest.mark.parametrize("seed", range(PROGRAMS))
+@pytest.mark.parametrize("seed", seeds(PROGRAMS, quick=15))
 def test_effects_of_random_programs(seed):
     choose = random.Random(seed)
     body = [choose.choice(_parts(STATEMENTS)) for _ in range(choose.randint(1, 5))]

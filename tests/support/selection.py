@@ -11,6 +11,7 @@ skipped, where there is none (``--gpu``: they are collected all the same).
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -24,6 +25,11 @@ def seeds(count: int, *, quick: int, block: int = 1) -> list[Any]:
     """The first seed of each block of a fuzzer that has *count* seeds; those from *quick* on are slow."""
     every = range(0, count * TIMES, block)
     return [seed if seed < quick else pytest.param(seed, marks=pytest.mark.slow) for seed in every]
+
+
+def some(cases: Iterable[Any], *, quick: int) -> list[Any]:
+    """The cases of one kind, of which all but *quick* ones are slow."""
+    return [case if k < quick else pytest.param(case, marks=pytest.mark.slow) for k, case in enumerate(cases)]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from selection import some
 
 import tracegrad as torch
 from tracegrad import nn
@@ -127,7 +128,7 @@ def test_module(name):
     as_eager(MODULES[name])
 
 
-@pytest.mark.parametrize("make", [adam, momentum])
+@pytest.mark.parametrize("make", some([adam, momentum], quick=1))
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizer(name, make):
     as_eager(OPTIMIZERS[name], make)

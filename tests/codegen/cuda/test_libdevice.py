@@ -270,6 +270,7 @@ def ulps_apart(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [r for r in ROWS if r.prim.name != "cast"], ids=lambda r: r.id)
 def test_values(on_the_cpu, row):
     xs, name, dtype = operands(row), row.prim.name, row.dtypes[0]
@@ -290,6 +291,7 @@ def test_values(on_the_cpu, row):
     assert_agree(found, expected, **limits, signed_zeros=name not in TWO_SIGNED_ZEROS, what=row.id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", sorted(SUPPORTED, key=str), ids=str)
 def test_casts(on_the_cpu, source):
     for row in ROWS:

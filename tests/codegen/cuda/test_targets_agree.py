@@ -7,12 +7,13 @@ import pytest
 pytest.importorskip("numba_cuda", reason="libdevice comes with numba-cuda: pip install 'tracegrad[cuda]'")
 
 from matrix import bounds, program_of
+from selection import some
 from simulated import cuda_tier
-from support import TIERS, assert_agree
-from test_primitives import FLOATS, matrix
+from support import F32, F64, TIERS, assert_agree
+from test_primitives import matrix
 
 
-@FLOATS
+@pytest.mark.parametrize("dtype", some([F64, F32], quick=1), ids=str)
 @matrix()
 def test_targets_agree(prim, dtype):
     graph, inputs = program_of(prim, dtype)

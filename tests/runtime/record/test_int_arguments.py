@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from int_programs import differences
+from selection import seeds
 
 from tracegrad import autograd, compile_grad
 
@@ -257,7 +258,7 @@ def test_nested_compiled_functions_take_them():
     assert outer.stats.traces == 3
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", seeds(8, quick=1))
 def test_random_programs(block):
     with np.errstate(all="ignore"):
         for seed in range(block * 10, block * 10 + 10):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.special as sp
+from selection import some
 
 from tracegrad import autograd, compile_grad
 from tracegrad.tracer.record.array import UFUNCS
@@ -47,7 +48,7 @@ def agree(found: Any, expected: Any, tolerance: float) -> np.ndarray:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=lambda d: d.__name__)
+@pytest.mark.parametrize("dtype", some([np.float64, np.float32], quick=1), ids=lambda d: d.__name__)
 @pytest.mark.parametrize("ufunc", ufuncs(), ids=lambda u: u.__name__)
 def test_ufuncs(ufunc: Any, dtype: Any) -> None:
     xs = operands(ufunc, dtype)
@@ -149,7 +150,7 @@ ORIGINS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore:the loss that:UserWarning")
-@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("size", some([1, 3], quick=1))
 @pytest.mark.parametrize("name", ORIGINS)
 def test_derivatives_where_a_root_is_zero(name: str, size: int) -> None:
     f = ORIGINS[name]

@@ -215,10 +215,10 @@ def tolerance(prim: Primitive, xs: list[np.ndarray], dtype: np.dtype) -> dict[st
     eps = float(np.finfo(dtype).eps)
     if prim.kind == ELEMENTWISE:
         atol = 4 * eps if prim.name in CANCELLING else float(np.finfo(dtype).tiny)
-        if prim.name == "betaln":  # a sum of three logarithms of gamma, each with the rounding of its own size
+        if prim.name == "betaln":  # of negative numbers a sum of logarithms of gamma, each rounded by its own size
             with np.errstate(all="ignore"):
-                terms = np.stack([np.abs(gammaln(z.astype(F64))) for z in (*xs, xs[0] + xs[1])])
-            atol = 4 * eps * np.maximum(1.0, np.max(np.where(np.isfinite(terms), terms, 0.0), axis=0))
+                sizes = np.max([gammaln(1.0 + np.abs(x.astype(F64))) for x in (*xs, xs[0] + xs[1])], axis=0)
+            atol = 4 * eps * np.where((np.minimum(*xs) < 0) & (sizes < np.inf), np.maximum(sizes, 1.0), 1.0)
         return {"ulps": ULPS.get(prim.name, 4) * (1 if dtype == F64 else 2), "atol": atol}
     size = max([1, *[x.size for x in xs]])
     if prim.name == "reduce_prod":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from selection import some
 
 import tracegrad
 from benchmarks import against, report, run, targets
@@ -20,7 +21,7 @@ def test_gradient_by_hand_is_that_of_the_plain_loop(name):
     assert value != 0.0 and all(gradient.any() for gradient in gradients)
 
 
-@pytest.mark.parametrize("name", EXPLICIT)
+@pytest.mark.parametrize("name", some(EXPLICIT, quick=2))
 def test_explicit_loops_compute_the_same(name):
     workload = SMALL_LOOPS[name]
     if workload.group in ("newton", "branches", "rk45") and not hasattr(tracegrad, "while_loop"):

@@ -462,7 +462,7 @@ def assert_same(found, expected, at=""):
 
 
 @pytest.mark.parametrize("kind", some(["sgd", "adamw"], quick=1))
-@pytest.mark.parametrize("name", IDIOMS)
+@pytest.mark.parametrize("name", some(IDIOMS, quick=12))
 def test_what_a_step_keeps_is_what_the_plain_loop_keeps(name, kind, capsys):
     expected, left, _ = run(IDIOMS[name], False, capsys, kind)
     found, also_left, step = run(IDIOMS[name], True, capsys, kind)

@@ -123,13 +123,13 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", some(MODULES, quick=8))
 def test_module(name):
     as_eager(MODULES[name])
 
 
 @pytest.mark.parametrize("make", some([adam, momentum], quick=1))
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", some(OPTIMIZERS, quick=8))
 def test_optimizer(name, make):
     as_eager(OPTIMIZERS[name], make)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from selection import some
 
 pytest.importorskip("numba_cuda", reason="libdevice comes with numba-cuda: pip install 'tracegrad[cuda]'")
 
@@ -102,7 +103,7 @@ def test_empty_arrays(shape):
         assert_agree(actual, expected)
 
 
-@pytest.mark.parametrize("value", [np.nan, -np.inf, np.inf, 0.0])
+@pytest.mark.parametrize("value", some([np.nan, -np.inf, np.inf, 0.0], quick=1))
 def test_extremes_of_nan_and_of_equal_elements(value):
     x = np.full((5, 19), value)
     x[2, 7] = np.nan

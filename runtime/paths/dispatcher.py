@@ -420,7 +420,7 @@ class FunctionDispatcher(Dispatcher):
             found = endpoint.integers.numbers(call)
         if found is not call:
             plan = self.plans.get(call)
-            if call.device is not None or plan.asks_identity or not plan.provable:
+            if call.device is not None or plan.asks_identity or plan.asks_int_identity or not plan.provable:
                 return call
         return found
 

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.identity import asks_identity, asks_truth_identity, compared_floats
+from ...tracer.bytecode.identity import asks_identity, asks_int_identity, asks_truth_identity, compared_floats
 from ...tracer.bytecode.shown_names import asks
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.float_errors import sets_float_errors
@@ -187,6 +187,11 @@ class StatePlan:
     def asks_identity(self) -> bool:
         """Whether the code may ask if two values are one object."""
         return any(map(asks_identity, self._codes.values()))
+
+    @property
+    def asks_int_identity(self) -> bool:
+        """Whether the code may ask if a value is the object that a whole number in it is."""
+        return any(map(asks_int_identity, self._codes.values()))
 
     @property
     def asks_truth_identity(self) -> bool:

@@ -26,6 +26,15 @@ def asks_truth_identity(code: CodeType) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def asks_int_identity(code: CodeType) -> bool:
+    """Whether *code* asks if a value is the object that a whole number in it is (``n is 5``)."""
+    if _IS_OP not in code.co_code[::2]:
+        return False
+    sides = (s for k, i in enumerate(instructions_of(code).all) if i.opname == "IS_OP" for s in _sides(code, k))
+    return any(side is not None and side[0][0] == "const" and type(side[0][1]) is int for side in sides)
+
+
+@lru_cache(maxsize=4096)
 def asks_identity(code: CodeType) -> bool:
     """Whether *code* may ask if two of its values are one object, other than None, a constant or a builtin class."""
     if not _NAMES.isdisjoint(code.co_names):

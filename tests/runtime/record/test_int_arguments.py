@@ -258,6 +258,17 @@ def test_nested_compiled_functions_take_them():
     assert outer.stats.traces == 3
 
 
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@pytest.mark.parametrize("question", ["n is 5", "5 is n", "n is not 5"])
+def test_a_number_that_is_asked_for_by_identity_is_compared_by_value(question):
+    space = {"np": np}
+    exec(f"def plain(x, n):\n    return np.sum(x) * (100 if {question} else n)", space)
+    plain, x = space["plain"], np.ones(2)
+    f = compile_grad(plain)
+    for n in (1, 2, 3, 5, 4, 5, 1000):
+        assert f(x, n) == plain(x, n)
+
+
 @pytest.mark.parametrize("block", seeds(8, quick=1))
 def test_random_programs(block):
     with np.errstate(all="ignore"):

@@ -164,6 +164,26 @@ def test_what_a_sequence_is_in_a_match(kind):
         assert float(f(value)) == float(plain(value))
 
 
+TRUTHS = {
+    "is True": lambda x: (x > 1.0) is True,
+    "is np.True_": lambda x: (x > 1.0) is np.True_,
+    "np.False_ is not": lambda x: np.False_ is not (x < 1.0),
+    "of a sum": lambda x: (np.sum(x) > 1.0) is True,
+    "of a sum, NumPy's": lambda x: (np.sum(x) > 1.0) is np.True_,
+}
+
+
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32, np.array])
+@pytest.mark.parametrize("name", TRUTHS)
+def test_comparisons_are_the_objects_that_python_gives(name, kind):
+    def plain(x):
+        return x * (2.0 if TRUTHS[name](x) else 1.0)
+
+    f = compile_grad(plain)
+    for x in (0.5, 2.5, 2.5, 0.5, 3.5):
+        assert float(f(kind(x))) == float(plain(kind(x)))
+
+
 @pytest.mark.parametrize("value", [2.0, np.float64(2.0)])
 def test_scalars_take_no_assignment(value):
     def plain(x):

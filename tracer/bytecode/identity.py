@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import dis
-import itertools
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
@@ -18,20 +17,22 @@ _VALUES = frozenset(vars(builtins))
 
 @lru_cache(maxsize=4096)
 def asks_truth_identity(code: CodeType) -> bool:
-    """Whether *code* asks if a value is the object True or False."""
-    if _IS_OP not in code.co_code[::2]:
-        return False
-    found = instructions_of(code).all
-    return any(b.opname == "IS_OP" and isinstance(a.argval, bool) for a, b in itertools.pairwise(found))
+    """Whether *code* asks if a value is the object True or False, or NumPy's."""
+    return any(type(path[0][1]) is bool or path[-1][1] in ("True_", "False_") for path in _compared_by_identity(code))
 
 
 @lru_cache(maxsize=4096)
 def asks_int_identity(code: CodeType) -> bool:
     """Whether *code* asks if a value is the object that a whole number in it is (``n is 5``)."""
+    return any(path[0][0] == "const" and type(path[0][1]) is int for path in _compared_by_identity(code))
+
+
+def _compared_by_identity(code: CodeType) -> list[Path]:
+    """The loads of each side of ``is`` in *code*, where they are known."""
     if _IS_OP not in code.co_code[::2]:
-        return False
-    sides = (s for k, i in enumerate(instructions_of(code).all) if i.opname == "IS_OP" for s in _sides(code, k))
-    return any(side is not None and side[0][0] == "const" and type(side[0][1]) is int for side in sides)
+        return []
+    places = [k for k, i in enumerate(instructions_of(code).all) if i.opname == "IS_OP"]
+    return [side for k in places for side in _sides(code, k) if side is not None]
 
 
 @lru_cache(maxsize=4096)

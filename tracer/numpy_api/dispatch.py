@@ -111,7 +111,7 @@ def _quick_forward(ufunc: Any) -> Entry:
     number = _quick_number(ufunc)
 
     def apply(self: TracedArray, other: Any) -> Any:
-        if compares and self._recorder.plain_truths and self._atom.aval.weak:
+        if compares and self._recorder.plain_truths and not self._atom.aval.shape:
             return None
         if checked and self._atom.aval.weak and not (divides and type(other) is float and other != 0.0):
             return number(self._recorder, (self, other))

@@ -236,8 +236,9 @@ def open_forward(ufunc: Any) -> Callable[..., Any]:
         if ufunc in _COMPARES and type(other) in _EXACT and class_of(self) is not np.ndarray:
             return bool(getattr(operator, _NAME_OF[ufunc])(self.shown(), other))
         found = _operator(ufunc, (self, other)) if _acceptable(self, ufunc, other) else NotImplemented
-        if self._recorder.plain_truths and type(found) is TracedArray and found._atom.aval.weak and ufunc in _COMPARES:
-            return bool(found)
+        if self._recorder.plain_truths and type(found) is TracedArray and ufunc in _COMPARES:
+            kind = class_of(found)
+            return found if kind is np.ndarray else kind(bool(found))
         return found
 
     return apply

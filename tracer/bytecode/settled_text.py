@@ -150,14 +150,10 @@ def _follow(code: CodeType, index: int, ends: set[End], seen: set[str], *, in_co
                 return True
             seen.add(ins.argval)
             loads = [
-                k for k, one in enumerate(flow.code)
-                if ins.argval in (one.argval if isinstance(one.argval, tuple) else (one.argval,))
-                and one.opname.startswith(("LOAD_FAST", "STORE_FAST_"))
-            ]  # fmt: skip
+                k for k, one in enumerate(flow.code) if one.opname.startswith("LOAD_FAST") and one.argval == ins.argval
+            ]
             return all(
-                flow.opname(k) in ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW")
-                and _follow(code, k, ends, seen, in_container=False)
-                for k in loads
+                flow.opname(k) == "LOAD_FAST" and _follow(code, k, ends, seen, in_container=False) for k in loads
             )
         else:
             end = _store_end(found.loads_below, ins, at, depth)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 
-from ...tracer.bytecode.instructions import plain_instructions
+from ...tracer.bytecode.instructions import plain_instructions, pushes_null
 from .libraries import DATES, is_date_type, is_moment
 from .readers import fields
 from .uses import Place, Uses, uses
@@ -229,7 +229,7 @@ def _beside_nulls(instructions: list[dis.Instruction]) -> set[int]:
     for k, ins in enumerate(loads):
         if ins.opname == "PUSH_NULL":
             found.update([i.offset for i in loads[max(k - 1, 0) : k + 2]])
-        elif ins.opname == "LOAD_METHOD" or (ins.opname in ("LOAD_GLOBAL", "LOAD_ATTR") and "NULL" in ins.argrepr):
+        elif pushes_null(ins):
             found.add(ins.offset)
     return found
 
@@ -247,7 +247,7 @@ def _called(instructions: list[dis.Instruction]) -> set[str]:
     names: set[str] = set()
     for index, ins in enumerate(instructions):
         op = ins.opname
-        called = op == "LOAD_METHOD" or (op in ("LOAD_GLOBAL", "LOAD_ATTR") and "NULL" in ins.argrepr)
+        called = pushes_null(ins)
         if not called and op in _DEREF_LOADS | _GLOBAL_LOADS | {"LOAD_ATTR"}:
             around = instructions[max(index - 1, 0) : index] + instructions[index + 1 : index + 2]
             called = any(i.opname == "PUSH_NULL" for i in around)

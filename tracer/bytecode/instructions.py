@@ -62,6 +62,11 @@ def plain_instructions(code: CodeType) -> Iterator[dis.Instruction]:
         yield held
 
 
+def pushes_null(ins: dis.Instruction) -> bool:
+    """Whether a load pushes a NULL, or self, beside its value: that is to be called."""
+    return ins.opname == "LOAD_METHOD" or (ins.opname in ("LOAD_GLOBAL", "LOAD_ATTR") and "NULL" in ins.argrepr)
+
+
 def _part(ins: dis.Instruction, name: str, value: Any, *, opcode: str = "", later: int = 0) -> dis.Instruction:
     number = dis.opmap[opcode or name]
     arg = ins.arg if number >= dis.HAVE_ARGUMENT else None
@@ -69,4 +74,4 @@ def _part(ins: dis.Instruction, name: str, value: Any, *, opcode: str = "", late
     return ins._replace(opname=name, opcode=number, arg=arg, argval=value, argrepr=text, offset=ins.offset + later)
 
 
-__all__ = ["NULL_ABOVE", "plain_instructions"]
+__all__ = ["NULL_ABOVE", "plain_instructions", "pushes_null"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dis
 from types import CodeType
 
-from .instructions import plain_instructions
+from .instructions import plain_instructions, pushes_null
 
 _SILENT = {"NOP", "EXTENDED_ARG", "RESUME", "PRECALL", "KW_NAMES", "MAKE_CELL", "COPY_FREE_VARS"}
 POPS = {
@@ -93,8 +93,7 @@ def pops_of(ins: dis.Instruction) -> int | None:
 def pushes(ins: dis.Instruction) -> int:
     if ins.opname.startswith(("STORE_", "POP_", "JUMP")):
         return 0
-    called = ins.opname == "LOAD_METHOD" or (ins.opname in ("LOAD_GLOBAL", "LOAD_ATTR") and "NULL" in ins.argrepr)
-    return 2 if called else 1
+    return 2 if pushes_null(ins) else 1
 
 
 __all__ = ["POPS", "StackFlow", "pushes"]

@@ -10,7 +10,7 @@ what is gone.
   interpreter ends, modules are emptied in no useful order, and builtins outlive the module that made them: finalisers
   may still call them, and the last collections look into their definitions.
 
-llvmlite alone is used here: numba need not be imported.
+numba need not be imported here: llvmlite is enough.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from typing import NamedTuple, TypeVar
 
 import llvmlite.binding as llvm
 import numpy as np
+
+from ...tracer.ir.foreign_code import foreign_code
 
 T = TypeVar("T")
 
@@ -73,7 +75,7 @@ class _Loaded:
         if self.lock.acquire(blocking=False):
             self.release()
 
-    def release(self, *_: object) -> None:
+    def release(self) -> None:
         try:
             while self.dead:
                 self.dead.pop()
@@ -81,9 +83,12 @@ class _Loaded:
             self.lock.release()
 
     def __enter__(self) -> None:
+        foreign_code.__enter__()
         self.lock.acquire()
 
-    __exit__ = release
+    def __exit__(self, *_: object) -> None:
+        self.release()
+        foreign_code.__exit__()
 
 
 loaded = immortal(_Loaded())

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from ...codegen.cpu.assemble import Program, compile_canonical
 from ...codegen.lower.canonical import Canonical
+from ...tracer.ir.foreign_code import foreign_code
 from ..config import config
 from ..recent import Recent
 
@@ -32,7 +33,7 @@ class KernelCache(Generic[P]):
     def get(self, canonical: Canonical, arguments: int) -> tuple[P, bool]:
         """(program, was it there already)"""
         key = (arguments, canonical.key)
-        with self.lock:
+        with foreign_code, self.lock:
             found = self._programs.find(key)
             if found is not None:
                 self.hits += 1

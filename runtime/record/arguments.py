@@ -18,6 +18,7 @@ from typing import Any
 import optree
 
 from ...tracer.ir.refusals import Reason, Refusal
+from ...tracer.ir.trees import tree_unflatten
 from ..state.rebuild import apply_changes, contents, same_contents
 from .trees import MUTABLE, one_level
 
@@ -78,7 +79,7 @@ class Arguments:
             place += inner.num_leaves
         given = value
         if any(a is not b for a, b in zip(parts, new, strict=True)):
-            given = self._stands_for(optree.tree_unflatten(made_of, new), value)
+            given = self._stands_for(tree_unflatten(made_of, new), value)
         if name and (spec.kind in MUTABLE or hasattr(value, "__dict__")):
             self._containers.append(_Container(name, value, given, None))
             if not own:

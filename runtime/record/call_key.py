@@ -19,6 +19,7 @@ import optree
 from ...tracer.ir.aval import HALF, SUPPORTED, check_dtype
 from ...tracer.ir.errors import DeviceError, UnsupportedError
 from ...tracer.ir.site import at_site
+from ...tracer.ir.trees import tree_unflatten
 from ...tracer.record.array import TracedArray
 from ...tracer.record.autocast import SETTING
 from ...tracer.record.float_errors import raising
@@ -30,7 +31,7 @@ from ..state.libraries import is_moment, leaf_setting
 from ..state.values import distinct, is_leaf, partition, same, token
 from ..tensor_library import TENSORS
 from .arguments import Arguments, positional_names
-from .trees import flatten_tree, mutable_containers, unflatten_tree
+from .trees import flatten_tree, mutable_containers
 
 ARRAY, FLOAT, SCALAR, VALUE, OBJECT, TRACED = "array", "float", "scalar", "value", "object", "traced"
 INTEGER = "int"  # one that is a number of the run; others are of kind VALUE
@@ -94,7 +95,7 @@ class Call:
 
     def rebuild(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """(args, kwargs) over other leaves."""
-        args, kwargs = unflatten_tree(self.tree, [unwrap(x) for x in leaves])
+        args, kwargs = tree_unflatten(self.tree, [unwrap(x) for x in leaves])
         return args, kwargs
 
     def arguments_over(

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import optree
 
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.graph import Atom
+from ...tracer.ir.trees import tree_flatten
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
-from .trees import NAMESPACE, Source, make_function, packing
+from .trees import Source, make_function, packing
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ def packed(
 ) -> tuple[str, tuple[Any, ...]]:  # fmt: skip
     """The expression for a result tree, whose *data* is appended to *atoms*; and its parts that are no data.  *places*
     gets the index of each such leaf, by id."""
-    leaves, spec = optree.tree_flatten(out, none_is_leaf=True, namespace=NAMESPACE)
+    leaves, spec = tree_flatten(out, none_is_leaf=True)
     texts, statics = [], []
     for leaf in leaves:
         if type(leaf) is TracedInt:

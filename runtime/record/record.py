@@ -15,7 +15,6 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
-import optree
 
 from ...codegen.derive.adjoint import vjp
 from ...codegen.derive.capacity import CAPACITY
@@ -30,6 +29,7 @@ from ...tracer.ir.graph import Atom, Guard, Lit, Var, structural
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site, user_site
+from ...tracer.ir.trees import tree_leaves
 from ...tracer.ops.elementwise import F, cast
 from ...tracer.record.array import TracedArray
 from ...tracer.record.constants import call_method
@@ -62,7 +62,7 @@ from .gc_pause import fewer_collections
 from .identity import captured_refusal, first_of_each, refuse_floats
 from .outputs import Output, packed
 from .recording import GRAD, VALUE, Mode, Pieces, Recording
-from .trees import NAMESPACE, Source
+from .trees import Source
 from .unwrap_tracers import Holders, Settled, settle
 
 
@@ -429,7 +429,7 @@ def sort_guards(recorder: Recorder) -> list[Guard]:
 
 def _returned(out: Any) -> list[Atom]:
     """The traced values in the result of a function."""
-    leaves = optree.tree_leaves(out, none_is_leaf=True, namespace=NAMESPACE)
+    leaves = tree_leaves(out, none_is_leaf=True)
     return [leaf.atom for leaf in leaves if isinstance(leaf, TracedArray)]
 
 

@@ -3,9 +3,6 @@
 A call that is answered from the cache cannot afford to discover its structure anew.  ``unpacking`` gives the
 statements that take a value of one known structure apart (and give up where it has another), ``packing`` the
 expression that puts one together.
-
-Dicts count with the order of their keys, because the user's code may iterate over them.  Own node classes are
-registered with optree, globally or in the namespace "tracegrad".
 """
 
 from __future__ import annotations
@@ -18,10 +15,7 @@ from typing import Any
 
 import optree
 
-NAMESPACE = "tracegrad"
-# Ends with the process: the order of keys is part of every structure in our namespace.
-_ordered = optree.dict_insertion_ordered(True, namespace=NAMESPACE)
-_ordered.__enter__()
+from ...tracer.ir.trees import tree_flatten, tree_unflatten
 
 _SEQUENCES = {optree.PyTreeKind.TUPLE: tuple, optree.PyTreeKind.LIST: list}
 _MAPPINGS = {optree.PyTreeKind.DICT: dict, optree.PyTreeKind.ORDEREDDICT: OrderedDict}
@@ -36,7 +30,7 @@ MUTABLE = frozenset((
 def flatten_tree(tree: Any, opaque: Collection[int] = ()) -> tuple[list[Any], Any]:
     """(leaves, structure) of *tree*; an object whose id is in *opaque* is a leaf."""
     is_leaf = (lambda value: id(value) in opaque) if opaque else None
-    return optree.tree_flatten(tree, is_leaf, namespace=NAMESPACE)
+    return tree_flatten(tree, is_leaf)
 
 
 def mutable_containers(spec: Any, value: Any) -> tuple[Any, ...]:
@@ -73,11 +67,7 @@ def classes_in(spec: Any) -> tuple[type, ...]:
 
 def one_level(value: Any) -> tuple[list[Any], Any]:
     """(the parts of a container or registered object, its structure over them)."""
-    return optree.tree_flatten(value, lambda part: part is not value, namespace=NAMESPACE)
-
-
-def unflatten_tree(spec: Any, leaves: Sequence[Any]) -> Any:
-    return optree.tree_unflatten(spec, leaves)
+    return tree_flatten(value, lambda part: part is not value)
 
 
 class Source:
@@ -176,7 +166,7 @@ def packing(source: Source, spec: Any, leaves: Iterator[str]) -> str:
             "{" + ", ".join(f"{source.constant(key)}: {packing(source, child, leaves)}" for key, child in pairs) + "}"
         )
     inner = "".join(f"{next(leaves)}, " for _ in range(spec.num_leaves))
-    return f"{source.constant(unflatten_tree)}({source.constant(spec)}, ({inner}))"
+    return f"{source.constant(tree_unflatten)}({source.constant(spec)}, ({inner}))"
 
 
 _codes: dict[str, types.CodeType] = {}

@@ -20,10 +20,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import optree
 
 from ...tracer.bytecode.instructions import plain_instructions
 from ...tracer.ir.refusals import Reason, Refusal
+from ...tracer.ir.trees import tree_flatten, tree_unflatten
 from ...tracer.record.array import TracedArray
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.recorder import Recorder
@@ -32,7 +32,6 @@ from ..state.rebuild import slots
 from ..state.state_graph import Edge, Leaf, StateNode
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
-from .trees import NAMESPACE, unflatten_tree
 
 Unwrap = Callable[[Any], Any]
 _MISSING = object()
@@ -133,12 +132,12 @@ class Settled:
     def result(self, out: Any) -> tuple[Any, list[Reason]]:
         """(the result of the run, the reasons not to replay it): objects in it are the caller's own, or have plain
         values in them.  Its arrays stay traced."""
-        leaves, spec = optree.tree_flatten(out, none_is_leaf=True, namespace=NAMESPACE)
+        leaves, spec = tree_flatten(out, none_is_leaf=True)
         if all(map(_is_value, leaves)):
             return out, []
         plain = [leaf if _is_value(leaf) else self(leaf) for leaf in leaves]
         objects = [leaf for leaf in plain if not (_is_value(leaf) or isinstance(leaf, _FUNCTIONS))]
-        return unflatten_tree(spec, plain), [Refusal.REPLAY_RETURNS(what=type(one).__name__) for one in objects]
+        return tree_unflatten(spec, plain), [Refusal.REPLAY_RETURNS(what=type(one).__name__) for one in objects]
 
 
 class Holders:

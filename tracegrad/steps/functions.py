@@ -12,14 +12,12 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-import optree
 
 from ..nn.module import Module
 from ..runtime.cuda.arrays import as_device, on_device
 from ..runtime.paths.dispatcher import on_the_host
 from ..runtime.record.differentiable import name_of, split_aux
 from ..runtime.record.recording import GRAD, VALUE, Mode
-from ..runtime.record.trees import NAMESPACE
 from ..runtime.stats import Stats
 from ..runtime.tensor_library import TENSORS
 from ..tensors.modes import STATE, enable_grad
@@ -28,6 +26,7 @@ from ..tensors.tensor import Tensor, make
 from ..tracer.ir.aval import FLOAT_KINDS
 from ..tracer.ir.errors import DifferentiationError
 from ..tracer.ir.site import at_site
+from ..tracer.ir.trees import tree_flatten, tree_leaves, tree_unflatten
 from .differentiated import Argument, derivatives
 from .step import CompiledStep
 
@@ -69,11 +68,11 @@ def _differentiate(form: TensorFunction, mode: Mode, args: tuple[Any, ...], kwar
             places.append(lambda grads, names=tuple(named): {n: next(grads) for n in names})
             wanted += named.values()
             continue
-        leaves, spec = optree.tree_flatten(argument, namespace=NAMESPACE)
+        leaves, spec = tree_flatten(argument)
         aliases = [_differentiable(leaf, form, position, connect) for leaf in leaves]
         wanted += aliases
         own |= {id(t) for t in aliases if t._node is None}
-        changed[position] = optree.tree_unflatten(spec, aliases)
+        changed[position] = tree_unflatten(spec, aliases)
         places.append(_rebuild(spec, [isinstance(leaf, Tensor) or on_device(leaf) for leaf in leaves]))
     with enable_grad():
         out = form(*changed, **kwargs)
@@ -95,7 +94,7 @@ def _differentiate(form: TensorFunction, mode: Mode, args: tuple[Any, ...], kwar
 
 def _check_all_on_device(arguments: Any) -> None:
     """DeviceError where a Tensor among *arguments* is on the host: a target does not copy tensors."""
-    for leaf in optree.tree_leaves(arguments, namespace=NAMESPACE):
+    for leaf in tree_leaves(arguments):
         if isinstance(leaf, Tensor) and not leaf.is_cuda:
             raise on_the_host("an argument")
 
@@ -124,7 +123,7 @@ def _differentiable(leaf: Any, form: Any, position: int, connect: bool) -> Tenso
 
 def _rebuild(spec: Any, tensors: list[bool]) -> Callable[[Any], Any]:
     def rebuild(grads: Any) -> Any:
-        return optree.tree_unflatten(
+        return tree_unflatten(
             spec, [g if is_tensor else g._data[()] for is_tensor, g in zip(tensors, grads, strict=False)]
         )
 

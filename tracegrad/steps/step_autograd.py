@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import optree
 
 from ..codegen.lower.canonical import canonicalise
 from ..codegen.lower.half_precision import CUDA_PRODUCTS
@@ -24,7 +23,6 @@ from ..codegen.lower.simplify import simplify
 from ..runtime.cuda.run import program_of
 from ..runtime.launch.binding import argument_records, bind_graph, launched
 from ..runtime.launch.kernel_cache import kernels
-from ..runtime.record.trees import NAMESPACE
 from ..tensors import backward as engine
 from ..tensors.apply import apply
 from ..tensors.backward_pass import collect
@@ -39,6 +37,7 @@ from ..tracer.ir.aval import Aval
 from ..tracer.ir.graph import Atom, Graph, Node, Var, read_vars
 from ..tracer.ir.primitive import ELEMENTWISE, VIEW
 from ..tracer.ir.refusals import Reason, Refusal
+from ..tracer.ir.trees import tree_leaves
 from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.record.array import TracedArray
 from ..tracer.record.recorder import Recorder
@@ -87,7 +86,7 @@ def as_array(result: Any) -> Any:
 
 
 def tensors_in(tree: Any) -> list[Tensor]:
-    leaves = optree.tree_leaves(tree, none_is_leaf=True, namespace=NAMESPACE)
+    leaves = tree_leaves(tree, none_is_leaf=True)
     return [x for x in leaves if isinstance(x, Tensor)]
 
 

@@ -18,6 +18,7 @@ from ..ir.aval import INT, Aval, can_cast, promote_types
 from ..ir.errors import ShapeError, TracegradError, UnsupportedError
 from ..ir.graph import Atom, building, structural
 from ..ir.site import at_site
+from ..ir.trees import tree_flatten, tree_unflatten
 from ..ops.elementwise import F, cast
 from ..ops.shape import zeros
 from ..record.array import TracedArray, to_atom
@@ -28,13 +29,11 @@ from .trees import (
     array_recorder,
     as_result,
     check_truth,
-    flatten,
     function_name,
     named,
     shown,
     structure_text,
     truth,
-    unflatten,
 )
 
 
@@ -81,8 +80,8 @@ def _private(operands: Sequence[Any]) -> Any:
             return as_result(x.atom)
         return x.copy() if isinstance(x, np.ndarray) else x
 
-    leaves, spec = flatten(tuple(operands))
-    return unflatten(spec, [own(x) for x in leaves])
+    leaves, spec = tree_flatten(tuple(operands))
+    return tree_unflatten(spec, [own(x) for x in leaves])
 
 
 def _record(
@@ -94,7 +93,7 @@ def _record(
     results, structures = [], []
     for f, body in zip(functions, bodies, strict=True):
         with recording(body):
-            leaves, spec = flatten(f(*_private(operands)))
+            leaves, spec = tree_flatten(f(*_private(operands)))
             results.append([to_atom(v) for v in leaves])
             structures.append(spec)
     for f, spec in zip(functions, structures, strict=True):
@@ -118,7 +117,7 @@ def _record(
         with building(recorder):
             steps = cast(choice, INT)
         values = finish_loop(body, [body.fresh(a) for a in avals], values, ends, steps=steps)
-    return unflatten(structures[0], [as_result(v) for v in values])
+    return tree_unflatten(structures[0], [as_result(v) for v in values])
 
 
 def _common(what: str, functions: Sequence[Any], atoms: Sequence[Atom], place: Any) -> Aval:

@@ -14,6 +14,7 @@ from ..ir.aval import INT, Aval, can_cast
 from ..ir.errors import BadIndexError, ShapeError, TracegradError, UnsupportedError
 from ..ir.graph import Atom, Lit, Var, building, structural
 from ..ir.site import at_site
+from ..ir.trees import tree_flatten, tree_unflatten
 from ..ops.control import UNLIMITED, loop
 from ..ops.elementwise import F, cast
 from ..ops.shape import iota
@@ -23,7 +24,6 @@ from .body_recorder import BodyRecorder
 from .trees import (
     as_result,
     check_truth,
-    flatten,
     function_name,
     named,
     remedy,
@@ -31,7 +31,6 @@ from .trees import (
     strong,
     structure_text,
     truth,
-    unflatten,
 )
 
 
@@ -40,7 +39,7 @@ class LoopRecording:
 
     def __init__(self, parent: Recorder, what: str, f: Callable[..., Any], init: Any, length: int, reverse: bool):
         self.parent, self.what, self.f, self.length, self.reverse = parent, what, f, length, reverse
-        leaves, self.spec = flatten(init)
+        leaves, self.spec = tree_flatten(init)
         self.inits = [strong(x) for x in leaves]
         self.body = BodyRecorder(parent, length, what)
         self.carries = [self.body.fresh(a.aval) for a in self.inits]
@@ -58,18 +57,18 @@ class LoopRecording:
                     row = self.body.fresh(Aval(atom.aval.dtype, atom.aval.shape[1:]))
                     xs[row] = atom
                 rows.append(TracedArray(row, self.body, owner="a row of xs"))
-            x = unflatten(spec, rows)
+            x = tree_unflatten(spec, rows)
             if self.what == "map":
                 carry, y = (), self.f(x)
             else:
                 carry, y = pair(self.f(self._carry(), x), self.f)
             ends = self._ends(carry)
-            stacked, structure = flatten(y)
+            stacked, structure = tree_flatten(y)
             ys = [strong(v) for v in stacked]
         found = self._loop(xs, ends, ys)
         results = [as_result(v) for v in found]
         count = len(self.carries)
-        return unflatten(self.spec, results[:count]), unflatten(structure, results[count:])
+        return tree_unflatten(self.spec, results[:count]), tree_unflatten(structure, results[count:])
 
     def run_counted(self, lower: int) -> Any:
         """The last carry of a loop over a number from *lower* on."""
@@ -78,7 +77,7 @@ class LoopRecording:
             if lower:
                 number = F.add(number, Lit(lower, INT, weak=True))
             ends = self._ends(self.f(wrap(number, self.body), self._carry()))
-        return unflatten(self.spec, [as_result(v) for v in self._loop({}, ends, [])])
+        return tree_unflatten(self.spec, [as_result(v) for v in self._loop({}, ends, [])])
 
     def run_while(self, cond_fun: Callable[[Any], Any]) -> Any:
         """The last carry of a loop that goes on for as long as *cond_fun* says so."""
@@ -89,10 +88,10 @@ class LoopRecording:
             asked = len(self.body.checks)
             ends = self._ends(self.f(self._carry()))
         found = finish_loop(self.body, self.carries, self.inits, ends, go_on=go_on, asked=asked)
-        return unflatten(self.spec, [as_result(v) for v in found[: len(self.carries)]])
+        return tree_unflatten(self.spec, [as_result(v) for v in found[: len(self.carries)]])
 
     def _carry(self) -> Any:
-        return unflatten(self.spec, [as_result(v) for v in self.carries])
+        return tree_unflatten(self.spec, [as_result(v) for v in self.carries])
 
     def _counted(self, x: Any) -> Var | None:
         """The number of the row in place of an array that counts up or down by 1."""
@@ -112,7 +111,7 @@ class LoopRecording:
 
     def _ends(self, carry: Any) -> list[Atom]:
         """The carry at the end of a step, which has to be like the one at its beginning."""
-        leaves, spec = flatten(carry)
+        leaves, spec = tree_flatten(carry)
         root = self._parameter()
         if spec != self.spec:
             raise UnsupportedError(

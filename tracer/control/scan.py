@@ -14,9 +14,10 @@ import optree
 
 from ..ir.errors import ShapeError
 from ..ir.site import at_site
+from ..ir.trees import tree_flatten, tree_unflatten
 from ..record.recorder import Recorder, recording
 from .loop_recording import LoopRecording, pair
-from .trees import array_recorder, copied, flatten, named, unflatten
+from .trees import array_recorder, copied, named
 
 Carry = TypeVar("Carry")
 
@@ -30,7 +31,7 @@ def scan(
     The carry keeps its structure, shapes and dtypes.  *xs* is an array or a tree of arrays of equal length, or None
     with *length*; with *reverse* the steps go from the last row to the first.
     """
-    leaves, spec = flatten(xs)
+    leaves, spec = tree_flatten(xs)
     count = _length(leaves, spec, length)
     recorder = array_recorder(init, xs)
     if recorder is not None:
@@ -38,16 +39,16 @@ def scan(
     if not count:
         with recording(Recorder()) as recorder:
             _, ys = LoopRecording(recorder, "scan", f, init, count, reverse).run(leaves, spec)
-            empty = [np.zeros(y.shape, y.dtype) for y in flatten(ys)[0]]
-            return copied(init), unflatten(flatten(ys)[1], empty)
+            empty = [np.zeros(y.shape, y.dtype) for y in tree_flatten(ys)[0]]
+            return copied(init), tree_unflatten(tree_flatten(ys)[1], empty)
     carry, rows, structure = copied(init), [], None
     for i in range(count - 1, -1, -1) if reverse else range(count):
-        carry, y = pair(f(carry, unflatten(spec, [x[i] for x in leaves])), f)
-        row, structure = flatten(y)
+        carry, y = pair(f(carry, tree_unflatten(spec, [x[i] for x in leaves])), f)
+        row, structure = tree_flatten(y)
         rows.append(row)
     if reverse:
         rows.reverse()
-    return carry, unflatten(structure, [np.stack(column) for column in zip(*rows, strict=True)])
+    return carry, tree_unflatten(structure, [np.stack(column) for column in zip(*rows, strict=True)])
 
 
 def fori_loop(lower: int, upper: int, body: Callable[[Any, Carry], Carry], init: Carry) -> Carry:
@@ -64,7 +65,7 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Carry], Carry], init:
 
 def map(f: Callable[[Any], Any], xs: Any) -> Any:
     """The results of *f* for every row of *xs* (an array or a tree of arrays), stacked along axis 0."""
-    leaves, spec = flatten(xs)
+    leaves, spec = tree_flatten(xs)
     count = _length(leaves, spec, None)
     recorder = array_recorder(xs)
     if recorder is not None:

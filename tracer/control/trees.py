@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import optree
 
 from ..ir.aval import Aval
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom, structural
 from ..ir.site import at_site
+from ..ir.trees import NAMESPACE, tree_leaves, tree_map
 from ..ops.elementwise import F, cast
 from ..record.array import TracedArray, outranks, to_atom, wrap, wrap_array
 from ..record.recorder import Recorder, current_recorder
-
-NAMESPACE = "tracegrad"
 
 
 def array_recorder(*trees: Any) -> Recorder | None:
     """The recording in progress, if it is one of arrays: eager Tensors go through the loop step by step."""
     recorder, everything = current_recorder(), list[Any](trees)
-    leaves: list[Any] = optree.tree_leaves(everything, namespace=NAMESPACE)  # type: ignore[arg-type]
+    leaves = tree_leaves(everything)
     return None if any(outranks(type(leaf)) for leaf in leaves) else recorder
-
-
-def flatten(tree: Any) -> tuple[list[Any], Any]:
-    return optree.tree_flatten(tree, namespace=NAMESPACE)
-
-
-def unflatten(spec: Any, leaves: Sequence[Any]) -> Any:
-    return optree.tree_unflatten(spec, leaves)
 
 
 def copied(init: Any) -> Any:
@@ -42,7 +31,7 @@ def copied(init: Any) -> Any:
             return x.copy()
         return np.asarray(x)[()] if isinstance(x, (bool, int, float)) else x
 
-    return optree.tree_map(own, init, namespace=NAMESPACE)
+    return tree_map(own, init)
 
 
 def strong(value: Any) -> Atom:
@@ -104,6 +93,6 @@ def remedy(before: Aval, after: Aval) -> str:
 
 
 __all__ = [
-    "array_recorder", "as_result", "check_truth", "copied", "flatten", "function_name", "named", "remedy", "shown",
-    "strong", "structure_text", "truth", "unflatten",
+    "array_recorder", "as_result", "check_truth", "copied", "function_name", "named", "remedy", "shown",
+    "strong", "structure_text", "truth",
 ]  # fmt: skip

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import optree
 
 from ..ir.graph import Lit
+from ..ir.trees import tree_map
 from ..ops.elementwise import F, cast
 from ..record.array import TracedArray, class_of, is_traced, to_atom, wrap, wrap_array
 from ..record.recorder import current_recorder
@@ -103,7 +103,7 @@ def stop_gradient(x: Any) -> Any:
 
     Where plain code needs the number itself (``math.gamma(tracegrad.stop_gradient(t))``), this says that its gradient
     is not wanted."""
-    return optree.tree_map(_stopped, x, namespace="tracegrad")
+    return tree_map(_stopped, x)
 
 
 def _stopped(x: Any) -> Any:

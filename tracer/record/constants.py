@@ -20,6 +20,7 @@ from ..ir.aval import SUPPORTED
 from ..ir.errors import UnsupportedError, unrecordable
 from ..ir.evaluate import Producers, as_stored, demand
 from ..ir.graph import Atom, Lit, Var
+from ..ir.trees import tree_flatten, tree_unflatten
 from .array import METHODS, TracedArray, class_of
 from .recorder import Origin, Recorder, current_recorder
 
@@ -78,7 +79,7 @@ class Recipe:
     def compute(self, env: dict[Var, np.ndarray]) -> list[np.ndarray] | None:
         """The results over the values *env* of the sources; None where they are of other types, or there are none."""
         try:
-            found, structure = optree.tree_flatten(self.call(env), none_is_leaf=True)
+            found, structure = tree_flatten(self.call(env), none_is_leaf=True)
         except Exception:  # Python has to see it
             return None
         arrays = [np.array(x, order="C") for x in found]
@@ -91,7 +92,7 @@ class Recipe:
         atoms = [leaf.atom for leaf in self.leaves if isinstance(leaf, _Operand)]
         operands = iter(demand(atoms, self.origin.nodes, env, Producers()))
         given = [leaf.value(next(operands)) if isinstance(leaf, _Operand) else leaf.value for leaf in self.leaves]
-        args, kwargs = optree.tree_unflatten(self.spec, given)
+        args, kwargs = tree_unflatten(self.spec, given)
         return self.function(*args, **kwargs)
 
     def key(self, numbers: dict[Var, int]) -> Hashable:
@@ -118,7 +119,7 @@ def by_numpy(error: UnsupportedError, function: Callable[..., Any], args: Sequen
     if recorder is None:
         raise error
     given: Any = (tuple(args), dict(kwargs))
-    leaves, spec = optree.tree_flatten(given, none_is_leaf=True)
+    leaves, spec = tree_flatten(given, none_is_leaf=True)
     atoms = [leaf.atom for leaf in leaves if type(leaf) is TracedArray]
     origin = recorder.origin(atoms)
     if origin is None or not origin.sources:
@@ -132,7 +133,7 @@ def by_numpy(error: UnsupportedError, function: Callable[..., Any], args: Sequen
         recorder.derived[function, spec, kept] = known
     unrecordable.discard(error)
     results = [_stand_in(recorder, var, value) for var, value in zip(known.results, known.values, strict=True)]
-    return optree.tree_unflatten(known.structure, results)
+    return tree_unflatten(known.structure, results)
 
 
 def call_method(name: str, array: TracedArray, *args: Any, **kwargs: Any) -> Any:
@@ -162,7 +163,7 @@ def _derive(recorder: Recorder, recipe: Recipe, error: UnsupportedError) -> Reci
         result = recipe.call(env)
     except Exception:  # which the function may catch: nothing tells whether it is raised again
         recorder.need_contents(recipe.origin, error)
-    recipe.values, recipe.structure = optree.tree_flatten(result, none_is_leaf=True)
+    recipe.values, recipe.structure = tree_flatten(result, none_is_leaf=True)
     if not recipe.values or not all(_is_number(x, env) for x in recipe.values):
         recorder.need_contents(recipe.origin, error)
     name = getattr(recipe.function, "__name__", "a function")

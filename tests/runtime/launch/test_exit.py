@@ -123,6 +123,15 @@ ENDS = {
         threading.Thread(target=work, args=(3,), daemon=True).start()
         time.sleep(0.5)
     """,
+    "threads that take trees apart": """
+        from tracegrad.tracer.ir.trees import tree_flatten
+        def work():
+            while True:
+                tree_flatten([1.0, {"a": 2.0, "b": (3.0, 4.0)}])
+        for _ in range(4):
+            threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.1)
+    """,
     "finalisers of modules": """
         class Late:
             def __init__(self, *parts):

@@ -1,0 +1,44 @@
+"""Trees of values, by optree in the namespace "tracegrad".
+
+Dicts count with the order of their keys, because the user's code may iterate over them.  Own node classes are
+registered with optree, globally or in our namespace.  ``None`` is a node without leaves unless *none_is_leaf*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import optree
+
+from .foreign_code import foreign_code
+
+NAMESPACE = "tracegrad"
+# Ends with the process: the order of keys is part of every structure in our namespace.
+_ordered = optree.dict_insertion_ordered(True, namespace=NAMESPACE)
+_ordered.__enter__()
+
+
+def tree_flatten(
+    tree: Any, is_leaf: Callable[[Any], bool] | None = None, *, none_is_leaf: bool = False
+) -> tuple[list[Any], Any]:
+    """(leaves, structure) of *tree*."""
+    with foreign_code:
+        return optree.tree_flatten(tree, is_leaf, none_is_leaf=none_is_leaf, namespace=NAMESPACE)
+
+
+def tree_unflatten(structure: Any, leaves: Iterable[Any]) -> Any:
+    return optree.tree_unflatten(structure, leaves)
+
+
+def tree_leaves(tree: Any, *, none_is_leaf: bool = False) -> list[Any]:
+    return tree_flatten(tree, none_is_leaf=none_is_leaf)[0]
+
+
+def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
+    """*tree* with ``function(leaf)`` in place of each leaf."""
+    leaves, structure = tree_flatten(tree)
+    return tree_unflatten(structure, map(function, leaves))
+
+
+__all__ = ["NAMESPACE", "tree_flatten", "tree_leaves", "tree_map", "tree_unflatten"]

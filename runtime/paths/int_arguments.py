@@ -66,6 +66,8 @@ class IntArguments:
 
     def reason(self, call: Call) -> str:
         """The reason to record a call whose key is new."""
+        if VALUE not in call.kinds and call.by_value is None:
+            return FIRST
         form, names = self._form(call), leaf_names(self.fn, call)
         if call.by_value is not None:
             told = [f"`{names[k]}`" for k in sorted(form.varying - form.asked.keys())]

@@ -13,6 +13,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import optree
@@ -25,6 +26,8 @@ from .trees import MUTABLE, one_level
 
 def positional_names(fn: Callable[..., Any] | None) -> list[str]:
     """The names of the parameters that arguments given by position go to."""
+    if type(fn) is FunctionType and not fn.__dict__:  # nothing that a signature could be taken from instead
+        return list(fn.__code__.co_varnames[: fn.__code__.co_argcount])
     try:
         parameters = [] if fn is None else list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):
@@ -59,7 +62,10 @@ class Arguments:
         self._given: dict[int, Any] = {}  # id of a container -> the one given for it
         self._kept: list[Any] = []  # so that the ids stay theirs
         self.originals: dict[int, Any] = {}  # id of what the function was given -> the caller's object that it replaces
-        self.args, self.kwargs = self._build(original, tree, 0, "")
+        if tree.num_nodes == len(leaves) + 3 and len(leaves) == len(original[0]):  # no containers, and all by position
+            self.args, self.kwargs = tuple(map(self._stands_for, leaves, original[0])), original[1]
+        else:
+            self.args, self.kwargs = self._build(original, tree, 0, "")
         for container in self._containers:
             container.before = contents(container.given)
 

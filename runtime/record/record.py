@@ -304,7 +304,7 @@ def run_frozen(
     except BaseException as error:
         out, returned, raised = None, [], error
         plain(error)
-    after = plan.snapshot(call.objects, after=True)
+    after = plan.after(snapshot, call.objects)
     settle(after.nodes, plain, plan.writes_by_name)
     needed = recorder.needed or unbounded(recorder, raised)
     plan.keep_contents(_captured_names(recorder, snapshot, frozenset(recorder.asked_counters)))

@@ -38,7 +38,7 @@ _MISSING = object()
 _MAX_DEPTH = 20
 _SETTLED = (TracedArray, TracedInt, tuple, str)
 _BY_TEXT = {"globals", "vars", "locals", "exec", "eval", "__globals__"}
-_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)  # compared by identity
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type(np.sum))  # compared by identity
 _IN_SLOTS = (*_SETTLED, list, dict)
 
 

@@ -121,6 +121,11 @@ class Snapshot:
         return self._graph
 
     @property
+    def names(self) -> Names | None:
+        """The names that the walk went by (until released)."""
+        return None if self._graph is None else self._graph.names
+
+    @property
     def nodes(self) -> list[StateNode]:
         """The objects of the state (until released)."""
         return [] if self._graph is None else self._graph.nodes
@@ -129,6 +134,13 @@ class Snapshot:
     def optimizers(self) -> list[Any]:
         """The optimizers in the state (until released)."""
         return [] if self._graph is None else self._graph.optimizers
+
+    def unchanged(self, objects: Sequence[Any]) -> bool:
+        """Whether the state is still this one, with the same arrays and numbers in it."""
+        now = self.check(*objects)
+        return now is not None and all(
+            a is b or (type(b) is int and a == b) for a, b in zip(now, self.arrays, strict=True)
+        )
 
     def release(self) -> None:
         """Let go of the user's arrays and objects; key, names and checker stay."""
@@ -225,6 +237,12 @@ class StatePlan:
         self._codes = graph.codes
         return Snapshot(digest(graph), graph)
 
+    def after(self, before: Snapshot, objects: tuple[Any, ...]) -> Snapshot:
+        """The state after a run: *before* itself, unless the run has changed what is guarded."""
+        if before.provable and before.names is self._names and before.unchanged(objects):
+            return before
+        return self.snapshot(objects, after=True)
+
     def reached(self, objects: tuple[Any, ...] = (), whole: bool = False) -> list[StateNode]:
         """The objects of the state, where no more is asked: the function's Python runs in each call.  Of those inside
         installed packages no more than a few, but for the *whole* of it."""
@@ -248,6 +266,8 @@ class StatePlan:
     def changes(self, before: Snapshot, after: Snapshot) -> list[Reason]:
         """The guarded differences between two snapshots, one line each."""
         changed: dict[Reason, None] = {}
+        if before is after:
+            return []
         if before.key != after.key:
             # A token may be mere structure; what is told is the labels of the tokens that have no partner.
             old, new = set(before._trail), set(after._trail)

@@ -27,7 +27,7 @@ from .reductions import CHUNK, Accumulator
 from .scalar import I64
 
 MAX_INTERLEAVED = 60  # instructions of a body that LLVM may interleave
-MAX_ROWS = 2  # loops over rows in a nest, up to which rows of one chunk have loops of their own
+MAX_LOOPS = 2  # within a nest, up to which rows of one chunk have loops of their own
 MAX_PARTS = 16  # conditions of a loop whose pieces may each have a loop
 
 
@@ -35,7 +35,7 @@ class ItemEmitter(ValueEmitter):
     """One function of the kernel: a loop nest, or straight-line scalar code."""
 
     accumulator: type[Accumulator] = Accumulator  # how reductions are kept
-    rows: Sequence[Loop] = ()  # loops of unknown length in the outermost one that is being written
+    within: Sequence[Loop] = ()  # loops in the outermost one that is being written
 
     def items(self, body: list[ScheduleItem]) -> None:
         for item in body:
@@ -48,7 +48,7 @@ class ItemEmitter(ValueEmitter):
     def loop(self, loop: Loop) -> None:
         depth = len(self.loops)
         if not depth:
-            self.rows = [item for item in loops_of(loop) if item.dim not in self.program.static]
+            self.within = loops_of(loop)
         closing = [s for s in statements_of(loop) if s.complete == depth and carries(s.op)]
         totals = [self.accumulator(self, s) for s in closing]
         for a in totals:
@@ -74,7 +74,7 @@ class ItemEmitter(ValueEmitter):
         """The loop over a row, in chunks. Most rows are one: it has a loop of its own where there is little else to a
         row, and so little to compile."""
         b = self.b
-        if len(self.rows) > MAX_ROWS:
+        if len(self.within) > MAX_LOOPS:
             self._chunked(loop, n, direct, CHUNK)
             return
         with b.if_else(b.icmp_signed("<=", n, I64(CHUNK))) as (one, several):

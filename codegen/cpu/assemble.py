@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import llvmlite.ir as ir
@@ -213,43 +214,50 @@ def _finish_text(text: str) -> str:
 # ---- steps that NumPy does ----------------------------------------------------------------------------------------
 
 
-def host_step(program: Program, op: CanonicalOp, canonical: Canonical) -> Callable[[int], None]:
-    """The step *op* of *program* for the sizes and constants of *canonical*, as a function of the address of the table
-    of buffers."""
-    position, count = program.canonical.ops.index(op), len(program.buffer_index)
-    return lambda table: run_host(program, position, canonical, (ctypes.c_size_t * count).from_address(table)[:])
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A stored value: where its address stands in the table of buffers, the type of its bytes, and its form."""
+
+    offset: int
+    raw: type[ctypes.Array[ctypes.c_char]]
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def at(self, table: int) -> np.ndarray:
+        """The value as an array, in the buffers of the table at this address."""
+        address = ctypes.c_size_t.from_address(table + self.offset).value
+        return np.ndarray(self.shape, self.dtype, self.raw.from_address(address))  # type: ignore[arg-type]
 
 
-def host_view(program: Any, canonical: Canonical, addresses: list[int]) -> Callable[[Sym], np.ndarray]:
-    """The function that gives a stored value of *program*, whose buffers are at *addresses*, as an array."""
-
-    def view(x: Sym) -> Any:
-        shape = tuple(int(canonical.sizes[d]) for d in x.dims)
-        count = int(np.prod(shape, dtype=np.int64))
-        if not count:
-            return np.empty(shape, x.dtype)
-        buffer = buffer_of(program.canonical, program.schedule.stored, x)
-        raw = (ctypes.c_char * (count * x.dtype.itemsize)).from_address(addresses[program.buffer_index[buffer]])
-        return np.frombuffer(memoryview(raw), x.dtype).reshape(shape)
-
-    return view
+def place_in(program: Any, canonical: Canonical, x: Sym) -> Place:
+    """The place of a value that *program* stores, for the sizes of *canonical*."""
+    shape = tuple(int(canonical.sizes[d]) for d in x.dims)
+    buffer = program.buffer_index[buffer_of(program.canonical, program.schedule.stored, x)]
+    raw = ctypes.c_char * (int(np.prod(shape, dtype=np.int64)) * x.dtype.itemsize)
+    return Place(ctypes.sizeof(ctypes.c_size_t) * buffer, raw, shape, x.dtype)
 
 
-def run_host(program: Any, position: int, canonical: Canonical, addresses: list[int]) -> None:
-    """One operation by its NumPy implementation, on the program's buffers."""
-    op, view = program.canonical.ops[position], host_view(program, canonical, addresses)
-    with np.errstate(all="ignore"):
-        operands, params = step_operands(program, position, canonical, view, np)
-        found = op.prim.impl(*operands, **params)
-        for out, value in zip(op.outs, found if op.more else (found,), strict=True):
-            np.copyto(view(out), value, casting="unsafe")
+def host_step(program: Any, op: CanonicalOp, canonical: Canonical) -> Callable[[int], None]:
+    """The step *op* of *program* for the sizes and constants of *canonical*, by its NumPy implementation: a function of
+    the address of the table of buffers."""
+    place = partial(place_in, program, canonical)
+    operands, params = step_operands(program, program.canonical.ops.index(op), canonical, place, np)
+    outs = [place(out) for out in op.outs]
+
+    def step(table: int) -> None:
+        with np.errstate(all="ignore"):
+            found = op.prim.impl(*[x.at(table) if type(x) is Place else x for x in operands], **params)
+            for out, value in zip(outs, found if op.more else (found,), strict=True):
+                np.copyto(out.at(table), value, casting="unsafe")
+
+    return step
 
 
 def step_operands(
     program: Any, position: int, canonical: Canonical, view: Callable[[Sym], Any], xp: Any
 ) -> tuple[list[Any], dict[str, Any]]:
     """The operands and params with which the implementation of operation *position* is called, for the numbers of
-    *canonical*.  *view* gives a stored value as an array of the module *xp*."""
+    *canonical*.  *view* gives a stored value, as an array of the module *xp* or what stands for it."""
     sizes, op, mine = canonical.sizes, program.canonical.ops[position], canonical.ops[position]
 
     def number(x: Const) -> Any:

@@ -22,7 +22,7 @@ import libdevice_cpu
 import numpy as np
 
 from tracegrad.codegen.cpu import jit
-from tracegrad.codegen.cpu.assemble import host_view, run_host
+from tracegrad.codegen.cpu.assemble import host_step, place_in
 from tracegrad.codegen.cpu.hints import finish_hints
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import CudaProgram, Kernel, Library, Order, run
@@ -157,12 +157,14 @@ class Simulator:
                 block.run_in_turn()
 
     def library(self, program: CudaProgram, step: Library, canonical: Canonical, addresses: list[int]) -> None:
-        run_host(program, step.position, canonical, addresses)
+        table = (ctypes.c_size_t * len(addresses))(*addresses)
+        host_step(program, program.canonical.ops[step.position], canonical)(ctypes.addressof(table))
 
     def order(self, program: CudaProgram, step: Order, canonical: Canonical, addresses: list[int]) -> None:
-        view = host_view(program, canonical, addresses)
-        positions = view(program.canonical.ops[step.position].ins[1])  # type: ignore[arg-type]
-        view(step.result)[...] = np.argsort(positions, axis=None, kind="stable").reshape(positions.shape)
+        table = (ctypes.c_size_t * len(addresses))(*addresses)
+        source: Any = program.canonical.ops[step.position].ins[1]
+        positions, result = [place_in(program, canonical, x).at(ctypes.addressof(table)) for x in (source, step.result)]
+        result[...] = np.argsort(positions, axis=None, kind="stable").reshape(positions.shape)
 
 
 def simulate(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import types
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Set
 from typing import Any
 
 import numpy as np
@@ -56,14 +57,14 @@ def visit_item(walker: Walker, owner: Any, value: Any, label: str, site: str) ->
     return walker.visit(value, label, site)
 
 
-def _only_grows(walker: Walker, value: Any, found: set[Any]) -> bool:
+def _only_grows(walker: Walker, value: Any, found: Set[Any]) -> bool:
     if not found <= SINKS.get(type(value), set()) or id(value) in walker.names.read:
         return False
     known = walker.memo.get(id(value))
     return known is None or known.kind == "sink"
 
 
-def _of_items(found: set[Any]) -> bool:
+def _of_items(found: Set[Any]) -> bool:
     """Whether nothing else is done with a container than to count items up, or to add to them."""
     return all(isinstance(use, ItemCount | ItemGrowth) for use in found)
 
@@ -78,7 +79,7 @@ def sink_parameters(fn: Any, names: list[str]) -> dict[str | int, set[Any]]:
     return changed | {k: changed[name] for k, name in enumerate(names) if name in changed}
 
 
-def is_sink(value: Any, found: set[Any]) -> bool:
+def is_sink(value: Any, found: Set[Any]) -> bool:
     """Whether *value* is a container that these uses tell nothing about."""
     return (type(value) in (list, *_MAPPINGS) and _of_items(found)) or found <= SINKS.get(type(value), set())
 
@@ -109,6 +110,8 @@ def settle_places(walker: Walker) -> None:
     """Mark what may be stored in places that a run can be given copies of, once nodes are marked; make the others
     places like any other."""
     names = walker.names
+    if not names.changes and all(node.kind != "logger" for node in walker.nodes):
+        return
     shared = {_variable(edge) for node in walker.nodes for edge in node.edges if edge.fixed or not _free(node)} - {None}
     uses_of = _uses_of_containers(walker)
     for node in list(walker.nodes):
@@ -181,7 +184,7 @@ def _label(node: StateNode, edge: Edge) -> str:
     return f"{node.label}.{place[1]}" if edge.how == "attr" else place[1]
 
 
-def _used(walker: Walker, node: StateNode, edge: Edge) -> set[Any]:
+def _used(walker: Walker, node: StateNode, edge: Edge) -> Set[Any]:
     """The uses of the part under its name."""
     place = place_of(node, edge)
     return {READ} if place is None else walker.names.used(*place)

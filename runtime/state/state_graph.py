@@ -8,7 +8,7 @@ reached) and ``StateGraph`` (all of it, with the reasons why it may not be prova
 from __future__ import annotations
 
 import types
-from collections.abc import Hashable
+from collections.abc import Hashable, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from .libraries import LibrarySetting
 from .pins import Pins
 from .uses import READ, Uses
 
+_READ: Set[Hashable] = frozenset((READ,))
 MAX_COUNT = 1 << 31  # of a counter that is an input of the program, as a float
 MAX_CONTENT = 1 << 20  # bytes of an array that is guarded by its contents
 
@@ -129,9 +130,14 @@ class Names:
         flags = self.supers, self.everything, self.absence, self.dates, bool(self.moment)
         return *map(len, sets), sum(map(len, self.uses.values())), *flags
 
-    def used(self, kind: str, name: str) -> set[Hashable]:
+    @property
+    def changes(self) -> bool:
+        """Whether the code may do anything else than read what is found under some name."""
+        return any(found != _READ for found in self.uses.values())
+
+    def used(self, kind: str, name: str) -> Set[Hashable]:
         """The uses of what is found under a name."""
-        return self.uses.get((kind, name), {READ}) if self.effects and not self.everything else {READ}
+        return self.uses.get((kind, name), _READ) if self.effects and not self.everything else _READ
 
     def copy(self) -> Names:
         sets = dict(self.attrs), set(self.compares), set(self.called), set(self.asked)

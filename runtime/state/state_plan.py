@@ -175,6 +175,9 @@ class StatePlan:
         self._codes: dict[int, types.CodeType] = {}
         self._caught: set[types.CodeType] = set()
         self._asks = False  # whether frames are to be shown other names
+        # Whether the code may ask if two values are one object, if a value is the object that a whole number in it is,
+        # or True or False; and whether it may have NumPy raise floating-point errors.
+        self.asks_identity = self.asks_int_identity = self.asks_truth_identity = self.sets_float_errors = False
         self.type_holders: list[str] = []  # what holds the builtin `type`, and may call it under another name
         self.told: set[str] = set()  # warnings that have been given
 
@@ -195,26 +198,6 @@ class StatePlan:
         """Whether the code may write under names that are not in it: by ``vars()``, ``__dict__`` and the like."""
         return any(reason.code in (Refusal.STATE_OPAQUE, Refusal.CALLS_NAMES) for reason in self.reasons)
 
-    @property
-    def asks_identity(self) -> bool:
-        """Whether the code may ask if two values are one object."""
-        return any(map(asks_identity, self._codes.values()))
-
-    @property
-    def asks_int_identity(self) -> bool:
-        """Whether the code may ask if a value is the object that a whole number in it is."""
-        return any(map(asks_int_identity, self._codes.values()))
-
-    @property
-    def asks_truth_identity(self) -> bool:
-        """Whether the code may ask if a value is the object True or False."""
-        return any(map(asks_truth_identity, self._codes.values()))
-
-    @property
-    def sets_float_errors(self) -> bool:
-        """Whether the code may have NumPy raise floating-point errors."""
-        return any(map(sets_float_errors, self._codes.values()))
-
     # ---- the state now
 
     def snapshot(self, objects: tuple[Any, ...] = (), after: bool = False) -> Snapshot:
@@ -225,8 +208,13 @@ class StatePlan:
         self._static = [r for r in graph.reasons if not (after and r.code is Refusal.STATE_TRACED)]
         if graph.codes.keys() != self._codes.keys():
             functions = [node.obj for node in graph.nodes if type(node.obj) is types.FunctionType]
+            codes = graph.codes.values()
+            self.asks_identity = any(map(asks_identity, codes))
+            self.asks_int_identity = any(map(asks_int_identity, codes))
+            self.asks_truth_identity = any(map(asks_truth_identity, codes))
+            self.sets_float_errors = any(map(sets_float_errors, codes))
             spaces = {id(fn.__code__): fn.__globals__ for fn in functions}
-            self._asks = any(asks(code, spaces.get(id(code), {})) for code in graph.codes.values())
+            self._asks = any(asks(code, spaces.get(id(code), {})) for code in codes)
             self.type_holders = [
                 node.label
                 for node in graph.nodes

@@ -124,6 +124,16 @@ class Dispatcher:
         given += [(kwargs[name], self._sinks[name]) for name in kwargs if name in self._sinks]
         return [id(value) for value, uses in given if is_sink(value, uses)]
 
+    def numbers(self, call: Call) -> Call:
+        """The call with ints that vary as numbers of the run, where that is known to be no other program."""
+        with self.lock:
+            found = self.integers.numbers(call)
+        if found is not call:
+            plan = self.plans.get(call)
+            if call.device is not None or plan.asks_identity or plan.asks_int_identity or not plan.provable:
+                return call
+        return found
+
     # ---- the ladder ----------------------------------------------------------------------------------------------
 
     def answer(self, endpoint: Endpoint, call: Call) -> Any:
@@ -168,7 +178,12 @@ class Dispatcher:
             return self.answer(endpoint, call)
         except IntegersAskedError as error:  # as above
             self.stats.note(describe_dropped(error, leaf_names(self.fn, call)))
-            return self._by_value(endpoint, call, error.asked, error.raised)
+            outside = {place for place in error.asked if type(place) is str}
+            plan.keep_contents(outside)
+            arguments = {place: site for place, site in error.asked.items() if type(place) is int}
+            if outside and not arguments:
+                return self.answer(endpoint, call)
+            return self._by_value(endpoint, call, arguments, error.raised)
         finally:
             snapshot.release()
         match = next((p for p in paths if recording.same_program(p.recording)), None)
@@ -322,6 +337,7 @@ class Dispatcher:
     def _go_live(self, endpoint: Endpoint, call: Call, recording: Recording, live: Live) -> Any:
         """Make Python run in each call of this kind from now on."""
         if call.by_value is not None and not recording.changes:
+            self._drop(recording)
             return self._by_value(endpoint, call, {})
         with self.lock:
             endpoint.integers.refuse(call, {})
@@ -344,6 +360,9 @@ class Dispatcher:
     def dispatch(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer to a call that no slot knows."""
         raise NotImplementedError
+
+    def _drop(self, recording: Recording) -> None:
+        """Let go of a run that has had no effects yet, and is made again."""
 
     def _elsewhere(self, endpoint: Endpoint, call: Call, snapshot: Snapshot) -> Any:
         """The answer to a call that another dispatcher has to give, seen by its state; else MISS."""
@@ -412,17 +431,7 @@ class FunctionDispatcher(Dispatcher):
             return inline_call(self.fn, endpoint.mode, call)
         if TENSOR in call.kinds or self._reads_tensors:
             return self._call_tensors(endpoint, args, kwargs)
-        return self.answer(endpoint, self._numbers(endpoint, call))
-
-    def _numbers(self, endpoint: Endpoint, call: Call) -> Call:
-        """The call with ints that vary as numbers of the run, where that is known to be no other program."""
-        with self.lock:
-            found = endpoint.integers.numbers(call)
-        if found is not call:
-            plan = self.plans.get(call)
-            if call.device is not None or plan.asks_identity or plan.asks_int_identity or not plan.provable:
-                return call
-        return found
+        return self.answer(endpoint, self.numbers(call))
 
     def _call_tensors(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer where Tensors are among the arguments or in the outside state."""

@@ -103,8 +103,13 @@ def describe_dropped(error: IntegersAskedError, names: Sequence[str]) -> str:
         return "an exception: the call is made again with ints by value"
     if not error.asked:
         return "ints that vary are compared by value: another program, or an error, came of them as numbers"
-    told = [f"the value of `{names[k]}` is asked for at {site}" for k, site in error.asked.items()]
-    return "; ".join(told)
+    told = [(names[k] if type(k) is int else k, site) for k, site in error.asked.items()]
+    return "; ".join(
+        [
+            f"`{name}` is compared by value" if site is None else f"the value of `{name}` is asked for at {site}"
+            for name, site in told
+        ]
+    )
 
 
 def _asked(form: _Form, leaf: int) -> str:

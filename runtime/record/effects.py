@@ -16,10 +16,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...tracer.ir.aval import INT, is_number
+from ...tracer.ir.aval import is_number
 from ...tracer.ir.graph import Atom, Lit, Var
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.array import TracedArray, to_atom
+from ...tracer.record.integers import TracedInt
 from ...tracer.record.reports import Report
 from ...tracer.record.shown_text import Shown, Texts
 from ..state.effect_places import place_of
@@ -327,9 +328,9 @@ class _Values:
         known = self._inputs.get(id(value))
         if known is not None:
             array = _text(f"arrays[{known}]")
-            return ("input", known), _called(
-                _constant(int), array
-            ) if value.aval.weak and value.aval.dtype == INT else array
+            return ("input", known), _called(_constant(int), array) if type(value) is TracedInt else array
+        if type(value) is TracedInt:
+            value = value.array()
         if type(value) is TracedArray:
             return self._result(value)
         if type(value) is str:
@@ -355,9 +356,7 @@ class _Values:
         if not (isinstance(edge.child, StateNode) and edge.child.kind == "number" and type(edge.child.obj) is int):
             return None
         before = self._stand_ins.get(id(edge.child))
-        if before is None or type(value) is not TracedArray:
-            return None
-        return _increment(value, before.atom)
+        return _increment(value, before) if type(value) is type(before) is TracedInt else None
 
     def text(self, text: str) -> tuple[Hashable, Expression]:
         """The expression for a text with traced arrays in it."""
@@ -403,11 +402,11 @@ class _Values:
         return ("result", position), lambda source, texts: f"r[{effects.indices[position]}]"
 
 
-def _increment(value: TracedArray, before: Atom) -> int | None:
+def _increment(value: TracedInt, before: TracedInt) -> int | None:
     """The constant by which *value* is more than *before*; None where it is not known."""
-    makers = {out: node for node in value._recorder.nodes for out in node.outs}
+    makers = {out: node for node in value.recorder.nodes for out in node.outs}
     total, atom = 0, value.atom
-    while atom is not before:
+    while atom is not before.atom:
         node = makers.get(atom) if isinstance(atom, Var) else None
         if node is None or node.prim.name not in ("add", "sub"):
             return None

@@ -49,6 +49,8 @@ class Output:
 
 def data_of(leaf: Any) -> tuple[Atom, str] | None:
     """(the datum of a leaf, the form of its expression over a result); None where it is no data."""
+    if type(leaf) is TracedInt:
+        leaf = leaf.array()
     if isinstance(leaf, TracedArray):
         number = leaf.aval.weak and leaf.aval.dtype.kind in "ib"  # an int of Python's
         return leaf.atom, "{}.item()" if number else "{}"
@@ -66,8 +68,6 @@ def packed(
     leaves, spec = tree_flatten(out, none_is_leaf=True)
     texts, statics = [], []
     for leaf in leaves:
-        if type(leaf) is TracedInt:
-            leaf = leaf.asked()
         found = data(leaf)
         if found is None:
             texts.append(source.constant(leaf))
@@ -76,7 +76,7 @@ def packed(
         atom, form = found
         texts.append(form.format(f"r[{len(atoms)}]"))
         if places is not None:
-            places.setdefault(id(leaf), len(atoms))
+            places.setdefault(id(leaf.array() if type(leaf) is TracedInt else leaf), len(atoms))
         atoms.append(atom)
     return packing(source, spec, iter(texts)), (spec, *statics)
 

@@ -22,7 +22,7 @@ from ...codegen.lower.canonical import canonicalise
 from ...codegen.lower.half_precision import CUDA_PRODUCTS
 from ...codegen.lower.simplify import simplify
 from ...tracer import numpy_api  # noqa: F401  (fills the tables of NumPy functions)
-from ...tracer.ir.aval import FLOAT_KINDS, INT, Aval
+from ...tracer.ir.aval import FLOAT_KINDS, Aval
 from ...tracer.ir.errors import TracegradError, UnsupportedError, unrecordable
 from ...tracer.ir.evaluate import HOST
 from ...tracer.ir.graph import Atom, Guard, Lit, Var, structural
@@ -30,11 +30,11 @@ from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site, user_site
 from ...tracer.ir.trees import tree_leaves
-from ...tracer.ops.elementwise import F, cast
+from ...tracer.ops.elementwise import F
 from ...tracer.record.array import TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
-from ...tracer.record.integers import Integers, IntegersAskedError
+from ...tracer.record.integers import Integers, IntegersAskedError, TracedInt
 from ...tracer.record.recorder import Recorder, recording
 from ...tracer.record.reports import filters
 from ...tracer.record.shown_text import Texts
@@ -46,7 +46,6 @@ from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch, floats_compared
 from .arguments import positional_names
 from .call_key import ARRAY, DATA, FLOAT, INTEGER, OBJECT, Call
-from .counters import unbounded
 from .derived import DerivedInputs
 from .differentiable import (
     differentiated,
@@ -72,33 +71,21 @@ def record(
 ) -> Recording:  # fmt: skip
     """Run *fn* on traced arguments.  With a *snapshot* of the outside state, captured arrays become inputs and
     branches become guards, so that the result can be replayed; without one, Python runs each time and only the kernel
-    is kept.  *capacities*: of the recording that this one is to verify."""
-    if INTEGER in call.kinds:
-        return _record_numbers(fn, call, mode, plan, snapshot, capacities)
-    try:
-        found = _record(fn, call, mode, plan, snapshot, capacities, in_pieces=False)
-    except UnseenReaderError:
-        found = _record(fn, call, mode, plan, None, (), in_pieces=False)
-    assert isinstance(found, Recording)
-    return found
-
-
-def _record_numbers(
-    fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan, snapshot: Snapshot | None,
-    capacities: Sequence[int],
-) -> Recording:  # fmt: skip
-    """As ``record``, with ints as numbers of the run.  IntegersAskedError where that is not what plain Python does:
-    nothing has been done outside."""
+    is kept.  *capacities*: of the recording that this one is to verify.  IntegersAskedError where an int that is a
+    number of the run has to be a plain one: nothing has been done outside."""
     integers = Integers(Recorder())
+    if snapshot is None and INTEGER in call.kinds:
+        raise IntegersAskedError({}, False)
     try:
-        integers.refuse(drop=snapshot is None)
-        found = _record(fn, call, mode, plan, snapshot, capacities, in_pieces=False, integers=integers)
+        found = _record(fn, call, mode, plan, snapshot, capacities, integers)
         integers.refuse()
     except (IntegersAskedError, NotCountersError):
         raise
-    except Exception:  # perhaps one that a plain int would not have met
+    except Exception as error:  # perhaps one that a plain int would not have met
         integers.refuse(raised=True)
-        raise
+        if not isinstance(error, UnseenReaderError):
+            raise
+        found = _record(fn, call, mode, plan, None, (), Integers(Recorder()))
     assert isinstance(found, Recording)
     return found
 
@@ -106,7 +93,7 @@ def _record_numbers(
 def record_pieces(fn: Callable[..., Any], call: Call, mode: Mode, plan: StatePlan) -> Recording | Pieces:
     """As ``record`` without a snapshot, up to the derivative.  A whole ``Recording`` where a derivative runs Python of
     the user's (a ``Function``), which has to happen within the recording."""
-    return _record(fn, call, mode, plan, None, (), in_pieces=True)
+    return _record(fn, call, mode, plan, None, (), Integers(Recorder()), in_pieces=True)
 
 
 def _record(
@@ -116,12 +103,11 @@ def _record(
     plan: StatePlan,
     snapshot: Snapshot | None,
     capacities: Sequence[int],
-    *,
-    in_pieces: bool,
-    integers: Integers | None = None,
+    integers: Integers,
+    in_pieces: bool = False,
 ) -> Recording | Pieces:
     clock = time.perf_counter()
-    recorder = Recorder() if integers is None else integers.recorder
+    recorder = integers.recorder
     if call.device is not None:
         recorder.backend = Unwatched(require_cuda("a call on the device"))
     recorder.float_settings = quiet_settings()
@@ -148,9 +134,8 @@ def _record(
             _refuse_captured(call, state)
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
         if kind == INTEGER:
-            assert integers is not None
-            leaves[k] = integers.argument(leaf, f"the argument `{names[k]}`", k)
-            inputs[k] = recorder.inputs[-1]
+            inputs[k] = recorder.add_input(float(leaf), f"the argument `{names[k]}`", weak=True)
+            leaves[k] = integers.stand_in(inputs[k], leaf, k)
         elif kind in DATA:
             inputs[k] = recorder.add_input(leaf, f"the argument `{names[k]}`", weak=kind == FLOAT)
             owner = f"the argument `{names[k]}`" if kind == ARRAY else None  # `x += 1` on a scalar makes a new one
@@ -188,12 +173,10 @@ def _record(
             def number(value: TracedArray) -> Any:
                 return _number(value, recorder)
 
-            def stands_for(node: StateNode) -> TracedArray:
-                return stand_in_of(node, recorder, recorder.add_input)
+            def stands_for(node: StateNode) -> TracedArray | TracedInt:
+                return stand_in_of(node, integers, recorder.add_input)
 
-            out, changes, effects = run_frozen(
-                call, leaves, plan, snapshot, recorder, wrt, stands_for, number, integers
-            )
+            out, changes, effects = run_frozen(call, leaves, plan, snapshot, integers, wrt, stands_for, number)
         if unrecordable.last is not None:  # caught by the function, which has not computed what NumPy would have
             refused, message = unrecordable.last
             raise refused(*message)
@@ -203,8 +186,7 @@ def _record(
         answers = _answers(recorder)
         if not in_pieces:
             roll(recorder, [*_returned(out), *[a.atom for a in effects.arrays]], guarded=snapshot is not None)
-        if integers is not None:
-            integers.rolled()
+        integers.rolled(recorder)
         rolled = len(recorder.guards)
         if in_pieces and not any(node.prim.kind == CUSTOM for node in recorder.nodes):
             return _pieces(fn, out, mode, call, recorder, [inputs[k] for k in wrt])
@@ -257,31 +239,31 @@ class UnseenReaderError(Exception):
     """Code that was not analysed has run, and may have read places that were taken for never read."""
 
 
-def stand_in_of(node: StateNode, recorder: Recorder, add_input: Callable[..., Var]) -> TracedArray:
+def stand_in_of(node: StateNode, integers: Integers, add_input: Callable[..., Var]) -> TracedArray | TracedInt:
     """The stand-in for an array or a number of the outside state, of which *add_input* (value, name, weak) makes an
     input."""
     name, kind = f"`{node.label}`", type(node.obj)
-    # the launcher takes a counter as a float
+    recorder = integers.recorder
+    # the launcher takes an int as a float
     var = add_input(float(node.obj) if kind is int else node.obj, name, weak=kind in (int, float))
     recorder.outside[var] = frozenset((var,))
     if kind is int:
-        recorder.counters.add(var)
-        return TracedArray(cast(var, INT, weak=True), recorder)
+        return integers.stand_in(var, node.obj, node.label)
     owner = None if node.kind == "number" else f"{name}, an array from outside the function"
     return TracedArray(var, recorder, owner=owner)
 
 
 def run_frozen(
-    call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, recorder: Recorder, wrt: Sequence[int],
-    stands_for: Callable[[StateNode], TracedArray], number: Callable[[TracedArray], Any],
-    integers: Integers | None = None, others: OtherEffects | None = None,
-    tensors: bool = False,
+    call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, integers: Integers, wrt: Sequence[int],
+    stands_for: Callable[[StateNode], TracedArray | TracedInt], number: Callable[[TracedArray], Any],
+    others: OtherEffects | None = None, tensors: bool = False,
 ) -> tuple[Any, list[Reason], Effects]:  # fmt: skip
     """(result of the function, its changes to arguments and outside state, those that are still to be made), run with
     traced stand-ins for the arrays and numbers of the snapshot.  *leaves*: those of the call, traced ones in place of
     data; *number*: the value of a traced array, to be kept outside the recording.  *tensors*: the result has objects
     that the caller of this settles."""
-    stand_ins: dict[int, TracedArray] = {}
+    recorder = integers.recorder
+    stand_ins: dict[int, Any] = {}
     known = {id(x): leaf for x, leaf in zip(call.leaves, leaves, strict=True)} if plan.asks_identity else {}
     for node in snapshot.inputs:
         stand_in = stand_ins[id(node)] = stands_for(node)
@@ -306,11 +288,11 @@ def run_frozen(
         plain(error)
     after = plan.after(snapshot, call.objects)
     settle(after.nodes, plain, plan.writes_by_name)
-    needed = recorder.needed or unbounded(recorder, raised)
-    plan.keep_contents(_captured_names(recorder, snapshot, frozenset(recorder.asked_counters)))
+    needed = recorder.needed
+    if isinstance(raised, TypeError | AttributeError):  # of C code, perhaps, that takes ints alone
+        integers.ask([place for place in integers.places if type(place) is str])
     changed = [*given.changes(), *plan.changes(snapshot, after)]  # of the caller's own objects
-    if integers is not None:
-        integers.kept = bool(changed) or (raised is not None and not isinstance(raised, Exception))
+    integers.kept = bool(changed) or (raised is not None and not isinstance(raised, Exception))
     if needed is not None:
         if changed or not plan.keep_contents(_captured_names(recorder, snapshot, needed.captured)):
             raise raised or needed.error
@@ -335,8 +317,7 @@ def run_frozen(
             plan.read(error.places)
             raise
         changes = effects.refused
-    if integers is not None:
-        integers.refuse(drop=bool(changes), raised=raised is not None)
+    integers.refuse(drop=bool(changes), raised=raised is not None)
     effects.write_back = write_back
     if changes or raised is not None:
         effects = Effects()
@@ -429,7 +410,7 @@ def sort_guards(recorder: Recorder) -> list[Guard]:
 
 def _returned(out: Any) -> list[Atom]:
     """The traced values in the result of a function."""
-    leaves = tree_leaves(out, none_is_leaf=True)
+    leaves = [x.array() if type(x) is TracedInt else x for x in tree_leaves(out, none_is_leaf=True)]
     return [leaf.atom for leaf in leaves if isinstance(leaf, TracedArray)]
 
 

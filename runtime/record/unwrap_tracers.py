@@ -69,7 +69,7 @@ class Settled:
             if type(value) is TracedArray:
                 plain = self._number(value)
             elif type(value) is TracedInt:
-                plain = value.asked()
+                plain = value.plain()
             elif depth < _MAX_DEPTH:
                 self._known[id(value)] = value, value  # in case it holds itself
                 plain = self._container(value, depth + 1)

@@ -28,9 +28,10 @@ from typing import Any
 import numpy as np
 
 from ...tracer.record.float_errors import raising, settings
+from ...tracer.record.integers import limit_of
 from .libraries import LibrarySetting
 from .pins import MISSING, context_value, lookup
-from .state_graph import MAX_COUNT, Edge, Leaf, StateGraph, StateNode
+from .state_graph import Edge, Leaf, StateGraph, StateNode
 from .values import (
     IdentityKey,
     StateKey,
@@ -308,7 +309,9 @@ class _Emitter:
             self.fail_if(type_test)
         if kind == "number":
             if type(obj) is int:
-                self.fail_if(f"not -{MAX_COUNT} < {name} < {MAX_COUNT}")
+                limit = limit_of(obj)
+                self.add(label, limit)
+                self.fail_if(f"not {-limit} <= {name} <= {limit}")
             self.arrays.append(node)
             return
         if type(obj) in self.sinks:  # what it holds counts nowhere: it must not be another one

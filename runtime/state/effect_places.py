@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from ...tracer.ir.refusals import Refusal
-from .state_graph import MAX_COUNT, Chains, Edge, Leaf, StateNode
+from ...tracer.record.integers import limit_of
+from .state_graph import Chains, Edge, Leaf, StateNode
 from .uses import ADD, APPEND, COUNT, ITEM, READ, STORE, UPDATE, ItemCount, ItemGrowth, uses
 from .walker import Walker
 
@@ -147,7 +148,7 @@ def settle_places(walker: Walker) -> None:
 
 def _is_input(value: Any, counts: bool) -> bool:
     """Whether a number in a place where something is stored is an input; *counts*: an int there is counted up."""
-    return isinstance(value, float | np.float32) or (type(value) is int and counts and -MAX_COUNT < value < MAX_COUNT)
+    return isinstance(value, float | np.float32) or (counts and type(value) is int and limit_of(value) > 0)
 
 
 def _free(node: StateNode) -> bool:

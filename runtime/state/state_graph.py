@@ -18,7 +18,6 @@ from .pins import Pins
 from .uses import READ, Uses
 
 _READ: Set[Hashable] = frozenset((READ,))
-MAX_COUNT = 1 << 31  # of a counter that is an input of the program, as a float
 MAX_CONTENT = 1 << 20  # bytes of an array that is guarded by its contents
 
 Chains = dict[tuple[str, ...], str]  # attribute chain -> where it is read, "model.py:12"

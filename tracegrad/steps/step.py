@@ -104,7 +104,8 @@ class StepDispatcher(Dispatcher):
             return self.fn(*args, **kwargs)
         same = partition([x for x, kind in zip(call.leaves, call.kinds, strict=True) if kind == TENSOR])
         call.key = (*call.key, same, STATE.grad)
-        if call.key not in self._seen:
+        call = self.numbers(call)
+        if call.by_value is None and call.key not in self._seen:
             if len(self._seen) >= config.max_variants:
                 self._seen.clear()
                 self._unsettled.clear()
@@ -135,6 +136,9 @@ class StepDispatcher(Dispatcher):
         place = _place(call, snapshot)
         assert place is not None
         return record_tensors(self.fn, call, plan, snapshot, place, capacities)
+
+    def _drop(self, recording: Any) -> None:
+        recording.capture.undo()
 
     def _bind(self, recording: Any, call: Call) -> Path:
         graph, counts = recording.graph, new_counts(recording)

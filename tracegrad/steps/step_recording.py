@@ -25,7 +25,7 @@ from ..codegen.lower.host_device_split import divide
 from ..codegen.lower.simplify import simplify
 from ..runtime.cuda.availability import require_cuda
 from ..runtime.cuda.silent_backend import Unwatched
-from ..runtime.record.call_key import ARRAY, FLOAT, SCALAR, TENSOR, Call
+from ..runtime.record.call_key import ARRAY, FLOAT, INTEGER, SCALAR, TENSOR, Call
 from ..runtime.record.differentiable import leaf_names
 from ..runtime.record.effects import Effects, NotCountersError
 from ..runtime.record.gc_pause import fewer_collections
@@ -48,6 +48,7 @@ from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.record.array import TracedArray
 from ..tracer.record.constants import call_method
+from ..tracer.record.integers import Integers, IntegersAskedError, TracedInt
 from ..tracer.record.recorder import NeedsContentsError, Recorder
 from ..tracer.record.reports import filters
 from ..tracer.record.shown_text import Texts
@@ -58,6 +59,7 @@ from .state_visitors import optimizer_numbers, tensor_facts
 from .step_autograd import Link, as_array, derive, finish, linked
 
 LEAF, STATE_ARRAY = "leaf", "state"
+_DROPPED = NotCountersError, NeedsContentsError, UnseenReaderError, IntegersAskedError
 Place = tuple[Any, ...]
 
 
@@ -254,7 +256,8 @@ class TensorRecording(Recording):
     def _operand(self, source: Source, place: Place, call: Call, texts: Sequence[str]) -> str:
         kind, payload = place[:2]
         if kind == LEAF:
-            return f"{texts[payload]}._data" if call.kinds[payload] == TENSOR else texts[payload]
+            kind, text = call.kinds[payload], texts[payload]
+            return f"{text}._data" if kind == TENSOR else f"{text} + 0.0" if kind == INTEGER else text
         if kind == STATE_ARRAY:
             return f"arrays[{payload}]"
         if kind == "number":
@@ -332,6 +335,8 @@ def record_tensors(
     try:
         return _record(fn, call, plan, snapshot, place, capacities)
     except UnseenReaderError:  # from now on the plan is not provable, and a run changes the caller's own objects
+        if INTEGER in call.kinds:
+            raise IntegersAskedError({}, False) from None
         return _record(fn, call, plan, snapshot, place, capacities)
 
 
@@ -339,6 +344,7 @@ def _record(
     fn: Callable[..., Any], call: Call, plan: StatePlan, snapshot: Snapshot, place: device, capacities: Sequence[int]
 ) -> TensorRecording:
     recorder = Recorder()
+    integers = Integers(recorder)
     recorder.known_capacities = capacities
     recorder.texts = Texts(filters=filters())
     if place.type == "cpu" and not plan.sets_float_errors:
@@ -358,6 +364,9 @@ def _record(
                 var = capture.add_input(LEAF, leaf, f"the argument `{names[k]}`", k, weak=kind == FLOAT)
                 stand_in = TracedArray(var, recorder, owner=f"the argument `{names[k]}`" if kind == ARRAY else None)
                 leaves[k] = capture.put(stand_in, CPU)
+            elif kind == INTEGER:
+                var = capture.add_input(LEAF, float(leaf), f"the argument `{names[k]}`", k, weak=True)
+                leaves[k] = integers.stand_in(var, leaf, k)
             elif kind == TENSOR and id(leaf) not in snapshot.tensors:
                 leaves[k] = proxies[k] = _argument(capture, leaf, k, names[k])
         count = itertools.count()
@@ -365,17 +374,19 @@ def _record(
         def add_input(value: Any, name: str, weak: bool) -> Var:
             return capture.add_input(STATE_ARRAY, value, name, next(count), weak=weak)
 
-        def stands_for(node: StateNode) -> TracedArray:
-            return capture.put(stand_in_of(node, recorder, add_input), CPU)
+        def stands_for(node: StateNode) -> TracedArray | TracedInt:
+            made = stand_in_of(node, integers, add_input)
+            return capture.put(made, CPU) if isinstance(made, TracedArray) else made
 
         recorder.call_method = call_method
         found = Effects()
         try:
             out, changes, found = run_frozen(
-                call, leaves, plan, snapshot, recorder, (), stands_for, capture.plain, others=outside, tensors=True
+                call, leaves, plan, snapshot, integers, (), stands_for, capture.plain, outside, tensors=True
             )
             derive(capture, out)
-        except (NotCountersError, NeedsContentsError, UnseenReaderError):  # its effects have gone to copies
+            integers.refuse()
+        except _DROPPED:  # its effects have gone to copies
             capture.undo()
             raise
         except BaseException:
@@ -385,7 +396,11 @@ def _record(
             refused, message = unrecordable.last
             capture.settle(found.write_back)
             raise refused(*message)
-        recording = _finish(capture, fn, out, proxies, call, snapshot, found, outside)
+        try:
+            recording = _finish(capture, fn, out, proxies, call, snapshot, found, outside, integers)
+        except IntegersAskedError:
+            capture.undo()
+            raise
     recording.changes = [*changes, *recorder.reasons, *recording.changes]
     return recording
 
@@ -407,7 +422,7 @@ def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
 
 def _finish(
     capture: Capture, fn: Callable[..., Any], out: Any, proxies: dict[int, Tensor], call: Call, snapshot: Snapshot,
-    found: Effects, outside: Outside,
+    found: Effects, outside: Outside, integers: Integers,
 ) -> TensorRecording:  # fmt: skip
     recorder = capture.recorder
     leaf_of = {id(t): k for k, t in proxies.items()}
@@ -483,6 +498,8 @@ def _finish(
     known.update(outside.tensors.keys() - set(map(id, connects)))
     first = len(results)
     program = rolled(recorder, [*written, *results, *([] if link is None else link.gradients)])
+    integers.rolled(program)
+    integers.refuse()
     captured = [float(x) if type(x) is int else x for x in snapshot.arrays]
     scalars = [scalar_type(place, call, captured) for place in places]
     on_device = capture.device.type == "cuda"
@@ -564,7 +581,7 @@ def scalar_type(place: Place, call: Call, arrays: Sequence[Any]) -> type | None:
     """The Python type of an input that is a number; None for arrays.  *arrays*: those of the state."""
     kind, payload = place[:2]
     if kind == LEAF and call.kinds[payload] not in (ARRAY, TENSOR):
-        return type(call.leaves[payload])
+        return float if call.kinds[payload] == INTEGER else type(call.leaves[payload])
     if kind == STATE_ARRAY and not isinstance(arrays[payload], np.ndarray):
         return type(arrays[payload])
     return float if kind == "number" else None

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..tracer.ir.aval import FLOAT_KINDS, is_float
 from ..tracer.record.array import TracedArray
+from ..tracer.record.integers import TracedInt
 from . import dtypes
 from .ops_basic import to_dtype
 from .tensor import Tensor, make
@@ -107,6 +108,8 @@ def dtype_name(t: Tensor) -> str:
 
 def as_operand(value: Any) -> Any:
     """A tensor, or a Python number."""
+    if type(value) is TracedInt:
+        return value.asked()
     if isinstance(value, (Tensor, bool, int, float)):
         return value
     if isinstance(value, np.generic):

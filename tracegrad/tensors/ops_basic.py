@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..tracer.ir.aval import FLOAT_KINDS
-from ..tracer.record.array import TracedArray
+from ..tracer.ops.elementwise import cast
+from ..tracer.record.array import TracedArray, wrap_array
+from ..tracer.record.integers import TracedInt
 from . import dtypes
 from . import tensor as core
 from .apply import apply
@@ -72,6 +74,9 @@ def operand(t: Tensor, other: Any) -> Any:
         return other
     if isinstance(other, Tensor):
         return other
+    if kind is TracedInt:
+        dtype = raw(t).dtype
+        return make(wrap_array(cast(other.number().atom, dtype))) if dtype.kind in FLOAT_KINDS else other.asked()
     if isinstance(other, (bool, np.bool_)):
         other = int(other) if raw(t).dtype.kind != "b" else bool(other)
         kind = type(other)

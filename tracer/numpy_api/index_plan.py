@@ -21,6 +21,7 @@ from ..ops.elementwise import F, broadcast_to
 from ..ops.shape import reshape, transpose
 from ..record.array import TracedArray, is_traced, to_atom, wrap
 from ..record.buffers import PickStep, SliceStep
+from ..record.integers import TracedInt
 from ..record.recorder import require_recorder
 from .bounds import positions, true_positions
 
@@ -37,7 +38,8 @@ class IndexItem:
 
 
 def _is_integer(item: Any) -> bool:
-    return isinstance(item, (int, np.integer)) and not isinstance(item, (bool, np.bool_))
+    kinds = (bool, np.bool_, TracedInt)
+    return isinstance(item, (int, np.integer)) and not issubclass(type(item), kinds)
 
 
 def parse_basic(index: Any, shape: Ints) -> SliceStep | None:
@@ -50,7 +52,7 @@ def parse_basic(index: Any, shape: Ints) -> SliceStep | None:
             consumed += 1
         elif item is None or item is Ellipsis:
             continue
-        elif isinstance(item, np.integer) or (isinstance(item, int) and kind is not bool):
+        elif _is_integer(item):
             consumed += 1
         else:
             return None
@@ -110,6 +112,8 @@ def slice_step(items: tuple[Any, ...], consumed: int, shape: Ints) -> SliceStep:
 
 def _classify(item: Any) -> Any:
     """One *item* of an index, lists as arrays; raises for objects that cannot index."""
+    if type(item) is TracedInt:
+        return item.array()
     if isinstance(item, TracedArray):
         if item.dtype.kind in FLOAT_KINDS:
             raise BadIndexError(

@@ -32,7 +32,7 @@ from ..ops.elementwise import F, broadcast_to, cast, rounded
 from ..ops.shape import reshape, slice_axis
 from .buffers import ReshapeStep, Storage, TransposeStep, ViewStep
 from .recorder import Recorder, current_recorder
-from .shown_text import PRINT, Shown
+from .shown_text import PRINT, Shown, Texts
 
 UFUNCS: dict[Any, Callable[..., Any]] = {}  # np.ufunc -> function of atoms and scalars
 UFUNC_METHODS: dict[tuple[Any, str], Callable[..., Any]] = {}  # (np.add, "reduce") -> function(ufunc, *arguments)
@@ -289,14 +289,12 @@ class TracedArray(metaclass=_StandIn):
         recorder = self._recorder
         if not recorder.active:
             return f"<traced {self.aval}>"
-        texts, own = recorder.texts, is_internal(frame.f_code.co_filename)
-        asked = "" if texts is None else texts.asked
-        if (own and not asked) or (recorder.parent is not None and printed(frame)):
+        asked = "" if recorder.texts is None else recorder.texts.asked
+        if (is_internal(frame.f_code.co_filename) and not asked) or (recorder.parent is not None and printed(frame)):
             return f"<traced {self.aval} (recording: its value is known only when the compiled function runs)>"
         array0d = not self._atom.aval.shape and class_of(self) is np.ndarray
-        if texts is None or (array0d and how == "repr"):
-            pass
-        elif asked == PRINT if own else settled(frame, texts.places):
+        texts = None if array0d and how == "repr" else shown_to(recorder, frame)
+        if texts is not None:
             return texts.mark(wrap(self.atom, recorder), how, spec)
         return Shown(None, how, spec).write(self.shown())
 
@@ -517,6 +515,15 @@ _FROM_OUTSIDE = (
     "the body of a loop writes into an array from outside of it; make the array a carry, or return the row as y and "
     "let scan stack it"
 )
+
+
+def shown_to(recorder: Recorder, frame: FrameType) -> Texts | None:
+    """The texts that keep what *frame* asks the text of, where only the outside will see it."""
+    texts = recorder.texts
+    if texts is None:
+        return None
+    own = is_internal(frame.f_code.co_filename)
+    return texts if (texts.asked == PRINT if own else settled(frame, texts.places)) else None
 
 
 def class_of(t: TracedArray) -> type:

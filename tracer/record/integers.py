@@ -1,33 +1,38 @@
-"""Int arguments that are numbers of the run: what Python computes with them is recorded, what it asks is answered.
+"""Ints that are numbers of the run: what Python computes with them is recorded, what it asks is answered.
 
-A ``TracedInt`` stands for an int while a function is recorded.  A kernel holds it as a float64, in which ints up to
-2**53 are exact: bounds are known while recording, so what could leave them is not recorded.  With floats and float
-arrays it is the Python float of its value.  Comparisons and truth are questions, as those of traced floats.
+A ``TracedInt`` stands for an int, an argument or one of the outside state, while a function is recorded.  A kernel
+holds it as a float64, in which ints up to 2**53 are exact: bounds are known while recording, so what could leave them
+is not recorded.  With floats and float arrays it is the Python float of its value; what is returned, stored or printed
+of it is an int again (``array``).  Comparisons and truth are questions, as those of traced floats.
 
-Everything else that Python may do with an int (an index, a length, a text, a key, an operand of integer arrays, bits)
-*asks for the value*: it gets the plain int, and ``Integers.asked`` notes the line.  The dispatcher drops such a
-recording and makes another in which that argument is compared by value.
+Everything else that Python may do with an int (an index, a length, a text that it reads, a key, an operand of integer
+arrays) *asks for the value*: it gets the plain int, and ``Integers.asked`` notes the line.  The dispatcher drops such a
+recording and makes another in which that int is compared by value.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from threading import get_ident
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
-from ..ir.aval import FLOAT, FLOAT32
+from ..ir.aval import FLOAT, FLOAT32, INT
 from ..ir.errors import TracegradError
 from ..ir.graph import Atom, Lit, Node, Var, literal
 from ..ir.primitive import LOOP
 from ..ir.site import Site, at_site, user_site
 from ..ops.elementwise import F, cast
-from .array import UFUNCS, TracedArray, wrap
+from .array import UFUNCS, TracedArray, shown_to, wrap
 from .recorder import Recorder, current_recorder
+from .shown_text import Shown
 
-LIMITS = (2**16, 2**31)  # of the magnitudes of arguments
+Place = int | str  # of an int: the number of a leaf, the label of a part of the outside state
+LIMITS = (2**16, 2**31)  # of the magnitudes of inputs
 _EXACT = 2**53
 _MOST_FACTORS = 64  # of a power that is recorded
 _SMALL = (2, 3, 1, 0, -1)  # exponents of arrays that have kernels of their own
@@ -41,42 +46,53 @@ def limit_of(value: int) -> int:
 
 
 class IntegersAskedError(Exception):
-    """A recording is to be dropped, because ints can't be numbers of the run: those that are *asked* for, or all.
-    *raised*: the function has raised an exception, which may be its own."""
+    """A recording is to be dropped, because ints can't be numbers of the run: those that are *asked* for (a leaf by its
+    number, one of the outside state by its label), or all arguments.  *raised*: the function has raised an exception,
+    which may be its own."""
 
-    def __init__(self, asked: dict[int, Site | None], raised: bool) -> None:
+    def __init__(self, asked: dict[Place, Site | None], raised: bool) -> None:
         self.asked, self.raised = asked, raised
 
 
 class Integers:
-    """The int arguments of one recording that are numbers of the run.
+    """The ints of one recording that are numbers of the run.
 
-    ``asked``: the leaves whose values were asked for, with the user's line.  ``made``: what was computed from them.
-    ``kept``: whether the run has changed objects of the user's, so that it must not be run again."""
+    ``places``: theirs.  ``asked``: those whose values were asked for, with the user's line.  ``made``: what was
+    computed from them.  ``kept``: whether the run has changed objects of the user's, so that it must not be run
+    again."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self.asked: dict[int, Site | None] = {}
+        self.places: list[Place] = []
+        self.asked: dict[Place, Site | None] = {}
         self.made: list[Var] = []
         self.kept = False
 
-    def argument(self, value: int, name: str, leaf: int) -> TracedInt:
-        """The stand-in of leaf number *leaf*."""
-        var, limit = self.recorder.add_input(float(value), name, weak=True), limit_of(value)
+    def stand_in(self, var: Var, value: int, place: Place) -> TracedInt:
+        """The stand-in of an int that is the input *var*, a float."""
+        limit = limit_of(value)
+        self.places.append(place)
         self.recorder.integers.add(var)
-        return TracedInt(self, var, -limit, limit, frozenset((leaf,)), False)
+        return TracedInt(self, var, -limit, limit, frozenset((place,)), False)
 
     def refuse(self, drop: bool = False, raised: bool = False) -> None:
-        """Have the recording dropped if a value was asked for, or if it is to *drop*."""
-        if (self.asked or drop or raised) and not self.kept:
+        """Have the recording dropped if a value was asked for; or, with arguments among the ints, if it is to *drop*,
+        or has *raised*."""
+        arguments = (drop or raised) and any(type(place) is int for place in self.places)
+        if (self.asked or arguments) and not self.kept:
             raise IntegersAskedError(self.asked, raised)
 
-    def rolled(self) -> None:
-        """Ask for all values where a computation has become part of a loop that ends by data: its turns may be more
-        than were recorded, and bounds are known of those alone."""
-        nodes = self.recorder.nodes
+    def ask(self, places: Iterable[Place]) -> None:
+        """Have them compared by value."""
+        self.asked |= {place: None for place in places if place not in self.asked}
+
+    def rolled(self, program: Recorder) -> None:
+        """Ask for all values where a computation has become part of a loop of *program* that ends by data: its turns
+        may be more than were recorded, and bounds are known of those alone."""
+        nodes = program.nodes
         if self.made and any(map(_stops, nodes)) and not set(self.made) <= {out for node in nodes for out in node.outs}:
-            self.refuse(drop=True)
+            self.ask(self.places)
+            self.refuse()
 
 
 def _stops(node: Node) -> bool:
@@ -86,38 +102,58 @@ def _stops(node: Node) -> bool:
 
 
 class TracedInt:
-    """An int between *low* and *high*, computed from the *leaves*.  ``_signed``: its zero may be -0.0 in *atom*."""
+    """An int between *low* and *high*, computed from the ints at *places*.  ``_signed``: its zero may be -0.0 in
+    ``atom``."""
 
-    __slots__ = ("_atom", "_high", "_home", "_leaves", "_low", "_signed")
+    __slots__ = ("_array", "_high", "_home", "_low", "_places", "_signed", "atom")
     __array_priority__ = 2000.0
 
-    def __init__(self, home: Integers, atom: Atom, low: int, high: int, leaves: frozenset[int], signed: bool) -> None:
-        self._home, self._atom, self._low, self._high = home, atom, low, high
-        self._leaves, self._signed = leaves, signed
+    def __init__(self, home: Integers, atom: Atom, low: int, high: int, places: frozenset[Place], signed: bool) -> None:
+        self._home, self.atom, self._low, self._high = home, atom, low, high
+        self._places, self._signed = places, signed
+        self._array: TracedArray | None = None
+
+    @property
+    def recorder(self) -> Recorder:
+        return self._home.recorder
 
     # ---- its value ---------------------------------------------------------------------------------------------
 
     def asked(self) -> int:
         """The plain int, which the recording then depends on."""
         self._check()
-        for leaf in self._leaves:
-            self._home.asked.setdefault(leaf, user_site())
-        return int(self._home.recorder.value(self._atom))
+        for place in self._places:
+            self._home.asked.setdefault(place, user_site())
+        return self.plain()
+
+    def plain(self) -> int:
+        """The value in this run, to be kept outside the recording."""
+        return int(self.recorder.value(self.atom))
+
+    def array(self) -> TracedArray:
+        """This as a traced number, a Python int: what a run returns, stores or shows."""
+        recorder = self.recorder
+        if current_recorder() is not recorder:
+            return wrap(Lit(self.asked(), INT, weak=True))
+        if self._array is None:
+            self._check()
+            self._array = wrap(cast(self.atom, INT, weak=True), recorder)
+        return self._array
 
     def number(self) -> TracedArray:
         """The Python float of this value."""
         self._check()
         if self._signed and self._low <= 0 <= self._high:
-            return wrap(F.select(F.eq(self._atom, _float(0)), _float(0), self._atom))
-        return TracedArray(self._atom, self._home.recorder)
+            return wrap(F.select(F.eq(self.atom, _float(0)), _float(0), self.atom))
+        return TracedArray(self.atom, self.recorder)
 
     _tracegrad_number = number
 
     def _check(self) -> None:
-        recorder = self._home.recorder
+        recorder = self.recorder
         if not recorder.active:
             raise TracegradError(
-                at_site("an int argument of a compiled function was kept, and used after the function had returned")
+                at_site("an int of a compiled function was kept, and used after the function had returned")
             )
         if recorder.thread != get_ident():
             raise recorder.in_another_thread()
@@ -127,12 +163,12 @@ class TracedInt:
         if isinstance(condition, Lit):
             return bool(condition.value)
         self._check()
-        return bool(self._home.recorder.guard(condition, "bool"))
+        return bool(self.recorder.guard(condition, "bool"))
 
     def _equals(self, value: int) -> bool:
-        if current_recorder() is not self._home.recorder:
+        if current_recorder() is not self.recorder:
             return self.asked() == value
-        return self._low <= value <= self._high and self._holds(F.eq(self._atom, _float(value)))
+        return self._low <= value <= self._high and self._holds(F.eq(self.atom, _float(value)))
 
     def __bool__(self) -> bool:
         return not self._equals(0)
@@ -173,13 +209,20 @@ class TracedInt:
     def __reduce_ex__(self, protocol: Any) -> Any:
         return (int, (self.asked(),))
 
-    def __str__(self) -> str:
-        return str(self.asked())
+    def __repr__(self) -> str:
+        return self._text(sys._getframe(1), "repr")
 
-    __repr__ = __str__
+    def __str__(self) -> str:
+        return self._text(sys._getframe(1), "str")
 
     def __format__(self, spec: str) -> str:
-        return format(self.asked(), spec)
+        return self._text(sys._getframe(1), "format", spec)
+
+    def _text(self, frame: FrameType, how: str, spec: str = "") -> str:
+        recorder = self.recorder
+        if current_recorder() is recorder and (texts := shown_to(recorder, frame)) is not None:
+            return texts.mark(self.array(), how, spec)
+        return Shown(None, how, spec).write(self.asked())
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         return np.asarray(self.asked(), dtype)
@@ -191,7 +234,7 @@ class TracedInt:
 
     def _with(self, other: Any) -> TracedInt | None:
         """*other* as an int of this recording; None where it is none, or nothing can be recorded here."""
-        if current_recorder() is not self._home.recorder:
+        if current_recorder() is not self.recorder:
             return None
         if type(other) is TracedInt:
             return other if other._home is self._home else None
@@ -201,15 +244,16 @@ class TracedInt:
 
     def _made(self, ufunc: Any, others: tuple[TracedInt, ...], bounds: tuple[int, ...], signed: bool) -> Any:
         """The result of *ufunc* between *bounds*; None where a float64 may not hold it."""
-        low, high = min(bounds), max(bounds)
-        if max(-low, high) >= _EXACT:
+        if max(map(abs, bounds)) >= _EXACT:
             return None
         self._check()
-        atom = UFUNCS[ufunc](*[x._atom for x in others])
+        return self._of(UFUNCS[ufunc](*[x.atom for x in others]), others, bounds, signed)
+
+    def _of(self, atom: Atom, others: tuple[TracedInt, ...], bounds: tuple[int, ...], signed: bool) -> TracedInt:
         if isinstance(atom, Var):
             self._home.made.append(atom)
-        leaves = frozenset().union(*[x._leaves for x in others])
-        return TracedInt(self._home, atom, low, high, leaves, signed)
+        places = frozenset[Place]().union(*[x._places for x in others])
+        return TracedInt(self._home, atom, min(bounds), max(bounds), places, signed)
 
     def _compute(self, name: str, x: TracedInt, y: TracedInt) -> Any:
         """``x name y``; None where it has to be computed by Python."""
@@ -223,6 +267,8 @@ class TracedInt:
             return self._made(np.multiply, (x, y), tuple([p * q for p in a for q in b]), True)
         if name == "pow":
             return self._power(x, y)
+        if name in _BITS:
+            return self._bits(name, x, y)
         if name not in ("floordiv", "mod", "divmod", "truediv") or y._equals(0):
             return None
         if name == "truediv":
@@ -234,7 +280,7 @@ class TracedInt:
 
     def _power(self, x: TracedInt, y: TracedInt) -> Any:
         exponent = y._low
-        if y._leaves or not 0 <= exponent <= _MOST_FACTORS:
+        if y._places or not 0 <= exponent <= _MOST_FACTORS:
             return None
         result: Any = 1
         for _ in range(exponent):
@@ -243,6 +289,18 @@ class TracedInt:
                 return None
         return result
 
+    def _bits(self, name: str, x: TracedInt, y: TracedInt) -> Any:
+        if name in ("lshift", "rshift"):
+            factor = None if y._places or not 0 <= y._low <= _MOST_FACTORS else self._with(1 << y._low)
+            return None if factor is None else self._compute("mul" if name == "lshift" else "floordiv", x, factor)
+        most = 1 << max(abs(k) for k in (x._low, x._high, y._low, y._high)).bit_length()
+        bounds = (0 if min(x._low, y._low) >= 0 else -most, most - 1)
+        if most >= _EXACT:
+            return None
+        self._check()
+        made = UFUNCS[_BITS[name]](x.array().atom, y.array().atom)
+        return self._of(cast(made, FLOAT, weak=True), (x, y), bounds, False)
+
     def __neg__(self) -> Any:
         return self._operate("sub", operator.sub, 0, True)
 
@@ -250,7 +308,7 @@ class TracedInt:
         return self._operate("sub", operator.sub, -1, True)
 
     def __abs__(self) -> Any:
-        if current_recorder() is not self._home.recorder:
+        if current_recorder() is not self.recorder:
             return abs(self.asked())
         return self._made(np.absolute, (self,), (0, max(abs(self._low), abs(self._high))), False)
 
@@ -273,26 +331,30 @@ class TracedInt:
             if name == "pow" and reflected and type(other) in (TracedArray, np.ndarray):
                 return operation(other, self._exponent())
             return operation(other, self.number()) if reflected else operation(self.number(), other)
+        elif hasattr(type(other), "_tracegrad_traced"):  # a tensor, which knows what an int is for it
+            return NotImplemented
         plain = other.asked() if type(other) is TracedInt else other
         return operation(plain, self.asked()) if reflected else operation(self.asked(), plain)
 
     def _exponent(self) -> Any:
         """This as the exponent of an array: a small one as it is."""
         low, high = min(_SMALL), max(_SMALL)
-        if current_recorder() is self._home.recorder and self._holds(
-            F.logical_and(F.ge(self._atom, _float(low)), F.le(self._atom, _float(high)))
+        if current_recorder() is self.recorder and self._holds(
+            F.logical_and(F.ge(self.atom, _float(low)), F.le(self.atom, _float(high)))
         ):
             return next(k for k in _SMALL if self._equals(k))
         return self.number()
 
     def _compare(self, ufunc: Any, operation: Callable[[Any, Any], bool], other: Any) -> Any:
+        if hasattr(type(other), "_tracegrad_traced"):
+            return NotImplemented
         if type(other) is TracedArray and self._partner(other):
             return operation(self.number(), other)
         y = self._with(other)
         if y is not None:
-            return self._holds(UFUNCS[ufunc](self._atom, y._atom))
-        if type(other) is float and current_recorder() is self._home.recorder:
-            return self._holds(UFUNCS[ufunc](self._atom, literal(other)))
+            return self._holds(UFUNCS[ufunc](self.atom, y.atom))
+        if type(other) is float and current_recorder() is self.recorder:
+            return self._holds(UFUNCS[ufunc](self.atom, literal(other)))
         if self._partner(other):
             return operation(self.number(), other)
         if not isinstance(other, (int, float, complex, np.generic, np.ndarray, TracedArray)) and not _is_number(other):
@@ -325,7 +387,7 @@ def _float(value: int) -> Lit:
 
 
 def _dtype(array: Any) -> np.dtype:
-    return array._atom.aval.dtype if type(array) is TracedArray else array.dtype
+    return array.aval.dtype if type(array) is TracedArray else array.dtype
 
 
 def _is_number(value: Any) -> bool:
@@ -362,6 +424,7 @@ def _comparison(ufunc: Any, operation: Callable[[Any, Any], bool]) -> Callable[.
 _COMPARISONS = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
 }  # fmt: skip
+_BITS = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "lshift": None, "rshift": None}
 _OF_FLOATS = frozenset(("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "divmod"))
 _BINARY = frozenset((
     np.add, np.subtract, np.multiply, np.true_divide, np.floor_divide, np.remainder, np.power, np.maximum, np.minimum,

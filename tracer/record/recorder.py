@@ -85,8 +85,6 @@ class Recorder(Builder):
         self._const_by_id: dict[int, Var] = {}
         self.captured: dict[int, Any] = {}  # id(outside array) -> its traced stand-in
         self.outside: dict[Var, frozenset[Var]] = {}  # inputs that no gradient is taken of -> the captured ones behind
-        self.counters: set[Var] = set()  # inputs that are ints of Python's, which count up
-        self.asked_counters: set[Var] = set()  # those of which Python has seen more than an answer
         self.call_method: Callable[..., Any] | None = None  # answers methods, where `outside` counts (constants.py)
         self.derives = False  # whether results of NumPy's can be inputs; else their sources are needed
         self.derived: dict[Any, Any] = {}  # calls that NumPy answers -> their recipes (constants.py)
@@ -297,8 +295,6 @@ class Recorder(Builder):
         """The value of a 0-d *atom* as a NumPy scalar, with a guard on it."""
         self.settle_premise()
         value = np.asarray(self.value(atom))[()]
-        if self.counters and kind != "bool" and (origin := self.origin([atom])) is not None:
-            self.asked_counters |= self.counters & origin.captured
         if not isinstance(atom, Lit):
             self._add_guard(Guard(atom, value, kind, self.site(), len(self.nodes)))
         return value

@@ -4,12 +4,17 @@
     python tests/support/int_programs.py 4711 1     # one seed again, with its source
 
 A program computes with the ints ``n`` and ``m`` and asks about them: arithmetic, bits, comparisons, types, indices,
-lengths, shapes, loops.  What it returns, types of ints included, and whether it raises, must be plain Python's.
+lengths, shapes, loops.  What it returns, types of ints included, and whether it raises, must be plain Python's.  Every
+other one has an owner ``o``, too: a counter that is read, an int that the caller sets, places where ints are stored,
+lists that they are appended to, prints; what is left there must be plain Python's.  Each fourth is a step of tensors.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import enum
+import io
 import linecache
 import random
 import sys
@@ -18,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from tracegrad import compile_grad
+import tracegrad
+from tracegrad import Tensor, compile_grad, tensor
 from tracegrad.tracer.ir.errors import TracegradError
 
 
@@ -43,6 +49,7 @@ QUESTIONS = (
     "isinstance(n, int)", "type(n) is int", "isinstance(n, float)", "isinstance(m, (int, np.integer))",
     "hasattr(n, 'shape')", "n is None", "isinstance(n, bool)", "np.isscalar(n)", "callable(n)", "n",
 )  # fmt: skip
+TENSOR_FUNCTIONS = ("where", "clamp", "full_like", "roll", "ones", "tensor")
 HELPERS = """
 def inplace(v, i):
     v = v * 1.0
@@ -58,10 +65,15 @@ class Program:
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
         self.asks = self.draw.random() < 0.4
+        self.owner, self.steps = seed % 2 == 1, seed % 4 == 3
         lines = ["def fn(x, n, a, m, f, k, b):", "    s = a * 1.0"]
         for _ in range(self.draw.randint(1, 3)):
             lines += [f"    {line}" for line in self.statement()]
+            if self.owner and self.draw.random() < 0.8:
+                lines += [f"    {line}" for line in self.effect()]
         results = ["s", "s", "s", "(s, n)", f"(s, {self.integer(2)})", self.number(2)]
+        if self.owner:
+            results += [f"{{'v': s, 'n': {self.integer(1)}}}", f"[{self.integer(1)}, s, ({self.truth(1)})]", "s, o.c"]
         self.text = HELPERS + "\n".join([*lines, f"    return {self.one(results)}"])
 
     def one(self, choices: Any) -> Any:
@@ -87,7 +99,19 @@ class Program:
         start = ["t = abs(s) + 1.0", "c = n", f"while t < {self.one(['50.0', '1e3', '1e6'])}:"]
         return [*start, "    t = t * 2.0 + 1.0", f"    c = {step}", "s = s + c * 1e-3 * t"]
 
+    def effect(self) -> list[str]:
+        value = self.integer(self.one([1, 2]))
+        return self.one([
+            ["o.c += 1"], ["o.c += 1"], [f"o.c += {value}"], [f"o.c = {value}"], [f"o.last = {value}"],
+            [f"o.last = ({value}, s)"], [f"o.log.append({value})"], [f"o.log.append(({value}, s * 1.0))"],
+            [f"o.d['v'] = {value}"], ["o.d['n'] += 1"], [f"o.log.append({{'n': {value}, 'm': m}})"],
+            [f"print({value}, f'{{n:4d}} {{{value}}}')"], [f"o.best = max(o.best, {value})"],
+            [f"if {self.truth(1)}:", f"    o.c, o.last = 0, {value}"],
+        ])  # fmt: skip
+
     def integer(self, depth: int) -> str:
+        if self.owner and self.draw.random() < 0.15:
+            return self.one(["o.c", "o.c", "o.k", 'o.d["n"]'])
         if depth <= 0 or self.draw.random() < 0.2:
             constants = [0, 1, 2, 3, 5, -1, -4, 10, *([1000, 10**18, 2**53] if self.asks else [])]
             return self.one(["n", "n", "m", "n", str(self.one(constants))])
@@ -135,6 +159,8 @@ class Program:
         return wrapped.get(kind, f"np.{kind}({a})" if kind.isidentifier() or kind == "float64" else f"({a} {kind} {b})")
 
     def array(self, depth: int) -> str:
+        if self.steps:
+            return self.tensor(depth)
         if depth <= 0 or self.draw.random() < 0.2:
             return self.one(["x", "x", "f", "k", "x[1:]", "np.arange(3.0)", "x[:2]"])
         kinds = "+ - * / ** int int float32 int64 ufunc > where clip maximum in_place".split()
@@ -163,18 +189,59 @@ class Program:
             "axis": lambda: f"np.sum(np.stack([x, x * {v}]), axis={i})",
         }[kind]()
 
+    def tensor(self, depth: int) -> str:
+        if depth <= 0 or self.draw.random() < 0.2:
+            return self.one(["x", "x", "f", "k", "x[1:]", "x[:2]"])
+        kinds = ["+", "-", "*", "/", "int", "int", "int", "float32", "int64", ">", "where", "clamp", "in_place", "fill"]
+        kind = self.one([*kinds, "index", "roll", "0-d", "full", "tensor"] if self.asks else kinds)
+        a, v, i = self.array(depth - 1), self.number(depth - 1), self.integer(depth - 1)
+        if kind in ("+", "-", "*", "/"):
+            return f"({a} {kind} {v})" if self.draw.random() < 0.5 else f"({v} {kind} {a})"
+        return {
+            "int": lambda: f"({a} {self.one(['+', '-', '*', '/', '**', '%', '//'])} {i})",
+            "float32": lambda: f"(f * {i})",
+            "int64": lambda: f"({i} - k)",
+            ">": lambda: f"({a} > {i})",
+            "where": lambda: f"where({a} > {i}, {a}, {i})",
+            "clamp": lambda: f"clamp({a}, {self.one(['0', '-1', 'None'])}, {i})",
+            "in_place": lambda: f"({a} * 1.0).add_({i})",
+            "fill": lambda: f"full_like({a}, {self.one(['n', 'm', 'n + m'])})",
+            "index": lambda: f"x[{i}]",
+            "roll": lambda: f"roll({a}, {i})",
+            "0-d": lambda: f"(f.sum() * {i})",
+            "full": lambda: f"ones(abs({i}) % 5 + 1)",
+            "tensor": lambda: f"tensor([{i}, 1, n])",
+        }[kind]()
 
-def answered(fn: Any, args: tuple[Any, ...]) -> tuple[Any, Exception | None]:
-    try:
-        return fn(*args), None
-    except Exception as error:
-        return None, error
+
+class Owner:
+    """Where a program counts, stores and reads; ``k`` is set by the caller."""
+
+    def __init__(self) -> None:
+        self.c, self.k, self.last, self.best, self.log, self.d = 0, 1, None, -(10**6), [], {"n": 0, "v": None}
+
+
+def answered(fn: Any, args: tuple[Any, ...]) -> tuple[Any, Exception | None, str]:
+    """(its result, what it raises, what it prints)."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        try:
+            return fn(*args), None, output.getvalue()
+        except Exception as error:
+            return None, error, output.getvalue()
 
 
 def same(p: Any, q: Any) -> bool:
     """Whether a result is plain Python's, rounding aside; ints have to be ints, and equal."""
-    if isinstance(p, tuple) or isinstance(q, tuple):
+    if isinstance(p, (tuple, list)) or isinstance(q, (tuple, list)):
         return type(p) is type(q) and len(p) == len(q) and all(map(same, p, q))
+    if isinstance(p, (dict, Owner)) or isinstance(q, (dict, Owner)):
+        a, b = (vars(v) if isinstance(v, Owner) else v for v in (p, q))
+        return type(a) is type(b) and list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    if p is None or isinstance(p, str):
+        return type(p) is type(q) and p == q
+    if isinstance(p, Tensor) or isinstance(q, Tensor):
+        return type(p) is type(q) and p.dtype == q.dtype and same(p.detach().numpy(), q.detach().numpy())
     if isinstance(p, int):
         return type(p) is type(q) and p == q
     if isinstance(p, complex) or isinstance(q, complex):
@@ -187,32 +254,57 @@ def same(p: Any, q: Any) -> bool:
 def differences(seed: int) -> tuple[list[str], Any, str]:
     """(differences from plain Python, the compiled function, its text).  What a first call of a new compiled function
     answers as well, or refuses, is none: no int is a number of the run there."""
-    text, draw, name = Program(seed).text, random.Random(-1 - seed), f"<int program {seed}>"
+    program, draw, name = Program(seed), random.Random(-1 - seed), f"<int program {seed}>"
+    text = program.text
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
-    space: dict[str, Any] = {"np": np}
-    exec(compile(text, name, "exec"), space)
-    fn, found = space["fn"], list[str]()
-    compiled = compile_grad(fn)
+    code = compile(text, name, "exec")
+    make: Any = tracegrad.compile if program.steps else compile_grad
+
+    def fresh(owner: Owner) -> Any:
+        space: dict[str, Any] = {"np": np, "o": owner}
+        if program.steps:
+            space |= {name: getattr(tracegrad, name) for name in TENSOR_FUNCTIONS}
+        exec(code, space)
+        return space["fn"]
+
+    mine, theirs, found = Owner(), Owner(), list[str]()
+    fn, plain = fresh(mine), fresh(theirs)
+    compiled = make(fn)
     x, f, k = np.array([0.5, -1.25, 2.0]), np.array([0.5, 1.5, -2.0], np.float32), np.array([1, -2, 3])
+    if program.steps:
+        x, f, k = map(tensor, (x, f, k))
     few = 0.95 if draw.random() < 0.7 else 0.7
     values = [draw.choice(SMALL if draw.random() < few else OTHERS) for _ in range(16)]
     for n in values:
         m = draw.choice(SMALL[:12]) if draw.random() < 0.3 else draw.choice([2, 3])
+        if draw.random() < 0.3:
+            mine.k = theirs.k = draw.choice(SMALL)
+        if draw.random() < 0.1:
+            mine.c = theirs.c = draw.choice(SMALL + OTHERS)
         args = x, n, draw.choice([0.5, 1.5, -0.75]), m, f, k, 2.5
-        expected, raised = answered(fn, args)
-        ours, error = answered(compiled, args)
-        if (raised is None) == (error is None) and (raised is not None or same(expected, ours)):
+        before = copy.deepcopy(theirs)
+        expected, raised, printed = answered(plain, args)
+        ours, error, shown = answered(compiled, args)
+        if error is not None and isinstance(error, TracegradError) and raised is None:
+            return found, compiled, text  # what it has done before that is done
+        agrees = same(theirs, mine) and printed == shown
+        if agrees and (raised is None) == (error is None) and (raised is not None or same(expected, ours)):
             continue
-        fresh, refused = answered(compile_grad(fn), args)
-        if (refused is None) != (error is None) or (refused is None and not same(fresh, ours)):
+        anew, refused, _ = answered(make(fresh(before)), args)
+        other = (refused is None) != (error is None) or (refused is None and not same(anew, ours))
+        if other or not same(before, mine):
             found.append(f"n={n!r} m={m!r}: {raised or expected!r}, not {error or ours!r}")
-        elif error is not None and not isinstance(error, TracegradError) and type(error) is not type(refused):
+            found.append(f"{vars(theirs)}, not {vars(mine)}; printed {printed!r}, not {shown!r}")
+            break
+        if error is not None and not isinstance(error, TracegradError) and type(error) is not type(refused):
             found.append(f"n={n!r} m={m!r}: raises {error!r}, not {refused!r}")
-    if draw.random() < 0.3:
+        for name, value in vars(theirs).items():
+            setattr(mine, name, copy.deepcopy(value))
+    if draw.random() < 0.3 and not program.owner:
         for n in values[:6]:
             args = x, n, 1.5, 2, f, k, 2.5
-            gradient, error = answered(compiled.grad, args)
-            if error is None and not same(gradient, answered(compile_grad(fn).grad, args)[0]):
+            gradient, error, _ = answered(compiled.grad, args)
+            if error is None and not same(gradient, answered(make(fn).grad, args)[0]):
                 found.append(f"n={n!r}: the gradient is not {gradient!r}")
     return found, compiled, text
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -332,12 +333,12 @@ def record_tensors(
 
     Where the function raises, its effects so far are kept, and the exception goes on.
     """
-    try:
-        return _record(fn, call, plan, snapshot, place, capacities)
-    except UnseenReaderError:  # from now on the plan is not provable, and a run changes the caller's own objects
-        if INTEGER in call.kinds:
-            raise IntegersAskedError({}, False) from None
-        return _record(fn, call, plan, snapshot, place, capacities)
+    if plan.provable:
+        with suppress(UnseenReaderError):
+            return _record(fn, call, plan, snapshot, place, capacities)
+    if INTEGER in call.kinds:  # from now on a run changes the caller's own objects
+        raise IntegersAskedError({}, False)
+    return _record(fn, call, plan, snapshot, place, capacities)
 
 
 def _record(

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..tracer.ir.aval import FLOAT_KINDS
 from ..tracer.ops.elementwise import cast
-from ..tracer.record.array import TracedArray, wrap_array
+from ..tracer.record.array import TracedArray, class_of, wrap_array
 from ..tracer.record.integers import TracedInt
 from . import dtypes
 from . import tensor as core
@@ -67,6 +67,9 @@ def to_dtype(t: Tensor, dtype: np.dtype) -> Tensor:
     return t if t.dtype == dtype else apply(TO, (t,), (dtype,))
 
 
+_NUMBERS = {"i": dtypes.int64, "u": dtypes.int64, "b": dtypes.bool_}
+
+
 def operand(t: Tensor, other: Any) -> Any:
     """*other* as an operand beside the tensor *t*: a Tensor, or a Python number of the kind that *t* takes."""
     kind = type(other)
@@ -76,7 +79,12 @@ def operand(t: Tensor, other: Any) -> Any:
         return other
     if kind is TracedInt:
         dtype = raw(t).dtype
-        return make(wrap_array(cast(other.number().atom, dtype))) if dtype.kind in FLOAT_KINDS else other.asked()
+        narrow = dtype.kind in "iu" and dtype.itemsize < 8  # where not every int has a place
+        other = other.number() if dtype.kind in FLOAT_KINDS else other.asked() if narrow else other.array()
+    if type(other) is TracedArray and class_of(other) is not np.ndarray:  # stands for a number
+        dtype, own = raw(t).dtype, _NUMBERS.get(other.aval.dtype.kind) or dtypes.get_default_dtype()
+        higher = dtypes.CATEGORIES[own.kind] > dtypes.CATEGORIES[dtype.kind]
+        return make(wrap_array(cast(other.atom, own if higher else dtype)))
     if isinstance(other, (bool, np.bool_)):
         other = int(other) if raw(t).dtype.kind != "b" else bool(other)
         kind = type(other)

@@ -215,7 +215,7 @@ def _finish_text(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Stored:
     """A stored value: where its address stands in the table of buffers, the type of its bytes, and its form."""
 
     offset: int
@@ -229,24 +229,24 @@ class Place:
         return np.ndarray(self.shape, self.dtype, self.raw.from_address(address))  # type: ignore[arg-type]
 
 
-def place_in(program: Any, canonical: Canonical, x: Sym) -> Place:
+def stored_in(program: Any, canonical: Canonical, x: Sym) -> Stored:
     """The place of a value that *program* stores, for the sizes of *canonical*."""
     shape = tuple(int(canonical.sizes[d]) for d in x.dims)
     buffer = program.buffer_index[buffer_of(program.canonical, program.schedule.stored, x)]
     raw = ctypes.c_char * (int(np.prod(shape, dtype=np.int64)) * x.dtype.itemsize)
-    return Place(ctypes.sizeof(ctypes.c_size_t) * buffer, raw, shape, x.dtype)
+    return Stored(ctypes.sizeof(ctypes.c_size_t) * buffer, raw, shape, x.dtype)
 
 
 def host_step(program: Any, op: CanonicalOp, canonical: Canonical) -> Callable[[int], None]:
     """The step *op* of *program* for the sizes and constants of *canonical*, by its NumPy implementation: a function of
     the address of the table of buffers."""
-    place = partial(place_in, program, canonical)
+    place = partial(stored_in, program, canonical)
     operands, params = step_operands(program, program.canonical.ops.index(op), canonical, place, np)
     outs = [place(out) for out in op.outs]
 
     def step(table: int) -> None:
         with np.errstate(all="ignore"):
-            found = op.prim.impl(*[x.at(table) if type(x) is Place else x for x in operands], **params)
+            found = op.prim.impl(*[x.at(table) if type(x) is Stored else x for x in operands], **params)
             for out, value in zip(outs, found if op.more else (found,), strict=True):
                 np.copyto(out.at(table), value, casting="unsafe")
 

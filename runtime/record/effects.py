@@ -9,6 +9,9 @@ call, by the way on which the function reaches it.
 
 from __future__ import annotations
 
+import abc
+import types
+import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,8 +27,9 @@ from ...tracer.record.integers import TracedInt
 from ...tracer.record.reports import Report
 from ...tracer.record.shown_text import Shown, Texts
 from ..state.effect_places import place_of
-from ..state.rebuild import Substitution
+from ..state.rebuild import Substitution, slots
 from ..state.state_graph import Edge, Leaf, StateGraph, StateNode
+from ..state.trust import keeps_c_state
 from ..state.uses import COUNT
 from ..state.values import is_leaf, token
 from .arguments import Arguments
@@ -34,6 +38,8 @@ from .trees import Source
 
 MAX_RESULTS = 200  # values that effects may add to the results of a program
 Expression = Callable[[Source, Sequence[str]], str]  # of the leaves' texts; ``r`` are the kernel's results
+_Known = tuple[Hashable, Expression]
+_MAX_DEPTH = 20
 
 
 class OtherEffects(Protocol):
@@ -108,17 +114,18 @@ def find_effects(
     """The effects of a run that had the arguments *given* and the copies of *substitution*; *inputs*: the stand-ins for
     the arrays and numbers of the state, in order, by the ids of their nodes; *texts*: those that it has printed."""
     found = Effects()
-    known = {id(node.obj) for node in graph.nodes} | given.containers
-    values = _Values(found, given, inputs, texts, known, others)
+    ways = _ways(graph, call)
+    found_at = {id(node.obj): ways.get(id(node)) for node in graph.nodes} | dict.fromkeys(given.containers)
+    values = _Values(found, given, inputs, texts, found_at, others)
+    values.originals.update(substitution.originals)
     for function, args in () if others is None else others.calls():
-        arguments = values.expression(args)
+        arguments = values.expression(args, once=True)
         assert arguments is not None
         found.effects.append(
             OutsideEffect(
                 ("call", id(function), arguments[0]), _constant(function), arguments[1], "{}(*{})", again=False
             )
         )
-    ways = _ways(graph, call)
     not_counters: set[tuple[str, str]] = set()
     # an object is replaced last, since what else was done to its parts was done to it
     for owner, edge, value in sorted(substitution.effects(), key=lambda found: _replaces_object(found[1])):
@@ -157,6 +164,7 @@ def find_effects(
         found.refused.append(Refusal.CALLS_PRINT(what=f"{len(texts.printed)} texts", site="its definition"))
     if not_counters:
         raise NotCountersError(not_counters)
+    found.effects[:0] = values.taken
     return found
 
 
@@ -306,22 +314,38 @@ def _growth(sink: StateNode, contents: Any, way: _Way, values: _Values) -> Outsi
 # ---- values --------------------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
+class _Made:
+    """An object that the run has made and that is kept in more than one place, if it is *shared*."""
+
+    value: Any
+    name: str
+    shared: bool = False
+
+
 class _Values:
-    """Expressions for values that a run has left somewhere: plain NumPy would have left the same there."""
+    """Expressions for values that a run has left somewhere: plain NumPy would have left the same there.
+
+    *found_at*: the ways to the objects that the run has found, by id; None where there is none.  ``taken``: statements
+    that take such objects from where they are, before anything else is done."""
 
     def __init__(
         self, effects: Effects, given: Arguments, inputs: dict[int, TracedArray], texts: Texts | None,
-        known: set[int], others: OtherEffects | None,
+        found_at: dict[int, _Way | None], others: OtherEffects | None,
     ) -> None:  # fmt: skip
         self._effects, self._given, self._texts, self._others = effects, given, texts, others
         self._stand_ins = inputs
         self._results: dict[int, tuple[TracedArray, int]] = {}  # id of a traced array -> (it, position of its value)
-        self._known = known  # ids of containers that the run has found, or that have been met
+        self._found_at = found_at
+        self._made: dict[int, _Made] = {}  # what the run has made, by id
         self._inputs = {id(one): k for k, one in enumerate(inputs.values())}
         self._leaves = {id(leaf): k for k, leaf in reversed(list(enumerate(given.leaves)))}
+        self.originals: dict[int, Any] = dict(given.originals)  # id of a replacement in the run -> the original
+        self.taken: list[OutsideEffect] = []
 
-    def expression(self, value: Any, depth: int = 0) -> tuple[Hashable, Expression] | None:
-        """(a key that is equal for the same expression, the expression); None where there is none."""
+    def expression(self, value: Any, depth: int = 0, once: bool = False) -> _Known | None:
+        """(a key that is equal for the same expression, the expression); None where there is none.  *once*: it is not
+        evaluated where this very run is recorded."""
         place = self._leaves.get(id(value))
         if place is not None and (type(value) is TracedArray or not is_leaf(value)):
             return ("leaf", place), _leaf(place)
@@ -338,18 +362,92 @@ class _Values:
         marked = type(value) is tuple and self._texts is not None and bool(self._texts.shown)
         if is_leaf(value) and not marked:
             return ("constant", token(value)), _constant(value)
-        if type(value) in (tuple, list) and depth < 20 and self._is_new(value):
-            parts = [self.expression(part, depth + 1) for part in value]
-            return _joined(type(value), [part for part in parts if part is not None], len(parts))
-        if type(value) is dict and depth < 20 and self._is_new(value) and all(map(is_leaf, value)):
-            pairs = self.expression(list(value.items()), depth + 1)
-            if pairs is not None:
-                return ("dict", pairs[0]), lambda source, texts: f"{source.constant(dict)}({pairs[1](source, texts)})"
-        if type(value) is np.ndarray and is_number(value.dtype) and self._is_new(value):
+        found = self._found(value)
+        if found is not None:
+            return found
+        made = self._made.get(id(value))
+        if made is not None:
+            made.shared = True
+            return ("made", made.name), _text(made.name)
+        if depth < _MAX_DEPTH and id(value) not in self._found_at and id(value) not in self.originals:
+            self._found_at[id(value)] = None  # in case it holds itself
+            found = self._new(value, depth + 1)
+            del self._found_at[id(value)]
+            if found is not None:
+                return found if once or isinstance(value, tuple) else self._shareable(value, found)
+        return None if self._others is None else self._others.expression(value, self._array)
+
+    def _found(self, value: Any) -> _Known | None:
+        """The expression for an object that was there before the run: it is taken from its place at once."""
+        original = self.originals.get(id(value), value)
+        way = self._found_at.get(id(original))
+        if way is None:
+            return None
+        key, name = ("found", way.key), f"found{len(self.taken)}"
+        for k, effect in enumerate(self.taken):
+            if effect.key == key:
+                name = f"found{k}"
+                break
+        else:
+            self.taken.append(OutsideEffect(key, _text(name), way.text, "{} = {}"))
+        return key, _text(name)
+
+    def _shareable(self, value: Any, found: _Known) -> _Known:
+        """The expression *found* of a new object, which gives it a name if it is met again."""
+        made = self._made[id(value)] = _Made(value, f"made{len(self._made)}")
+        key, text = found
+
+        def named(source: Source, texts: Sequence[str]) -> str:
+            return f"({made.name} := {text(source, texts)})" if made.shared else text(source, texts)
+
+        return key, named
+
+    def _new(self, value: Any, depth: int) -> _Known | None:
+        """The expression for an object that the run has made."""
+        kind = type(value)
+        if kind in (tuple, list) or _is_named_tuple(value):
+            parts = [self.expression(part, depth) for part in value]
+            joined = _joined(list if kind is list else tuple, [part for part in parts if part is not None], len(parts))
+            if joined is None or kind in (tuple, list):
+                return joined
+            key, text = joined
+            return (
+                ("named", id(kind), key),
+                lambda source, texts: (
+                    f"{source.constant(tuple.__new__)}({source.constant(kind)}, {text(source, texts)})"
+                ),
+            )
+        if kind is dict and all(map(is_leaf, value)):
+            return self._mapping(value, depth)
+        if kind is np.ndarray and is_number(value.dtype):
             content = (value.dtype, value.shape, value.tobytes())
             kept = value.copy()
             return ("array", content), lambda source, texts: f"{source.constant(kept)}.copy()"
-        return None if self._others is None else self._others.expression(value, self._array)
+        if _is_plain_object(value):
+            store = self._mapping(dict(getattr(value, "__dict__", ())), depth)
+            lying = {name: getattr(value, name) for name in slots(kind) if hasattr(value, name)}
+            others = self._mapping(lying, depth)
+            if store is not None and others is not None:
+                contents = [store[1], others[1]] if lying else [store[1]]
+                return (
+                    ("object", id(kind), store[0], others[0]),
+                    lambda source, texts: _construct(
+                        source, _new_object, kind, ", ".join([part(source, texts) for part in contents])
+                    ),
+                )
+        return None
+
+    def _mapping(self, value: dict[Any, Any], depth: int) -> _Known | None:
+        parts = [(self.expression(key, depth), self.expression(part, depth)) for key, part in value.items()]
+        pairs = [(key, part) for key, part in parts if key is not None and part is not None]
+        if len(pairs) < len(parts):
+            return None
+        return (
+            ("dict", tuple([(key[0], part[0]) for key, part in pairs])),
+            lambda source, texts: (
+                "{" + ", ".join([f"{key[1](source, texts)}: {part[1](source, texts)}" for key, part in pairs]) + "}"
+            ),
+        )
 
     def counted(self, edge: Edge, value: Any) -> int | None:
         """The number by which an int that is an input has gone up to *value*; None where that is not all."""
@@ -378,12 +476,6 @@ class _Values:
             tuple(keys),
         ), lambda source, texts: f"''.join(({', '.join([p(source, texts) for p in parts])},))"
 
-    def _is_new(self, value: Any) -> bool:
-        """Whether *value* was made by this run and is met for the first time, or is a tuple, where nobody can tell."""
-        new = type(value) is tuple or (id(value) not in self._known and id(value) not in self._given.originals)
-        self._known.add(id(value))
-        return new
-
     def _result(self, value: TracedArray) -> tuple[Hashable, Expression]:
         known = None if self._others is None else self._others.expression(value, self._array)
         if known is not None:
@@ -400,6 +492,34 @@ class _Values:
             self._effects.arrays.append(value)
         position, effects = known[1], self._effects
         return ("result", position), lambda source, texts: f"r[{effects.indices[position]}]"
+
+
+def _construct(source: Source, function: Any, kind: type, parts: str) -> str:
+    return f"{source.constant(function)}({source.constant(kind)}, {parts})"
+
+
+def _is_named_tuple(value: Any) -> bool:
+    return isinstance(value, tuple) and hasattr(value, "_fields") and not getattr(value, "__dict__", None)
+
+
+def _is_plain_object(value: Any) -> bool:
+    """Whether all of an object is in its attributes, so that one with equal attributes is like it."""
+    kind = type(value)
+    if kind is types.SimpleNamespace:
+        return True
+    if kind.__module__.partition(".")[0] == "tracegrad":
+        return False
+    plain = type(kind) in (type, abc.ABCMeta) and not keeps_c_state(kind) and not hasattr(kind, "__del__")
+    return plain and type(getattr(value, "__dict__", {})) is dict and not weakref.getweakrefcount(value)
+
+
+def _new_object(kind: Any, store: dict[str, Any], others: dict[str, Any] | None = None) -> Any:
+    made = kind() if kind is types.SimpleNamespace else object.__new__(kind)
+    if store:
+        made.__dict__.update(store)
+    for name, value in (others or {}).items():
+        object.__setattr__(made, name, value)
+    return made
 
 
 def _increment(value: TracedInt, before: TracedInt) -> int | None:

@@ -323,6 +323,9 @@ class _Emitter:
             self.array(name, node, label, type_test)
             return
         self.add(label, kind, identity(type(obj)), len(obj) if length else 0)
+        if kind == "adder":
+            self.add(label, obj.__name__)
+            type_test += f" or {name}.__name__ != {obj.__name__!r}"
         counted = kind == "dict" and node.extra  # the comparison of the keys below counts them too
         tests = [] if known and type(obj) in _FIXED else [type_test]
         tests += [length] if length and not counted else []

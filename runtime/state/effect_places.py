@@ -20,7 +20,7 @@ import numpy as np
 from ...tracer.ir.refusals import Refusal
 from ...tracer.record.integers import limit_of
 from .state_graph import Chains, Edge, Leaf, StateNode
-from .uses import ADD, APPEND, COUNT, ITEM, READ, STORE, UPDATE, ItemCount, ItemGrowth, uses
+from .uses import ADD, APPEND, COUNT, GROWS, ITEM, READ, STORE, UPDATE, ItemCount, ItemGrowth, uses
 from .walker import Walker
 
 SINKS: dict[type, set[str]] = {
@@ -35,7 +35,26 @@ def visit_part(
     walker: Walker, place: tuple[str, str], value: Any, label: str, site: str, chains: Chains | None = None
 ) -> Leaf | StateNode:
     """The leaf or node of what is found under a name."""
-    found = walker.names.used(*place)
+    return _visit_used(walker, walker.names.used(*place), value, label, site, chains)
+
+
+def visit_adder(walker: Walker, value: Any, label: str, site: str) -> StateNode | None:
+    """The node of a method that puts something into a container and tells nothing (``history.append``); None where
+    *value* is none."""
+    owner: Any = getattr(value, "__self__", None)
+    use = GROWS.get(getattr(value, "__name__", ""))
+    if use is None or use not in SINKS.get(type(owner), ()) or not walker.names.effects:
+        return None
+    found = {use} | (walker.names.used("attr", "__self__") if "__self__" in walker.names.attrs else set())
+    node = walker.node("adder", value, label, site)
+    node.edge("attr", "__self__", _visit_used(walker, found, owner, label, site))
+    return node
+
+
+def _visit_used(
+    walker: Walker, found: set[Any], value: Any, label: str, site: str, chains: Chains | None = None
+) -> Leaf | StateNode:
+    """The leaf or node of what has these uses alone where it was *found*."""
     if found == {COUNT} and type(value) is int:
         return Leaf(value, True, COUNT)
     known = walker.memo.get(id(value))
@@ -103,6 +122,8 @@ def first_count(walker: Walker, cls: type, name: str, raw: Any) -> bool:
 
 def place_of(node: StateNode, edge: Edge) -> tuple[str, str] | None:
     """The name under which the part is found; None where it has none."""
+    if edge.how == "const" and node.kind == "function":  # a default
+        return "param", edge.arg
     name = edge.arg[1] if edge.how == "global" else _cell_name(node.obj, edge.arg) if edge.how == "cell" else edge.arg
     return (_NAMED[edge.how], name) if edge.how in _NAMED and isinstance(name, str) else None
 
@@ -216,6 +237,7 @@ __all__ = [
     "place_of",
     "settle_places",
     "sink_parameters",
+    "visit_adder",
     "visit_item",
     "visit_part",
 ]

@@ -19,7 +19,7 @@ from typing import Any
 
 from ...tracer.ir.refusals import Refusal
 from . import readers
-from .effect_places import first_count, only_stored, visit_part
+from .effect_places import first_count, only_stored, visit_adder, visit_part
 from .pins import MISSING, lookup
 from .state_graph import Leaf, StateNode
 from .trust import hidden_state, impurity, keeps_c_state, setting_of
@@ -102,6 +102,9 @@ def c_function(walker: Walker, value: Any, label: str, site: str) -> Leaf | Stat
         return walker.unknown(Refusal.STATE_COMPILED, value, label, site)
     if owner is None or isinstance(owner, types.ModuleType | type):
         return walker.leaf(value, False)
+    adder = visit_adder(walker, value, label, site)
+    if adder is not None:
+        return adder
     node = walker.node("bound", value, label, site)
     node.edge("const", "__self__", walker.visit(owner, label, site), fixed=True)
     return node

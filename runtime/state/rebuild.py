@@ -311,6 +311,9 @@ class Substitution:
         parts = self._part(func.child, node.obj.__func__), self._part(owner.child, node.obj.__self__)
         return self._done(node, types.MethodType(*parts))
 
+    def _adder(self, node: StateNode) -> Any:
+        return self._done(node, getattr(self._part(node.edges[0].child, node.obj.__self__), node.obj.__name__))
+
     def _partial(self, node: StateNode) -> Any:
         old = node.obj
         func, args, named, *attributes = node.edges

@@ -101,13 +101,12 @@ class _Reader(StackFlow):
         return self._item_count(index)
 
     def _growth(self, index: int) -> str:
-        """The value of ``GROWS`` for a call of a method that starts at *index*, whose result nobody takes; else ""."""
+        """The value of ``GROWS`` for a call of a method that starts at *index*; else ""."""
         ins = self.at(index)
         if ins is None or ins.opname not in ("LOAD_METHOD", "LOAD_ATTR") or pushes(ins) != 2:
             return ""
         call, _ = self.taken(index, 1)
-        dropped = self.opname(call) == "CALL" and self.opname(call + 1) == "POP_TOP"
-        return GROWS.get(ins.argval, "") if dropped else ""
+        return GROWS.get(ins.argval, "") if self.opname(call) == "CALL" else ""  # its result is None
 
     def _stored_back(self, load: int, operation: int, kind: str) -> bool:
         """Whether the result of the *operation* goes where its operand was loaded from."""
@@ -145,5 +144,6 @@ class _Reader(StackFlow):
 
 
 __all__ = [
-    "ADD", "APPEND", "COUNT", "ITEM", "READ", "STORE", "UPDATE", "ItemCount", "ItemGrowth", "Place", "Uses", "uses",
+    "ADD", "APPEND", "COUNT", "GROWS", "ITEM", "READ", "STORE", "UPDATE", "ItemCount", "ItemGrowth", "Place", "Uses",
+    "uses",
 ]  # fmt: skip

@@ -151,9 +151,16 @@ def _fill_function(
     if fn.__defaults__ and not trusted:
         args = fn.__code__.co_varnames[: fn.__code__.co_argcount][-len(fn.__defaults__) :]
         for name, value in zip(args, fn.__defaults__, strict=False):
-            node.edge("const", "__defaults__", walker.visit(value, f"default {name}", at))
+            node.edge("const", name, visit_part(walker, ("param", name), value, f"default {name}", at))
     if fn.__kwdefaults__ and not trusted:
-        node.edge("attr", "__kwdefaults__", walker.visit(fn.__kwdefaults__, "default", at))
+        node.edge("attr", "__kwdefaults__", _named_defaults(walker, fn.__kwdefaults__, at))
+
+
+def _named_defaults(walker: Walker, values: dict[str, Any], at: str) -> StateNode:
+    node = walker.node("dict", values, "default", at, extra=tuple(values))
+    for name, value in values.items():
+        node.edge("key", name, visit_part(walker, ("param", name), value, f"default {name}", at))
+    return node
 
 
 def _take_code(walker: Walker, code: types.CodeType) -> CodeFacts:

@@ -138,6 +138,10 @@ class Replayed(Objective):
         self.flag = not self.flag
         return np.sum(x) * (2 if self.flag else 3)
 
+    def keeps_an_object(self, x):
+        self.kept = SimpleNamespace(loss=np.sum(x))
+        return np.sum(x)
+
     def branches(self, x):
         if x[0] > 2:
             self.history.append((x.sum(), "big"))
@@ -180,10 +184,6 @@ class Live(Objective):
     def reads_the_lists_on_another_way(self, x):
         self.log["loss"].append(np.sum(x))
         return np.sum(x) + sum(map(len, self.log.values()))
-
-    def keeps_an_object(self, x):
-        self.kept = SimpleNamespace(loss=np.sum(x))
-        return np.sum(x)
 
     def iterates(self, x):
         self.cache[len(x)] = x

@@ -398,7 +398,9 @@ class Dispatcher:
 
     def _not_kept(self, endpoint: Endpoint, call: Call, recording: Recording, plan: StatePlan) -> Any:
         """The answer to a recorded call that must not be replayed."""
-        if plan.provable and all(reason.code is Refusal.REPLAY_CAUGHT for reason in recording.changes):
+        if plan.provable and (
+            recording.learns or all(reason.code is Refusal.REPLAY_CAUGHT for reason in recording.changes)
+        ):
             plan.look_again()
             return self._run_once(endpoint, call, recording, Live(listed(recording.changes)))
         return self._go_live(endpoint, call, recording, Live(listed([*plan.reasons, *recording.changes])))

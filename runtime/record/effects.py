@@ -26,7 +26,7 @@ from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.reports import Report
 from ...tracer.record.shown_text import Shown, Texts
-from ..state.effect_places import place_of
+from ..state.effect_places import SINKS, place_of
 from ..state.rebuild import Substitution, slots
 from ..state.state_graph import Edge, Leaf, StateGraph, StateNode
 from ..state.trust import keeps_c_state
@@ -88,6 +88,7 @@ class OutsideEffect:
 class Effects:
     """The effects of a run; ``arrays`` are the traced arrays that they need, at ``indices`` of the graph's results.
     ``refused``: changes that can't be done again.  ``transient``: they change what a replay depends on.
+    ``learns``: another run may have none that are refused.
     ``write_back`` has them take effect at once, for a run that is not kept."""
 
     effects: list[OutsideEffect] = field(default_factory=list)
@@ -95,6 +96,7 @@ class Effects:
     indices: list[int] = field(default_factory=list)
     refused: list[Reason] = field(default_factory=list)
     transient: Reason | None = None
+    learns: bool = False
     write_back: Callable[[], None] = lambda: None
 
     def place(self, atoms: list[Atom], returned: dict[int, int]) -> None:
@@ -128,7 +130,9 @@ def find_effects(
         )
     not_counters: set[tuple[str, str]] = set()
     # an object is replaced last, since what else was done to its parts was done to it
-    for owner, edge, value in sorted(substitution.effects(), key=lambda found: _replaces_object(found[1])):
+    for owner, edge, value in sorted(
+        substitution.effects(), key=lambda found: found[0].changes or _replaces_object(found[1])
+    ):
         way, place = ways.get(id(owner)), None if edge is None else place_of(owner, edge)
         counts = edge is not None and isinstance(edge.child, Leaf) and edge.child.effect == COUNT
         if counts and place and type(value) is not int:
@@ -139,9 +143,7 @@ def find_effects(
             found.refused.append(Refusal.REPLAY_CHANGES(name=label))
         else:
             found.effects += [effect for effect in made if effect is not None]
-            if edge is not None and (
-                _replaces_object(edge) or (isinstance(edge.child, Leaf) and not edge.child.effect)
-            ):
+            if _is_transient(owner, edge, value):
                 found.transient = Refusal.REPLAY_CHANGES(name=label)
     for at, text, value in () if others is None else others.stores():
         stored = values.expression(value)
@@ -174,6 +176,24 @@ class NotCountersError(Exception):
 
     def __init__(self, places: set[tuple[str, str]]) -> None:
         self.places = places
+
+
+def _is_transient(owner: StateNode, edge: Edge | None, value: Any) -> bool:
+    """Whether a recording is not kept under the state that its run has left."""
+    if edge is not None:
+        return _replaces_object(edge) or (isinstance(edge.child, Leaf) and not edge.child.effect)
+    if not owner.changes:
+        return False
+    before, now = value
+    if len(before) != len(now) or (isinstance(now, dict) and list(before) != list(now)):
+        return True
+    items = [e.child for e in owner.edges if e.how in ("item", "key")]
+    one, other = (before, now) if isinstance(now, list) else (before.values(), now.values())
+    return any(a is not b and not _is_input(part) for a, b, part in zip(one, other, items, strict=True))
+
+
+def _is_input(part: Leaf | StateNode) -> bool:
+    return isinstance(part, StateNode) and part.kind in ("array", "number")
 
 
 def _replaces_object(edge: Edge | None) -> bool:
@@ -257,7 +277,7 @@ def _effects(
 ) -> Iterator[OutsideEffect | None]:
     """The effects on one place; None where one can't be done again."""
     if edge is None:
-        yield _growth(owner, value, way, values)
+        yield from (_rewriting(owner, value, values) if owner.changes else [_growth(owner, value, way, values)])
         return
     place = _step(way, edge.how, edge.arg)
     counted = values.counted(edge, value)
@@ -311,6 +331,49 @@ def _growth(sink: StateNode, contents: Any, way: _Way, values: _Values) -> Outsi
     )  # fmt: skip
 
 
+def _rewriting(owner: StateNode, contents: tuple[Any, Any], values: _Values) -> Iterator[OutsideEffect | None]:
+    """The effects that change the *contents* of a container, before and after."""
+    before, now = contents
+    found = values.found(owner.obj)
+    if found is None:
+        yield None
+        return
+    key, place = found
+
+    def all_of(parts: Any, statement: str) -> OutsideEffect | None:
+        new = values.expression(tuple(parts) if isinstance(now, list) else parts)
+        return new and OutsideEffect(("rewrite", key, statement, new[0]), place, new[1], statement)
+
+    if isinstance(now, list):
+        start, end, size = 0, 0, min(len(before), len(now))
+        while start < size and before[start] is now[start]:
+            start += 1
+        while end < size - start and before[-1 - end] is now[-1 - end]:
+            end += 1
+        if isinstance(owner.obj, deque):
+            yield all_of(now, "{0}.clear(); {0}.extend({1})")
+        else:
+            yield all_of(now[start : len(now) - end], f"{{}}[{start}:{len(before) - end}] = {{}}")
+        return
+    kept = [name for name in before if name in now]
+    if list(now)[: len(kept)] != kept:
+        yield all_of(dict(now), "{0}.clear(); {0}.update({1})")
+        return
+    for name in before:
+        if name not in now:
+            yield OutsideEffect(("del", key, token(name)), place, _constant(name), "del {}[{}]")
+    for name, value in now.items():
+        if name not in before or before[name] is not value:
+            stored = values.expression(value)
+            yield stored and OutsideEffect(
+                ("item", key, token(name), stored[0]), _item(place, name), stored[1], "{} = {}"
+            )
+
+
+def _item(place: Expression, name: Any) -> Expression:
+    return lambda source, texts: f"{place(source, texts)}[{source.constant(name)}]"
+
+
 # ---- values --------------------------------------------------------------------------------------------------------
 
 
@@ -362,7 +425,7 @@ class _Values:
         marked = type(value) is tuple and self._texts is not None and bool(self._texts.shown)
         if is_leaf(value) and not marked:
             return ("constant", token(value)), _constant(value)
-        found = self._found(value)
+        found = self.found(value)
         if found is not None:
             return found
         made = self._made.get(id(value))
@@ -377,7 +440,7 @@ class _Values:
                 return found if once or isinstance(value, tuple) else self._shareable(value, found)
         return None if self._others is None else self._others.expression(value, self._array)
 
-    def _found(self, value: Any) -> _Known | None:
+    def found(self, value: Any) -> _Known | None:
         """The expression for an object that was there before the run: it is taken from its place at once."""
         original = self.originals.get(id(value), value)
         way = self._found_at.get(id(original))
@@ -423,6 +486,12 @@ class _Values:
             content = (value.dtype, value.shape, value.tobytes())
             kept = value.copy()
             return ("array", content), lambda source, texts: f"{source.constant(kept)}.copy()"
+        if kind is types.BuiltinMethodType and type(value.__self__) in SINKS:
+            owner = self.expression(value.__self__, depth)
+            return owner and (
+                ("method", value.__name__, owner[0]),
+                lambda source, texts: f"{owner[1](source, texts)}.{value.__name__}",
+            )
         if _is_plain_object(value):
             store = self._mapping(dict(getattr(value, "__dict__", ())), depth)
             lying = {name: getattr(value, name) for name in slots(kind) if hasattr(value, name)}

@@ -42,6 +42,7 @@ from ...tracer.reroll.loop_monitor import follow_loops
 from ...tracer.reroll.roll import roll
 from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
+from ..state.rebuild import changed_containers
 from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch, floats_compared
 from .arguments import positional_names
@@ -216,7 +217,7 @@ def _record(
         graph, canonical, len(inputs) + len(captured), captured, output, numbers, list(recorder.input_names), changes,
         tuple(recorder.capacities), tuple(recorder.notes),
         {"record": ran - clock, "derive": derived - ran, "sign": done - derived}, recorder.draws,
-        effects.effects, answers=answers, transient=effects.transient, derived=by_numpy,
+        effects.effects, answers=answers, transient=effects.transient, learns=effects.learns, derived=by_numpy,
         questions=tuple(recorder.questions),
     )  # fmt: skip
 
@@ -320,7 +321,7 @@ def run_frozen(
     integers.refuse(drop=bool(changes), raised=raised is not None)
     effects.write_back = write_back
     if changes or raised is not None:
-        effects = Effects()
+        effects = Effects(learns=raised is None and plan.learn(_names_of_changed(snapshot, substitution, changed)))
         write_back()
     if raised is not None:
         try:
@@ -328,6 +329,12 @@ def run_frozen(
         finally:
             raised = None  # no cycle through its traceback
     return out, changes, effects
+
+
+def _names_of_changed(snapshot: Snapshot, substitution: Substitution, changed: Sequence[Reason]) -> list[str]:
+    """Names for what a run has *changed* of the state: the containers, or else all."""
+    containers = [node.label for node in [*changed_containers(snapshot.nodes), *substitution.changed()]]
+    return containers or [reason.text for reason in changed]
 
 
 def _captured_names(recorder: Recorder, snapshot: Snapshot, captured: frozenset[Var]) -> list[str]:

@@ -96,6 +96,9 @@ class Settled:
         elif issubclass(kind, types.MethodType):
             if (owner := self(value.__self__, depth)) is not value.__self__:
                 return types.MethodType(value.__func__, owner)
+        elif issubclass(kind, types.BuiltinMethodType):
+            if (owner := self(value.__self__, depth)) is not value.__self__:
+                return getattr(owner, value.__name__)
         elif issubclass(kind, functools.partial):
             made: Any = value
             function, args, keywords, attributes = made.__reduce__()[2]

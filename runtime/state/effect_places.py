@@ -11,7 +11,7 @@ owner can't be copied, the place is like any other (``settle_places``).
 from __future__ import annotations
 
 import types
-from collections import OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Set
 from typing import Any
 
@@ -25,9 +25,10 @@ from .walker import Walker
 
 SINKS: dict[type, set[str]] = {
     list: {APPEND}, deque: {APPEND}, set: {ADD, UPDATE},
-    dict: {ITEM, UPDATE}, OrderedDict: {ITEM, UPDATE}, defaultdict: {ITEM, UPDATE},
+    dict: {ITEM, UPDATE}, OrderedDict: {ITEM, UPDATE}, defaultdict: {ITEM, UPDATE}, Counter: {ITEM},
 }  # fmt: skip
-_MAPPINGS = (dict, OrderedDict, defaultdict)
+MAX_ITEMS = 64  # of a container that may be changed in any way
+_MAPPINGS = (dict, OrderedDict, defaultdict, Counter)
 _NAMED = {"attr": "attr", "global": "global", "cell": "outer"}
 
 
@@ -145,6 +146,7 @@ def settle_places(walker: Walker) -> None:
         used = uses_of.get(id(node), set()) if free else set()
         counted = {use for use in used if isinstance(use, ItemCount)}
         only = _of_items(used)
+        node.changes = free and names.effects and node.label in names.changed and _may_change(node)
         for edge in list(node.edges):
             child = edge.child
             effect = child.effect if isinstance(child, Leaf) else ""
@@ -154,17 +156,28 @@ def settle_places(walker: Walker) -> None:
                 place = place_of(node, edge)
                 if place is not None and COUNT in uses(node.obj.__code__).get(place, ()):
                     _refuse_write(walker, node)
+            elif node.changes and edge.how in ("item", "key"):
+                _as_input(walker, node, edge, True)
             elif free and not edge.fixed and not effect and names.effects:
                 is_counted = edge.how in ("item", "key") and ItemCount(edge.arg) in counted
                 if is_counted and only and isinstance(child, Leaf) and type(child.value) is int:
                     edge.child = Leaf(child.value, True, COUNT)
                 elif is_counted or (edge.how in _NAMED and _used(walker, node, edge) & {STORE, COUNT}):
                     edge.stored, edge.unread = True, not is_counted and _used(walker, node, edge) == {STORE}
-                    label = _label(node, edge)
-                    counts = is_counted or COUNT in _used(walker, node, edge)
-                    if isinstance(child, Leaf) and _is_input(child.value, counts) and label not in names.contents:
-                        edge.child = StateNode("number", child.value, label, node.site, sub=True)
-                        walker.nodes.append(edge.child)
+                    _as_input(walker, node, edge, is_counted or COUNT in _used(walker, node, edge))
+
+
+def _may_change(node: StateNode) -> bool:
+    """Whether the changes of a container by a run can be told from its items before and after."""
+    return node.kind in ("list", "dict") and len(node.edges) <= MAX_ITEMS
+
+
+def _as_input(walker: Walker, node: StateNode, edge: Edge, counts: bool) -> None:
+    """Make a number that is found in a place where something is stored an input."""
+    child, label = edge.child, _label(node, edge)
+    if isinstance(child, Leaf) and _is_input(child.value, counts) and label not in walker.names.contents:
+        edge.child = StateNode("number", child.value, label, node.site, sub=True)
+        walker.nodes.append(edge.child)
 
 
 def _is_input(value: Any, counts: bool) -> bool:
@@ -231,6 +244,7 @@ def _cell_name(fn: types.FunctionType, cell: types.CellType) -> str | None:
 
 
 __all__ = [
+    "SINKS",
     "first_count",
     "is_sink",
     "only_stored",

@@ -12,7 +12,7 @@ import functools
 import sys
 import types
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,15 +86,20 @@ class Substitution:
 
     def changes(self) -> list[Reason]:
         """The changes that the run made in the copies, one line each."""
-        changed = [c for c in self._copies if not same_contents(_read(c, c.before), _read(c, contents(c.copy)))]
-        return [Refusal.REPLAY_CHANGES(name=c.node.label) for c in changed]
+        return [Refusal.REPLAY_CHANGES(name=node.label) for node in self.changed()]
+
+    def changed(self) -> list[StateNode]:
+        """The objects that the run has changed in copies, where that is no effect."""
+        return [c.node for c in self._copies if not same_contents(_read(c, c.before), _read(c, contents(c.copy)))]
 
     def effects(self) -> Iterator[tuple[StateNode, Edge | None, Any]]:
         """The traces of the run in places that it may have changed: (owner, edge, value) where that is not what was
-        there, (sink, None, contents) of a sink that was empty."""
+        there, (sink, None, contents) of a sink that was empty, (container, None, (contents before, contents after))."""
         for c in self._copies:
             if c.node.kind == "sink" and c.copy:
                 yield c.node, None, c.copy
+            elif c.node.changes and not same_contents(c.before, now := contents(c.copy)):
+                yield c.node, None, (c.before, now)
         for owner, edge, now in self._effect_places():
             child = edge.child
             before = self._built.get(id(child), child.obj) if isinstance(child, StateNode) else child.value
@@ -338,7 +343,7 @@ def _needed(graph: StateGraph) -> set[int]:
                 if not edge.fixed and isinstance(edge.child, StateNode):
                     owners.setdefault(id(edge.child), []).append(node)
     kinds = ("array", "sink", "number", "logger")
-    stack = [n for n in graph.nodes if n.sub and (n.kind in kinds or any(_effect(e) for e in n.edges))]
+    stack = [n for n in graph.nodes if n.sub and (n.kind in kinds or n.changes or any(map(_effect, n.edges)))]
     needed = {id(n) for n in stack}
     while stack:
         for owner in owners.get(id(stack.pop()), ()):
@@ -353,7 +358,7 @@ def leads_to_effects(node: StateNode) -> bool:
     stack, seen = [node], {id(node)}
     while stack:
         at = stack.pop()
-        if at.kind == "sink" or any(map(_effect, at.edges)):
+        if at.kind == "sink" or at.changes or any(map(_effect, at.edges)):
             return True
         children = [e.child for e in at.edges if isinstance(e.child, StateNode) and id(e.child) not in seen]
         seen.update(map(id, children))
@@ -367,12 +372,24 @@ def _effect(edge: Edge) -> bool:
 
 def _read(c: _Replacement, picture: Any) -> Any:
     """The part of a picture of *c* that the function reads."""
-    if c.node.kind == "sink":
+    if c.node.kind == "sink" or c.node.changes:
         return []
     places = [e.arg for e in c.node.edges if _effect(e) and e.how in ("attr", "item", "key", "store")]
     if isinstance(picture, list):
         return [v for k, v in enumerate(picture) if k not in places]
     return {k: v for k, v in picture.items() if k not in places} if places else picture
+
+
+def changed_containers(nodes: Iterable[StateNode]) -> Iterator[StateNode]:
+    """The containers among *nodes* that are no longer as they were when these were made."""
+    for node in nodes:
+        if node.kind in ("list", "dict", "set"):
+            parts = [edge.child for edge in node.edges if edge.how in ("item", "key", "element")]
+            before: Any = [part.obj if isinstance(part, StateNode) else part.value for part in parts]
+            if node.kind == "dict":
+                before = dict(zip(node.extra, before, strict=False))
+            if not same_contents(before, contents(node.obj)):
+                yield node
 
 
 def grow(sink: Any, value: Any) -> None:
@@ -450,4 +467,13 @@ def apply_changes(original: Any, before: Any, now: Any, back: Callable[[Any], An
             original[name] = original.pop(name)
 
 
-__all__ = ["Substitution", "apply_changes", "contents", "grow", "leads_to_effects", "same_contents", "slots"]
+__all__ = [
+    "Substitution",
+    "apply_changes",
+    "changed_containers",
+    "contents",
+    "grow",
+    "leads_to_effects",
+    "same_contents",
+    "slots",
+]

@@ -51,6 +51,7 @@ class StateNode:
     extra: Any = None
     sub: bool = False
     fixed: bool = False
+    changes: bool = False  # a container that the function may change in any way, of which a run has a copy
 
     def edge(self, how: str, arg: Any, child: Leaf | StateNode, fixed: bool = False) -> None:
         self.edges.append(Edge(how, arg, child, fixed))
@@ -121,6 +122,7 @@ class Names:
     texts: set[str] = field(default_factory=set)  # constants that are short texts: keys of dicts
     uses: Uses = field(default_factory=dict)
     contents: set[str] = field(default_factory=set)  # labels of arrays that are guarded by their contents
+    changed: set[str] = field(default_factory=set)  # labels of what runs have changed
     read: set[int] = field(default_factory=set)  # ids of containers that are no sinks (``effect_places.py``)
     no_sparing: set[types.CodeType] = field(default_factory=set)  # code that is analysed where it fails, too
 
@@ -150,6 +152,7 @@ class Names:
             set(self.texts),
             uses,
             set(self.contents),
+            set(self.changed),
             no_sparing=set(self.no_sparing),
         )
 

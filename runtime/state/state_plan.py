@@ -40,6 +40,7 @@ from .values import StateKey
 from .walk import build, reached
 from .watch import Watch
 
+_MAX_LEARNED = 32  # names of what runs change
 _HOLDS = frozenset(("cell", "const", "attr", "class", "item", "key"))
 
 __all__ = ["Snapshot", "StateKey", "StatePlan", "Substitution", "Watch", "floats_compared"]
@@ -248,6 +249,14 @@ class StatePlan:
         known = len(self._names.contents)
         self._names.contents.update(names)
         return len(self._names.contents) > known
+
+    def learn(self, names: Iterable[str]) -> bool:
+        """Take what has these names for places that runs change; whether that is new, so that another run may be one
+        that can be replayed."""
+        known = len(self._names.changed)
+        if known < _MAX_LEARNED:
+            self._names.changed.update(names)
+        return len(self._names.changed) > known
 
     # ---- what a run does to the state
 

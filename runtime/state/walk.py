@@ -17,7 +17,7 @@ import operator
 import os
 import types
 import weakref
-from collections import OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -418,7 +418,7 @@ OF_CLASS.update({
     type(os.environ): _environment, contextvars.ContextVar: _context_variable,
     np.ndarray: _array, types.FunctionType: _function, types.ModuleType: modules.visit,
     list: _items, tuple: _items, deque: _items,
-    dict: _mapping, OrderedDict: _mapping, defaultdict: _mapping,
+    dict: _mapping, OrderedDict: _mapping, defaultdict: _mapping, Counter: _mapping,
     set: _elements, frozenset: _elements,
     weakref.ProxyType: _proxy, weakref.CallableProxyType: _proxy,
     operator.attrgetter: _getter, operator.methodcaller: _getter,

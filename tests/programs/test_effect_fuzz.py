@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import types
+from collections import Counter, defaultdict, deque
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from tracegrad import compile_grad
 from tracegrad.runtime.launch.kernel_cache import kernels
 
 PROGRAMS = 60  # 1,500 agreed
+NAMES = {"np": np, "NamedTuple": NamedTuple, "deque": deque, "Counter": Counter, "defaultdict": defaultdict}
 HEAD = """
 class Record:
     def __init__(self, loss, **more):
@@ -48,7 +50,9 @@ class Model:
         self.h, self.d, self.d2, self.c, self.l, self.s = [], {}, {"a": 1}, {"n": 0, "f": 0.5}, [1, 2.5], set()
         self.best, self.flag, self.first, self.other, self.spare = np.inf, False, None, Other(), Other()
         self.private, self.p = 1.0, 0
-        self.added = []
+        self.added, self.table, self.best_of, self.ring = [], {}, [np.inf, None], [0.0] * 3
+        self.recent, self.counter, self.groups, self.cached = deque([1.5], 2), Counter(), defaultdict(list), None
+        self.nested = {"a": {"b": [], "n": 0.5}, "c": {}}
         self.add, self.each = self.added.append, lambda value: self.added.append(value)
     @property
     def prop(self):
@@ -80,6 +84,17 @@ self.prop = loss | loss = loss + self.prop | self.part = x[1:] | self.column = x
 self.h.append(Record(loss, x=x)) | self.r = Record(y, n=self.n) | self.r = self.r2 = Record(loss)
 self.d["r"] = Pair(loss, x) | self.kept = self.h | self.kept = [self.other, self.d] | self.add = self.h.append
 r = Record(loss); self.h.append(r); self.last = r; r.after = 1 | self.h.append(Slots(y)) | self.q = Slots([loss, x])
+self.h.insert(0, loss) | self.h[-1:] = [x] | del self.h[:1] | self.h.clear() | loss = loss + len(self.h)
+self.h[:] = [loss, 1.5] | self.table["n"] += 1 | self.table["x"] = x | self.table.pop("n", None)
+self.table.setdefault("q", []).append(loss) | self.table["n"] = self.table.get("n", 0) + 2 | self.groups["g"].append(x)
+loss = loss + self.table.get("f", 0.0) | self.table["f"] = loss * 0.5 | self.best_of = [loss, self.n] | self.groups["n"]
+if loss < self.best_of[0]: self.best_of[0] = loss; self.best_of[1] = x | self.best_of.reverse() | self.recent.rotate()
+self.recent.append(loss) | loss = loss + sum(self.recent) | self.recent.appendleft(self.n) | self.counter["a"] += 1
+self.counter.update("ab") | self.counter["b"] -= len(x) | loss = loss + sum(self.ring)
+self.ring = self.ring[1:] + [loss] | ring = self.ring; ring[self.n % 3] = loss; self.n += 1 | if self.cached is None: self.cached = x * 2
+self.nested["a"]["b"].append(loss) | self.nested["a"]["n"] = loss | self.nested["c"] = self.nested["a"]
+self.nested["a"] = {"b": [], "n": loss} | loss = loss + np.sum(self.table.get("w", 2.0))
+if "w" not in self.table: self.table["w"] = np.ones(3)
 self.add(loss) | self.each(loss) | ADD(x) | collect(loss)
 """
 CHANGES = """
@@ -87,6 +102,8 @@ o.n = 0 | o.n = 2.5 | o.t = 0.0 | o.t = 1 | o.h = [] | o.h.clear() | o.h.append(
 o.v = np.ones(3, dtype="f4") | o.last = 5 | o.d = {} | o.d["k"] = 9 | o.c = {"n": 5, "f": 1.0} | o.l[0] = 100
 o.flag = True | o.other, o.spare = o.spare, o.other | o.first = None | o.m = 10**20 | o.s = set()
 o.l = [0, 1] | o.other = o.spare
+o.table = {"n": 3} | o.table["f"] = 2 | o.ring[0] = 4 | o.recent.clear() | o.nested["a"]["b"] = o.h | o.counter.clear()
+o.best_of = [100.0, 3] | o.ring.append(1.5) | o.table = o.nested["a"] | o.groups.default_factory = None
 o.d = o.d2 | o.h = o.other.h | o.pair = 1 | o.__dict__.pop("last", None)
 """
 
@@ -104,7 +121,7 @@ def _look(value: Any, path: tuple[Any, ...] = ()) -> Any:
         return str(value.dtype), np.round(value, 6).tolist()
     if isinstance(value, float | np.floating):
         return type(value).__name__, float(f"{value:.9g}")
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | deque):
         return type(value).__name__, [_look(v, path) for v in value]
     store = value if isinstance(value, dict) else getattr(value, "__dict__", None)
     if hasattr(type(value), "__slots__"):
@@ -122,7 +139,7 @@ def _all(side: list[Any]) -> Any:
 def _outcome(run: Any, *args: Any) -> Any:
     try:
         found = run(*args)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         return type(error).__name__
     return found[0] if isinstance(found, tuple) else found
 
@@ -132,9 +149,7 @@ def test_effects_of_random_programs(seed):
     choose = random.Random(seed)
     body = [choose.choice(_parts(STATEMENTS)) for _ in range(choose.randint(1, 5))]
     code = compile(HEAD + "".join(f"        {s}\n" for s in body) + "        return loss\n", "a_program.py", "exec")
-    mine, plain = (
-        {"__name__": "a_program", "np": np, "TOTAL": {"n": 0}, "LOG": [], "NamedTuple": NamedTuple} for _ in range(2)
-    )
+    mine, plain = ({"__name__": "a_program", **NAMES, "TOTAL": {"n": 0}, "LOG": []} for _ in range(2))
     sides = []
     for space in (mine, plain):
         space["ADD"] = space["LOG"].append

@@ -142,6 +142,20 @@ class Replayed(Objective):
         self.kept = SimpleNamespace(loss=np.sum(x))
         return np.sum(x)
 
+    def iterates(self, x):
+        self.cache[len(x)] = x
+        return np.sum(x) * sum(1 for _ in self.cache)
+
+    def deletes(self, x):
+        self.counts.pop("f", None)
+        self.counts["f"] = 1
+        return np.sum(x)
+
+    def fills_a_set_once(self, x):
+        if "called" not in self.seen:
+            self.seen.add("called")
+        return np.sum(x)
+
     def branches(self, x):
         if x[0] > 2:
             self.history.append((x.sum(), "big"))
@@ -185,14 +199,9 @@ class Live(Objective):
         self.log["loss"].append(np.sum(x))
         return np.sum(x) + sum(map(len, self.log.values()))
 
-    def iterates(self, x):
-        self.cache[len(x)] = x
-        return np.sum(x) * sum(1 for _ in self.cache)
-
-    def deletes(self, x):
-        self.counts.pop("f", None)
-        self.counts["f"] = 1
-        return np.sum(x)
+    def fills_a_set(self, x):
+        self.seen.add(len(self.seen))
+        return np.sum(x) * len(self.seen)
 
 
 def _programs(cls):

@@ -30,7 +30,7 @@ from ..state.effect_places import SINKS, place_of
 from ..state.rebuild import Substitution, slots
 from ..state.state_graph import Edge, Leaf, StateGraph, StateNode
 from ..state.trust import keeps_c_state
-from ..state.uses import COUNT
+from ..state.uses import COUNT, STORE
 from ..state.values import is_leaf, token
 from .arguments import Arguments
 from .call_key import OBJECT, Call
@@ -285,7 +285,7 @@ def _effects(
         yield None
     elif counted is not None:
         yield OutsideEffect(("count", place.key, counted), place.text, _text(repr(counted)), "{} += {}")
-    elif edge.stored or edge.how == "store":
+    elif edge.stored or edge.how == "store" or (isinstance(edge.child, Leaf) and edge.child.effect == STORE):
         stored = values.expression(value)
         yield (
             None if stored is None else OutsideEffect(("store", place.key, stored[0]), place.text, stored[1], "{} = {}")

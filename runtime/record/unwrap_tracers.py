@@ -30,6 +30,7 @@ from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_text import Texts
 from ..state.rebuild import slots
 from ..state.state_graph import Edge, Leaf, StateNode
+from ..state.uses import STORE
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 
@@ -240,7 +241,8 @@ def _edge(node: StateNode, edge: Edge, unwrap: Settled) -> None:
             object.__setattr__(node.obj, edge.arg, new)
         return
     value = child.value if isinstance(child, Leaf) else child.obj
-    aside = isinstance(child, Leaf) and not child.by_value and not issubclass(type(value), _FUNCTIONS)
+    unseen = isinstance(child, Leaf) and (not child.by_value or child.effect == STORE)
+    aside = unseen and not issubclass(type(value), _FUNCTIONS)
     new = unwrap(value) if aside else _settled(value, unwrap)  # (nobody has looked into a value that is set aside)
     if new is value:
         return

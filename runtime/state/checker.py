@@ -32,6 +32,7 @@ from ...tracer.record.integers import limit_of
 from .libraries import LibrarySetting
 from .pins import MISSING, context_value, lookup
 from .state_graph import Edge, Leaf, StateGraph, StateNode
+from .uses import STORE
 from .values import (
     IdentityKey,
     StateKey,
@@ -286,7 +287,7 @@ class _Emitter:
         value = leaf.value
         if leaf.effect:
             self.add(label, leaf.effect)
-            if guard:
+            if guard and leaf.effect != STORE:
                 self.fail_if(f"{self.constant(type)}({expr}) is not {self.constant(int)}")
             return
         self.add(label, token(value) if leaf.by_value else identity(value))

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...tracer.ir.refusals import Refusal
 from ...tracer.record.integers import limit_of
-from .state_graph import Chains, Edge, Leaf, StateNode
+from .state_graph import Chains, Edge, Leaf, StateNode, variable_of
 from .uses import ADD, APPEND, COUNT, GROWS, ITEM, READ, STORE, UPDATE, ItemCount, ItemGrowth, uses
 from .walker import Walker
 
@@ -56,6 +56,8 @@ def _visit_used(
     walker: Walker, found: set[Any], value: Any, label: str, site: str, chains: Chains | None = None
 ) -> Leaf | StateNode:
     """The leaf or node of what has these uses alone where it was *found*."""
+    if found == {STORE}:
+        return Leaf(value, True, STORE)
     if found == {COUNT} and type(value) is int:
         return Leaf(value, True, COUNT)
     known = walker.memo.get(id(value))
@@ -135,7 +137,12 @@ def settle_places(walker: Walker) -> None:
     names = walker.names
     if not names.changes and all(node.kind != "logger" for node in walker.nodes):
         return
-    shared = {_variable(edge) for node in walker.nodes for edge in node.edges if edge.fixed or not _free(node)} - {None}
+    shared = {
+        variable_of(node, edge)
+        for node in walker.nodes
+        for edge in node.edges
+        if edge.fixed or not _free(node) or edge.how == "attr"
+    } - {None}
     uses_of = _uses_of_containers(walker)
     for node in list(walker.nodes):
         if node.kind == "sink" and (node.fixed or not node.sub):
@@ -152,9 +159,8 @@ def settle_places(walker: Walker) -> None:
             effect = child.effect if isinstance(child, Leaf) else ""
             if not free and effect:
                 _like_any_other(walker, node, edge)
-            elif names.effects and _variable(edge) in shared and not effect:
-                place = place_of(node, edge)
-                if place is not None and COUNT in uses(node.obj.__code__).get(place, ()):
+            elif names.effects and edge.how in ("global", "cell") and variable_of(node, edge) in shared:
+                if _used(walker, node, edge) & {COUNT, STORE}:
                     _refuse_write(walker, node)
             elif node.changes and edge.how in ("item", "key"):
                 _as_input(walker, node, edge, True)
@@ -188,11 +194,6 @@ def _is_input(value: Any, counts: bool) -> bool:
 def _free(node: StateNode) -> bool:
     """Whether a run has a copy of the object wherever it is reached."""
     return node.sub and not node.fixed and (node.kind != "instance" or _plain_stores(type(node.obj)))
-
-
-def _variable(edge: Edge) -> Any:
-    """The global or outer variable that is reached, which other functions may read; None for other parts."""
-    return (id(edge.arg[0]), edge.arg[1]) if edge.how == "global" else id(edge.arg) if edge.how == "cell" else None
 
 
 def _refuse_write(walker: Walker, node: StateNode) -> None:

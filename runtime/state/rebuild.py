@@ -12,15 +12,16 @@ import functools
 import sys
 import types
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ...tracer.bytecode.shown_names import as_called
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.reports import KeptLogger
-from .state_graph import Edge, Leaf, StateGraph, StateNode, holds_copies
-from .values import is_leaf, same
+from .state_graph import Edge, Leaf, StateGraph, StateNode, holds_copies, variable_of
+from .uses import STORE
+from .values import is_empty, is_leaf, same
 
 Wrap = Callable[[Any, str], Any]
 _MISSING = object()
@@ -103,7 +104,7 @@ class Substitution:
         for owner, edge, now in self._effect_places():
             child = edge.child
             before = self._built.get(id(child), child.obj) if isinstance(child, StateNode) else child.value
-            if edge.how == "store":
+            if edge.how == "store" or _only_stored(edge):
                 before = _MISSING
             elif edge.stored and isinstance(child, Leaf) and is_leaf(now) and same(now, before):
                 continue
@@ -112,19 +113,27 @@ class Substitution:
 
     def _effect_places(self) -> Iterator[tuple[StateNode, Edge, Any]]:
         """(owner, edge, value after the run) of the places where the function may have stored something."""
+        seen: set[Hashable] = set()
         for c in self._copies:
             now = contents(c.copy)
             order = {name: k for k, name in enumerate(now)} if isinstance(now, dict) else {}
             for edge in sorted(
                 filter(_effect, c.node.edges), key=lambda e: order.get(e.arg, -1) if e.how == "store" else -1
             ):
-                if edge.how == "global":
-                    value = self._spaces[id(edge.arg[0])].get(edge.arg[1], _MISSING)
-                elif edge.how == "cell":
-                    value = self._cells[id(edge.arg)].cell_contents
+                if edge.how in ("global", "cell"):
+                    if (variable := variable_of(c.node, edge)) in seen:  # of several functions
+                        continue
+                    seen.add(variable)
+                    value = self._variable(edge)
                 else:
                     value = now[edge.arg] if edge.how == "item" else now.get(edge.arg, _MISSING)
                 yield c.node, edge, value
+
+    def _variable(self, edge: Edge) -> Any:
+        if edge.how == "global":
+            return self._spaces[id(edge.arg[0])].get(edge.arg[1], _MISSING)
+        cell = self._cells[id(edge.arg)]
+        return _MISSING if is_empty(cell) else cell.cell_contents
 
     def unread(self) -> set[tuple[Any, str]]:
         """The places among the copies that the function does not read: (id of an object, attribute), (id of a
@@ -136,9 +145,9 @@ class Substitution:
             for edge in c.node.edges:
                 if edge.how == "store":
                     found.add((id(c.copy), edge.arg))
-                elif edge.unread and edge.how == "global":
+                elif (edge.unread or _only_stored(edge)) and edge.how == "global":
                     found.add((id(self._spaces[id(edge.arg[0])]), edge.arg[1]))
-                elif edge.unread and edge.how == "cell":
+                elif (edge.unread or _only_stored(edge)) and edge.how == "cell":
                     names = zip(c.node.obj.__code__.co_freevars, c.node.obj.__closure__, strict=True)
                     found |= {(c.node.obj.__code__, name) for name, cell in names if cell is edge.arg}
         return found
@@ -147,6 +156,8 @@ class Substitution:
         """Apply the run's changes of the copies to the originals; *plain* gives values their final form, and the
         originals for ``originals``."""
         for _, edge, now in self._effect_places():
+            if now is _MISSING:
+                continue
             if edge.how == "global":
                 edge.arg[0][edge.arg[1]] = plain(now)
             elif edge.how == "cell":
@@ -205,14 +216,15 @@ class Substitution:
             new = self._cells.get(id(cell))
             if new is None:
                 new = self._cells[id(cell)] = types.CellType()
-                cells_to_fill.append((new, edge.child, cell.cell_contents))
+                if not _only_stored(edge):
+                    cells_to_fill.append((new, edge.child, cell.cell_contents))
             cells.append(new)
         copy = types.FunctionType(fn.__code__, overlay, fn.__name__, fn.__defaults__, tuple(cells) if cells else None)
         copy.__qualname__, copy.__module__, copy.__doc__ = fn.__qualname__, fn.__module__, fn.__doc__
         copy.__kwdefaults__ = fn.__kwdefaults__
         copy.__dict__.update(fn.__dict__)
         for edge in replaced:
-            if (id(space), edge.arg[1]) not in self._filled:
+            if (id(space), edge.arg[1]) not in self._filled and not _only_stored(edge):
                 self._filled.add((id(space), edge.arg[1]))
                 later.append(edge)
         self._pending.append(lambda: self._fill_function(node, copy, cells_to_fill, overlay, later))
@@ -364,6 +376,11 @@ def leads_to_effects(node: StateNode) -> bool:
         seen.update(map(id, children))
         stack += children
     return False
+
+
+def _only_stored(edge: Edge) -> bool:
+    """Whether the function assigns a variable, and does nothing else with it."""
+    return edge.how in ("global", "cell") and isinstance(edge.child, Leaf) and edge.child.effect == STORE
 
 
 def _effect(edge: Edge) -> bool:

@@ -105,6 +105,13 @@ class Edge:
     unread: bool = False  # and does nothing else with it
 
 
+def variable_of(node: StateNode, edge: Edge) -> Hashable:
+    """The global or outer variable that is reached, which other functions may read; None for other parts."""
+    if edge.how == "attr" and isinstance(node.obj, types.ModuleType):
+        return id(node.obj.__dict__), edge.arg
+    return (id(edge.arg[0]), edge.arg[1]) if edge.how == "global" else id(edge.arg) if edge.how == "cell" else None
+
+
 @dataclass(slots=True)
 class Names:
     """The attribute names that count, over all code reached; grows until it is stable."""

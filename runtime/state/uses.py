@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ...tracer.bytecode.stack_flow import POPS, StackFlow, pushes
 
-READ, STORE = "read", "store"
+READ, STORE, DELETE = "read", "store", "delete"
 COUNT = "count"  # += or -= of a value, by whatever else
 APPEND, UPDATE, ADD, ITEM = "append", "update", "add", "item"  # of a container: methods that tell nothing, x[k] = v
 GROWS = {"append": APPEND, "extend": APPEND, "update": UPDATE, "add": ADD}
@@ -58,7 +58,7 @@ def uses(code: CodeType) -> Uses:
             if ins.opname.startswith(("LOAD_", "STORE_", "DELETE_", "IMPORT_")) and ins.opname not in POPS:
                 for name in ins.argval if isinstance(ins.argval, tuple) else (ins.argval,):
                     for place in ("attr", "global", "outer", "param"):
-                        found[place, str(name)].add(READ)
+                        found[place, str(name)] |= {READ, DELETE} if ins.opname.startswith("DELETE_") else {READ}
             elif ins.opname == "STORE_FAST":
                 found["param", ins.argval].add(READ)
         elif ins.opname.startswith("STORE_"):
@@ -144,6 +144,6 @@ class _Reader(StackFlow):
 
 
 __all__ = [
-    "ADD", "APPEND", "COUNT", "GROWS", "ITEM", "READ", "STORE", "UPDATE", "ItemCount", "ItemGrowth", "Place", "Uses",
-    "uses",
+    "ADD", "APPEND", "COUNT", "DELETE", "GROWS", "ITEM", "READ", "STORE", "UPDATE", "ItemCount", "ItemGrowth", "Place",
+    "Uses", "uses",
 ]  # fmt: skip

@@ -32,7 +32,7 @@ from .libraries import ENVIRONMENT, LOCAL_TIME, LOCALE, PRINT_OPTIONS, TIME_ZONE
 from .pins import MISSING, AnyName, Pins, context_value, versions_in_use
 from .state_graph import MAX_CONTENT, Chains, Leaf, Names, StateGraph, StateNode, mark
 from .trust import Trust, impurity, setting_of
-from .uses import COUNT
+from .uses import COUNT, DELETE, STORE, Place
 from .values import is_leaf
 from .walker import MAX_IN_PACKAGES, MAX_MORE, OF_CLASS, OF_SUBCLASSES, UnknownError, Walker
 from .watch import sees_call
@@ -185,7 +185,8 @@ def _take_code(walker: Walker, code: types.CodeType) -> CodeFacts:
         for place, found in facts.uses.items():
             names.uses.setdefault(place, set()).update(found)
         for (kind, name), line in facts.writes:
-            if COUNT not in names.used(kind, name) or COUNT not in facts.uses.get((kind, name), ()):
+            used = names.used(kind, name)
+            if DELETE in used or used.isdisjoint((COUNT, STORE)):
                 what = f"the global `{name}`" if kind == "global" else f"the outer variable `{name}`"
                 walker.refuse(Refusal.STATE_WRITES, what, facts.at(line))
         names.dates |= facts.dates
@@ -228,9 +229,24 @@ def _global_names(walker: Walker, node: StateNode, fn: types.FunctionType, facts
         elif name in provided:
             node.edge("builtin", (space, provided, name), _builtin(walker, provided[name], name, at))
         else:
+            _refuse_absent(walker, ("global", name), at)
             node.edge("noglobal", (space, provided, name), Leaf(None, False))
+    for (kind, name), line in facts.writes:
+        if kind == "global" and name not in facts.globals:
+            at = facts.at(line)
+            if name not in space:
+                _refuse_absent(walker, (kind, name), at)
+            part = visit_part(walker, (kind, name), space.get(name), f"global {name}", at)
+            node.edge("global", (space, name), part)
     for name, level, line in facts.imports:
         modules.imported(walker, node, fn, facts, name, level, line)
+
+
+def _refuse_absent(walker: Walker, place: Place, at: str) -> None:
+    """A variable that is not there yet may be assigned if it is not read."""
+    used = walker.names.used(*place)
+    if STORE in used and used != {STORE}:
+        walker.refuse(Refusal.STATE_WRITES, f"`{place[1]}`, which has no value yet,", at)
 
 
 def _needed(walker: Walker, facts: CodeFacts, name: str, value: Any) -> Chains:
@@ -269,6 +285,8 @@ def _cells(walker: Walker, node: StateNode, fn: types.FunctionType, facts: CodeF
         try:
             value = cell.cell_contents
         except ValueError:
+            if STORE in walker.names.used("outer", name):
+                walker.refuse(Refusal.STATE_WRITES, f"the outer variable `{name}`, which has no value yet,", at)
             node.edge("emptycell", cell, Leaf(None, False))
             continue
         chains = modules.placed(facts, "deref", name)

@@ -35,6 +35,19 @@ class Slots:
     def __init__(self, a):
         self.a = a
 
+SEEN, BEST, MEAN = 0, None, 0.0
+
+def seen(value):
+    global SEEN, LAST
+    SEEN, LAST = SEEN + 1, value
+
+def track(value):
+    global BEST, MEAN, SEEN
+    MEAN = 0.5 * MEAN + value
+    if BEST is None or value < BEST:
+        BEST = value
+    SEEN += 1
+
 def collect(value, into=[], *, named={"all": []}):
     into.append(value)
     named["last"] = value
@@ -91,10 +104,12 @@ loss = loss + self.table.get("f", 0.0) | self.table["f"] = loss * 0.5 | self.bes
 if loss < self.best_of[0]: self.best_of[0] = loss; self.best_of[1] = x | self.best_of.reverse() | self.recent.rotate()
 self.recent.append(loss) | loss = loss + sum(self.recent) | self.recent.appendleft(self.n) | self.counter["a"] += 1
 self.counter.update("ab") | self.counter["b"] -= len(x) | loss = loss + sum(self.ring)
-self.ring = self.ring[1:] + [loss] | ring = self.ring; ring[self.n % 3] = loss; self.n += 1 | if self.cached is None: self.cached = x * 2
+self.ring = self.ring[1:] + [loss] | ring = self.ring; ring[self.n % 3] = loss; self.n += 1
+if self.cached is None: self.cached = x * 2
 self.nested["a"]["b"].append(loss) | self.nested["a"]["n"] = loss | self.nested["c"] = self.nested["a"]
 self.nested["a"] = {"b": [], "n": loss} | loss = loss + np.sum(self.table.get("w", 2.0))
 if "w" not in self.table: self.table["w"] = np.ones(3)
+seen(loss) | seen([x, loss]) | track(loss) | loss = loss + MEAN | loss = loss * (1 if SEEN < 4 else 2)
 self.add(loss) | self.each(loss) | ADD(x) | collect(loss)
 """
 CHANGES = """
@@ -104,6 +119,7 @@ o.flag = True | o.other, o.spare = o.spare, o.other | o.first = None | o.m = 10*
 o.l = [0, 1] | o.other = o.spare
 o.table = {"n": 3} | o.table["f"] = 2 | o.ring[0] = 4 | o.recent.clear() | o.nested["a"]["b"] = o.h | o.counter.clear()
 o.best_of = [100.0, 3] | o.ring.append(1.5) | o.table = o.nested["a"] | o.groups.default_factory = None
+g["SEEN"] = 0.5 | g["SEEN"] = 2 | g["BEST"] = None | g["MEAN"] = np.ones(3) | g.pop("LAST", None) | g["LAST"] = g["LOG"]
 o.d = o.d2 | o.h = o.other.h | o.pair = 1 | o.__dict__.pop("last", None)
 """
 
@@ -132,8 +148,10 @@ def _look(value: Any, path: tuple[Any, ...] = ()) -> Any:
 
 
 def _all(side: list[Any]) -> Any:
-    *reached, collect = side
-    return _look([reached, collect.__defaults__, collect.__kwdefaults__])
+    *reached, space = side
+    collect = space["collect"]
+    variables = [space.get(name) for name in ("SEEN", "LAST", "BEST", "MEAN")]
+    return _look([reached, variables, collect.__defaults__, collect.__kwdefaults__])
 
 
 def _outcome(run: Any, *args: Any) -> Any:
@@ -154,7 +172,7 @@ def test_effects_of_random_programs(seed):
     for space in (mine, plain):
         space["ADD"] = space["LOG"].append
         exec(code, space)
-        sides.append([space["Model"](), [], {}, space["TOTAL"], space["LOG"], space["collect"]])
+        sides.append([space["Model"](), [], {}, space["TOTAL"], space["LOG"], space])
     f = compile_grad(sides[0][0].f)
     modes = choose.choice([[f], [f.value_and_grad], [f, f.value_and_grad]])
     for _ in range(7):
@@ -179,5 +197,5 @@ def test_effects_of_random_programs(seed):
         if choose.random() < 0.3:
             change = choose.choice(_parts(CHANGES))
             for side in sides:
-                exec(change, {"o": side[0], "np": np})
+                exec(change, {"o": side[0], "np": np, "g": side[-1]})
     kernels.clear()

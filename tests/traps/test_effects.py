@@ -735,7 +735,7 @@ def test_containers_that_are_kept_are_the_callers_own(live):
         def __init__(self):
             self.pairs, self.last, self.by_name = [], None, {"all": []}
 
-    mine, count = Keeper(), []
+    mine, count = Keeper(), set()
 
     @compile_grad
     def f(x, values, table):
@@ -743,7 +743,7 @@ def test_containers_that_are_kept_are_the_callers_own(live):
         mine.last = values
         mine.by_name["all"].append(table)
         if live:
-            count.append(len(count))
+            count.add(len(count))
         return np.sum(x) * values[0] * table["rate"]
 
     values, table = [1.0, 2.0], {"rate": np.ones(2)}

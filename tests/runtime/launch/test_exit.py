@@ -78,10 +78,10 @@ ENDS = {
         leave(-x), leave(-x), leave(-x), leave(x)
     """,
     "sys.exit in a call from Python's live code": """
-        calls = []
+        calls = set()
         @compile_grad
         def leave(x):
-            calls.append(len(calls))
+            calls.add(len(calls))
             if len(calls) > 6:
                 sys.exit(0)
             return np.sum(x * x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -97,12 +98,15 @@ def describe_status(dispatcher: FunctionDispatcher, mode: Mode, call: Call) -> s
     variants = endpoint.variants.get(call.key, ()) if endpoint is not None else ()
     paths = [path for variant in variants for path in variant.paths]
     if not paths:
-        return "a call like this has not been made yet: the first one will record it"
+        return (
+            "a call like this has not been made yet: the first one will record it, or derive it from a recording of f"
+        )
     ready = sum(path.verified for path in paths)
     plural = "s" * (len(paths) != 1)
     text = f"a call like this has {len(paths)} recorded path{plural}, {ready} of them ready to run without Python"
-    together = describe_families(variants)
-    return "\n".join([text, *together])
+    origins = Counter([str(path.recording.origin) for path in paths if path.recording.origin is not None])
+    derived = [f"{count} of them derived from the recording of {origin}" for origin, count in origins.items()]
+    return "\n".join([text, *derived, *describe_families(variants)])
 
 
 def _segments(dispatcher: FunctionDispatcher, mode: Mode, call: Call) -> list[str]:

@@ -29,7 +29,8 @@ class PathStats:
 @dataclass(slots=True)
 class Stats:
     """``calls`` of the function; ``traces`` (runs of its Python); ``compiles`` of new kernels; ``kernel_hits``
-    (recordings whose kernel was there already); ``guard_misses`` that the slow path met; ``retraces``: why Python ran,
+    (recordings whose kernel was there already); recordings ``derived`` from those of another mode, without running
+    Python; ``guard_misses`` that the slow path met; ``retraces``: why Python ran,
     with counts; ``live``: why it runs in every call, if it does; ``paths``: those that are kept, the busiest first."""
 
     name: str
@@ -38,6 +39,7 @@ class Stats:
     compiles: int = 0
     kernel_hits: int = 0
     guard_misses: int = 0
+    derived: int = 0
     live: str = ""
     retraces: Counter[str] = field(default_factory=Counter)
     count_paths: Callable[[], list[PathStats]] = field(default=list, repr=False)
@@ -60,6 +62,8 @@ class Stats:
         lines = [
             f"{self.name}: {self.calls} calls, {self.traces} traces, {self.compiles} compiles, "
             f"{self.kernel_hits} kernel cache hits, {self.guard_misses} guard misses"
+            + f", {self.derived} derived from recordings of another mode"
+            * bool(self.derived)
         ]
         lines += [f"  {count} x {reason}" for reason, count in self.retraces.most_common()]
         paths = [path for path in self.paths if path.answers]

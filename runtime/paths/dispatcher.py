@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...tracer.ir.errors import DeviceError
@@ -36,11 +35,12 @@ from ..cuda.run import for_slot
 from ..launch.kernel_cache import kernels
 from ..record.arguments import positional_names
 from ..record.call_key import TENSOR, TRACED, Call, flatten
+from ..record.derive import derived, is_second_run
 from ..record.differentiable import leaf_names
 from ..record.effects import NotCountersError, OutsideEffect
 from ..record.inline import inline_call
 from ..record.record import record, record_pieces
-from ..record.recording import GRAD, VALUE, VALUE_AND_GRAD, Mode, Recording
+from ..record.recording import VALUE, Mode, Recording, are_twins
 from ..state.effect_places import is_sink, sink_parameters
 from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, floats_compared
@@ -63,7 +63,6 @@ from .paths import (
     interpret,
     outgrown,
     run_path,
-    twin_path,
 )
 from .plan_cache import PlanCache
 from .segments import Segments
@@ -157,12 +156,9 @@ class Dispatcher:
                 return answer
         elif known:
             reason = "the outside state that the function reads has changed"
-        adopted = self._adopted(endpoint, call)
-        if adopted is not None:
-            paths = [p for p in adopted.paths if not (p.verified and p.numbers)]
-            answer, _ = self._try_families(endpoint, call, adopted, adopted.snapshot.check(*call.objects) or ())
-            if answer is not MISS:
-                return answer
+        answer = self._derived(endpoint, call, variant)
+        if answer is not MISS:
+            return answer
         plan, snapshot = self.plans.state(call) if snapshot is None else (self.plans.get(call), snapshot)
         answer = self._elsewhere(endpoint, call, snapshot)
         if answer is not MISS:
@@ -172,7 +168,10 @@ class Dispatcher:
         same = partition(data) if plan.asks_identity and len(data) > 1 and call.device is None else None
         self.stats.traces += 1
         try:
-            capacities = next((p.recording.capacities for p in paths if not p.verified), ())
+            first = [p for p in paths if not p.verified] or [
+                p for _, theirs, _ in self._in_other_modes(endpoint, call) for p in theirs.paths if not p.verified
+            ]
+            capacities = first[0].recording.capacities if first else ()
             recording = self._record(endpoint, call, plan, snapshot, capacities)
         except (NotCountersError, NeedsContentsError):  # its effects have gone to copies
             return self.answer(endpoint, call)
@@ -187,20 +186,21 @@ class Dispatcher:
         finally:
             snapshot.release()
         match = next((p for p in paths if recording.same_program(p.recording)), None)
-        verifies = match is not None and not match.verified
-        if verifies:
+        keeps = plan.provable and not recording.changes
+        new = Variant(snapshot, same, floats)
+        verified = match is not None or (keeps and self._verifies_another(endpoint, call, plan, recording, new))
+        if verified and not (match is not None and match.verified):
             reason = "second call: verifies that the recording can be replayed"
         self.stats.note(reason or endpoint.integers.reason(call))
-        if recording.changes or not plan.provable:
+        if not keeps:
             return self._not_kept(endpoint, call, recording, plan)
         if match is None and any(not p.verified and _differs(p.recording, recording) for p in paths):
             return self._go_live(endpoint, call, recording, Live(str(Refusal.REPLAY_DIFFERS())))
-        if recording.transient is not None and match is None:
+        if recording.transient is not None and not verified:
             seen = endpoint.transient.keep(call.key, endpoint.transient.get(call.key, 0) + 1)
             if seen > MAX_TRANSIENT:  # another state in each call, as it seems
                 return self._go_live(endpoint, call, recording, Live(str(recording.transient)))
-        variant = self._variant(endpoint, call, Variant(snapshot, same, floats))
-        return self._keep(endpoint, call, variant, recording, match)
+        return self._keep(endpoint, call, self._variant(endpoint, call, new), recording, match, verified)
 
     def _find(self, call: Call, known: Sequence[Variant]) -> tuple[Variant | None, Sequence[Any], Snapshot | None]:
         """(the variant among *known* whose state is that of now, its arrays, the state if it had to be walked)."""
@@ -223,27 +223,76 @@ class Dispatcher:
             endpoint.variants.keep(call.key, variants)
         return variant
 
-    def _adopted(self, endpoint: Endpoint, call: Call) -> Variant | None:
-        """The variant of *call* with paths of the other mode that has a gradient; None where there is none that is not
-        known yet."""
+    def _derived(self, endpoint: Endpoint, call: Call, mine: Variant | None) -> Any:
+        """The answer to *call*, whose variant is *mine*, by a recording that is derived from a verified one of another
+        mode, which holds for the call; MISS where there is none."""
+        for mode, theirs, arrays in self._in_other_modes(endpoint, call):
+            for path in tuple(theirs.paths):
+                inputs = self._inputs(path, call, arrays) if path.verified else None
+                if inputs is None:
+                    continue
+                plan = self.plans.get(call)
+                known = [] if mine is None else [p for p in mine.paths if not p.verified]
+                room = next((p.recording.capacities for p in known), ())
+                recording = derived(path.recording, mode, endpoint.mode, self.fn, plan, call, inputs, room)
+                if recording is None:
+                    break
+                match = next((p for p in known if recording.same_program(p.recording)), None)
+                alike = [p for p in known if _same_answers(p.recording, recording) and not outgrown(p, recording)]
+                if match is None and alike:
+                    return MISS
+                variant = self._variant(endpoint, call, Variant(theirs.snapshot, theirs.same, theirs.floats))
+                return self._keep(endpoint, call, variant, recording, match, verified=True, ran=False)
+        return MISS
+
+    def _verifies_another(
+        self, endpoint: Endpoint, call: Call, plan: StatePlan, recording: Recording, mine: Variant
+    ) -> bool:
+        """Whether the *recording* is a second run of one that another mode has, which is verified by it."""
         with self.lock:
-            other = self.endpoints.get(replace(endpoint.mode, kind=_TWINS.get(endpoint.mode.kind, "")))
-            there = () if other is None else tuple(other.variants.get(call.key, ()))
-        theirs, _, _ = self._find(call, there)
-        if theirs is None or any(_grows_like_an_argument(path, call, ()) for path in theirs.paths):
+            others = [
+                (other.mode, variant, path)
+                for other in self.endpoints.values()
+                if other is not endpoint
+                for variant in other.variants.get(call.key, ())
+                if (variant.snapshot.key, variant.same) == (mine.snapshot.key, mine.same)
+                for path in variant.paths
+                if not path.verified
+            ]
+        for mode, variant, path in others:
+            if is_second_run(path.recording, mode, recording, endpoint.mode, self.fn, plan, call):
+                with self.lock:
+                    path.verify(recording.run)
+                    variant.join(path)
+                return True
+        return False
+
+    def _in_other_modes(self, endpoint: Endpoint, call: Call) -> Iterator[tuple[Mode, Variant, Sequence[Any]]]:
+        """(mode, variant, arrays of the state) for the other modes in which *call* has been recorded, those with the
+        same program first."""
+        with self.lock:
+            others = [e for e in self.endpoints.values() if e is not endpoint and e.variants.get(call.key)]
+        for other in sorted(others, key=lambda e: not are_twins(e.mode, endpoint.mode)):
+            with self.lock:
+                known = tuple(other.variants.get(call.key, ()))
+            theirs, arrays, _ = self._find(call, known)
+            if theirs is not None and not any(_grows_like_an_argument(path, call, ()) for path in theirs.paths):
+                yield other.mode, theirs, arrays
+
+    def _inputs(self, path: Path, call: Call, arrays: Sequence[Any]) -> list[Any] | None:
+        """The inputs of *path* after the arguments, if it holds for *call*."""
+        found = path.recording.arrays(arrays)
+        if found is None or not self._holds(path, call):
             return None
-        found = False
-        with self.lock:
-            mine = self._variant(endpoint, call, Variant(theirs.snapshot, theirs.same, theirs.floats))
-            for path in reversed(theirs.paths):
-                known = [p for p in mine.paths if _same_answers(p.recording, path.recording)]
-                if all(path.verified and not p.verified for p in known) and (twin := twin_path(path)) is not None:
-                    endpoint.forget(mine, known)
-                    mine.paths.insert(0, twin)
-                    if twin.verified:
-                        mine.join(twin)
-                    found = True
-        return mine if found else None
+        inputs = [float(x) if type(x) is int else x for x in found]
+        if path.recording.draws:
+            inputs.append(DEFAULT.state)
+        if path.guards:
+            _, result = self._run(path, path.launch, call, inputs)
+            path.uncount(result)
+            if type(result) is Missed:
+                return None
+        return inputs
 
     def _try_families(self, endpoint: Endpoint, call: Call, variant: Variant, arrays: Sequence[Any]) -> tuple[Any, str]:
         """The result of the first family one of whose paths holds, or MISS and why a recording is needed."""
@@ -273,9 +322,13 @@ class Dispatcher:
                 reason = f"guard missed: {describe_guard(family.failed(missed), 'another value than ')}"
         return MISS, reason
 
-    def _keep(self, endpoint: Endpoint, call: Call, variant: Variant, recording: Recording, path: Path | None) -> Any:
-        """Run the recorded call by its kernel, and keep it: by verifying *path*, or as a new path in place of those
-        that had less room for their loops."""
+    def _keep(
+        self, endpoint: Endpoint, call: Call, variant: Variant, recording: Recording, path: Path | None,
+        verified: bool, ran: bool = True,
+    ) -> Any:  # fmt: skip
+        """Run the recorded call by its kernel, and keep it: as that of *path*, or as a new path in place of those that
+        had less room for their loops.  Where Python has not *ran* for this very call, because the recording is derived
+        from another, the answer is MISS if it is to run after all."""
         new = path is None
         if path is None:
             with self.lock:
@@ -284,12 +337,16 @@ class Dispatcher:
             if why is None and too_many_programs(len(variant.paths) + 1):
                 why = branch_outcomes(next((g.site for g in reversed(recording.graph.guards)), None))
             if why is not None:
+                if not ran:
+                    return MISS
                 live = Live(str(why))
                 if self.cuts and call.device is None:
                     live = Live(str(why), True, segments=Segments([*[p.recording for p in variant.paths], recording]))
                 return self._go_live(endpoint, call, recording, live)
             path = self._bind(recording, call)
         values, found = self._run(path, path.launch, call, recording.captured, recording)
+        if type(found) is Missed and not ran:
+            return MISS
         if type(found) is Missed and found.guard < 0:
             return self._go_live(endpoint, call, recording, Live(str(Refusal.STEP_LAYOUT())))
         if type(found) is Missed:  # NumPy and the kernel round differently, and a branch hangs on it: NumPy decides
@@ -299,15 +356,16 @@ class Dispatcher:
             if new:  # a sibling that was passed over wrongly is replaced
                 endpoint.forget(variant, [p for p in variant.paths if _same_answers(p.recording, recording)])
                 variant.paths.insert(0, path)
-            else:
-                path.verified = True
+            if verified:
+                path.verify(recording.run)
                 family = variant.join(path)
-        if not new:
+        if verified:
             self._install(endpoint, call, family)
         recording.release()
         if recording.draws and not DEFAULT.advance(values[-1], recording.draws):
             return self._again(endpoint, call)
-        return self._finish(path, call, values, found, recorded=True)
+        self.stats.derived += not ran
+        return self._finish(path, call, values, found, recorded=ran)
 
     def _again(self, endpoint: Endpoint, call: Call) -> Any:
         """Answer the call anew, since another thread has drawn its random numbers."""
@@ -522,7 +580,6 @@ class FunctionDispatcher(Dispatcher):
         return self._finish(path, call, values, found, recorded=True)
 
 
-_TWINS = {GRAD: VALUE_AND_GRAD, VALUE_AND_GRAD: GRAD}  # modes of one program
 _dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
 
 

@@ -23,7 +23,7 @@ from ..cuda.run import launcher, program_of
 from ..launch import bind as launch
 from ..launch.binding import bind_graph, launched
 from ..record.call_key import ARRAY, DATA, INTEGER, Call, unwrap
-from ..record.recording import Recording
+from ..record.recording import Recording, UserRun
 from ..record.trees import Source, make_function
 from ..stats import PathStats
 from ..tensor_library import TENSORS
@@ -48,7 +48,6 @@ class Path:
     guards: list[Guard]  # guards in the order of the kernel's checks, then those on floats
     questions: list[tuple[Any, bytes, int]]  # guards in the order of the run: (kind and line, answer, index in guards)
     verified: bool = False
-    args: Sequence[Any] = ()  # rows of the launcher
     steps: list[int] | None = None  # value numbers of its steps (``shared_prefix.py``)
     _finish: dict[bool, Callable[..., Any]] = field(default_factory=dict)
 
@@ -75,6 +74,16 @@ class Path:
         self.counts[0] -= 1
         self.counts[1 + guard] += 1
         return guard
+
+    def uncount(self, found: Any) -> None:
+        """Take a run that has *found* this out of the counts."""
+        self.counts[0 if type(found) is not Missed else 1 + found.guard] -= 1
+
+    def verify(self, run: UserRun | None) -> None:
+        """Note that a second *run* has given the same program."""
+        if not self.verified and self.recording.run is not None and not self.recording.run.like(run):
+            self.recording.run = None  # from which a derivative would be taken
+        self.verified = True
 
     def stats(self, mode: str) -> PathStats:
         """The path's counters, by the lines of its guards."""
@@ -117,26 +126,9 @@ def bind_path(recording: Recording, program: Program, call: Call) -> Path:
             if array
             else launch.ScalarArg(var.aval.dtype, (type(value),))
         )
-    return _bound(recording, program, args)
-
-
-def _bound(recording: Recording, program: Program, args: Sequence[Any]) -> Path:
     counts = new_counts(recording)
     bound = bind_graph(recording.graph, recording.canonical, program, recording.output.single, args, counts)
-    path = make_path(recording, program, bound, counts)
-    path.args = args
-    return path
-
-
-def twin_path(path: Path) -> Path | None:
-    """The path of the same run for the gradient alone where *path* is for value and gradient, and the other way round:
-    on its kernel, and verified if it is."""
-    twin = path.recording.twin
-    if twin is None or path.program is None:
-        return None
-    found = _bound(twin, path.program, path.args)
-    found.numbers[:], found.verified = path.numbers, path.verified
-    return found
+    return make_path(recording, program, bound, counts)
 
 
 def bind_device_path(recording: Recording, stays: bool) -> tuple[Path, bool]:

@@ -21,7 +21,7 @@ import optree
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.trees import tree_unflatten
 from ..state.rebuild import apply_changes, contents, same_contents
-from .trees import MUTABLE, one_level
+from .trees import may_change, one_level
 
 
 def positional_names(fn: Callable[..., Any] | None) -> list[str]:
@@ -86,7 +86,7 @@ class Arguments:
         given = value
         if any(a is not b for a, b in zip(parts, new, strict=True)):
             given = self._stands_for(tree_unflatten(made_of, new), value)
-        if name and (spec.kind in MUTABLE or hasattr(value, "__dict__")):
+        if name and may_change(spec, value):
             self._containers.append(_Container(name, value, given, None))
             if not own:
                 self._given[id(value)] = given

@@ -59,12 +59,12 @@ class Call:
     kinds: tuple[str, ...]
     key: tuple[Any, ...]
     device: OnDevice | None = None
-    containers: tuple[Any, ...] = ()  # lists and dicts among the arguments, each where it occurs
+    containers: tuple[Any, ...] = ()  # lists, dicts, registered objects among the arguments, each where it occurs
     by_value: Call | None = None  # the same call without ints as numbers of the run, if it has any
 
     @property
     def shares(self) -> bool:
-        """Whether a list or dict occurs twice."""
+        """Whether one of the containers occurs twice."""
         return not distinct(*self.containers)
 
     @property

@@ -75,10 +75,12 @@ class OutsideEffect:
     form: str
     sink: type | None = None
     again: bool = True
+    results: tuple[int, ...] = ()  # indices of the graph's results that values are made of
 
     def write(self, source: Source, texts: Sequence[str], recorded: bool) -> None:
         """Append the statement; *texts[k]* is leaf k of the call.  Where this very run is *recorded*, too, if it is to
         be done *again*: it has had copies."""
+        source.results = self.results
         statement = self.form.format(self.place(source, texts), self.value(source, texts))
         if self.again or not recorded:
             source.lines.append(statement)
@@ -106,7 +108,8 @@ class Effects:
             self.indices.append(returned.get(id(array), len(atoms)))
             if self.indices[-1] == len(atoms):
                 atoms.append(to_atom(array))
-        self.effects = [replace(effect, key=(effect.key, *self.indices)) for effect in self.effects]
+        results = tuple(self.indices)
+        self.effects = [replace(effect, key=(effect.key, *results), results=results) for effect in self.effects]
 
 
 def find_effects(
@@ -559,8 +562,8 @@ class _Values:
         if known is None:
             known = self._results[id(value)] = value, len(self._effects.arrays)
             self._effects.arrays.append(value)
-        position, effects = known[1], self._effects
-        return ("result", position), lambda source, texts: f"r[{effects.indices[position]}]"
+        position = known[1]
+        return ("result", position), lambda source, texts: f"r[{source.results[position]}]"
 
 
 def _construct(source: Source, function: Any, kind: type, parts: str) -> str:

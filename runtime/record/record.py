@@ -1,36 +1,28 @@
 """One run of the user's Python: recorded, differentiated, and ready to be given a kernel.
 
-``record`` runs the function on traced arguments and returns a ``Recording`` (``recording.py``): the simplified graph
-(results, then the floats that guards compare), its canonical form, and the text of the expression that puts the
-results together (``outputs.py``).  ``record_pieces`` stops before the derivative and returns ``Pieces``, which
-``segments.py`` takes on.
+``record`` runs the function on traced arguments and returns a ``Recording`` (``recording.py``), which ``derive.py``
+makes: the simplified graph (results, then the floats that guards compare), its canonical form, and the text of the
+expression that puts the results together (``outputs.py``).  ``record_pieces`` stops before the derivative and returns
+``Pieces``, which ``segments.py`` takes on.
 """
 
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 
-from ...codegen.derive.adjoint import vjp
-from ...codegen.derive.capacity import CAPACITY
-from ...codegen.lower.canonical import canonicalise
-from ...codegen.lower.half_precision import CUDA_PRODUCTS
-from ...codegen.lower.simplify import simplify
 from ...tracer import numpy_api  # noqa: F401  (fills the tables of NumPy functions)
-from ...tracer.ir.aval import FLOAT_KINDS, Aval
+from ...tracer.ir.aval import Aval
 from ...tracer.ir.errors import TracegradError, UnsupportedError, unrecordable
-from ...tracer.ir.evaluate import HOST
-from ...tracer.ir.graph import Atom, Guard, Lit, Var, structural
+from ...tracer.ir.graph import Atom, Var
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
-from ...tracer.ir.site import at_site, user_site
+from ...tracer.ir.site import at_site
 from ...tracer.ir.trees import tree_leaves
-from ...tracer.ops.elementwise import F
 from ...tracer.record.array import TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
@@ -47,22 +39,12 @@ from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch, floats_compared
 from .arguments import positional_names
 from .call_key import ARRAY, DATA, FLOAT, INTEGER, OBJECT, Call
-from .derived import DerivedInputs
-from .differentiable import (
-    differentiated,
-    gradient_text,
-    leaf_names,
-    scalar_loss,
-    split_aux,
-    unconnected,
-    unconnected_text,
-)
+from .derive import answers_of, keep, outputs_of, recording_of
+from .differentiable import differentiated, leaf_names
 from .effects import Effects, NotCountersError, OtherEffects, find_effects
 from .gc_pause import fewer_collections
 from .identity import captured_refusal, first_of_each, refuse_floats
-from .outputs import Output, packed
-from .recording import GRAD, VALUE, Mode, Pieces, Recording
-from .trees import Source
+from .recording import VALUE, Mode, Pieces, Recording, UserRun
 from .unwrap_tracers import Holders, Settled, settle
 
 
@@ -184,42 +166,23 @@ def _record(
         recorder.settle_premise()
         recorder.float_settings = UNWATCHED  # derivatives are none of the user's operations
         ran = time.perf_counter()
-        answers = _answers(recorder)
+        answers = answers_of(recorder)
         if not in_pieces:
             roll(recorder, [*_returned(out), *[a.atom for a in effects.arrays]], guarded=snapshot is not None)
         integers.rolled(recorder)
-        rolled = len(recorder.guards)
         if in_pieces and not any(node.prim.kind == CUSTOM for node in recorder.nodes):
             return _pieces(fn, out, mode, call, recorder, [inputs[k] for k in wrt])
-        returned: dict[int, int] = {}
-        atoms, output = _outputs(fn, out, mode, call, recorder, [inputs[k] for k in wrt], len(wrt), returned=returned)
-        if wrt:
-            _tell_unconnected(fn, plan, recorder, atoms[0], {names[k]: inputs[k] for k in wrt})
-        changes += recorder.reasons  # an adjoint may run Python too (ops/custom.py)
-        answers += _answers(recorder, rolled)
-        numbers = sort_guards(recorder) if snapshot is not None else []
-        if snapshot is None:
-            recorder.guards[:] = [g for g in recorder.guards if g.kind == CAPACITY]  # Python decides all else anew
-        by_numpy = _derived(recorder, captured, len(inputs))
-        if by_numpy is not None:
-            captured += by_numpy.results
-        if recorder.stream_state is not None:
-            captured.append(recorder.stream_state)
-        if not numbers and not effects.arrays:
-            output.simplify(len(atoms))
-        effects.place(atoms, returned)
-        atoms += [guard.atom for guard in numbers]
-    graph = simplify(recorder.finish(atoms), () if recorder.backend is HOST else CUDA_PRODUCTS)
-    derived = time.perf_counter()
-    canonical = canonicalise(graph)
-    done = time.perf_counter()
-    return Recording(
-        graph, canonical, len(inputs) + len(captured), captured, output, numbers, list(recorder.input_names), changes,
-        tuple(recorder.capacities), tuple(recorder.notes),
-        {"record": ran - clock, "derive": derived - ran, "sign": done - derived}, recorder.draws,
-        effects.effects, answers=answers, transient=effects.transient, learns=effects.learns, derived=by_numpy,
-        questions=tuple(recorder.questions),
-    )  # fmt: skip
+        run = UserRun(inputs, answers)
+        lasting = snapshot is not None and not call.shares and not changes and not recorder.reasons
+        kept = lasting and keep(run, recorder, out, effects)
+        found = recording_of(
+            run, out, effects, recorder, fn, plan, call, mode, wrt, names, captured, guarded=snapshot is not None
+        )
+    found.changes = [*changes, *recorder.reasons]  # an adjoint may run Python too (ops/custom.py)
+    found.seconds = {"record": ran - clock, **found.seconds}
+    if kept and not found.changes:
+        found.run = run
+    return found
 
 
 @contextmanager
@@ -343,17 +306,6 @@ def _captured_names(recorder: Recorder, snapshot: Snapshot, captured: frozenset[
     return [node.label for var, node in zip(outside, snapshot.inputs, strict=False) if var in captured]
 
 
-def _derived(recorder: Recorder, captured: Sequence[Any], arguments: int) -> DerivedInputs | None:
-    """The derived inputs, which come after those that are *captured*."""
-    if not recorder.derived:
-        return None
-    if recorder.stream is not None:  # the last
-        at = recorder.inputs.index(recorder.stream)
-        recorder.inputs.append(recorder.inputs.pop(at))
-        recorder.input_names.append(recorder.input_names.pop(at))
-    return DerivedInputs(list(recorder.derived.values()), recorder.inputs[arguments:][: len(captured)], captured)
-
-
 def _unseen(watch: Watch, substitution: Substitution) -> bool:
     unseen = watch.fails or any(reason.code is Refusal.CALLS_UNSEEN for reason in watch.reasons)
     return unseen and substitution.hides
@@ -380,38 +332,6 @@ def _replace_objects(call: Call, leaves: list[Any], objects: Sequence[Any]) -> N
             leaves[k] = next(replaced)
 
 
-def _answers(recorder: Recorder, start: int = 0) -> list[tuple[str, bytes]]:
-    """The answers that Python was given by the guards from *start* on."""
-    return [(g.kind, g.answer) for g in recorder.guards[start:]]
-
-
-# ---- guards --------------------------------------------------------------------------------------------------------
-
-
-def sort_guards(recorder: Recorder) -> list[Guard]:
-    """Weaken each guard to what Python saw, and take out those on floats.
-
-    ``if t`` saw only whether *t* is zero and ``int(t)`` only the integral part.  ``float(t)`` saw every bit; NumPy
-    and a kernel may differ in the last one, so the kernel hands over its own number and is held to that (see
-    ``Path.numbers``).
-    """
-    kept, numbers = [], []
-    for guard in recorder.guards:
-        dtype = guard.atom.aval.dtype
-        if guard.kind == "bool" and dtype.kind != "b":
-            asked = F.ne(guard.atom, structural(0, dtype))
-            kept.append(Guard(asked, np.bool_(guard.expected != 0), guard.kind, guard.site, guard.position))
-        elif guard.kind in ("int", "index") and dtype.kind in FLOAT_KINDS:
-            whole = np.trunc(guard.expected)
-            kept.append(Guard(F.trunc(guard.atom), whole, guard.kind, guard.site, guard.position))
-        elif dtype.kind in FLOAT_KINDS:
-            numbers.append(guard)
-        else:
-            kept.append(guard)
-    recorder.guards[:] = [g for g in kept if not isinstance(g.atom, Lit)]
-    return numbers
-
-
 # ---- what comes out ------------------------------------------------------------------------------------------------
 
 
@@ -421,50 +341,9 @@ def _returned(out: Any) -> list[Atom]:
     return [leaf.atom for leaf in leaves if isinstance(leaf, TracedArray)]
 
 
-def _outputs(
-    fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: Sequence[Var], count: int,
-    derive: Callable[..., Sequence[Atom]] = vjp, returned: dict[int, int] | None = None,
-) -> tuple[list[Atom], Output]:  # fmt: skip
-    """(atoms of the graph's results, the ``Output`` over them).  *returned* gets the places of traced arrays among
-    them, by id."""
-    source = Source("o")
-    if mode.kind == VALUE:
-        atoms: list[Atom] = []
-        text, statics = packed(out, source, atoms, returned)
-        return atoms, Output(text, source.names, False, statics)
-    aux: Any = None
-    if mode.has_aux:
-        out, aux = split_aux(fn, out)
-    loss = scalar_loss(fn, out)
-    gradients = derive(list(recorder.nodes), loss, structural(1, loss.aval.dtype), wrt)
-    atoms = [loss, *gradients]  # a gradient alone has its value in it too: one kernel serves both
-    first = len(atoms) - count
-    tree = gradient_text(call, mode, source, iter([f"r[{first + k}]" for k in range(count)]))
-    if returned is not None and isinstance(out, TracedArray) and out.atom is loss:
-        returned[id(out)] = 0
-    extra, statics = packed(aux, source, atoms, returned) if mode.has_aux else ("", ())
-    alone = f"({tree}, {extra})" if mode.has_aux else tree
-    both = f"((r[0], {extra}), {tree})" if mode.has_aux else f"(r[0], {tree},)"
-    text, other = (alone, both) if mode.kind == GRAD else (both, alone)
-    return atoms, Output(text, source.names, False, statics, Output(other, source.names, False, statics))
-
-
-def _tell_unconnected(fn: Any, plan: StatePlan, recorder: Recorder, loss: Atom, wrt: dict[str, Var]) -> None:
-    """Note which of *wrt* (by name) the loss does not depend on; where that is all, warn once, at the user's call."""
-    apart = unconnected(recorder.nodes, loss, list(wrt.values()))
-    if not apart:
-        return
-    text = unconnected_text(fn, [list(wrt)[k] for k in apart])
-    recorder.notes.append(text)
-    site = user_site()
-    if len(apart) == len(wrt) and text not in plan.told and site is not None:
-        plan.told.add(text)
-        warnings.warn_explicit(text, UserWarning, site.file, site.line)
-
-
 def _pieces(fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: list[Var]) -> Pieces:
     gradients = [Var(Aval(v.aval.dtype, v.aval.shape)) for v in wrt]
-    results, output = _outputs(fn, out, mode, call, recorder, wrt, len(wrt), derive=lambda *_: gradients)
+    results, output = outputs_of(fn, out, mode, call, recorder, wrt, derivative=lambda *_: gradients)
     output.simplify(len(results))
     loss = None if mode.kind == VALUE else results[0]
     sources = [*recorder.inputs, *[var for var, _ in recorder.consts]]

@@ -43,6 +43,14 @@ class Mode:
     def positions(self) -> tuple[int, ...]:
         return (self.argnums,) if isinstance(self.argnums, int) else self.argnums
 
+    def __str__(self) -> str:
+        return "f(...)" if self.kind == VALUE else f"f.{self.kind}(...)"
+
+
+def are_twins(one: Mode, other: Mode) -> bool:
+    """Whether two modes are parts of one program: the gradient alone, and with the value."""
+    return one != other and VALUE not in (one.kind, other.kind) and replace(one, kind=other.kind) == other
+
 
 class Effect(Protocol):
     """Something that a run has done outside.  A replay does it again once its kernel has succeeded, in the order of
@@ -55,6 +63,45 @@ class Effect(Protocol):
     def write(self, source: Source, texts: Sequence[str], recorded: bool) -> None:
         """Append the statements that take effect.  In them ``r`` are the kernel's results, *texts[k]* is leaf k of the
         call.  *recorded*: this very run has been recorded, so what its Python did at once is done."""
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A traced array of a run that is over."""
+
+    atom: Atom
+
+
+@dataclass(slots=True, eq=False)
+class UserRun:
+    """A run of the user's Python: what the recordings of all modes have in common.
+
+    Where it is kept, it is so as it was before its derivative was taken, and holds no values but constants.  *leaves*
+    of the result and *arrays* that effects need are ``Held``.  What stands before them is found by the first recording
+    that is made of it."""
+
+    arguments: dict[int, Var]  # inputs by the leaves of the call
+    answers: Sequence[tuple[str, bytes]]  # all that Python was given, in order
+    draws: int = 0  # draws from the default stream of random numbers
+    questions: tuple[Question, ...] = ()  # put to the outside
+    inputs: list[Var] | None = None
+    names: list[str] = field(default_factory=list)
+    derived: DerivedInputs | None = None
+    nodes: list[Node] = field(default_factory=list)
+    guards: list[Guard] = field(default_factory=list)
+    consts: list[tuple[Var, np.ndarray]] = field(default_factory=list)
+    notes: list[str | Reason] = field(default_factory=list)
+    capacities: list[int] = field(default_factory=list)  # of rolled loops
+    leaves: list[Any] = field(default_factory=list)
+    structure: Any = None
+    effects: list[OutsideEffect] = field(default_factory=list)
+    arrays: list[Held] = field(default_factory=list)
+    transient: Reason | None = None
+    differentiable: bool = False  # whether it was looked for gradients that the run would have lost
+
+    def like(self, other: UserRun | None) -> bool:
+        """Whether *other*, whose program has the same value, may be taken to have the same derivative."""
+        return other is not None and [n.prim for n in self.nodes] == [n.prim for n in other.nodes]
 
 
 @dataclass(slots=True)
@@ -77,6 +124,8 @@ class Recording:
     derived: DerivedInputs | None = None
     questions: tuple[Question, ...] = ()  # put to the outside: they have the same answers in a replay
     answers: Sequence[tuple[str, bytes]] = ()  # all that Python was given in the run, in order
+    run: UserRun | None = None  # from which those of other modes are derived
+    origin: Mode | None = None  # the mode from whose recording this one is derived, without running Python
 
     def same_program(self, other: Recording) -> bool:
         """Whether two recordings denote the same computation with the same effects, constants included."""
@@ -91,11 +140,13 @@ class Recording:
             and equal_statics(self.output.statics, other.output.statics)
         )
 
-    @property
-    def twin(self) -> Recording | None:
-        """The same run for the gradient alone where this is for value and gradient, and the other way round."""
+    def twin(self, captured: list[Any]) -> Recording | None:
+        """The same run for the gradient alone where this is for value and gradient, and the other way round, where the
+        inputs after the arguments are *captured*."""
         other = self.output.twin
-        return None if other is None else replace(self, output=replace(other, twin=replace(self.output, twin=None)))
+        if other is None:
+            return None
+        return replace(self, captured=captured, output=replace(other, twin=replace(self.output, twin=None)))
 
     @property
     def exact(self) -> bool:

@@ -34,7 +34,7 @@ def flatten_tree(tree: Any, opaque: Collection[int] = ()) -> tuple[list[Any], An
 
 
 def mutable_containers(spec: Any, value: Any) -> tuple[Any, ...]:
-    """The lists and dicts in *value*, of structure *spec*, in order."""
+    """The lists, dicts and registered objects in *value*, of structure *spec*, in order."""
     if spec.num_nodes == spec.num_leaves + 3:  # (args, kwargs) over leaves only
         return ()
     found: list[Any] = []
@@ -46,10 +46,15 @@ def mutable_containers(spec: Any, value: Any) -> tuple[Any, ...]:
     return tuple(found)
 
 
+def may_change(spec: Any, value: Any) -> bool:
+    """Whether *value*, a container of structure *spec*, can be changed in place, so that it matters which it is."""
+    return spec.kind in MUTABLE or hasattr(value, "__dict__")
+
+
 def _collect(spec: Any, value: Any, found: list[Any]) -> None:
     if spec.kind == optree.PyTreeKind.LEAF:
         return
-    if spec.kind in MUTABLE:
+    if may_change(spec, value):
         found.append(value)
     if spec.num_nodes > spec.num_leaves + 1:
         for inner, part in zip(spec.children(), one_level(value)[0], strict=True):
@@ -79,6 +84,7 @@ class Source:
         self._otherwise = otherwise
         self.lines: list[str] = []
         self.names: dict[str, Any] = {}
+        self.results: Sequence[int] = ()  # what effects call their results is at these places of the kernel's
         self._count = 0
 
     def fresh(self) -> str:

@@ -7,6 +7,7 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import ClassVar
 
 import numpy as np
+import optree
 import pytest
 
 from tracegrad import UnsupportedError, compile_grad
@@ -174,6 +175,39 @@ def test_one_list_in_two_places_and_then_two_lists():
     for _ in range(2):
         for a, b in ((one, one), (one, other), (other, one)):
             assert f(np.ones(2), a, b) == 2 * a[0] + b[0]
+
+
+@optree.register_pytree_node_class(namespace="tracegrad")
+class Registered:
+    def __init__(self, w):
+        self.w = w
+
+    def tree_flatten(self):
+        return (self.w,), None, ("w",)
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
+
+
+@pytest.mark.parametrize("mode", ["value", "grad", "both"])
+@pytest.mark.parametrize("form", [lambda o: (o,), lambda o: [o], lambda o: {"o": o}])
+def test_one_registered_object_in_two_places_and_then_two_objects(form, mode):
+    def fn(p, q):
+        (p,), (q,) = [tuple(x.values()) if type(x) is dict else x for x in (p, q)]
+        return np.sum(p.w * q.w**2)
+
+    f = compile_grad(fn)
+    calls = {"value": f, "grad": lambda *a: _number_of(f.grad(*a)), "both": lambda *a: f.value_and_grad(*a)[0]}
+    one, two = Registered(np.ones(2)), Registered(np.full(2, 3.0))
+    for p, q in ((one, one), (one, two), (two, one), (two, two)):
+        for _ in range(3):
+            expected = np.sum(q.w**2) if mode == "grad" else fn([p], [q])
+            assert calls[mode](form(p), form(q)) == expected
+
+
+def _number_of(gradient):
+    return sum(np.sum(leaf) for leaf in optree.tree_leaves(gradient, namespace="tracegrad"))
 
 
 def test_parameters_that_threads_share_are_never_seen_traced():

@@ -27,11 +27,12 @@ from ..codegen.lower.simplify import simplify
 from ..runtime.cuda.availability import require_cuda
 from ..runtime.cuda.silent_backend import Unwatched
 from ..runtime.record.call_key import ARRAY, FLOAT, INTEGER, SCALAR, TENSOR, Call
+from ..runtime.record.derive import sort_guards
 from ..runtime.record.differentiable import leaf_names
 from ..runtime.record.effects import Effects, NotCountersError
 from ..runtime.record.gc_pause import fewer_collections
 from ..runtime.record.outputs import Output, data_of, packed
-from ..runtime.record.record import UnseenReaderError, run_frozen, sort_guards, stand_in_of
+from ..runtime.record.record import UnseenReaderError, run_frozen, stand_in_of
 from ..runtime.record.recording import Effect, Recording
 from ..runtime.record.trees import Source, make_function
 from ..runtime.state.state_graph import StateNode

@@ -105,6 +105,8 @@ def _check_origin(value: Any) -> None:
     value whose gradient is wanted."""
     recorder = current_recorder()
     while recorder is not None and isinstance(value, str | bytes | numbers.Number) and type(value) not in _NO_TEXT:
+        if recorder.shown and not recorder.differentiates:
+            recorder.texts_checked = False
         for atom in recorder.shown if recorder.differentiates else ():
             if _may_be_text_of(value, recorder.value(atom)) and recorder.has_gradient(atom):
                 raise UnsupportedError(

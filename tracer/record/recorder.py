@@ -107,6 +107,7 @@ class Recorder(Builder):
         self.texts: Texts | None = None  # where it is kept what the run prints
         self.shown: list[Atom] = []  # floats that have left as text
         self.differentiates = True  # whether what is being recorded is differentiated
+        self.texts_checked = True  # whether it would have been an error to lose a gradient through a text
         self.may_draw = False  # whether the default stream of random numbers can be an input (stream.py)
         self.stream: Var | None = None  # the stream's input
         self.stream_state: np.ndarray | None = None  # the stream's state in this run, uint64 (2,)

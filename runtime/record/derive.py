@@ -1,0 +1,300 @@
+"""The recording of a run of the user's Python for one mode: its derivative, its results, its canonical form.
+
+``record.py`` keeps a run that may be replayed as it was before its derivative (``UserRun``), so that the recordings of
+other modes are derived from it without running Python again.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...codegen.derive.adjoint import vjp
+from ...codegen.derive.capacity import CAPACITY
+from ...codegen.lower.canonical import canonicalise
+from ...codegen.lower.half_precision import CUDA_PRODUCTS
+from ...codegen.lower.simplify import simplify
+from ...tracer.ir.aval import FLOAT_KINDS, is_number
+from ...tracer.ir.errors import TracegradError
+from ...tracer.ir.evaluate import HOST, Backend
+from ...tracer.ir.graph import Atom, Guard, Lit, Node, Var, structural
+from ...tracer.ir.primitive import CUSTOM, LOOP
+from ...tracer.ir.site import user_site
+from ...tracer.ir.trees import tree_flatten, tree_unflatten
+from ...tracer.ops.elementwise import F
+from ...tracer.record.array import TracedArray, to_atom
+from ...tracer.record.integers import TracedInt
+from ...tracer.record.recorder import Recorder, recording
+from ..cuda.availability import require_cuda
+from ..cuda.silent_backend import Unwatched
+from ..state.state_plan import StatePlan
+from .call_key import Call
+from .derived import DerivedInputs
+from .differentiable import (
+    differentiated,
+    gradient_text,
+    leaf_names,
+    scalar_loss,
+    split_aux,
+    unconnected,
+    unconnected_text,
+)
+from .effects import Effects
+from .gc_pause import fewer_collections
+from .identity import first_of_each
+from .outputs import Output, packed
+from .recording import GRAD, VALUE, Held, Mode, Recording, UserRun, are_twins
+from .trees import Source
+
+
+def derived(
+    known: Recording, own: Mode, mode: Mode, fn: Callable[..., Any], plan: StatePlan, call: Call, captured: list[Any],
+    capacities: Sequence[int] = (),
+) -> Recording | None:  # fmt: skip
+    """The recording for *mode* that is derived from the *known* one for its *own*, as that of a *call* which goes the
+    same way; *captured*: its inputs after the arguments; *capacities*: of the recording that it may be equal to.  None
+    where Python has to run for it, or to raise an error."""
+    if are_twins(own, mode):
+        found = known.twin(captured)
+    else:
+        found = None if known.run is None else _derive(known.run, fn, plan, call, mode, captured, capacities)
+    return None if found is None else replace(found, origin=own)
+
+
+def is_second_run(
+    known: Recording, own: Mode, recording: Recording, mode: Mode, fn: Callable[..., Any], plan: StatePlan, call: Call,
+) -> bool:  # fmt: skip
+    """Whether the *recording* of a *call*, for *mode*, verifies a *known* one for its *own*: the function has done the
+    same again."""
+    if are_twins(own, mode):
+        twin = recording.twin([])
+        return twin is not None and twin.same_program(known)
+    if known.run is None or not known.run.like(recording.run):
+        return False
+    values = []
+    for one, its in ((known, own), (recording, mode)):
+        if its.kind != VALUE and one.run is not None:
+            values.append(_derive(one.run, fn, plan, call, Mode(VALUE), list(recording.captured)))
+        else:
+            values.append(one)
+    first, second = values
+    return first is not None and second is not None and first.same_program(second)
+
+
+def _derive(
+    run: UserRun, fn: Callable[..., Any], plan: StatePlan, call: Call, mode: Mode, captured: list[Any],
+    capacities: Sequence[int] = (),
+) -> Recording | None:  # fmt: skip
+    if mode.kind != VALUE and not run.differentiable:
+        return None
+    names = leaf_names(fn, call)
+    try:
+        wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
+        if plan.asks_identity:
+            first_of_each(call, wrt, names)
+        recorder = _recorder(run, HOST if call.device is None else Unwatched(require_cuda("a call on the device")))
+        recorder.known_capacities = capacities
+        values = map(recorder.backend.asarray, [*call.data, *captured])
+        recorder.env.update(zip(recorder.inputs, values, strict=True))
+        with fewer_collections(), recording(recorder):
+            out, effects = _restated(run, recorder)
+            found = recording_of(run, out, effects, recorder, fn, plan, call, mode, wrt, names, captured)
+    except TracegradError:
+        return None
+    return None if recorder.reasons else replace(found, run=run)
+
+
+def recording_of(
+    run: UserRun, out: Any, effects: Effects, recorder: Recorder, fn: Callable[..., Any], plan: StatePlan, call: Call,
+    mode: Mode, wrt: Sequence[int], names: Sequence[str], captured: list[Any], guarded: bool = True,
+) -> Recording:  # fmt: skip
+    """The recording of *run*, whose program *recorder* holds and which returned *out*; the derivative with respect to
+    the leaves *wrt* becomes part of that program.  *captured*: values of the inputs after the arguments.  Where it is
+    not *guarded*, Python decides in each call."""
+    began = time.perf_counter()
+    rolled, returned = len(recorder.guards), dict[int, int]()
+    variables = {names[k]: run.arguments[k] for k in wrt}
+    atoms, output = outputs_of(fn, out, mode, call, recorder, list(variables.values()), returned=returned)
+    if wrt:
+        _tell_unconnected(fn, plan, recorder, atoms[0], variables)
+    answers = [*run.answers, *answers_of(recorder, rolled)]
+    numbers = sort_guards(recorder) if guarded else []
+    if not guarded:
+        recorder.guards[:] = [g for g in recorder.guards if g.kind == CAPACITY]  # Python decides all else anew
+    if run.inputs is None:
+        run.derived = _derived(recorder, captured, len(run.arguments))
+        if run.derived is not None:
+            captured += run.derived.results
+        if recorder.stream_state is not None:
+            captured.append(recorder.stream_state)
+        run.inputs, run.names = recorder.inputs, recorder.input_names
+        run.draws, run.questions = recorder.draws, tuple(recorder.questions)
+    if not numbers and not effects.arrays:
+        output.simplify(len(atoms))
+    effects.place(atoms, returned)
+    atoms += [guard.atom for guard in numbers]
+    graph = simplify(recorder.finish(atoms), () if recorder.backend is HOST else CUDA_PRODUCTS)
+    derived = time.perf_counter()
+    canonical = canonicalise(graph)
+    seconds = {"derive": derived - began, "sign": time.perf_counter() - derived}
+    return Recording(
+        graph, canonical, len(run.arguments) + len(captured), captured, output, numbers, run.names,
+        capacities=tuple(recorder.capacities), notes=tuple(recorder.notes), seconds=seconds, draws=run.draws,
+        effects=effects.effects, transient=effects.transient, learns=effects.learns, derived=run.derived,
+        questions=run.questions, answers=answers,
+    )  # fmt: skip
+
+
+# ---- runs that are kept --------------------------------------------------------------------------------------------
+
+
+def keep(run: UserRun, recorder: Recorder, out: Any, effects: Effects) -> bool:
+    """Keep in *run* what another recording can be derived from; False where there is none."""
+    if _runs_python(recorder.nodes):
+        return False
+    leaves, run.structure = tree_flatten(out, none_is_leaf=True)
+    held: dict[int, Held] = {}
+
+    def hold(value: Any) -> Any:
+        if type(value) is TracedInt:
+            value = value.array()
+        if type(value) is TracedArray or (isinstance(value, np.ndarray) and is_number(value.dtype)):
+            return held.setdefault(id(value), Held(to_atom(value)))
+        return value
+
+    run.leaves, run.arrays = [*map(hold, leaves)], [*map(hold, effects.arrays)]
+    run.effects, run.transient = effects.effects, effects.transient
+    run.nodes = _with_loops_of_their_own(recorder.nodes)
+    run.guards, run.consts, run.notes = list(recorder.guards), list(recorder.consts), list(recorder.notes)
+    run.capacities = list(recorder.capacities)
+    run.differentiable = recorder.texts_checked
+    return True
+
+
+def _with_loops_of_their_own(nodes: Sequence[Node]) -> list[Node]:
+    """*nodes*; a loop gets further results while its adjoint is made, so those are copies."""
+    return [Node(n.prim, n.inputs, n.params, n.outs, n.site) if n.prim.kind == LOOP else n for n in nodes]
+
+
+def _runs_python(nodes: Sequence[Node]) -> bool:
+    """Whether the derivative of *nodes* runs Python of the user's."""
+    return any(
+        node.prim.kind == CUSTOM or (node.prim.kind == LOOP and _runs_python(node.params["body"].nodes))
+        for node in nodes
+    )
+
+
+def _recorder(run: UserRun, backend: Backend) -> Recorder:
+    """A recorder in the state in which the first one was before the derivative."""
+    recorder = Recorder()
+    recorder.backend, recorder.inputs, recorder.input_names = backend, run.inputs or [], run.names
+    recorder.guards, recorder.consts, recorder.notes = list(run.guards), list(run.consts), list(run.notes)
+    recorder.capacities = list(run.capacities)
+    recorder.env.update(run.consts)
+    recorder.adopt(_with_loops_of_their_own(run.nodes))
+    return recorder
+
+
+def _restated(run: UserRun, recorder: Recorder) -> tuple[Any, Effects]:
+    """(the result of the run, its effects) over traced arrays of *recorder*."""
+    stand_ins: dict[int, TracedArray] = {}
+
+    def restate(leaf: Any) -> Any:
+        if type(leaf) is not Held:
+            return leaf
+        return stand_ins.setdefault(id(leaf), TracedArray(leaf.atom, recorder))
+
+    out = tree_unflatten(run.structure, map(restate, run.leaves))
+    effects = Effects(list(run.effects), [*map(restate, run.arrays)], transient=run.transient)
+    return out, effects
+
+
+# ---- guards --------------------------------------------------------------------------------------------------------
+
+
+def sort_guards(recorder: Recorder) -> list[Guard]:
+    """Weaken each guard to what Python saw, and take out those on floats.
+
+    ``if t`` saw only whether *t* is zero and ``int(t)`` only the integral part.  ``float(t)`` saw every bit; NumPy
+    and a kernel may differ in the last one, so the kernel hands over its own number and is held to that (see
+    ``Path.numbers``).
+    """
+    kept, numbers = [], []
+    for guard in recorder.guards:
+        dtype = guard.atom.aval.dtype
+        if guard.kind == "bool" and dtype.kind != "b":
+            asked = F.ne(guard.atom, structural(0, dtype))
+            kept.append(Guard(asked, np.bool_(guard.expected != 0), guard.kind, guard.site, guard.position))
+        elif guard.kind in ("int", "index") and dtype.kind in FLOAT_KINDS:
+            whole = np.trunc(guard.expected)
+            kept.append(Guard(F.trunc(guard.atom), whole, guard.kind, guard.site, guard.position))
+        elif dtype.kind in FLOAT_KINDS:
+            numbers.append(guard)
+        else:
+            kept.append(guard)
+    recorder.guards[:] = [g for g in kept if not isinstance(g.atom, Lit)]
+    return numbers
+
+
+def outputs_of(
+    fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: Sequence[Var],
+    derivative: Callable[..., Sequence[Atom]] = vjp, returned: dict[int, int] | None = None,
+) -> tuple[list[Atom], Output]:  # fmt: skip
+    """(atoms of the graph's results, the ``Output`` over them).  *returned* gets the places of traced arrays among
+    them, by id."""
+    source = Source("o")
+    if mode.kind == VALUE:
+        atoms: list[Atom] = []
+        text, statics = packed(out, source, atoms, returned)
+        return atoms, Output(text, source.names, False, statics)
+    aux: Any = None
+    if mode.has_aux:
+        out, aux = split_aux(fn, out)
+    loss = scalar_loss(fn, out)
+    gradients = derivative(list(recorder.nodes), loss, structural(1, loss.aval.dtype), wrt)
+    atoms = [loss, *gradients]  # a gradient alone has its value in it too: one kernel serves both
+    tree = gradient_text(call, mode, source, iter([f"r[{1 + k}]" for k in range(len(wrt))]))
+    if returned is not None and isinstance(out, TracedArray) and out.atom is loss:
+        returned[id(out)] = 0
+    extra, statics = packed(aux, source, atoms, returned) if mode.has_aux else ("", ())
+    alone = f"({tree}, {extra})" if mode.has_aux else tree
+    both = f"((r[0], {extra}), {tree})" if mode.has_aux else f"(r[0], {tree},)"
+    text, other = (alone, both) if mode.kind == GRAD else (both, alone)
+    return atoms, Output(text, source.names, False, statics, Output(other, source.names, False, statics))
+
+
+def _tell_unconnected(fn: Any, plan: StatePlan, recorder: Recorder, loss: Atom, wrt: dict[str, Var]) -> None:
+    """Note which of *wrt* (by name) the loss does not depend on; where that is all, warn once, at the user's call."""
+    apart = unconnected(recorder.nodes, loss, list(wrt.values()))
+    if not apart:
+        return
+    text = unconnected_text(fn, [list(wrt)[k] for k in apart])
+    recorder.notes.append(text)
+    site = user_site()
+    if len(apart) == len(wrt) and text not in plan.told and site is not None:
+        plan.told.add(text)
+        warnings.warn_explicit(text, UserWarning, site.file, site.line)
+
+
+def answers_of(recorder: Recorder, start: int = 0) -> list[tuple[str, bytes]]:
+    """The answers that Python was given by the guards from *start* on."""
+    return [(g.kind, g.answer) for g in recorder.guards[start:]]
+
+
+def _derived(recorder: Recorder, captured: Sequence[Any], arguments: int) -> DerivedInputs | None:
+    """The derived inputs, which come after those that are *captured*."""
+    if not recorder.derived:
+        return None
+    if recorder.stream is not None:  # the last
+        at = recorder.inputs.index(recorder.stream)
+        recorder.inputs.append(recorder.inputs.pop(at))
+        recorder.input_names.append(recorder.input_names.pop(at))
+    return DerivedInputs(list(recorder.derived.values()), recorder.inputs[arguments:][: len(captured)], captured)
+
+
+__all__ = ["answers_of", "derived", "is_second_run", "keep", "outputs_of", "recording_of", "sort_guards"]

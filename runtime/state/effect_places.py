@@ -53,7 +53,7 @@ def visit_adder(walker: Walker, value: Any, label: str, site: str) -> StateNode 
 
 
 def _visit_used(
-    walker: Walker, found: set[Any], value: Any, label: str, site: str, chains: Chains | None = None
+    walker: Walker, found: Set[Any], value: Any, label: str, site: str, chains: Chains | None = None
 ) -> Leaf | StateNode:
     """The leaf or node of what has these uses alone where it was *found*."""
     if found == {STORE}:

@@ -119,6 +119,10 @@ def find_effects(
     """The effects of a run that had the arguments *given* and the copies of *substitution*; *inputs*: the stand-ins for
     the arrays and numbers of the state, in order, by the ids of their nodes; *texts*: those that it has printed."""
     found = Effects()
+    # an object is replaced last, since what else was done to its parts was done to it
+    changed = sorted(substitution.effects(), key=lambda found: found[0].changes or _replaces_object(found[1]))
+    if not changed and others is None and (texts is None or not texts.printed):
+        return found
     ways = _ways(graph, call)
     found_at = {id(node.obj): ways.get(id(node)) for node in graph.nodes} | dict.fromkeys(given.containers)
     values = _Values(found, given, inputs, texts, found_at, others)
@@ -132,10 +136,7 @@ def find_effects(
             )
         )
     not_counters: set[tuple[str, str]] = set()
-    # an object is replaced last, since what else was done to its parts was done to it
-    for owner, edge, value in sorted(
-        substitution.effects(), key=lambda found: found[0].changes or _replaces_object(found[1])
-    ):
+    for owner, edge, value in changed:
         way, place = ways.get(id(owner)), None if edge is None else place_of(owner, edge)
         counts = edge is not None and isinstance(edge.child, Leaf) and edge.child.effect == COUNT
         if counts and place and type(value) is not int:

@@ -47,8 +47,8 @@ def build(
     """The graph of everything that ``fn`` can read outside itself; ``names`` is read and grows.  *classes*: those of
     further arguments, which are no part of the state but for what their classes give them."""
     before = None
-    while names.state() != before:
-        before = names.state()
+    while (now := names.state()) != before:
+        before = now
         walker = _walk(fn, arguments, labels, Walker(trust, names), classes)
         if not walker.roots:
             break

@@ -8,14 +8,14 @@ from .module import Module
 
 
 class _InPlace(Module):
-    """An activation without settings; with *inplace* it overwrites its argument."""
+    """An activation that overwrites its argument with *inplace*."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
         self.inplace = inplace
 
     def extra_repr(self) -> str:
-        return "inplace=True" if self.inplace else ""
+        return ", ".join(filter(None, (super().extra_repr(), "inplace=True" if self.inplace else "")))
 
 
 class ReLU(_InPlace):
@@ -53,52 +53,51 @@ class Mish(_InPlace):
         return basic.mish(input, self.inplace)
 
 
-class LeakyReLU(Module):
+class LeakyReLU(_InPlace):
     """x where positive, *negative_slope* · x elsewhere."""
 
+    _shown = ("negative_slope",)
+
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
-        super().__init__()
-        self.negative_slope, self.inplace = negative_slope, inplace
+        super().__init__(inplace)
+        self.negative_slope = negative_slope
 
     def forward(self, input: Tensor) -> Tensor:
         return basic.leaky_relu(input, self.negative_slope, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"negative_slope={self.negative_slope}{', inplace=True' if self.inplace else ''}"
 
-
-class ELU(Module):
+class ELU(_InPlace):
     """x where positive, *alpha* · (exp(x) - 1) elsewhere."""
 
+    _shown = ("alpha",)
+
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha, self.inplace = alpha, inplace
+        super().__init__(inplace)
+        self.alpha = alpha
 
     def forward(self, input: Tensor) -> Tensor:
         return basic.elu(input, self.alpha, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}{', inplace=True' if self.inplace else ''}"
 
-
-class Hardtanh(Module):
+class Hardtanh(_InPlace):
     """x between *min_val* and *max_val*."""
 
+    _shown = ("min_val", "max_val")
+
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
+        super().__init__(inplace)
         if max_val <= min_val:
             raise AssertionError("max_val must be larger than min_val")
-        self.min_val, self.max_val, self.inplace = min_val, max_val, inplace
+        self.min_val, self.max_val = min_val, max_val
 
     def forward(self, input: Tensor) -> Tensor:
         return basic.hardtanh(input, self.min_val, self.max_val, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"min_val={self.min_val}, max_val={self.max_val}{', inplace=True' if self.inplace else ''}"
-
 
 class GELU(Module):
     """x · Φ(x); with *approximate* "tanh", Φ by a tanh."""
+
+    _shown = ("approximate",)
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
@@ -107,12 +106,11 @@ class GELU(Module):
     def forward(self, input: Tensor) -> Tensor:
         return basic.gelu(input, self.approximate)
 
-    def extra_repr(self) -> str:
-        return f"approximate={self.approximate!r}"
-
 
 class Softplus(Module):
     """log(1 + exp(beta · x)) / beta; x itself where beta · x is above *threshold*."""
+
+    _shown = ("beta", "threshold")
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
@@ -120,9 +118,6 @@ class Softplus(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return basic.softplus(input, self.beta, self.threshold)
-
-    def extra_repr(self) -> str:
-        return f"beta={self.beta}, threshold={self.threshold}"
 
 
 class Tanh(Module):
@@ -153,32 +148,28 @@ class Softsign(Module):
         return basic.softsign(input)
 
 
-class Softmax(Module):
-    """exp(x) along *dim*, divided by its sum there."""
+class _Along(Module):
+    """A function along *dim*."""
+
+    _shown = ("dim",)
 
     def __init__(self, dim: int | None = None) -> None:
         super().__init__()
         self.dim = dim
+
+
+class Softmax(_Along):
+    """exp(x) along *dim*, divided by its sum there."""
 
     def forward(self, input: Tensor) -> Tensor:
         return basic.softmax(input, self.dim, _stacklevel=5)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
-
-class LogSoftmax(Module):
+class LogSoftmax(_Along):
     """The logarithm of ``Softmax``."""
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
 
     def forward(self, input: Tensor) -> Tensor:
         return basic.log_softmax(input, self.dim, _stacklevel=5)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
 
 __all__ = [

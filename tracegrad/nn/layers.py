@@ -68,6 +68,8 @@ def reset_uniform(weight: Tensor, bias: Tensor | None) -> None:
 class Dropout(Module):
     """In training, each element is 0 with probability *p* and divided by 1 - p otherwise.  Any shape."""
 
+    _shown = ("p", "inplace")
+
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         if not 0.0 <= p <= 1.0:
@@ -76,9 +78,6 @@ class Dropout(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return basic.dropout(input, self.p, self.training, self.inplace)
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}, inplace={self.inplace}"
 
 
 class Embedding(Module):
@@ -135,6 +134,8 @@ class Embedding(Module):
 class Flatten(Module):
     """The axes from *start_dim* to *end_dim* become one: (n, a, b, c) to (n, a · b · c)."""
 
+    _shown = ("start_dim", "end_dim")
+
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
         self.start_dim, self.end_dim = start_dim, end_dim
@@ -142,12 +143,11 @@ class Flatten(Module):
     def forward(self, input: Tensor) -> Tensor:
         return METHODS["flatten"](input, self.start_dim, self.end_dim)
 
-    def extra_repr(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
-
 
 class Unflatten(Module):
     """The axis *dim* becomes several, of sizes *unflattened_size*: (n, a · b) to (n, a, b)."""
+
+    _shown = ("dim", "unflattened_size")
 
     def __init__(self, dim: int, unflattened_size: Any) -> None:
         super().__init__()
@@ -159,9 +159,6 @@ class Unflatten(Module):
         shape = list(input.shape)
         axis = self.dim + len(shape) if self.dim < 0 else self.dim
         return METHODS["reshape"](input, (*shape[:axis], *self.unflattened_size, *shape[axis + 1 :]))
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
 
 
 __all__ = ["Dropout", "Embedding", "Flatten", "Identity", "Linear", "Unflatten", "reset_uniform"]

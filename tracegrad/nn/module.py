@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ class Module:
     """The base of all layers and networks.  Subclasses call ``super().__init__()``, assign parameters and modules to
     attributes, and define ``forward``; calling the module runs it."""
 
+    _shown: ClassVar[tuple[str, ...]] = ()  # the settings that ``repr`` tells
     training: bool
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
@@ -430,8 +431,9 @@ class Module:
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """The text in the parentheses, to be defined by the subclass."""
-        return ""
+        """The text in the parentheses, to be defined by the subclass, where it is not the attributes in ``_shown``."""
+        values = [(name, getattr(self, name)) for name in self._shown]
+        return ", ".join([f"{name}={v!r}" if isinstance(v, str) else f"{name}={v}" for name, v in values])
 
     def __repr__(self) -> str:
         extra = self.extra_repr()

@@ -14,30 +14,31 @@ from .module import Module
 from .parameter import Parameter, add_parameter
 
 
-def _add_affine(module: Module, shape: Any, weight: bool, bias: bool, **options: Any) -> None:
-    """Parameters ``weight`` and ``bias``, or None."""
-    for name, wanted in (("weight", weight), ("bias", bias)):
-        add_parameter(module, name, shape if wanted else None, **options)
+class _Affine(Module):
+    """A normalisation with a ``weight`` and perhaps a ``bias``, each of which may be None."""
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def _add_affine(self, shape: Any, weight: bool, bias: bool, **options: Any) -> None:
+        for name, wanted in (("weight", weight), ("bias", bias)):
+            add_parameter(self, name, shape if wanted else None, **options)
+
+    def reset_parameters(self) -> None:
+        """Weight 1 and bias 0."""
+        weight, bias = self._parameters["weight"], self._parameters.get("bias")
+        if weight is not None:
+            init.ones_(weight)
+        if bias is not None:
+            init.zeros_(bias)
 
 
-def _reset_affine(module: Module) -> None:
-    """Weight 1 and bias 0."""
-    weight, bias = module._parameters["weight"], module._parameters.get("bias")
-    if weight is not None:
-        init.ones_(weight)
-    if bias is not None:
-        init.zeros_(bias)
-
-
-class LayerNorm(Module):
+class LayerNorm(_Affine):
     """(x - mean) / sqrt(variance + eps) over the last axes, times ``weight`` plus ``bias``.
 
     :param normalized_shape: sizes of these axes; the input has shape (..., \\*normalized_shape), the parameters have
         shape normalized_shape.
     """
-
-    weight: Parameter | None
-    bias: Parameter | None
 
     def __init__(
         self, normalized_shape: Any, eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True,
@@ -46,12 +47,8 @@ class LayerNorm(Module):
         super().__init__()
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
-        _add_affine(self, shape, elementwise_affine, elementwise_affine and bias, dtype=dtype, device=device)
+        self._add_affine(shape, elementwise_affine, elementwise_affine and bias, dtype=dtype, device=device)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Weight 1 and bias 0."""
-        _reset_affine(self)
 
     def forward(self, input: Tensor) -> Tensor:
         return normalization.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -63,10 +60,8 @@ class LayerNorm(Module):
         )
 
 
-class RMSNorm(Module):
+class RMSNorm(_Affine):
     """x / sqrt(mean of squares + eps) over the last axes, times ``weight``; shapes as in ``LayerNorm``."""
-
-    weight: Parameter | None
 
     def __init__(
         self, normalized_shape: Any, eps: float | None = None, elementwise_affine: bool = True, device: Any = None,
@@ -75,13 +70,8 @@ class RMSNorm(Module):
         super().__init__()
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
-        weight = Parameter(create.empty(shape, dtype=dtype, device=device)) if elementwise_affine else None
-        self.register_parameter("weight", weight)
+        add_parameter(self, "weight", shape if elementwise_affine else None, dtype=dtype, device=device)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Weight 1."""
-        _reset_affine(self)
 
     def forward(self, input: Tensor) -> Tensor:
         return normalization.rms_norm(input, self.normalized_shape, self.weight, self.eps)
@@ -90,15 +80,13 @@ class RMSNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class _BatchNorm(Module):
+class _BatchNorm(_Affine):
     """Each channel with mean 0 and variance 1 over the batch, times ``weight`` plus ``bias``, shape (num_features,).
 
     In training ``running_mean`` and ``running_var`` follow the batches: by the share *momentum*, or where that is None
     as plain averages.  In evaluation they are used, unless *track_running_stats* is False.
     """
 
-    weight: Parameter | None
-    bias: Parameter | None
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
@@ -112,7 +100,7 @@ class _BatchNorm(Module):
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         options = {"dtype": dtype, "device": device}
-        _add_affine(self, num_features, affine, affine and bias, **options)
+        self._add_affine(num_features, affine, affine and bias, **options)
         tracked = track_running_stats
         self.register_buffer("running_mean", create.zeros(num_features, **options) if tracked else None)
         self.register_buffer("running_var", create.ones(num_features, **options) if tracked else None)
@@ -130,7 +118,7 @@ class _BatchNorm(Module):
     def reset_parameters(self) -> None:
         """Weight 1, bias 0, and ``reset_running_stats``."""
         self.reset_running_stats()
-        _reset_affine(self)
+        super().reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim not in self._ndims:
@@ -164,14 +152,11 @@ class BatchNorm2d(_BatchNorm):
     _ndims = (4,)
 
 
-class GroupNorm(Module):
+class GroupNorm(_Affine):
     """Each of *num_groups* groups of channels of each image with mean 0 and variance 1, times ``weight`` plus ``bias``.
 
     Inputs have shape (n, num_channels, ...), the parameters (num_channels,).
     """
-
-    weight: Parameter | None
-    bias: Parameter | None
 
     def __init__(
         self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, device: Any = None,
@@ -181,12 +166,8 @@ class GroupNorm(Module):
         if num_channels % num_groups:
             raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
-        _add_affine(self, num_channels, affine, affine and bias, dtype=dtype, device=device)
+        self._add_affine(num_channels, affine, affine and bias, dtype=dtype, device=device)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Weight 1 and bias 0."""
-        _reset_affine(self)
 
     def forward(self, input: Tensor) -> Tensor:
         return normalization.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)

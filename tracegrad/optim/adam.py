@@ -9,17 +9,7 @@ import numpy as np
 
 from ..tensors.tensor import Tensor
 from ..tensors.update import fused_update
-from .optimizer import (
-    Group,
-    Optimizer,
-    Params,
-    check_flags,
-    check_learning_rate,
-    check_option,
-    descended,
-    new_count,
-    zeros_like,
-)
+from .optimizer import Group, Optimizer, Params, check_flags, check_learning_rate, check_option, descended
 
 
 class Adam(Optimizer):
@@ -78,22 +68,8 @@ class Adam(Optimizer):
         """Update the parameters by their gradients."""
         loss = self._loss(closure)
         for group in self.param_groups:
-            amsgrad = group["amsgrad"]
-            rows: list[tuple[Tensor, ...]] = []
-            for p, grad in self._with_grads(group):
-                state = self.state[p]
-                if not state:
-                    state["step"] = new_count()
-                    state["exp_avg"] = zeros_like(p)
-                    state["exp_avg_sq"] = zeros_like(p)
-                    if amsgrad:
-                        state["max_exp_avg_sq"] = zeros_like(p)
-                if amsgrad:
-                    rows.append(
-                        (p, grad, state["step"], state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"])
-                    )
-                else:
-                    rows.append((p, grad, state["step"], state["exp_avg"], state["exp_avg_sq"]))
+            names = ("step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")
+            rows = self._rows(group, names if group["amsgrad"] else names[:3])
             hyper = (
                 (group, "lr"), (group, "betas", 0), (group, "betas", 1), (group, "eps"), (group, "weight_decay"),
             )  # fmt: skip

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from itertools import chain
 from typing import Any, ClassVar
@@ -184,6 +184,17 @@ class Optimizer:
         if STATE.capture is None:
             return [(p, p._grad) for p in group["params"] if p._grad is not None]
         return [(p, grad) for p in group["params"] if (grad := p.grad) is not None]
+
+    def _rows(self, group: Group, names: Sequence[str]) -> list[tuple[Tensor, ...]]:
+        """(parameter, gradient, its state under these *names*), made where there is none: a count and zeros."""
+        rows = []
+        for p, grad in self._with_grads(group):
+            state = self.state[p]
+            if not state:
+                for name in names:
+                    state[name] = new_count() if name == "step" else zeros_like(p)
+            rows.append((p, grad, *[state[name] for name in names]))
+        return rows
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """``hook(optimizer, args, kwargs)`` runs before each step and may return other (args, kwargs)."""

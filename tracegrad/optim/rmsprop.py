@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..tensors.tensor import Tensor
 from ..tensors.update import fused_update
 from .adam import lerp
-from .optimizer import Group, Optimizer, Params, check_learning_rate, check_option, descended, new_count, zeros_like
+from .optimizer import Group, Optimizer, Params, check_learning_rate, check_option, descended
 
 
 class RMSprop(Optimizer):
@@ -70,14 +69,7 @@ class RMSprop(Optimizer):
                 names.append("momentum_buffer")
             if centered:
                 names.append("grad_avg")
-            rows: list[tuple[Tensor, ...]] = []
-            for p, grad in self._with_grads(group):
-                state = self.state[p]
-                if not state:
-                    state["step"] = new_count()
-                    for name in names[1:]:
-                        state[name] = zeros_like(p)
-                rows.append((p, grad, *[state[name] for name in names]))
+            rows = self._rows(group, names)
             hyper = (
                 (group, "lr"), (group, "alpha"), (group, "eps"), (group, "weight_decay"), (group, "momentum"),
             )  # fmt: skip

@@ -135,7 +135,7 @@ def settle_places(walker: Walker) -> None:
     """Mark what may be stored in places that a run can be given copies of, once nodes are marked; make the others
     places like any other."""
     names = walker.names
-    if not names.changes and all(node.kind != "logger" for node in walker.nodes):
+    if not names.changes and all(node.kind not in ("logger", "sink") for node in walker.nodes):
         return
     shared = {
         variable_of(node, edge)

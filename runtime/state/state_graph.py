@@ -140,8 +140,8 @@ class Names:
 
     @property
     def changes(self) -> bool:
-        """Whether the code may do anything else than read what is found under some name."""
-        return any(found != _READ for found in self.uses.values())
+        """Whether the code may do anything else than read what is found under some name, or change a container."""
+        return bool(self.changed) or any(found != _READ for found in self.uses.values())
 
     def used(self, kind: str, name: str) -> Set[Hashable]:
         """The uses of what is found under a name."""

@@ -1344,3 +1344,31 @@ def test_a_global_whose_name_is_no_identifier():
     space["@numpy"] = math
     with pytest.raises(AttributeError):
         compiled.grad(np.ones(3))
+
+
+def test_a_state_that_a_run_has_left_alone_is_not_walked_after_it():
+    owner, rates, array, counts = types.SimpleNamespace(rate=2.0), [0.5], np.ones(3), {"n": 300}
+
+    def f(x):
+        return np.sum(x * array) * owner.rate * rates[0] + counts["n"]
+
+    plan, before = plan_of(f)
+    assert plan.after(before, ()) is before and plan.changes(before, before) == []
+    same = {"rate": owner.rate, "item": rates[0], "n": counts["n"], "array": array}
+    changes = {
+        "owner.rate": lambda: setattr(owner, "rate", 3.0),
+        "rates[0]": lambda: rates.append(1.0),
+        "counts['n']": lambda: counts.update(n=301),
+        "array": lambda: set_cell(f, "array", np.ones(3)),
+    }
+    for name, change in changes.items():
+        plan, before = plan_of(f)
+        change()
+        after = plan.after(before, ())
+        assert after is not before and plan.changes(before, after), name
+        owner.rate, rates[:], counts["n"] = same["rate"], [same["item"]], same["n"]
+        set_cell(f, "array", same["array"])
+
+
+def set_cell(fn, name, value):
+    fn.__closure__[fn.__code__.co_freevars.index(name)].cell_contents = value

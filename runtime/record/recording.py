@@ -194,6 +194,10 @@ class Recording:
         data = [f"{text} + 0.0" if kind == INTEGER else text for text, kind in given]
         return [*data, "*arrays"] if self.arguments > len(call.data) + bool(self.draws) else data
 
+    def state_among(self, call: Call) -> str:
+        """The text of the arrays of the outside state among ``values``, as :meth:`values` gives them."""
+        return f"values[{len(call.data)}:]"
+
     def launch(self, source: Source, statement: str) -> str:
         """Append the *statement* that runs the kernel; returns those that undo a run that misses."""
         source.lines.append(statement)

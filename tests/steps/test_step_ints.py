@@ -88,6 +88,17 @@ def beside_a_counter(task):
 
 
 @case
+def the_counter_before_it_counts(task):
+    def step(n):
+        task.log.append(task.steps)
+        task.last = task.steps
+        task.steps += 1
+        return task.update(), np.sum(task.x) * n
+
+    return step
+
+
+@case
 def decides(task):
     def step(n):
         loss = task.update()

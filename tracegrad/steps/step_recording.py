@@ -270,6 +270,9 @@ class TensorRecording(Recording):
             return f"asarray({source.constant(payload)}())"
         return f"{_text(source, place, texts)}._data"
 
+    def state_among(self, call: Call) -> str:
+        return f"[{', '.join([f'values[{k}]' for k, place in enumerate(self.places) if place[0] == STATE_ARRAY])}]"
+
     def launch(self, source: Source, statement: str) -> str:
         if not self.generators:
             return super().launch(source, statement)

@@ -51,7 +51,7 @@ from .entry import MAX_TRANSIENT, Endpoint
 from .fallback import Live, branch_outcomes, tell, too_long, too_many_programs
 from .family import Family, Variant
 from .fast_path import make_slot
-from .int_arguments import IntArguments, describe_dropped
+from .int_arguments import IntArguments, describe_dropped, now_numbers
 from .paths import (
     MISS,
     Missed,
@@ -160,6 +160,11 @@ class Dispatcher:
         if answer is not MISS:
             return answer
         plan, snapshot = self.plans.state(call) if snapshot is None else (self.plans.get(call), snapshot)
+        if variant is None and known and call.device is None:
+            before, snapshot = snapshot, plan.vary([v.snapshot for v in known], snapshot, call.objects)
+            if snapshot is not before:
+                varying = [f"`{node.label}`" for node in snapshot.inputs if node.kind == "number" and node.extra]
+                reason = now_numbers(varying)
         answer = self._elsewhere(endpoint, call, snapshot)
         if answer is not MISS:
             return answer
@@ -394,7 +399,7 @@ class Dispatcher:
 
     def _go_live(self, endpoint: Endpoint, call: Call, recording: Recording, live: Live) -> Any:
         """Make Python run in each call of this kind from now on."""
-        if call.by_value is not None and not recording.changes:
+        if not recording.changes and (call.by_value is not None or self.plans.get(call).stop_varying()):
             self._drop(recording)
             return self._by_value(endpoint, call, {})
         with self.lock:
@@ -408,10 +413,10 @@ class Dispatcher:
 
     def _by_value(self, endpoint: Endpoint, call: Call, asked: Mapping[int, Site | None], raised: bool = False) -> Any:
         """The answer to a call whose recording has been dropped, because ints can't be numbers of the run."""
-        assert call.by_value is not None
-        with self.lock:
-            endpoint.integers.refuse(call, asked, raised)
-        return self.answer(endpoint, call.by_value)
+        if call.by_value is not None:
+            with self.lock:
+                endpoint.integers.refuse(call, asked, raised)
+        return self.answer(endpoint, call.by_value or call)
 
     # ---- what depends on the kind of recordings -------------------------------------------------------------------
 

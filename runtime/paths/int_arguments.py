@@ -71,7 +71,7 @@ class IntArguments:
         form, names = self._form(call), leaf_names(self.fn, call)
         if call.by_value is not None:
             told = [f"`{names[k]}`" for k in sorted(form.varying - form.asked.keys())]
-            return f"another value of {', '.join(told)}: from now on a number of the run"
+            return now_numbers(told)
         values = _values(call)
         others = [k for k, value in values.items() if not _same(value, form.first.get(k))]
         if not others:
@@ -95,6 +95,11 @@ class IntArguments:
         known = {} if code is None else ranges_over(code)
         names = leaf_names(self.fn, call) if known else []
         return {k: known[names[k]] for k in ints if known and names[k] in known}
+
+
+def now_numbers(names: Sequence[str]) -> str:
+    """The reason to record a call because ints have other values than before."""
+    return f"another value of {', '.join(names)}: from now on a number of the run"
 
 
 def describe_dropped(error: IntegersAskedError, names: Sequence[str]) -> str:
@@ -131,4 +136,4 @@ def _same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and (a is b or bool(a == b))
 
 
-__all__ = ["FIRST", "IntArguments", "describe_dropped"]
+__all__ = ["FIRST", "IntArguments", "describe_dropped", "now_numbers"]

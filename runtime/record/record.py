@@ -253,8 +253,9 @@ def run_frozen(
     after = plan.after(snapshot, call.objects)
     settle(after.nodes, plain, plan.writes_by_name)
     needed = recorder.needed
-    if isinstance(raised, TypeError | AttributeError):  # of C code, perhaps, that takes ints alone
-        integers.ask([place for place in integers.places if type(place) is str])
+    if isinstance(raised, Exception):  # of C code, perhaps, that takes ints alone
+        every = isinstance(raised, TypeError | AttributeError)
+        integers.ask([n.label for n in snapshot.inputs if type(n.obj) is int and (every or n.extra)])
     changed = [*given.changes(), *plan.changes(snapshot, after)]  # of the caller's own objects
     integers.kept = bool(changed) or (raised is not None and not isinstance(raised, Exception))
     if needed is not None:

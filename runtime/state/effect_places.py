@@ -3,9 +3,10 @@
 Start reading at ``visit_part``, which the walk asks for the value under a name.  An int that is only counted up is a
 leaf with the effect ``count``; an attribute that is only assigned one with ``store``; a list, dict or set that only
 grows is a node of kind ``sink``, whose contents are not looked at.  A float in a place where the function also stores
-something is an input of the program (a node of kind ``number``, as arrays are), other values there are compared as
-everywhere.  A run is given copies of the owners, and its effects are what it leaves there (``rebuild.py``).  Where an
-owner can't be copied, the place is like any other (``settle_places``).
+something is an input of the program (a node of kind ``number``, as arrays are), and so is an int that has had several
+values (``Names.varying``); other values are compared as everywhere.  A run is given copies of the owners, and its
+effects are what it leaves there (``rebuild.py``).  Where an owner can't be copied, the place is like any other
+(``settle_places``).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ SINKS: dict[type, set[str]] = {
 }  # fmt: skip
 MAX_ITEMS = 64  # of a container that may be changed in any way
 _MAPPINGS = (dict, OrderedDict, defaultdict, Counter)
+_COPIED = ("attr", "global", "cell", "item", "key")
 _NAMED = {"attr": "attr", "global": "global", "cell": "outer"}
 
 
@@ -137,12 +139,7 @@ def settle_places(walker: Walker) -> None:
     names = walker.names
     if not names.changes and all(node.kind not in ("logger", "sink") for node in walker.nodes):
         return
-    shared = {
-        variable_of(node, edge)
-        for node in walker.nodes
-        for edge in node.edges
-        if edge.fixed or not _free(node) or edge.how == "attr"
-    } - {None}
+    shared = _shared(walker)
     uses_of = _uses_of_containers(walker)
     for node in list(walker.nodes):
         if node.kind == "sink" and (node.fixed or not node.sub):
@@ -189,6 +186,34 @@ def _as_input(walker: Walker, node: StateNode, edge: Edge, counts: bool) -> None
 def _is_input(value: Any, counts: bool) -> bool:
     """Whether a number in a place where something is stored is an input; *counts*: an int there is counted up."""
     return isinstance(value, float | np.float32) or (counts and type(value) is int and limit_of(value) > 0)
+
+
+def settle_ints(walker: Walker) -> None:
+    """Note the ints in places that a run can be given copies of; make those inputs that have had several values."""
+    names = walker.names
+    shared = _shared(walker) if names.varying else set()
+    for node in list(walker.nodes) if names.effects else ():
+        for edge in node.edges if _free(node) else ():
+            child = edge.child
+            if type(child) is not Leaf or type(child.value) is not int or child.effect or edge.how not in _COPIED:
+                continue
+            name = edge.arg[1] if edge.how == "global" else id(edge.arg) if edge.how == "cell" else edge.arg
+            walker.ints[node.label, name] = child.value
+            if (node.label, name) in names.varying and limit_of(child.value) and not edge.fixed:
+                label = _label(node, edge)
+                if label not in names.contents and variable_of(node, edge) not in shared:
+                    edge.child = StateNode("number", child.value, label, node.site, extra=True, sub=True)
+                    walker.nodes.append(edge.child)
+
+
+def _shared(walker: Walker) -> set[Any]:
+    """The variables that are reached on a way on which a run has no copies, too."""
+    return {
+        variable_of(node, edge)
+        for node in walker.nodes
+        for edge in node.edges
+        if edge.fixed or not _free(node) or edge.how == "attr"
+    } - {None}
 
 
 def _free(node: StateNode) -> bool:
@@ -250,6 +275,7 @@ __all__ = [
     "is_sink",
     "only_stored",
     "place_of",
+    "settle_ints",
     "settle_places",
     "sink_parameters",
     "visit_adder",

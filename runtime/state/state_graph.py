@@ -130,6 +130,8 @@ class Names:
     uses: Uses = field(default_factory=dict)
     contents: set[str] = field(default_factory=set)  # labels of arrays that are guarded by their contents
     changed: set[str] = field(default_factory=set)  # labels of what runs have changed
+    varying: set[Any] = field(default_factory=set)  # places of ints that have had several values, and are inputs
+    varies: bool = True  # whether there may be such
     read: set[int] = field(default_factory=set)  # ids of containers that are no sinks (``effect_places.py``)
     no_sparing: set[types.CodeType] = field(default_factory=set)  # code that is analysed where it fails, too
 
@@ -160,6 +162,8 @@ class Names:
             uses,
             set(self.contents),
             set(self.changed),
+            set(self.varying),
+            self.varies,
             no_sparing=set(self.no_sparing),
         )
 
@@ -178,3 +182,4 @@ class StateGraph:
     optimizers: list[Any] = field(default_factory=list)
     on_device: list[str] = field(default_factory=list)  # names of the eager tensors on a CUDA device
     leaves_on_host: list[str] = field(default_factory=list)  # eager tensors on the host that require gradients
+    ints: dict[Any, int] = field(default_factory=dict)  # ints that can be inputs, by their places

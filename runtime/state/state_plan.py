@@ -57,7 +57,7 @@ class Snapshot:
 
     check: Checker
     read: Checker
-    __slots__ = ("_digest", "_graph", "_trail", "array_names", "arrays", "check", "key", "read", "reasons")
+    __slots__ = ("_digest", "_graph", "_trail", "array_names", "arrays", "check", "ints", "key", "read", "reasons")
 
     def __init__(self, made: Digest, graph: StateGraph) -> None:
         self._digest: Digest = made
@@ -67,6 +67,7 @@ class Snapshot:
         self.arrays: tuple[np.ndarray, ...] = made.arrays
         self.array_names = made.names
         self.reasons: list[Reason] = graph.reasons
+        self.ints = graph.ints
 
     @property
     def provable(self) -> bool:
@@ -257,6 +258,22 @@ class StatePlan:
         if known < _MAX_LEARNED:
             self._names.changed.update(names)
         return len(self._names.changed) > known
+
+    def vary(self, known: Iterable[Snapshot], now: Snapshot, objects: tuple[Any, ...]) -> Snapshot:
+        """The state as it is *now*, with ints that were others in *known* states as inputs from now on."""
+        then = [(place, value) for snapshot in known for place, value in snapshot.ints.items()]
+        new = {place for place, value in then if now.ints.get(place, value) != value} - self._names.varying
+        if not (new and self._names.varies and self.provable) or self.asks_identity or self.asks_int_identity:
+            return now
+        self._names.varying |= new
+        return self.snapshot(objects)
+
+    def stop_varying(self) -> bool:
+        """Compare such ints by value from now on; whether there are any."""
+        found = bool(self._names.varying) and self.provable
+        if found:
+            self._names.varying, self._names.varies = set(), False
+        return found
 
     # ---- what a run does to the state
 

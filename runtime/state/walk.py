@@ -27,7 +27,7 @@ from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Refusal
 from . import modules, objects, readers
 from .code_scan import BY_NAME, CodeFacts, scan
-from .effect_places import settle_places, visit_item, visit_part
+from .effect_places import settle_ints, settle_places, visit_item, visit_part
 from .libraries import ENVIRONMENT, LOCAL_TIME, LOCALE, PRINT_OPTIONS, TIME_ZONE, reads_by_itself
 from .pins import MISSING, AnyName, Pins, context_value, versions_in_use
 from .state_graph import MAX_CONTENT, Chains, Leaf, Names, StateGraph, StateNode, mark
@@ -65,7 +65,7 @@ def build(
     return StateGraph(
         walker.roots, walker.nodes, reasons, walker.codes, walker.main, names, pins, list(walker.settings.values()),
         walker.tensors, walker.optimizers,
-        walker.on_device, walker.leaves_on_host,
+        walker.on_device, walker.leaves_on_host, walker.ints,
     )  # fmt: skip
 
 
@@ -99,6 +99,7 @@ def _walk(
         roots.clear()
     mark(roots, walker.nodes)
     settle_places(walker)
+    settle_ints(walker)
     return walker
 
 

@@ -55,6 +55,7 @@ class Walker:
         self.on_device: list[str] = []  # names of the eager tensors on a CUDA device
         self.leaves_on_host: list[str] = []  # names of the eager tensors on the host that require gradients
         self.optimizers: list[Any] = []
+        self.ints: dict[Any, int] = {}  # (label of the owner, name) of a place that a run has a copy of -> its int
         self.classes: dict[type, None] = {}  # classes whose lookups count
         self.stores: list[tuple[Any, dict[Any, Any], frozenset[str] | None]] = []  # see Pins
         self.lists: list[list[Any]] = []

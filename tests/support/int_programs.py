@@ -111,7 +111,7 @@ class Program:
 
     def integer(self, depth: int) -> str:
         if self.owner and self.draw.random() < 0.15:
-            return self.one(["o.c", "o.c", "o.k", 'o.d["n"]'])
+            return self.one(["o.c", "o.c", "o.k", 'o.d["n"]', 'o.d["k"]', "G"])
         if depth <= 0 or self.draw.random() < 0.2:
             constants = [0, 1, 2, 3, 5, -1, -4, 10, *([1000, 10**18, 2**53] if self.asks else [])]
             return self.one(["n", "n", "m", "n", str(self.one(constants))])
@@ -218,7 +218,7 @@ class Owner:
     """Where a program counts, stores and reads; ``k`` is set by the caller."""
 
     def __init__(self) -> None:
-        self.c, self.k, self.last, self.best, self.log, self.d = 0, 1, None, -(10**6), [], {"n": 0, "v": None}
+        self.c, self.k, self.last, self.best, self.log, self.d = 0, 1, None, -(10**6), [], {"n": 0, "v": None, "k": 2}
 
 
 def answered(fn: Any, args: tuple[Any, ...]) -> tuple[Any, Exception | None, str]:
@@ -252,8 +252,8 @@ def same(p: Any, q: Any) -> bool:
 
 
 def differences(seed: int) -> tuple[list[str], Any, str]:
-    """(differences from plain Python, the compiled function, its text).  What a first call of a new compiled function
-    answers as well, or refuses, is none: no int is a number of the run there."""
+    """(differences from plain Python, the compiled function, its text).  What the first recorded call of a new compiled
+    function answers as well, or refuses, is none: no int is a number of the run there."""
     program, draw, name = Program(seed), random.Random(-1 - seed), f"<int program {seed}>"
     text = program.text
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
@@ -261,13 +261,14 @@ def differences(seed: int) -> tuple[list[str], Any, str]:
     make: Any = tracegrad.compile if program.steps else compile_grad
 
     def fresh(owner: Owner) -> Any:
-        space: dict[str, Any] = {"np": np, "o": owner}
+        space: dict[str, Any] = {"np": np, "o": owner, "G": 3 if plain is None else plain.__globals__["G"]}
         if program.steps:
             space |= {name: getattr(tracegrad, name) for name in TENSOR_FUNCTIONS}
         exec(code, space)
         return space["fn"]
 
     mine, theirs, found = Owner(), Owner(), list[str]()
+    plain: Any = None
     fn, plain = fresh(mine), fresh(theirs)
     compiled = make(fn)
     x, f, k = np.array([0.5, -1.25, 2.0]), np.array([0.5, 1.5, -2.0], np.float32), np.array([1, -2, 3])
@@ -277,8 +278,12 @@ def differences(seed: int) -> tuple[list[str], Any, str]:
     values = [draw.choice(SMALL if draw.random() < few else OTHERS) for _ in range(16)]
     for n in values:
         m = draw.choice(SMALL[:12]) if draw.random() < 0.3 else draw.choice([2, 3])
-        if draw.random() < 0.3:
+        if draw.random() < 0.4:
             mine.k = theirs.k = draw.choice(SMALL)
+        if draw.random() < 0.3:
+            mine.d["k"] = theirs.d["k"] = draw.choice(SMALL + OTHERS if draw.random() < 0.1 else SMALL)
+        if draw.random() < 0.3:
+            fn.__globals__["G"] = plain.__globals__["G"] = draw.choice(SMALL)
         if draw.random() < 0.1:
             mine.c = theirs.c = draw.choice(SMALL + OTHERS)
         args = x, n, draw.choice([0.5, 1.5, -0.75]), m, f, k, 2.5
@@ -290,7 +295,12 @@ def differences(seed: int) -> tuple[list[str], Any, str]:
         agrees = same(theirs, mine) and printed == shown
         if agrees and (raised is None) == (error is None) and (raised is not None or same(expected, ours)):
             continue
-        anew, refused, _ = answered(make(fresh(before)), args)
+        another = make(fresh(before))
+        if program.steps:  # whose first call runs eagerly
+            kept = copy.deepcopy(vars(before))
+            answered(another, args)
+            vars(before).update(kept)
+        anew, refused, _ = answered(another, args)
         other = (refused is None) != (error is None) or (refused is None and not same(anew, ours))
         if other or not same(before, mine):
             found.append(f"n={n!r} m={m!r}: {raised or expected!r}, not {error or ours!r}")

@@ -133,7 +133,8 @@ def _record(
         if snapshot is None:
             given = call.arguments_over(leaves, positional_names(fn), wrt)
             plain = Settled(lambda value: _number(value, recorder), given.originals)
-            holders, left = Holders(recorder, leaves), True
+            before = [] if plan.leaves is False else plan.reached(call.objects)
+            holders, left, out = Holders(recorder, given), True, None
             holders.begin()
             try:
                 with plan.show():
@@ -147,7 +148,10 @@ def _record(
             finally:
                 given.write_back(plain)
                 if left:
-                    settle(plan.reached(call.objects), plain, plan.writes_by_name)
+                    settle([*before, *plan.reached(call.objects)], plain, plan.writes_by_name)
+                    if plan.leaves is False:
+                        holders.settle(plain, out)
+                plan.leaves = left or bool(plan.leaves)
         else:
             captured = [float(x) if type(x) is int else x for x in snapshot.arrays]
             recorder.watch, recorder.may_draw = lambda: plan.watch(recorder.reasons.append), True
@@ -251,7 +255,7 @@ def run_frozen(
         out, returned, raised = None, [], error
         plain(error)
     after = plan.after(snapshot, call.objects)
-    settle(after.nodes, plain, plan.writes_by_name)
+    settle([*snapshot.nodes, *after.nodes], plain, plan.writes_by_name)
     needed = recorder.needed
     if isinstance(raised, Exception):  # of C code, perhaps, that takes ints alone
         every = isinstance(raised, TypeError | AttributeError)

@@ -2,7 +2,8 @@
 
 A function that runs in each call may keep what it computes (``self.last = loss``, ``history.append(loss)``).  During
 a recording that is a traced array, which is of no use once the recording is over; ``settle`` puts the value in its
-place, as plain NumPy would have left it there.
+place, as plain NumPy would have left it there: in what can be reached after the run, and in what the run has detached
+(``self.history = []``), which could be reached before it.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 import dis
 import enum
 import functools
+import gc
 import operator
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -33,6 +35,7 @@ from ..state.state_graph import Edge, Leaf, StateNode
 from ..state.uses import STORE
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
+from .arguments import Arguments
 
 Unwrap = Callable[[Any], Any]
 _MISSING = object()
@@ -73,11 +76,12 @@ class Settled:
                 plain = value.plain()
             elif depth < _MAX_DEPTH:
                 self._known[id(value)] = value, value  # in case it holds itself
-                plain = self._container(value, depth + 1)
+                plain = self.inside(value, depth + 1)
             known = self._known[id(value)] = value, plain
         return known[1]
 
-    def _container(self, value: Any, depth: int) -> Any:
+    def inside(self, value: Any, depth: int = 0) -> Any:
+        """Settle the parts of a container or object; a tuple with other parts is another one."""
         kind = type(value)  # not what a dead weak reference says of itself
         if issubclass(kind, tuple):
             parts = [self(v, depth) for v in value]
@@ -128,7 +132,7 @@ class Settled:
         except ReferenceError:
             return
         if type(store) is dict:
-            self._container(store, depth)
+            self.inside(store, depth)
         for name in slots(type(value)):
             if type(old := getattr(value, name, None)) in _IN_SLOTS and (new := self(old, depth)) is not old:
                 object.__setattr__(value, name, new)
@@ -147,10 +151,11 @@ class Settled:
 class Holders:
     """Who holds the traced arrays of a run, by counts of references: each one, and its storage, holds its recorder.
 
-    :param leaves: those of the call, in which the traced arrays are that the run begins with."""
+    :param given: the arguments, with the traced arrays that the run begins with."""
 
-    def __init__(self, recorder: Recorder, leaves: Sequence[Any]) -> None:
-        self._watched = [recorder, *[leaf for leaf in leaves if type(leaf) is TracedArray]]
+    def __init__(self, recorder: Recorder, given: Arguments) -> None:
+        self._watched = [recorder, *[leaf for leaf in given.leaves if type(leaf) is TracedArray]]
+        self._given = given, given.leaves, given.args, given.kwargs, self._watched
         self._before: list[int] = []
 
     def begin(self) -> None:
@@ -174,6 +179,38 @@ class Holders:
         del arrays
         alone = _counts([object()])[0] + 1  # in its place, and in our list
         return more == made and not any(others) and all(count == alone for count in _counts(results))
+
+    def settle(self, plain: Settled, out: Any) -> None:
+        """Settle whatever holds a traced array, but for *out*, the result of the run: the garbage collector knows, and
+        looks at all objects that there are."""
+        found: list[Any] = [x for x in gc.get_referrers(self._watched[0]) if type(x) is TracedArray]
+        passed = {id(x) for x in (*self._given, *_containers(out))}
+        while found:
+            passed.add(id(found))
+            holders, found = gc.get_referrers(*found), []
+            for holder in holders:
+                if id(holder) not in passed and not isinstance(holder, types.FrameType):
+                    passed.add(id(holder))
+                    if type(holder) is tuple:
+                        found.append(holder)  # which somebody holds
+                    elif type(holder) is types.CellType:
+                        holder.cell_contents = plain(holder.cell_contents)
+                    else:
+                        plain.inside(holder)
+
+
+def _containers(out: Any) -> list[Any]:
+    """The containers in *out*."""
+    found, stack = [], [out]
+    while stack:
+        value = stack.pop()
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else None
+        if parts is None and type(value) is not TracedArray:
+            parts = [vars(value)] if hasattr(value, "__dict__") else None
+        if parts is not None:
+            found.append(value)
+            stack += parts
+    return found
 
 
 def _counts(values: list[Any]) -> list[int]:

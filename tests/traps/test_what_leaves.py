@@ -5,6 +5,7 @@ They are made while the function is recorded, of traced arrays, which mean nothi
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from functools import partial
 
@@ -52,7 +53,7 @@ def picture(value):
         return value.tolist()
     if isinstance(value, float | int | str | None):
         return value if isinstance(value, str | None) else float(value)
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | deque):
         return type(value), [picture(part) for part in value]
     if isinstance(value, dict):
         return {key: picture(part) for key, part in value.items()}
@@ -339,3 +340,90 @@ def test_containers_that_a_live_function_keeps(keep):
             assert found[0] is values and found[1][0] is table
         else:
             assert found[0]["a"] is values and found[0]["b"] is table
+
+
+class Detached:
+    def __init__(self):
+        self.h, self.d, self.q, self.sub, self.kept, self.rare = [], {"h": []}, deque(), Result(0.0), None, []
+
+
+def a_list(o, v):
+    o.h.insert(0, v)
+    o.h = []
+
+
+def an_entry(o, v):
+    o.d["v"] = v, [v * 2.0]
+    o.d = {"h": []}
+
+
+def an_attribute(o, v):
+    o.sub.x = {"v": v}
+    o.sub = Result(1.0)
+
+
+def by_pop(o, v):
+    inner = o.d.pop("h")
+    inner.append(v)
+    inner.reverse()
+
+
+def a_deque(o, v):
+    o.q.appendleft(v)
+    o.q.rotate(1)
+    o.q, o.kept = deque(), o.q
+    o.kept = None
+
+
+def one_of_two_places(o, v):
+    o.h.insert(0, v)
+    o.h, o.kept = [], v
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("change", [a_list, an_entry, an_attribute, by_pop, a_deque, one_of_two_places])
+def test_what_is_detached_by_the_run_that_changes_it(change, live):
+    """Somebody else may hold it."""
+
+    def sides():
+        o, held = Detached(), []
+
+        def f(x):
+            v = np.sum(x * x)
+            change(o, v)
+            return v + (0.0 * id(x) if live else 0.0)
+
+        def hold():
+            o.d["h"] = o.d.get("h", [])
+            held.append([o.h, o.d, o.d["h"], o.q, o.sub])
+
+        return f, hold, held
+
+    (f, hold, held), (plain, also_hold, expected) = sides(), sides()
+    f = compile_grad(f)
+    for k in range(4):
+        hold(), also_hold()
+        x = np.array([1.0, 2.0 + k])
+        assert float(f(x)) == float(plain(x))
+        assert picture(held) == picture(expected)
+
+
+def test_what_is_detached_after_many_runs_that_left_nothing():
+    def sides():
+        o = Detached()
+
+        def f(x):
+            v = np.sum(x * x) + 0.0 * id(x)
+            if v > 20.0:
+                o.rare.insert(0, (v, [x]))
+                o.rare = []
+            return v
+
+        return o, f
+
+    (o, f), (other, plain) = sides(), sides()
+    f = compile_grad(f)
+    for k in (*range(12), 30, 31, 0, 32):
+        held, expected, x = o.rare, other.rare, np.array([1.0, k / 3.0])
+        assert float(f(x)) == float(plain(x))
+        assert picture(held) == picture(expected)

@@ -43,7 +43,7 @@ from ..record.record import record, record_pieces
 from ..record.recording import VALUE, Mode, Recording, are_twins
 from ..state.effect_places import is_sink, sink_parameters
 from ..state.state_graph import StateNode
-from ..state.state_plan import Snapshot, StatePlan, floats_compared
+from ..state.state_plan import Snapshot, StatePlan, numbers_compared
 from ..state.values import partition
 from ..stats import PathStats, Stats
 from ..tensor_library import TENSORS, TensorForm
@@ -168,7 +168,7 @@ class Dispatcher:
         answer = self._elsewhere(endpoint, call, snapshot)
         if answer is not MISS:
             return answer
-        floats = tuple(floats_compared(snapshot.nodes).values()) if plan.asks_identity else ()
+        floats = tuple(numbers_compared(snapshot.nodes, float).values()) if plan.asks_identity else ()
         data = [*call.data, *snapshot.arrays, *floats]
         same = partition(data) if plan.asks_identity and len(data) > 1 and call.device is None else None
         self.stats.traces += 1

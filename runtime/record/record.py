@@ -36,7 +36,7 @@ from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
 from ..state.rebuild import changed_containers
 from ..state.state_graph import StateNode
-from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch, floats_compared
+from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch, numbers_compared
 from .arguments import positional_names
 from .call_key import ARRAY, DATA, FLOAT, INTEGER, OBJECT, Call
 from .derive import answers_of, keep, outputs_of, recording_of
@@ -112,7 +112,8 @@ def _record(
         )
     if plan.asks_identity:
         state = plan.reached(call.objects, whole=True) if snapshot is None else snapshot.nodes
-        refuse_floats(call, floats_compared(state), names)
+        refuse_floats(call, numbers_compared(state, float), names)
+        recorder.plain_truths |= bool(numbers_compared(state, bool, np.bool_))
         if snapshot is None:
             _refuse_captured(call, state)
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.identity import asks_identity, asks_int_identity, asks_truth_identity, compared_floats
+from ...tracer.bytecode.identity import asks_identity, asks_int_identity, asks_truth_identity, compared_numbers
 from ...tracer.bytecode.shown_names import asks
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.float_errors import sets_float_errors
@@ -43,7 +43,7 @@ from .watch import Watch
 _MAX_LEARNED = 32  # names of what runs change
 _HOLDS = frozenset(("cell", "const", "attr", "class", "item", "key"))
 
-__all__ = ["Snapshot", "StateKey", "StatePlan", "Substitution", "Watch", "floats_compared"]
+__all__ = ["Snapshot", "StateKey", "StatePlan", "Substitution", "Watch", "numbers_compared"]
 
 
 class Snapshot:
@@ -340,13 +340,13 @@ def _code_of(obj: Any) -> Any:
     return obj if isinstance(obj, types.FunctionType | types.ModuleType | type) else type(obj)
 
 
-def floats_compared(state: Iterable[StateNode]) -> dict[str, float]:
-    """The Python floats in a *state* that its code may ask for by identity, by name."""
-    found: dict[str, float] = {}
+def numbers_compared(state: Iterable[StateNode], *kinds: type) -> dict[str, Any]:
+    """The Python floats and truth values of these *kinds* in a *state* that its code may ask for by identity, by name."""
+    found: dict[str, Any] = {}
     for node in state:
         if type(node.obj) is types.FunctionType:
-            found |= compared_floats(node.obj)
-    return found
+            found |= compared_numbers(node.obj)
+    return {name: value for name, value in found.items() if type(value) in kinds}
 
 
 def _labels(fn: Any, count: int) -> tuple[str, ...]:

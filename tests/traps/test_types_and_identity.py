@@ -6,6 +6,7 @@ import collections.abc as abc
 import functools
 import numbers
 import operator
+import types
 import typing
 
 import numpy as np
@@ -170,7 +171,24 @@ TRUTHS = {
     "np.False_ is not": lambda x: np.False_ is not (x < 1.0),
     "of a sum": lambda x: (np.sum(x) > 1.0) is True,
     "of a sum, NumPy's": lambda x: (np.sum(x) > 1.0) is np.True_,
+    "isfinite": lambda x: np.isfinite(x / 2.0) is np.True_,
+    "isnan": lambda x: np.isnan(x) is np.False_,
+    "signbit": lambda x: np.False_ is np.signbit(x - 1.0),
+    "logical_and": lambda x: np.logical_and(x > 1.0, x < 3.0) is np.True_,
+    "logical_not": lambda x: np.logical_not(x - 0.5) is not np.False_,
+    "greater": lambda x: np.greater(x, 1.0) is np.True_,
+    "any": lambda x: np.any(x > 1.0) is np.True_,
+    "all, a method": lambda x: (x + np.zeros(2) > 1.0).all() is np.True_,
+    "reduce": lambda x: np.logical_or.reduce(x + np.zeros(2) > 1.0) is np.True_,
+    "an element": lambda x: (x + np.arange(2.0) > 1.0)[0] is np.True_,
+    "each": lambda x: any(b is np.False_ for b in x + np.arange(2.0) > 1.0),
+    "isclose": lambda x: np.isclose(x, 2.5) is np.True_,
+    "isreal": lambda x: np.isreal(x) is np.True_,
+    "of two questions": lambda x: (x > 1.0) is (x > 0.0),
+    "under another name": lambda x: (x > 1.0) is TRUE,
+    "under another name, Python's": lambda x: bool(x > 1.0) is HOLDS.yes,
 }
+TRUE, HOLDS = np.True_, types.SimpleNamespace(yes=True)
 
 
 @pytest.mark.parametrize("kind", [float, np.float64, np.float32, np.array])

@@ -8,6 +8,8 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
+import numpy as np
+
 from .concretize import UNKNOWN, Path, found_by, instructions_of
 
 _NAMES = frozenset(("shares_memory", "may_share_memory", "is_", "is_not", "id"))
@@ -17,22 +19,30 @@ _VALUES = frozenset(vars(builtins))
 
 @lru_cache(maxsize=4096)
 def asks_truth_identity(code: CodeType) -> bool:
-    """Whether *code* asks if a value is the object True or False, or NumPy's."""
-    return any(type(path[0][1]) is bool or path[-1][1] in ("True_", "False_") for path in _compared_by_identity(code))
+    """Whether *code* asks if a value is the object True or False, or NumPy's, or if two are one that it has computed."""
+    return any(
+        all(side is None or side[0][0] == "opaque" for side in sides)
+        or any(type(side[0][1]) is bool or side[-1][1] in ("True_", "False_") for side in sides if side is not None)
+        for sides in _compared_by_identity(code)
+    )
 
 
 @lru_cache(maxsize=4096)
 def asks_int_identity(code: CodeType) -> bool:
     """Whether *code* asks if a value is the object that a whole number in it is (``n is 5``)."""
-    return any(path[0][0] == "const" and type(path[0][1]) is int for path in _compared_by_identity(code))
+    return any(
+        path is not None and path[0][0] == "const" and type(path[0][1]) is int
+        for sides in _compared_by_identity(code)
+        for path in sides
+    )
 
 
-def _compared_by_identity(code: CodeType) -> list[Path]:
-    """The loads of each side of ``is`` in *code*, where they are known."""
+def _compared_by_identity(code: CodeType) -> list[list[Path | None]]:
+    """The loads of the two sides of each ``is`` in *code*, None where they are not known."""
     if _IS_OP not in code.co_code[::2]:
         return []
     places = [k for k, i in enumerate(instructions_of(code).all) if i.opname == "IS_OP"]
-    return [side for k in places for side in _sides(code, k) if side is not None]
+    return [_sides(code, k) for k in places]
 
 
 @lru_cache(maxsize=4096)
@@ -40,13 +50,9 @@ def asks_identity(code: CodeType) -> bool:
     """Whether *code* may ask if two of its values are one object, other than None, a constant or a builtin class."""
     if not _NAMES.isdisjoint(code.co_names):
         return True
-    if _IS_OP not in code.co_code[::2]:
-        return False
-    found = instructions_of(code)
     return any(
-        not any(side is not None and (side[0][0] == "const" or side[0][1] in _VALUES) for side in _sides(code, k))
-        for k, instruction in enumerate(found.all)
-        if instruction.opname == "IS_OP"
+        not any(side is not None and (side[0][0] == "const" or side[0][1] in _VALUES) for side in sides)
+        for sides in _compared_by_identity(code)
     )
 
 
@@ -54,9 +60,10 @@ def _sides(code: CodeType, k: int) -> list[Path | None]:
     return [instructions_of(code).loads_below(k, above, 0) for above in (0, 1)]
 
 
-def compared_floats(fn: FunctionType) -> dict[str, float]:
-    """The Python floats outside of *fn* that it may ask for by identity (``x is np.nan``), by their names."""
-    found: dict[str, float] = {}
+def compared_numbers(fn: FunctionType) -> dict[str, Any]:
+    """The Python floats and truth values outside of *fn* that it may ask for by identity (``x is np.nan``), by their
+    names."""
+    found: dict[str, Any] = {}
     defaults, code = fn.__defaults__ or (), fn.__code__
     given = dict(zip(code.co_varnames[: code.co_argcount][::-1], defaults[::-1], strict=False))  # decorators leave more
     given |= fn.__kwdefaults__ or {}
@@ -69,7 +76,7 @@ def compared_floats(fn: FunctionType) -> dict[str, float]:
             value = found_by(attributes, fn.__globals__.get(name, UNKNOWN), plain=True)
         else:
             value = found_by(attributes, given.get(name, UNKNOWN), plain=True)
-        if type(value) is float:
+        if type(value) in (float, bool, np.bool_):
             found[".".join([part for _, part in path])] = value
     return found
 
@@ -87,8 +94,7 @@ def _compared(code: CodeType) -> tuple[Path, ...]:
     if not asks_identity(code):
         paths: list[Path] = []
     elif _NAMES.isdisjoint(code.co_names):
-        sides = [_sides(code, k) for k, one in enumerate(instructions_of(code).all) if one.opname == "IS_OP"]
-        paths = [side for pair in sides for side in pair if side is not None]
+        paths = [side for sides in _compared_by_identity(code) for side in sides if side is not None]
     else:
         paths = [(("global", name),) for name in code.co_names]
         paths += [(("name", name),) for name in code.co_freevars]

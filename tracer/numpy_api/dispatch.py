@@ -17,7 +17,7 @@ import numpy as np
 from ..ir.aval import BFLOAT16
 from ..ir.errors import UnsupportedError, unrecordable
 from ..ir.site import user_site
-from ..record.array import FUNCTIONS, METHODS, TracedArray
+from ..record.array import FUNCTIONS, METHODS, TracedArray, as_truth
 from ..record.constants import call_method
 from ..record.observer import GETITEM
 from .index import basic_item
@@ -162,7 +162,7 @@ def _run_item(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _quick_item(self: TracedArray, index: Any) -> Any:
-    if self._atom.aval.weak:
+    if self._atom.aval.weak or (self._recorder.plain_truths and self._atom.aval.dtype.kind == "b"):
         return None
     ask, args = self._recorder.ask, (self, index)
     found = None if ask is None else ask(GETITEM, args, _NOTHING)
@@ -171,7 +171,7 @@ def _quick_item(self: TracedArray, index: Any) -> Any:
 
 def _open_item(self: TracedArray, index: Any) -> Any:
     self.of_arrays("__getitem__")
-    return call_method("__getitem__", self, index)
+    return as_truth(call_method("__getitem__", self, index))
 
 
 # ---- functions and methods -----------------------------------------------------------------------------------------

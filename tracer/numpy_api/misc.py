@@ -288,12 +288,16 @@ def _isrealobj(x: Any) -> bool:
 
 @implements(np.isreal)
 def _isreal(x: Any) -> Any:
-    return np.ones_like(as_traced(x), dtype=bool)
+    x = as_traced(x)
+    if x._atom.aval.shape:
+        return np.ones_like(x, dtype=bool)
+    return True if x._atom.aval.weak else np.True_
 
 
 @implements(np.iscomplex)
 def _iscomplex(x: Any) -> Any:
-    return np.zeros_like(as_traced(x), dtype=bool)
+    x = as_traced(x)
+    return np.zeros_like(x, dtype=bool) if x._atom.aval.shape else np.False_
 
 
 def _text(function: Any) -> Any:

@@ -25,6 +25,7 @@ from ..record.array import (
     UFUNC_METHODS,
     UFUNCS,
     TracedArray,
+    as_truth,
     assign_all,
     class_of,
     in_c_order,
@@ -135,7 +136,7 @@ def array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwar
             handler = UFUNC_METHODS.get((ufunc, method)) or UFUNC_METHODS.get((None, method))
             if handler is None or (ufunc not in UFUNCS and method == "outer"):
                 raise unsupported(f"{public_name(ufunc)}.{method}")
-            result = handler(ufunc, *inputs, **kwargs)
+            result = strong(self, handler(ufunc, *inputs, **kwargs))
     except UnsupportedError as error:
         result = by_numpy(error, ufunc if method == "__call__" else getattr(ufunc, method), inputs, kwargs)
     if out is None:
@@ -147,9 +148,11 @@ def array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwar
 
 def strong(self: TracedArray, result: Any) -> Any:
     """*result* with a dtype of its own: np.sin(0.5) is a float64, no Python float."""
-    if type(result) is TracedArray and result._atom.aval.weak:
-        return wrap(cast(result._atom, result.dtype), self._recorder)
-    return result
+    if type(result) is not TracedArray:
+        return result
+    if result._atom.aval.weak:
+        result = wrap(cast(result._atom, result.dtype), self._recorder)
+    return as_truth(result)
 
 
 def array_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -236,10 +239,7 @@ def open_forward(ufunc: Any) -> Callable[..., Any]:
         if ufunc in _COMPARES and type(other) in _EXACT and class_of(self) is not np.ndarray:
             return bool(getattr(operator, _NAME_OF[ufunc])(self.shown(), other))
         found = _operator(ufunc, (self, other)) if _acceptable(self, ufunc, other) else NotImplemented
-        if self._recorder.plain_truths and type(found) is TracedArray and ufunc in _COMPARES:
-            kind = class_of(found)
-            return found if kind is np.ndarray else kind(bool(found))
-        return found
+        return as_truth(found)
 
     return apply
 

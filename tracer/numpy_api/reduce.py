@@ -18,7 +18,7 @@ from ..ir.site import at_site
 from ..ops.elementwise import F, cast, like, root, to_bool
 from ..ops.reduce import cumprod, cumsum, reduce
 from ..ops.shape import concat, full, reshape
-from ..record.array import UFUNC_METHODS, UFUNCS, wrap
+from ..record.array import UFUNC_METHODS, UFUNCS, as_truth, wrap
 from ..record.autocast import widened
 from .registry import atom_of, float_atom, implements, into, one_axis, reject
 
@@ -72,7 +72,8 @@ def _truth(name: str) -> Callable[..., Any]:
     def apply(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None) -> Any:
         reject(f"np.{name}", WHERE, where=None if where is True else where)
         x = to_bool(atom_of(a))
-        return into(wrap(reduce(name, x, canonical_axes(axis, x.aval.ndim, f"np.{name}"), bool(keepdims))), out)
+        found = wrap(reduce(name, x, canonical_axes(axis, x.aval.ndim, f"np.{name}"), bool(keepdims)))
+        return as_truth(into(found, out))
 
     return apply
 

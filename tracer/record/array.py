@@ -42,6 +42,7 @@ METHODS: dict[str, Callable[..., Any]] = {}  # array method -> function(self, *a
 HINTS: dict[str, str] = {}  # unsupported name -> what to use instead
 _MOST_SHOWN = 256  # elements of an array whose text may be guarded
 _ENTRIES = os.path.join("numpy_api", "dispatch.py")  # entries of the user's operations
+_WAYS_IN = (_ENTRIES, *[os.path.join("numpy_api", name) for name in ("protocols.py", "reduce.py")], os.path.join("record", "constants.py"))
 _SEQUENCE = 1 << 5  # the flag of a class for which `case [a, b]` asks; arrays have it from NumPy 2.5 on
 _ARRAYS_MATCH = bool(np.ndarray.__flags__ & _SEQUENCE)
 _GET_LEN = dis.opmap["GET_LEN"]
@@ -568,6 +569,20 @@ def wrap(atom: Atom, recorder: Recorder | None = None) -> TracedArray:
             )
         )
     return TracedArray(atom, recorder)
+
+
+def as_truth(found: Any) -> Any:
+    """*found*, what the user's operation gives, but NumPy's or Python's very truth value where it is one and code asks
+    by identity which."""
+    if type(found) is not TracedArray or not found._recorder.plain_truths:
+        return found
+    aval = found._atom.aval
+    if aval.shape or aval.dtype.kind != "b" or (kind := class_of(found)) is np.ndarray:
+        return found
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.endswith(_WAYS_IN) and frame.f_back is not None:
+        frame = frame.f_back
+    return found if is_internal(frame.f_code.co_filename) else kind(bool(found))
 
 
 def wrap_array(atom: Atom, *, c_order: bool = True) -> TracedArray:

@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.integrate
 from agreement import numerical_gradient
 from numpy import float64
 
@@ -135,6 +136,10 @@ LEAKS = {
     "a plain list's sort": lambda w: sorted(w.tolist(), key=float)[0],
     "float as a value": lambda w: (lambda convert: convert(w[0]))(float) * w[1],
     "ldexp": lambda w: math.ldexp(w[0], 2) * w[1],
+    "C code called by SciPy": lambda w: scipy.integrate.quad(lambda s: s * w[0], 0.0, 1.0)[0] * w[1],
+    "limits": lambda w: scipy.integrate.quad(math.sin, 0.0, w[2])[0],
+    "C code called by NumPy": lambda w: len(np.format_float_positional(w[0])) * w[1],
+    "a scale in NumPy's C code": lambda w: len(np.format_float_scientific(w[0] * 2.0)) * w[1],
 }
 
 

@@ -6,6 +6,9 @@ from __future__ import annotations
 import ast
 import collections
 import decimal
+import io
+import json
+import locale
 import sys
 
 import numpy as np
@@ -108,6 +111,12 @@ def test_a_text_that_is_returned_is_pythons(returned):
         assert f(point) == (2 * point, returned(point))
 
 
+def executed(text):
+    space = {}
+    exec(text, space)
+    return space["found"][0]
+
+
 BACK = {
     "float": lambda x: float(f"{x}"),
     "rounded": lambda x: float(f"{x:.2f}"),
@@ -119,6 +128,21 @@ BACK = {
     "bytes": lambda x: float(repr(x).encode()),
     "Decimal": lambda x: float(decimal.Decimal(str(x)).quantize(decimal.Decimal("0.01"))),
     "map": lambda x: sum(map(float, f"{x} 2".split())),
+    "eval": lambda x: eval(str(x)),
+    "eval of more": lambda x: eval(f"3 * {x}"),
+    "exec": lambda x: executed(f"found = [{x:.4f}, 2.0]"),
+    "complex": lambda x: complex(str(x)).real,
+    "int": lambda x: int(f"{x:.0f}") + 0.5,
+    "digit by digit": lambda x: sum(int(c) for c in str(x) if c != "."),
+    "its digits": lambda x: int(f"{x:.3f}".replace(".", "")) / 1000,
+    "its digits, a float": lambda x: float(str(x).replace(".", "")) / 100000,
+    "its fraction": lambda x: float("0." + str(x).split(".")[1]),
+    "its parts": lambda x: int(str(x).split(".")[0]) + 0.25,
+    "json": lambda x: json.loads(json.dumps({"x": float(x)}))["x"],
+    "NumPy's reading": lambda x: np.fromstring(f"{x} {x}", sep=" ")[1],
+    "a table": lambda x: np.loadtxt(io.StringIO(str(x))) * 1.0,
+    "in a locale": lambda x: locale.atof(str(x)),
+    "__float__": lambda x: float.__float__(float(str(x))),
 }
 
 

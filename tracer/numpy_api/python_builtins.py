@@ -11,10 +11,13 @@ import builtins
 import decimal
 import fractions
 import json
+import locale
 import math
 import numbers
 import pickle
+import re
 import struct
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +28,7 @@ from ..bytecode.concretize import lost_by
 from ..bytecode.shown_names import CALLED, METHODS_OF, SOMETIMES, VALUES, show_functions
 from ..ir.errors import UnsupportedError
 from ..ir.refusals import Refusal
-from ..ir.site import at_site
+from ..ir.site import at_site, is_internal
 from ..ops.elementwise import cast
 from ..record.array import TracedArray, class_of, has_attribute, unsupported, wrap, wrap_array
 from ..record.integers import TracedInt
@@ -35,6 +38,8 @@ from ..record.shown_text import PRINT, VALUE, Printed
 _NO_TEXT = (float, int, bool)  # numbers that are looked at themselves, or say no more than a comparison
 _ABSENT = object()
 _MOST_DEEP = 20
+_MOST_DIGITS = 99
+_NUMBERS = re.compile(r"(?<![\w.])\d[\d_]*\.?[\d_]*(?:[eE][+-]?\d+)?|(?<![\w.])\.\d[\d_]*(?:[eE][+-]?\d+)?")
 
 
 class _Type:
@@ -100,15 +105,17 @@ def _float(value: Any = 0.0, /) -> Any:
     return float(value)
 
 
-def _check_origin(value: Any) -> None:
+def _check_origin(value: Any, digits: int = 2) -> None:
     """An error where *value* (text, a Decimal, a Fraction) is to be a number, and has been made of the text of a traced
-    value whose gradient is wanted."""
+    value whose gradient is wanted: of the whole number, or of so many *digits* of it."""
     recorder = current_recorder()
     while recorder is not None and isinstance(value, str | bytes | numbers.Number) and type(value) not in _NO_TEXT:
         if recorder.shown and not recorder.differentiates:
             recorder.texts_checked = False
         for atom in recorder.shown if recorder.differentiates else ():
-            if _may_be_text_of(value, recorder.value(atom)) and recorder.has_gradient(atom):
+            shown = recorder.value(atom)
+            found = _may_be_text_of(value, shown) or (not _is_constant(value) and _has_digits(value, shown, digits))
+            if found and recorder.has_gradient(atom):
                 raise UnsupportedError(
                     at_site(
                         "the text of a traced value is made a number again, which would lose its gradient; use the "
@@ -133,10 +140,55 @@ def _may_be_text_of(value: Any, shown: np.ndarray) -> bool:
     return any(bool(np.any(np.abs(shown * scale - found) <= unit)) for scale in (1.0, 100.0))
 
 
+def _has_digits(value: Any, shown: np.ndarray, least: int) -> bool:
+    """Whether *value* consists of digits, *least* or more, that follow one another in one of the numbers *shown*."""
+    text = value.decode("latin-1") if isinstance(value, bytes) else str(value)
+    digits = "".join([c for c in text.lower().partition("e")[0] if c.isdecimal()]).strip("0")
+    if len(digits) < least:
+        return False
+    for number in map(abs, np.ravel(shown).tolist()):
+        forms = repr(float(number)), f"{number:.17g}", f"{number:.{len(digits) - 1}e}"  # cut, or rounded
+        if any(digits in form.partition("e")[0].replace(".", "") for form in forms):
+            return True
+    return False
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether *value* stands in the user's code as it is."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and is_internal(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame is not None and any(value is constant for constant in frame.f_code.co_consts)
+
+
 def _int(*args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and not kwargs and type(args[0]) is TracedInt:
         return args[0]
+    if args and isinstance(args[0], str | bytes):
+        _check_origin(args[0], digits=1)
     return int(*args, **kwargs)
+
+
+def _complex(*args: Any, **kwargs: Any) -> Any:
+    for value in args:
+        _check_origin(value)
+    return complex(*args, **kwargs)
+
+
+def _run_text(run: Callable[..., Any]) -> Any:
+    """``eval`` or ``exec``, in the frame that calls it."""
+
+    def call(source: Any, /, *spaces: Any, **named: Any) -> Any:
+        if isinstance(source, str | bytes) and not _is_constant(source):
+            text = source if isinstance(source, str) else source.decode("latin-1")
+            for number in _NUMBERS.findall(text):
+                _check_origin(number)
+        if not spaces and not named:
+            frame = sys._getframe(1)
+            spaces = frame.f_globals, frame.f_locals
+        return run(source, *spaces, **named)
+
+    return call
 
 
 def _map(function: Any, /, *iterables: Any) -> Any:
@@ -193,6 +245,8 @@ class _Methods:
 
         def method(*args: Any, **kwargs: Any) -> Any:
             if args and type(args[0]) is TracedArray and issubclass(class_of(args[0]), kind):
+                if name == "__float__":
+                    return args[0].number()
                 if name in ("__repr__", "__str__", "__format__"):
                     return plain(args[0].shown(), *args[1:])
                 return _getattr(args[0], name)(*args[1:], **kwargs)
@@ -264,11 +318,11 @@ def _read(function: Any) -> Any:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         found = function(*args, **kwargs)
-        stack = [found] if args and isinstance(args[0], str | bytes) else []
+        stack = [found.tolist() if isinstance(found, np.ndarray) else found]
         while stack:
             value = stack.pop()
             if type(value) is float:
-                _check_origin(repr(value))
+                _check_origin(repr(value), digits=_MOST_DIGITS)
             elif isinstance(value, list | tuple | set):
                 stack += value
             elif isinstance(value, dict):
@@ -279,18 +333,23 @@ def _read(function: Any) -> Any:
 
 
 _type = _Type()
-_called = {"type": _type, "hasattr": _hasattr, "getattr": _getattr, "float": _float, "int": _int, "map": _map}
+_called = {
+    "type": _type, "hasattr": _hasattr, "getattr": _getattr, "float": _float, "int": _int, "map": _map,
+    "complex": _complex, "eval": _run_text(eval), "exec": _run_text(exec),
+}  # fmt: skip
 CALLED.update(_called, print=_print)
 SOMETIMES.update(print=_replays_prints)
 VALUES.update(type=_type, hasattr=_hasattr, getattr=_getattr)
 METHODS_OF.update(float=_Methods(float))
 _scalars = {kind: _scalar_class(kind) for kind in (np.float64, np.float32)}
 _functions: dict[types.ModuleType, dict[str, Any]] = {
-    np: {name: _scalars[getattr(np, name)] for name in ("float64", "double", "float32", "single")},
+    np: {name: _scalars[getattr(np, name)] for name in ("float64", "double", "float32", "single")}
+    | {name: _read(getattr(np, name)) for name in ("fromstring", "loadtxt", "genfromtxt")},
     builtins: _called,
     math: {"isclose": _isclose} | {f.__name__: _test(f) for f in (np.isnan, np.isinf, np.isfinite)},
     json: {"dumps": _of_plain(json.dumps, TracedArray.shown), "loads": _read(json.loads)},
     ast: {"literal_eval": _read(ast.literal_eval)},
+    locale: {name: _read(getattr(locale, name)) for name in ("atof", "atoi")},
     struct: {"pack": _of_plain(struct.pack, _number_of(struct.pack))},
     pickle: {"dumps": _of_plain(pickle.dumps, _number_of(pickle.dumps))},
     fractions: {"Fraction": _of_plain(fractions.Fraction, _number_of(fractions.Fraction))},

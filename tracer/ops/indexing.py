@@ -65,10 +65,16 @@ def _scatter_impl(x: Any, index: Any, v: Any) -> Any:
     return result
 
 
+def _gather_vjp(ct: Atom, out: Var, x: Atom, index: Atom) -> tuple[Var, None]:
+    if not index.aval.shape:  # the cotangent may be a literal, which has no buffer to be read from
+        index, ct = reshape(index, (1,)), reshape(ct, (1, *x.aval.shape[1:]))
+    return bind(SCATTER_ADD, zeros(x.aval.shape, ct.aval.dtype), index, ct), None
+
+
 GATHER: Primitive = register(
     Primitive(
         "gather", VIEW, lambda x, index, xp=np: xp.asarray(x)[index], _gather_infer,
-        vjp=lambda ct, out, x, index: (bind(SCATTER_ADD, zeros(x.aval.shape, ct.dtype), index, ct), None),
+        vjp=_gather_vjp,
         jvp=lambda tangents, out, x, index: gather(tangents[0], index), axes=_gather_axes,
         masking=True, domain=_ANY, test={"shapes": ((4, 2), (3,)), "index": 4},
     )

@@ -27,7 +27,7 @@ from ..ir.aval import FLOAT, FLOAT_KINDS, Aval, can_cast, check_dtype
 from ..ir.errors import MutationError, TracegradError, UnsupportedError
 from ..ir.graph import Atom, Lit, Var, literal
 from ..ir.refusals import Refusal
-from ..ir.site import at_site, is_internal
+from ..ir.site import OWN_FOLDER, at_site, is_internal
 from ..ops.elementwise import F, broadcast_to, cast, rounded
 from ..ops.shape import reshape, slice_axis
 from .buffers import ReshapeStep, Storage, TransposeStep, ViewStep
@@ -42,7 +42,11 @@ METHODS: dict[str, Callable[..., Any]] = {}  # array method -> function(self, *a
 HINTS: dict[str, str] = {}  # unsupported name -> what to use instead
 _MOST_SHOWN = 256  # elements of an array whose text may be guarded
 _ENTRIES = os.path.join("numpy_api", "dispatch.py")  # entries of the user's operations
-_WAYS_IN = (_ENTRIES, *[os.path.join("numpy_api", name) for name in ("protocols.py", "reduce.py")], os.path.join("record", "constants.py"))
+_WAYS_IN = (
+    _ENTRIES,
+    *[os.path.join("numpy_api", name) for name in ("protocols.py", "reduce.py")],
+    os.path.join("record", "constants.py"),
+)
 _SEQUENCE = 1 << 5  # the flag of a class for which `case [a, b]` asks; arrays have it from NumPy 2.5 on
 _ARRAYS_MATCH = bool(np.ndarray.__flags__ & _SEQUENCE)
 _GET_LEN = dis.opmap["GET_LEN"]
@@ -380,7 +384,7 @@ class TracedArray(metaclass=_StandIn):
 
     def __float__(self) -> Any:
         """The plain number, for C code: an error where its gradient would be lost."""
-        if self._atom.aval.is_float and not is_internal(sys._getframe(1).f_code.co_filename):
+        if self._atom.aval.is_float and not sys._getframe(1).f_code.co_filename.startswith(OWN_FOLDER):
             if called_by_name("__float__"):
                 return self.number()
             self._recorder.shown.append(self.atom)  # by "%.3f" % t

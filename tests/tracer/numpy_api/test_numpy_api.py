@@ -651,6 +651,15 @@ def test_norm_at_zero_has_gradient_zero() -> None:
     np.testing.assert_allclose(traced.grads[0], [[0, 0], [0.6, 0.8]])
 
 
+@pytest.mark.parametrize(
+    "pick", [lambda x: np.take(x, 1), lambda x: x.take(-2), lambda x: np.take(x[None], 1, axis=1)[0]]
+)
+def test_a_loss_may_be_one_element(pick: Any) -> None:
+    value, gradient = tracegrad.compile_grad(pick).value_and_grad(np.arange(3.0))
+    assert value == 1.0
+    np.testing.assert_array_equal(gradient, [0.0, 1.0, 0.0])
+
+
 def test_std_of_equal_values_has_gradient_zero() -> None:
     np.testing.assert_array_equal(Traced(lambda x: np.std(x), [np.ones(3)], [np.ones(())]).grads[0], np.zeros(3))
 

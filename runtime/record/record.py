@@ -134,6 +134,7 @@ def _record(
         if snapshot is None:
             given = call.arguments_over(leaves, positional_names(fn), wrt)
             plain = Settled(lambda value: _number(value, recorder), given.originals)
+            recorder.originals = given.originals
             before = [] if plan.leaves is False else plan.reached(call.objects)
             holders, left, out = Holders(recorder, given), True, None
             holders.begin()

@@ -27,7 +27,13 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.identity import asks_identity, asks_int_identity, asks_truth_identity, compared_numbers
+from ...tracer.bytecode.identity import (
+    asks_identity,
+    asks_identity_of_parts,
+    asks_int_identity,
+    asks_truth_identity,
+    compared_numbers,
+)
 from ...tracer.bytecode.shown_names import asks
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.float_errors import sets_float_errors
@@ -341,11 +347,19 @@ def _code_of(obj: Any) -> Any:
 
 
 def numbers_compared(state: Iterable[StateNode], *kinds: type) -> dict[str, Any]:
-    """The Python floats and truth values of these *kinds* in a *state* that its code may ask for by identity, by name."""
+    """The numbers of these *kinds*, Python's floats and truth values, in a *state* that its code may ask for by
+    identity, by name."""
     found: dict[str, Any] = {}
-    for node in state:
-        if type(node.obj) is types.FunctionType:
-            found |= compared_numbers(node.obj)
+    nodes = list(state)
+    for function in [node.obj for node in nodes if type(node.obj) is types.FunctionType]:
+        found |= compared_numbers(function)
+        if asks_identity_of_parts(function.__code__):
+            found |= {
+                f"{node.label}[{edge.arg!r}]": edge.child.value
+                for node in nodes
+                for edge in node.edges
+                if edge.how in ("item", "key") and isinstance(edge.child, Leaf)
+            }
     return {name: value for name, value in found.items() if type(value) in kinds}
 
 

@@ -31,6 +31,7 @@ pytestmark = pytest.mark.usefixtures("fresh_kernels")
 
 POINTS = (1.5, 2.5, 1.5, -2.0, 3.0, 0.25, float("nan"))
 HALVES, NAN = float("1.5"), float("nan")
+SOME, NAMED = [HALVES, NAN], {"nan": NAN}
 ONES = [1.0]
 alias, as_float, has = type, float, hasattr
 
@@ -170,6 +171,10 @@ def test_the_very_object_is_refused_and_an_equal_one_is_not():
         (lambda x: x * (2.0 if operator.is_(x, HALVES) else 3.0), HALVES),
         (by_default, NAN),
         (by_cell, outer),
+        (lambda x: x * (2.0 if any(x is v for v in SOME) else 3.0), HALVES),
+        (lambda x: x * (2.0 if x is SOME[1] else 3.0), NAN),
+        (lambda x: x * (2.0 if [k for k, v in NAMED.items() if v is x] else 3.0), NAN),
+        (lambda x: x * (2.0 if any(map(lambda v: v is x, SOME[:1])) else 3.0), HALVES),  # noqa: C417
     ):
         compiled = compile_grad(f)
         for _ in range(3):
@@ -178,6 +183,28 @@ def test_the_very_object_is_refused_and_an_equal_one_is_not():
         with pytest.raises(UnsupportedError, match="very object"):
             compiled(same)
         np.testing.assert_equal(compiled(0.5), f(0.5))
+
+
+ARRAY = np.arange(3.0)
+KNOWN = {id(ARRAY): 2.0, id(HALVES): 3.0}
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda x: KNOWN.get(id(x), 1.0),
+        lambda x: 2.0 if id(x) == next(iter(KNOWN)) else 1.0,
+        lambda x: 2.0 if id(x + 0) in KNOWN else 1.0,
+        lambda x: 2.0 if "float" in object.__repr__(x) else 1.0,
+        lambda x: 2.0 if object.__repr__(x).startswith("<numpy.ndarray object at 0x") else 1.0,
+        lambda x: 2.0 if hex(id(x))[2:] in object.__repr__(x) else 1.0,
+    ],
+)
+def test_addresses_are_those_of_the_callers_objects(ask):
+    f = compile_grad(lambda x: np.sum(x) * ask(x))
+    for value in (ARRAY, HALVES, np.arange(3.0), 2.5, np.float64(1.5), ARRAY):
+        for _ in range(2):
+            assert f(value) == np.sum(value) * ask(value)
 
 
 def test_other_floats_may_be_the_same_object():

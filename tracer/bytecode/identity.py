@@ -19,7 +19,7 @@ _VALUES = frozenset(vars(builtins))
 
 @lru_cache(maxsize=4096)
 def asks_truth_identity(code: CodeType) -> bool:
-    """Whether *code* asks if a value is the object True or False, or NumPy's, or if two are one that it has computed."""
+    """Whether *code* asks if a value is the object True or False, or NumPy's, or if two that it computes are one."""
     return any(
         all(side is None or side[0][0] == "opaque" for side in sides)
         or any(type(side[0][1]) is bool or side[-1][1] in ("True_", "False_") for side in sides if side is not None)
@@ -58,6 +58,25 @@ def asks_identity(code: CodeType) -> bool:
 
 def _sides(code: CodeType, k: int) -> list[Path | None]:
     return [instructions_of(code).loads_below(k, above, 0) for above in (0, 1)]
+
+
+@lru_cache(maxsize=4096)
+def asks_identity_of_parts(code: CodeType, inner: bool = False) -> bool:
+    """Whether *code*, or code in it, may ask if a value is a part of something (``x is xs[0]``), or each of them.
+    *inner*: it is in other code, which may call it with parts."""
+    each = set(code.co_varnames[: code.co_argcount]) if inner else set()
+    if _IS_OP in code.co_code[::2]:
+        begins = False
+        for instruction in instructions_of(code).all:
+            stores = instruction.opname.startswith("STORE_")
+            begins = instruction.opname.startswith(("FOR_ITER", "UNPACK_")) or (begins and stores)
+            if begins and stores:
+                each.add(instruction.argval)
+    return any(
+        not any(side is not None and (side[0][0] == "const" or side[0][1] in _VALUES) for side in sides)
+        and any(side is None or side[0][0] == "opaque" or side[0][1] in each for side in sides)
+        for sides in _compared_by_identity(code)
+    ) or any(asks_identity_of_parts(const, inner=True) for const in code.co_consts if isinstance(const, CodeType))
 
 
 def compared_numbers(fn: FunctionType) -> dict[str, Any]:

@@ -233,6 +233,21 @@ def _scalar_class(kind: type) -> Any:
     return convert
 
 
+def _id(obj: Any, /) -> int:
+    recorder = current_recorder()
+    return id(obj if recorder is None else recorder.originals.get(id(obj), obj))
+
+
+def _plain_repr(value: Any, /) -> str:
+    """``object.__repr__``."""
+    if type(value) is not TracedArray:
+        return object.__repr__(value)
+    kind = class_of(value)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    value._recorder.unrepeatable(Refusal.CALLS_MEMORY, what="object.__repr__")
+    return f"<{name} object at {_id(value):#x}>"
+
+
 class _Methods:
     """The methods of a class, called through it: ``float.hex(t)``."""
 
@@ -255,6 +270,11 @@ class _Methods:
             return plain(*args, **kwargs)
 
         return method if callable(plain) else plain
+
+
+class _OfObject:
+    def __getattribute__(self, name: str) -> Any:
+        return _plain_repr if name == "__repr__" else getattr(object, name)
 
 
 def _test(ufunc: Any) -> Any:
@@ -335,12 +355,12 @@ def _read(function: Any) -> Any:
 _type = _Type()
 _called = {
     "type": _type, "hasattr": _hasattr, "getattr": _getattr, "float": _float, "int": _int, "map": _map,
-    "complex": _complex, "eval": _run_text(eval), "exec": _run_text(exec),
+    "complex": _complex, "id": _id, "object": object, "eval": _run_text(eval), "exec": _run_text(exec),
 }  # fmt: skip
 CALLED.update(_called, print=_print)
 SOMETIMES.update(print=_replays_prints)
 VALUES.update(type=_type, hasattr=_hasattr, getattr=_getattr)
-METHODS_OF.update(float=_Methods(float))
+METHODS_OF.update(float=_Methods(float), object=_OfObject())
 _scalars = {kind: _scalar_class(kind) for kind in (np.float64, np.float32)}
 _functions: dict[types.ModuleType, dict[str, Any]] = {
     np: {name: _scalars[getattr(np, name)] for name in ("float64", "double", "float32", "single")}

@@ -42,7 +42,7 @@ METHODS: dict[str, Callable[..., Any]] = {}  # array method -> function(self, *a
 HINTS: dict[str, str] = {}  # unsupported name -> what to use instead
 _MOST_SHOWN = 256  # elements of an array whose text may be guarded
 _ENTRIES = os.path.join("numpy_api", "dispatch.py")  # entries of the user's operations
-_WAYS_IN = (
+_WAYS_IN = (  # files through which an operation of the user's goes
     _ENTRIES,
     *[os.path.join("numpy_api", name) for name in ("protocols.py", "reduce.py")],
     os.path.join("record", "constants.py"),

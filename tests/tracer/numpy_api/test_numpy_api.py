@@ -13,7 +13,7 @@ import scipy.special as sp
 from numpy.lib import NumpyVersion
 from tracing import Traced, check_gradient, check_value
 
-from tracegrad import stop_gradient
+from tracegrad import compile_grad, stop_gradient
 from tracegrad.tracer.ir.errors import BadIndexError, ShapeError, TracegradError, UnsupportedError
 from tracegrad.tracer.numpy_api import creation
 from tracegrad.tracer.record.array import TracedArray
@@ -655,7 +655,7 @@ def test_norm_at_zero_has_gradient_zero() -> None:
     "pick", [lambda x: np.take(x, 1), lambda x: x.take(-2), lambda x: np.take(x[None], 1, axis=1)[0]]
 )
 def test_a_loss_may_be_one_element(pick: Any) -> None:
-    value, gradient = tracegrad.compile_grad(pick).value_and_grad(np.arange(3.0))
+    value, gradient = compile_grad(pick).value_and_grad(np.arange(3.0))
     assert value == 1.0
     np.testing.assert_array_equal(gradient, [0.0, 1.0, 0.0])
 

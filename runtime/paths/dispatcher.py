@@ -565,7 +565,7 @@ class FunctionDispatcher(Dispatcher):
         if not self._told:
             self._told = True
             tell(self.stats.name, live, found)
-        return found.assembled(results)
+        return found.assembled(results, call.leaves)
 
     def _run_once(self, endpoint: Endpoint, call: Call, recording: Recording, live: Live) -> Any:
         if live.segments is not None:  # nothing of this run can be kept: the next one is the first

@@ -47,7 +47,7 @@ from .differentiable import (
 from .effects import Effects
 from .gc_pause import fewer_collections
 from .identity import first_of_each
-from .outputs import Output, packed
+from .outputs import Output, data_made, data_of, packed
 from .recording import GRAD, VALUE, Held, Mode, Recording, UserRun, are_twins
 from .trees import Source
 
@@ -119,7 +119,9 @@ def recording_of(
     began = time.perf_counter()
     rolled, returned = len(recorder.guards), dict[int, int]()
     variables = {names[k]: run.arguments[k] for k in wrt}
-    atoms, output = outputs_of(fn, out, mode, call, recorder, list(variables.values()), returned=returned)
+    atoms, output = outputs_of(
+        fn, out, mode, call, recorder, list(variables.values()), returned=returned, live=not guarded
+    )
     if wrt:
         _tell_unconnected(fn, plan, recorder, atoms[0], variables)
     answers = [*run.answers, *answers_of(recorder, rolled)]
@@ -164,7 +166,7 @@ def keep(run: UserRun, recorder: Recorder, out: Any, effects: Effects) -> bool:
         if type(value) is TracedInt:
             value = value.array()
         if type(value) is TracedArray or (isinstance(value, np.ndarray) and is_number(value.dtype)):
-            return held.setdefault(id(value), Held(to_atom(value)))
+            return held.setdefault(id(value), Held(to_atom(value), recorder.given.get(id(value))))
         return value
 
     run.leaves, run.arrays = [*map(hold, leaves)], [*map(hold, effects.arrays)]
@@ -207,7 +209,11 @@ def _restated(run: UserRun, recorder: Recorder) -> tuple[Any, Effects]:
     def restate(leaf: Any) -> Any:
         if type(leaf) is not Held:
             return leaf
-        return stand_ins.setdefault(id(leaf), TracedArray(leaf.atom, recorder))
+        if id(leaf) not in stand_ins:
+            stand_ins[id(leaf)] = made = TracedArray(leaf.atom, recorder)
+            if leaf.given is not None:
+                recorder.given[id(made)] = leaf.given
+        return stand_ins[id(leaf)]
 
     out = tree_unflatten(run.structure, map(restate, run.leaves))
     effects = Effects(list(run.effects), [*map(restate, run.arrays)], transient=run.transient)
@@ -243,14 +249,15 @@ def sort_guards(recorder: Recorder) -> list[Guard]:
 
 def outputs_of(
     fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: Sequence[Var],
-    derivative: Callable[..., Sequence[Atom]] = vjp, returned: dict[int, int] | None = None,
+    derivative: Callable[..., Sequence[Atom]] = vjp, returned: dict[int, int] | None = None, live: bool = False,
 ) -> tuple[list[Atom], Output]:  # fmt: skip
     """(atoms of the graph's results, the ``Output`` over them).  *returned* gets the places of traced arrays among
-    them, by id."""
+    them, by id.  *live*: Python runs in each call."""
     source = Source("o")
+    given, data = (recorder.given, data_made if live else data_of) if call.device is None else (None, data_of)
     if mode.kind == VALUE:
         atoms: list[Atom] = []
-        text, statics = packed(out, source, atoms, returned)
+        text, statics = packed(out, source, atoms, returned, data, given)
         return atoms, Output(text, source.names, False, statics)
     aux: Any = None
     if mode.has_aux:
@@ -261,7 +268,7 @@ def outputs_of(
     tree = gradient_text(call, mode, source, iter([f"r[{1 + k}]" for k in range(len(wrt))]))
     if returned is not None and isinstance(out, TracedArray) and out.atom is loss:
         returned[id(out)] = 0
-    extra, statics = packed(aux, source, atoms, returned) if mode.has_aux else ("", ())
+    extra, statics = packed(aux, source, atoms, returned, data, given) if mode.has_aux else ("", ())
     alone = f"({tree}, {extra})" if mode.has_aux else tree
     both = f"((r[0], {extra}), {tree})" if mode.has_aux else f"(r[0], {tree},)"
     text, other = (alone, both) if mode.kind == GRAD else (both, alone)

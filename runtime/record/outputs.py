@@ -1,11 +1,12 @@
 """Result trees: an expression over a kernel's results, from which a function is made.
 
 A result tree is flattened; its data become results of the graph, and other leaves (None, strings, settings) stand in
-the expression as they are.
+the expression as they are.  An argument, or an array from outside, that is returned as it was found is the very object.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,14 @@ from ...tracer.record.integers import TracedInt
 from .trees import Source, make_function, packing
 
 
+_LEAF = re.compile("\0(\\d+)\0")  # which the text of no constant holds
+
+
+def leaf_text(place: int) -> str:
+    """The text that stands for a leaf of the call in the expression of an :class:`Output`."""
+    return f"\0{place}\0"
+
+
 @dataclass(slots=True)
 class Output:
     """The user's result, as an expression over ``r``, the tuple of a kernel's results.  ``text`` None: the tuple as
@@ -31,11 +40,18 @@ class Output:
     statics: tuple[Any, ...]  # parts that are no data, compared when a recording is verified
     twin: Output | None = None  # of a gradient that with the value, of both the gradient alone
 
-    def function(self) -> Callable[[Sequence[Any]], Any]:
+    def over(self, texts: Sequence[str]) -> str:
+        """The expression where *texts[k]* is leaf k of the call."""
+        at = "args[{}]" if texts[:1] == ["*args"] else None
+        return _LEAF.sub(lambda m: at.format(m[1]) if at else texts[int(m[1])], self.text or "r")
+
+    def function(self) -> Callable[[Sequence[Any], Sequence[Any]], Any]:
+        """The result from those of a kernel and the leaves of a call."""
         source = Source()
         source.names = self.names
-        source.lines = [f"return {'r[0]' if self.single else self.text or 'r'}"]
-        return make_function("def assemble(r):", source)
+        text = _LEAF.sub(lambda m: f"leaves[{m[1]}]", self.text or "r")
+        source.lines = [f"return {'r[0]' if self.single else text}"]
+        return make_function("def assemble(r, leaves):", source)
 
     def simplify(self, results: int) -> None:
         """Drop the expression where it is the tuple of all *results* (a count) of the graph, or the only one."""
@@ -59,15 +75,27 @@ def data_of(leaf: Any) -> tuple[Atom, str] | None:
     return None
 
 
+def data_made(leaf: Any) -> tuple[Atom, str] | None:
+    """As ``data_of``, where Python runs each time: a plain array is returned as it is."""
+    return None if isinstance(leaf, np.ndarray) else data_of(leaf)
+
+
 def packed(
     out: Any, source: Source, atoms: list[Atom], places: dict[int, int] | None = None,
-    data: Callable[[Any], tuple[Atom, str] | None] = data_of,
+    data: Callable[[Any], tuple[Atom, str] | None] = data_of, given: dict[int, str] | None = None,
 ) -> tuple[str, tuple[Any, ...]]:  # fmt: skip
     """The expression for a result tree, whose *data* is appended to *atoms*; and its parts that are no data.  *places*
-    gets the index of each such leaf, by id."""
+    gets the index of each such leaf, by id.  *given*: the texts of those, by id, that the caller has already."""
+    places = {} if places is None else places
     leaves, spec = tree_flatten(out, none_is_leaf=True)
     texts, statics = [], []
     for leaf in leaves:
+        known = None if given is None else given.get(id(leaf))
+        if known is None and given is not None and id(leaf) in places and leaf.aval.shape:
+            known = f"r[{places[id(leaf)]}]"  # one array in two places
+        if known is not None:
+            texts.append(known)
+            continue
         found = data(leaf)
         if found is None:
             texts.append(source.constant(leaf))
@@ -75,10 +103,9 @@ def packed(
             continue
         atom, form = found
         texts.append(form.format(f"r[{len(atoms)}]"))
-        if places is not None:
-            places.setdefault(id(leaf.array() if type(leaf) is TracedInt else leaf), len(atoms))
+        places.setdefault(id(leaf.array() if type(leaf) is TracedInt else leaf), len(atoms))
         atoms.append(atom)
     return packing(source, spec, iter(texts)), (spec, *statics)
 
 
-__all__ = ["Output", "data_of", "packed"]
+__all__ = ["Output", "data_made", "data_of", "leaf_text", "packed"]

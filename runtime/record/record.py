@@ -44,6 +44,7 @@ from .differentiable import differentiated, leaf_names
 from .effects import Effects, NotCountersError, OtherEffects, find_effects
 from .gc_pause import fewer_collections
 from .identity import captured_refusal, first_of_each, refuse_floats
+from .outputs import leaf_text
 from .recording import VALUE, Mode, Pieces, Recording, UserRun
 from .unwrap_tracers import Holders, Settled, settle
 
@@ -125,6 +126,8 @@ def _record(
             owner = f"the argument `{names[k]}`" if kind == ARRAY else None  # `x += 1` on a scalar makes a new one
             same = first.get(k, k)
             leaves[k] = TracedArray(inputs[k], recorder, owner=owner) if same == k else leaves[same]
+    data = [k for k in inputs if type(leaves[k]) is TracedArray]
+    recorder.given = {id(leaves[k]): leaf_text(k) for k in reversed(data)}
     captured: list[np.ndarray] = []
     changes: list[Reason] = []
     effects = Effects()
@@ -163,7 +166,10 @@ def _record(
                 return _number(value, recorder)
 
             def stands_for(node: StateNode) -> TracedArray | TracedInt:
-                return stand_in_of(node, integers, recorder.add_input)
+                stand_in = stand_in_of(node, integers, recorder.add_input)
+                if node.kind != "number":
+                    recorder.given[id(stand_in)] = f"arrays[{len(recorder.inputs) - len(inputs) - 1}]"
+                return stand_in
 
             out, changes, effects = run_frozen(call, leaves, plan, snapshot, integers, wrt, stands_for, number)
         if unrecordable.last is not None:  # caught by the function, which has not computed what NumPy would have

@@ -67,9 +67,10 @@ class Effect(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A traced array of a run that is over."""
+    """A traced array of a run that is over; *given*: the expression for what it stood for, an object of the caller's."""
 
     atom: Atom
+    given: str | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -206,7 +207,7 @@ class Recording:
     def result(self, source: Source, texts: Sequence[str], operands: Sequence[str]) -> str:
         """The text of the user's result."""
         source.names.update(self.output.names)
-        return self.output.text or "r"
+        return self.output.over(texts)
 
     def arrays(self, captured: Sequence[Any]) -> Sequence[Any] | None:
         """The inputs after the arguments, for these arrays of the outside state; None where they are of other types."""
@@ -242,11 +243,11 @@ class Pieces:
     gradients: list[Var]  # placeholders of the gradients among the results
     output: Output
 
-    def assembled(self, found: tuple[Any, ...]) -> Any:
-        """The user's result from the values of the graph's results."""
+    def assembled(self, found: tuple[Any, ...], leaves: Sequence[Any]) -> Any:
+        """The user's result from the values of the graph's results and the leaves of the call."""
         if self.output.text is None:
             return found[0] if self.output.single else found
-        return self.output.function()(found)
+        return self.output.function()(found, leaves)
 
 
 def same_computation(one: Any, other: Any) -> bool:

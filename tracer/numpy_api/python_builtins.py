@@ -233,6 +233,12 @@ def _scalar_class(kind: type) -> Any:
     return convert
 
 
+def _stands_in() -> bool:
+    """Whether something stands for objects of the caller's, in a run that is not replayed."""
+    recorder = current_recorder()
+    return recorder is not None and bool(recorder.originals)
+
+
 def _id(obj: Any, /) -> int:
     recorder = current_recorder()
     return id(obj if recorder is None else recorder.originals.get(id(obj), obj))
@@ -358,7 +364,7 @@ _called = {
     "complex": _complex, "id": _id, "object": object, "eval": _run_text(eval), "exec": _run_text(exec),
 }  # fmt: skip
 CALLED.update(_called, print=_print)
-SOMETIMES.update(print=_replays_prints)
+SOMETIMES.update(print=_replays_prints, id=_stands_in)
 VALUES.update(type=_type, hasattr=_hasattr, getattr=_getattr)
 METHODS_OF.update(float=_Methods(float), object=_OfObject())
 _scalars = {kind: _scalar_class(kind) for kind in (np.float64, np.float32)}

@@ -103,6 +103,7 @@ class Recorder(Builder):
         self.known_capacities: Sequence[int] = ()  # capacities of the recording that this one is to verify
         self.reasons: list[Reason] = []  # reasons why this run can't be replayed
         self.originals: dict[int, Any] = {}  # id of what the function was given -> the caller's object that it replaces
+        self.given: dict[int, str] = {}  # id of what stands for an object of the caller's -> an expression for that
         self.plain_truths = False  # whether comparisons of Python numbers are asked at once, as `a > 0 is True` sees
         self.float_settings: Any = UNWATCHED  # settings of floating-point errors that are known not to raise
         self.texts: Texts | None = None  # where it is kept what the run prints

@@ -20,7 +20,6 @@ from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
 from .trees import Source, make_function, packing
 
-
 _LEAF = re.compile("\0(\\d+)\0")  # which the text of no constant holds
 
 

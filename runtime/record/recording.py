@@ -67,7 +67,7 @@ class Effect(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A traced array of a run that is over; *given*: the expression for what it stood for, an object of the caller's."""
+    """A traced array of a run that is over; *given*: the expression for the object of the caller that it stood for."""
 
     atom: Atom
     given: str | None = None

@@ -22,7 +22,7 @@ import libdevice_cpu
 import numpy as np
 
 from tracegrad.codegen.cpu import jit
-from tracegrad.codegen.cpu.assemble import host_step, place_in
+from tracegrad.codegen.cpu.assemble import host_step, stored_in
 from tracegrad.codegen.cpu.hints import finish_hints
 from tracegrad.codegen.cuda.mapping import Geometry
 from tracegrad.codegen.cuda.program import CudaProgram, Kernel, Library, Order, run
@@ -163,7 +163,9 @@ class Simulator:
     def order(self, program: CudaProgram, step: Order, canonical: Canonical, addresses: list[int]) -> None:
         table = (ctypes.c_size_t * len(addresses))(*addresses)
         source: Any = program.canonical.ops[step.position].ins[1]
-        positions, result = [place_in(program, canonical, x).at(ctypes.addressof(table)) for x in (source, step.result)]
+        positions, result = [
+            stored_in(program, canonical, x).at(ctypes.addressof(table)) for x in (source, step.result)
+        ]
         result[...] = np.argsort(positions, axis=None, kind="stable").reshape(positions.shape)
 
 

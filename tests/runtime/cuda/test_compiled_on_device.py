@@ -59,6 +59,23 @@ def test_values_and_gradients_of_numpy_arrays():
         np.testing.assert_allclose(gradient, expected[1], rtol=1e-12)
 
 
+@pytest.mark.parametrize("order", [("value", "grad", "both"), ("both", "value", "grad"), ("grad", "grad", "value")])
+@pytest.mark.parametrize("fn", [loss, lambda w, X, y: loss(w, X, y) if w[0] > 0 else np.sum(w * w)])
+def test_all_modes_have_one_recording(fn, order):
+    f, plain = compile_grad(fn, target="auto"), compile_grad(fn)
+    for w in (np.abs(W), -np.abs(W)):
+        arguments, (expected, slope) = on_device(w, X, Y), plain.value_and_grad(w, X, Y)
+        for mode in (*order, *order, "value", "grad", "both"):
+            call = {"value": f, "grad": f.grad, "both": f.value_and_grad}[mode](*arguments)
+            value, gradient = {"value": (call, None), "grad": (None, call), "both": call}[mode]
+            assert value is None or host(value) == pytest.approx(expected, rel=1e-12)
+            assert gradient is None or np.allclose(host(gradient), slope, rtol=1e-12)
+    branches = 1 if fn is loss else 2
+    assert f.stats.traces == 2 * branches and f.stats.derived >= branches, f.stats
+    ran = [path.runs for path in f.stats.paths]
+    assert sum(ran) == f.stats.calls  # asking a path whether it holds is no run
+
+
 def test_a_call_on_device_arrays_neither_copies_them_nor_waits():
     f = compile_grad(loss, target="auto")
     expected = compile_grad(loss).value_and_grad(W, X, Y)

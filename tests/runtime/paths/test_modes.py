@@ -109,6 +109,17 @@ def test_so_do_gradients_with_respect_to_other_arguments():
     assert (f.stats.traces, f.stats.derived) == (2, 3), f.stats
 
 
+def test_ints_that_are_numbers_of_the_run_are_so_in_all_modes():
+    f = compile_grad(lambda x, n: (np.sum(x * n) / (n + 1), n * 2), has_aux=True)
+    for n in range(2, 30):
+        assert f(X, n) == (pytest.approx(6.0 * n / (n + 1), rel=1e-14), 2 * n)
+    for n in range(2, 30):
+        gradient, aux = f.grad(X, n)
+        np.testing.assert_allclose(gradient, np.full(3, n / (n + 1)), rtol=1e-14)
+        assert type(aux) is int and aux == 2 * n
+    assert (f.stats.traces, f.stats.derived) == (3, 1), f.stats
+
+
 def test_each_branch_is_derived_when_a_call_takes_it():
     f = compile_grad(lambda x: np.sum(x * x) if x[0] > 0 else np.sum(np.exp(x)) if x[1] > 0 else -np.sum(x))
     points = [X, X * [-1, 1, 1], -X]

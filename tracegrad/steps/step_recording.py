@@ -54,7 +54,7 @@ from ..tracer.record.integers import Integers, IntegersAskedError, TracedInt
 from ..tracer.record.recorder import NeedsContentsError, Recorder
 from ..tracer.record.reports import filters
 from ..tracer.record.shown_text import Texts
-from ..tracer.reroll.loop_monitor import watch_loops
+from ..tracer.reroll.loop_monitor import follow_loops
 from ..tracer.reroll.roll import rolled
 from .outside import Outside
 from .state_visitors import optimizer_numbers, tensor_facts
@@ -62,6 +62,7 @@ from .step_autograd import Link, as_array, derive, finish, linked
 
 LEAF, STATE_ARRAY = "leaf", "state"
 _DROPPED = NotCountersError, NeedsContentsError, UnseenReaderError, IntegersAskedError
+LONG_RUN = 1024  # items of a loop that are recorded before it is followed: each takes the eager layer's time, too
 Place = tuple[Any, ...]
 
 
@@ -353,7 +354,7 @@ def _record(
     recorder.known_capacities = capacities
     recorder.texts = Texts(filters=filters())
     if place.type == "cpu" and not plan.sets_float_errors:
-        watch_loops(recorder)
+        follow_loops(recorder, LONG_RUN)
     if place.type == "cuda":
         recorder.backend = Unwatched(require_cuda("a step on the device"))
     names = leaf_names(fn, call)

@@ -49,8 +49,9 @@ def apply(op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...] = ())
             raise misfit(error, raws) from None
     else:
         raws = tuple([capture.raw(t) if isinstance(t, Tensor) else t for t in operands])
-        out = op.fn(*raws, *statics)
-        capture.note_place(raws, out)
+        out = capture.computed(op, (*raws, *statics))
+        if capture.places:
+            capture.note_place(raws, out)
     if type(out) is tuple:
         results = tuple([make(_laid_out(r, op.in_rows)) for r in out])
         if state.grad and any(isinstance(t, Tensor) and t.requires_grad for t in operands):
@@ -74,6 +75,16 @@ def apply(op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...] = ())
     elif state.inference:
         result._inference = True
     return result
+
+
+def untaped(op: EagerOp, raws: tuple[Any, ...]) -> Any:
+    """The result of *op* over traced arrays, within a capture, which the tape does not get."""
+    capture = STATE.capture
+    assert capture is not None
+    out = capture.computed(op, raws)
+    if capture.places:
+        capture.note_place(raws, out)
+    return tuple([make(r) for r in out]) if type(out) is tuple else make(out)
 
 
 def _laid_out(data: Any, in_rows: bool) -> Any:

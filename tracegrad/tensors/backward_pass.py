@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from ..tracer.record.autocast import USE
 from . import tensor as core
-from .apply import apply
+from .apply import apply, untaped
 from .modes import STATE
 from .node import TapeNode
 from .node_vjp import free, node_vjp
@@ -77,7 +78,8 @@ def run(
             cts = cotangents.pop(node, None)
             if cts is None:
                 continue
-            _through_hooks(node, cts)
+            if node.tensor_hooks is not None or node.pre_hooks or node.retained is not None:
+                _through_hooks(node, cts)
             if targets is not None:
                 for k, ct in enumerate(cts):
                     if (node, k) in targets and ct is not None:
@@ -157,10 +159,16 @@ def _add(
         if slots is None:
             slots = cotangents[edge] = [None] * len(edge.outputs)
         known = slots[out]
-        slots[out] = ct if known is None else apply(ADD, (known, ct))
+        slots[out] = ct if known is None else _sum(known, ct)
     else:
         _, known = leaves.get(id(edge), (edge, None))
-        leaves[id(edge)] = (edge, ct if known is None else apply(ADD, (known, ct)))
+        leaves[id(edge)] = (edge, ct if known is None else _sum(known, ct))
+
+
+def _sum(known: Tensor, ct: Tensor) -> Tensor:
+    if STATE.capture is None or STATE.grad or USE.begun:
+        return apply(ADD, (known, ct))
+    return untaped(ADD, (raw(known), raw(ct)))
 
 
 def _through_hooks(node: TapeNode, cts: list[Tensor | None]) -> None:

@@ -5,7 +5,7 @@ While ``STATE.capture`` is set, the array of every tensor that an operation touc
 ``backward`` and the optimizers run as always, on traced arrays; writes into tensors and assignments of ``.grad`` are
 kept here and take effect when the recording is run (``tracegrad/steps/step.py``, ``tracegrad/steps/functions.py``).
 
-A capture on a CUDA device (``device``) records the device's operations.  Values on the host (``_places``), as numbers
+A capture on a CUDA device (``device``) records the device's operations.  Values on the host (``places``), as numbers
 of optimizers, counts of steps, arrays of NumPy's, follow the rules of eager code: only 0-d ones may meet device
 values; results of host values alone lie on the host again.
 
@@ -40,7 +40,14 @@ from .inplace import follow
 from .modes import STATE
 from .node import TapeNode, next_sequence
 from .on_device import different_devices
+from .op import EagerOp
 from .tensor import Tensor
+
+_NOTHING: dict[str, Any] = {}
+
+
+def _run(op: EagerOp, args: tuple[Any, ...], _: dict[str, Any]) -> Any:
+    return op.fn(*args)
 
 
 @dataclass(eq=False, slots=True)
@@ -68,8 +75,8 @@ class Capture:
 
     def __init__(self, recorder: Recorder, names: dict[int, str] | None = None, place: device = CPU) -> None:
         self.recorder = recorder
-        self.device = place  # the device of arrays that are not in `_places`
-        self._places: dict[int, tuple[Any, device]] = {}  # id of a Storage -> (Storage, its device)
+        self.device = place  # the device of arrays that are not in `places`
+        self.places: dict[int, tuple[Any, device]] = {}  # id of a Storage -> (Storage, its device)
         self._names = names or {}  # id of a tensor -> its name
         self.roots: list[Root] = []
         self.sources: list[tuple[str, Any]] = []
@@ -122,6 +129,15 @@ class Capture:
             self.sources.append(("root", root))
             self._by_array[id(t._data)] = root
         return root.traced
+
+    def computed(self, op: EagerOp, args: tuple[Any, ...]) -> Any:
+        """``op.fn(*args)`` of traced arrays; where a loop is followed, an operation that has come before in the same
+        way is recognised as a whole (``tracer/reroll/inline_cache.py``)."""
+        recorder = self.recorder
+        if recorder.follow is None:
+            return op.fn(*args)
+        found = None if recorder.ask is None else recorder.ask(op, args, _NOTHING)
+        return recorder.observer.operation(op, args, _NOTHING, _run) if found is None else found  # type: ignore[union-attr]
 
     def root_of(self, t: Tensor) -> Root | None:
         """The root whose memory *t* shows, if it has been touched."""
@@ -189,13 +205,13 @@ class Capture:
     # ---- where arrays lie ----------------------------------------------------------------------------------------
 
     def device_of(self, data: TracedArray) -> device:
-        found = self._places.get(id(data._storage))
+        found = self.places.get(id(data._storage))
         return self.device if found is None else found[1]
 
     def put(self, data: TracedArray, place: device) -> TracedArray:
         """Note that *data* lies on *place*."""
-        if place.type != self.device.type or id(data._storage) in self._places:
-            self._places[id(data._storage)] = data._storage, place
+        if place.type != self.device.type or id(data._storage) in self.places:
+            self.places[id(data._storage)] = data._storage, place
         return data
 
     def moved(self, data: TracedArray, place: device) -> TracedArray:
@@ -220,8 +236,6 @@ class Capture:
 
         :raises RuntimeError: in PyTorch's words, where operands lie on different devices.
         """
-        if not self._places:
-            return
         traced = [x for x in operands if type(x) is TracedArray]
         places = {self.device_of(x).type: self.device_of(x) for x in traced}
         if len(places) > 1:

@@ -50,16 +50,18 @@ WRITE = EagerOp("CopySlices", _write)
 def apply_view(op: EagerOp, t: Tensor, statics: tuple[Any, ...] = ()) -> Tensor:
     """The result of a view operation: a tensor over the same memory."""
     data = raw(t)
+    capture = STATE.capture
+    out = op.fn(data, *statics) if capture is None else capture.computed(op, (data, *statics))
     result = core._new(Tensor)
-    result._data = out = op.fn(data, *statics)
+    result._data = out
     version = result._counter = t._counter
     result._base = t if t._base is None else t._base
     result._chain = (*t._chain, (op, statics))
     result._attr_version = version[0]
     if t._inference:
         result._inference = True
-    if STATE.capture is not None:
-        STATE.capture.made(result)
+    if capture is not None:
+        capture.made(result)
     if t._base is not None and t._attr_version != version[0]:
         core.refresh(t)
     made = t._made

@@ -11,6 +11,7 @@ import itertools
 from collections import OrderedDict
 from typing import Any
 
+from ..tracer.ir.aval import Aval
 from ..tracer.ir.site import Site
 from .op import EagerOp
 
@@ -53,6 +54,7 @@ class TapeNode:
     hooks: OrderedDict[int, Any] | None = None
     pre_hooks: OrderedDict[int, Any] | None = None
     site: Site | None = None
+    avals: tuple[Aval, ...] | None = None  # of the inputs, once the derivative has run
 
     def __init__(
         self, op: EagerOp | None, statics: tuple[Any, ...], edges: tuple[Any, ...], edge_outs: tuple[int, ...],

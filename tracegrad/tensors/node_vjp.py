@@ -13,11 +13,12 @@ import numpy as np
 
 from ..tracer.ir.aval import FLOAT_KINDS
 from ..tracer.record.array import TracedArray
-from .apply import apply
+from ..tracer.record.autocast import USE
+from .apply import apply, untaped
 from .modes import STATE
 from .node import TapeNode
 from .on_device import filled
-from .op import aval_of
+from .op import LocalVjp, aval_of
 from .tensor import Tensor, make, raw
 
 AGAIN = (
@@ -58,21 +59,27 @@ def _plain_vjp(
     node: TapeNode, cts: list[Tensor | None], wants: tuple[bool, ...], careful: bool, create_graph: bool
 ) -> tuple[list[Tensor | None], list[bool]]:
     assert node.op is not None
-    local = node.op.vjp(tuple([aval_of(x) for x in node.inputs]), node.statics, wants, careful)
+    avals = node.avals = tuple([aval_of(x) for x in node.inputs])
+    local = node.op.vjp(avals, node.statics, wants, careful)
     check_versions(node, local)
     given = next((raw(ct) for ct in cts if ct is not None), None)
-    values = [_saved(node, k, create_graph) for k in local.saved_in]
-    values += [_saved_result(node, k, create_graph) for k in local.saved_out]
+    saved = None if create_graph or USE.begun or STATE.capture is None else _traced_values(node, local)
+    if saved is None:
+        values = [_saved(node, k, create_graph) for k in local.saved_in]
+        values += [_saved_result(node, k, create_graph) for k in local.saved_out]
+    else:
+        values = saved
     for k in local.seeded:
         ct = cts[k]
         if ct is None:
             aval = local.outs[k]
             ct = make(filled(0, aval.shape, aval.dtype, given))
-        values.append(ct)
+        values.append(ct if saved is None else raw(ct))
     grads: list[Tensor | None] = [None] * len(wants)
     marks = [False] * len(wants)
     if local.gives:
-        for k, g, mark in zip(local.gives, apply(local, tuple(values)), local.careful, strict=True):
+        found = apply(local, tuple(values)) if saved is None else untaped(local, tuple(values))
+        for k, g, mark in zip(local.gives, found, local.careful, strict=True):
             grads[k], marks[k] = g, mark
     for k, wanted in enumerate(wants):
         if wanted and grads[k] is None:  # the operation is constant in this operand
@@ -98,6 +105,12 @@ def check_versions(node: TapeNode, local: Any) -> None:
                 f"{saved} instead. Hint: enable anomaly detection to find the operation that failed to compute its "
                 "gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False)."
             )
+
+
+def _traced_values(node: TapeNode, local: LocalVjp) -> list[Any] | None:
+    """The saved values that the derivative reads, in a capture, as they are; None where one is not traced."""
+    values = [*[node.inputs[k] for k in local.saved_in], *[node.outputs[k] for k in local.saved_out]]
+    return values if all(type(x) is TracedArray or type(x) is float or type(x) is int for x in values) else None
 
 
 def _saved(node: TapeNode, k: int, create_graph: bool) -> Any:
@@ -135,7 +148,7 @@ def free(node: TapeNode) -> None:
         node.custom_free()  # type: ignore[attr-defined]
         return
     assert node.op is not None
-    avals = tuple([aval_of(x) for x in node.inputs])
+    avals = node.avals or tuple([aval_of(x) for x in node.inputs])
     local = node.op.vjp(avals, node.statics, tuple([e is not None for e in node.edges]), False)
     if local.saved_in or local.saved_out:
         node.freed = True

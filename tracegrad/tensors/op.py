@@ -54,7 +54,7 @@ class EagerOp:
     *mixed* is its rule in ``autocast``, where the name does not tell: "product" or "float32".
     """
 
-    __slots__ = ("__weakref__", "_derived", "_dtypes", "fn", "in_rows", "mixed", "name", "node_class", "reads")
+    __slots__ = ("__weakref__", "_derived", "_dtypes", "_last", "fn", "in_rows", "mixed", "name", "node_class", "reads")
 
     def __init__(self, name: str, fn: Callable[..., Any], *, reads: str = "", mixed: str = ""):
         self.name = name if "Backward" in name or name == "CopySlices" else f"{name}Backward0"
@@ -63,6 +63,7 @@ class EagerOp:
         self.reads = reads
         self.mixed = mixed
         self.node_class: Any = None  # made by node.py, which knows the base class
+        self._last: tuple[Any, LocalVjp] | None = None  # (key, the derivative that was asked for last)
         self._derived: Recent[Any, LocalVjp] = Recent(lambda: config.max_derivatives)
         self._dtypes: dict[Any, list[np.dtype]] = {}  # dtypes of results, where an operand has half precision
 
@@ -72,9 +73,13 @@ class EagerOp:
     def vjp(self, avals: _Avals, statics: tuple[Any, ...], needs: tuple[bool, ...], careful: bool) -> LocalVjp:
         """The derivative for operands of these kinds, with respect to those in *needs*."""
         key = (avals, statics, needs, careful)
+        last = self._last
+        if last is not None and last[0] == key:
+            return last[1]
         found = self._derived.get(key)
         if found is None:
             found = self._derived.keep(key, LocalVjp.derive(self, avals, statics, needs, careful))
+        self._last = key, found
         return found
 
     def run(self, operands: tuple[Any, ...], statics: tuple[Any, ...]) -> Any:

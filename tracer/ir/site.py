@@ -43,6 +43,11 @@ def adjoint_site(site: Site | None) -> Site | None:
     return known[1]
 
 
+def own_site(site: Site | None) -> Site | None:
+    """The same line as another object: several nodes in a row that have such ones look like no loop."""
+    return site and Site(*site)
+
+
 OWN_FOLDER: str = os.path.join(Path(__file__).absolute().parents[2], "")  # the package: all layers
 _LIBRARIES = (numpy, scipy, optree)
 _LIBRARY_FOLDERS = tuple(os.path.dirname(os.path.abspath(m.__file__)) + os.sep for m in _LIBRARIES if m.__file__)

@@ -16,7 +16,6 @@ import numpy as np
 
 from ..ir.aval import BFLOAT16
 from ..ir.errors import UnsupportedError, unrecordable
-from ..ir.site import user_site
 from ..record.array import FUNCTIONS, METHODS, TracedArray, as_truth
 from ..record.constants import call_method
 from ..record.observer import GETITEM
@@ -75,7 +74,7 @@ def _asked(recorder: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str
         return recorder.observer.operation(function, args, kwargs, run)
     if recorder.entered is not None:  # by an operation of which this one is a part
         return run(function, args, kwargs)
-    recorder.entered = user_site()
+    recorder.entered = recorder.site()
     try:
         return run(function, args, kwargs)
     except UnsupportedError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.graph import Atom, Var
+from ..ir.site import Site
 from .loop_body import Made
 from .repeats import Key
 from .row_rewrite import Array
@@ -26,8 +27,8 @@ class FollowedLoop:
     """Values of one loop.  When it is over, ``stacks`` has them by item, for all iterations; but for those that are the
     same in every iteration, which are ``fixed``, and for ``arrays`` that are written row by row."""
 
-    def __init__(self, trips: int):
-        self.trips = trips
+    def __init__(self, trips: int, site: Site | None = None):
+        self.trips, self.site = trips, site
         self.stacks: dict[Key, Atom] = {}
         self.arrays: dict[Key, tuple[Array, int]] = {}
         self.fixed: dict[int, Var] = {}

@@ -16,8 +16,9 @@ closure.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -30,10 +31,12 @@ from ..record.observer import GETITEM, RunOperation
 from ..record.python_numbers import function_of, known_number
 from .followed_loop import IterationVar
 from .loop_follower import Follower
-from .repeats import Carried, Invariant, Local, Slot, VaryingConstant, varying_axis
+from .repeats import Carried, Invariant, Local, Rows, Slot, VaryingConstant, varying_axis
 
 Answer = Callable[[Any, tuple[Any, ...], dict[str, Any]], "TracedArray | None"]
 
+# in this folder: a followed operation is none of the user's code, where ``type`` is answered otherwise
+_FILE = str(Path(__file__).with_name("<followed operation>"))
 _VALUES = (int, float, bool, str, np.float64, np.float32, np.int64)
 _SINGLE = (type(None), type(Ellipsis), type, np.dtype)
 
@@ -66,6 +69,7 @@ class _Learning:
         self.arrays: list[tuple[str, TracedArray, Var]] = []  # (its name in the text, the array, its value)
         self.values: list[tuple[str, Any]] = []  # numbers and the like
         self.late: list[str] = []  # statements behind all tests
+        self.stepping: set[str] = set()  # arrays that are rows of another loop
         self._sequence("args", args)
         if kwargs:
             self.lines.append(f"if len(kwargs) != {len(kwargs)}: return None")
@@ -126,13 +130,17 @@ class _Learning:
     def answer(self, at: int, end: int, turned: int, result: Any) -> Answer | None:
         """The answer for an operation that was the items from *at* to *end*; None where there can be none."""
         follower = self.follower
+        self._at = at
         self.seen = [follower.current, follower.previous, follower.earlier, follower.oldest][turned:]  # in its turn
-        if type(result) is not TracedArray or result._recorder is not follower.recorder:
+        results = result if type(result) is tuple else (result,)
+        if not results or any(type(r) is not TracedArray or r._recorder is not follower.recorder for r in results):
             return None
         if not (self._operands(at, end) and self._same_values()):
             return None
-        if not (self._numbers(at, end) and self._result(at, end, result)):
+        if not (self._numbers(at, end) and self._results(at, end, results)):
             return None
+        arrays = "".join(f"array{k}, " for k in range(len(results)))
+        self.lines.append(f"return ({arrays})" if type(result) is tuple else "return array0")
         self.cells |= {"traced": TracedArray, "new": object.__new__, "Storage": Storage, "Var": IterationVar}
         self.cells |= {"recorder": follower.recorder, "follower": follower, "asks": follower.asks, "end": end}
         make = _maker("\n        ".join(self.lines), ", ".join(self.cells))
@@ -153,6 +161,10 @@ class _Learning:
                     if not self._direct(at, end) or not self._varying_number(j, o, slot):
                         return False
                     continue
+                if isinstance(slot, Rows):
+                    if not self._row(j, o):
+                        return False
+                    continue
                 value = self._value(slot)
                 if isinstance(value, Lit):
                     continue  # it follows from the numbers given
@@ -165,7 +177,25 @@ class _Learning:
                 tests |= {(name, slot): None for name in names}
         for name, slot in tests:
             self.lines.append(f"if {name}._atom is not {self._place(slot)}: return None")
-        return len({name for name, _ in tests}) == len(self.arrays)
+        return len({name for name, _ in tests} | self.stepping) == len(self.arrays)
+
+    def _row(self, j: int, o: int) -> bool:
+        """Test that an array has the next of the rows that operand *o* of item *j* steps through."""
+        rows = self.follower.rows[j, o]
+        names = [name for name, _, atom in self.arrays if atom is rows.atoms[-1]]
+        if not names or self.follower.recorder.numbers is not None:
+            return False
+        goes_on, taken = self._cell(rows.goes_on), rows.place[0] < self._at
+        atoms = self._cell(rows.atoms)
+        for name in names:
+            self.lines.append(
+                f"if {name}._atom is not {atoms}[-1]: return None" if taken else
+                f"if not {goes_on}({name}._atom): return None"
+            )  # fmt: skip
+        self.stepping.update(names)
+        if rows.place == (j, o):
+            self.late.append(f"{self._cell(rows.take)}({names[0]}._atom)")
+        return True
 
     @property
     def _premised(self) -> bool:
@@ -243,7 +273,9 @@ class _Learning:
         assert step.starts is not None
         axis, shape = varying_axis(step.starts), self.args[0].shape
         items = index if type(index) is tuple else (index,)
-        if j != at or axis >= len(items) or any(type(i) not in (int, slice) for i in items):
+        if j != at or axis >= len(items) or any(type(i) not in (int, slice) for i in items[: axis + 1]):
+            return False
+        if any(type(i) not in (int, slice, type(Ellipsis)) for i in items[axis + 1 :]):
             return False
         name = "args_1" if type(index) is not tuple else f"args_1_{axis}"
         found = [k for k, (n, v) in enumerate(self.values) if n == name and type(v) is int]
@@ -267,48 +299,51 @@ class _Learning:
 
     # ---- what came of it ---------------------------------------------------------------------------------------
 
-    def _result(self, at: int, end: int, result: TracedArray) -> bool:
-        """Write the statements that make the result."""
+    def _results(self, at: int, end: int, results: Sequence[TracedArray]) -> bool:
+        """Write the statements that make the results."""
         follower, seen = self.follower, self.seen[0]
-        places = [j for j in range(at, end) if seen[j] is result._atom]
-        if not places or result._version != result._storage.version:
+        if any(result._version != result._storage.version for result in results):
             return False
-        if self.function != GETITEM and (result.ndim > 1 or result._steps):  # its layout rests on that of the arrays
-            for name, array, _ in self.arrays:
+        if self.function != GETITEM and any(r.ndim > 1 or r._steps for r in results):
+            for name, array, _ in self.arrays:  # the layout of results rests on that of the arrays
                 self.lines.append(f"if {name}.known_c_order() is not {array.known_c_order()}: return None")
         self.lines += self.late
         self.cells["current"] = follower.current
+        found: dict[Any, str] = {atom: f"{name}._atom" for name, _, atom in self.arrays}  # of values, their texts
+        wanted = {result._atom for result in results}
         for j in range(at, end):
-            if j != places[-1] and follower.takers[j] < end:
+            last = all(seen[k] is not seen[j] for k in range(j + 1, end))
+            if not (last and seen[j] in wanted) and follower.takers[j] < end:
                 continue  # nobody else can see it
             value = follower.fixed[j]
             if j in follower.twins:
-                self.lines.append(f"value = current[{self._cell(follower.twins[j])}]")
+                self.lines.append(f"value{j} = current[{self._cell(follower.twins[j])}]")
             elif value is None:
                 source, aval = self._cell(follower.sources[j]), self._cell(seen[j].aval)
-                self.lines.append("value = new(Var)")
-                self.lines.append(f"value.aval, value.source, value.iteration = {aval}, {source}, current[-1]")
+                self.lines.append(f"value{j} = new(Var)")
+                self.lines.append(f"value{j}.aval, value{j}.source, value{j}.iteration = {aval}, {source}, current[-1]")
             else:
-                self.lines.append(f"value = {self._cell(value)}")
-            self.lines.append(f"current[{self._cell(j)}] = value")
+                self.lines.append(f"value{j} = {self._cell(value)}")
+            self.lines.append(f"current[{self._cell(j)}] = value{j}")
             if j in self.known:
-                self.lines.append(f"numbers[value] = n{j}")
+                self.lines.append(f"numbers[value{j}] = n{j}")
             if self._premised and seen[j] is follower.recorder.premise:
-                self.lines.append("recorder.premise = value")
-            if j == places[-1]:
-                self.lines.append("found = value")
-        self.lines.append("array = new(traced)")
-        if not (self._view(result) or self._fresh(result)):
-            return False
-        self.lines.append("array._recorder, array._atom = recorder, found")
+                self.lines.append(f"recorder.premise = value{j}")
+            found[seen[j]] = f"value{j}"
+        for k, result in enumerate(results):
+            if result._atom not in found:
+                return False
+            self.lines.append(f"array{k} = new(traced)")
+            if not (self._view(k, result) or self._fresh(k, result, found[result._atom], results[:k])):
+                return False
+            self.lines.append(f"array{k}._recorder, array{k}._atom = recorder, {found[result._atom]}")
         if end == len(follower.sources):
             self.lines.append("follower.moved(end)")
         else:
             self.lines += ["follower.at = end", "recorder.ask = asks[end]"]
-        self.lines.append("return array")
         return True
 
-    def _view(self, result: TracedArray) -> bool:
+    def _view(self, k: int, result: TracedArray) -> bool:
         """Write the result as a view of the first array; False if it is none."""
         if not self.arrays:
             return False
@@ -318,22 +353,23 @@ class _Learning:
             return False
         if result._uncertain is not base._uncertain or any(a is not b for a, b in zip(result._steps, steps)):  # noqa: B905
             return False
-        self.lines.append(f"array._storage = {name}._storage")
-        self.lines.append(f"array._steps = (*{name}._steps, {self._cell(result._steps[-1])})")
-        self.lines.append(f"array._version, array._uncertain = {name}._version, {name}._uncertain")
+        self.lines.append(f"array{k}._storage = {name}._storage")
+        self.lines.append(f"array{k}._steps = (*{name}._steps, {self._cell(result._steps[-1])})")
+        self.lines.append(f"array{k}._version, array{k}._uncertain = {name}._version, {name}._uncertain")
         return True
 
-    def _fresh(self, result: TracedArray) -> bool:
-        """Write the result as an array with a buffer of its own; False if it has none."""
+    def _fresh(self, k: int, result: TracedArray, value: str, others: Sequence[TracedArray]) -> bool:
+        """Write the result, of this *value*, as an array with a buffer of its own; False if it has none."""
         storage = result._storage
-        own = all(storage is not array._storage for _, array, _ in self.arrays)
+        own = all(storage is not array._storage for array in [*[a for _, a, _ in self.arrays], *others])
         plain = not (result._steps or storage.version or result._uncertain or storage.owner)
         if not (own and plain and storage.home is self.follower.recorder):
             return False
         self.lines.append("storage = new(Storage)")
-        self.lines.append("storage.home, storage.atom, storage.owner, storage.version = recorder, found, None, 0")
+        self.lines.append(f"storage.home, storage.atom, storage.owner, storage.version = recorder, {value}, None, 0")
         self.lines.append(f"storage.c_order, storage.array0d = {storage.c_order}, {storage.array0d}")
-        self.lines.append("array._storage, array._steps, array._version, array._uncertain = storage, (), 0, False")
+        self.lines.append(f"array{k}._storage = storage")
+        self.lines.append(f"array{k}._steps, array{k}._version, array{k}._uncertain = (), 0, False")
         return True
 
 
@@ -341,7 +377,7 @@ class _Learning:
 def _maker(body: str, cells: str) -> Any:
     """The function from the values of *cells* to the answer with this *body*."""
     text = f"def make({cells}):\n    def answer(asked, args, kwargs):\n        {body}\n    return answer"
-    code: CodeType = compile(text, "<tracegrad: a followed operation>", "exec")
+    code: CodeType = compile(text, _FILE, "exec")
     names: dict[str, Any] = {}
     exec(code, names)
     return names["make"]

@@ -28,7 +28,7 @@ from ..ir.graph import (
     structural,
 )
 from ..ir.primitive import PRIMITIVES
-from ..ir.site import Site
+from ..ir.site import Site, own_site
 from ..ops.closure_conversion import closed, deduplicated, needed_carries
 from ..ops.control import LOOP_OVER
 from ..ops.elementwise import F, cast
@@ -219,8 +219,8 @@ class Block:
         if not aval.shape:
             return zero
         filled = Var(Aval(aval.dtype, aval.shape))
-        params = {"shape": aval.shape, "dims": ()}
-        self.out.append(Node(PRIMITIVES["broadcast"], (zero,), params, (filled,), self.out.site_override))
+        params, site = {"shape": aval.shape, "dims": ()}, own_site(self.out.site_override)
+        self.out.append(Node(PRIMITIVES["broadcast"], (zero,), params, (filled,), site))
         return filled
 
     def _close(

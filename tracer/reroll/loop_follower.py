@@ -13,19 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..ir.graph import Atom, Lit, Node, Var, building, identity
 from ..ir.primitive import PRIMITIVES
+from ..ir.site import own_site
 from ..record.python_numbers import note_number
 from ..record.recorder import Recorder
 from .followed_loop import FollowedLoop, IterationVar
+from .followed_rows import FollowedRows, rewriter_of
 from .loop_body import Block
-from .repeats import Carried, Invariant, Key, Local, Repeat, Slot, Step, VaryingConstant, varying_axis
+from .repeats import Carried, Invariant, Key, Local, Repeat, Rows, Slot, Step, VaryingConstant, varying_axis
 from .rewrite import fold_items
 
+_FILE = str(Path(__file__).with_name("<followed loop>"))  # none of the user's code
 TRIES = 2  # operations that are learned at one place
 
 Follow = Callable[[Any, tuple[Atom, ...], dict[str, Any]], "tuple[Var, ...] | None"]
@@ -38,8 +42,9 @@ class Follower:
     stay the same objects.  Their last element is the number of the turn.  ``None``: nobody can have seen the value.
     """
 
-    def __init__(self, recorder: Recorder, repeat: Repeat):
+    def __init__(self, recorder: Recorder, repeat: Repeat, before: Sequence[FollowedLoop] = ()):
         self.recorder, self.repeat = recorder, repeat
+        self.rewriter = rewriter_of(before, recorder.const)  # of values of those *before*, read row by row
         start, period = repeat.start, repeat.period
         self.recorded: list[list[Any]] = [recorder.items[at : at + period] for at in range(start, repeat.end, period)]
         counts = recorder.counts[start:]  # and that of the end
@@ -53,7 +58,8 @@ class Follower:
                     self.numbers[j, o] = list(slot.values)
             if step.starts is not None:
                 self.starts[j] = [tuple(start) for start in step.starts.tolist()]
-        self.loop = FollowedLoop(repeat.trips)
+        self.loop = FollowedLoop(repeat.trips, repeat.steps[0].item.site)
+        self.rows = self._rows()
         self.twins = self._twins()
         self.fixed = [self.recorded[0][j].outs[0] if step.fixed else None for j, step in enumerate(repeat.steps)]
         self.sources = [(self.loop, j) for j in range(period)]
@@ -101,10 +107,29 @@ class Follower:
                     slots[o] = slot._replace(item=twins.get(slot.item, slot.item))
                 elif isinstance(slot, Invariant):
                     slots[o] = identity(slot.atom)
+                elif isinstance(slot, Rows):
+                    slots[o] = self.rows[j, o]
             first = known.setdefault((node.prim, tuple(slots), tuple(node.params.values())), j)
             if first != j:
                 twins[j] = first
         return twins
+
+    def _rows(self) -> dict[tuple[int, int], FollowedRows]:
+        """The rows of each slot that has some, by (item, operand); equal ones are the same object."""
+        rows: dict[tuple[int, int], FollowedRows] = {}
+        known: dict[Any, FollowedRows] = {}
+        recorded: set[Var] | None = None
+        for j, step in enumerate(self.repeat.steps):
+            for o, slot in enumerate(step.slots):
+                if isinstance(slot, Rows):
+                    if recorded is None:
+                        recorded = {node.outs[0] for block in self.recorded for node in block}
+                    key = tuple(map(id, slot.atoms))
+                    found = known.get(key)
+                    if found is None:
+                        found = known[key] = FollowedRows((j, o), slot, self.rewriter, self.loop, recorded)
+                    rows[j, o] = found
+        return rows
 
     def row(self, j: int, outs: list[Any]) -> Var:
         """The value of item *j* in the turn of *outs*."""
@@ -148,10 +173,13 @@ class Follower:
         names: dict[str, Any] = {"Lit": Lit}
         names |= {"current": self.current, "previous": self.previous, "earlier": self.earlier}
         source: list[str] = []
+        for rows in self.rows.values():
+            j, o = rows.place
+            names[f"r{j}_{o}"], names[f"fits{j}_{o}"], names[f"take{j}_{o}"] = rows.atoms, rows.fits, rows.take
         for j, step in enumerate(self.repeat.steps):
             source.append(f"def step{j}(inputs, params):")
             source += ["    " + line for line in self._lines(j, step, names)]
-        exec(compile("\n".join(source), "<tracegrad: a followed loop>", "exec"), names)
+        exec(compile("\n".join(source), _FILE, "exec"), names)
         return [names[f"step{j}"] for j in range(len(self.repeat.steps))]
 
     def _lines(self, j: int, step: Step, names: dict[str, Any]) -> list[str]:
@@ -170,6 +198,8 @@ class Follower:
             if isinstance(slot, VaryingConstant):
                 names[f"n{j}_{o}"] = self.numbers[j, o]
                 at_end.append(f"n{j}_{o}.append(x{o}.value)")
+            elif isinstance(slot, Rows) and self.rows[j, o].place == (j, o):
+                at_end.append(f"take{j}_{o}(x{o})")
         if step.starts is not None:
             names[f"s{j}"], axis = self.starts[j], varying_axis(step.starts)
             names[f"p{j}"] = {k: v for k, v in node.params.items() if k != "start"}
@@ -192,6 +222,11 @@ class Follower:
             return f"{x} is not current[{slot.item}]"
         if isinstance(slot, Carried):
             return f"{x} is not {'previous' if slot.distance == 1 else 'earlier'}[{slot.item}]"
+        if isinstance(slot, Rows):
+            item, operand = self.rows[j, o].place
+            if item != j:
+                return f"{x} is not r{item}_{operand}[-1]"
+            return f"{x} is not x{operand}" if operand != o else f"not fits{j}_{o}({x})"
         like = slot.like if isinstance(slot, VaryingConstant) else slot.atom if isinstance(slot, Invariant) else None
         assert like is not None
         if isinstance(like, Var):
@@ -235,12 +270,13 @@ class Follower:
                 elif first[j].outs[0] in own:  # another item may have defined it first, by chance
                     del own[first[j].outs[0]]
                     recorder.append(first[j])
+                    recorder.know(first[j])
             for var, (iteration, j) in own.items():
                 if type(var) is IterationVar:  # of a loop within this one
                     var.source, var.iteration = self.sources[j], iteration
             loop.recorded = own
             last = {key: self.previous[key[0]] for key in keys}
-            body = Block(steps, first, trips, self._numbers, recorder.const, fold_items)
+            body = Block(steps, first, trips, self._stacks(steps, trips), recorder.const, fold_items)
             before, recorder.site_override = recorder.site_override, steps[0].item.site
             with building(recorder):
                 made = body.make(recorder, keys, last)
@@ -264,15 +300,29 @@ class Follower:
             if outs[j] is None:
                 outs[j] = self.row(j, outs)
 
-    def _numbers(self, slot: Slot) -> Atom:
-        assert isinstance(slot, VaryingConstant)
-        return self.recorder.const(slot.values)
+    def _stacks(self, steps: Sequence[Step], trips: int) -> Callable[[Slot], Atom]:
+        """A function that gives the rows of a slot of *steps* as one array."""
+        recorder, rewriter = self.recorder, self.rewriter
+        for j, step in enumerate(steps):
+            for o, slot in enumerate(step.slots):
+                if isinstance(slot, Rows):
+                    rewriter.parts[id(slot)] = self.rows[j, o].parts(trips)
+
+        def stack(slot: Slot) -> Atom:
+            site = recorder.site_override
+            recorder.site_override = own_site(site)
+            found = rewriter.stack(slot)
+            recorder.site_override = site
+            return found
+
+        return stack
 
     def _complete(self, j: int, step: Step, trips: int) -> Step:
         """*step* with the starts and constants of all turns."""
         slots = [
             VaryingConstant(slot.like, np.array(self.numbers[j, o][:trips], slot.values.dtype))
-            if isinstance(slot, VaryingConstant) else slot
+            if isinstance(slot, VaryingConstant) else Rows(self.rows[j, o].atoms[:trips])
+            if isinstance(slot, Rows) else slot
             for o, slot in enumerate(step.slots)
         ]  # fmt: skip
         starts = None if step.starts is None else np.array(self.starts[j][:trips])
@@ -294,6 +344,8 @@ class Follower:
                     operands.append(turns[slot.distance][slot.item])
                 elif isinstance(slot, VaryingConstant):
                     operands.append(Lit(self.numbers[j, o][turn], slot.like.aval.dtype, weak=slot.like.aval.weak))
+                elif isinstance(slot, Rows):
+                    operands.append(self.rows[j, o].atoms[turn])
                 else:
                     assert isinstance(slot, Invariant)
                     operands.append(slot.atom)

@@ -19,12 +19,13 @@ from ..record.observer import RunOperation
 from ..record.recorder import Recorder
 from .find import find_repeats, reaches_end
 from .followed_loop import FollowedLoop
+from .followed_rows import can_follow, rewriter_of
 from .induction_variables import InductionVariables
 from .inline_cache import learn
 from .loop_follower import Follower
 from .repeats import Repeat, Rows
 
-LONG_RUN = 4096  # items of a loop that are recorded before it is followed
+LONG_RUN = 4096  # items of a loop that are recorded before it is followed, unless told otherwise
 LOOK_EVERY = 1024  # items between two looks
 
 
@@ -33,6 +34,7 @@ class LoopMonitor:
 
     def __init__(self, recorder: Recorder):
         self.recorder = recorder
+        self.long_run = LONG_RUN
         self.follower: Follower | None = None
         self.followed: list[FollowedLoop] = []
         self.asked: dict[int, Asked] = {}  # item that asked for a truth value -> the frame then
@@ -44,6 +46,14 @@ class LoopMonitor:
         """The monitor of a copy of the recording."""
         other = copy(self)
         other.recorder, other.asked, other.refusals = recorder, dict(self.asked), list(self.refusals)
+        return other
+
+    def evaluator(self) -> LoopMonitor | None:
+        """An observer that only knows the values of loops that were followed; None if there are none."""
+        if not self.followed:
+            return None
+        other = LoopMonitor(self.recorder)
+        other.followed, other._evaluated = self.followed, self._evaluated
         return other
 
     # ---- the interface of observers --------------------------------------------------------------------------------
@@ -117,17 +127,28 @@ class LoopMonitor:
         """A follower of the loop that is going on, or the number of items at which to look again."""
         items, sites = self.recorder.items, self.recorder.sites
         count = len(items)
-        if not reaches_end(items, sites, LONG_RUN):
+        if not reaches_end(items, sites, self.long_run):
             return count + LOOK_EVERY
         repeats = find_repeats(items, sites).repeats
         last = repeats[-1] if repeats else None
-        if last is None or last.end + last.period <= count or not _simple(last):
+        if last is None or last.end + last.period <= count or not self._simple(last):
             return count + count // 2
-        if last.period * last.trips < LONG_RUN:
-            return last.start + -(-LONG_RUN // last.period) * last.period
+        if last.period * last.trips < self.long_run:
+            return last.start + -(-self.long_run // last.period) * last.period
         if last.end < count:
             return last.end + last.period
-        return Follower(self.recorder, last)
+        return Follower(self.recorder, last, self.followed)
+
+    def _simple(self, repeat: Repeat) -> bool:
+        """Whether the blocks of *repeat* can be followed."""
+        rewriter = rewriter_of(self.followed, self.recorder.const)
+        return all(
+            isinstance(step.item, Node)
+            and len(step.item.outs) == 1
+            and step.item.prim.kind != LOOP
+            and all(can_follow(slot, rewriter) for slot in step.slots if isinstance(slot, Rows))
+            for step in repeat.steps
+        )
 
     def refuse(self, reason: Reason) -> None:
         """Note the *reason* why a candidate is no loop."""
@@ -135,26 +156,12 @@ class LoopMonitor:
             self.refusals.append(reason)
 
 
-def _simple(repeat: Repeat) -> bool:
-    """Whether the blocks of *repeat* can be followed."""
-    return all(
-        isinstance(step.item, Node)
-        and len(step.item.outs) == 1
-        and step.item.prim.kind != LOOP
-        and not any(isinstance(slot, Rows) for slot in step.slots)
-        for step in repeat.steps
-    )
-
-
-def follow_loops(recorder: Recorder) -> None:
-    """Attach a monitor to *recorder*, which follows loops that go on for long."""
-    watch_loops(recorder)
-    recorder.look_at = len(recorder.items) + LONG_RUN
-
-
-def watch_loops(recorder: Recorder) -> None:
-    """Attach a monitor to *recorder*, which notes the questions by which loops end."""
-    recorder.observer = LoopMonitor(recorder)
+def follow_loops(recorder: Recorder, long_run: int | None = None) -> None:
+    """Attach a monitor to *recorder*, which notes the questions by which loops end, and follows loops that go on for
+    *long_run* items."""
+    recorder.observer = monitor = LoopMonitor(recorder)
+    monitor.long_run = LONG_RUN if long_run is None else long_run
+    recorder.look_at = len(recorder.items) + monitor.long_run
 
 
 def detach(recorder: Recorder) -> LoopMonitor:
@@ -164,4 +171,4 @@ def detach(recorder: Recorder) -> LoopMonitor:
     return monitor if isinstance(monitor, LoopMonitor) else LoopMonitor(recorder)
 
 
-__all__ = ["LoopMonitor", "detach", "follow_loops", "watch_loops"]
+__all__ = ["LoopMonitor", "detach", "follow_loops"]

@@ -49,7 +49,8 @@ class Column(NamedTuple):
     count: int  # type: ignore[assignment]
 
 
-def _loose(parts: Iterable[Atom | Column]) -> list[Atom]:
+def loose(parts: Iterable[Atom | Column]) -> list[Atom]:
+    """The values among *parts* that belong to no column."""
     return [part for part in parts if not isinstance(part, Column)]
 
 
@@ -62,7 +63,9 @@ class Rewriter:
     ):  # fmt: skip
         self.items, self.first, self.roots, self.const = items, found.first, roots, const
         self.followed = followed  # repeats -1, -2, ...
+        self.rows_read: dict[FollowedLoop, dict[Var, tuple[int, int]]] = {}  # values of theirs, and (iteration, item)
         self.repeats = found.repeats
+        self.starts: list[int] = []  # of the repeats whose rows are resolved
         self.out = Lines()
         self.guards: dict[int, Guard] = {}
         self.held: list[Var] = []
@@ -81,7 +84,7 @@ class Rewriter:
             at = repeat.end
         self._plain(at, len(self.items))
         self._define(self.roots)
-        return self.out.nodes, list(self.guards.values())
+        return self._with_rows(self.out.nodes), list(self.guards.values())
 
     # ---- which values of a repeat are needed ---------------------------------------------------------------------
 
@@ -133,11 +136,10 @@ class Rewriter:
         """Find the columns that the rows of repeats belong to; a repeat over too many loose values is dropped."""
         kept: list[Repeat] = []
         every, self.repeats = self.repeats, kept
-        self.starts: list[int] = []
         for repeat in every:
             slots = [slot for step in repeat.steps for slot in step.slots if isinstance(slot, Rows)]
-            parts = {id(slot): self._parts(slot.atoms) for slot in slots}
-            if all(len(_loose(found)) <= MAX_STACK for found in parts.values()):
+            parts = {id(slot): self.parts_of(slot.atoms) for slot in slots}
+            if all(len(loose(found)) <= MAX_STACK for found in parts.values()):
                 self.parts.update(parts)
                 kept.append(repeat)
                 self.starts.append(repeat.start)
@@ -164,9 +166,9 @@ class Rewriter:
                 if isinstance(item, Guard):
                     used.add(item.atom)
                 elif item.prim is CONCAT and len(item.inputs) > 2:
-                    parts = self.joined[id(item)] = self._parts(item.inputs)
+                    parts = self.joined[id(item)] = self.parts_of(item.inputs)
                     columns += [p for p in parts if isinstance(p, Column)]
-                    used.update(_loose(parts))
+                    used.update(loose(parts))
                 else:
                     used.update(item.inputs)
             if repeat is not None:
@@ -188,7 +190,7 @@ class Rewriter:
                 if place.block < self.repeats[place.repeat].trips - 1 and not fixed:
                     self.stacked.add((place.repeat, place.item, place.out))
 
-    def _parts(self, atoms: Sequence[Atom]) -> list[Atom | Column]:
+    def parts_of(self, atoms: Sequence[Atom]) -> list[Atom | Column]:
         """*atoms*, where many in a row are rows of one item as one column."""
         parts: list[Atom | Column] = []
         k = 0
@@ -232,7 +234,7 @@ class Rewriter:
                     self._define(item.inputs)
                     self.out.append(item)
                 else:
-                    self._define(_loose(parts))
+                    self._define(loose(parts))
                     self._join(item, parts)
 
     def _join(self, node: Node, parts: Sequence[Atom | Column]) -> None:
@@ -246,23 +248,41 @@ class Rewriter:
             self._name(concat(joined, axis), node.out)
 
     def _define(self, atoms: Iterable[Atom]) -> None:
-        """Make nodes for the pending ones of *atoms*."""
+        """Have the pending ones of *atoms* defined behind their loops."""
         for atom in atoms:
             for loop in self.followed:
                 place = loop.pending(atom)
-                if place is None:
-                    continue
-                assert isinstance(atom, Var)
-                loop.defined.add(atom)
-                iteration, item = place
-                fixed, written = loop.fixed.get(item), loop.arrays.get((item, 0))
-                if fixed is not None:
-                    self._name(fixed, atom)
-                elif written is not None:
-                    with building(self.out):
-                        self._name(written[0].after(written[1], iteration), atom)
-                else:
-                    self._name_row(loop.stacks[item, 0], iteration, atom)
+                if place is not None:
+                    assert isinstance(atom, Var)
+                    loop.defined.add(atom)
+                    self.rows_read.setdefault(loop, {})[atom] = place
+                    self._define([loop.fixed.get(place[1], atom)])
+
+    def _rows_of(self, loop: FollowedLoop) -> list[Node]:
+        """Nodes for the values of *loop* that are read."""
+        lines, self.out = self.out, Lines()
+        for var, (iteration, item) in sorted(self.rows_read[loop].items(), key=lambda use: use[1]):
+            fixed, written = loop.fixed.get(item), loop.arrays.get((item, 0))
+            self.out.site_override = loop.site
+            if fixed is not None:
+                self._name(fixed, var)
+            elif written is not None:
+                with building(self.out):
+                    self._name(written[0].after(written[1], iteration), var)
+            else:
+                self._name_row(loop.stacks[item, 0], iteration, var)
+        lines, self.out = self.out, lines
+        return lines.nodes
+
+    def _with_rows(self, nodes: list[Node]) -> list[Node]:
+        """*nodes* with those for the values of followed loops that are read, behind the loops."""
+        for loop in filter(self.rows_read.get, self.followed):
+            stacks = {
+                whole for item in {item for _, item in self.rows_read[loop].values()} for whole in loop.wholes(item)
+            }
+            at = max([k + 1 for k, node in enumerate(nodes) if not stacks.isdisjoint(node.outs)], default=0)
+            nodes[at:at] = self._rows_of(loop)
+        return nodes
 
     def _name(self, atom: Atom, var: Var) -> None:
         """Define *var* to be *atom*."""
@@ -283,7 +303,7 @@ class Rewriter:
                 elif isinstance(slot, Carried):
                     yield from slot.inits
                 elif isinstance(slot, Rows):
-                    yield from _loose(self.parts[id(slot)])
+                    yield from loose(self.parts[id(slot)])
 
     # ---- a loop --------------------------------------------------------------------------------------------------
 
@@ -298,7 +318,7 @@ class Rewriter:
             if p.block == repeat.trips - 1 and not repeat.steps[p.item].fixed
         }  # fmt: skip
         block = self.items[repeat.start : repeat.start + repeat.period]
-        body = Block(repeat.steps, block, repeat.trips, self._stack, self.const, fold_items)
+        body = Block(repeat.steps, block, repeat.trips, self.stack, self.const, fold_items)
         with building(self.out):
             self.out.site_override = repeat.steps[0].item.site
             made = body.make(self.out, wanted, finals, {key[1:] for key in self.columned if key[0] == k})
@@ -320,7 +340,7 @@ class Rewriter:
                 elif var not in last:
                     self._name_row(self.stacks[k, place.item, place.out], place.block, var)
 
-    def _stack(self, slot: Slot) -> Atom:
+    def stack(self, slot: Slot) -> Atom:
         """The rows that *slot* steps through, as one array."""
         if isinstance(slot, VaryingConstant):
             return self.const(slot.values)
@@ -350,4 +370,4 @@ def fold_items(
     return Rewriter(items, find_repeats(items, sites), roots, const).run()
 
 
-__all__ = ["Rewriter", "fold_items"]
+__all__ = ["Column", "Rewriter", "fold_items", "loose"]

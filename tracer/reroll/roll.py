@@ -59,8 +59,12 @@ def rolled(recorder: Recorder, roots: Sequence[Atom]) -> Recorder:
     monitor = detach(recorder)
     result = recorder.copy()
     result.observer = monitor.copy(result)
+    defined = [set(loop.defined) for loop in monitor.followed]
     with recording(result):
         roll(result, roots)
+    for loop, before in zip(monitor.followed, defined, strict=True):
+        loop.defined = before  # what the nodes of *recorder* define
+    recorder.observer = monitor.evaluator()
     return result
 
 

@@ -1,0 +1,484 @@
+"""Turns of loops in steps that are followed, in the forward and in the backward, with what eager code finds."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import tracegrad as torch
+from tracegrad import nn
+from tracegrad.steps import step_recording
+from tracegrad.tensors import compiled_backward
+from tracegrad.tracer.reroll import inline_cache, loop_monitor
+from tracegrad.tracer.reroll.loop_follower import Follower
+
+TURNS = 40
+seen: Counter[str] = Counter()
+
+
+@pytest.fixture(autouse=True)
+def followed_soon(monkeypatch):
+    """Loops are followed as soon as they repeat; ``seen`` counts turns, and operations that were recognised."""
+    monkeypatch.setattr(compiled_backward, "MAX_NODES", 0)
+    monkeypatch.setattr(step_recording, "LONG_RUN", 100)
+    monkeypatch.setattr(loop_monitor, "LOOK_EVERY", 8)
+    seen.clear()
+    names = {"finish": Follower.finish, "answer": inline_cache._Learning.answer, "seen": seen}
+    exec(compile(COUNTING, inline_cache.__file__, "exec"), names)  # no code of the user's
+    monkeypatch.setattr(Follower, "finish", names["finished"])
+    monkeypatch.setattr(inline_cache._Learning, "answer", names["answered"])
+
+
+COUNTING = """
+def finished(self):
+    loop = finish(self)
+    if loop is not None:
+        seen["turns"] += loop.trips - len(self.recorded)
+        seen["row by row"] += bool(self.rows)
+    return loop
+
+def answered(self, *args):
+    found = answer(self, *args)
+    if found is None:
+        return None
+    def counted(*given):
+        result = found(*given)
+        seen["recognised"] += result is not None
+        return result
+    return counted
+"""
+
+
+def array(seed, *shape):
+    return np.random.default_rng(seed).normal(size=shape) * 0.4
+
+
+def tensor(seed, *shape):
+    return torch.tensor(array(seed, *shape))
+
+
+def parameter(seed, *shape):
+    return nn.Parameter(tensor(seed, *shape))
+
+
+class Cell(nn.Module):
+    def __init__(self, inputs, hidden):
+        super().__init__()
+        self.from_input = nn.Linear(inputs, 4 * hidden)
+        self.from_state = nn.Linear(hidden, 4 * hidden)
+        for seed, p in enumerate(self.parameters()):
+            p.data = tensor(seed, *p.shape)
+
+    def forward(self, x, state):
+        h, c = state
+        i, f, g, o = (self.from_input(x) + self.from_state(h)).chunk(4, dim=1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def lstm():
+    cell, x = Cell(3, 5), tensor(0, TURNS, 4, 3)
+    optimizer = torch.optim.Adam(cell.parameters(), lr=0.01)
+
+    def step(x):
+        optimizer.zero_grad()
+        state = torch.zeros(4, 5, dtype=x.dtype), torch.zeros(4, 5, dtype=x.dtype)
+        ys = []
+        for t in range(TURNS):
+            state = cell(x[t], state)
+            ys.append(state[0])
+        loss = (torch.stack(ys) ** 2).mean() + state[1].sum() * 0.1
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step, x, list(cell.parameters())
+
+
+def initial_state():
+    """The rows of the states before each turn begin with one that is no turn's."""
+    w, h0, x = parameter(1, 5, 5), parameter(2, 4, 5), tensor(0, TURNS, 4, 5)
+
+    def step(x):
+        w.grad = h0.grad = None
+        h = h0
+        for t in range(TURNS):
+            h = torch.tanh(h @ w + x[t])
+        (h * h).sum().backward()
+        return h.detach()
+
+    return step, x, [w, h0]
+
+
+def a_turn_that_differs():
+    w, x = parameter(1, 5, 5), tensor(0, TURNS, 4, 5)
+
+    def step(x):
+        w.grad = None
+        h = torch.zeros(4, 5, dtype=x.dtype)
+        for t in range(TURNS):
+            h = torch.tanh(h @ w + x[t])
+            if t == 25:
+                h = h * 0.5 + x[0]
+        (h * h).sum().backward()
+        return h.detach()
+
+    return step, x, [w]
+
+
+def numbers_of_the_turns():
+    w, x = parameter(1, 5, 5), tensor(0, TURNS, 4, 5)
+
+    def step(x):
+        w.grad = None
+        h = torch.zeros(4, 5, dtype=x.dtype)
+        for t in range(TURNS):
+            h = torch.tanh(h @ w + x[t] * (t / 7.0)) * 0.9**t + h * 0.5
+        h.sum().backward()
+        return h.detach()
+
+    return step, x, [w]
+
+
+def hooks_in_some_turns():
+    w, x = parameter(1, 5, 5), tensor(0, TURNS, 4, 5)
+
+    def step(x):
+        w.grad = None
+        h = torch.zeros(4, 5, dtype=x.dtype)
+        for t in range(TURNS):
+            h = torch.tanh(h @ w + x[t])
+            if t in (11, 30):
+                h.register_hook(lambda g: g * 0.5)
+        (h * h).sum().backward()
+        return h.detach()
+
+    return step, x, [w]
+
+
+def a_hook_in_each_turn():
+    w, x = parameter(1, 5, 5), tensor(0, TURNS, 4, 5)
+
+    def step(x):
+        w.grad = None
+        h = torch.zeros(4, 5, dtype=x.dtype)
+        for t in range(TURNS):
+            h = torch.tanh(h @ w + x[t])
+            h.register_hook(lambda g: g.clamp(-0.1, 0.1))
+        (h * h).sum().backward()
+        return h.detach()
+
+    return step, x, [w]
+
+
+def gradients_of_turns_are_retained():
+    w, x = parameter(1, 5, 5), tensor(0, TURNS, 4, 5)
+
+    def step(x):
+        w.grad = None
+        h, kept = torch.zeros(4, 5, dtype=x.dtype), []
+        for t in range(TURNS):
+            h = torch.tanh(h @ w + x[t])
+            if t in (3, 17, 38):
+                h.retain_grad()
+                kept.append(h)
+        (h * h).sum().backward()
+        return torch.stack([k.grad for k in kept])
+
+    return step, x, [w]
+
+
+def detached_in_turns():
+    w, x = parameter(1, 5, 5), tensor(0, TURNS, 4, 5)
+
+    def step(x):
+        w.grad = None
+        h, loss = torch.zeros(4, 5, dtype=x.dtype), 0.0
+        for t in range(TURNS):
+            h = torch.tanh(h @ w + x[t])
+            loss = loss + (h * h).sum()
+            if t % 10 == 9:
+                h = h.detach()
+        loss.backward()
+        return h
+
+    return step, x, [w]
+
+
+def detached_in_each_turn():
+    w, x = parameter(1, 5, 5), tensor(0, TURNS, 4, 5)
+
+    def step(x):
+        w.grad = None
+        h, loss = torch.zeros(4, 5, dtype=x.dtype), 0.0
+        for t in range(TURNS):
+            h = torch.tanh(h.detach() @ w + x[t])
+            loss = loss + (h * h).sum()
+        loss.backward()
+        return h.detach()
+
+    return step, x, [w]
+
+
+def written_in_place():
+    w, x, kept = parameter(1, 5, 5), tensor(0, TURNS, 4, 5), tensor(9, TURNS, 4, 5)
+
+    def step(x):
+        w.grad = None
+        h, total = torch.zeros(4, 5, dtype=x.dtype), torch.zeros(4, 5, dtype=x.dtype)
+        out = torch.zeros(TURNS, 4, 5, dtype=x.dtype)
+        for t in range(TURNS):
+            h = torch.tanh(h @ w + x[t])
+            total += h
+            out[t] = h * 0.5
+            with torch.no_grad():
+                kept[t] = h
+        ((total**2).sum() + (out**3).sum()).backward()
+        return total.detach()
+
+    return step, x, [w, kept]
+
+
+def left_early():
+    w, x = parameter(1, 5, 5), tensor(0, TURNS, 4, 5)
+
+    def step(x):
+        w.grad = None
+        h = torch.zeros(4, 5, dtype=x.dtype)
+        for t in range(1000):
+            h = torch.tanh(h @ w + x[t])
+            if t == 33:
+                break
+        h.sum().backward()
+        return h.detach()
+
+    return step, x, [w]
+
+
+def two_loops_over_one_list():
+    w, u, x = parameter(1, 5, 5), parameter(2, 5, 5), tensor(0, TURNS, 4, 5)
+
+    def step(x):
+        w.grad = u.grad = None
+        h = g = torch.zeros(4, 5, dtype=x.dtype)
+        ys = []
+        for t in range(TURNS):
+            h = torch.tanh(h @ w + x[t])
+            ys.append(h)
+        for y in ys:
+            g = torch.tanh(g @ u + y)
+        for y in reversed(ys):
+            g = torch.tanh(g @ u + y * 0.5)
+        g.sum().backward()
+        return g.detach()
+
+    return step, x, [w, u]
+
+
+def every_other_row():
+    w, x = parameter(1, 5, 5), tensor(0, TURNS, 4, 5)
+
+    def step(x):
+        w.grad = None
+        h, ys = torch.zeros(4, 5, dtype=x.dtype), []
+        for t in range(TURNS):
+            h = torch.tanh(h @ w + x[t])
+            ys.append(h)
+        g = torch.zeros(4, 5, dtype=x.dtype)
+        for k in range(TURNS // 2):
+            g = torch.tanh(ys[2 * k] @ w + g) * ys[TURNS - 1 - k]
+        g.sum().backward()
+        return g.detach()
+
+    return step, x, [w]
+
+
+def gradients_in_turns():
+    w, x = parameter(1, 5, 5), tensor(0, TURNS, 4, 5)
+
+    def step(x):
+        for t in range(TURNS):
+            loss = (torch.tanh(x[t] @ w) ** 2).mean()
+            (g,) = torch.autograd.grad(loss, [w])
+            with torch.no_grad():
+                w.sub_(g * 0.1)
+        return loss.detach()
+
+    return step, x, [w]
+
+
+def derivatives_of_derivatives():
+    w, x = parameter(1, 5, 5), tensor(0, TURNS, 4, 5)
+
+    def step(x):
+        w.grad = None
+        h = torch.zeros(4, 5, dtype=x.dtype)
+        for t in range(TURNS):
+            h = torch.tanh(h @ w + x[t])
+        (g,) = torch.autograd.grad((h * h).sum(), [w], create_graph=True)
+        (g * g).sum().backward()
+        return h.detach()
+
+    return step, x, [w]
+
+
+CASES = [
+    lstm, initial_state, a_turn_that_differs, numbers_of_the_turns, hooks_in_some_turns, a_hook_in_each_turn,
+    gradients_of_turns_are_retained, detached_in_turns, detached_in_each_turn, written_in_place, left_early,
+    two_loops_over_one_list, every_other_row, gradients_in_turns, derivatives_of_derivatives,
+]  # fmt: skip
+
+
+def values(tensors):
+    return [t.detach().numpy().copy() for t in tensors]
+
+
+def gradients(tensors):
+    return [t.grad.detach().numpy().copy() for t in tensors if t.grad is not None]
+
+
+def run(case):
+    """The values of four calls of the compiled step."""
+    step, x, known = case()
+    step, found = torch.compile(step), []
+    for _ in range(4):
+        out = step(x)
+        found += [*values([out, *known]), *gradients(known)]
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_step_whose_turns_are_followed_is_the_eager_one(case, monkeypatch):
+    if case is lstm:  # a turn of its backward has 41 items
+        monkeypatch.setattr(step_recording, "LONG_RUN", 200)
+    (eager, x, known), (step, _, ours) = case(), case()
+    step = torch.compile(step)
+    for _ in range(4):
+        found, expected = step(x), eager(x)
+        both = [([found], [expected]), (ours, known)]
+        for a, b in [*[(values(a), values(b)) for a, b in both], (gradients(ours), gradients(known))]:
+            assert len(a) == len(b)
+            for one, other in zip(a, b, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    assert step.stats.live == "" and step.stats.traces == 2
+    assert seen["turns"] > 0 and seen["recognised"] > 0
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_following_turns_changes_no_bit(case, monkeypatch):
+    found = run(case)
+    turns = seen["turns"]
+    monkeypatch.setattr(step_recording, "LONG_RUN", 1 << 60)
+    expected = run(case)
+    assert seen["turns"] == turns > 0
+    for one, two in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_a_run_that_is_not_kept_has_the_values_of_its_turns():
+    w, x, kept = parameter(1, 5, 5), tensor(0, TURNS, 4, 5), {}
+
+    def step(x):
+        w.grad = None
+        h, ys = torch.zeros(4, 5, dtype=x.dtype), []
+        for t in range(TURNS):
+            h = torch.tanh(h @ w + x[t])
+            ys.append(h)
+        kept["first"], kept["late"] = ys[2] * 1.0, ys[-3]
+        (h * h).sum().backward()
+        vars(kept_too).update(h=ys[20])
+        return h.detach()
+
+    class Kept:
+        pass
+
+    kept_too = Kept()
+    compiled = torch.compile(step)
+    for _ in range(4):
+        found = [*values([compiled(x), kept["first"], kept["late"], kept_too.h]), *gradients([w])]
+        expected = [*values([step(x), kept["first"], kept["late"], kept_too.h]), *gradients([w])]
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    assert seen["turns"] > 0
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_an_exception_in_a_followed_turn_leaves_what_was_written(backward):
+    w, x, total = parameter(1, 5, 5), tensor(0, TURNS, 4, 5), torch.zeros(4, 5, dtype=torch.float64)
+    flags = {"fails": False}
+
+    def hook(g):
+        if flags["fails"]:
+            raise ValueError("in the backward")
+        return g
+
+    def step(x, fails):
+        w.grad = None
+        h = torch.zeros(4, 5, dtype=x.dtype)
+        for t in range(TURNS):
+            h = torch.tanh(h @ w + x[t])
+            with torch.no_grad():
+                total.add_(h)
+            if t == 3:
+                h.register_hook(hook)
+            if fails and not backward and t == 35:
+                raise ValueError("in the loop")
+        flags["fails"] = fails and backward
+        h.sum().backward()
+        return h.detach()
+
+    compiled, sums = torch.compile(step), []
+    for run in (compiled, step):
+        total.zero_()
+        for fails in (False, True, True, True, False):
+            try:
+                run(x, fails)
+            except ValueError as error:
+                assert "in the" in str(error)
+            else:
+                assert not fails
+            sums.append(total.numpy().copy())
+    for one, other in zip(sums[:5], sums[5:], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+    assert seen["turns"] > 0
+
+
+def test_numbers_that_turns_ask_for():
+    w, x = parameter(1, 5, 5), tensor(0, TURNS, 4, 5)
+
+    def step(x):
+        w.grad = None
+        h, log = torch.zeros(4, 5, dtype=x.dtype), []
+        for t in range(TURNS):
+            h = torch.tanh(h @ w + x[t])
+            if t in (20, 36):
+                log.append(float(h[0, 0]))
+        (h * h).sum().backward()
+        return h.detach() * log[0] + log[1]
+
+    compiled = torch.compile(step)
+    for _ in range(4):
+        found = [*values([compiled(x)]), *gradients([w])]
+        expected = [*values([step(x)]), *gradients([w])]
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    assert seen["turns"] > 0
+
+
+def test_random_draws_in_turns():
+    w, x = parameter(1, 5, 5), tensor(0, TURNS, 4, 5)
+
+    def step(x):
+        w.grad = None
+        h = torch.zeros(4, 5, dtype=x.dtype)
+        for t in range(TURNS):
+            h = nn.functional.dropout(torch.tanh(h @ w + x[t]), 0.25)
+        (h * h).sum().backward()
+        return h.detach()
+
+    results = []
+    for run in (torch.compile(step), step):
+        torch.manual_seed(3)
+        results.append([v for _ in range(4) for v in [*values([run(x)]), *gradients([w])]])
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)

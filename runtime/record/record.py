@@ -34,7 +34,7 @@ from ...tracer.reroll.loop_monitor import follow_loops
 from ...tracer.reroll.roll import roll
 from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
-from ..state.rebuild import changed_containers
+from ..state.rebuild import changed_containers, grown_lists
 from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch, numbers_compared
 from .arguments import positional_names
@@ -285,7 +285,9 @@ def run_frozen(
         if recorder.texts is not None:
             recorder.texts.print(plain)
 
-    effects, changes = Effects(), changed or substitution.changes() or returned
+    asked = substitution.asked()
+    unknown = [Refusal.REPLAY_CHANGES(name=label) for label in asked]
+    effects, changes = Effects(), changed or substitution.changes() or unknown or returned
     if raised is None and not changes and snapshot.graph is not None and snapshot.graph.roots:
         try:
             inputs = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
@@ -297,7 +299,9 @@ def run_frozen(
     integers.refuse(drop=bool(changes), raised=raised is not None)
     effects.write_back = write_back
     if changes or raised is not None:
-        effects = Effects(learns=raised is None and plan.learn(_names_of_changed(snapshot, substitution, changed)))
+        learns = plan.learn_grown(asked) | plan.learn_grown({c.label: set() for c in grown_lists(snapshot.nodes)})
+        learns |= plan.learn(_names_of_changed(snapshot, substitution, changed))
+        effects = Effects(learns=learns and raised is None)
         write_back()
     if raised is not None:
         try:

@@ -238,7 +238,7 @@ def settle(state: Iterable[StateNode], unwrap: Settled, by_name: bool) -> None:
     anything = unwrap if by_name else lambda value: _settled(value, unwrap)
     for node in state:
         obj = node.obj
-        if node.kind == "sink":
+        if node.kind in ("sink", "history"):
             unwrap(obj)
         elif node.kind == "list":
             _items(obj, unwrap)

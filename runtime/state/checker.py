@@ -29,6 +29,7 @@ import numpy as np
 
 from ...tracer.record.float_errors import raising, settings
 from ...tracer.record.integers import limit_of
+from .kept_list import LENGTH
 from .libraries import LibrarySetting
 from .pins import MISSING, context_value, lookup
 from .state_graph import Edge, Leaf, StateGraph, StateNode
@@ -191,7 +192,7 @@ class _Emitter:
 
     def run(self) -> Digest:
         graph = self.graph
-        self.sinks = {type(node.obj) for node in graph.nodes if node.kind == "sink"}
+        self.sinks = {type(node.obj) for node in graph.nodes if node.kind in ("sink", "history")}
         self.pins()
         if graph.roots:
             self.child("", graph.roots[0], "the function", guard=False)
@@ -319,6 +320,12 @@ class _Emitter:
             self.groups.setdefault(("sink", type(obj)), []).append(name)
         if kind == "sink":
             return
+        if kind == "history":
+            least = min(len(obj), node.extra)
+            self.add(label, kind, least)
+            short = f"{self.constant(len)}({name}) {'<' if least == node.extra else '!='} {least}"
+            self.fail_if(" or ".join([type_test, *([short] if node.extra else [])]))
+            return
         length = f"{self.constant(len)}({name}) != {len(obj)}" if kind in ("list", "tuple", "dict", "set") else ""
         if kind == "array":
             self.array(name, node, label, type_test)
@@ -445,6 +452,8 @@ class _Emitter:
             self.child(f"{owner}[{arg}]", child, label)
         elif how == "key":
             self.child(f"{owner}[{arg!r}]" if type(arg) is str else f"{owner}[{self.constant(arg)}]", child, label)
+        elif how == LENGTH:
+            self.child(f"{self.constant(len)}({owner})", child, label)
         elif how == "store":
             self.add(node.label, "store")
         elif how == "cell":

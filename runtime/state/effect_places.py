@@ -20,6 +20,7 @@ import numpy as np
 
 from ...tracer.ir.refusals import Refusal
 from ...tracer.record.integers import limit_of
+from .kept_list import LENGTH, WHOLE, reach
 from .state_graph import Chains, Edge, Leaf, StateNode, variable_of
 from .uses import ADD, APPEND, COUNT, GROWS, ITEM, READ, STORE, UPDATE, ItemCount, ItemGrowth, uses
 from .walker import Walker
@@ -94,6 +95,27 @@ def _of_items(found: Set[Any]) -> bool:
     return all(isinstance(use, ItemCount | ItemGrowth) for use in found)
 
 
+def is_history(walker: Walker, label: str) -> bool:
+    """Whether a list only grows from call to call, and is not read as a whole."""
+    return walker.names.effects and WHOLE not in walker.names.grown.get(label, {WHOLE})
+
+
+def visit_history(walker: Walker, value: list[Any], label: str, site: str) -> StateNode:
+    """The node of such a list."""
+    parts, length = walker.names.grown[label], f"len({label})"
+    node = walker.node("history", value, label, site, extra=reach(parts))
+    if LENGTH in parts:
+        number = length not in walker.names.contents and limit_of(len(value)) > 0
+        child = StateNode("number", len(value), length, site) if number else Leaf(len(value), True)
+        if isinstance(child, StateNode):
+            walker.nodes.append(child)
+        node.edge(LENGTH, None, child)
+    for index in sorted([k for k in parts if isinstance(k, int)]):
+        if reach({index}) <= len(value):
+            node.edge("item", index, walker.visit(value[index], f"{label}[{index}]", site))
+    return node
+
+
 def sink_parameters(fn: Any, names: list[str]) -> dict[str | int, set[Any]]:
     """The uses of parameters of *fn* that it may only change, by name and by place in *names*."""
     code = getattr(fn, "__code__", None)
@@ -145,6 +167,8 @@ def settle_places(walker: Walker) -> None:
         if node.kind == "sink" and (node.fixed or not node.sub):
             names.read.add(id(node.obj))
         free = _free(node)
+        if node.kind == "history" and not free:
+            names.grown[node.label].add(WHOLE)
         if node.kind == "logger" and not free:
             walker.refuse(Refusal.CALLS_LOG, node.label, node.site)
         used = uses_of.get(id(node), set()) if free else set()
@@ -159,7 +183,7 @@ def settle_places(walker: Walker) -> None:
             elif names.effects and edge.how in ("global", "cell") and variable_of(node, edge) in shared:
                 if _used(walker, node, edge) & {COUNT, STORE}:
                     _refuse_write(walker, node)
-            elif node.changes and edge.how in ("item", "key"):
+            elif (node.changes or node.kind == "history") and edge.how in ("item", "key"):
                 _as_input(walker, node, edge, True)
             elif free and not edge.fixed and not effect and names.effects:
                 is_counted = edge.how in ("item", "key") and ItemCount(edge.arg) in counted
@@ -272,6 +296,7 @@ def _cell_name(fn: types.FunctionType, cell: types.CellType) -> str | None:
 __all__ = [
     "SINKS",
     "first_count",
+    "is_history",
     "is_sink",
     "only_stored",
     "place_of",
@@ -279,6 +304,7 @@ __all__ = [
     "settle_places",
     "sink_parameters",
     "visit_adder",
+    "visit_history",
     "visit_item",
     "visit_part",
 ]

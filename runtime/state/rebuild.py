@@ -19,6 +19,7 @@ from typing import Any
 from ...tracer.bytecode.shown_names import as_called
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.reports import KeptLogger
+from .kept_list import LENGTH, KeptList, Part
 from .state_graph import Edge, Leaf, StateGraph, StateNode, holds_copies, variable_of
 from .uses import STORE
 from .values import is_empty, is_leaf, same
@@ -83,11 +84,18 @@ class Substitution:
     @property
     def hides(self) -> bool:
         """Whether the copies lack something that the function is known not to read."""
-        return any(c.node.kind == "sink" or any(e.how == "store" for e in c.node.edges) for c in self._copies)
+        return any(
+            c.node.kind in ("sink", "history") or any(e.how == "store" for e in c.node.edges) for c in self._copies
+        )
 
     def changes(self) -> list[Reason]:
         """The changes that the run made in the copies, one line each."""
         return [Refusal.REPLAY_CHANGES(name=node.label) for node in self.changed()]
+
+    def asked(self) -> dict[str, set[Part]]:
+        """What the run has read of lists that only grow, which were not known to be read in this way, by label."""
+        histories = [c for c in self._copies if c.node.kind == "history" and c.copy.asked]
+        return {c.node.label: c.copy.asked for c in histories}
 
     def changed(self) -> list[StateNode]:
         """The objects that the run has changed in copies, where that is no effect."""
@@ -97,8 +105,8 @@ class Substitution:
         """The traces of the run in places that it may have changed: (owner, edge, value) where that is not what was
         there, (sink, None, contents) of a sink that was empty, (container, None, (contents before, contents after))."""
         for c in self._copies:
-            if c.node.kind == "sink" and c.copy:
-                yield c.node, None, c.copy
+            if c.node.kind in ("sink", "history") and contents(c.copy):
+                yield c.node, None, contents(c.copy) if c.node.kind == "history" else c.copy
             elif c.node.changes and not same_contents(c.before, now := contents(c.copy)):
                 yield c.node, None, (c.before, now)
         for owner, edge, now in self._effect_places():
@@ -108,7 +116,7 @@ class Substitution:
                 before = _MISSING
             elif edge.stored and isinstance(child, Leaf) and is_leaf(now) and same(now, before):
                 continue
-            if now is not before:
+            if now is not before and now is not _MISSING:
                 yield owner, edge, now
 
     def _effect_places(self) -> Iterator[tuple[StateNode, Edge, Any]]:
@@ -125,8 +133,10 @@ class Substitution:
                         continue
                     seen.add(variable)
                     value = self._variable(edge)
+                elif edge.how == "item":
+                    value = now[edge.arg] if edge.arg < len(now) else _MISSING
                 else:
-                    value = now[edge.arg] if edge.how == "item" else now.get(edge.arg, _MISSING)
+                    value = now.get(edge.arg, _MISSING)
                 yield c.node, edge, value
 
     def _variable(self, edge: Edge) -> Any:
@@ -164,10 +174,14 @@ class Substitution:
                 edge.arg.cell_contents = plain(now)
         for c in self._copies:
             now = contents(c.copy)
-            if c.node.kind == "sink":
+            if c.node.kind == "history" and c.copy.whole:
+                if not same_contents(now, c.original):
+                    apply_changes(c.original, c.original, now, plain)
+                continue
+            if c.node.kind in ("sink", "history"):
                 for value in now.items() if isinstance(now, dict) else now:
                     grow(c.original, plain(value))
-                c.copy.clear()
+                _clear(c.copy)
                 continue
             if same_contents(c.before, now):
                 continue
@@ -279,6 +293,18 @@ class Substitution:
         make: Any = tuple.__new__  # past the __new__ of a named tuple
         return self._done(node, make(type(node.obj), parts))
 
+    def _history(self, node: StateNode) -> Any:
+        parts: dict[Part, Any] = {}
+        copy = KeptList(node.obj, parts, node.extra)
+
+        def fill() -> None:
+            for edge in node.edges:
+                part = len(node.obj) if edge.how == LENGTH else node.obj[edge.arg]
+                parts[LENGTH if edge.how == LENGTH else edge.arg] = self._part(edge.child, part)
+
+        self._pending.append(fill)
+        return self._mutable(node, copy)
+
     def _dict(self, node: StateNode) -> Any:
         old = node.obj
         copy = defaultdict(old.default_factory) if type(old) is defaultdict else type(old)()
@@ -354,7 +380,7 @@ def _needed(graph: StateGraph) -> set[int]:
             for edge in node.edges:
                 if not edge.fixed and isinstance(edge.child, StateNode):
                     owners.setdefault(id(edge.child), []).append(node)
-    kinds = ("array", "sink", "number", "logger")
+    kinds = ("array", "sink", "history", "number", "logger")
     stack = [n for n in graph.nodes if n.sub and (n.kind in kinds or n.changes or any(map(_effect, n.edges)))]
     needed = {id(n) for n in stack}
     while stack:
@@ -370,7 +396,7 @@ def leads_to_effects(node: StateNode) -> bool:
     stack, seen = [node], {id(node)}
     while stack:
         at = stack.pop()
-        if at.kind == "sink" or at.changes or any(map(_effect, at.edges)):
+        if at.kind in ("sink", "history") or at.changes or any(map(_effect, at.edges)):
             return True
         children = [e.child for e in at.edges if isinstance(e.child, StateNode) and id(e.child) not in seen]
         seen.update(map(id, children))
@@ -387,14 +413,23 @@ def _effect(edge: Edge) -> bool:
     return edge.stored or (isinstance(edge.child, Leaf) and bool(edge.child.effect))
 
 
+def _clear(copy: Any) -> None:
+    list.clear(copy) if isinstance(copy, KeptList) else copy.clear()
+
+
 def _read(c: _Replacement, picture: Any) -> Any:
     """The part of a picture of *c* that the function reads."""
-    if c.node.kind == "sink" or c.node.changes:
+    if c.node.kind in ("sink", "history") or c.node.changes:
         return []
     places = [e.arg for e in c.node.edges if _effect(e) and e.how in ("attr", "item", "key", "store")]
     if isinstance(picture, list):
-        return [v for k, v in enumerate(picture) if k not in places]
-    return {k: v for k, v in picture.items() if k not in places} if places else picture
+        past = [_MISSING for k in places if k >= len(picture)]
+        return [v for k, v in enumerate(picture) if k not in places] + past
+    if not places:
+        return picture
+    read = {k: v for k, v in picture.items() if k not in places}
+    gone = [e.arg for e in c.node.edges if e.how != "store" and e.arg in places and e.arg not in picture]
+    return read | dict.fromkeys(gone, _MISSING)
 
 
 def changed_containers(nodes: Iterable[StateNode]) -> Iterator[StateNode]:
@@ -406,6 +441,15 @@ def changed_containers(nodes: Iterable[StateNode]) -> Iterator[StateNode]:
             if node.kind == "dict":
                 before = dict(zip(node.extra, before, strict=False))
             if not same_contents(before, contents(node.obj)):
+                yield node
+
+
+def grown_lists(nodes: Iterable[StateNode]) -> Iterator[StateNode]:
+    """The lists among *nodes* that have more items than when these were made, and those as they were."""
+    for node in changed_containers(nodes):
+        if type(node.obj) is list and len(node.edges) < len(node.obj):
+            before = [e.child.obj if isinstance(e.child, StateNode) else e.child.value for e in node.edges]
+            if same_contents(before, node.obj[: len(before)]):
                 yield node
 
 
@@ -427,6 +471,8 @@ def slots(cls: type) -> list[str]:
 
 def contents(obj: Any) -> Any:
     """A shallow picture of an object: a list, or a dict of attributes or items."""
+    if type(obj) is KeptList:
+        return list.copy(obj)
     if isinstance(obj, list | deque | set):
         return list(obj)
     if isinstance(obj, dict):
@@ -490,6 +536,7 @@ __all__ = [
     "changed_containers",
     "contents",
     "grow",
+    "grown_lists",
     "leads_to_effects",
     "same_contents",
     "slots",

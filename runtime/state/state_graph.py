@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...tracer.ir.refusals import Reason
+from .kept_list import Part
 from .libraries import LibrarySetting
 from .pins import Pins
 from .uses import READ, Uses
@@ -58,7 +59,7 @@ class StateNode:
 
 
 # Objects that can be changed: where one is reached on a fixed way too, a copy beside the original would come apart.
-_MUTABLE = {"list", "dict", "instance", "module", "set", "sink"}
+_MUTABLE = {"list", "dict", "instance", "module", "set", "sink", "history"}
 
 
 def holds_copies(node: StateNode) -> bool:
@@ -132,13 +133,15 @@ class Names:
     changed: set[str] = field(default_factory=set)  # labels of what runs have changed
     varying: set[Any] = field(default_factory=set)  # places of ints that have had several values, and are inputs
     varies: bool = True  # whether there may be such
+    grown: dict[str, set[Part]] = field(default_factory=dict)  # labels of lists that grow -> what runs read of them
     read: set[int] = field(default_factory=set)  # ids of containers that are no sinks (``effect_places.py``)
     no_sparing: set[types.CodeType] = field(default_factory=set)  # code that is analysed where it fails, too
 
     def state(self) -> tuple[int, ...]:
         sets = self.attrs, self.compares, self.called, self.asked, self.read, self.no_sparing, self.texts
         flags = self.supers, self.everything, self.absence, self.dates, bool(self.moment)
-        return *map(len, sets), sum(map(len, self.uses.values())), *flags
+        counts = sum(map(len, self.uses.values())), sum(map(len, self.grown.values()))
+        return *map(len, sets), *counts, *flags
 
     @property
     def changes(self) -> bool:
@@ -164,6 +167,7 @@ class Names:
             set(self.changed),
             set(self.varying),
             self.varies,
+            {label: set(parts) for label, parts in self.grown.items()},
             no_sparing=set(self.no_sparing),
         )
 

@@ -38,6 +38,7 @@ from ...tracer.bytecode.shown_names import asks
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.float_errors import sets_float_errors
 from .checker import REGISTRATIONS, Checker, Digest, digest
+from .kept_list import LENGTH, WHOLE, Part
 from .rebuild import Substitution
 from .state_graph import Leaf, Names, StateGraph, StateNode
 from .trust import Trust
@@ -282,6 +283,17 @@ class StatePlan:
             self._names.varying, self._names.varies = set(), False
         return found
 
+    def learn_grown(self, asked: dict[str, set[Part]]) -> bool:
+        """Take the lists with these names for ones that only grow, of which no more is read than this and what is
+        known; whether that is new."""
+        known = self._names.grown
+        new = {label: parts for label, parts in asked.items() if label not in known or not parts <= known[label]}
+        for label, parts in new.items():
+            known.setdefault(label, set()).update(parts if len(parts) < _MAX_LEARNED else {WHOLE})
+            if len(known[label]) > _MAX_LEARNED:
+                known[label].add(WHOLE)
+        return bool(new)
+
     # ---- what a run does to the state
 
     def changes(self, before: Snapshot, after: Snapshot) -> list[Reason]:
@@ -311,7 +323,8 @@ class StatePlan:
             self._caught.add(code)
             report(reason)
 
-        return Watch(self._codes, self._trust, self._found.append, caught, self._names.no_sparing)
+        lengths = any(LENGTH in parts for parts in self._names.grown.values())
+        return Watch(self._codes, self._trust, self._found.append, caught, self._names.no_sparing, lengths)
 
     def look_again(self) -> None:
         """From now on, analyse where code fails of which an exception was caught."""

@@ -27,7 +27,7 @@ from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Refusal
 from . import modules, objects, readers
 from .code_scan import BY_NAME, CodeFacts, scan
-from .effect_places import settle_ints, settle_places, visit_item, visit_part
+from .effect_places import is_history, settle_ints, settle_places, visit_history, visit_item, visit_part
 from .libraries import ENVIRONMENT, LOCAL_TIME, LOCALE, PRINT_OPTIONS, TIME_ZONE, reads_by_itself
 from .pins import MISSING, AnyName, Pins, context_value, versions_in_use
 from .state_graph import MAX_CONTENT, Chains, Leaf, Names, StateGraph, StateNode, mark
@@ -300,6 +300,8 @@ def _cells(walker: Walker, node: StateNode, fn: types.FunctionType, facts: CodeF
 
 def _items(walker: Walker, value: Iterable[Any], label: str, site: str) -> StateNode:
     """A list, deque or tuple that holds something with parts, or can change."""
+    if type(value) is list and is_history(walker, label):
+        return visit_history(walker, value, label, site)
     fixed_shape = isinstance(value, tuple)
     node = walker.node("tuple" if fixed_shape else "list", value, label, site)
     for index, item in enumerate(list(value)):

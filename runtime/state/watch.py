@@ -46,11 +46,13 @@ class Watch:
     def __init__(
         self, codes: dict[int, types.CodeType], trust: Trust, report: Callable[[Reason], None],
         caught: Callable[[types.CodeType, Reason], None] | None = None, no_sparing: Container[types.CodeType] = (),
+        lengths: bool = False,
     ) -> None:  # fmt: skip
+        """:param lengths: whether `len` may be asked for the length of what stands for a list."""
         self._codes = codes
         self._trust = trust
         self._report = report
-        self._caught, self._no_sparing = caught, no_sparing
+        self._caught, self._no_sparing, self._lengths = caught, no_sparing, lengths
         self._failing: tuple[types.CodeType, Reason] | None = None  # code that is about to raise
         self._below: types.FrameType | None = None  # the frame that is watched from
         self._shown: set[int] = set()  # ids of codes whose frames are shown the builtins of recorded code
@@ -167,7 +169,8 @@ class Watch:
     def _new_code(self, frame: types.FrameType) -> None:
         code = frame.f_code
         self._known[id(code)] = code
-        if (code.co_filename == typing.__file__ or not _library_code(code)) and asks(code, frame.f_globals):
+        asking = asks(code, frame.f_globals) or (self._lengths and "len" in code.co_names)
+        if asking and (code.co_filename == typing.__file__ or not _library_code(code)):
             self._shown.add(id(code))
         if id(code) in self._codes or code in self._collector:
             return

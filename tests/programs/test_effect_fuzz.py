@@ -19,6 +19,7 @@ from tracegrad import compile_grad
 from tracegrad.runtime.launch.kernel_cache import kernels
 
 PROGRAMS = 60  # 1,500 agreed
+CALLS = 8
 NAMES = {"np": np, "NamedTuple": NamedTuple, "deque": deque, "Counter": Counter, "defaultdict": defaultdict}
 HEAD = """
 class Record:
@@ -65,6 +66,7 @@ class Model:
         self.private, self.p = 1.0, 0
         self.added, self.table, self.best_of, self.ring = [], {}, [np.inf, None], [0.0] * 3
         self.recent, self.counter, self.groups, self.cached = deque([1.5], 2), Counter(), defaultdict(list), None
+        self.g = []
         self.nested = {"a": {"b": [], "n": 0.5}, "c": {}}
         self.add, self.each = self.added.append, lambda value: self.added.append(value)
     @property
@@ -109,6 +111,12 @@ if self.cached is None: self.cached = x * 2
 self.nested["a"]["b"].append(loss) | self.nested["a"]["n"] = loss | self.nested["c"] = self.nested["a"]
 self.nested["a"] = {"b": [], "n": loss} | loss = loss + np.sum(self.table.get("w", 2.0))
 if "w" not in self.table: self.table["w"] = np.ones(3)
+loss = loss + np.sum(self.g[-1]) if self.g else loss | self.g.append(loss) | self.g.append(x) | self.g += [loss, 2.0]
+self.g.append((len(self.g), loss)) | loss = loss * (2 if len(self.g) % 3 == 1 else 1) | loss = loss + np.sum(self.g[0])
+if len(self.g) > 2: loss = loss - np.sum(self.g[-2]) | if len(self.g) > 4: self.g.pop() | self.last = self.g[-1:]
+for row in self.g[:2]: loss = loss + np.sum(row) | self.first = self.g[0] if self.g else None | self.h2 = self.g
+self.count = len(self.g) | self.nested["a"]["b"] += [x] | loss = loss + len(self.nested["a"]["b"])
+self.last = list(self.g)
 seen(loss) | seen([x, loss]) | track(loss) | loss = loss + MEAN | loss = loss * (1 if SEEN < 4 else 2)
 self.add(loss) | self.each(loss) | ADD(x) | collect(loss)
 """
@@ -119,6 +127,7 @@ o.flag = True | o.other, o.spare = o.spare, o.other | o.first = None | o.m = 10*
 o.l = [0, 1] | o.other = o.spare
 o.table = {"n": 3} | o.table["f"] = 2 | o.ring[0] = 4 | o.recent.clear() | o.nested["a"]["b"] = o.h | o.counter.clear()
 o.best_of = [100.0, 3] | o.ring.append(1.5) | o.table = o.nested["a"] | o.groups.default_factory = None
+o.g = [] | o.g = o.h | o.g.append(2.5) | o.g.clear() | o.g = [1, 2.0, 3.5] | o.g[-1:] = [4] | o.g = o.nested["a"]["b"]
 g["SEEN"] = 0.5 | g["SEEN"] = 2 | g["BEST"] = None | g["MEAN"] = np.ones(3) | g.pop("LAST", None) | g["LAST"] = g["LOG"]
 o.d = o.d2 | o.h = o.other.h | o.pair = 1 | o.__dict__.pop("last", None)
 """
@@ -175,7 +184,7 @@ def test_effects_of_random_programs(seed):
         sides.append([space["Model"](), [], {}, space["TOTAL"], space["LOG"], space])
     f = compile_grad(sides[0][0].f)
     modes = choose.choice([[f], [f.value_and_grad], [f, f.value_and_grad]])
-    for _ in range(7):
+    for _ in range(CALLS):
         x = np.array([choose.randint(0, 4), choose.randint(0, 5), choose.randint(0, 5)], float)
         for place, kind in ((1, list), (2, dict)):
             if choose.random() < 0.25:

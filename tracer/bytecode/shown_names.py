@@ -26,6 +26,7 @@ from .concretize import instructions_of
 
 CALLED: dict[str, Any] = {}  # name -> the object that a call of it finds
 SOMETIMES: dict[str, Any] = {}  # name -> whether its entry in CALLED counts now; else it is Python's own
+SPARED = {"len"}  # names of CALLED for which alone a frame need not be shown others: it counts in few runs
 VALUES: dict[str, Any] = {}  # name -> the object that other uses of it find, where it is not Python's own
 METHODS_OF: dict[str, Any] = {}  # name of a class -> the object whose attributes are called (`float.hex(t)`)
 CALLED_OF: dict[int, tuple[Any, Any]] = {}  # id of a module -> (it, the functions that calls of its names find)
@@ -145,7 +146,7 @@ _shown = _Shown(_REAL)
 
 def asks(code: CodeType, space: dict[str, Any]) -> bool:
     """Whether a frame of *code*, with the globals *space*, is to be shown other names."""
-    return not CALLED.keys().isdisjoint(code.co_names) or _calls_by_name(code, space)
+    return not (CALLED.keys() - SPARED).isdisjoint(code.co_names) or _calls_by_name(code, space)
 
 
 def show(frame: FrameType) -> None:

@@ -358,12 +358,17 @@ def _read(function: Any) -> Any:
     return call
 
 
+def _len(obj: Any, /) -> Any:
+    traced = getattr(type(obj), "traced_length", None)
+    return len(obj) if traced is None else traced(obj)
+
+
 _type = _Type()
 _called = {
     "type": _type, "hasattr": _hasattr, "getattr": _getattr, "float": _float, "int": _int, "map": _map,
     "complex": _complex, "id": _id, "object": object, "eval": _run_text(eval), "exec": _run_text(exec),
 }  # fmt: skip
-CALLED.update(_called, print=_print)
+CALLED.update(_called, print=_print, len=_len)
 SOMETIMES.update(print=_replays_prints, id=_stands_in)
 VALUES.update(type=_type, hasattr=_hasattr, getattr=_getattr)
 METHODS_OF.update(float=_Methods(float), object=_OfObject())

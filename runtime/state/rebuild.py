@@ -93,7 +93,7 @@ class Substitution:
         return [Refusal.REPLAY_CHANGES(name=node.label) for node in self.changed()]
 
     def asked(self) -> dict[str, set[Part]]:
-        """What the run has read of lists that only grow, which were not known to be read in this way, by label."""
+        """The parts of lists that only grow which the run has read, and which were not known to be read, by label."""
         histories = [c for c in self._copies if c.node.kind == "history" and c.copy.asked]
         return {c.node.label: c.copy.asked for c in histories}
 

@@ -244,7 +244,8 @@ def test_effects_are_replayed(name, modes):
 
 @pytest.mark.parametrize("name", _programs(Live))
 def test_effects_that_are_read_are_done_by_python(name):
-    assert _agree(Live, name, ["__call__", "grad"][:1]).stats.live
+    stats = _agree(Live, name, ["__call__"]).stats
+    assert stats.live or stats.traces == stats.calls
 
 
 def test_kept_arrays_are_those_that_plain_python_keeps():

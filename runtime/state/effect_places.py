@@ -159,7 +159,8 @@ def settle_places(walker: Walker) -> None:
     """Mark what may be stored in places that a run can be given copies of, once nodes are marked; make the others
     places like any other."""
     names = walker.names
-    if not names.changes and all(node.kind not in ("logger", "sink") for node in walker.nodes):
+    kinds = ("logger", "sink")
+    if not (names.changes or names.changed or names.grown) and all(node.kind not in kinds for node in walker.nodes):
         return
     shared = _shared(walker)
     uses_of = _uses_of_containers(walker)

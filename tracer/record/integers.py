@@ -40,6 +40,9 @@ _PLAIN_INTS = (int, bool)
 _EXACT_DTYPES = (FLOAT, FLOAT32)
 
 
+_FEW = 32  # values of an int, for each of which there is a path
+
+
 def limit_of(value: int) -> int:
     """The bound of the magnitude of *value* that a recording relies on; 0 where there is none."""
     return next((limit for limit in LIMITS if -limit <= value <= limit), 0)
@@ -120,8 +123,11 @@ class TracedInt:
     # ---- its value ---------------------------------------------------------------------------------------------
 
     def asked(self) -> int:
-        """The plain int, which the recording then depends on."""
+        """The plain int, which the recording then depends on: by a guard, where one of the outside state has few."""
         self._check()
+        few = self._high - self._low < _FEW and not any(type(place) is int for place in self._places)
+        if few and current_recorder() is self.recorder:
+            return int(self.recorder.guard(self.array().atom, "int"))
         for place in self._places:
             self._home.asked.setdefault(place, user_site())
         return self.plain()

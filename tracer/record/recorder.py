@@ -39,9 +39,6 @@ class NeedsContentsError(BaseException):
         self.captured, self.error = captured, error
 
 
-MAX_REMAINDERS = 32  # of a counter of which Python is told the remainder
-
-
 class Question(NamedTuple):
     """``function(*args)`` gave ``answer``, a plain value: a replay asks again."""
 
@@ -304,12 +301,6 @@ class Recorder(Builder):
         if not isinstance(atom, Lit):
             self._add_guard(Guard(atom, value, kind, self.site(), len(self.nodes)))
         return value
-
-    def _has_few_values(self, atom: Atom) -> bool:
-        """Whether an int is a remainder by a small number, so that a path for each is worth while."""
-        node = next((node for node in reversed(self.nodes) if atom in node.outs), None)
-        by = node.inputs[1] if node is not None and node.prim.name == "remainder" else None
-        return isinstance(by, Lit) and abs(by.value) <= MAX_REMAINDERS
 
     def has_gradient(self, atom: Atom) -> bool:
         """Whether *atom* may have a derivative with respect to an input."""

@@ -58,7 +58,7 @@ class Path:
             return found
         if recorded not in self._finish:
             source = Source()
-            source.lines.append(f"arrays = {self.recording.state_among(call)}")
+            source.lines.append(f"arrays = {self.recording.arrays_among(call)}")
             texts = [f"leaves[{k}]" for k in range(len(call.leaves))]
             for effect in self.recording.effects:
                 effect.write(source, texts, recorded)

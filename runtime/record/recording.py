@@ -195,8 +195,8 @@ class Recording:
         data = [f"{text} + 0.0" if kind == INTEGER else text for text, kind in given]
         return [*data, "*arrays"] if self.arguments > len(call.data) + bool(self.draws) else data
 
-    def state_among(self, call: Call) -> str:
-        """The text of the arrays of the outside state among ``values``, as :meth:`values` gives them."""
+    def arrays_among(self, call: Call) -> str:
+        """The text of the arrays of the outside state, over ``values``, the kernel's operands."""
         return f"values[{len(call.data)}:]"
 
     def launch(self, source: Source, statement: str) -> str:

@@ -618,3 +618,27 @@ def test_a_run_that_is_made_again_takes_no_step_twice():
         x = torch.tensor([1.0, 0.1 * k])
         assert compiled(x) == plain[0](x)
         assert mine[1].param_groups[0]["lr"] == plain[1].param_groups[0]["lr"] and mine[2] == plain[2]
+
+
+@pytest.mark.parametrize("what", ["an array", "a number", "a count"])
+def test_what_a_step_finds_in_its_state_and_keeps_is_what_was_there(what):
+    class State:
+        def __init__(self):
+            self.array, self.number, self.count, self.kept = np.arange(2.0), 0.5, 0, []
+
+    def made(owner, wrap):
+        @wrap
+        def step(x):
+            found = {"an array": owner.array, "a number": owner.number, "a count": owner.count}[what]
+            owner.kept.append(found)
+            owner.array, owner.number, owner.count = owner.array + 1.0, owner.number * 2.0, owner.count + 1
+            return (x * 2.0).sum()
+
+        return step
+
+    mine, plain = State(), State()
+    step, expected = made(mine, torch.compile), made(plain, lambda f: f)
+    for k in range(6):
+        x = torch.tensor([1.0 + k, 2.0, 3.0])
+        assert step(x).item() == expected(x).item()
+        assert repr(vars(mine)) == repr(vars(plain))

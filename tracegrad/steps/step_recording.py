@@ -271,8 +271,9 @@ class TensorRecording(Recording):
             return f"asarray({source.constant(payload)}())"
         return f"{_text(source, place, texts)}._data"
 
-    def state_among(self, call: Call) -> str:
-        return f"[{', '.join([f'values[{k}]' for k, place in enumerate(self.places) if place[0] == STATE_ARRAY])}]"
+    def arrays_among(self, call: Call) -> str:
+        known = {place[1]: f"values[{k}]" for k, place in enumerate(self.places) if place[0] == STATE_ARRAY}
+        return "(" + "".join([f"{known.get(k)}, " for k in range(max(known, default=-1) + 1)]) + ")"
 
     def launch(self, source: Source, statement: str) -> str:
         if not self.generators:

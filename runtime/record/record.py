@@ -208,6 +208,9 @@ def _own_words() -> Iterator[None]:
         cause = error.__cause__ or error.__context__
         if isinstance(cause, TracegradError):
             raise cause from None
+        if unrecordable.last is not None:  # C code has said something else instead
+            refused, message = unrecordable.last
+            raise refused(*message) from error
         raise
 
 

@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.optimize
 from agreement import numerical_gradient
 from numpy import float64
 
@@ -128,6 +129,10 @@ def test_a_python_float_behaves_as_one():
     assert compile_grad(plain)(X) == plain(X)
 
 
+class Number(float):
+    pass
+
+
 LEAKS = {
     "math": lambda w: math.gamma(w[0]) * w[1],
     "math of a float": lambda w: math.exp(float(w[0])) * w[1],
@@ -138,6 +143,8 @@ LEAKS = {
     "ldexp": lambda w: math.ldexp(w[0], 2) * w[1],
     "C code called by SciPy": lambda w: scipy.integrate.quad(lambda s: s * w[0], 0.0, 1.0)[0] * w[1],
     "limits": lambda w: scipy.integrate.quad(math.sin, 0.0, w[2])[0],
+    "C code that says something else": lambda w: scipy.optimize.brentq(lambda s: s - w[2], 0.0, 9.0) * w[1],
+    "a subclass of float": lambda w: float.__new__(Number, w[0]) * w[1],
     "C code called by NumPy": lambda w: len(np.format_float_positional(w[0])) * w[1],
     "a scale in NumPy's C code": lambda w: len(np.format_float_scientific(w[0] * 2.0)) * w[1],
 }
@@ -148,6 +155,21 @@ def test_a_number_that_leaves_is_an_error(case):
     f = compile_grad(LEAKS[case])
     for _ in range(2):
         with pytest.raises(UnsupportedError, match=r"gradient[\s\S]*test_numbers_keep_gradients.py"):
+            f.value_and_grad(X)
+
+
+@pytest.mark.parametrize(
+    "leak, message",
+    [
+        (lambda w: complex(1.0, w[0]).imag, "complex numbers are not supported"),
+        (lambda w: scipy.optimize.root_scalar(lambda s: s - w[2], bracket=[0.0, 9.0]).root, "gradient"),
+        (lambda w: scipy.optimize.fsolve(lambda s: s - w[2], 1.0)[0], "fsolve needs a plain NumPy array"),
+    ],
+)
+def test_other_refusals_are_what_is_raised(leak, message):
+    f = compile_grad(leak)
+    for _ in range(2):
+        with pytest.raises(UnsupportedError, match=message):
             f.value_and_grad(X)
 
 

@@ -170,7 +170,9 @@ def _int(*args: Any, **kwargs: Any) -> Any:
 
 
 def _complex(*args: Any, **kwargs: Any) -> Any:
-    for value in args:
+    for value in (*args, *kwargs.values()):
+        if type(value) is TracedArray:
+            return value.__complex__()  # an error
         _check_origin(value)
     return complex(*args, **kwargs)
 
@@ -271,6 +273,8 @@ class _Methods:
                 if name in ("__repr__", "__str__", "__format__"):
                     return plain(args[0].shown(), *args[1:])
                 return _getattr(args[0], name)(*args[1:], **kwargs)
+            if name == "__new__" and len(args) == 2 and type(args[1]) is TracedArray:
+                return args[1].number() if args[0] is kind else plain(args[0], _number_of(plain)(args[1]))
             for value in args:
                 _check_origin(value)
             return plain(*args, **kwargs)
@@ -333,7 +337,8 @@ def _number_of(function: Any) -> Callable[[TracedArray], Any]:
     def number(value: TracedArray) -> Any:
         recorder = current_recorder()
         if recorder is not None and value.aval.is_float and recorder.has_gradient(value.atom):
-            raise UnsupportedError(at_site(lost_by(f"{function.__module__}.{function.__name__}")))
+            owner = function.__module__ or getattr(function.__self__, "__name__", "")
+            raise UnsupportedError(at_site(lost_by(f"{owner}.{function.__name__}")))
         return value.shown()
 
     return number

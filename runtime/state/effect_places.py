@@ -97,7 +97,8 @@ def _of_items(found: Set[Any]) -> bool:
 
 def is_history(walker: Walker, label: str) -> bool:
     """Whether a list only grows from call to call, and is not read as a whole."""
-    return walker.names.effects and WHOLE not in walker.names.grown.get(label, {WHOLE})
+    names = walker.names
+    return names.effects and not names.unbound and WHOLE not in names.grown.get(label, {WHOLE})
 
 
 def visit_history(walker: Walker, value: list[Any], label: str, site: str) -> StateNode:

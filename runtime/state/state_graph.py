@@ -134,12 +134,13 @@ class Names:
     varying: set[Any] = field(default_factory=set)  # places of ints that have had several values, and are inputs
     varies: bool = True  # whether there may be such
     grown: dict[str, set[Part]] = field(default_factory=dict)  # labels of lists that grow -> what runs read of them
+    unbound: bool = False  # methods of `list` are called by the class, which tell of a list's own items
     read: set[int] = field(default_factory=set)  # ids of containers that are no sinks (``effect_places.py``)
     no_sparing: set[types.CodeType] = field(default_factory=set)  # code that is analysed where it fails, too
 
     def state(self) -> tuple[int, ...]:
         sets = self.attrs, self.compares, self.called, self.asked, self.read, self.no_sparing, self.texts
-        flags = self.supers, self.everything, self.absence, self.dates, bool(self.moment)
+        flags = self.supers, self.everything, self.absence, self.dates, bool(self.moment), self.unbound
         counts = sum(map(len, self.uses.values())), sum(map(len, self.grown.values()))
         return *map(len, sets), *counts, *flags
 
@@ -168,6 +169,7 @@ class Names:
             set(self.varying),
             self.varies,
             {label: set(parts) for label, parts in self.grown.items()},
+            unbound=self.unbound,
             no_sparing=set(self.no_sparing),
         )
 

@@ -201,6 +201,7 @@ def _take_code(walker: Walker, code: types.CodeType) -> CodeFacts:
             walker.depends(LOCALE)
         for what, line in facts.opaque:
             walker.refuse(Refusal.STATE_OPAQUE, what, facts.at(line))
+        names.unbound |= any(facts.chains.get(("global", "list"), ()))
         for root, chains in facts.chains.items():
             for chain, line in chains.items():
                 _suspicious(walker, root, chain, facts.at(line))

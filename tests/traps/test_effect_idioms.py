@@ -153,3 +153,25 @@ def test_records_of_what_is_done_are_replayed(name, mode, monkeypatch):
     for k in (4, 2, 5, 3):
         getattr(compiled, mode)(np.arange(3.0) + k)
     assert compiled.stats.traces - traces < 2
+
+
+READS = """
+1.0 if type(rows) is list else 2.0 | list.__len__(rows) | rows.__len__() | sum([0.5] + rows) | sum(2 * rows)
+rows[len(rows) - 1] | sum(rows[-2:]) | 1.0 if rows == [1] else 2.0 | next(reversed(rows)) | rows.index(rows[0])
+(lambda *given: sum(given))(*rows) | sum(rows[k] for k in range(len(rows)))
+rows[np.int64(0)] | rows[True] | min(rows) | sum([*rows])
+"""
+
+
+@pytest.mark.parametrize("read", [part.strip() for line in READS.strip().splitlines() for part in line.split(" | ")])
+@pytest.mark.parametrize("first", ["read", "append"])
+def test_histories_that_are_read_in_any_way(read, first):
+    mine, plain = ({"np": np, "rows": [3.0, 1.0]} for _ in range(2))
+    body = [f"w = {read}", "rows.append(v)"][:: 1 if first == "read" else -1]
+    for space in (mine, plain):
+        exec(f"def f(x):\n v = np.sum(x * x)\n {body[0]}\n {body[1]}\n return v + w", space)
+    compiled = compile_grad(mine["f"])
+    for k in range(8):
+        x = np.arange(2.0) + k
+        np.testing.assert_allclose(compiled(x), plain["f"](x), rtol=1e-13)
+        assert _picture(mine["rows"]) == _picture(plain["rows"])

@@ -50,7 +50,8 @@ class _Type:
             return class_of(args[0])
         if len(args) == 1 and not kwargs and type(args[0]) is TracedInt:
             return int
-        return type(*args, **kwargs)
+        found = type(*args, **kwargs)
+        return list if len(args) == 1 and hasattr(found, "traced_length") else found
 
     def __instancecheck__(self, instance: Any) -> bool:
         return isinstance(instance, type)

@@ -7,6 +7,7 @@ turn.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -83,9 +84,18 @@ def _traced(value: Any) -> Traced:
     return Traced(atom, not atom.aval.shape and not storage.array0d, storage.version > 0)
 
 
+def traced_in(seen: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Traced]]:
+    """The traced values of a local variable, with their paths in it."""
+    if isinstance(seen, Traced):
+        yield path, seen
+    elif isinstance(seen, Many):
+        for k, value in enumerate(seen.items):
+            yield from traced_in(value, (*path, k))
+
+
 def is_array_like(value: Any) -> bool:
     """Whether *value* is a tensor of a library above, around an array."""
     return hasattr(type(value), "_tracegrad_traced")
 
 
-__all__ = ["Asked", "Many", "Other", "Plain", "Traced", "is_array_like", "look"]
+__all__ = ["Asked", "Many", "Other", "Plain", "Traced", "is_array_like", "look", "traced_in"]

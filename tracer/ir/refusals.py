@@ -49,6 +49,7 @@ class Refusal(enum.Enum):
     WHILE_LIST = "it steps through a list of values, at {site}"
     WHILE_NUMBERS = "its numbers are not evenly spaced whole ones, at {site}"
     WHILE_POSITIONS = "its positions are not evenly spaced, at {site}"
+    WHILE_CHANGED_LAST = "too few turns were seen to tell what `{name}` holds in others"
     WHILE_READ_AFTER = "what is read after it is not what one local variable holds in every turn"
     WHILE_EARLIER = "a value of an earlier turn is read after it"
     WHILE_PYTHON_VALUE = "the Python value `{name}`, which the loop changes, is read after it"

@@ -16,13 +16,13 @@ Where none of these is right in all turns, or two that may differ in turns that 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..bytecode.frame_snapshot import Many, Other, Plain, Traced
+from ..bytecode.frame_snapshot import Many, Other, Plain, Traced, traced_in
 from ..bytecode.purity import Places
 from ..ir.aval import BOOL, Aval
 from ..ir.equality import same_params
@@ -124,7 +124,7 @@ class Tree:
         for asked in self.cuts.asked:
             state: dict[Name, Atom] = {}
             for name in self.live:
-                for path, value in _traced(asked.values.get(name), ()):
+                for path, value in traced_in(asked.values.get(name)):
                     if value.atom is None or value.written:
                         raise RefusedError(Refusal.BRANCH_WRITTEN(name=name))
                     state[name, path] = self.plain(value.atom)
@@ -325,15 +325,6 @@ def _shape(seen: Any, exact: bool) -> Any:
     if isinstance(seen, Plain):
         return (type(seen.value), repr(seen.value))
     return id(seen.value) if isinstance(seen, Other) else None
-
-
-def _traced(seen: Any, path: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], Traced]]:
-    """The traced values of a local variable, with their paths in it."""
-    if isinstance(seen, Traced):
-        yield path, seen
-    elif isinstance(seen, Many):
-        for k, value in enumerate(seen.items):
-            yield from _traced(value, (*path, k))
 
 
 __all__ = ["MOST_VARIANTS", "TRUE", "Name", "Part", "RefusedError", "Tree"]

@@ -6,7 +6,8 @@ they become one loop node that stops when the answer changes.  Blocks begin afte
 first question stay as they are; the node's body computes a turn and the next answer, which is carried.
 
 Values read after the loop have to be those of local variables then, in the same way for every number of turns: the
-value of an item of the last turn, or of the turn before it.
+value of an item of the last turn, or of the turn before it.  A variable that first had another value after the last
+turn is refused: what turns read may be that variable, or the value that it began all of them with.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.frame_snapshot import Asked, Many, Traced
+from ..bytecode.control_flow import flow_of
+from ..bytecode.frame_snapshot import Asked, Many, Traced, traced_in
 from ..bytecode.purity import Proof, prove
 from ..ir.aval import INT
 from ..ir.errors import GraphError
@@ -76,7 +78,7 @@ def _replacements(monitor: LoopMonitor, roots: Sequence[Atom]) -> list[Replaceme
             if isinstance(repeat, Reason):
                 monitor.refuse(repeat)
             elif not _overlaps(made, repeat):
-                found = _folded(monitor, repeat, uses)
+                found = _folded(monitor, loop, repeat, uses)
                 if not isinstance(found, Reason):
                     made.append(found)
                     break
@@ -109,8 +111,8 @@ def _alike(marks: np.ndarray, loop: EndedLoop) -> Iterator[tuple[int, int, int]]
             yield loop.end - trips * period, period, trips
 
 
-def _folded(monitor: LoopMonitor, repeat: Repeat, uses: Uses) -> Replacement | Reason:
-    """*repeat* as a loop node for any number of turns, or the reason why it is none."""
+def _folded(monitor: LoopMonitor, loop: EndedLoop, repeat: Repeat, uses: Uses) -> Replacement | Reason:
+    """*repeat*, turns of *loop*, as a loop node for any number of turns, or the reason why it is none."""
     ends = range(repeat.start + repeat.period - 1, repeat.end, repeat.period)
     asked = [monitor.asked[k] for k in ends]
     items = monitor.recorder.items
@@ -127,9 +129,10 @@ def _folded(monitor: LoopMonitor, repeat: Repeat, uses: Uses) -> Replacement | R
     proof = prove(asked, frozenset([monitor.counters.found[node.out][0] for node in counters]))
     if isinstance(proof, Reason):
         return proof
-    uneven = _uneven(repeat)
-    if uneven:
-        return uneven
+    before = [monitor.asked[repeat.start - 1]] if repeat.start - 1 in loop.at else []
+    reason = _uneven(repeat) or _changed_last(loop, [*before, *asked])
+    if reason:
+        return reason
     places = _after(items, repeat, asked, proof)
     if isinstance(places, Reason):
         return places
@@ -199,14 +202,14 @@ def _place(
     atoms = [v.atom if isinstance(v, Traced) else None for v in values]
     if last.atom is None or any(a is None for a in atoms):
         return Refusal.WHILE_UNTRACED
-    if all(a is last.atom for a in atoms):
+    if last.atom not in defined and all(a is last.atom for a in atoms):
         return None
     for j, i in defined.get(last.atom, ()):  # type: ignore[arg-type]
         outs = [node.outs[i] for node in items[repeat.start + j : repeat.end : repeat.period]]  # type: ignore[union-attr]
         for lag in (0, 1):
             if all(a is o for a, o in zip(atoms[lag:], outs[: len(outs) - lag], strict=True)):
-                found[last.atom] = (~j if lag else j), i  # type: ignore[index]
-                return None
+                place = (~j if lag else j), i
+                return None if found.setdefault(last.atom, place) == place else Refusal.WHILE_CHANGED_LAST  # type: ignore[arg-type]
     return Refusal.WHILE_COMPUTED
 
 
@@ -219,6 +222,20 @@ def _uneven(repeat: Repeat) -> Reason | None:
             return Refusal.WHILE_NUMBERS(site=step.item.site)
         if step.starts is not None and (np.diff(step.starts, n=2, axis=0) != 0).any():
             return Refusal.WHILE_POSITIONS(site=step.item.site)
+    return None
+
+
+def _changed_last(loop: EndedLoop, asked: Sequence[Asked]) -> Reason | None:
+    """The reason if a local variable began every turn with one value, and has another one now.
+
+    What turns read may be the variable or the value: both fit what was seen.  A value that goes through variables for
+    more turns than were seen (``a, b, c, d = b, c, d, y``) is found so, since it reaches one of them in the last turn.
+    """
+    for name in sorted(flow_of(asked[-1].frame.f_code).live(loop.head)):
+        columns = zip(*[traced_in(a.values.get(name)) for a in asked], strict=False)
+        for *starts, end in columns:
+            if end[1].atom is not starts[0][1].atom and all(s[1].atom is starts[0][1].atom for s in starts):
+                return Refusal.WHILE_CHANGED_LAST(name=name)
     return None
 
 
@@ -275,6 +292,11 @@ def _nodes(
     recorder, bounded = monitor.recorder, ending.length != UNLIMITED
     block = recorder.items[repeat.start : repeat.start + repeat.period]
     fixed = [item for item, step in zip(block, repeat.steps, strict=True) if step.fixed]
+    same = list[Node]()  # names of loop-invariant values
+    for j, i in [key for key in sorted(finals) if key[0] >= 0 and repeat.steps[key[0]].fixed]:
+        var, known = finals.pop((j, i)), block[j].outs[i]  # type: ignore[union-attr]
+        if var is not known:
+            same.append(Node(PRIMITIVES["alias"], (known,), {}, (var,), block[j].site))
     out = Lines()
     length = ending.length if bounded else repeat.trips
     steps = [_stretched(step, length) for step in repeat.steps]
@@ -283,7 +305,7 @@ def _nodes(
     with building(out):
         out.site_override = site
         made = body.loop(out, (), finals)
-    items: list[Item] = [*fixed, *out.nodes]
+    items: list[Item] = [*fixed, *out.nodes, *same]
     if made.held is not None:
         items.append(Guard(made.held, np.bool_(True), "bool", made.asked))
         recorder.env[made.held] = np.array(True)

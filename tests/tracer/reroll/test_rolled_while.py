@@ -282,6 +282,97 @@ def test_what_python_keeps_is_not_generalised(plain):
     agree(plain, V, V * 8, V * 0.3, V * 90, V * 0.05, V * 8)
 
 
+# ---- values on their way through local variables, for more turns than were seen ----------------------------
+# (how many turns there are does not depend on them, so that a wrong loop ends)
+
+
+def passed_along(x, t):
+    a = b = c = d = e = g = y = x
+    while t > 1e-3:
+        t = t * 0.5
+        y = y * 0.5 + 0.1 * a
+        a, b, c, d, e, g = b, c, d, e, g, y
+    return y + a
+
+
+def passed_along_in_a_tuple(x, t):
+    y, line = x * 2, (x, x, x, x, x, x, x)
+    for _ in range(60):
+        y = np.sin(y) + 0.2 * line[0]
+        line = (line[1], line[2], line[3], line[4], line[5], line[6], y)
+        t = t * 0.5
+        if t < 1e-3:
+            break
+    return np.sum(y * line[1])
+
+
+def passed_along_and_written(x, t):
+    a, b, c, d, e, y = x * 2, x * 2, x * 2, x * 2, x * 2, x
+    while True:
+        t = t * 0.5
+        y = y * 0.7 - 0.1 * np.cos(a)
+        a, b, c, d, e = b, c, d, e, y
+        a += 0.25
+        if t <= 1e-3:
+            break
+    return np.sum(y + a * b)
+
+
+def passed_along_unread(x, t):
+    a = b = c = d = e = g = x
+    n = 0
+    while t > 1e-3:
+        t, n = t * 0.5, n + 1
+        a, b, c, d, e, g = b, c, d, e, g, t
+    return a * b * n
+
+
+def every_other_turn(x, t):
+    v, w, y = x, x, x * 0.5
+    while t > 1e-3:
+        t = t * 0.5
+        v, w = w, np.sin(v)
+        y = np.tanh(0.7 * y + 0.3 * v)
+    return y + 2 * w + 3 * v
+
+
+@pytest.mark.parametrize("turns", [4, 5, 7])
+@pytest.mark.parametrize(
+    "plain",
+    [passed_along, passed_along_in_a_tuple, passed_along_and_written, passed_along_unread, every_other_turn],
+)
+def test_what_reaches_a_variable_in_a_later_turn(plain, turns):
+    f = compile_grad(plain)
+    for k in (turns, turns, turns + 1, turns + 2, turns + 12):
+        t = 0.75e-3 * 2.0**k
+        x = V if plain in (passed_along_in_a_tuple, passed_along_and_written) else 0.7
+        assert f(x, t) == pytest.approx(plain(x, t), rel=1e-9), k
+
+
+def same_in_every_turn(x):
+    y, z = x, x
+    while y > 1.0:
+        y = y * 0.5
+        z = np.sin(x) * 2.0
+    return y * z
+
+
+def same_in_a_tuple(x):
+    y, state = x, (x, x)
+    for _ in range(200):
+        state = (x * 3.0, np.cos(x))
+        y = y * 0.5
+        if y < 1.0:
+            break
+    return y + state[0] * state[1]
+
+
+@pytest.mark.parametrize("plain", [same_in_every_turn, same_in_a_tuple])
+def test_a_value_that_is_the_same_in_every_turn_is_read_after_it(plain):
+    f = agree(plain, 20.0, 9.0, 50.0, 300.0, 0.5, 1.5)
+    assert "until it stops by itself" in f.explain(50.0)
+
+
 def test_branches_within():
     def plain(x):
         y = x

@@ -89,20 +89,13 @@ def prove(asked: Sequence[Asked], counting: frozenset[str] = frozenset()) -> Pro
     first = asked[0]
     if any(a.frame is not first.frame or a.instruction != first.instruction for a in asked):
         return Refusal.WHILE_ELSEWHERE()
-    code = first.frame.f_code
-    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-        return Refusal.CODE_GENERATOR(what="the function around it")
-    flow = flow_of(code)
+    flow = flow_of(first.frame.f_code)
     at = flow.asks(first.instruction)
     loop = flow.loop_left_at(at) if at is not None else None
     if loop is None or at is None:
         return Refusal.WHILE_NO_LOOP()
-    names = dict(first.values)
-    renewed = frozenset(name for name, value in names.items() if not isinstance(value, Other) and not _held(value))
-    body = [flow.code[k] for k in sorted(loop)]
-    reason = _harmless(body, lambda name: _value(names.get(name)), first.frame.f_globals, renewed)
-    if reason is None and flow.handled(loop):
-        reason = Refusal.CODE_EXCEPTIONS(what="the loop")
+    renewed = frozenset(name for name, v in first.values.items() if not isinstance(v, Other) and not _held(v))
+    reason = _impure(first, loop, renewed)
     if reason is not None:
         return reason
     live = frozenset(name for k in flow.after(at, loop) for name in loads(flow.code[k]))
@@ -113,10 +106,9 @@ def prove(asked: Sequence[Asked], counting: frozenset[str] = frozenset()) -> Pro
             return Refusal.WHILE_PYTHON_VALUE(name=name)
         if name not in stored and not all(_traced(a.values.get(name)) for a in asked):
             return Refusal.WHILE_UNASSIGNED(name=name)
-    for name in _names(asked):
-        value = asked[-1].values.get(name)
-        if isinstance(value, Other) and hasattr(value.value, "__next__"):
-            return Refusal.CODE_ITERATOR(what=f"`{name}`")
+    reason = _iterator(asked[-1], _names(asked))
+    if reason is not None:
+        return reason
     counts = any(flow.code[k].opname == "FOR_ITER" for k in loop if flow.closes(k, loop))
     kept = [n for n in changed if not all(_traced(a.values.get(n)) for a in asked)]
     linear = counters(asked)
@@ -151,8 +143,6 @@ def prove_turns(asked: Asked, head: int, end: int) -> Places | Reason:
     """The proof that a turn, from instruction *head* to it or to *end*, depends on the local variables at its start
     alone and changes nothing but them; or why that is not so."""
     code = asked.frame.f_code
-    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-        return Refusal.CODE_GENERATOR(what="the function around it")
     flow = flow_of(code)
     loop = flow.between(head, end)
     if flow.code[end].opname == "POP_TOP":
@@ -163,18 +153,35 @@ def prove_turns(asked: Asked, head: int, end: int) -> Places | Reason:
     body = sorted(loop)
     stored = frozenset(name for k in body for name in stores(flow.code[k]))
     renewed = frozenset(name for name in stored if _replaced(flow.code, body, name, asked.values.get(name)))
-    lists = flow.lists(_arguments(code)) - start
-    reason = _harmless(
-        [flow.code[k] for k in body], lambda name: _value(asked.values.get(name)), asked.frame.f_globals, renewed,
-        lists=lists,
-    )  # fmt: skip
-    if reason is None and flow.handled(loop):
-        reason = Refusal.CODE_EXCEPTIONS(what="the loop")
-    for name in start:
+    reason = _impure(asked, loop, renewed, flow.lists(_arguments(code)) - start) or _iterator(asked, start)
+    return reason or Places(stored, start, flow.live(end))
+
+
+def _impure(
+    asked: Asked, loop: Iterable[int], renewed: frozenset[str], lists: frozenset[str] = frozenset()
+) -> Reason | None:
+    """The reason why the *loop* in which the question was *asked* may change more than local variables, or None.  The
+    others as in ``_harmless``."""
+    code = asked.frame.f_code
+    flow = flow_of(code)
+    if _suspends(code):
+        return Refusal.CODE_GENERATOR(what="the function around it")
+    body = [flow.code[k] for k in sorted(loop)]
+    reason = _harmless(body, lambda name: _value(asked.values.get(name)), asked.frame.f_globals, renewed, lists=lists)
+    return Refusal.CODE_EXCEPTIONS(what="the loop") if reason is None and flow.handled(loop) else reason
+
+
+def _iterator(asked: Asked, names: Iterable[str]) -> Reason | None:
+    """The reason if one of the local variables *names* is an iterator."""
+    for name in names:
         value = asked.values.get(name)
         if isinstance(value, Other) and hasattr(value.value, "__next__"):
-            reason = Refusal.CODE_ITERATOR(what=f"`{name}`")
-    return reason or Places(stored, start, flow.live(end))
+            return Refusal.CODE_ITERATOR(what=f"`{name}`")
+    return None
+
+
+def _suspends(code: Code) -> bool:
+    return bool(code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR))
 
 
 def _replaced(code: Sequence[Any], loop: Sequence[int], name: str, value: Any) -> bool:
@@ -305,7 +312,7 @@ def _helper(fn: types.FunctionType, what: str, depth: int) -> Reason | None:
     code = fn.__code__
     if not depth:
         return Refusal.CODE_DEPTH(what=what)
-    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+    if _suspends(code):
         return Refusal.CODE_GENERATOR(what=what)
     flow = flow_of(code)
     if flow.exceptions:

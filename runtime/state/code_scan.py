@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 
+from ...tracer.bytecode.control_flow import flow_of
 from ...tracer.bytecode.instructions import plain_instructions, pushes_null
 from .libraries import DATES, is_date_type, is_moment
 from .readers import fields
@@ -29,8 +30,7 @@ _GLOBAL_LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _DEREF_LOADS = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
 _ATTR_LOADS = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD", "LOAD_ZERO_SUPER_ATTR"}
 _ATTR_WRITES = {"STORE_ATTR", "DELETE_ATTR"}
-_JUMPS = {*dis.hasjrel, *dis.hasjabs}
-_NEVER_ON = {"RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
+_RAISE = dis.opmap["RAISE_VARARGS"]
 _SILENT = {"CACHE", "NOP", "PUSH_NULL", "EXTENDED_ARG", "RESUME"}
 BY_NAME = {"getattr", "hasattr", "setattr", "delattr"}
 _OPAQUE_ATTRS = {
@@ -200,26 +200,17 @@ def _scan_into(facts: CodeFacts, code: CodeType, local_cells: frozenset[str]) ->
 @functools.lru_cache(4096)
 def failing(code: CodeType) -> frozenset[int]:
     """The offsets in *code* from which every way leads to a ``raise``, as far as no handler catches it."""
-    instructions = list(dis.get_instructions(code))
-    if not any(i.opname == "RAISE_VARARGS" for i in instructions):
+    if _RAISE not in code.co_code[::2]:
         return frozenset()
-    places = {ins.offset: k for k, ins in enumerate(instructions)}
-    before: list[list[int]] = [[] for _ in instructions]  # from where each instruction is come to
-    stack = []
-    for k, ins in enumerate(instructions):
-        if ins.opname.startswith(("RETURN_", "YIELD_")):
-            stack.append(k)
-        elif ins.opcode in _JUMPS:
-            before[places[ins.argval]].append(k)
-        if k + 1 < len(instructions) and ins.opname not in _NEVER_ON:
-            before[k + 1].append(k)
+    flow = flow_of(code)
+    stack = [k for k, i in enumerate(flow.code) if i.opname.startswith(("RETURN_", "YIELD_"))]
     ends = set(stack)
     while stack:
-        new = set(before[stack.pop()]) - ends
+        new = set(flow.before[stack.pop()]) - ends
         ends |= new
         stack += new
-    offsets = [*places, len(code.co_code)]  # a frame may stand at what follows an instruction, too
-    return frozenset([at for k in range(len(instructions)) if k not in ends for at in range(*offsets[k : k + 2])])
+    offsets = [*[i.offset for i in flow.code], len(code.co_code)]  # a frame may stand at what follows one, too
+    return frozenset([at for k in range(len(flow.code)) if k not in ends for at in range(*offsets[k : k + 2])])
 
 
 def _beside_nulls(instructions: list[dis.Instruction]) -> set[int]:

@@ -22,7 +22,7 @@ from ..ir.graph import Atom, Graph, Guard, Lit, Node, Var, building, live_nodes,
 from ..ir.primitive import ELEMENTWISE, PRIMITIVES
 from ..ir.refusals import Reason, Refusal
 from ..ops.closure_conversion import closed, needed_carries
-from ..ops.control import LOOP_OVER, UNLIMITED
+from ..ops.control import LOOP_OVER, UNLIMITED, loop
 from ..ops.elementwise import F, cast
 from ..ops.shape import zeros
 from ..record.recorder import Recorder
@@ -222,26 +222,21 @@ def _choose(
                 aval = yes[k].aval
                 results[k] = zeros(aval.shape, aval.dtype) if aval.shape else structural(0, aval.dtype)
         mine = [k for k in differing if no[k] not in other or yes[k] in own]
-        _run_if(out, chosen, nodes, yes, mine, results)
+        _run_if(chosen, nodes, yes, mine, results)
         theirs = [k for k in differing if no[k] in other]
-        _run_if(out, F.logical_not(chosen), others, no, theirs, results)
+        _run_if(F.logical_not(chosen), others, no, theirs, results)
     return results
 
 
 def _run_if(
-    out: Lines, choice: Atom, nodes: Sequence[Node], ends: Sequence[Atom], which: Sequence[int], results: list[Atom]
+    choice: Atom, nodes: Sequence[Node], ends: Sequence[Atom], which: Sequence[int], results: list[Atom]
 ) -> None:
     """Put *ends* in the place of *results*, as far as told, if *choice* is True: a loop of one step or none."""
     if not which:
         return
     carries = [Var(Aval(results[k].aval.dtype, results[k].aval.shape)) for k in which]
     body, consts = _body(nodes, [ends[k] for k in which], carries)
-    params: dict[str, Any] = {
-        "body": body, "consts": len(consts), "carries": len(which), "length": 1, "reverse": False, "counted": True,
-    }  # fmt: skip
-    operands = (cast(choice, INT), *consts, *[results[k] for k in which])
-    outs = tuple([Var(c.aval) for c in carries])
-    out.append(Node(LOOP_OVER, operands, params, outs, out.site_override))
+    outs = loop(body, consts, [results[k] for k in which], (), 1, steps=cast(choice, INT))
     for k, result in zip(which, outs, strict=True):
         results[k] = result
 

@@ -231,10 +231,13 @@ def _changed_last(loop: EndedLoop, asked: Sequence[Asked]) -> Reason | None:
     What turns read may be the variable or the value: both fit what was seen.  A value that goes through variables for
     more turns than were seen (``a, b, c, d = b, c, d, y``) is found so, since it reaches one of them in the last turn.
     """
+
+    def held(a: Asked, name: str) -> list[Atom | None]:
+        return [seen.atom for _, seen in traced_in(a.values.get(name))]
+
     for name in sorted(flow_of(asked[-1].frame.f_code).live(loop.head)):
-        columns = zip(*[traced_in(a.values.get(name)) for a in asked], strict=False)
-        for *starts, end in columns:
-            if end[1].atom is not starts[0][1].atom and all(s[1].atom is starts[0][1].atom for s in starts):
+        for k, (start, end) in enumerate(zip(held(asked[0], name), held(asked[-1], name), strict=False)):
+            if end is not start and all(held(a, name)[k : k + 1] == [start] for a in asked[1:-1]):
                 return Refusal.WHILE_CHANGED_LAST(name=name)
     return None
 

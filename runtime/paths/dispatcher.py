@@ -80,7 +80,7 @@ class Dispatcher:
         self.lock = threading.RLock()
         self.endpoints: dict[Mode, Endpoint] = {}
         self.integers = IntArguments(fn)
-        self.plans = PlanCache(fn)
+        self.plans = PlanCache(fn, target == "step")
         self._sinks = sink_parameters(fn, positional_names(fn))
         _dispatchers.add(self)
 
@@ -287,7 +287,7 @@ class Dispatcher:
     def _inputs(self, path: Path, call: Call, arrays: Sequence[Any]) -> list[Any] | None:
         """The inputs of *path* after the arguments, if it holds for *call*."""
         found = path.recording.arrays(arrays)
-        if found is None or not self._holds(path, call):
+        if found is None or not self._holds(path, call, arrays):
             return None
         inputs = [float(x) if type(x) is int else x for x in found]
         if path.recording.draws:
@@ -309,7 +309,7 @@ class Dispatcher:
             path, missed = family.members[0], family.taken(self.stats.calls)
             if missed is None:
                 inputs = path.recording.arrays(arrays)
-                if inputs is None or not self._holds(path, call):
+                if inputs is None or not self._holds(path, call, arrays):
                     continue
                 draws, start = path.recording.draws, DEFAULT.state
                 values, found = self._run(path, family.launch, call, (*inputs, start) if draws else inputs)
@@ -439,7 +439,7 @@ class Dispatcher:
     def _bind(self, recording: Recording, call: Call) -> Path:
         raise NotImplementedError
 
-    def _holds(self, path: Path, call: Call) -> bool:
+    def _holds(self, path: Path, call: Call, arrays: Sequence[Any]) -> bool:
         """Whether *path* may be run, as far as is known beside its guards."""
         return True
 

@@ -17,8 +17,8 @@ from ..state.state_plan import Snapshot, StatePlan
 class PlanCache:
     """Bounded by ``config.max_plans``."""
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self._fn = fn
+    def __init__(self, fn: Callable[..., Any], holders: bool = False) -> None:
+        self._fn, self._holders = fn, holders
         self._plans: Recent[Any, StatePlan] = Recent(lambda: config.max_plans)
 
     def __len__(self) -> int:
@@ -43,6 +43,6 @@ class PlanCache:
             return plan, None
         names = leaf_names(self._fn, call) if objects else []
         labels = tuple([n for n, k in zip(names, call.kinds, strict=False) if k == OBJECT])
-        plan = StatePlan(self._fn, labels, True, classes)
+        plan = StatePlan(self._fn, labels, True, classes, self._holders)
         snapshot = plan.snapshot(objects)
         return self._plans.keep(key, plan), snapshot

@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
+import numpy as np
 import optree
 
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.trees import tree_unflatten
 from ..state.rebuild import apply_changes, contents, same_contents
+from ..tensor_library import TENSORS
 from .trees import may_change, one_level
 
 
@@ -34,6 +36,12 @@ def positional_names(fn: Callable[..., Any] | None) -> list[str]:
         return []
     kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     return [p.name for p in itertools.takewhile(lambda p: p.kind in kinds, parameters)]
+
+
+def shows_memory(value: Any, array: Any) -> bool:
+    """Whether *value*, an array or a tensor, shows the memory of *array*, which is no view."""
+    shown = TENSORS.data(value) if isinstance(value, TENSORS.types) else value
+    return shown is array or (type(shown) is np.ndarray and shown.base is array)
 
 
 @dataclass(slots=True)
@@ -129,4 +137,4 @@ class Arguments:
                 apply_changes(c.original, c.before, now, plain)
 
 
-__all__ = ["Arguments", "positional_names"]
+__all__ = ["Arguments", "positional_names", "shows_memory"]

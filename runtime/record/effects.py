@@ -26,7 +26,7 @@ from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.reports import Report
 from ...tracer.record.shown_text import Shown, Texts
-from ..state.effect_places import SINKS, place_of
+from ..state.effect_places import SINKS, is_input, place_of
 from ..state.rebuild import Substitution, slots
 from ..state.state_graph import Edge, Leaf, StateGraph, StateNode
 from ..state.trust import keeps_c_state
@@ -50,6 +50,9 @@ class OtherEffects(Protocol):
 
     def calls(self) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
         """(function, arguments) of calls that have happened already, and happen again in a replay."""
+
+    def places(self) -> Iterator[tuple[StateNode, Edge, Any]]:
+        """As ``Substitution.effects``, for edges ``member``."""
 
     def stores(self) -> Iterator[tuple[tuple[Hashable, ...], Expression, Any]]:
         """(a key of the place, the expression for it, the value that the run has put there)."""
@@ -120,7 +123,10 @@ def find_effects(
     the arrays and numbers of the state, in order, by the ids of their nodes; *texts*: those that it has printed."""
     found = Effects()
     # an object is replaced last, since what else was done to its parts was done to it
-    changed = sorted(substitution.effects(), key=lambda found: found[0].changes or _replaces_object(found[1]))
+    members = () if others is None else others.places()
+    changed = sorted(
+        [*substitution.effects(), *members], key=lambda found: found[0].changes or _replaces_object(found[1])
+    )
     if not changed and others is None and (texts is None or not texts.printed):
         return found
     ways = _ways(graph, call)
@@ -137,7 +143,8 @@ def find_effects(
         )
     not_counters: set[tuple[str, str]] = set()
     for owner, edge, value in changed:
-        way, place = ways.get(id(owner)), None if edge is None else place_of(owner, edge)
+        way = _constant_way(owner) if owner.kind == "pinned" else ways.get(id(owner))
+        place = None if edge is None else place_of(owner, edge)
         counts = edge is not None and isinstance(edge.child, Leaf) and edge.child.effect == COUNT
         if counts and place and type(value) is not int:
             not_counters.add(place)
@@ -193,16 +200,12 @@ def _is_transient(owner: StateNode, edge: Edge | None, value: Any) -> bool:
         return True
     items = [e.child for e in owner.edges if e.how in ("item", "key")]
     one, other = (before, now) if isinstance(now, list) else (before.values(), now.values())
-    return any(a is not b and not _is_input(part) for a, b, part in zip(one, other, items, strict=True))
-
-
-def _is_input(part: Leaf | StateNode) -> bool:
-    return isinstance(part, StateNode) and part.kind in ("array", "number")
+    return any(a is not b and not is_input(part) for a, b, part in zip(one, other, items, strict=True))
 
 
 def _replaces_object(edge: Edge | None) -> bool:
     """Whether something is stored in place of an object that is compared part by part."""
-    return edge is not None and isinstance(edge.child, StateNode) and edge.child.kind not in ("array", "number")
+    return edge is not None and isinstance(edge.child, StateNode) and not is_input(edge.child)
 
 
 # ---- places --------------------------------------------------------------------------------------------------------
@@ -238,12 +241,16 @@ def _ways(graph: StateGraph, call: Call) -> dict[int, _Way]:
             if edge.fixed:
                 continue
             if edge.how == "const" and isinstance(edge.child, StateNode):  # it can't change
-                step: _Way | None = _Way(("object", id(edge.child.obj)), _constant(edge.child.obj))
+                step: _Way | None = _constant_way(edge.child)
             else:
                 step = _step(ways[id(node)], edge.how, edge.arg)
             if step is not None:
                 reach(edge.child, step)
     return ways
+
+
+def _constant_way(node: StateNode) -> _Way:
+    return _Way(("object", id(node.obj)), _constant(node.obj))
 
 
 def _step(way: _Way, how: str, arg: Any) -> _Way | None:
@@ -253,6 +260,12 @@ def _step(way: _Way, how: str, arg: Any) -> _Way | None:
         return _Way(("global", id(space), name), lambda source, texts: f"{source.constant(space)}[{name!r}]")
     if how == "cell":
         return _Way(("cell", id(arg)), lambda source, texts: f"{source.constant(arg)}.cell_contents")
+    if how == "member":
+        stores, name = [store for store in arg[:2] if store is not None], arg[2]
+        return _Way(
+            ("member", id(arg[0]), name),
+            lambda source, texts: " = ".join([f"{source.constant(store)}[{name!r}]" for store in stores]),
+        )
     if how in ("attr", "store") and arg.isidentifier():
         return _Way((*way.key, "." + arg), lambda source, texts: f"{way.text(source, texts)}.{arg}")
     if how in ("item", "key") and type(arg) in (int, str):
@@ -281,7 +294,10 @@ def _effects(
 ) -> Iterator[OutsideEffect | None]:
     """The effects on one place; None where one can't be done again."""
     if edge is None:
-        yield from (_rewriting(owner, value, values) if owner.changes else [_growth(owner, value, way, values)])
+        if type(owner.obj) is np.ndarray:
+            yield from _items(value, way, values)
+        else:
+            yield from (_rewriting(owner, value, values) if owner.changes else [_growth(owner, value, way, values)])
         return
     place = _step(way, edge.how, edge.arg)
     counted = values.counted(edge, value)
@@ -312,6 +328,18 @@ def _report(report: Report, values: _Values) -> OutsideEffect | None:
         return OutsideEffect(key, call, args[1], "{}(*{})")
     given: Expression = lambda s, texts: f"{call(s, texts)}, {args[1](s, texts)}, {kwargs[1](s, texts)}"  # noqa: E731
     return OutsideEffect(key, _constant(report.caller), given, "{}({})")
+
+
+def _items(stored: list[tuple[Any, Any]], way: _Way, values: _Values) -> Iterator[OutsideEffect | None]:
+    """The effects of putting numbers into an array."""
+    for index, value in stored:
+        at, number = values.expression(index), values.expression(value)
+        if at is None or number is None:
+            yield None
+            continue
+        pair = _joined(tuple, [at, number], 2)
+        assert pair is not None
+        yield OutsideEffect(("item", way.key, pair[0]), way.text, pair[1], "{}.__setitem__(*{})", np.ndarray)
 
 
 def _growth(sink: StateNode, contents: Any, way: _Way, values: _Values) -> OutsideEffect | None:

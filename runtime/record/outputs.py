@@ -81,7 +81,7 @@ def data_made(leaf: Any) -> tuple[Atom, str] | None:
 
 def packed(
     out: Any, source: Source, atoms: list[Atom], places: dict[int, int] | None = None,
-    data: Callable[[Any], tuple[Atom, str] | None] = data_of, given: dict[int, str] | None = None,
+    data: Callable[[Any], tuple[Atom | None, str] | None] = data_of, given: dict[int, str] | None = None,
 ) -> tuple[str, tuple[Any, ...]]:  # fmt: skip
     """The expression for a result tree, whose *data* is appended to *atoms*; and its parts that are no data.  *places*
     gets the index of each such leaf, by id.  *given*: the texts of those, by id, that the caller has already."""
@@ -101,6 +101,9 @@ def packed(
             statics.append(leaf)
             continue
         atom, form = found
+        if atom is None:  # it is there before the run
+            texts.append(form)
+            continue
         texts.append(form.format(f"r[{len(atoms)}]"))
         places.setdefault(id(leaf.array() if type(leaf) is TracedInt else leaf), len(atoms))
         atoms.append(atom)

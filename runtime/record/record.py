@@ -17,7 +17,7 @@ import numpy as np
 
 from ...tracer import numpy_api  # noqa: F401  (fills the tables of NumPy functions)
 from ...tracer.ir.aval import Aval
-from ...tracer.ir.errors import TracegradError, UnsupportedError, unrecordable
+from ...tracer.ir.errors import MutationError, TracegradError, UnsupportedError, unrecordable
 from ...tracer.ir.graph import Atom, Var
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
@@ -37,7 +37,7 @@ from ..cuda.silent_backend import Unwatched
 from ..state.rebuild import changed_containers, grown_lists
 from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch, numbers_compared
-from .arguments import positional_names
+from .arguments import positional_names, shows_memory
 from .call_key import ARRAY, DATA, FLOAT, INTEGER, OBJECT, Call
 from .derive import answers_of, keep, outputs_of, recording_of
 from .differentiable import differentiated, leaf_names
@@ -235,18 +235,23 @@ def stand_in_of(node: StateNode, integers: Integers, add_input: Callable[..., Va
 def run_frozen(
     call: Call, leaves: list[Any], plan: StatePlan, snapshot: Snapshot, integers: Integers, wrt: Sequence[int],
     stands_for: Callable[[StateNode], TracedArray | TracedInt], number: Callable[[TracedArray], Any],
-    others: OtherEffects | None = None, tensors: bool = False,
+    others: OtherEffects | None = None,
 ) -> tuple[Any, list[Reason], Effects]:  # fmt: skip
     """(result of the function, its changes to arguments and outside state, those that are still to be made), run with
     traced stand-ins for the arrays and numbers of the snapshot.  *leaves*: those of the call, traced ones in place of
-    data; *number*: the value of a traced array, to be kept outside the recording.  *tensors*: the result has objects
-    that the caller of this settles."""
+    data; *number*: the value of a traced array, to be kept outside the recording."""
     recorder = integers.recorder
+    for node in snapshot.nodes:
+        array = node.obj if node.kind == "sink" and type(node.obj) is np.ndarray else None
+        if array is not None and any(shows_memory(leaf, array) for leaf in call.leaves):
+            raise MutationError(
+                at_site(f"`{node.label}`, into which the function writes, is an argument, too; write into a copy")
+            )
     stand_ins: dict[int, Any] = {}
     known = {id(x): leaf for x, leaf in zip(call.leaves, leaves, strict=True)} if plan.asks_identity else {}
     for node in snapshot.inputs:
         stand_in = stand_ins[id(node)] = stands_for(node)
-        if node.kind != "number":
+        if node.kind == "array":
             stand_ins[id(node)] = stand_ins[id(node.obj)] = known.get(id(node.obj), stand_in)
             recorder.captured[id(node.obj)] = stand_ins[id(node)]
     substitution = plan.substitute(
@@ -261,7 +266,7 @@ def run_frozen(
     try:
         with nullcontext() if others is None else others, watch:
             out = substitution.fn(*given.args, **given.kwargs)
-        out, returned = (out, []) if tensors else plain.result(out)
+        out, returned = plain.result(out, {id(node.obj) for node in snapshot.nodes if node.kind == "pinned"})
     except BaseException as error:
         out, returned, raised = None, [], error
         plain(error)
@@ -323,7 +328,8 @@ def _names_of_changed(snapshot: Snapshot, substitution: Substitution, changed: S
 def _captured_names(recorder: Recorder, snapshot: Snapshot, captured: frozenset[Var]) -> list[str]:
     """The names of *captured* inputs in the state."""
     outside = [var for var, behind in recorder.outside.items() if behind == {var}]
-    return [node.label for var, node in zip(outside, snapshot.inputs, strict=False) if var in captured]
+    inputs = [node for node in snapshot.inputs if node.kind != "held"]
+    return [node.label for var, node in zip(outside, inputs, strict=False) if var in captured]
 
 
 def _unseen(watch: Watch, substitution: Substitution) -> bool:

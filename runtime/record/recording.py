@@ -22,7 +22,8 @@ from ...tracer.ir.evaluate import Env
 from ...tracer.ir.graph import Atom, Graph, Guard, Node, Var
 from ...tracer.ir.refusals import Reason
 from ...tracer.record.recorder import Question
-from .call_key import DATA, INTEGER, Call
+from .arguments import shows_memory
+from .call_key import ARRAY, DATA, INTEGER, TENSOR, Call
 from .derived import DerivedInputs
 from .effects import OutsideEffect
 from .outputs import Output
@@ -182,6 +183,11 @@ class Recording:
             for effect in sinks:
                 if effect.sink is type(value) and (sink := effect.place(source, texts)) not in own:
                     source.give_up_if(f"args[{place}] is {sink}")
+        shown = [f"args[{k}]" for k in range(len(call.leaves))] if texts == ["*args"] else texts
+        for effect in [e for e in sinks if e.sink is np.ndarray]:
+            for text, kind in zip(shown, call.kinds, strict=True):
+                if kind in (ARRAY, TENSOR):
+                    source.give_up_if(f"{source.constant(shows_memory)}({text}, {effect.place(source, texts)})")
         for question in self.questions:
             source.give_up_if(f"not {source.constant(question.holds)}()")
         if self.derived is not None:

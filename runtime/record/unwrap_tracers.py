@@ -16,7 +16,7 @@ import operator
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -137,14 +137,14 @@ class Settled:
             if type(old := getattr(value, name, None)) in _IN_SLOTS and (new := self(old, depth)) is not old:
                 object.__setattr__(value, name, new)
 
-    def result(self, out: Any) -> tuple[Any, list[Reason]]:
+    def result(self, out: Any, kept: Collection[int] = ()) -> tuple[Any, list[Reason]]:
         """(the result of the run, the reasons not to replay it): objects in it are the caller's own, or have plain
-        values in them.  Its arrays stay traced."""
+        values in them.  Its arrays and tensors stay traced.  *kept*: the ids of objects that a replay finds again."""
         leaves, spec = tree_flatten(out, none_is_leaf=True)
         if all(map(_is_value, leaves)):
             return out, []
         plain = [leaf if _is_value(leaf) else self(leaf) for leaf in leaves]
-        objects = [leaf for leaf in plain if not (_is_value(leaf) or isinstance(leaf, _FUNCTIONS))]
+        objects = [leaf for leaf in plain if not (_is_value(leaf) or isinstance(leaf, _FUNCTIONS) or id(leaf) in kept)]
         return tree_unflatten(spec, plain), [Refusal.REPLAY_RETURNS(what=type(one).__name__) for one in objects]
 
 
@@ -228,7 +228,7 @@ def _is_raised_by_python(error: BaseException) -> bool:
 
 def _is_value(leaf: Any) -> bool:
     """Whether nobody can tell a part of a result from another one that is equal, or it is an array."""
-    kinds = (TracedArray, TracedInt, np.ndarray, type, types.ModuleType, enum.Enum)
+    kinds = (TracedArray, TracedInt, np.ndarray, type, types.ModuleType, enum.Enum, *TENSORS.types)
     return issubclass(type(leaf), kinds) or is_leaf(leaf)
 
 

@@ -309,11 +309,22 @@ class _Emitter:
         if kind in ("sink", "number"):
             self.add(label, kind, identity(type(obj)))
             self.fail_if(type_test)
+        if kind == "sink" and isinstance(obj, np.ndarray):
+            self.add(label, obj.dtype, obj.shape)
+            same = f"{name}.shape == {self.constant(obj.shape)} and {name}.dtype == {self.constant(obj.dtype)}"
+            self.fail_if(f"not ({same} and {name}.flags.writeable and {name}.base is None)")
         if kind == "number":
             if type(obj) is int:
                 limit = limit_of(obj)
                 self.add(label, limit)
                 self.fail_if(f"not {-limit} <= {name} <= {limit}")
+            self.arrays.append(node)
+            return
+        if kind == "held":
+            facts, known = node.extra
+            self.add(label, kind, known)
+            self.fail_if(f"{self.constant(facts)}({name}) != {self.constant(known)}")
+            self.groups.setdefault(kind, []).append(name)
             self.arrays.append(node)
             return
         if type(obj) in self.sinks:  # what it holds counts nowhere: it must not be another one
@@ -440,12 +451,16 @@ class _Emitter:
         if how in ("global", "builtin", "noglobal"):
             self.global_name(edge, label)
             return
-        self.tokens.append((how, arg[1] if how == "class" else arg if type(arg) in (str, int) else None))
+        self.tokens.append((how, arg[-1] if how in ("class", "member") else arg if type(arg) in (str, int) else None))
         if how == "attr":
             if node.kind in ("module", "library"):
                 self.name_in_module(node.obj.__dict__, arg, child, label)
             else:
                 self.child(_attribute(owner, arg), child, label)
+        elif how == "member":
+            if arg[1] is not None:
+                self.fail_if(" is not ".join([f"{self.constant(store)}[{arg[-1]!r}]" for store in arg[:2]]))
+            self.child(f"{self.constant(arg[0])}[{arg[-1]!r}]", child, label)
         elif how == "const" or how == "quiet":
             self.child("", child, label, guard=False)
         elif how in ("item", "element"):
@@ -540,6 +555,7 @@ def _leaf_label(node: StateNode, edge: Edge) -> str:
         return f"{node.label}[{arg!r}]"
     if how == "class":
         return f"{arg[0].__name__}.{arg[1]}"
-    if how == "attr":
-        return f"{node.label.removeprefix('global ').removeprefix('closure ')}.{arg}"
+    if how in ("attr", "member"):
+        name = arg if how == "attr" else arg[-1]
+        return f"{node.label.removeprefix('global ').removeprefix('closure ')}.{name}"
     return f"{how} of {node.label}"

@@ -4,25 +4,28 @@ Start reading at ``visit_part``, which the walk asks for the value under a name.
 leaf with the effect ``count``; an attribute that is only assigned one with ``store``; a list, dict or set that only
 grows is a node of kind ``sink``, whose contents are not looked at.  A float in a place where the function also stores
 something is an input of the program (a node of kind ``number``, as arrays are), and so is an int that has had several
-values (``Names.varying``); other values are compared as everywhere.  A run is given copies of the owners, and its
-effects are what it leaves there (``rebuild.py``).  Where an owner can't be copied, the place is like any other
-(``settle_places``).
+values (``Names.varying``); a tensor there is one, too, where nobody else refers to it (a node of kind ``held``, for
+steps); other values are compared as everywhere.  A run is given copies of the owners, and its effects are what it
+leaves there (``rebuild.py``).  Where an owner can't be copied, the place is like any other (``settle_places``).
 """
 
 from __future__ import annotations
 
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Set
+from collections.abc import Callable, Iterator, Set
 from typing import Any
 
 import numpy as np
 
+from ...tracer.bytecode.identity import asks_identity
+from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Refusal
 from ...tracer.record.integers import limit_of
 from .kept_list import LENGTH, WHOLE, reach
 from .state_graph import Chains, Edge, Leaf, StateNode, variable_of
 from .uses import ADD, APPEND, COUNT, GROWS, ITEM, READ, STORE, UPDATE, ItemCount, ItemGrowth, uses
+from .values import is_leaf
 from .walker import Walker
 
 SINKS: dict[type, set[str]] = {
@@ -30,6 +33,8 @@ SINKS: dict[type, set[str]] = {
     dict: {ITEM, UPDATE}, OrderedDict: {ITEM, UPDATE}, defaultdict: {ITEM, UPDATE}, Counter: {ITEM},
 }  # fmt: skip
 MAX_ITEMS = 64  # of a container that may be changed in any way
+# Class of objects that may be inputs -> what a recording relies on in one of any identity (None: on its identity).
+HELD: dict[type, Callable[[Any], Any]] = {}
 _MAPPINGS = (dict, OrderedDict, defaultdict, Counter)
 _COPIED = ("attr", "global", "cell", "item", "key")
 _NAMED = {"attr": "attr", "global": "global", "cell": "outer"}
@@ -64,7 +69,7 @@ def _visit_used(
     if found == {COUNT} and type(value) is int:
         return Leaf(value, True, COUNT)
     known = walker.memo.get(id(value))
-    if _only_grows(walker, value, found):
+    if _only_grows(walker, value, found) or (found == {ITEM} and _takes_numbers(walker, value, known)):
         return known or walker.node("sink", value, label, site)
     if type(value) in (list, *_MAPPINGS) and id(value) not in walker.names.read and _of_items(found):
         growth = {use.how for use in found if isinstance(use, ItemGrowth)}
@@ -88,6 +93,21 @@ def _only_grows(walker: Walker, value: Any, found: Set[Any]) -> bool:
         return False
     known = walker.memo.get(id(value))
     return known is None or known.kind == "sink"
+
+
+def _takes_numbers(walker: Walker, value: Any, known: StateNode | None) -> bool:
+    """Whether *value* is an array in which numbers may be put without looking at it."""
+    plain = type(value) is np.ndarray and value.ndim == 1 and value.base is None and is_number(value.dtype)
+    return plain and id(value) not in walker.names.read and (known is None or known.kind == "sink")
+
+
+def _shared_memory(walker: Walker) -> Iterator[int]:
+    """The ids of arrays of which nothing is looked at, whose memory others show."""
+    sinks = [node.obj for node in walker.nodes if node.kind == "sink" and type(node.obj) is np.ndarray]
+    shown = [node.obj for node in walker.nodes if node.kind == "array"] + walker.memory if sinks else []
+    for sink in sinks:
+        if any(np.may_share_memory(sink, array) for array in shown):
+            yield id(sink)
 
 
 def _of_items(found: Set[Any]) -> bool:
@@ -164,6 +184,7 @@ def settle_places(walker: Walker) -> None:
     if not (names.changes or names.changed or names.grown) and all(node.kind not in kinds for node in walker.nodes):
         return
     shared = _shared(walker)
+    names.read.update(_shared_memory(walker))
     uses_of = _uses_of_containers(walker)
     for node in list(walker.nodes):
         if node.kind == "sink" and (node.fixed or not node.sub):
@@ -186,14 +207,18 @@ def settle_places(walker: Walker) -> None:
                 if _used(walker, node, edge) & {COUNT, STORE}:
                     _refuse_write(walker, node)
             elif (node.changes or node.kind == "history") and edge.how in ("item", "key"):
-                _as_input(walker, node, edge, True)
+                _as_input(walker, node, edge, _label(node, edge), True)
             elif free and not edge.fixed and not effect and names.effects:
+                is_item = edge.how in ("item", "key") and ITEM in used
                 is_counted = edge.how in ("item", "key") and ItemCount(edge.arg) in counted
                 if is_counted and only and isinstance(child, Leaf) and type(child.value) is int:
                     edge.child = Leaf(child.value, True, COUNT)
-                elif is_counted or (edge.how in _NAMED and _used(walker, node, edge) & {STORE, COUNT}):
-                    edge.stored, edge.unread = True, not is_counted and _used(walker, node, edge) == {STORE}
-                    _as_input(walker, node, edge, is_counted or COUNT in _used(walker, node, edge))
+                elif is_counted or is_item or (edge.how in _NAMED and _used(walker, node, edge) & {STORE, COUNT}):
+                    edge.unread = edge.how in _NAMED and _used(walker, node, edge) == {STORE}
+                    counts = is_counted or COUNT in _used(walker, node, edge)
+                    store_at(walker, node, edge, _label(node, edge), counts)
+    if names.holders and walker.stored and not any(map(asks_identity, walker.codes.values())):
+        _hold(walker, walker.stored)
 
 
 def _may_change(node: StateNode) -> bool:
@@ -201,12 +226,48 @@ def _may_change(node: StateNode) -> bool:
     return node.kind in ("list", "dict") and len(node.edges) <= MAX_ITEMS
 
 
-def _as_input(walker: Walker, node: StateNode, edge: Edge, counts: bool) -> None:
+def store_at(walker: Walker, node: StateNode, edge: Edge, label: str, counts: bool) -> None:
+    """Note that the function may store something in a place, where a number is an input then; *counts*: an int there is
+    counted up."""
+    edge.stored = True
+    _as_input(walker, node, edge, label, counts)
+
+
+def _as_input(walker: Walker, node: StateNode, edge: Edge, label: str, counts: bool) -> None:
     """Make a number that is found in a place where something is stored an input."""
-    child, label = edge.child, _label(node, edge)
+    child = edge.child
+    walker.stored.append(edge)
     if isinstance(child, Leaf) and _is_input(child.value, counts) and label not in walker.names.contents:
         edge.child = StateNode("number", child.value, label, node.site, sub=True)
         walker.nodes.append(edge.child)
+
+
+def _hold(walker: Walker, stored: list[Edge]) -> None:
+    """Make inputs of the objects in these places, and in tuples and lists there, that nobody else refers to."""
+    ways = Counter([id(edge.child) for node in walker.nodes for edge in node.edges] + list(map(id, walker.roots)))
+    found = Counter([id(child) for edge in stored for child in _held_within(edge.child)])
+    children = {id(child): child for edge in stored for child in _held_within(edge.child)}
+    for key, node in children.items():
+        facts = HELD[type(node.obj)]
+        known = facts(node.obj)
+        if known is not None and found[key] == ways[key] and walker.met[id(node.obj)] == 1:
+            node.kind, node.edges, node.extra, node.sub = "held", [], (facts, known), True
+
+
+def _held_within(child: Leaf | StateNode, depth: int = 0) -> Iterator[StateNode]:
+    if isinstance(child, StateNode) and type(child.obj) in HELD:
+        yield child
+    elif isinstance(child, StateNode) and child.kind in ("tuple", "list", "dict") and depth < 4:
+        for edge in child.edges:
+            yield from _held_within(edge.child, depth + 1)
+
+
+def is_input(child: Leaf | StateNode) -> bool:
+    """Whether another value may be in the place of this one: all of it is inputs of the program."""
+    if isinstance(child, Leaf):
+        return False
+    parts = child.kind in ("tuple", "list", "dict") and all(is_input(edge.child) for edge in child.edges)
+    return parts or child.kind in ("array", "number", "held")
 
 
 def _is_input(value: Any, counts: bool) -> bool:
@@ -254,7 +315,7 @@ def _refuse_write(walker: Walker, node: StateNode) -> None:
 def _like_any_other(walker: Walker, node: StateNode, edge: Edge) -> None:
     assert isinstance(edge.child, Leaf)
     if edge.how != "store":
-        edge.child = Leaf(edge.child.value, True)
+        edge.child = Leaf(edge.child.value, is_leaf(edge.child.value))
         if edge.how in ("global", "cell"):
             _refuse_write(walker, node)
         return
@@ -296,15 +357,18 @@ def _cell_name(fn: types.FunctionType, cell: types.CellType) -> str | None:
 
 
 __all__ = [
+    "HELD",
     "SINKS",
     "first_count",
     "is_history",
+    "is_input",
     "is_sink",
     "only_stored",
     "place_of",
     "settle_ints",
     "settle_places",
     "sink_parameters",
+    "store_at",
     "visit_adder",
     "visit_history",
     "visit_item",

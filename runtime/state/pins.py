@@ -18,7 +18,7 @@ import ctypes
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Collection, Container, Hashable, Iterable
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping
 from contextvars import ContextVar
 from functools import lru_cache
 from types import FunctionType
@@ -36,8 +36,8 @@ _NEVER = -1  # no version is this
 _HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8
 # `self` is the address of a word with the address of these words: the address of the settings of floating-point errors;
 # the number of words in memory, then (address, what stands there) for each; the number of classes, then (class, its
-# type, version) for each; the number of dicts, then (owner or 0, its type, dict, length, then each key and value) for
-# each; the number of lists, then (list, length, then each item) for each.
+# type, version) for each; the number of dicts, then (owner or 0, its type, dict, length, then each key and value, or 0
+# for any value) for each; the number of lists, then (list, length, then each item) for each.
 SAME = r"""
 define ptr @tracegrad_same(ptr %self, ptr %args, i64 %nargs) {
 entry:
@@ -161,7 +161,9 @@ compare.entry:
   %key.now = load ptr, ptr %key
   %value.now = load ptr, ptr %value
   %same.key = icmp eq ptr %key.known, %key.now
-  %same.value = icmp eq ptr %value.known, %value.now
+  %is.known = icmp eq ptr %value.known, %value.now
+  %loose = icmp eq ptr %value.known, null
+  %same.value = or i1 %is.known, %loose
   %same.entry = and i1 %same.key, %same.value
   br i1 %same.entry, label %entry.same, label %other
 entry.same:
@@ -248,6 +250,7 @@ class Pins:
         class has said of another, it says until any class is registered anywhere.)
     :param spaces: dicts of modules, of which the names count that :meth:`pin_name` is told.
     :param functions: functions whose code counts, and their defaults where they have any.
+    :param loose: by id of one of the dicts, names in it whose values do not count.
     """
 
     def __init__(
@@ -260,8 +263,10 @@ class Pins:
         abstract: bool,
         spaces: Iterable[dict[str, Any]],
         functions: Iterable[FunctionType] = (),
+        loose: Mapping[int, Collection[str]] | None = None,
     ) -> None:
         self._names, self._trust = names, trust
+        self._loose = loose or {}
         self._classes = tuple(classes)
         self._stores = [(o, type(o), store, dict(store), wanted) for o, store, wanted in stores]
         self._lists = [(items, list(items)) for items in lists]
@@ -306,7 +311,8 @@ class Pins:
         words.append(len(self._stores))
         for owner, kind, store, now, _ in self._stores:
             words += [0 if owner is None else id(owner), id(kind), id(store), len(now)]
-            words += [id(part) for pair in now.items() for part in pair]
+            loose = self._loose.get(id(store), ())
+            words += [word for key, part in now.items() for word in (id(key), 0 if key in loose else id(part))]
         words.append(len(self._lists))
         for items, known in self._lists:
             words += [id(items), len(known), *map(id, known)]
@@ -334,7 +340,8 @@ class Pins:
         for k, (owner, kind, store, entries, names) in enumerate(self._stores):
             if owner is not None and (type(owner) is not kind or getattr(owner, "__dict__", None) is not store):
                 return False
-            if not (_alike(store, entries) if names is None else names.isdisjoint(store)):
+            loose = self._loose.get(id(store), ())
+            if not (_alike(store, entries, loose) if names is None else names.isdisjoint(store)):
                 return False
             self._stores[k] = owner, kind, store, dict(store), names
         for items, before in self._lists:
@@ -362,10 +369,10 @@ def _unchanged(now: Any, value: Any, by_value: bool) -> bool:
     return now is value or (by_value and same(now, value))
 
 
-def _alike(store: dict[Any, Any], known: dict[Any, Any]) -> bool:
+def _alike(store: dict[Any, Any], known: dict[Any, Any], loose: Collection[str]) -> bool:
     pairs = zip(store.items(), known.items(), strict=False)
     return len(store) == len(known) and all(
-        (k is j or same(k, j)) and (v is w or (is_leaf(w) and same(v, w))) for (k, v), (j, w) in pairs
+        (k is j or same(k, j)) and (v is w or k in loose or (is_leaf(w) and same(v, w))) for (k, v), (j, w) in pairs
     )
 
 

@@ -16,8 +16,13 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ...tracer.bytecode.shown_names import as_called
+from ...tracer.ir.errors import MutationError
 from ...tracer.ir.refusals import Reason, Refusal
+from ...tracer.ir.site import at_site
+from ...tracer.record.integers import TracedInt
 from ...tracer.record.reports import KeptLogger
 from .kept_list import LENGTH, KeptList, Part
 from .state_graph import Edge, Leaf, StateGraph, StateNode, holds_copies, variable_of
@@ -39,6 +44,28 @@ class Overlay(dict):
 
     def __missing__(self, name: str) -> Any:
         return as_called(self._below[name], sys._getframe(1))
+
+
+class StoredItems(list):
+    """Stands for an array of one axis into which a run only puts numbers: (index, number) of each."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        super().__init__()
+        self._array = array
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        number = None if type(value) is TracedInt else getattr(type(value), "_tracegrad_number", None)
+        value = value if number is None or getattr(value, "requires_grad", False) else number(value)
+        whole = isinstance(index, int | np.integer | TracedInt) and not isinstance(index, bool)
+        if not whole or (type(value) is not TracedInt and np.ndim(value)):
+            raise MutationError(
+                at_site("this writes into an array from outside the function, which belongs to the caller; one number "
+                        "at a time can be put into it (`losses[k] = loss.item()`)")
+            )  # fmt: skip
+        size = len(self._array)
+        if not -size <= index < size:
+            raise IndexError(f"index {int(index)} is out of bounds for axis 0 with size {size}")
+        self.append((index, value))
 
 
 @dataclass(slots=True)
@@ -279,7 +306,8 @@ class Substitution:
         return self._done(node, KeptLogger(node.obj))
 
     def _sink(self, node: StateNode) -> Any:
-        return self._mutable(node, type(node.obj)())
+        empty = StoredItems(node.obj) if isinstance(node.obj, np.ndarray) else type(node.obj)()
+        return self._mutable(node, empty)
 
     def _list(self, node: StateNode) -> Any:
         copy: Any = deque(maxlen=node.obj.maxlen) if isinstance(node.obj, deque) else []
@@ -381,7 +409,7 @@ def _needed(graph: StateGraph) -> set[int]:
                 if not edge.fixed and isinstance(edge.child, StateNode):
                     owners.setdefault(id(edge.child), []).append(node)
     kinds = ("array", "sink", "history", "number", "logger")
-    stack = [n for n in graph.nodes if n.sub and (n.kind in kinds or n.changes or any(map(_effect, n.edges)))]
+    stack = [n for n in graph.nodes if n.sub and (n.kind in kinds or n.changes or _is_stored_in(n))]
     needed = {id(n) for n in stack}
     while stack:
         for owner in owners.get(id(stack.pop()), ()):
@@ -402,6 +430,10 @@ def leads_to_effects(node: StateNode) -> bool:
         seen.update(map(id, children))
         stack += children
     return False
+
+
+def _is_stored_in(node: StateNode) -> bool:
+    return any(_effect(edge) and not edge.fixed for edge in node.edges)
 
 
 def _only_stored(edge: Edge) -> bool:
@@ -427,6 +459,8 @@ def _read(c: _Replacement, picture: Any) -> Any:
         return [v for k, v in enumerate(picture) if k not in places] + past
     if not places:
         return picture
+    if c.node.kind == "dict":  # the order of its keys counts
+        return [*picture, *[v for k, v in picture.items() if k not in places]]
     read = {k: v for k, v in picture.items() if k not in places}
     gone = [e.arg for e in c.node.edges if e.how != "store" and e.arg in places and e.arg not in picture]
     return read | dict.fromkeys(gone, _MISSING)
@@ -455,7 +489,7 @@ def grown_lists(nodes: Iterable[StateNode]) -> Iterator[StateNode]:
 
 def grow(sink: Any, value: Any) -> None:
     """Put *value*, an item or a pair, into a container."""
-    if isinstance(sink, dict):
+    if isinstance(sink, dict | np.ndarray):
         sink[value[0]] = value[1]
     elif isinstance(sink, set):
         sink.add(value)

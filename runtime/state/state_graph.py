@@ -95,7 +95,8 @@ class Edge:
     ``attr`` name, ``noattr`` name, ``noitems`` names (none of them in its ``__dict__``), ``item`` index, ``key`` key,
     ``element`` index (of a set), ``class`` (class, name), ``const`` (the part of an object that can't change),
     ``import`` module name, ``quiet`` name (in the key, not in the checker), ``store`` name (an attribute that is only
-    assigned, present or not).
+    assigned, present or not), ``member`` (dict of an object that is compared by identity, another that has the same
+    entry or None, name).
     """
 
     how: str
@@ -127,6 +128,7 @@ class Names:
     dates: bool = False  # NumPy's dates occur
     moment: str = ""  # where text occurs that is the present time to NumPy
     effects: bool = False  # whether effects are replayed
+    holders: bool = False  # whether objects of classes in ``HELD`` (``effect_places.py``) may be inputs
     texts: set[str] = field(default_factory=set)  # constants that are short texts: keys of dicts
     uses: Uses = field(default_factory=dict)
     contents: set[str] = field(default_factory=set)  # labels of arrays that are guarded by their contents
@@ -162,6 +164,7 @@ class Names:
             *flags,
             self.moment,
             self.effects,
+            self.holders,
             set(self.texts),
             uses,
             set(self.contents),

@@ -168,17 +168,18 @@ class StatePlan:
 
     def __init__(
         self, fn: Callable[..., Any], labels: tuple[str, ...] = (), effects: bool = False,
-        classes: tuple[type, ...] = (),
+        classes: tuple[type, ...] = (), holders: bool = False,
     ) -> None:  # fmt: skip
         """:param labels: names of the objects among the arguments that are no data.
         :param effects: a change of a place that the function does not read otherwise (``Substitution.effects``) is no
             reason to run its Python in each call.
-        :param classes: those of arguments that are taken apart (named tuples)."""
+        :param classes: those of arguments that are taken apart (named tuples).
+        :param holders: the caller makes inputs of the tensors in places where the function stores others."""
         self.fn = fn
         self._classes = classes
         self._labels = labels
         self._trust = Trust()
-        self._names = Names(effects=effects)
+        self._names = Names(effects=effects, holders=holders)
         self._static: list[Reason] = []
         self._found: list[Reason] = []
         self._codes: dict[int, types.CodeType] = {}

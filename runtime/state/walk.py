@@ -61,7 +61,9 @@ def build(
     libraries = [n for n in walker.nodes if n.kind == "library" and n.edges] if versions_in_use() else []
     spaces = [n.obj.__dict__ for n in libraries]
     functions = [n.obj for n in walker.nodes if n.kind == "function" and not n.extra]
-    pins = Pins(counted, trust, walker.classes, walker.stores, walker.lists, walker.abstract, spaces, functions)
+    pins = Pins(
+        counted, trust, walker.classes, walker.stores, walker.lists, walker.abstract, spaces, functions, walker.loose
+    )  # fmt: skip
     return StateGraph(
         walker.roots, walker.nodes, reasons, walker.codes, walker.main, names, pins, list(walker.settings.values()),
         walker.tensors, walker.optimizers,

@@ -9,14 +9,14 @@ visitor of ``object`` is asked last). Visitors of Python's own types are in ``wa
 from __future__ import annotations
 
 import types
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
 from ...tracer.ir.refusals import Reason, Refusal
 from .libraries import LibrarySetting, is_date_type, is_moment, leaf_setting
 from .pins import can_change, covered
-from .state_graph import Chains, Leaf, Names, StateNode
+from .state_graph import Chains, Edge, Leaf, Names, StateNode
 from .trust import Trust
 from .values import is_leaf, leaf_size
 
@@ -52,12 +52,16 @@ class Walker:
         self.labels: tuple[str, ...] = ()  # of the roots after the first
         self.nodes: list[StateNode] = []
         self.tensors: dict[int, str] = {}  # id of each eager tensor that was met -> its name
+        self.met: Counter[int] = Counter()  # how often each of these was met where it counts by identity
         self.on_device: list[str] = []  # names of the eager tensors on a CUDA device
         self.leaves_on_host: list[str] = []  # names of the eager tensors on the host that require gradients
+        self.memory: list[Any] = []  # arrays that they show
         self.optimizers: list[Any] = []
         self.ints: dict[Any, int] = {}  # (label of the owner, name) of a place that a run has a copy of -> its int
         self.classes: dict[type, None] = {}  # classes whose lookups count
         self.stores: list[tuple[Any, dict[Any, Any], frozenset[str] | None]] = []  # see Pins
+        self.loose: dict[int, set[str]] = {}  # id of a dict of these -> names whose values do not count there
+        self.stored: list[Edge] = []  # to places where the function may store something
         self.lists: list[list[Any]] = []
         self.abstract = False  # whether classes may be asked for that others are registered with
         self.memo: dict[int, StateNode] = {}

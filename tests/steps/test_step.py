@@ -306,7 +306,7 @@ def test_what_cannot_be_replayed_runs_eagerly_and_says_why(what, reason, capsys)
             history.append(loss)
             del history[:-100]
         if what == "print":
-            print("loss", loss)
+            print("loss", len(w.detach().unique()))
         if what == "counter":
             seen.add(len(seen))
         return loss

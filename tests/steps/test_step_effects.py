@@ -418,6 +418,262 @@ def dropout_and_history(task):
     return step
 
 
+class Carrying(nn.Module):
+    """A recurrent cell whose state is carried from one call to the next by *task*."""
+
+    def __init__(self, task):
+        super().__init__()
+        self.cell, self.out = nn.Linear(10, 6), nn.Linear(6, 1)
+        self.double()
+        task.model, task.opt = self, optim.SGD(self.parameters(), lr=0.05)
+
+    def forward(self, x, h):
+        h = torch.tanh(self.cell(torch.cat([x, h], 1)))
+        return self.out(h), h
+
+
+def trained(task, guess, y):
+    task.opt.zero_grad()
+    loss = mse(guess, y)
+    loss.backward()
+    task.opt.step()
+    return loss
+
+
+def zeros():
+    return torch.zeros(8, 6, dtype=torch.float64)
+
+
+@idiom
+def hidden_state_in_an_attribute(task):
+    cell = Carrying(task)
+
+    class Trainer:
+        h = None
+
+        def train(self, x, y):
+            guess, h = cell(x, zeros() if self.h is None else self.h)
+            loss = trained(task, guess, y)
+            self.h = h.detach()
+            return loss
+
+    trainer = task.seen["trainer"] = Trainer()
+    return trainer.train
+
+
+@idiom
+def hidden_state_in_the_module(task):
+    class Stateful(Carrying):
+        def __init__(self, task):
+            super().__init__(task)
+            self.h, self.calls = zeros(), 0
+
+        def forward(self, x):
+            guess, h = super().forward(x, self.h)
+            self.h = h.detach()
+            self.calls += 1
+            if self.calls % 9 == 0:
+                self.h = 0.5 * self.h
+            return guess
+
+    cell = Stateful(task)
+
+    def step(x, y):
+        return trained(task, cell(x), y).item(), cell.h, cell.calls
+
+    return step
+
+
+@idiom
+def hidden_state_in_an_outer_variable(task):
+    cell, h = Carrying(task), zeros()
+
+    def step(x, y):
+        nonlocal h
+        h = h.detach()
+        guess, h = cell(x, h)
+        return trained(task, guess, y).item(), h.detach()
+
+    return step
+
+
+@idiom
+def hidden_states_in_a_tuple(task):
+    cell, state = Carrying(task), (zeros(), torch.ones(8, 6, dtype=torch.float64))
+
+    def step(x, y):
+        nonlocal state
+        h, c = state
+        guess, h = cell(x, h * c)
+        loss = trained(task, guess, y)
+        state = h.detach(), 0.9 * c + 0.1 * h.detach()
+        return loss.item(), state
+
+    return step
+
+
+@idiom
+def hidden_states_in_a_list_that_swap(task):
+    cell = Carrying(task)
+    states = task.seen["states"] = [zeros(), torch.ones(8, 6, dtype=torch.float64)]
+
+    def step(x, y):
+        guess, h = cell(x, states[0] - states[1])
+        loss = trained(task, guess, y)
+        states[0], states[1] = h.detach(), states[0]
+        return loss.item()
+
+    return step
+
+
+@idiom
+def weights_averaged_in_a_dict(task):
+    class Average:
+        def __init__(self, model, decay):
+            self.decay, self.count = decay, 0
+            self.shadow = {name: p.detach().clone() for name, p in model.named_parameters()}
+
+        def update(self, model):
+            self.count += 1
+            decay = min(self.decay, (1 + self.count) / (10 + self.count))
+            for name, p in model.named_parameters():
+                self.shadow[name] = decay * self.shadow[name] + (1 - decay) * p.detach()
+
+    average = task.seen["average"] = Average(task.model, 0.99)
+
+    def step(x, y):
+        loss = task.update(x, y)
+        average.update(task.model)
+        return loss
+
+    return step
+
+
+@idiom
+def weights_averaged_in_another_model(task):
+    other = task.seen["other"] = copy.deepcopy(task.model)
+
+    def step(x, y):
+        loss = task.update(x, y)
+        with torch.no_grad():
+            for mine, theirs in zip(other.parameters(), task.model.parameters(), strict=True):
+                mine.mul_(0.99).add_(theirs, alpha=0.01)
+        return loss
+
+    return step
+
+
+@idiom
+def statistics_in_buffers(task):
+    class Norm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(6))
+            self.register_buffer("var", torch.ones(6))
+            self.seen = 0.0
+
+        def forward(self, x):
+            mean, var = x.mean(0), x.var(0)
+            self.mean = 0.9 * self.mean + 0.1 * mean.detach()
+            self.var = 0.9 * self.var + 0.1 * var.detach()
+            self.seen = 0.5 * self.seen + mean.sum().item()
+            return (x - mean) / torch.sqrt(var + 1e-5)
+
+    task.model.insert(2, Norm().double())
+    norm = task.model[2]
+
+    def step(x, y):
+        loss = task.update(x, y)
+        return loss.item(), norm.mean, norm.seen, dict(norm.named_buffers())["var"] * 2
+
+    return step
+
+
+@idiom
+def best_loss_and_weights_in_outer_variables(task):
+    best, weights, waited = math.inf, None, 0
+
+    def step(x, y):
+        nonlocal best, weights, waited
+        loss = task.update(x, y)
+        if loss.item() < best - 1e-4:
+            best, waited = loss.item(), 0
+            weights = {name: value.clone() for name, value in task.model.state_dict().items()}
+        else:
+            waited += 1
+        return "stop" if waited >= 3 else best
+
+    return step
+
+
+@idiom
+def smoothed_loss_in_a_global(task):
+    global SMOOTHED
+    SMOOTHED = 0.0
+
+    def step(x, y):
+        global SMOOTHED
+        SMOOTHED = 0.98 * SMOOTHED + 0.02 * task.update(x, y).item()
+        return SMOOTHED
+
+    return step
+
+
+@idiom
+def tensors_that_are_printed(task):
+    def step(x, y):
+        loss = task.update(x, y)
+        print(loss, task.model[2].bias, f"{loss:.5f} and {loss.item():.4f}")
+        print("guess:", task.model(x)[:2].detach().flatten(), (y > 0).sum())
+        return loss
+
+    return step
+
+
+@idiom
+def functions_of_math(task):
+    seen = task.seen["perplexities"] = []
+
+    def step(x, y):
+        loss = task.update(x, y)
+        seen.append(math.exp(loss.item()))
+        print(f"perplexity {math.exp(loss.item()):.4f}, log {math.log10(loss):.4f}")
+        return math.sqrt(loss.item())
+
+    return step
+
+
+@idiom
+def cosine_rate(task):
+    class Trainer:
+        done = 0
+
+        def train(self, x, y):
+            rate = 0.5 * 0.1 * (1 + math.cos(math.pi * self.done / STEPS))
+            for group in task.opt.param_groups:
+                group["lr"] = rate
+            self.done += 1
+            return task.update(x, y).item(), rate
+
+    trainer = task.seen["trainer"] = Trainer()
+    return trainer.train
+
+
+@idiom
+def losses_in_an_array(task):
+    losses = task.seen["losses"] = np.zeros(STEPS)
+
+    class Trainer:
+        done = 0
+
+        def train(self, x, y):
+            losses[self.done] = task.update(x, y).item()
+            self.done += 1
+
+    trainer = task.seen["trainer"] = Trainer()
+    return trainer.train
+
+
 def plain(value):
     """A picture of *value* that later calls do not change."""
     if isinstance(value, torch.Tensor):
@@ -642,3 +898,223 @@ def test_what_a_step_finds_in_its_state_and_keeps_is_what_was_there(what):
         x = torch.tensor([1.0 + k, 2.0, 3.0])
         assert step(x).item() == expected(x).item()
         assert repr(vars(mine)) == repr(vars(plain))
+
+
+def stepped(make, calls=6):
+    """What *make* gives for the plain and the compiled step, call by call, and the compiled step."""
+    found = []
+    for compiled in (False, True):
+        step, see = make()
+        step = torch.compile(step) if compiled else step
+        seen = []
+        for k in range(calls):
+            result = step(torch.tensor([1.0, 0.5 * k]))
+            seen.append(copy.deepcopy((plain(result), plain(see()))))
+        found.append(seen)
+    assert_same(found[1], found[0])
+    return step
+
+
+def test_a_kept_tensor_may_be_replaced_from_outside():
+    class Trainer:
+        h = torch.zeros(2)
+
+    trainers = []
+
+    def make():
+        trainer = Trainer()
+        trainer.h = torch.zeros(2)
+        trainers.append(trainer)
+
+        def step(x):
+            before, trainer.h = trainer.h, torch.tanh(trainer.h + x)
+            return before
+
+        return step, lambda: trainer.h
+
+    step = stepped(make)
+    trainer, traces = trainers[-1], step.stats.traces
+    for other in (torch.ones(2), torch.full((2,), 3.0), torch.zeros(2).double(), torch.zeros(2, requires_grad=True)):
+        trainer.h = other
+        assert step(torch.tensor([1.0, 2.0])) is other
+        want = torch.tanh(other.detach() + torch.tensor([1.0, 2.0]))
+        np.testing.assert_allclose(trainer.h.detach().numpy(), want.numpy())
+        assert trainer.h.dtype is want.dtype and trainer.h.requires_grad == other.requires_grad
+        if other.dtype is torch.float32 and not other.requires_grad:
+            assert step.stats.traces == traces
+
+
+@pytest.mark.parametrize("how", ["parameter", "its memory", "argument", "both places", "written"])
+def test_a_kept_tensor_that_others_refer_to(how):
+    def make():
+        w, kept = torch.ones(2), [torch.zeros(2), torch.zeros(2)]
+        if how == "parameter":
+            kept[0] = w
+        elif how == "its memory":
+            kept[0] = w.detach()
+        elif how == "both places":
+            kept[1] = kept[0]
+
+        def step(x):
+            w.mul_(0.5)
+            out = kept[0] + 10 * kept[1] + 100 * w + 1000 * x
+            if how == "written":
+                kept[0].add_(x)
+            if how == "argument":
+                kept[0], kept[1] = x, kept[0]
+            else:
+                kept[1] = out.detach()
+            return out
+
+        return step, lambda: [w, kept]
+
+    stepped(make, 8)
+
+
+def test_a_kept_tensor_of_the_same_memory_as_an_argument():
+    def make():
+        kept = [torch.zeros(2), torch.zeros(2)]
+
+        def step(x):
+            x.add_(1.0)
+            kept[1] = 2.0 * kept[0]
+            return kept[1]
+
+        return step, kept
+
+    (mine, mine_kept), (plain_step, plain_kept) = make(), make()
+    step = torch.compile(mine)
+    for k in range(10):
+        results = []
+        for one, kept in ((step, mine_kept), (plain_step, plain_kept)):
+            x = torch.full((2,), float(k))
+            kept[0] = x if k == 7 else x.detach() if k == 8 else torch.full((2,), 0.1 * k)
+            results.append(one(x).numpy())
+        np.testing.assert_allclose(*results)
+
+
+def test_attributes_of_modules_are_as_in_the_plain_run():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("last", torch.zeros(2))
+            self.calls, self.mode, self.scale = 0, "first", 1.0
+
+        def forward(self, x):
+            self.last = self.scale * x + self.last
+            self.calls += 1
+            self.mode = "later" if self.calls > 3 else "first"
+            self.scale = 0.5 * self.scale
+            return self.last.sum()
+
+    modules = []
+
+    def make():
+        module = Counting()
+        modules.append(module)
+        return module, lambda: [module.calls, module.mode, module.scale, module.last, module.state_dict()]
+
+    step = stepped(make, 9)
+    assert not step.stats.live and modules[1]._buffers["last"] is modules[1].last
+    modules[1].last = torch.ones(2)
+    modules[1].scale = 2.0
+    assert step(torch.tensor([1.0, 1.0])).item() == 6.0 and modules[1].calls == 10
+    modules[1]._buffers["last"] = torch.zeros(2)  # past the attribute
+    assert step(torch.tensor([1.0, 1.0])).item() == 8.0
+
+
+def test_outer_variables_that_are_only_stored():
+    def make():
+        last, first, flag = None, "nothing", False
+
+        def step(x):
+            nonlocal last, flag
+            last = x.sum().item()
+            if last > 2.0:
+                flag = True
+            return last
+
+        def see():
+            nonlocal flag, last
+            found, flag, last = (last, first, flag), False, "seen"
+            return found
+
+        return step, see
+
+    assert not stepped(make, 9).stats.live
+
+
+def test_what_a_step_returns_is_the_plain_runs():
+    class Log:
+        def __init__(self):
+            self.count, self.items = 0, []
+
+    def make():
+        log = Log()
+
+        def step(x):
+            log.count += 1
+            log.items.append(x.sum().item())
+            return log
+
+        return step, lambda: log
+
+    step = stepped(make)
+    assert step(torch.ones(2)) is step(torch.ones(2))
+
+    @torch.compile
+    def closure(x):
+        value, doubled = x.sum().item(), (2 * x).detach()
+        return lambda k: value * k + doubled
+
+    for k in range(6):
+        np.testing.assert_allclose(closure(torch.full((2,), float(k)))(3).numpy(), [8.0 * k, 8.0 * k])
+    assert closure.stats.live
+
+
+def test_copies_and_other_data_within_a_step():
+    def make():
+        kept, w = {}, torch.ones(2)
+
+        def step(x):
+            kept["copy"] = copy.deepcopy({"w": w, "x": 2 * x})
+            w.data -= 0.1 * x
+            w.data = 0.9 * w + x
+            return w.clone()
+
+        return step, lambda: [kept, w]
+
+    assert "data" in stepped(make).stats.live
+
+
+def test_numbers_put_into_arrays():
+    def make():
+        values, counts, at = np.zeros(5), np.zeros(5, int), [0]
+
+        def step(x):
+            values[at[0]] = x.sum().item()
+            values[-1] = 7
+            counts[2] = at[0]
+            at[0] += 1
+
+        def run(x):
+            try:
+                return step(x)
+            except IndexError as error:
+                return str(error)
+
+        return step, run, lambda: [values, counts, at]
+
+    (mine, _, see), (_, run, expected) = make(), make()
+    step = torch.compile(mine)
+
+    def compiled(x):
+        try:
+            return step(x)
+        except IndexError as error:
+            return str(error)
+
+    for k in range(8):
+        x = torch.tensor([1.0, 0.5 * k])
+        assert_same(plain(compiled(x)), plain(run(x)))
+        assert_same(plain(see()), plain(expected()))

@@ -203,7 +203,7 @@ def a_sorted_list(s):
 # ---- they were never refused, but must notice the change too --------------------------------------------------------
 
 
-@by_contents
+@by_numpy
 def a_function_of_math(s):
     return lambda x: np.sum(x) * math.sin(s.v[0])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -32,15 +33,13 @@ class Parameter(Tensor):
             self.requires_grad_()
 
     def __repr__(self) -> str:
-        return self._text("Parameter containing:\n")
+        return self._text("Parameter containing:\n", sys._getframe(1))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A copy of the values.  The gradient is not copied, as in PyTorch."""
         known = memo.get(id(self))
         if known is None:
-            copied = object.__new__(type(self))
-            copied._data, copied._counter, copied._requires = raw(self).copy(), [0], self._requires
-            known = memo[id(self)] = copied
+            known = memo[id(self)] = self._copied()
         return known
 
 

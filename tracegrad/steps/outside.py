@@ -6,17 +6,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from ..nn.module import Module
+from ..nn.parameter import Parameter
 from ..runtime.record.effects import Expression
 from ..runtime.record.trees import Source
 from ..runtime.state.rebuild import leads_to_effects
+from ..runtime.state.state_graph import Edge, Leaf, StateNode
 from ..runtime.state.state_plan import Snapshot
+from ..runtime.state.values import is_leaf, same
 from ..runtime.state.watch import restore_profile
 from ..tensors.capture import Capture, number_at
+from ..tensors.inplace import detach
 from ..tensors.modes import STATE
 from ..tensors.tensor import Tensor, make
 from ..tracer.ir.aval import FLOAT, Aval
@@ -39,25 +45,54 @@ class _Number:
     after: Any = None
 
 
+@dataclass(slots=True)
+class _ModuleAttribute:
+    """An attribute of a module in which the user's code may store something: as it was found, what the run has found,
+    and what it has left."""
+
+    owner: StateNode
+    edge: Edge
+    before: Any
+    given: Any
+    after: Any = None
+
+    def put(self, value: Any) -> None:
+        *stores, name = self.edge.arg
+        for store in stores:
+            if store is not None:
+                store[name] = value
+
+
 class Outside:
-    """Tensors, optimizers and schedulers as a run finds and leaves them.  As a context manager, around the run: numbers
-    of optimizers that the user's code names (``group["lr"]``) are traced ones, and what is put in their place is taken
-    out again."""
+    """Tensors, modules, optimizers and schedulers as a run finds and leaves them.  As a context manager, around the
+    run: numbers of optimizers that the user's code names (``group["lr"]``), and those in attributes of modules in which
+    it stores, are traced ones, and what is put in their place is taken out again."""
 
     def __init__(self, capture: Capture, snapshot: Snapshot) -> None:
         self._capture, self._known = capture, set(snapshot.tensors)
         self._nodes = {} if snapshot.graph is None else {id(n.obj): n for n in snapshot.graph.nodes}
+        self.aliases: dict[int, Tensor] = {}  # others, which show memory from outside
+        self.text_of: Callable[[Tensor, Source, Sequence[str]], str]  # the text of a tensor from outside
         self.tensors: dict[int, Tensor] = {}  # those that the run has left somewhere, by id
         self.named = named_numbers(snapshot)
         self.schedulers: list[Any] = []  # those that the run has called
+        self.stand_ins: dict[int, Any] = {}  # for numbers of the state, by id of their nodes
         self.late: dict[Var, Expression] = {}  # values that are there after such a call, and are no inputs of a kernel
         self._numbers: list[_Number] = []
+        self._members: list[_ModuleAttribute] = []
         self._calls: list[tuple[Callable[..., Any], Any, tuple[Any, ...]]] = []
 
     def __enter__(self) -> Outside:
         self._capture.outside = self
         for group, key in self.named:
             self._numbers.append(_Number((group, key), group[key], self._capture.replace_number(group, key)))
+        for node in self._nodes.values():
+            for edge in node.edges:
+                if edge.how == "member":
+                    own, _, name = edge.arg
+                    member = _ModuleAttribute(node, edge, own[name], self.stand_ins.get(id(edge.child), own[name]))
+                    own[name] = member.given
+                    self._members.append(member)
         return self
 
     def __exit__(
@@ -67,6 +102,14 @@ class Outside:
         for number in self._numbers:
             number.after = number_at(number.place)
             _put(number.place, number.before)
+        for member in self._members:
+            own, registry, name = member.edge.arg
+            member.after = own.get(name)
+            if name not in own or isinstance(member.after, Parameter | Module) or name not in (registry or own):
+                self._capture.refuse(Refusal.REPLAY_CHANGES, name=f"{member.owner.label}.{name}")
+                member.after = member.given  # and it stays
+            else:
+                member.put(member.before)
 
     # ---- calls of schedulers -------------------------------------------------------------------------------------
 
@@ -137,6 +180,12 @@ class Outside:
         for method, scheduler, args in self._calls:
             yield method, (scheduler, *args)
 
+    def places(self) -> Iterator[tuple[StateNode, Edge, Any]]:
+        for member in self._members:
+            by_value = isinstance(member.edge.child, Leaf) and is_leaf(member.after)
+            if member.after is not member.given and not (by_value and same(member.after, member.before)):
+                yield member.owner, member.edge, member.after
+
     def stores(self) -> Iterator[tuple[tuple[Hashable, ...], Expression, Any]]:
         for number in self._numbers:
             group, key = number.place
@@ -147,6 +196,9 @@ class Outside:
         for number in self._numbers:
             if number.after is not number.traced:
                 _put(number.place, plain(number.after))
+        for member in self._members:
+            if member.after is not member.given:
+                member.put(plain(member.after))
 
     def expression(self, value: Any, result: Callable[[TracedArray], Known]) -> Known | None:
         if type(value) is TracedArray:
@@ -158,11 +210,21 @@ class Outside:
         if type(value._data) is not TracedArray:
             known = id(value) in self._known
             return (("object", id(value)), lambda source, texts: source.constant(value)) if known else None
-        if value._grad is not None or any(value is grad for _, grad in self._capture.grads.values()):
+        is_grad = any(value is grad for _, grad in self._capture.grads.values())
+        if type(value) is not Tensor or value._grad is not None or is_grad:
             return None
+        for k, root in enumerate(self._capture.roots):
+            if root.traced is value._data and root.owner is None:  # the same memory
+                self.aliases[id(value)] = value
+                return ("memory", k), partial(self._same_memory, root.tensor)
+            if root.traced._storage is value._data._storage:
+                return None
         self.tensors[id(value)] = value
         key, array = result(value._data)
         return ("tensor", key), lambda source, texts: tensor_of(source, array(source, texts))
+
+    def _same_memory(self, t: Tensor, source: Source, texts: Sequence[str]) -> str:
+        return f"{source.constant(detach)}({self.text_of(t, source, texts)})"
 
     def reads_late(self, atoms: set[Var]) -> bool:
         """Whether a value of after a call is among these."""

@@ -13,12 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
+
 from ..nn.module import Module
 from ..optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from ..optim.optimizer import Optimizer
 from ..runtime.state import objects
+from ..runtime.state.effect_places import HELD, store_at
 from ..runtime.state.state_graph import Leaf, Names, StateNode
 from ..runtime.state.state_plan import Snapshot
+from ..runtime.state.uses import COUNT, STORE
 from ..runtime.state.values import is_leaf
 from ..runtime.state.walker import OF_SUBCLASSES, Walker
 from ..tensors.device import on_cuda
@@ -26,6 +30,7 @@ from ..tensors.op import EagerOp
 from ..tensors.tensor import Tensor
 from ..tracer.ir.refusals import Refusal
 
+_OWN = Tensor.__annotations__.keys()
 _REGISTRIES = {"_parameters", "_buffers", "_modules"}  # their members are in the module's attributes too
 _OF_OPTIMIZERS = {"defaults", "state", "param_groups", "_pre_hooks", "_post_hooks", "_opt_called"}
 _CALLED_BY_US = ("forward",)
@@ -84,6 +89,8 @@ def _scheduler(walker: Walker, value: LRScheduler, label: str, site: str) -> Lea
 
 def _named(walker: Walker, t: Tensor, label: str) -> None:
     """Remember the shortest of the names under which a tensor was met."""
+    walker.met[id(t)] += 1
+    walker.memory += [t._data] if type(t._data) is np.ndarray else []
     label = label.removeprefix("global ").removeprefix("closure ")
     if on_cuda(t._data):
         walker.on_device.append(label)
@@ -99,6 +106,18 @@ def tensor_facts(t: Tensor) -> tuple[Any, ...]:
     data = t._data
     flags = (t._requires, t._node is None, bool(t._hooks), bool(t._after), on_cuda(data))
     return (id(t), *flags, data.shape, data.dtype.char)
+
+
+def held_facts(t: Any) -> Any:
+    """The facts about a tensor that is an input, whichever it is; None where its identity counts: it has history,
+    attributes, or memory that is not its own."""
+    if type(t) is not Tensor or t._requires or t._node is not None or t._base is not None or t._grad is not None:
+        return None
+    data = t._data
+    on_device = on_cuda(data)
+    if not (type(data) is np.ndarray or on_device) or t._hooks or t._after or not t.__dict__.keys() <= _OWN:
+        return None
+    return data.dtype, data.shape, on_device, t._inference, data.flags.c_contiguous or data.strides
 
 
 def optimizer_numbers(optimizers: Iterable[Optimizer]) -> list[tuple[dict[str, Any], str, Any]]:
@@ -149,9 +168,19 @@ def _fill_module(walker: Walker, node: StateNode, module: Module, label: str, si
     node.edge("quiet", "module", walker.leaf(module, False))
     own = module.__dict__
     walker.stores.append((module, own, None))
+    buffers = own.get("_buffers", {})
+    alike = {name: value for name, value in own.items() if buffers.get(name, value) is value}
+    places = {name for name, value in alike.items() if _is_place(walker, cls, name, value)}
     for name, value in own.items():
         if name in _REGISTRIES:
-            _registry(walker, node, own, value, f"{short}.{name}", site)
+            _registry(walker, node, own, value, f"{short}.{name}", site, places)
+        elif name in places:
+            both = (own, buffers if name in buffers else None, name)
+            for store in both[:2]:
+                walker.loose.setdefault(id(store), set()).add(name)
+            node.edge("member", both, walker.visit(value, f"{short}.{name}", site), fixed=True)
+            counts = COUNT in walker.names.used("attr", name)
+            store_at(walker, node, node.edges[-1], f"{short}.{name}", counts)
         elif isinstance(value, Tensor):
             _tensor_within(walker, node, value, f"{short}.{name}")
         elif isinstance(value, dict) and name.endswith("_hooks"):
@@ -162,13 +191,24 @@ def _fill_module(walker: Walker, node: StateNode, module: Module, label: str, si
             node.edge("const", name, walker.visit(value, f"{short}.{name}", site), fixed=True)
 
 
+def _is_place(walker: Walker, cls: type, name: str, value: Any) -> bool:
+    """Whether the code may store another value in this attribute of a module, of which a run has none of its own."""
+    stored = walker.names.holders and not {STORE, COUNT}.isdisjoint(walker.names.used("attr", name))
+    plain = cls.__setattr__ is Module.__setattr__ and not hasattr(type(objects.lookup(cls, name)), "__set__")
+    return stored and plain and (is_leaf(value) or type(value) is Tensor)
+
+
 def _registry(
-    walker: Walker, node: StateNode, own: dict[str, Any], members: dict[str, Any], label: str, site: str
-) -> None:
-    """Members that are in the module's attributes too, unless somebody has written into the registry itself."""
+    walker: Walker, node: StateNode, own: dict[str, Any], members: dict[str, Any], label: str, site: str,
+    places: set[str],
+) -> None:  # fmt: skip
+    """Members that are in the module's attributes too, unless somebody has written into the registry itself.
+    *places*: attributes in which the code may store another value."""
     walker.stores.append((None, members, None))
     for name, member in members.items():
         node.edge("quiet", name, walker.leaf(name, True))
+        if name in places:
+            continue
         node.edge("quiet", name, walker.leaf(member, False))
         if own.get(name) is member:
             continue
@@ -237,5 +277,7 @@ OF_SUBCLASSES.update({
     EagerOp: _operation,
     LRScheduler: _scheduler,
 })  # fmt: skip
+
+HELD[Tensor] = held_facts
 
 __all__ = ["named_numbers", "optimizer_numbers", "tensor_facts"]

@@ -157,9 +157,9 @@ class StepDispatcher(Dispatcher):
         self.stats.kernel_hits += hit
         return make_path(recording, program, bound, counts)
 
-    def _holds(self, path: Path, call: Call) -> bool:
+    def _holds(self, path: Path, call: Call, arrays: Sequence[Any]) -> bool:
         recording: Any = path.recording
-        return recording.holds(call)
+        return recording.holds(call, arrays)
 
     def _tell(self, family: Family) -> None:
         family.known[0] = epoch()
@@ -169,7 +169,8 @@ class StepDispatcher(Dispatcher):
     ) -> tuple[Sequence[Any], Any]:
         if recorded is not None:
             with recorded.capture.all_or_nothing():
-                return super()._run(path, launch, call, arrays, recorded)
+                values, found = super()._run(path, launch, call, arrays, recorded)
+            return [*values, *arrays], found
         recording: Any = path.recording
         before = save_streams(recording.generators)
         try:
@@ -179,7 +180,7 @@ class StepDispatcher(Dispatcher):
             raise
         if type(found) is Missed:
             restore_streams(before)
-        return values, found
+        return [*values, *arrays], found
 
     def _by_numpy(self, endpoint: Endpoint, call: Call, recording: Any, path: Path, values: Sequence[Any]) -> Any:
         return self._take_as_it_is(recording)

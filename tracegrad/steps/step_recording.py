@@ -6,8 +6,8 @@ are the values written to memory, those assigned to ``.grad``, and the returned 
 inputs and the facts that it relies on.
 
 A *place* says where a replay finds a number, an array or a tensor: ``("leaf", position in the call)``, ``("state",
-position among the snapshot's arrays)``, ``("tensor", t)``, ``("grad", place of the tensor)``, ``("number", group, key,
-...)`` as in ``Capture.number``, ``("fresh", draw, generator)``.
+position among the snapshot's arrays)``, ``("held", position of a tensor among these)``, ``("tensor", t)``, ``("grad",
+place of the tensor)``, ``("number", group, key, ...)`` as in ``Capture.number``, ``("fresh", draw, generator)``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.record.array import TracedArray
 from ..tracer.record.constants import call_method
-from ..tracer.record.integers import Integers, IntegersAskedError, TracedInt
+from ..tracer.record.integers import Integers, IntegersAskedError
 from ..tracer.record.recorder import NeedsContentsError, Recorder
 from ..tracer.record.reports import filters
 from ..tracer.record.shown_text import Texts
@@ -60,7 +60,7 @@ from .outside import Outside
 from .state_visitors import optimizer_numbers, tensor_facts
 from .step_autograd import Link, as_array, derive, finish, linked
 
-LEAF, STATE_ARRAY = "leaf", "state"
+LEAF, STATE_ARRAY, HELD = "leaf", "state", "held"
 _DROPPED = NotCountersError, NeedsContentsError, UnseenReaderError, IntegersAskedError
 LONG_RUN = 1024  # items of a loop that are recorded before it is followed: each takes the eager layer's time, too
 Place = tuple[Any, ...]
@@ -115,6 +115,7 @@ class TensorRecording(Recording):
     writes: list[int] = field(kw_only=True)
     looked: list[tuple[Place, bool]] = field(kw_only=True)  # (tensor whose .grad was read, whether it was None)
     settings: list[tuple[dict[str, Any], str, Any]] = field(kw_only=True)  # (group, key, value): of optimizers
+    held: list[tuple[int, list[int]]] = field(kw_only=True)  # (a tensor's position in the state, the leaves that it is)
     named: list[tuple[dict[str, Any], str]] = field(kw_only=True)  # those that the user's code may look at
     schedulers: list[Any] = field(kw_only=True)  # whose steps are taken
     tensors: list[tuple[Tensor, tuple[Any, ...]]] = field(kw_only=True)  # from outside, and the facts about them
@@ -156,7 +157,7 @@ class TensorRecording(Recording):
     @property
     def relies_on(self) -> Hashable:
         places = [*self.places, *[place for place, _ in self.looked]]
-        return (*map(_key, places), *map(id, self.arguments_as), *self.premises)
+        return (*map(_key, places), *map(id, self.arguments_as), *[(k, *own) for k, own in self.held], *self.premises)
 
     @property
     def premises(self) -> list[Hashable]:
@@ -170,16 +171,16 @@ class TensorRecording(Recording):
         live = any(place[0] == "number" and place[1] is group and place[2] == key for place in self.places)
         return _zeros(value) if live else value
 
-    def holds(self, call: Call) -> bool:
-        """Whether the facts hold for *call*, whose key and state are those of the recording."""
+    def holds(self, call: Call, arrays: Sequence[Any]) -> bool:
+        """Whether the facts hold for *call*, whose key and state (*arrays*) are those of the recording."""
         if self._check is None:
             source = Source(otherwise="False")
             self.check(source, call, _leaves(call))
             source.lines.append("return True")
-            self._check = make_function("def holds(leaves, args):", source)
+            self._check = make_function("def holds(leaves, args, arrays):", source)
         if any(tensor_facts(t) != facts for t, facts in self.tensors):
             return False
-        return self._check(call.leaves, call.arguments[0])
+        return self._check(call.leaves, call.arguments[0], arrays)
 
     def values(self, call: Call, arrays: Sequence[Any]) -> list[Any]:
         read = self._read
@@ -240,6 +241,15 @@ class TensorRecording(Recording):
             source.give_up_if(f"not {source.constant(_is_plain)}({grad})")
         if len(grads) > 1:
             source.give_up_if(f"not {source.constant(distinct)}({', '.join([f'{g}._data' for g in grads])})")
+        for k, own in self.held:
+            for given in tensors:
+                source.give_up_if(f"{texts[given]} is {'not ' if given in own else ''}arrays[{k}]")
+        held = [k for k, place in enumerate(self.places) if place[0] == HELD]
+        if self.writes and held:
+            among = self.writes if set(held).isdisjoint(self.writes) else range(len(self.places))
+            others = [k for k in among if k not in held and _is_tensor(self.places[k], call)]
+            memory = [[f"{_text(source, self.places[k], texts)}._data, " for k in each] for each in (held, others)]
+            source.give_up_if(f"not {source.constant(_apart)}(({''.join(memory[0])}), ({''.join(memory[1])}))")
 
     def operands(self, source: Source, call: Call, texts: Sequence[str]) -> list[str]:
         if self.generators:
@@ -272,8 +282,7 @@ class TensorRecording(Recording):
         return f"{_text(source, place, texts)}._data"
 
     def arrays_among(self, call: Call) -> str:
-        known = {place[1]: f"values[{k}]" for k, place in enumerate(self.places) if place[0] == STATE_ARRAY}
-        return "(" + "".join([f"{known.get(k)}, " for k in range(max(known, default=-1) + 1)]) + ")"
+        return f"values[{len(self.places)}:]"
 
     def launch(self, source: Source, statement: str) -> str:
         if not self.generators:
@@ -297,6 +306,12 @@ class TensorRecording(Recording):
         return f"linked(link, {text}, requires, {given}, lambda: fn(*args, **kwargs))"
 
 
+def _apart(held: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether none of the arrays *held* lies in the memory of another one."""
+    owners = {id(x if x.base is None else x.base) for x in held}
+    return len(owners) == len(held) and owners.isdisjoint([id(x if x.base is None else x.base) for x in others])
+
+
 def _zeros(value: Any) -> Any:
     return tuple([v == 0 for v in value]) if type(value) is tuple else value == 0
 
@@ -313,6 +328,8 @@ def _text(source: Source, place: Place, texts: Sequence[str]) -> str:
     kind, payload = place
     if kind == "grad":
         return f"{_text(source, payload, texts)}._grad"
+    if kind == HELD:
+        return f"arrays[{payload}]"
     return texts[payload] if kind == LEAF else source.constant(payload)
 
 
@@ -352,7 +369,7 @@ def _record(
 ) -> TensorRecording:
     recorder = Recorder()
     integers = Integers(recorder)
-    recorder.known_capacities = capacities
+    recorder.known_capacities, recorder.of_tensors = capacities, True
     recorder.texts = Texts(filters=filters())
     if place.type == "cpu" and not plan.sets_float_errors:
         follow_loops(recorder, LONG_RUN)
@@ -377,19 +394,24 @@ def _record(
             elif kind == TENSOR and id(leaf) not in snapshot.tensors:
                 leaves[k] = proxies[k] = _argument(capture, leaf, k, names[k])
         count = itertools.count()
+        held: dict[int, int] = {}  # id of a tensor that is an input, whichever it is -> its position in the state
 
         def add_input(value: Any, name: str, weak: bool) -> Var:
             return capture.add_input(STATE_ARRAY, value, name, next(count), weak=weak)
 
-        def stands_for(node: StateNode) -> TracedArray | TracedInt:
+        def stands_for(node: StateNode) -> Any:
+            if node.kind == HELD:
+                held[id(node.obj)] = next(count)
+                return node.obj
             made = stand_in_of(node, integers, add_input)
-            return capture.put(made, CPU) if isinstance(made, TracedArray) else made
+            outside.stand_ins[id(node)] = capture.put(made, CPU) if isinstance(made, TracedArray) else made
+            return outside.stand_ins[id(node)]
 
         recorder.call_method = call_method
         found = Effects()
         try:
             out, changes, found = run_frozen(
-                call, leaves, plan, snapshot, integers, (), stands_for, capture.plain, outside, tensors=True
+                call, leaves, plan, snapshot, integers, (), stands_for, capture.plain, outside
             )
             derive(capture, out)
             integers.refuse()
@@ -404,7 +426,7 @@ def _record(
             capture.settle(found.write_back)
             raise refused(*message)
         try:
-            recording = _finish(capture, fn, out, proxies, call, snapshot, found, outside, integers)
+            recording = _finish(capture, fn, out, proxies, held, call, snapshot, found, outside, integers)
         except IntegersAskedError:
             capture.undo()
             raise
@@ -428,15 +450,18 @@ def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
 
 
 def _finish(
-    capture: Capture, fn: Callable[..., Any], out: Any, proxies: dict[int, Tensor], call: Call, snapshot: Snapshot,
-    found: Effects, outside: Outside, integers: Integers,
+    capture: Capture, fn: Callable[..., Any], out: Any, proxies: dict[int, Tensor], held: dict[int, int], call: Call,
+    snapshot: Snapshot, found: Effects, outside: Outside, integers: Integers,
 ) -> TensorRecording:  # fmt: skip
     recorder = capture.recorder
     leaf_of = {id(t): k for k, t in proxies.items()}
 
     def place_of(t: Tensor) -> Place:
+        if id(t) in held:
+            return HELD, held[id(t)]
         return (LEAF, leaf_of[id(t)]) if id(t) in leaf_of else ("tensor", t)
 
+    outside.text_of = lambda t, source, texts: _text(source, place_of(t), texts)
     places: list[Place] = []
     for kind, payload in capture.sources:
         if kind == "root":
@@ -444,6 +469,11 @@ def _finish(
         else:
             places.append((kind, *payload) if type(payload) is tuple else (kind, payload))
     effects: list[Effect] = []
+    changes: list[Reason] = []
+    shared = {id(t._data) for t in capture.touched if id(t) not in held}
+    for t in capture.touched:
+        if id(t) in held and id(t._data) in shared:  # the next one need not show the same memory
+            changes.append(Refusal.REPLAY_CHANGES(name=snapshot.tensors[id(t)]))
     capture.check_overlap()
     written: list[Atom] = []
     results: list[Atom] = []
@@ -456,7 +486,6 @@ def _finish(
             effects.append(MemoryWritten(places[writes[-1]], max(root.tensor._counter[0] - root.version, 1)))
             written.append(_shaped(root.contents, root.var))
             on_host.append(not on_cuda(root.array))
-    changes: list[Reason] = []
     known: set[int] = set()
     for t, grad in capture.grads.values():
         if grad is None:
@@ -477,7 +506,7 @@ def _finish(
     returned: dict[int, int] = {}
     link, connected = capture.link, []  # for each tensor in the result, whether it requires gradients
 
-    def data(leaf: Any) -> tuple[Atom, str] | None:
+    def data(leaf: Any) -> tuple[Atom | None, str] | None:
         if not isinstance(leaf, Tensor):
             is_float = isinstance(leaf, TracedArray) and leaf.atom.aval.weak and leaf.atom.aval.is_float
             form = ".item()" if is_float else ""
@@ -487,7 +516,7 @@ def _finish(
         traced = type(leaf._data) is TracedArray
         connected.append(traced and leaf._requires)
         if not traced:
-            return None
+            return (None, f"arrays[{held[id(leaf)]}]") if id(leaf) in held else None
         if leaf._grad is not None:
             changes.append(Refusal.STEP_GRAD_OF_RESULT())
         known.add(id(leaf))
@@ -502,7 +531,7 @@ def _finish(
     on_host += [capture.device_of(array).type == "cpu" for array in added]
     effects += found.effects
     connects = [t for t in outside.tensors.values() if t._requires and not (link and id(t) in known) and not _freed(t)]
-    known.update(outside.tensors.keys() - set(map(id, connects)))
+    known.update(outside.tensors.keys() - set(map(id, connects)), outside.aliases)
     first = len(results)
     program = rolled(recorder, [*written, *results, *([] if link is None else link.gradients)])
     integers.rolled(program)
@@ -538,8 +567,10 @@ def _finish(
     tensors = [r.tensor for r in capture.roots if r.owner is None or not _is_plain(r.tensor)]
     tensors += [t for t, _ in capture.grads.values()]
     tensors += [] if link is None else link.wanted
-    others = {id(t): t for t in tensors if id(t) not in leaf_of}
-    fixed = [None if k in proxies or kind != TENSOR else call.leaves[k] for k, kind in enumerate(call.kinds)]
+    others = {id(t): t for t in tensors if id(t) not in leaf_of and id(t) not in held}
+    given = {k: leaf for k, leaf in enumerate(call.leaves) if call.kinds[k] == TENSOR}
+    fixed = [None if k in proxies or id(given.get(k)) in held else given.get(k) for k in range(len(call.leaves))]
+    own = [(position, [k for k, leaf in given.items() if id(leaf) == key]) for key, position in held.items()]
     looked = [(place_of(t), was_none) for t, was_none in capture.looked.values()]
     output = Output(text, source.names, False, statics)
     return TensorRecording(
@@ -547,7 +578,7 @@ def _finish(
         list(recorder.input_names), changes, tuple(program.capacities), tuple(program.notes), effects=effects,
         answers=[(g.kind, g.answer) for g in recorder.guards],
         questions=tuple(recorder.questions), places=places, writes=writes, looked=looked,
-        settings=optimizer_numbers(snapshot.optimizers), named=outside.named, schedulers=outside.schedulers,
+        settings=optimizer_numbers(snapshot.optimizers), held=own, named=outside.named, schedulers=outside.schedulers,
         tensors=[(t, tensor_facts(t)) for t in others.values()], arguments_as=fixed, link=link, wanted=wanted,
         counted=counted, payload=list(range(first, first + len(payload))), requires=[] if link is None else connected,
         fn=fn, capture=capture, returned=out, on_host=placement, transient=found.transient,
@@ -574,7 +605,7 @@ def _freed(t: Tensor) -> bool:
 
 def _is_tensor(place: Place, call: Call) -> bool:
     """Whether the memory of a tensor is at *place*."""
-    return place[0] in ("tensor", "grad") or (place[0] == LEAF and call.kinds[place[1]] == TENSOR)
+    return place[0] in ("tensor", "grad", HELD) or (place[0] == LEAF and call.kinds[place[1]] == TENSOR)
 
 
 def _shaped(atom: Atom, like: Var) -> Atom:

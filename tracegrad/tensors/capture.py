@@ -271,9 +271,13 @@ class Capture:
         t._data._storage.array0d = True
         self._made.append(weakref.ref(t))
 
-    def forget(self, t: Tensor) -> None:
-        """Forget the tensor, which is about to get other memory."""
+    def replaces(self, t: Tensor, data: TracedArray) -> None:
+        """Note that the tensor is about to get the memory of *data*."""
         self._traced.pop(id(t), None)
+        if type(t._data) is not TracedArray:
+            before = t._data
+            self.undone.append(lambda: setattr(t, "_data", before))
+            self._made.append(weakref.ref(t))
 
     # ---- what the caller asks ----------------------------------------------------------------------------------
 
@@ -339,6 +343,9 @@ class Capture:
                 self.settle_tensors([t for t in (r() for r in self._made) if t is not None])
                 self.settle_tensors([grad for _, grad in self.grads.values() if grad is not None])
                 out = Settled(self.plain, {})(out)
+            for root in self.roots:
+                if root.written and write_back is not None:  # which may compute from what was there before
+                    self.recorder.env[root.var] = root.array.copy()
             for array, value in writes:
                 array[...] = value
             for t, grad in self.grads.values():
@@ -368,7 +375,7 @@ class Capture:
 
     def settle_tensors(self, tensors: list[Tensor]) -> None:
         """Replace traced arrays by their values, in these tensors and in the graphs behind them."""
-        seen: dict[int, Any] = {}
+        seen: dict[int, Any] = {id(root.traced): root.array for root in self.roots}  # what shows memory from outside
 
         def settled(data: Any) -> Any:
             if type(data) is not TracedArray:

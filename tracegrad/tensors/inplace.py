@@ -248,8 +248,11 @@ def set_data(t: Tensor, value: Tensor) -> None:
         raise RuntimeError("data set to a tensor that requires gradients must be floating point dtype")
     capture = STATE.capture
     if capture is not None:
+        old, new = raw(t), raw(value)
+        if new._storage is old._storage and new.shape == old.shape and new.dtype == old.dtype and value._base is None:
+            return  # as `t.data -= 1` ends
         capture.refuse(Refusal.STEP_DATA)
-        capture.forget(t)
+        capture.replaces(t, new)
     t._data = value._data
     changed()
 

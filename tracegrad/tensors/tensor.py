@@ -11,6 +11,8 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -246,26 +248,30 @@ class Tensor:
     # ---- printing ----------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return self._text("")
+        return self._text("", sys._getframe(1))
 
-    def _text(self, prefix: str) -> str:
+    def _text(self, prefix: str, frame: FrameType) -> str:
+        """The text that *frame* asks for."""
         if self._base is not None:
             refresh(self)
         data = raw(self)
-        if isinstance(data, TracedArray):
-            if STATE.capture is None:
-                return f"{prefix}tensor({data!r})"
-            data = seen(data, "turns a tensor into text")
-        if on_cuda(data):
-            data = download(data)
+        if isinstance(data, TracedArray) and STATE.capture is None:
+            return f"{prefix}tensor({data!r})"
         node = self._node
-        return format_tensor(
-            data, requires_grad=self._requires and node is None, grad_fn_name=None if node is None else node.label,
-            default_dtype=dtypes.get_default_dtype(), prefix=prefix,
-        )  # fmt: skip
+        text = _Text(self._requires and node is None, None if node is None else node.label, prefix)
+        if not isinstance(data, TracedArray):
+            return text(data)
+        mark = None if STATE.capture.device.type == "cuda" else data.mark(frame, text)
+        return text(seen(data, "turns a tensor into text")) if mark is None else mark
 
     def __format__(self, spec: str) -> str:
-        return object.__format__(self, spec) if self.ndim else format(self.item(), spec)
+        frame, data = sys._getframe(1), raw(self)
+        if self.ndim:
+            return object.__format__(self, spec) if spec else self._text("", frame)
+        if type(data) is not TracedArray:
+            return format(self.item(), spec)
+        number = self._tracegrad_number() if data.dtype.kind in FLOAT_KINDS else data
+        return number._text(frame, "format", spec)
 
     # ---- values ------------------------------------------------------------------------------------------------
 
@@ -385,11 +391,17 @@ class Tensor:
         known = memo.get(id(self))
         if known is not None:
             return known
+        made = memo[id(self)] = self._copied()
+        grad = self._grad if STATE.capture is None else STATE.capture.read_grad(self)
+        if grad is not None:
+            made._grad = grad.__deepcopy__(memo)
+        return made
+
+    def _copied(self) -> Any:
         made = object.__new__(type(self))
         made._data, made._counter, made._requires = raw(self).copy(), [0], self._requires
-        memo[id(self)] = made
-        if self._grad is not None:
-            made._grad = self._grad.__deepcopy__(memo)
+        if STATE.capture is not None:
+            STATE.capture.made(made)
         return made
 
     def __reduce__(self) -> Any:
@@ -472,6 +484,21 @@ def wrap(array: Any, requires_grad: bool = False) -> Any:
     if type(array) is TracedArray and STATE.capture is None:
         return array
     return from_data(array, requires_grad)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """The text of a tensor, as a function of its array."""
+
+    requires_grad: bool
+    grad_fn_name: str | None
+    prefix: str
+
+    def __call__(self, data: Any) -> str:
+        return format_tensor(
+            download(data) if on_cuda(data) else np.asarray(data), requires_grad=self.requires_grad,
+            grad_fn_name=self.grad_fn_name, default_dtype=dtypes.get_default_dtype(), prefix=self.prefix,
+        )  # fmt: skip
 
 
 def raw(t: Tensor) -> Any:

@@ -288,17 +288,20 @@ def lost_by(name: str) -> str:
     )
 
 
+def lost_by_math(name: str) -> str:
+    """The message for a function of ``math``."""
+    twin = _NUMPY_NAMES.get(name, name)
+    twin = twin if "." in twin else f"np.{twin}"
+    return f"math.{name} would turn a traced value into a plain number and lose its gradient; use {twin}"
+
+
 def _float_message(asked: Request) -> str:
     if asked.opcode in ("STORE_SUBSCR", "STORE_SLICE"):
         return ASSIGN_HINT
     callee = asked.callee
     name = getattr(callee, "__name__", None)
     if asked.opcode == "CALL" and callee is not UNKNOWN and name:
-        if getattr(math, name, None) is callee:
-            twin = _NUMPY_NAMES.get(name, name)
-            twin = twin if "." in twin else f"np.{twin}"
-            return f"math.{name} would turn a traced value into a plain number and lose its gradient; use {twin}"
-        return lost_by(name)
+        return lost_by_math(name) if getattr(math, name, None) is callee else lost_by(name)
     return (
         "code outside NumPy asked for the plain number behind a traced value, which would lose its gradient; use NumPy "
         "functions on it, "

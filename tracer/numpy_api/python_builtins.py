@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.concretize import lost_by
+from ..bytecode.concretize import lost_by, lost_by_math
 from ..bytecode.shown_names import CALLED, METHODS_OF, SOMETIMES, VALUES, show_functions
 from ..ir.errors import UnsupportedError
 from ..ir.refusals import Refusal
@@ -299,6 +299,24 @@ def _test(ufunc: Any) -> Any:
     return test
 
 
+def _function(plain: Any, ufunc: Any) -> Any:
+    """The function *plain* of ``math``, computed by *ufunc* where no gradient is wanted of a traced number."""
+
+    def function(value: Any, /, *rest: Any) -> Any:
+        traced = type(value) is TracedArray or hasattr(type(value), "_tracegrad_number")
+        number = _float(value) if traced and not rest else value
+        if type(number) is not TracedArray:
+            return plain(value, *rest)
+        if number._recorder.has_gradient(number.atom):
+            raise UnsupportedError(at_site(lost_by_math(plain.__name__)))
+        found = ufunc(number).number()
+        if not np.isfinite(found) and (np.isfinite(number) or np.isnan(found) != np.isnan(number)):
+            return plain(value)  # raises Python's exception
+        return found
+
+    return function
+
+
 def _isclose(a: Any, b: Any, *, rel_tol: Any = 1e-09, abs_tol: Any = 0.0) -> bool:
     if TracedArray not in map(type, (a, b, rel_tol, abs_tol)):
         return math.isclose(a, b, rel_tol=rel_tol, abs_tol=abs_tol)
@@ -369,6 +387,12 @@ def _len(obj: Any, /) -> Any:
     return len(obj) if traced is None else traced(obj)
 
 
+_REAL_FUNCTIONS = {
+    "exp": np.exp, "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
+    "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
+    "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
+    "atanh": np.arctanh, "fabs": np.absolute, "degrees": np.degrees, "radians": np.radians,
+}  # fmt: skip
 _type = _Type()
 _called = {
     "type": _type, "hasattr": _hasattr, "getattr": _getattr, "float": _float, "int": _int, "map": _map,
@@ -383,7 +407,11 @@ _functions: dict[types.ModuleType, dict[str, Any]] = {
     np: {name: _scalars[getattr(np, name)] for name in ("float64", "double", "float32", "single")}
     | {name: _read(getattr(np, name)) for name in ("fromstring", "loadtxt", "genfromtxt")},
     builtins: _called,
-    math: {"isclose": _isclose} | {f.__name__: _test(f) for f in (np.isnan, np.isinf, np.isfinite)},
+    math: {
+        "isclose": _isclose,
+        **{f.__name__: _test(f) for f in (np.isnan, np.isinf, np.isfinite)},
+        **{name: _function(getattr(math, name), ufunc) for name, ufunc in _REAL_FUNCTIONS.items()},
+    },
     json: {"dumps": _of_plain(json.dumps, TracedArray.shown), "loads": _read(json.loads)},
     ast: {"literal_eval": _read(ast.literal_eval)},
     locale: {name: _read(getattr(locale, name)) for name in ("atof", "atoi")},

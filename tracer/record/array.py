@@ -298,10 +298,13 @@ class TracedArray(metaclass=_StandIn):
         if (is_internal(frame.f_code.co_filename) and not asked) or (recorder.parent is not None and printed(frame)):
             return f"<traced {self.aval} (recording: its value is known only when the compiled function runs)>"
         array0d = not self._atom.aval.shape and class_of(self) is np.ndarray
-        texts = None if array0d and how == "repr" else shown_to(recorder, frame)
-        if texts is not None:
-            return texts.mark(wrap(self.atom, recorder), how, spec)
-        return Shown(None, how, spec).write(self.shown())
+        mark = None if array0d and how == "repr" else self.mark(frame, how, spec)
+        return Shown(None, how, spec).write(self.shown()) if mark is None else mark
+
+    def mark(self, frame: FrameType, how: str | Callable[[Any], str], spec: str = "") -> str | None:
+        """The mark for the text that *frame* asks for, where only the outside will see it; else None."""
+        texts = shown_to(self._recorder, frame) if self._recorder.active else None
+        return None if texts is None else texts.mark(wrap(self.atom, self._recorder), how, spec)
 
     def shown(self) -> Any:
         """The plain value in this run, to be seen by people: with a guard on each element."""

@@ -105,6 +105,7 @@ class Recorder(Builder):
         self.float_settings: Any = UNWATCHED  # settings of floating-point errors that are known not to raise
         self.texts: Texts | None = None  # where it is kept what the run prints
         self.shown: list[Atom] = []  # floats that have left as text
+        self.of_tensors = False  # whether only tensors have gradients here, and no array
         self.differentiates = True  # whether what is being recorded is differentiated
         self.texts_checked = True  # whether it would have been an error to lose a gradient through a text
         self.may_draw = False  # whether the default stream of random numbers can be an input (stream.py)
@@ -304,6 +305,8 @@ class Recorder(Builder):
 
     def has_gradient(self, atom: Atom) -> bool:
         """Whether *atom* may have a derivative with respect to an input."""
+        if self.of_tensors:
+            return False
         self.unfollow()
         makers = {out: node for node in self.nodes for out in node.outs}
         stack, seen = [atom], {atom}

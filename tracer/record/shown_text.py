@@ -18,14 +18,16 @@ PRINT, VALUE = "print", "value"
 
 @dataclass(slots=True)
 class Shown:
-    """A traced array as it was when its text was made, and how: by ``str``, ``repr`` or a format."""
+    """A traced array as it was when its text was made, and how: by ``str``, ``repr``, a format, or a function."""
 
     value: Any
-    how: str  # "str", "repr" or "format"
+    how: str | Callable[[Any], str]  # "str", "repr" or "format"
     spec: str = ""
 
     def write(self, value: Any) -> str:
         """The text of *value* in place of the traced array."""
+        if not isinstance(self.how, str):
+            return self.how(value)
         return format(value, self.spec) if self.how == "format" else repr(value) if self.how == "repr" else str(value)
 
 
@@ -46,7 +48,7 @@ class Texts:
     filters: Any = None  # of warnings, when the run began
     places: set[tuple[Any, str]] = field(default_factory=set)  # places that are not read, as for `settled`
 
-    def mark(self, value: Any, how: str, spec: str) -> str:
+    def mark(self, value: Any, how: str | Callable[[Any], str], spec: str = "") -> str:
         """The mark for the text of *value*."""
         self.shown.append(Shown(value, how, spec))
         return f"<traced (recording: ...) #{len(self.shown) - 1}>"

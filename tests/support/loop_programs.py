@@ -236,7 +236,8 @@ def unrolled(f: Any, args: list[Any]) -> Outcome:
         flat = flatten(args, {}, f._dispatcher.static)
         plan = f._dispatcher.plans.get(flat)
         recording = record(f._fn, flat, Mode(VALUE_AND_GRAD, f._argnums), plan, plan.snapshot(flat.objects))
-        return recording.output.function()(interpret(recording, flat, recording.values(flat, recording.captured)))
+        results = interpret(recording, flat, recording.values(flat, recording.captured))
+        return recording.output.function()(results, flat.leaves)
 
     return attempt(call)
 

@@ -16,6 +16,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from itertools import chain
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -186,14 +187,15 @@ class Optimizer:
         return [(p, grad) for p in group["params"] if (grad := p.grad) is not None]
 
     def _rows(self, group: Group, names: Sequence[str]) -> list[tuple[Tensor, ...]]:
-        """(parameter, gradient, its state under these *names*), made where there is none: a count and zeros."""
-        rows = []
+        """(parameter, gradient, its state under each of these several *names*), made where there is none: a count and
+        zeros."""
+        rows, those = [], itemgetter(*names)
         for p, grad in self._with_grads(group):
             state = self.state[p]
             if not state:
                 for name in names:
                     state[name] = new_count() if name == "step" else zeros_like(p)
-            rows.append((p, grad, *[state[name] for name in names]))
+            rows.append((p, grad, *those(state)))
         return rows
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:

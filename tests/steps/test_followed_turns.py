@@ -4,6 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from selection import some
 
 import tracegrad as torch
 from tracegrad import nn
@@ -347,7 +348,7 @@ def run(case):
     return found
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some(CASES, quick=4))
 def test_a_step_whose_turns_are_followed_is_the_eager_one(case, monkeypatch):
     if case is lstm:  # a turn of its backward has 41 items
         monkeypatch.setattr(step_recording, "LONG_RUN", 200)
@@ -364,7 +365,7 @@ def test_a_step_whose_turns_are_followed_is_the_eager_one(case, monkeypatch):
     assert seen["turns"] > 0 and seen["recognised"] > 0
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some(CASES, quick=1))
 def test_following_turns_changes_no_bit(case, monkeypatch):
     found = run(case)
     turns = seen["turns"]

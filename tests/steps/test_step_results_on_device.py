@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from device_steps import RNG, X, Y, host, network, on_device, plain_step
 from fake_cupy import counts
-from selection import seeds
+from selection import seeds, some
 from test_step_fuzz import looping
 from test_step_fuzz import run as random_step
 
@@ -310,7 +310,7 @@ def test_a_step_with_nothing_for_the_device_to_do():
     assert step.stats.live == "" and step.stats.traces == 2
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", some([torch.float16, torch.bfloat16], quick=1), ids=["float16", "bfloat16"])
 def test_half_precision(dtype):
     def trained(compiled):
         model = network().to(dtype)

@@ -11,6 +11,7 @@ from collections import deque
 
 import numpy as np
 import pytest
+from selection import some
 
 from tracegrad import compile_grad
 
@@ -133,8 +134,8 @@ def _kept(space):
     return [_picture(space.get(name)) for name in names] + [_picture([f.__defaults__, f.__kwdefaults__])]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("mode", ["__call__", "value_and_grad"])
+@pytest.mark.parametrize("name", some(PROGRAMS, quick=10))
+@pytest.mark.parametrize("mode", some(["value_and_grad", "__call__"], quick=1))
 def test_records_of_what_is_done_are_replayed(name, mode, monkeypatch):
     spaces = []
     monkeypatch.setitem(sys.modules, "an_idiom", types.ModuleType("an_idiom"))
@@ -163,8 +164,10 @@ rows[np.int64(0)] | rows[True] | min(rows) | sum([*rows])
 """
 
 
-@pytest.mark.parametrize("read", [part.strip() for line in READS.strip().splitlines() for part in line.split(" | ")])
-@pytest.mark.parametrize("first", ["read", "append"])
+@pytest.mark.parametrize(
+    "read", some([part.strip() for line in READS.strip().splitlines() for part in line.split(" | ")], quick=12)
+)
+@pytest.mark.parametrize("first", some(["read", "append"], quick=1))
 def test_histories_that_are_read_in_any_way(read, first):
     mine, plain = ({"np": np, "rows": [3.0, 1.0]} for _ in range(2))
     body = [f"w = {read}", "rows.append(v)"][:: 1 if first == "read" else -1]

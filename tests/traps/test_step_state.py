@@ -123,7 +123,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("name", some(MODULES, quick=8))
+@pytest.mark.parametrize("name", some(MODULES, quick=4))
 def test_module(name):
     as_eager(MODULES[name])
 

@@ -64,7 +64,7 @@ def functions(monkeypatch, fresh_kernels):
     return found
 
 
-@pytest.mark.parametrize("name", some(PROGRAMS, quick=2))
+@pytest.mark.parametrize("name", some(PROGRAMS, quick=1))
 def test_steps_that_differ_in_numbers_alone_are_one_function(name, functions):
     program, arguments = PROGRAMS[name]
     made = []

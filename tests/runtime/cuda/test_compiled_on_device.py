@@ -59,6 +59,7 @@ def test_values_and_gradients_of_numpy_arrays():
         np.testing.assert_allclose(gradient, expected[1], rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [("value", "grad", "both"), ("both", "value", "grad"), ("grad", "grad", "value")])
 @pytest.mark.parametrize("fn", [loss, lambda w, X, y: loss(w, X, y) if w[0] > 0 else np.sum(w * w)])
 def test_all_modes_have_one_recording(fn, order):

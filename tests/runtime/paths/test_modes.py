@@ -9,6 +9,7 @@ import weakref
 
 import numpy as np
 import pytest
+from selection import some
 
 from tracegrad import DifferentiationError, UnsupportedError, autograd, compile_grad, random, stop_gradient
 from tracegrad.tracer.record.recorder import Recorder
@@ -84,8 +85,8 @@ def _equal(found, expected):
 ORDERS = [("value", "grad", "both"), ("both", "value", "grad"), ("value", "value", "both"), ("grad", "grad", "value")]
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("order", some(ORDERS, quick=2))
+@pytest.mark.parametrize("name", some(PLAIN, quick=4))
 def test_python_runs_twice_for_all_modes(name, order):
     expected = {mode: _answer(compile_grad(PLAIN[name]), mode, X) for mode in MODES}
     f = compile_grad(PLAIN[name])
@@ -248,6 +249,7 @@ def recorders():
     return {id(one) for one in gc.get_objects() if type(one) is Recorder}
 
 
+@pytest.mark.slow  # looks through all objects of the process
 def test_what_is_kept_holds_no_arguments():
     model, before = Model(), recorders()
     f = compile_grad(Model.loss, argnums=1)

@@ -113,6 +113,7 @@ def test_counter_is_the_length_of_an_outside_list():
     follow(make)
 
 
+@pytest.mark.slow
 def test_counter_in_a_closure_cell():
     def make(np):
         count = 0

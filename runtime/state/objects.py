@@ -146,8 +146,14 @@ def named_tuple(walker: Walker, value: Any, label: str, site: str) -> Leaf | Sta
         node.edge("item", index, walker.visit(item, f"{label}.{name}", site))
     walker.pin_class(type(value))
     if not walker.trust.cls(type(value)):
-        walker.later(lambda: class_values(walker, node, type(value), frozenset(), site))
+        walker.later(lambda: _fill_named_tuple(walker, node, type(value), site))
     return node
+
+
+def _fill_named_tuple(walker: Walker, node: StateNode, cls: type, site: str) -> None:
+    class_values(walker, node, cls, frozenset(), site)
+    if "__class__" in walker.names.attrs:
+        node.edge("const", "__class__", walker.visit(cls, cls.__name__, site), fixed=True)
 
 
 def member(walker: Walker, value: enum.Enum, label: str, site: str) -> Leaf | StateNode:
@@ -170,7 +176,8 @@ def _fill_member(walker: Walker, node: StateNode, value: enum.Enum, label: str, 
 def class_values(walker: Walker, node: StateNode, cls: type, own: Collection[str], site: str) -> None:
     """Edges for what a class gives to an instance whose *own* attributes are known: methods, and values they share."""
     class_edges(walker, node, cls, site, instance_only=True)
-    for name in sorted(walker.names.attrs.keys() - own):
+    wanted = _wanted(walker, cls, False) if walker.names.everything else ()
+    for name in sorted((walker.names.attrs.keys() | set(wanted)) - set(own)):
         raw = lookup(cls, name)
         if raw is not MISSING and not hasattr(type(raw), "__get__"):
             class_part(walker, node, cls, name, raw, site)

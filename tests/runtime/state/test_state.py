@@ -642,6 +642,37 @@ def test_settings_object_and_dataclass():
     assert not hit(plan, snap)
 
 
+def _of_named_tuple():
+    return namedtuple("Pair", "rate other")(1.5, 2.0)
+
+
+def _of_enum():
+    return enum.Enum("Level", "LOW HIGH").LOW
+
+
+def _of_class():
+    return type("Plain", (), {})()
+
+
+@pytest.mark.parametrize("make", [_of_named_tuple, _of_enum, _of_class])
+@pytest.mark.parametrize("name", ["rate", "__name__"])
+def test_attributes_of_a_class_are_read_through_its_instance_by_other_names(make, name):
+    """``getattr`` under another name, and ``type(x).__name__``."""
+    one, get_from = make(), getattr
+
+    def by_name(x):
+        return np.sum(x) * get_from(one, "rate", 7.0)
+
+    def of_class(x):
+        return np.sum(x) * len(type(one).__name__)
+
+    plain = by_name if name == "rate" else of_class
+    f, x = compile_grad(plain), np.ones(2)
+    for value in (2.5, 2.5, 2.5, 31.5, 31.5, 4.75, 4.75):
+        setattr(type(one), name, value if name == "rate" else f"Named{value}")
+        assert f(x) == plain(x)
+
+
 def test_namespace_slots_namedtuple_enum():
     class Slots:
         __slots__ = ("a", "b")

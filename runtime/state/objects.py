@@ -146,14 +146,8 @@ def named_tuple(walker: Walker, value: Any, label: str, site: str) -> Leaf | Sta
         node.edge("item", index, walker.visit(item, f"{label}.{name}", site))
     walker.pin_class(type(value))
     if not walker.trust.cls(type(value)):
-        walker.later(lambda: _fill_named_tuple(walker, node, type(value), site))
+        walker.later(lambda: class_values(walker, node, type(value), frozenset(), site))
     return node
-
-
-def _fill_named_tuple(walker: Walker, node: StateNode, cls: type, site: str) -> None:
-    class_values(walker, node, cls, frozenset(), site)
-    if "__class__" in walker.names.attrs:
-        node.edge("const", "__class__", walker.visit(cls, cls.__name__, site), fixed=True)
 
 
 def member(walker: Walker, value: enum.Enum, label: str, site: str) -> Leaf | StateNode:
@@ -169,18 +163,24 @@ def _fill_member(walker: Walker, node: StateNode, value: enum.Enum, label: str, 
     cls = type(value)
     own_attributes(walker, node, label, site, fixed=True, besides={"_value_", "_name_"})
     class_values(walker, node, cls, value.__dict__.keys(), site)
-    if "__class__" in walker.names.attrs:
-        node.edge("const", "__class__", walker.visit(cls, cls.__name__, site), fixed=True)
 
 
 def class_values(walker: Walker, node: StateNode, cls: type, own: Collection[str], site: str) -> None:
-    """Edges for what a class gives to an instance whose *own* attributes are known: methods, and values they share."""
+    """Edges for what a class gives to an instance whose *own* attributes are known: methods, values they share, and
+    itself."""
     class_edges(walker, node, cls, site, instance_only=True)
     wanted = _wanted(walker, cls, False) if walker.names.everything else ()
     for name in sorted((walker.names.attrs.keys() | set(wanted)) - set(own)):
         raw = lookup(cls, name)
         if raw is not MISSING and not hasattr(type(raw), "__get__"):
             class_part(walker, node, cls, name, raw, site)
+    _class_itself(walker, node, cls, site)
+
+
+def _class_itself(walker: Walker, node: StateNode, cls: type, site: str) -> None:
+    """The edge for the class of an instance, where the code may read it (``x.__class__``, ``type(x)``)."""
+    if "__class__" in walker.names.attrs:
+        node.edge("const", "__class__", walker.visit(cls, cls.__name__, site), fixed=True)
 
 
 def own_attributes(
@@ -371,8 +371,7 @@ def fill_instance(walker: Walker, node: StateNode, value: Any, label: str, site:
             raw = lookup(cls, name)
             if isinstance(raw, types.FunctionType):
                 node.edge("class", (cls, name), walker.visit(raw, f"{cls.__name__}.{name}", site), fixed=True)
-    if "__class__" in walker.names.attrs and not trusted:
-        node.edge("const", "__class__", walker.visit(cls, cls.__name__, site), fixed=True)
+        _class_itself(walker, node, cls, site)
     everyone = tuple(store) if everything and store is not None else None
     missing = absent if walker.names.absence else set()
     node.extra = (frozenset(shadow), frozenset(missing), everyone)

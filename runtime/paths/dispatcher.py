@@ -219,8 +219,7 @@ class Dispatcher:
         """The variant of *call* in the state of *new*, which becomes it if there is none."""
         with self.lock:
             variants = endpoint.variants.find(call.key) or []
-            known = (v for v in variants if (v.snapshot.key, v.same) == (new.snapshot.key, new.same))
-            variant = next(known, None)
+            variant = next(filter(new.of_same_state, variants), None)
             if variant is None:
                 variant = new
                 variants.insert(0, variant)
@@ -254,16 +253,13 @@ class Dispatcher:
         self, endpoint: Endpoint, call: Call, plan: StatePlan, recording: Recording, mine: Variant
     ) -> bool:
         """Whether the *recording* is a second run of one that another mode has, which is verified by it."""
-        with self.lock:
-            others = [
-                (other.mode, variant, path)
-                for other in self.endpoints.values()
-                if other is not endpoint
-                for variant in other.variants.get(call.key, ())
-                if (variant.snapshot.key, variant.same) == (mine.snapshot.key, mine.same)
-                for path in variant.paths
-                if not path.verified
-            ]
+        others = [
+            (mode, variant, path)
+            for mode, known in self._others(endpoint, call)
+            for variant in filter(mine.of_same_state, known)
+            for path in tuple(variant.paths)
+            if not path.verified
+        ]
         for mode, variant, path in others:
             if is_second_run(path.recording, mode, recording, endpoint.mode, self.fn, plan, call):
                 with self.lock:
@@ -275,14 +271,18 @@ class Dispatcher:
     def _in_other_modes(self, endpoint: Endpoint, call: Call) -> Iterator[tuple[Mode, Variant, Sequence[Any]]]:
         """(mode, variant, arrays of the state) for the other modes in which *call* has been recorded, those with the
         same program first."""
-        with self.lock:
-            others = [e for e in self.endpoints.values() if e is not endpoint and e.variants.get(call.key)]
-        for other in sorted(others, key=lambda e: not are_twins(e.mode, endpoint.mode)):
-            with self.lock:
-                known = tuple(other.variants.get(call.key, ()))
+        others = self._others(endpoint, call)
+        for mode, known in sorted(others, key=lambda other: not are_twins(other[0], endpoint.mode)):
             theirs, arrays, _ = self._find(call, known)
             if theirs is not None and not any(_grows_like_an_argument(path, call, ()) for path in theirs.paths):
-                yield other.mode, theirs, arrays
+                yield mode, theirs, arrays
+
+    def _others(self, endpoint: Endpoint, call: Call) -> list[tuple[Mode, Sequence[Variant]]]:
+        """The other modes in which *call* has been recorded, and its variants there."""
+        with self.lock:
+            endpoints = [other for other in self.endpoints.values() if other is not endpoint]
+            found = [(other.mode, tuple(other.variants.get(call.key, ()))) for other in endpoints]
+        return [(mode, known) for mode, known in found if known]
 
     def _inputs(self, path: Path, call: Call, arrays: Sequence[Any]) -> list[Any] | None:
         """The inputs of *path* after the arguments, if it holds for *call*."""

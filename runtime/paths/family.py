@@ -49,6 +49,9 @@ class Variant:
         """Whether the same data are one object as in the recordings."""
         return self.same is None or self.same == partition([*call.data, *captured, *self.floats])
 
+    def of_same_state(self, other: Variant) -> bool:
+        return (self.snapshot.key, self.same) == (other.snapshot.key, other.same)
+
     def join(self, path: Path) -> Family:
         """The family of *path*, which is verified now: it joins the first that has room and can share a launch."""
         mine = next((f for f in self.families if path in f.members), None)

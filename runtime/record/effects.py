@@ -508,9 +508,7 @@ class _Values:
             key, text = joined
             return (
                 ("named", id(kind), key),
-                lambda source, texts: (
-                    f"{source.constant(tuple.__new__)}({source.constant(kind)}, {text(source, texts)})"
-                ),
+                lambda source, texts: _construct(source, tuple.__new__, kind, text(source, texts)),
             )
         if kind is dict and all(map(is_leaf, value)):
             return self._mapping(value, depth)

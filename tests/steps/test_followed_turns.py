@@ -4,7 +4,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import test_step_loops
 from selection import some
+from test_step_loops import parameter, tensor
 
 import tracegrad as torch
 from tracegrad import nn
@@ -50,50 +52,8 @@ def answered(self, *args):
 """
 
 
-def array(seed, *shape):
-    return np.random.default_rng(seed).normal(size=shape) * 0.4
-
-
-def tensor(seed, *shape):
-    return torch.tensor(array(seed, *shape))
-
-
-def parameter(seed, *shape):
-    return nn.Parameter(tensor(seed, *shape))
-
-
-class Cell(nn.Module):
-    def __init__(self, inputs, hidden):
-        super().__init__()
-        self.from_input = nn.Linear(inputs, 4 * hidden)
-        self.from_state = nn.Linear(hidden, 4 * hidden)
-        for seed, p in enumerate(self.parameters()):
-            p.data = tensor(seed, *p.shape)
-
-    def forward(self, x, state):
-        h, c = state
-        i, f, g, o = (self.from_input(x) + self.from_state(h)).chunk(4, dim=1)
-        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-        return torch.sigmoid(o) * torch.tanh(c), c
-
-
 def lstm():
-    cell, x = Cell(3, 5), tensor(0, TURNS, 4, 3)
-    optimizer = torch.optim.Adam(cell.parameters(), lr=0.01)
-
-    def step(x):
-        optimizer.zero_grad()
-        state = torch.zeros(4, 5, dtype=x.dtype), torch.zeros(4, 5, dtype=x.dtype)
-        ys = []
-        for t in range(TURNS):
-            state = cell(x[t], state)
-            ys.append(state[0])
-        loss = (torch.stack(ys) ** 2).mean() + state[1].sum() * 0.1
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    return step, x, list(cell.parameters())
+    return test_step_loops.lstm(TURNS)
 
 
 def initial_state():

@@ -110,33 +110,29 @@ COMPUTES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("make", COMPUTES)
-def test_ints_that_vary_are_numbers_of_the_run(make):
+def compiled_over(make, values):
+    """The compiled function, which has given what the plain one gives for each of these *values*."""
     (plain, change_plain), (fn, change) = make(), make()
-    compiled = compile_grad(fn)
-    values = [*range(3, 40), 0, -5, 65535, 3]
-    found = []
+    compiled, found = compile_grad(fn), []
     for k in values:
         change(k)
         found.append(compiled(X))
     for k, result in zip(values, found, strict=True):
         change_plain(k)
         assert same(plain(X), result), k
+    return compiled
+
+
+@pytest.mark.parametrize("make", COMPUTES)
+def test_ints_that_vary_are_numbers_of_the_run(make):
+    compiled = compiled_over(make, [*range(3, 40), 0, -5, 65535, 3])
     assert compiled.stats.traces <= 4, compiled.stats
     assert any("from now on a number of the run" in reason for reason in compiled.stats.retraces)
 
 
 @pytest.mark.parametrize("make", COMPUTES)
 def test_other_types_and_sizes_are_compared_by_value(make):
-    (plain, change_plain), (fn, change) = make(), make()
-    compiled, found = compile_grad(fn), []
-    values = [1, 2, 3, 2.5, 4, True, False, 2**31 + 1, 2**62, 5, np.int64(7), 2**31, 70000, 1]
-    for k in values:
-        change(k)
-        found.append(compiled(X))
-    for k, result in zip(values, found, strict=True):
-        change_plain(k)
-        assert same(plain(X), result), k
+    compiled_over(make, [1, 2, 3, 2.5, 4, True, False, 2**31 + 1, 2**62, 5, np.int64(7), 2**31, 70000, 1])
 
 
 ASKS = {

@@ -1,23 +1,7 @@
 """Queries about CUDA devices.  Importing this module and ``is_available()`` need none."""
 
-from .runtime.cuda.availability import (
-    current_device,
-    device_count,
-    empty_cache,
-    get_device_name,
-    is_available,
-    memory_allocated,
-    synchronize,
-)
+from .runtime.cuda import availability as _availability
+from .runtime.cuda.availability import *  # noqa: F403
 from .tracer.ir.errors import OutOfMemoryError
 
-__all__ = [
-    "OutOfMemoryError",
-    "current_device",
-    "device_count",
-    "empty_cache",
-    "get_device_name",
-    "is_available",
-    "memory_allocated",
-    "synchronize",
-]
+__all__ = ["OutOfMemoryError", *_availability.__all__]

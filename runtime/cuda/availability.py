@@ -127,6 +127,6 @@ def memory_allocated(device: Any = None) -> int:
 
 
 __all__ = [
-    "IN_USE", "Status", "cuda_status", "current_device", "device_count", "empty_cache", "get_device_name",
-    "is_available", "memory_allocated", "require_cuda", "synchronize",
+    "current_device", "device_count", "empty_cache", "get_device_name", "is_available", "memory_allocated",
+    "synchronize",
 ]  # fmt: skip

@@ -25,6 +25,3 @@ def grad(fn: Any = None, *args: Any, **kwargs: Any) -> Any:
     if callable(fn) and not isinstance(fn, Tensor):
         return function_grad(fn, *args, **kwargs)
     return tensor_grad(fn, *args, **kwargs)
-
-
-__all__ = ["grad"]

@@ -197,6 +197,3 @@ def _analytical(xs: Sequence[Tensor], out: Tensor, nondet_tol: float, check_dtyp
 
 def _numbers(t: Tensor) -> np.ndarray:
     return seen(raw(t), "looks at a gradient")
-
-
-__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]

@@ -4,92 +4,17 @@ as attributes of one object. Layers are modules around one function each (``laye
 ``nn.utils`` more. They are operations on tensors: nothing here knows a derivative.
 """
 
-from . import functional, init, parameter, utils
-from .activations import (
-    ELU,
-    GELU,
-    SELU,
-    Hardtanh,
-    LeakyReLU,
-    LogSigmoid,
-    LogSoftmax,
-    Mish,
-    ReLU,
-    ReLU6,
-    Sigmoid,
-    SiLU,
-    Softmax,
-    Softplus,
-    Softsign,
-    Tanh,
-)
-from .containers import ModuleDict, ModuleList, ParameterList, Sequential
-from .conv import AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d
-from .layers import Dropout, Embedding, Flatten, Identity, Linear, Unflatten
-from .losses import (
-    BCELoss,
-    BCEWithLogitsLoss,
-    CrossEntropyLoss,
-    HuberLoss,
-    KLDivLoss,
-    L1Loss,
-    MSELoss,
-    NLLLoss,
-    SmoothL1Loss,
-)
+from . import activations, containers, conv, functional, init, layers, losses, norm, parameter, utils
+from .activations import *
+from .containers import *
+from .conv import *
+from .layers import *
+from .losses import *
 from .module import Module
-from .norm import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm
+from .norm import *
 from .parameter import Parameter
 
 __all__ = [
-    "ELU",
-    "GELU",
-    "SELU",
-    "AdaptiveAvgPool2d",
-    "AvgPool2d",
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "BatchNorm1d",
-    "BatchNorm2d",
-    "Conv2d",
-    "CrossEntropyLoss",
-    "Dropout",
-    "Embedding",
-    "Flatten",
-    "GroupNorm",
-    "Hardtanh",
-    "HuberLoss",
-    "Identity",
-    "KLDivLoss",
-    "L1Loss",
-    "LayerNorm",
-    "LeakyReLU",
-    "Linear",
-    "LogSigmoid",
-    "LogSoftmax",
-    "MSELoss",
-    "MaxPool2d",
-    "Mish",
-    "Module",
-    "ModuleDict",
-    "ModuleList",
-    "NLLLoss",
-    "Parameter",
-    "ParameterList",
-    "RMSNorm",
-    "ReLU",
-    "ReLU6",
-    "Sequential",
-    "SiLU",
-    "Sigmoid",
-    "SmoothL1Loss",
-    "Softmax",
-    "Softplus",
-    "Softsign",
-    "Tanh",
-    "Unflatten",
-    "functional",
-    "init",
-    "parameter",
-    "utils",
-]
+    "Module", "Parameter", "functional", "init", "parameter", "utils", *activations.__all__, *containers.__all__,
+    *conv.__all__, *layers.__all__, *losses.__all__, *norm.__all__,
+]  # fmt: skip

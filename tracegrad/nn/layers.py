@@ -161,4 +161,4 @@ class Unflatten(Module):
         return METHODS["reshape"](input, (*shape[:axis], *self.unflattened_size, *shape[axis + 1 :]))
 
 
-__all__ = ["Dropout", "Embedding", "Flatten", "Identity", "Linear", "Unflatten", "reset_uniform"]
+__all__ = ["Dropout", "Embedding", "Flatten", "Identity", "Linear", "Unflatten"]

@@ -451,6 +451,3 @@ def framed(name: str, extra: list[str], children: list[str]) -> str:
 
 def _typename(value: Any) -> str:
     return type(value).__name__
-
-
-__all__ = ["Module", "framed"]

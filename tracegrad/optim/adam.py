@@ -139,6 +139,3 @@ def _adam(
         return p - size * m / (np.sqrt(v) / root + eps), None, step, m, v
     largest = np.maximum(arrays[5], v)
     return p - size * m / (np.sqrt(largest) / root + eps), None, step, m, v, largest
-
-
-__all__ = ["Adam", "AdamW", "lerp"]

@@ -146,6 +146,3 @@ class GradScaler:
         self._scale = float(state_dict["scale"])
         self._growth_factor, self._backoff_factor = state_dict["growth_factor"], state_dict["backoff_factor"]
         self._growth_interval, self._growth_tracker = state_dict["growth_interval"], state_dict["_growth_tracker"]
-
-
-__all__ = ["GradScaler"]

@@ -305,6 +305,3 @@ def _strong_wolfe(
         bracket[low] = new
     best = bracket[low]
     return best.f, best.g, best.t, calls
-
-
-__all__ = ["LBFGS"]

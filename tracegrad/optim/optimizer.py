@@ -342,6 +342,3 @@ def check_learning_rate(lr: Any) -> None:
 def check_flags(fused: Any, foreach: Any) -> None:
     if fused and foreach:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
-
-
-__all__ = ["Group", "Optimizer", "Params", "required"]

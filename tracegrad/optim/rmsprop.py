@@ -106,6 +106,3 @@ def _rmsprop(
     if centered:
         results += [mean]
     return tuple(results)
-
-
-__all__ = ["RMSprop"]

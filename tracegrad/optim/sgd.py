@@ -118,6 +118,3 @@ def _with_momentum(
         buffer = momentum * buffer + ((1 - dampening) * g if dampened else g)
     direction = g + momentum * buffer if nesterov else buffer
     return p - lr * direction, None, buffer
-
-
-__all__ = ["SGD"]

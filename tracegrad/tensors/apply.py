@@ -165,6 +165,3 @@ def record(
     elif STATE.anomaly:
         node.site = _ENGINE["site"]()
     return node
-
-
-__all__ = ["apply", "record"]

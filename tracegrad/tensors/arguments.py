@@ -191,6 +191,3 @@ def spelled(dim: Any, axis: Any, default: Any) -> Any:
 def missing(name: str, argument: str) -> TypeError:
     """The error for an argument that was left out."""
     return TypeError(f'{name}() missing 1 required positional arguments: "{argument}"')
-
-
-__all__ = ["FUNCTIONS", "common_dtype", "floating", "many_dims", "missing", "one_dim", "shape_argument", "unify"]

@@ -91,5 +91,3 @@ def operands_of(op: EagerOp, operands: tuple[Any, ...], dtype: np.dtype) -> tupl
 
 
 core._ENGINE.update(autocast=operands_of)
-
-__all__ = ["IN_FLOAT32", "PRODUCTS", "autocast", "operands_of"]

@@ -420,6 +420,3 @@ def capturing(capture: Capture) -> Iterator[Capture]:
             yield capture
     finally:
         STATE.capture = before
-
-
-__all__ = ["Capture", "Root", "capturing", "number_at"]

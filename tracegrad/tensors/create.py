@@ -429,3 +429,10 @@ IntTensor = _constructor("IntTensor", dtypes.int32)
 ShortTensor = _constructor("ShortTensor", dtypes.int16)
 ByteTensor = _constructor("ByteTensor", dtypes.uint8)
 BoolTensor = _constructor("BoolTensor", dtypes.bool_)
+
+
+__all__ = [
+    "BoolTensor", "ByteTensor", "DoubleTensor", "FloatTensor", "IntTensor", "LongTensor", "ShortTensor", "arange",
+    "as_tensor", "empty", "empty_like", "eye", "from_numpy", "full", "full_like", "linspace", "logspace", "meshgrid",
+    "ones", "ones_like", "tensor", "tril_indices", "triu_indices", "zeros", "zeros_like",
+]  # fmt: skip

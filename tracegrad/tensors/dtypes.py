@@ -209,3 +209,9 @@ def flatten(data: Any) -> tuple[tuple[int, ...], list[Any]]:
             raise ValueError("too many dimensions")
         level = list(chain.from_iterable(level))
     return tuple(sizes), level
+
+
+__all__ = [
+    "bfloat16", "double", "float16", "float32", "float64", "get_default_dtype", "half", "int8", "int16", "int32",
+    "int64", "long", "set_default_dtype", "short", "uint8",
+]  # fmt: skip

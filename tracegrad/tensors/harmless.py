@@ -29,5 +29,3 @@ def changes_nothing(value: Any) -> bool:
 
 LIBRARY_FUNCTIONS.append(changes_nothing)
 LIBRARY_METHODS.update(name for name, method in METHODS.items() if not name.endswith("_") and changes_nothing(method))
-
-__all__ = ["changes_nothing"]

@@ -143,6 +143,3 @@ def argsorted(x: Any, dim: int, descending: bool) -> Any:
         return np.argsort(x, axis=dim, kind="stable")
     turned = np.flip(np.argsort(np.flip(x, dim), axis=dim, kind="stable"), dim)
     return x.shape[dim] - 1 - turned
-
-
-__all__ = ["argsorted", "coordinates", "elements_along", "numpy_index", "picked", "read_at", "write_at", "written_at"]

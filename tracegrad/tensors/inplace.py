@@ -274,8 +274,3 @@ def detach_(t: Tensor) -> Tensor:
 
 
 core._ENGINE.update(refresh=refresh, set_data=set_data)
-
-__all__ = [
-    "CUSTOM", "NO_GRAD", "SEVERAL", "apply_view", "apply_views", "assign", "check_writable", "detach", "detach_",
-    "follow", "inplace", "set_data",
-]  # fmt: skip

@@ -42,5 +42,3 @@ for _name, _method in METHODS.items():
     if _name not in _NO_FUNCTIONS and not _name.endswith("_"):
         PUBLIC[_name] = _method
 PUBLIC.update(FUNCTIONS)
-
-__all__ = ["PUBLIC"]

@@ -176,16 +176,3 @@ def repeats(data: Any) -> bool:
             return True
         reach += stride * (n - 1)
     return False
-
-
-__all__ = [
-    "by_the_host",
-    "calculated",
-    "check_positions",
-    "compute",
-    "different_devices",
-    "filled",
-    "moved_beside",
-    "put_beside",
-    "repeats",
-]

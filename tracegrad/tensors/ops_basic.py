@@ -19,7 +19,7 @@ from . import dtypes
 from . import tensor as core
 from .apply import apply
 from .device import device_of
-from .inplace import assign, check_writable, inplace
+from .inplace import check_writable, inplace
 from .op import EagerOp
 from .tensor import METHODS, Tensor, make, raw
 from .transfer import to_device
@@ -359,5 +359,3 @@ def install() -> None:
 
 
 install()
-
-__all__ = ["ADD", "MUL", "assign", "binary", "meet", "operand", "to_dtype"]

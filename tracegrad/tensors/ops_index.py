@@ -371,5 +371,3 @@ def index_put(input: Tensor, indices: Any, values: Any, accumulate: bool = False
 
 Tensor.__getitem__ = getitem  # type: ignore[method-assign]
 Tensor.__setitem__ = setitem  # type: ignore[method-assign]
-
-__all__ = ["INDEX_SELECT", "constant", "getitem", "index_put", "read_op", "setitem", "unrecorded"]

@@ -242,5 +242,3 @@ METHODS.update(
     **{f"arc{name[1:]}": METHODS[name] for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
 )  # fmt: skip
 Tensor.__abs__ = METHODS["abs"]  # type: ignore[attr-defined]
-
-__all__ = ["FLOATING", "KEEPING", "TWO_FLOATING", "TWO_KEEPING", "isclose", "round"]

@@ -266,3 +266,9 @@ def multinomial(input: Any, num_samples: Any, replacement: bool = False, *, gene
         with np.errstate(divide="ignore"):
             chosen = np.argsort(times / weights, -1)[..., :count]
     return _made(chosen.astype(np.int64), False, beside(given, None))
+
+
+__all__ = [
+    "Generator", "bernoulli", "default_generator", "initial_seed", "manual_seed", "multinomial", "normal", "rand",
+    "rand_like", "randint", "randn", "randn_like", "randperm", "seed",
+]  # fmt: skip

@@ -133,5 +133,3 @@ _NAMES: dict[str, Any] = {  # that a reader's source uses
     for f in (Tensor, apply, as_dtype, missing, one_dim, reduced_dims, spelled, tensor_argument, to_dtype, _written)
 }
 _compiled: dict[str, _Function] = {}  # source -> what makes a reader of (body, name)
-
-__all__ = ["Applied", "Dim", "Dims", "Dtype", "function", "method", "operation"]

@@ -557,6 +557,3 @@ def set_grad(t: Tensor, value: Tensor | None) -> None:
         t._grad = value
     else:
         capture.write_grad(t, value)
-
-
-__all__ = ["METHODS", "Size", "Tensor", "changed", "epoch", "from_data", "make", "raw", "seen_here", "wrap"]

@@ -53,6 +53,3 @@ def to_device(t: Tensor, place: Any) -> Tensor:
         node.source = here
         result._node, result._out, result._requires = node, 0, True
     return result
-
-
-__all__ = ["TransferNode", "to_device"]

@@ -333,6 +333,3 @@ def _write_row(
             elif start + BLOCK >= length:  # each block reads the old number
                 tape.copy(staged[k], (first + k, 0), row[k].itemsize)
     return used
-
-
-__all__ = ["BLOCK", "fused_update"]

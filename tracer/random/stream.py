@@ -122,6 +122,6 @@ randint, permutation = implicit(distributions.randint), implicit(distributions.p
 choice = implicit(distributions.choice)
 
 __all__ = [
-    "DEFAULT", "Stream", "bernoulli", "bits", "choice", "exponential", "implicit", "next_key", "normal", "permutation",
-    "randint", "seed", "split", "truncated_normal", "uniform",
+    "bernoulli", "bits", "choice", "exponential", "next_key", "normal", "permutation", "randint", "seed", "split",
+    "truncated_normal", "uniform",
 ]  # fmt: skip

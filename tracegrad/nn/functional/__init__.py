@@ -3,81 +3,13 @@ activations, dropout, embeddings); then ``convolution.py``, ``normalization.py``
 (``value_losses.py``) and against classes (``class_losses.py``).
 """
 
-from .basic import (
-    dropout,
-    elu,
-    embedding,
-    gelu,
-    hardtanh,
-    leaky_relu,
-    linear,
-    log_softmax,
-    logsigmoid,
-    mish,
-    normalize,
-    one_hot,
-    pad,
-    relu,
-    relu6,
-    selu,
-    sigmoid,
-    silu,
-    softmax,
-    softplus,
-    softsign,
-    tanh,
-)
-from .class_losses import cross_entropy, nll_loss
-from .convolution import adaptive_avg_pool2d, avg_pool2d, conv2d, max_pool2d
-from .normalization import batch_norm, group_norm, layer_norm, rms_norm
-from .value_losses import (
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
-    huber_loss,
-    kl_div,
-    l1_loss,
-    mse_loss,
-    smooth_l1_loss,
-)
+from . import basic, class_losses, convolution, normalization, value_losses
+from .basic import *
+from .class_losses import *
+from .convolution import *
+from .normalization import *
+from .value_losses import *
 
 __all__ = [
-    "adaptive_avg_pool2d",
-    "avg_pool2d",
-    "batch_norm",
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "conv2d",
-    "cross_entropy",
-    "dropout",
-    "elu",
-    "embedding",
-    "gelu",
-    "group_norm",
-    "hardtanh",
-    "huber_loss",
-    "kl_div",
-    "l1_loss",
-    "layer_norm",
-    "leaky_relu",
-    "linear",
-    "log_softmax",
-    "logsigmoid",
-    "max_pool2d",
-    "mish",
-    "mse_loss",
-    "nll_loss",
-    "normalize",
-    "one_hot",
-    "pad",
-    "relu",
-    "relu6",
-    "rms_norm",
-    "selu",
-    "sigmoid",
-    "silu",
-    "smooth_l1_loss",
-    "softmax",
-    "softplus",
-    "softsign",
-    "tanh",
-]
+    *basic.__all__, *class_losses.__all__, *convolution.__all__, *normalization.__all__, *value_losses.__all__,
+]  # fmt: skip

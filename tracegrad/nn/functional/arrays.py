@@ -69,6 +69,3 @@ def all_within(index: Tensor, size: int, besides: int | None = None) -> bool:
     if besides is not None:
         inside = inside | (values == besides)
     return bool(inside.all())
-
-
-__all__ = ["all_within", "held", "is_class", "mean", "reduced", "rows", "softplus"]

@@ -306,4 +306,4 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return apply(ADAPTIVE_AVG_POOL, (input,), ((h, w),))
 
 
-__all__ = ["adaptive_avg_pool2d", "avg_pool2d", "conv2d", "max_pool2d", "pair"]
+__all__ = ["adaptive_avg_pool2d", "avg_pool2d", "conv2d", "max_pool2d"]

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..tensors.apply import apply
+from ..tensors.messages import INFERENCE_SAVED
 from ..tensors.modes import no_grad
 from ..tensors.node import TapeNode
 from ..tensors.node_vjp import AGAIN, linked
@@ -100,12 +101,7 @@ class FunctionCtx:
                 kept.append(None)
                 continue
             if t._inference:
-                raise RuntimeError(
-                    "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference "
-                    "mode in computation tracked by autograd. To work around this, you can make a clone to get a "
-                    "normal tensor and use it in autograd, or use `torch.no_grad()` instead of "
-                    "`torch.inference_mode()`."
-                )
+                raise RuntimeError(INFERENCE_SAVED)
             where: str = "output"
             place: Any = outputs.get(id(t))
             if place is not None:

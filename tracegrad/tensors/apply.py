@@ -14,7 +14,7 @@ from ..tracer.ir.aval import FLOAT_KINDS, HALF
 from ..tracer.record.array import TracedArray
 from ..tracer.record.autocast import SETTING, USE, off
 from .device import on_cuda
-from .messages import misfit
+from .messages import INFERENCE_SAVED, misfit
 from .modes import STATE
 from .node import TapeNode, node_class
 from .on_device import compute
@@ -113,11 +113,7 @@ def _check_inference(
     """Raise where the derivative would have to read an inference tensor."""
     local = op.vjp(tuple([aval_of(x) for x in raws]), statics, tuple([e is not None for e in edges]), False)
     if any(isinstance(t := operands[k], Tensor) and t._inference for k in local.saved_in):
-        raise RuntimeError(
-            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
-            "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use "
-            "it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
-        )
+        raise RuntimeError(INFERENCE_SAVED)
 
 
 def record(

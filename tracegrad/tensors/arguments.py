@@ -39,11 +39,6 @@ def tensor_argument(name: str, value: Any, argument: str = "input", position: in
     raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type(value).__name__}")
 
 
-def floating(t: Tensor) -> Tensor:
-    """*t*, integers and bools as the default dtype."""
-    return t if t._data.dtype.kind in FLOAT_KINDS else to_dtype(t, dtypes.get_default_dtype())
-
-
 def plain_number(value: Any) -> Any:
     """NumPy scalars as Python numbers; anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value

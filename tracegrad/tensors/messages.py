@@ -1,4 +1,4 @@
-"""NumPy's errors in PyTorch's words."""
+"""NumPy's errors in PyTorch's words, and texts that several files need."""
 
 from __future__ import annotations
 
@@ -27,4 +27,9 @@ def misfit(error: ValueError, arrays: Sequence[Any]) -> Exception:
 READ_ONLY = (
     "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please "
     "clone() the tensor before performing the operation."
+)
+INFERENCE_SAVED = (
+    "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
+    "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in "
+    "autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
 )

@@ -67,6 +67,11 @@ def to_dtype(t: Tensor, dtype: np.dtype) -> Tensor:
     return t if t.dtype == dtype else apply(TO, (t,), (dtype,))
 
 
+def floating(t: Tensor) -> Tensor:
+    """*t*, integers and bools as the default dtype."""
+    return t if t._data.dtype.kind in FLOAT_KINDS else to_dtype(t, dtypes.get_default_dtype())
+
+
 _NUMBERS = {"i": dtypes.int64, "u": dtypes.int64, "b": dtypes.bool_}
 
 
@@ -126,16 +131,18 @@ def binary(op: EagerOp, a: Tensor, other: Any) -> Any:
     return apply(op, (a, other))
 
 
+def _reflected(op: EagerOp, b: Tensor, other: Any) -> Any:
+    """``op(other, b)`` with promotion; NotImplemented where *other* is no operand."""
+    a = operand(b, other)
+    return NotImplemented if a is NotImplemented else apply(op, meet(a, b))
+
+
 def _operator(op: EagerOp) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def forward(self: Tensor, other: Any) -> Any:
         return binary(op, self, other)
 
     def reflected(self: Tensor, other: Any) -> Any:
-        other = operand(self, other)
-        if other is NotImplemented:
-            return NotImplemented
-        a, b = meet(other, self)
-        return apply(op, (a, b))
+        return _reflected(op, self, other)
 
     return forward, reflected
 
@@ -191,27 +198,16 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'")
 
 
-def _floating(t: Tensor) -> Tensor:
-    return t if raw(t).dtype.kind in FLOAT_KINDS else to_dtype(t, dtypes.get_default_dtype())
-
-
 def _true_divide(self: Tensor, other: Any) -> Any:
-    if (
-        isinstance(other, Tensor)
-        and raw(self).dtype.kind not in FLOAT_KINDS
-        and raw(other).dtype.kind not in FLOAT_KINDS
-    ):
-        other = _floating(other)
-    return binary(DIV, _floating(self) if not isinstance(other, Tensor) else self, other)
+    if not isinstance(other, Tensor):
+        self = floating(self)
+    elif self._data.dtype.kind not in FLOAT_KINDS:
+        other = floating(other)
+    return binary(DIV, self, other)
 
 
 def _true_divide_reflected(self: Tensor, other: Any) -> Any:
-    this = _floating(self)
-    other = operand(this, other)
-    if other is NotImplemented:
-        return NotImplemented
-    a, b = meet(other, this)
-    return apply(DIV, (a, b))
+    return _reflected(DIV, floating(self), other)
 
 
 def pow(input: Any, exponent: Any) -> Tensor:
@@ -223,7 +219,7 @@ def pow(input: Any, exponent: Any) -> Tensor:
     if isinstance(exponent, np.generic):
         exponent = exponent.item()
     if isinstance(exponent, float) and raw(input).dtype.kind not in FLOAT_KINDS:
-        input = _floating(input)
+        input = floating(input)
     if isinstance(exponent, int) and exponent < 0 and raw(input).dtype.kind not in FLOAT_KINDS:
         raise RuntimeError("Integers to negative integer powers are not allowed.")
     if not isinstance(exponent, (int, float)):
@@ -232,11 +228,7 @@ def pow(input: Any, exponent: Any) -> Tensor:
 
 
 def _rpow(self: Tensor, other: Any) -> Any:
-    other = operand(self, other)
-    if other is NotImplemented:
-        return NotImplemented
-    a, b = meet(other, self)
-    return apply(POW, (a, b))
+    return _reflected(POW, self, other)
 
 
 def neg(input: Tensor) -> Tensor:

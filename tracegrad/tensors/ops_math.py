@@ -14,11 +14,11 @@ import scipy.special as sp
 from ..tracer.ir.aval import FLOAT_KINDS
 from . import dtypes
 from .apply import apply
-from .arguments import dtype_name, floating, kind_of, tensor_argument, unify
+from .arguments import dtype_name, kind_of, tensor_argument, unify
 from .inplace import inplace
 from .on_device import filled
 from .op import EagerOp
-from .ops_basic import NEG, to_dtype
+from .ops_basic import NEG, floating, to_dtype
 from .ops_choose import between
 from .signature import Applied, method, operation
 from .tensor import METHODS, Tensor, make, raw

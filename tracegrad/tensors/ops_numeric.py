@@ -8,10 +8,10 @@ import numpy as np
 
 from ..tracer.ir.aval import FLOAT_KINDS
 from .apply import apply
-from .arguments import FUNCTIONS, common_dtype, dtype_name, floating
+from .arguments import FUNCTIONS, common_dtype, dtype_name
 from .on_device import by_the_host
 from .op import EagerOp
-from .ops_basic import to_dtype
+from .ops_basic import floating, to_dtype
 from .ops_join import cat
 from .ops_norm import vector_norm
 from .ops_parts import narrow

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..tracer.ir.aval import FLOAT_KINDS
-from . import dtypes
 from .inplace import inplace
 from .on_device import put_beside
 from .op import EagerOp
-from .random import drawn
+from .random import _floats, drawn
 from .signature import method
 from .tensor import Tensor, make, raw
 
@@ -28,16 +27,11 @@ def _fill(name: str, self: Tensor, draw: Callable[[np.random.Generator], Any], g
     return inplace(_OPS[name], self, (make(put_beside(drawn_here, self._data)),))
 
 
-def _floats(t: Tensor, kernel: str) -> None:
-    if t.dtype.kind not in FLOAT_KINDS:
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.scalar_name(t.dtype)}'")
-
-
 @method
 def uniform_(self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **bounds: float) -> Tensor:
     """Uniform numbers between two bounds (``from`` and ``to``)."""
     low = bounds.pop("from", from_)
-    _floats(self, "check_uniform_bounds")
+    _floats(self.dtype, "check_uniform_bounds")
     if low > to:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
     shape = self.shape
@@ -47,7 +41,7 @@ def uniform_(self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: An
 @method
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
     """Normal numbers."""
-    _floats(self, "normal_kernel_cpu")
+    _floats(self.dtype, "normal_kernel_cpu")
     if std < 0:
         raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
     shape = self.shape
@@ -81,6 +75,6 @@ def random_(self: Tensor, from_: Any = 0, to: Any = None, *, generator: Any = No
 @method
 def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
     """Exponentially distributed numbers with the rate *lambd*."""
-    _floats(self, "exponential_kernel_cpu")
+    _floats(self.dtype, "exponential_kernel_cpu")
     shape = self.shape
     return _fill("exponential_", self, lambda stream: stream.standard_exponential(shape) / lambd, generator)

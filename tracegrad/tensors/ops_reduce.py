@@ -19,12 +19,12 @@ from ..tracer.ops.elementwise import F
 from ..tracer.record.array import TracedArray, to_atom, wrap_array
 from . import dtypes
 from .apply import apply
-from .arguments import floating, one_dim, reduced_dims
+from .arguments import one_dim, reduced_dims
 from .device import on_cuda
 from .indexing import picked
 from .on_device import filled
 from .op import EagerOp
-from .ops_basic import to_dtype
+from .ops_basic import floating, to_dtype
 from .signature import Dim, Dims, Dtype, function, method
 from .tensor import METHODS, Tensor, make, raw
 

@@ -17,7 +17,7 @@ from ..ir.graph import Atom
 from ..ir.site import at_site
 from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, to_bool
 from ..ops.indexing import SCATTER_ADD, SCATTER_SET
-from ..ops.shape import reshape, transpose
+from ..ops.shape import reshape
 from ..record.array import METHODS, UFUNC_METHODS, TracedArray, is_traced, to_atom, wrap
 from .bounds import positions
 from .index_plan import Access, parse_basic
@@ -70,9 +70,7 @@ def _setitem(self: TracedArray, index: Any, value: Any) -> None:
     if not access.items:
         access.base._write(fitted(_value_atom(value, self.dtype), access.base.shape))
         return
-    v = fitted(_value_atom(value, self.dtype), access.result_shape())
-    order = tuple(int(p) for p in np.argsort(access.result_order()))
-    access.base._write(access.unmoved(bind(SCATTER_SET, access.moved(), access.flat_index(), transpose(v, order))))
+    access.base._write(access.written(SCATTER_SET, fitted(_value_atom(value, self.dtype), access.result_shape())))
 
 
 METHODS["__setitem__"] = _setitem
@@ -110,9 +108,7 @@ def _add_at(ufunc: Any, array: Any, indices: Any, values: Any) -> None:
     if not access.items:
         access.base._write(F.add(access.base.atom, fitted(v, access.base.shape)))
         return
-    v = fitted(v, access.result_shape())
-    order = tuple(int(p) for p in np.argsort(access.result_order()))
-    access.base._write(access.unmoved(bind(SCATTER_ADD, access.moved(), access.flat_index(), transpose(v, order))))
+    access.base._write(access.written(SCATTER_ADD, fitted(v, access.result_shape())))
 
 
 UFUNC_METHODS[np.add, "at"] = _add_at

@@ -73,7 +73,12 @@ def _traced_positions(atom: Atom, size: int, axis: int, mode: str) -> Atom:
         found = np.asarray(recorder.value(atom))
         bad = found[(found < -size) | (found >= size)].flat[0]
         raise BadIndexError(at_site(f"index {bad} is out of bounds for axis {axis} with size {size}"))
-    return F.select(F.lt(atom, Lit(0, INT, structural=True)), F.add(atom, n), atom)
+    return from_front(atom, size)
+
+
+def from_front(atom: Atom, size: int) -> Atom:
+    """Positions in *size* elements, of which *atom* counts some from the end, as negative numbers."""
+    return F.select(F.lt(atom, Lit(0, INT, structural=True)), F.add(atom, Lit(size, INT)), atom)
 
 
 def true_positions(mask: Any) -> Atom:

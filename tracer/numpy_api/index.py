@@ -13,7 +13,6 @@ from ..ir.graph import Lit
 from ..ir.site import at_site
 from ..ops.elementwise import F
 from ..ops.indexing import gather
-from ..ops.shape import transpose
 from ..record.array import METHODS, TracedArray, to_atom, wrap
 from ..record.buffers import SliceStep
 from .bounds import true_positions
@@ -65,8 +64,7 @@ def _getitem(self: TracedArray, index: Any) -> Any:
     access = Access(self, index)
     if not access.items:
         return access.base if access.base.shape else wrap(access.base.atom, self._recorder)
-    found = gather(access.moved(), access.flat_index())
-    return wrap(transpose(found, access.result_order()), self._recorder)
+    return wrap(access.read(), self._recorder)
 
 
 METHODS["__getitem__"] = _getitem

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..ir.aval import BOOL, FLOAT_KINDS, INT, broadcast_shapes
 from ..ir.errors import BadIndexError, UnsupportedError
-from ..ir.graph import Atom, Lit
+from ..ir.graph import Atom, Lit, bind
+from ..ir.primitive import Primitive
 from ..ir.site import at_site
-from ..ops.elementwise import F, broadcast_to
+from ..ops.elementwise import F, broadcast_to, cast
+from ..ops.indexing import gather
 from ..ops.shape import reshape, transpose
 from ..record.array import TracedArray, is_traced, to_atom, wrap
 from ..record.buffers import PickStep, SliceStep
 from ..record.integers import TracedInt
 from ..record.recorder import require_recorder
-from .bounds import positions, true_positions
+from .bounds import from_front, positions, true_positions
 
 Ints = tuple[int, ...]
 
@@ -180,14 +183,14 @@ class Access:
             i for i, item in enumerate(items) if isinstance(item, (TracedArray, np.ndarray)) or _is_integer(item)
         ]
         basic: list[Any] = []
-        self.items: list[IndexItem] = []
-        self.places: list[int] = []  # first axis in base of each item
+        indices: list[IndexItem] = []
+        places: list[int] = []
         axis, view_axis = 0, 0
         for i, item in enumerate(items):
             if i in advanced:
                 found = self._advanced_item(item, array.shape, axis)
-                self.items.append(found)
-                self.places.append(view_axis)
+                indices.append(found)
+                places.append(view_axis)
                 basic.extend([slice(None)] * found.axes)
                 axis, view_axis = axis + found.axes, view_axis + found.axes
             elif item is None:
@@ -196,12 +199,25 @@ class Access:
             else:
                 basic.append(item)
                 axis, view_axis = axis + 1, view_axis + 1
-        self.base = array.view(slice_step(tuple(basic), axis, array.shape))
-        adjacent = advanced == list(range(advanced[0], advanced[-1] + 1))
-        self.shape = broadcast_shapes(*[item.shape for item in self.items], what="index arrays")
-        taken = [
-            a for item, place in zip(self.items, self.places, strict=True) for a in range(place, place + item.axes)
+        base = array.view(slice_step(tuple(basic), axis, array.shape))
+        self._over(base, indices, places, advanced == list(range(advanced[0], advanced[-1] + 1)))
+
+    @classmethod
+    def at(cls, array: TracedArray, indices: Sequence[Atom], axes: Ints) -> Access:
+        """*array* at *indices* along ascending *axes*: integers that are known to be in bounds."""
+        made = cls.__new__(cls)
+        items = [
+            IndexItem(from_front(cast(atom, INT), array.shape[axis]), 1, atom.aval.shape)
+            for atom, axis in zip(indices, axes, strict=True)
         ]
+        made._over(array, items, list(axes), axes[-1] - axes[0] == len(axes) - 1)
+        return made
+
+    def _over(self, base: TracedArray, items: list[IndexItem], places: list[int], adjacent: bool) -> None:
+        """Note that *items* index *base* from these axes on; *adjacent*: nothing stands between them in the index."""
+        self.base, self.items, self.places = base, items, places
+        self.shape = broadcast_shapes(*[item.shape for item in items], what="index arrays")
+        taken = [a for item, place in zip(items, places, strict=True) for a in range(place, place + item.axes)]
         rest = [a for a in range(self.base.ndim) if a not in taken]
         self.front = (*taken, *rest)  # order of the axes of base, the indexed ones first
         self.rest_shape = tuple(self.base.shape[a] for a in rest)
@@ -275,6 +291,15 @@ class Access:
         shape = self.base.shape
         back = tuple(int(p) for p in np.argsort(self.front))
         return transpose(reshape(x, tuple(shape[a] for a in self.front)), back)
+
+    def read(self) -> Atom:
+        """The elements that the index reads."""
+        return transpose(gather(self.moved(), self.flat_index()), self.result_order())
+
+    def written(self, scatter: Primitive, value: Atom) -> Atom:
+        """The base with *value*, of the shape that ``read`` has, scattered to the elements that it reads."""
+        moved = transpose(value, tuple(int(p) for p in np.argsort(self.result_order())))
+        return self.unmoved(bind(scatter, self.moved(), self.flat_index(), moved))
 
     def result_order(self) -> Ints:
         """Order of the axes (index axes first, then the others) in the result."""

@@ -14,17 +14,16 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
-from ...tensors import create, random
+from ...tensors import random
 from ...tensors.apply import apply
-from ...tensors.arguments import floating, one_dim, tensor_argument
+from ...tensors.arguments import one_dim, tensor_argument
 from ...tensors.dtypes import scalar_name
 from ...tensors.inplace import inplace as write
 from ...tensors.on_device import put_beside
 from ...tensors.op import EagerOp
-from ...tensors.ops_basic import MUL, to_dtype
+from ...tensors.ops_basic import MUL, floating
 from ...tensors.ops_math import FLOATING, KEEPING
-from ...tensors.ops_reduce import LOG_SOFTMAX, SOFTMAX
-from ...tensors.tensor import Tensor, make, raw
+from ...tensors.tensor import METHODS, Tensor, make, raw
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.record.autocast import may_meet
 from .arrays import all_within, held, rows
@@ -187,33 +186,25 @@ def softsign(input: Tensor) -> Tensor:
     return _activation("softsign", SOFTSIGN, input)
 
 
-def _normalised(name: str, op: EagerOp, input: Tensor, dim: int | None, dtype: Any) -> Tensor:
-    x = raw(tensor_argument(name, input))
+def _normalised(name: str, input: Tensor, dim: int | None, dtype: Any) -> Tensor:
     if dim is None:
         warnings.warn(
             f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an "
             "argument.",
             stacklevel=3,
         )
-        dim = 0 if len(x.shape) in (0, 1, 3) else 1
-    dim = one_dim(dim, len(x.shape))
-    if dtype is not None:
-        input = to_dtype(input, create.as_dtype(dtype))
-    if raw(input).dtype.kind not in FLOAT_KINDS:
-        raise NotImplementedError(f"\"{name}_lastdim_kernel_impl\" not implemented for '{scalar_name(input.dtype)}'")
-    if not x.shape:
-        return apply(op, (input.reshape(1),), (0,)).reshape(())  # type: ignore[attr-defined]
-    return apply(op, (input,), (dim,))
+        dim = 0 if len(raw(tensor_argument(name, input)).shape) in (0, 1, 3) else 1
+    return METHODS[name](input, dim, dtype)
 
 
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """exp(x) along *dim*, divided by its sum there."""
-    return _normalised("softmax", SOFTMAX, input, dim, dtype)
+    return _normalised("softmax", input, dim, dtype)
 
 
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """The logarithm of ``softmax``."""
-    return _normalised("log_softmax", LOG_SOFTMAX, input, dim, dtype)
+    return _normalised("log_softmax", input, dim, dtype)
 
 
 # ---- dropout -------------------------------------------------------------------------------------------------------

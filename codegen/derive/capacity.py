@@ -19,7 +19,6 @@ from ...tracer.ir.aval import INT, Aval
 from ...tracer.ir.errors import GraphError, UnsupportedError
 from ...tracer.ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, current_builder, structural
 from ...tracer.ir.primitive import LOOP
-from ...tracer.ir.site import at_site
 from ...tracer.ops.control import CAPACITY, UNLIMITED, before_consts, loop_view
 from ...tracer.ops.elementwise import F
 from ...tracer.record.recorder import Recorder
@@ -48,7 +47,7 @@ def give_capacity(node: Node) -> None:
     if not isinstance(recorder, Recorder):
         raise GraphError("the adjoint of a loop without a limit needs the values of a recording")
     if recorder.parent is not None:
-        raise UnsupportedError(at_site(_NESTED, node.site))
+        raise UnsupportedError.here(_NESTED, node.site)
     lengths = []
     for need in needs:
         length = _length(recorder, need)

@@ -15,7 +15,6 @@ import numpy as np
 from ...codegen.evaluate.cupy_backend import CupyBackend
 from ...tracer.ir.aval import check_dtype
 from ...tracer.ir.errors import DeviceError, UnsupportedError
-from ...tracer.ir.site import at_site
 from .availability import require_cuda
 
 _DLPACK_CUDA = frozenset((2, 13))  # kDLCUDA, kDLCUDAManaged
@@ -60,19 +59,15 @@ def as_device(x: Any) -> Any:
         try:
             array = xp.from_dlpack(x)
         except (RuntimeError, TypeError, ValueError, BufferError) as error:
-            raise UnsupportedError(
-                at_site(f"a {type(x).__name__} on a CUDA device cannot be shared: {error}")
-            ) from None
+            raise UnsupportedError.here(f"a {type(x).__name__} on a CUDA device cannot be shared: {error}") from None
     else:
         array = _from_interface(x, backend)
     check_dtype(array.dtype, "an array on a CUDA device")
     current = xp.cuda.Device().id
     if array.device.id != current:
-        raise DeviceError(
-            at_site(
-                f"an array is on cuda:{array.device.id}, but computing is on cuda:{current}; copy it there, or choose "
-                f"the device before the process starts: CUDA_VISIBLE_DEVICES={array.device.id}"
-            )
+        raise DeviceError.here(
+            f"an array is on cuda:{array.device.id}, but computing is on cuda:{current}; copy it there, or choose "
+            f"the device before the process starts: CUDA_VISIBLE_DEVICES={array.device.id}"
         )
     return array
 
@@ -82,11 +77,11 @@ def _from_interface(x: Any, backend: CupyBackend) -> Any:
     xp, described = backend.modules.xp, _interface(x)
     assert described is not None
     if described.get("mask") is not None:
-        raise UnsupportedError(at_site("an array with a mask cannot be shared; fill it first"))
+        raise UnsupportedError.here("an array with a mask cannot be shared; fill it first")
     dtype, shape, strides = np.dtype(described["typestr"]), tuple(described["shape"]), described.get("strides")
     pointer = described["data"][0]
     if not dtype.isnative:
-        raise UnsupportedError(at_site("an array of foreign byte order cannot be used on a CUDA device"))
+        raise UnsupportedError.here("an array of foreign byte order cannot be used on a CUDA device")
     if 0 in shape or not pointer:
         return xp.empty(shape, dtype)
     reach = [s * (n - 1) for s, n in zip(strides or (), shape, strict=bool(strides))]
@@ -103,7 +98,7 @@ def _wait_for(stream: int | None, xp: Any) -> None:
     if stream is None:
         return
     if stream == 0:
-        raise UnsupportedError(at_site("__cuda_array_interface__ with stream 0, which its protocol forbids"))
+        raise UnsupportedError.here("__cuda_array_interface__ with stream 0, which its protocol forbids")
     ours = xp.cuda.get_current_stream()
     if stream == ours.ptr or (stream in _SAME_STREAM and ours.ptr in _SAME_STREAM):
         return

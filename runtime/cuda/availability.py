@@ -15,7 +15,6 @@ from typing import Any
 from ...codegen.evaluate.cupy_backend import CupyBackend
 from ...codegen.evaluate.cupy_exceptions import Modules
 from ...tracer.ir.errors import DeviceError
-from ...tracer.ir.site import at_site
 
 IN_USE = [False]  # whether a device has been found: before that no array can be on one
 LEAST_CAPABILITY = (7, 5)  # of the device: CUDA 13 compiles for none that is older
@@ -73,7 +72,7 @@ def require_cuda(what: str) -> CupyBackend:
     """The backend; DeviceError, naming *what* asked for it, where there is none."""
     status = cuda_status()
     if status.backend is None:
-        raise DeviceError(at_site(f"{what} needs a CUDA device: {status.missing}"))
+        raise DeviceError.here(f"{what} needs a CUDA device: {status.missing}")
     return status.backend
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from ...tracer.ir.errors import DeviceError
 from ...tracer.ir.refusals import Refusal, listed
-from ...tracer.ir.site import Site, at_site
+from ...tracer.ir.site import Site
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.autocast import SETTINGS_CHANGED, USE
 from ...tracer.record.integers import IntegersAskedError
@@ -616,7 +616,7 @@ def _on_host(argument: Any) -> bool:
 
 def on_the_host(name: str) -> DeviceError:
     """The error for a tensor of a call that is to run on a device."""
-    return DeviceError(at_site(f'{name} is a tensor on the CPU, but target="cuda": move it there with .cuda()'))
+    return DeviceError.here(f'{name} is a tensor on the CPU, but target="cuda": move it there with .cuda()')
 
 
 def _grows_like_an_argument(path: Path, call: Call, but: Sequence[Any]) -> bool:

@@ -17,7 +17,6 @@ import ml_dtypes
 import numpy as np
 
 from .errors import ShapeError, UnsupportedError
-from .site import at_site
 
 FLOATS = (np.dtype("float64"), np.dtype("float32"))
 FLOAT16, BFLOAT16 = np.dtype("float16"), np.dtype(ml_dtypes.bfloat16)
@@ -111,7 +110,7 @@ def check_dtype(dtype: np.dtype, what: str) -> np.dtype:
         "c": "complex numbers are not supported; carry real and imaginary parts as two arrays",
         "f": "use float64, float32, float16 or bfloat16: x.astype(np.float64)",
     }.get(dtype.kind, "use a float, integer or bool array")
-    raise UnsupportedError(at_site(f"{what} has dtype {dtype}: {hint}"))
+    raise UnsupportedError.here(f"{what} has dtype {dtype}: {hint}")
 
 
 def broadcast_shapes(*shapes: Sequence[int], what: str = "operands") -> tuple[int, ...]:
@@ -125,11 +124,9 @@ def broadcast_shapes(*shapes: Sequence[int], what: str = "operands") -> tuple[in
                 continue
             if dim != 1:
                 listed = " ".join(str(tuple(s)) for s in shapes)
-                raise ShapeError(
-                    at_site(
-                        f"{what} could not be broadcast together with shapes {listed}; "
-                        "reshape one of them, e.g. with x[:, None]"
-                    )
+                raise ShapeError.here(
+                    f"{what} could not be broadcast together with shapes {listed}; "
+                    "reshape one of them, e.g. with x[:, None]"
                 )
             dim = here
         result.append(dim)
@@ -178,8 +175,8 @@ def canonical_axes(axes: int | Sequence[int] | None, ndim: int, what: str) -> tu
     for axis in listed:
         axis = int(axis)
         if not -ndim <= axis < ndim:
-            raise ShapeError(at_site(f"{what}: axis {axis} is out of bounds for an array of {ndim} dimensions"))
+            raise ShapeError.here(f"{what}: axis {axis} is out of bounds for an array of {ndim} dimensions")
         result.append(axis % ndim)
     if len(set(result)) != len(result):
-        raise ShapeError(at_site(f"{what}: an axis is named twice in {listed}"))
+        raise ShapeError.here(f"{what}: an axis is named twice in {listed}")
     return tuple(sorted(result))

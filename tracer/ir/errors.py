@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import threading
+from typing import Self
+
+from .site import Site, at_site
 
 
 class TracegradError(Exception):
     """Base of every error that tracegrad raises on purpose."""
+
+    @classmethod
+    def here(cls, message: str, site: Site | None = None) -> Self:
+        """The error of this class with the user's line (or that of *site*) behind its *message*."""
+        return cls(at_site(message, site))
 
 
 _Refused = tuple[type[TracegradError], tuple[object, ...]]

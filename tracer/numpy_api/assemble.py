@@ -10,7 +10,6 @@ import numpy as np
 from ..ir.aval import INT
 from ..ir.errors import BadIndexError, ShapeError, UnsupportedError
 from ..ir.graph import Atom
-from ..ir.site import at_site
 from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, promote
 from ..ops.indexing import gather
 from ..ops.shape import PAD, concat, reshape, slice_axis, transpose
@@ -27,7 +26,7 @@ Ints = tuple[int, ...]
 def _listed(arrays: Any, what: str) -> list[Any]:
     if isinstance(arrays, TracedArray):
         if not arrays.ndim:
-            raise ShapeError(at_site(f"{what} needs a sequence of arrays"))
+            raise ShapeError.here(f"{what} needs a sequence of arrays")
         return list(arrays)
     return list(arrays)
 
@@ -36,19 +35,17 @@ def concatenate_atoms(atoms: Sequence[Atom], axis: int, what: str = "np.concaten
     """Join atoms of one rank along *axis*; dtypes are promoted."""
     joined = list(promote(*atoms))
     if not joined:
-        raise ShapeError(at_site("need at least one array to concatenate"))
+        raise ShapeError.here("need at least one array to concatenate")
     if any(not a.aval.ndim for a in joined):
-        raise ShapeError(at_site(f"{what}: zero-dimensional arrays cannot be concatenated; use np.stack"))
+        raise ShapeError.here(f"{what}: zero-dimensional arrays cannot be concatenated; use np.stack")
     axis = one_axis(axis, joined[0].aval.ndim, what)
     first = joined[0].aval.shape
     for a in joined:
         shape = a.aval.shape
         if len(shape) != len(first) or shape[:axis] != first[:axis] or shape[axis + 1 :] != first[axis + 1 :]:
-            raise ShapeError(
-                at_site(
-                    f"{what}: arrays of shapes {[a.aval.shape for a in joined]} do not fit: all sizes but that of axis "
-                    f"{axis} must be equal"
-                )
+            raise ShapeError.here(
+                f"{what}: arrays of shapes {[a.aval.shape for a in joined]} do not fit: all sizes but that of axis "
+                f"{axis} must be equal"
             )
     return concat(joined, axis)
 
@@ -73,12 +70,10 @@ def _concatenate(
 def stack_atoms(atoms: Sequence[Atom], axis: int = 0, what: str = "np.stack") -> Atom:
     """Join atoms of one shape along a new axis."""
     if not atoms:
-        raise ShapeError(at_site(f"{what}: need at least one array to stack"))
+        raise ShapeError.here(f"{what}: need at least one array to stack")
     shape = atoms[0].aval.shape
     if any(a.aval.shape != shape for a in atoms):
-        raise ShapeError(
-            at_site(f"{what}: all input arrays must have the same shape, not {[a.aval.shape for a in atoms]}")
-        )
+        raise ShapeError.here(f"{what}: all input arrays must have the same shape, not {[a.aval.shape for a in atoms]}")
     axis = one_axis(axis, len(shape) + 1, what)
     wide = (*shape[:axis], 1, *shape[axis:])
     return concatenate_atoms([reshape(a, wide) for a in promote(*atoms)], axis, what)
@@ -215,8 +210,8 @@ def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
         x, axis = reshape(x, (x.aval.size,)), 0
     axis = one_axis(axis, x.aval.ndim, "np.repeat")
     if isinstance(repeats, TracedArray):
-        raise UnsupportedError(
-            at_site("np.repeat with traced counts has a size that depends on data; pass the counts as plain integers")
+        raise UnsupportedError.here(
+            "np.repeat with traced counts has a size that depends on data; pass the counts as plain integers"
         )
     counts = np.asarray(repeats)
     if counts.size == 1:
@@ -225,7 +220,7 @@ def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
         spread = bind(BROADCAST, x, shape=wide, dims=tuple(i if i <= axis else i + 1 for i in range(len(shape))))
         return wrap_array(reshape(spread, (*shape[:axis], shape[axis] * times, *shape[axis + 1 :])))
     if counts.shape != (x.aval.shape[axis],):
-        raise ShapeError(at_site(f"np.repeat: {counts.size} counts for an axis of size {x.aval.shape[axis]}"))
+        raise ShapeError.here(f"np.repeat: {counts.size} counts for an axis of size {x.aval.shape[axis]}")
     return wrap_array(take_positions(x, np.repeat(np.arange(x.aval.shape[axis]), counts), axis))
 
 
@@ -257,7 +252,7 @@ def _pairs(value: Any, ndim: int, what: str) -> list[tuple[Any, Any]]:
     if len(pairs) == 1:
         return pairs * ndim
     if len(pairs) != ndim:
-        raise ShapeError(at_site(f"np.pad: {what} {value!r} does not fit an array of {ndim} dimensions"))
+        raise ShapeError.here(f"np.pad: {what} {value!r} does not fit an array of {ndim} dimensions")
     return pairs
 
 
@@ -266,17 +261,15 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> A
     x = atom_of(array)
     widths = [(int(a), int(b)) for a, b in _pairs(pad_width, x.aval.ndim, "pad_width")]
     if any(a < 0 or b < 0 for a, b in widths):
-        raise ShapeError(at_site("np.pad: index can't contain negative values"))
+        raise ShapeError.here("np.pad: index can't contain negative values")
     if mode == "constant":
         values = _pairs(kwargs.pop("constant_values", 0), x.aval.ndim, "constant_values")
         reject("np.pad", "use constant_values", **kwargs)
         return wrap_array(_pad_constant(x, widths, values), c_order=in_c_order(array))
     if mode not in ("edge", "reflect", "symmetric", "wrap"):
-        raise UnsupportedError(
-            at_site(
-                f"np.pad with mode={mode!r} is not supported; use constant, edge, reflect, symmetric or wrap, or "
-                "np.concatenate"
-            )
+        raise UnsupportedError.here(
+            f"np.pad with mode={mode!r} is not supported; use constant, edge, reflect, symmetric or wrap, or "
+            "np.concatenate"
         )
     reject(
         "np.pad",
@@ -287,7 +280,7 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> A
     for axis, (before, after) in enumerate(widths):
         size = x.aval.shape[axis]
         if not size and (before or after):
-            raise ShapeError(at_site(f"np.pad: can't extend empty axis {axis} using modes other than 'constant'"))
+            raise ShapeError.here(f"np.pad: can't extend empty axis {axis} using modes other than 'constant'")
         if before or after:
             x = _pad_axis(x, axis, before, after, mode)
     return wrap_array(x, c_order=in_c_order(array))
@@ -340,10 +333,10 @@ def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
         x, axis = reshape(x, (x.aval.size,)), 0
     axis = one_axis(axis, x.aval.ndim, "np.insert")
     if not isinstance(obj, (int, np.integer)):
-        raise UnsupportedError(at_site("np.insert at several positions is not supported; use np.concatenate"))
+        raise UnsupportedError.here("np.insert at several positions is not supported; use np.concatenate")
     size = x.aval.shape[axis]
     if not -size <= obj <= size:
-        raise BadIndexError(at_site(f"index {obj} is out of bounds for axis {axis} with size {size}"))
+        raise BadIndexError.here(f"index {obj} is out of bounds for axis {axis} with size {size}")
     at = int(obj) % size if obj < 0 else int(obj)
     v = cast(to_atom(values), x.aval.dtype)
     rest = tuple(n for i, n in enumerate(x.aval.shape) if i != axis)
@@ -362,9 +355,7 @@ def _delete(arr: Any, obj: Any, axis: Any = None) -> Any:
         x, axis = reshape(x, (x.aval.size,)), 0
     axis = one_axis(axis, x.aval.ndim, "np.delete")
     if is_traced(obj):
-        raise UnsupportedError(
-            at_site("np.delete at traced positions is not supported; use np.where or plain positions")
-        )
+        raise UnsupportedError.here("np.delete at traced positions is not supported; use np.where or plain positions")
     kept = np.delete(np.arange(x.aval.shape[axis]), obj)
     return wrap(take_positions(x, kept, axis))
 
@@ -376,7 +367,7 @@ def _delete(arr: Any, obj: Any, axis: Any = None) -> Any:
 def _where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     if x is None or y is None:
         if x is not None or y is not None:
-            raise ShapeError(at_site("either both or neither of x and y should be given"))
+            raise ShapeError.here("either both or neither of x and y should be given")
         return np.nonzero(condition)
     return wrap_as(F.select(atom_of(condition), *_branches(x, y)), condition, x, y)
 
@@ -390,7 +381,7 @@ def _branches(*values: Any) -> list[Atom]:
 @implements(np.select)
 def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     if len(condlist) != len(choicelist):
-        raise ShapeError(at_site("np.select: list of cases must be same length as list of conditions"))
+        raise ShapeError.here("np.select: list of cases must be same length as list of conditions")
     branches = _branches(*choicelist, default)
     result = branches[-1]
     for condition, choice in zip(reversed(list(condlist)), reversed(branches[:-1]), strict=True):

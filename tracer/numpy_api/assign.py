@@ -14,7 +14,6 @@ import numpy as np
 from ..ir.aval import BOOL
 from ..ir.errors import MutationError, ShapeError, UnsupportedError
 from ..ir.graph import Atom
-from ..ir.site import at_site
 from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, to_bool
 from ..ops.indexing import SCATTER_ADD, SCATTER_SET
 from ..ops.shape import reshape
@@ -42,7 +41,7 @@ def fitted(v: Atom, shape: Ints) -> Atom:
     while len(have) > len(shape) and have[0] == 1:
         have = have[1:]
     if len(have) > len(shape) or any(m not in (1, n) for m, n in zip(reversed(have), reversed(shape), strict=False)):
-        raise ShapeError(at_site(f"could not broadcast input array from shape {v.aval.shape} into shape {shape}"))
+        raise ShapeError.here(f"could not broadcast input array from shape {v.aval.shape} into shape {shape}")
     return broadcast_to(reshape(v, have), shape)
 
 
@@ -95,11 +94,9 @@ def _assign_mask(self: TracedArray, mask: Any, value: Any) -> bool:
 def _add_at(ufunc: Any, array: Any, indices: Any, values: Any) -> None:
     """np.add.at: repeated positions add up."""
     if not isinstance(array, TracedArray):
-        raise MutationError(
-            at_site(
-                "np.add.at would write a traced value into a plain NumPy array; make that array with np.zeros_like(x) "
-                "or tracegrad.zeros(n)"
-            )
+        raise MutationError.here(
+            "np.add.at would write a traced value into a plain NumPy array; make that array with np.zeros_like(x) "
+            "or tracegrad.zeros(n)"
         )
     v = _value_atom(values, array.dtype)
     if ufunc is np.subtract:
@@ -117,11 +114,9 @@ UFUNC_METHODS[np.subtract, "at"] = _add_at
 
 def _target(array: Any, what: str) -> TracedArray:
     if not isinstance(array, TracedArray):
-        raise MutationError(
-            at_site(
-                f"{what} would write a traced value into a plain NumPy array; make that array with np.zeros_like(x) or "
-                "tracegrad.zeros(n)"
-            )
+        raise MutationError.here(
+            f"{what} would write a traced value into a plain NumPy array; make that array with np.zeros_like(x) or "
+            "tracegrad.zeros(n)"
         )
     return array
 
@@ -134,10 +129,8 @@ def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     value = _value_atom(v, target.dtype)
     value = reshape(value, (value.aval.size,)) if value.aval.shape else value
     if value.aval.size not in (1, count):
-        raise ShapeError(
-            at_site(
-                f"np.put with {value.aval.size} values for {count} positions is not supported; repeat them yourself"
-            )
+        raise ShapeError.here(
+            f"np.put with {value.aval.size} values for {count} positions is not supported; repeat them yourself"
         )
     value = broadcast_to(reshape(value, ()) if value.aval.size == 1 else value, (count,))
     flat = target.flat
@@ -150,11 +143,9 @@ METHODS["put"] = _put
 @implements(np.copyto)
 def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     if not isinstance(dst, TracedArray):
-        raise UnsupportedError(
-            at_site(
-                "a traced value would be copied into a plain NumPy array (np.full, np.copyto); write "
-                "tracegrad.full(shape, value), or value * np.ones(shape)"
-            )
+        raise UnsupportedError.here(
+            "a traced value would be copied into a plain NumPy array (np.full, np.copyto); write "
+            "tracegrad.full(shape, value), or value * np.ones(shape)"
         )
     if where is True:
         dst[...] = src
@@ -168,7 +159,7 @@ def _putmask(a: Any, mask: Any, values: Any) -> None:
     target = _target(a, "np.putmask")
     v = _value_atom(values, target.dtype)
     if v.aval.shape not in ((), target.shape):
-        raise UnsupportedError(at_site("np.putmask with values of another shape repeats them; write a[mask] = values"))
+        raise UnsupportedError.here("np.putmask with values of another shape repeats them; write a[mask] = values")
     target._write(F.select(fitted(to_bool(to_atom(mask)), target.shape), broadcast_to(v, target.shape), target.atom))
 
 
@@ -177,7 +168,7 @@ def _fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     target = _target(a, "np.fill_diagonal")
     reject("np.fill_diagonal", "assign to a.flat[::n + 1]", wrap=wrap)
     if target.ndim < 2 or (target.ndim > 2 and len(set(target.shape)) > 1):
-        raise ShapeError(at_site("np.fill_diagonal: array must be at least 2-d with equal sizes"))
+        raise ShapeError.here("np.fill_diagonal: array must be at least 2-d with equal sizes")
     rows, columns = target.shape[0], target.shape[1]
     step = columns + 1 if target.ndim == 2 else 1 + sum(int(n) for n in np.cumprod(target.shape[:-1]))
     stop = columns * columns if target.ndim == 2 and rows > columns else None
@@ -186,8 +177,8 @@ def _fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     v = _value_atom(val, target.dtype)
     if v.aval.shape and v.aval.size != 1:
         if v.aval.size < count:
-            raise UnsupportedError(
-                at_site("np.fill_diagonal with fewer values than the diagonal has repeats them; give as many")
+            raise UnsupportedError.here(
+                "np.fill_diagonal with fewer values than the diagonal has repeats them; give as many"
             )
         flat[...] = METHODS["ravel"](_traced(v))[:count]
     else:

@@ -13,7 +13,6 @@ import numpy as np
 from ..ir.aval import INT
 from ..ir.errors import BadIndexError
 from ..ir.graph import Atom, Lit
-from ..ir.site import at_site
 from ..ops.elementwise import F, bind, cast, to_bool
 from ..ops.indexing import NONZERO
 from ..ops.reduce import reduce
@@ -29,8 +28,8 @@ def positions(index: Any, size: int, axis: int, *, mode: str = "raise") -> Atom:
     if isinstance(index, TracedArray):
         atom = index.atom
         if atom.aval.dtype.kind not in "iu":
-            raise BadIndexError(
-                at_site(f"arrays used as indices must be of integer (or boolean) type, not {atom.aval.dtype}")
+            raise BadIndexError.here(
+                f"arrays used as indices must be of integer (or boolean) type, not {atom.aval.dtype}"
             )
         return _traced_positions(cast(atom, INT), size, axis, mode)
     if isinstance(index, (Lit,)):
@@ -41,7 +40,7 @@ def positions(index: Any, size: int, axis: int, *, mode: str = "raise") -> Atom:
     if not array.size:
         array = array.astype(INT)
     if array.dtype.kind not in "iu":
-        raise BadIndexError(at_site(f"arrays used as indices must be of integer (or boolean) type, not {array.dtype}"))
+        raise BadIndexError.here(f"arrays used as indices must be of integer (or boolean) type, not {array.dtype}")
     stand_in = require_recorder("indexing").captured.get(id(index))
     if stand_in is not None:
         return positions(stand_in, size, axis, mode=mode)
@@ -52,7 +51,7 @@ def positions(index: Any, size: int, axis: int, *, mode: str = "raise") -> Atom:
         array = np.clip(array, 0, max(size - 1, 0))
     if array.size and (array.min() < -size or array.max() >= size):
         bad = array[(array < -size) | (array >= size)].flat[0]
-        raise BadIndexError(at_site(f"index {bad} is out of bounds for axis {axis} with size {size}"))
+        raise BadIndexError.here(f"index {bad} is out of bounds for axis {axis} with size {size}")
     normal = np.where(array < 0, array + size, array)
     return constant(normal) if normal.ndim else Lit(normal[()], INT)
 
@@ -72,7 +71,7 @@ def _traced_positions(atom: Atom, size: int, axis: int, mode: str) -> Atom:
     if not recorder.guard(everywhere, "index"):
         found = np.asarray(recorder.value(atom))
         bad = found[(found < -size) | (found >= size)].flat[0]
-        raise BadIndexError(at_site(f"index {bad} is out of bounds for axis {axis} with size {size}"))
+        raise BadIndexError.here(f"index {bad} is out of bounds for axis {axis} with size {size}")
     return from_front(atom, size)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from ..ir.aval import INT, check_dtype
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom, Lit, literal
-from ..ir.site import at_site
 from ..ops.elementwise import F, bind, broadcast_to, cast, promote
 from ..ops.shape import PAD, concat, full, iota, reshape, slice_axis, transpose
 from ..record.array import TracedArray, made_in_c_order, to_atom, wrap, wrap_array, wrap_as
@@ -143,7 +142,7 @@ def _diag(v: Any, k: int = 0) -> Any:
     if array.ndim == 2:
         return np.diagonal(array, k)
     if array.ndim != 1:
-        raise ShapeError(at_site("np.diag: input must be 1- or 2-d"))
+        raise ShapeError.here("np.diag: input must be 1- or 2-d")
     n, k = array.size, int(k)
     side = n + abs(k)
     first = (k if k >= 0 else -k * side) if n else 0

@@ -15,7 +15,6 @@ import numpy as np
 from ..ir.aval import BOOL, INT
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom
-from ..ir.site import at_site
 from ..ops.elementwise import BROADCAST, F, cast, promote, to_bool
 from ..ops.product import contract_last, matmul
 from ..ops.reduce import reduce
@@ -117,7 +116,7 @@ def parse_einsum(subscripts: str, ranks: Sequence[int]) -> tuple[list[list[str]]
     left, arrow, right = text.partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
-        raise ShapeError(at_site(f"np.einsum: {len(terms)} terms in {subscripts!r} for {len(ranks)} operands"))
+        raise ShapeError.here(f"np.einsum: {len(terms)} terms in {subscripts!r} for {len(ranks)} operands")
     hidden = max(
         (rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=True) if "..." in term),
         default=0,
@@ -130,8 +129,8 @@ def parse_einsum(subscripts: str, ranks: Sequence[int]) -> tuple[list[list[str]]
             at = term.index("...")
             names[at:at] = [f".{i}" for i in range(hidden - count, hidden)]
         if len(names) != rank or not all(n.isalpha() or (n[0] == "." and len(n) > 1) for n in names):
-            raise ShapeError(
-                at_site(f"np.einsum: the term {term!r} of {subscripts!r} does not fit an operand of {rank} dimensions")
+            raise ShapeError.here(
+                f"np.einsum: the term {term!r} of {subscripts!r} does not fit an operand of {rank} dimensions"
             )
         operands.append(names)
     dots = [f".{i}" for i in range(hidden)]
@@ -145,8 +144,8 @@ def parse_einsum(subscripts: str, ranks: Sequence[int]) -> tuple[list[list[str]]
         output = dots + sorted(n for n in set(every) if not n.startswith(".") and every.count(n) == 1)
     unknown = [n for n in output if not any(n in names for names in operands)]
     if unknown or len(set(output)) != len(output):
-        raise ShapeError(
-            at_site(f"np.einsum: output {right!r} of {subscripts!r} names an axis twice or one that no operand has")
+        raise ShapeError.here(
+            f"np.einsum: output {right!r} of {subscripts!r} names an axis twice or one that no operand has"
         )
     return operands, output
 
@@ -180,9 +179,7 @@ def _einsum(
     for atom, names in zip(atoms, named, strict=True):
         for name, size in zip(names, atom.aval.shape, strict=True):
             if sizes.setdefault(name, size) != size and 1 not in (size, sizes[name]):
-                raise ShapeError(
-                    at_site(f"np.einsum: axis {name!r} of {subscripts!r} has sizes {sizes[name]} and {size}")
-                )
+                raise ShapeError.here(f"np.einsum: axis {name!r} of {subscripts!r} has sizes {sizes[name]} and {size}")
             sizes[name] = max(size, sizes[name]) if size and sizes[name] else 0
     work = [_diagonals(_stretched(a, names, sizes), names) for a, names in zip(atoms, named, strict=True)]
     for group in _contraction_order(subscripts, work, len(atoms)):

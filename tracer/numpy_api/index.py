@@ -10,7 +10,6 @@ import numpy as np
 from ..ir.aval import INT
 from ..ir.errors import ShapeError
 from ..ir.graph import Lit
-from ..ir.site import at_site
 from ..ops.elementwise import F
 from ..ops.indexing import gather
 from ..record.array import METHODS, TracedArray, to_atom, wrap
@@ -77,7 +76,7 @@ METHODS["__getitem__"] = _getitem
 def _nonzero(a: Any) -> Any:
     array = a if isinstance(a, TracedArray) else wrap(to_atom(a))
     if not array.ndim:
-        raise ShapeError(at_site("calling nonzero on 0d arrays is not allowed; use np.atleast_1d(x).nonzero()"))
+        raise ShapeError.here("calling nonzero on 0d arrays is not allowed; use np.atleast_1d(x).nonzero()")
     flat = true_positions(array)
     found, rest = [], flat
     for size in reversed(array.shape):

@@ -18,7 +18,6 @@ from ..ir.aval import BOOL, FLOAT_KINDS, INT, broadcast_shapes
 from ..ir.errors import BadIndexError, UnsupportedError
 from ..ir.graph import Atom, Lit, bind
 from ..ir.primitive import Primitive
-from ..ir.site import at_site
 from ..ops.elementwise import F, broadcast_to, cast
 from ..ops.indexing import gather
 from ..ops.shape import reshape, transpose
@@ -65,8 +64,8 @@ def parse_basic(index: Any, shape: Ints) -> SliceStep | None:
 
 def check_count(consumed: int, shape: Ints) -> None:
     if consumed > len(shape):
-        raise BadIndexError(
-            at_site(f"too many indices for array: array is {len(shape)}-dimensional, but {consumed} were indexed")
+        raise BadIndexError.here(
+            f"too many indices for array: array is {len(shape)}-dimensional, but {consumed} were indexed"
         )
 
 
@@ -74,7 +73,7 @@ def slice_step(items: tuple[Any, ...], consumed: int, shape: Ints) -> SliceStep:
     """Slices, ints, None and one Ellipsis as a view step."""
     ellipses = sum(item is Ellipsis for item in items)
     if ellipses > 1:
-        raise BadIndexError(at_site("an index can only have a single ellipsis ('...')"))
+        raise BadIndexError.here("an index can only have a single ellipsis ('...')")
     if not ellipses:
         items = (*items, Ellipsis)
     start: list[int] = []
@@ -103,9 +102,7 @@ def slice_step(items: tuple[Any, ...], consumed: int, shape: Ints) -> SliceStep:
         else:
             position = operator.index(item)
             if not -shape[axis] <= position < shape[axis]:
-                raise BadIndexError(
-                    at_site(f"index {position} is out of bounds for axis {axis} with size {shape[axis]}")
-                )
+                raise BadIndexError.here(f"index {position} is out of bounds for axis {axis} with size {shape[axis]}")
             start.append(position % shape[axis])
             step.append(1)
             inner.append(1)
@@ -119,11 +116,9 @@ def _classify(item: Any) -> Any:
         return item.array()
     if isinstance(item, TracedArray):
         if item.dtype.kind in FLOAT_KINDS:
-            raise BadIndexError(
-                at_site(
-                    "arrays used as indices must be of integer (or boolean) type; use x.astype(int), or int(t) for a "
-                    "plain number"
-                )
+            raise BadIndexError.here(
+                "arrays used as indices must be of integer (or boolean) type; use x.astype(int), or int(t) for a "
+                "plain number"
             )
         return item
     if isinstance(item, (list, tuple)):
@@ -134,11 +129,9 @@ def _classify(item: Any) -> Any:
         return _as_index_array(item)
     if item is None or item is Ellipsis or isinstance(item, slice) or _is_integer(item):
         return item
-    raise BadIndexError(
-        at_site(
-            "only integers, slices (`:`), ellipsis (`...`), None, and integer or boolean arrays are valid indices, "
-            f"not a {type(item).__name__}"
-        )
+    raise BadIndexError.here(
+        "only integers, slices (`:`), ellipsis (`...`), None, and integer or boolean arrays are valid indices, "
+        f"not a {type(item).__name__}"
     )
 
 
@@ -146,7 +139,7 @@ def _as_index_array(array: np.ndarray) -> np.ndarray:
     if not array.size and array.dtype.kind in FLOAT_KINDS:
         return array.astype(INT)
     if array.dtype.kind not in "iub":
-        raise BadIndexError(at_site(f"arrays used as indices must be of integer (or boolean) type, not {array.dtype}"))
+        raise BadIndexError.here(f"arrays used as indices must be of integer (or boolean) type, not {array.dtype}")
     return array
 
 
@@ -228,7 +221,7 @@ class Access:
     def _without_ellipsis(items: list[Any], consumed: int, ndim: int) -> list[Any]:
         ellipses = [i for i, item in enumerate(items) if item is Ellipsis]
         if len(ellipses) > 1:
-            raise BadIndexError(at_site("an index can only have a single ellipsis ('...')"))
+            raise BadIndexError.here("an index can only have a single ellipsis ('...')")
         at = ellipses[0] if ellipses else len(items)
         return [*items[:at], *[slice(None)] * (ndim - consumed), *items[at + 1 :]]
 
@@ -251,21 +244,17 @@ class Access:
     def _advanced_item(self, item: Any, shape: Ints, axis: int) -> IndexItem:
         if _is_integer(item):
             if not -shape[axis] <= item < shape[axis]:
-                raise BadIndexError(at_site(f"index {item} is out of bounds for axis {axis} with size {shape[axis]}"))
+                raise BadIndexError.here(f"index {item} is out of bounds for axis {axis} with size {shape[axis]}")
             return IndexItem(Lit(int(item) % shape[axis], INT), 1, ())
         if item.dtype == BOOL:
             if isinstance(item, np.ndarray):
                 item = require_recorder("indexing").captured.get(id(item), item)
             if not item.shape:
-                raise UnsupportedError(
-                    at_site("indexing with a single bool is not supported; use np.where, or a plain if")
-                )
+                raise UnsupportedError.here("indexing with a single bool is not supported; use np.where, or a plain if")
             if item.shape != shape[axis : axis + len(item.shape)]:
-                raise BadIndexError(
-                    at_site(
-                        f"boolean index did not match indexed array: its shape is {item.shape}, that of the indexed "
-                        f"axes {shape[axis : axis + len(item.shape)]}"
-                    )
+                raise BadIndexError.here(
+                    f"boolean index did not match indexed array: its shape is {item.shape}, that of the indexed "
+                    f"axes {shape[axis : axis + len(item.shape)]}"
                 )
             flat = true_positions(item)
             return IndexItem(flat, len(item.shape), flat.aval.shape)

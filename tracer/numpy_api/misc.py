@@ -11,7 +11,6 @@ from ..ir.aval import Aval, promote_dtypes
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom, Lit, Var, literal
 from ..ir.refusals import Refusal
-from ..ir.site import at_site
 from ..ops.elementwise import F, broadcast_to, like, promote
 from ..ops.indexing import gather
 from ..ops.shape import concat, slice_axis, zeros
@@ -29,10 +28,10 @@ from .sort import search
 @implements(np.interp)
 def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
     if period is not None:
-        raise UnsupportedError(at_site("np.interp with period= is not supported; reduce x with np.remainder before"))
+        raise UnsupportedError.here("np.interp with period= is not supported; reduce x with np.remainder before")
     at, knots, heights = promote(atom_of(x), atom_of(xp), atom_of(fp), Lit(0.0, np.dtype(float)), floating=True)[:3]
     if knots.aval.ndim != 1 or knots.aval.shape != heights.aval.shape or not knots.aval.size:
-        raise ShapeError(at_site("np.interp: xp and fp must be 1-dimensional and of the same, positive length"))
+        raise ShapeError.here("np.interp: xp and fp must be 1-dimensional and of the same, positive length")
     n = knots.aval.size
     int_lit = lambda value: Lit(value, np.dtype("int64"))  # noqa: E731
     below = F.minimum(F.maximum(F.sub(search(knots, at, "right"), int_lit(1)), int_lit(0)), int_lit(max(n - 2, 0)))
@@ -74,7 +73,7 @@ def _polyval(p: Any, x: Any) -> Any:
 def _diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue) -> Any:
     x = atom_of(a)
     if not x.aval.ndim:
-        raise ShapeError(at_site("diff requires input that is at least one dimensional"))
+        raise ShapeError.here("diff requires input that is at least one dimensional")
     axis = one_axis(axis, x.aval.ndim, "np.diff")
     edge = tuple(1 if i == axis else size for i, size in enumerate(x.aval.shape))
     parts = [
@@ -84,7 +83,7 @@ def _diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append
     ]
     x = concatenate_atoms(parts, axis, "np.diff")
     if n < 0:
-        raise ShapeError(at_site(f"np.diff: order must be non-negative but got {n}"))
+        raise ShapeError.here(f"np.diff: order must be non-negative but got {n}")
     for _ in range(n):
         length = x.aval.shape[axis]
         if length == 0:
@@ -133,12 +132,12 @@ def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> A
     steps = list(varargs) or [1.0]
     steps = steps * len(axes) if len(steps) == 1 else steps
     if edge_order != 1 or any(np.ndim(s) for s in steps) or len(steps) != len(axes):
-        raise UnsupportedError(
-            at_site("np.gradient is supported for equal spacings and edge_order=1; write the differences with slices")
+        raise UnsupportedError.here(
+            "np.gradient is supported for equal spacings and edge_order=1; write the differences with slices"
         )
     if any(array.shape[a] < 2 for a in axes):
-        raise ShapeError(
-            at_site("Shape of array too small to calculate a numerical gradient, at least 2 elements are required.")
+        raise ShapeError.here(
+            "Shape of array too small to calculate a numerical gradient, at least 2 elements are required."
         )
     found = [_central(array, a, h) for a, h in zip(axes, steps, strict=True)]
     return found[0] if len(found) == 1 else tuple(found)
@@ -163,7 +162,7 @@ def _slide(a: Any, v: Any, mode: str) -> Any:
     """Sum of shifted copies of the longer operand, one for each element of the shorter; v is not turned around."""
     x, w = promote(atom_of(a), atom_of(v))
     if x.aval.ndim != 1 or w.aval.ndim != 1 or not x.aval.size or not w.aval.size:
-        raise ShapeError(at_site("np.convolve needs two non-empty 1-dimensional arrays"))
+        raise ShapeError.here("np.convolve needs two non-empty 1-dimensional arrays")
     n, k = x.aval.size, w.aval.size
     total = None
     for i in range(k):
@@ -179,7 +178,7 @@ def _slide(a: Any, v: Any, mode: str) -> Any:
 
 def _check_mode(mode: Any) -> None:
     if mode not in ("full", "same", "valid"):
-        raise UnsupportedError(at_site(f"mode must be 'full', 'same' or 'valid', not {mode!r}"))
+        raise UnsupportedError.here(f"mode must be 'full', 'same' or 'valid', not {mode!r}")
 
 
 @implements(np.convolve)
@@ -334,7 +333,7 @@ def _overlap(a: Any, b: Any, common: Callable[..., np.ndarray], name: str) -> bo
         return False  # one of them was made in this run
     recorder.unrepeatable(Refusal.CALLS_MEMORY, what=name)
     if any(isinstance(x, TracedArray) and x._steps for x in (a, b)) and np.may_share_memory(first, second):
-        raise UnsupportedError(at_site(f"{name} of views of arguments that overlap in memory: pass copies"))
+        raise UnsupportedError.here(f"{name} of views of arguments that overlap in memory: pass copies")
     return bool(np.shares_memory(first, second))
 
 

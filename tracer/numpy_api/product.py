@@ -14,7 +14,6 @@ import numpy as np
 from ..ir.aval import BOOL, INT, broadcast_shapes
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
-from ..ir.site import at_site
 from ..ops.elementwise import F, broadcast_to, cast, promote, to_bool
 from ..ops.product import contract_last, matmul
 from ..ops.reduce import reduce
@@ -28,11 +27,9 @@ Ints = tuple[int, ...]
 
 
 def _mismatch(what: str, x: Ints, y: Ints) -> ShapeError:
-    return ShapeError(
-        at_site(
-            f"{what}: shapes {x} and {y} do not fit: the summed axes have different sizes; transpose one of them, e.g. "
-            "with .T"
-        )
+    return ShapeError.here(
+        f"{what}: shapes {x} and {y} do not fit: the summed axes have different sizes; transpose one of them, e.g. "
+        "with .T"
     )
 
 
@@ -54,7 +51,7 @@ def matmul_of(x: Atom, y: Atom, what: str = "matmul") -> Atom:
     x, y, logical = _product_operands(x, y)
     shape_x, shape_y = x.aval.shape, y.aval.shape
     if not shape_x or not shape_y:
-        raise ShapeError(at_site(f"{what}: an operand has no dimensions; use * for products with a number"))
+        raise ShapeError.here(f"{what}: an operand has no dimensions; use * for products with a number")
     if shape_x[-1] != shape_y[-2 if len(shape_y) > 1 else 0]:
         raise _mismatch(what, shape_x, shape_y)
     result = _matmul(x, y)
@@ -189,8 +186,8 @@ def _cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, ax
     y = _move_last(y, one_axis(axisb, y.aval.ndim, "np.cross"))
     dims = x.aval.shape[-1], y.aval.shape[-1]
     if not set(dims) <= {2, 3}:
-        raise ShapeError(
-            at_site(f"np.cross: incompatible dimensions for cross product (dimension must be 2 or 3), not {dims}")
+        raise ShapeError.here(
+            f"np.cross: incompatible dimensions for cross product (dimension must be 2 or 3), not {dims}"
         )
 
     def part(v: Atom, i: int) -> Atom | None:
@@ -229,7 +226,7 @@ def _multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
 @implements(np.linalg.matrix_power)
 def _matrix_power(a: Any, n: int) -> Any:
     if n < 1:
-        raise UnsupportedError(at_site("np.linalg.matrix_power of a traced matrix needs n >= 1"))
+        raise UnsupportedError.here("np.linalg.matrix_power of a traced matrix needs n >= 1")
     result, square = None, to_atom(a)
     while n:
         if n & 1:

@@ -17,7 +17,6 @@ import numpy as np
 from ..ir.aval import FLOAT_KINDS
 from ..ir.errors import MutationError, TracegradError, UnsupportedError
 from ..ir.graph import Lit
-from ..ir.site import at_site
 from ..ops.elementwise import cast
 from ..record.array import (
     DIRECT,
@@ -90,8 +89,8 @@ def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             kwargs.pop(name, None)
         if kwargs or where is not True:
             extra = ", ".join([*kwargs, *([] if where is True else ["where"])])
-            raise UnsupportedError(
-                at_site(f"{public_name(ufunc)} with {extra}= is not supported; use np.where on the result")
+            raise UnsupportedError.here(
+                f"{public_name(ufunc)} with {extra}= is not supported; use np.where on the result"
             )
         if dtype is not None:
             atoms = [cast(a, np.dtype(dtype)) for a in atoms]
@@ -123,11 +122,9 @@ def array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwar
         return NotImplemented
     out = kwargs.pop("out", None)
     if out is not None and not all(isinstance(o, TracedArray) or o is None for o in out):
-        raise MutationError(
-            at_site(
-                f"np.{ufunc.__name__} would write a traced value into a plain NumPy array; make that array with "
-                "np.zeros_like(x) or tracegrad.zeros(n)"
-            )
+        raise MutationError.here(
+            f"np.{ufunc.__name__} would write a traced value into a plain NumPy array; make that array with "
+            "np.zeros_like(x) or tracegrad.zeros(n)"
         )
     try:
         if method == "__call__":
@@ -181,7 +178,7 @@ def refusal(func: Any, error: TypeError) -> Exception:
     """*error* of a call of *func*, as an error of ours where it is about the arguments."""
     if isinstance(error, TracegradError) or "argument" not in str(error):
         return error
-    return UnsupportedError(at_site(f"{public_name(func)} on traced arrays: {error}"))
+    return UnsupportedError.here(f"{public_name(func)} on traced arrays: {error}")
 
 
 # ---- operators ----

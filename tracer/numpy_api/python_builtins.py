@@ -28,7 +28,7 @@ from ..bytecode.concretize import lost_by, lost_by_math
 from ..bytecode.shown_names import CALLED, METHODS_OF, SOMETIMES, VALUES, show_functions
 from ..ir.errors import UnsupportedError
 from ..ir.refusals import Refusal
-from ..ir.site import at_site, is_internal
+from ..ir.site import is_internal
 from ..ops.elementwise import cast
 from ..record.array import TracedArray, class_of, has_attribute, unsupported, wrap, wrap_array
 from ..record.integers import TracedInt
@@ -117,11 +117,9 @@ def _check_origin(value: Any, digits: int = 2) -> None:
             shown = recorder.value(atom)
             found = _may_be_text_of(value, shown) or (not _is_constant(value) and _has_digits(value, shown, digits))
             if found and recorder.has_gradient(atom):
-                raise UnsupportedError(
-                    at_site(
-                        "the text of a traced value is made a number again, which would lose its gradient; use the "
-                        "value itself, or tracegrad.stop_gradient(t) where a number without a gradient is meant"
-                    )
+                raise UnsupportedError.here(
+                    "the text of a traced value is made a number again, which would lose its gradient; use the "
+                    "value itself, or tracegrad.stop_gradient(t) where a number without a gradient is meant"
                 )
         recorder = recorder.parent
 
@@ -308,7 +306,7 @@ def _function(plain: Any, ufunc: Any) -> Any:
         if type(number) is not TracedArray:
             return plain(value, *rest)
         if number._recorder.has_gradient(number.atom):
-            raise UnsupportedError(at_site(lost_by_math(plain.__name__)))
+            raise UnsupportedError.here(lost_by_math(plain.__name__))
         found = ufunc(number).number()
         if not np.isfinite(found) and (np.isfinite(number) or np.isnan(found) != np.isnan(number)):
             return plain(value)  # raises Python's exception
@@ -357,7 +355,7 @@ def _number_of(function: Any) -> Callable[[TracedArray], Any]:
         recorder = current_recorder()
         if recorder is not None and value.aval.is_float and recorder.has_gradient(value.atom):
             owner = function.__module__ or getattr(function.__self__, "__name__", "")
-            raise UnsupportedError(at_site(lost_by(f"{owner}.{function.__name__}")))
+            raise UnsupportedError.here(lost_by(f"{owner}.{function.__name__}"))
         return value.shown()
 
     return number

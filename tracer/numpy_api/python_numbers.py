@@ -15,7 +15,6 @@ import numpy as np
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Lit, literal
 from ..ir.primitive import PRIMITIVES
-from ..ir.site import at_site
 from ..ops.elementwise import F, like, promote
 from ..record.array import UFUNCS, TracedArray, to_atom, wrap
 from ..record.recorder import Recorder, current_recorder
@@ -65,11 +64,9 @@ def python_operator(ufunc: Any, inputs: tuple[Any, Any], quick: bool = False) ->
 def _refuse_power(recorder: Recorder, x: Atom, y: Atom, result: Atom) -> None:
     """The error of a power of finite numbers that is not finite itself."""
     if _holds(recorder, F.isnan(result)):
-        raise UnsupportedError(
-            at_site(
-                "a power of a negative number is complex in Python, and complex numbers are not supported; write "
-                "-((-a) ** b) for the real root, or np.cbrt(a), or test the sign before"
-            )
+        raise UnsupportedError.here(
+            "a power of a negative number is complex in Python, and complex numbers are not supported; write "
+            "-((-a) ** b) for the real root, or np.cbrt(a), or test the sign before"
         )
     _holds(recorder, literal(x.value != 0) if isinstance(x, Lit) else F.ne(x, like(0, x)))
     operator.pow(recorder.value(x).item(), recorder.value(y).item())

@@ -14,7 +14,6 @@ import numpy as np
 from ..ir.aval import BOOL, INT, canonical_axes
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom, Lit
-from ..ir.site import at_site
 from ..ops.elementwise import F, cast, like, root, to_bool
 from ..ops.reduce import cumprod, cumsum, reduce
 from ..ops.shape import concat, full, reshape
@@ -94,7 +93,7 @@ def _count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
 def extreme(name: str, x: Atom, axes: tuple[int, ...], keepdims: bool = False) -> Atom:
     """max or min of *x* over *axes*."""
     if any(x.aval.shape[a] == 0 for a in axes):
-        raise ShapeError(at_site(f"zero-size array to reduction operation {name}imum which has no identity"))
+        raise ShapeError.here(f"zero-size array to reduction operation {name}imum which has no identity")
     if x.aval.dtype == BOOL:
         name = {"max": "any", "min": "all"}[name]
     return reduce(name, x, axes, keepdims)
@@ -129,7 +128,7 @@ def _position(name: str) -> Callable[..., Any]:
         shape = x.aval.shape
         axes = canonical_axes(axis, len(shape), f"np.{name}")
         if any(shape[i] == 0 for i in axes) or (axis is None and not x.aval.size):
-            raise ShapeError(at_site(f"attempt to get {name} of an empty sequence"))
+            raise ShapeError.here(f"attempt to get {name} of an empty sequence")
         if axis is None:
             x = reshape(x, (x.aval.size,))
             found = reduce(name, x, (0,))
@@ -159,7 +158,7 @@ def _vector_norm(x: Atom, axes: tuple[int, ...], order: Any, keepdims: bool) -> 
     if order == 0:
         return reduce("sum", cast(F.ne(x, like(0, x)), x.aval.dtype), axes, keepdims)
     if isinstance(order, str):
-        raise UnsupportedError(at_site(f"np.linalg.norm: order {order!r} is not one for vectors"))
+        raise UnsupportedError.here(f"np.linalg.norm: order {order!r} is not one for vectors")
     power = UFUNCS[np.power]
     total = reduce("sum", power(size, Lit(order, x.aval.dtype)), axes, keepdims)
     return power(total, Lit(1 / order, x.aval.dtype))
@@ -170,14 +169,12 @@ def _matrix_norm(x: Atom, axes: tuple[int, int], order: Any, keepdims: bool) -> 
     if order is None or order in ("fro", "f"):
         return root(reduce("sum", F.square(x), tuple(sorted(axes)), keepdims))
     if isinstance(order, str) or abs(order) == 2:
-        raise UnsupportedError(
-            at_site(
-                f"np.linalg.norm of a matrix with ord={order!r} needs singular values, which are not supported; use "
-                "ord='fro'"
-            )
+        raise UnsupportedError.here(
+            f"np.linalg.norm of a matrix with ord={order!r} needs singular values, which are not supported; use "
+            "ord='fro'"
         )
     if order not in (1, -1, math.inf, -math.inf):
-        raise ShapeError(at_site("np.linalg.norm: invalid norm order for matrices"))
+        raise ShapeError.here("np.linalg.norm: invalid norm order for matrices")
     inner, outer = (row, column) if abs(order) == 1 else (column, row)
     sums = reduce("sum", F.abs(x), (inner,), True)
     return keep(
@@ -201,7 +198,7 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
         if ord is None or (ndim == 1) or (ndim == 2 and ord in ("fro", "f")):
             return wrap(_vector_norm(x, everything, None if ord in ("fro", "f") else ord, keepdims))
         if ndim != 2:
-            raise ShapeError(at_site("np.linalg.norm: improper number of dimensions to norm"))
+            raise ShapeError.here("np.linalg.norm: improper number of dimensions to norm")
         return wrap(_matrix_norm(x, (0, 1), ord, keepdims))
     if isinstance(axis, (int, np.integer)) or len(axis) == 1:
         return wrap(_vector_norm(x, canonical_axes(axis, ndim, "np.linalg.norm"), ord, keepdims))
@@ -244,7 +241,7 @@ def _cumulative_with_initial(name: str, run: Callable[..., Any], neutral: int) -
     def apply(x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False) -> Any:
         atom = atom_of(x)
         if axis is None and atom.aval.ndim != 1:
-            raise ShapeError(at_site(f"{name} of an array that is not 1-dimensional needs axis="))
+            raise ShapeError.here(f"{name} of an array that is not 1-dimensional needs axis=")
         found = run(x, 0 if axis is None else axis, dtype).atom
         if include_initial:
             at = one_axis(0 if axis is None else axis, found.aval.ndim, name)

@@ -9,7 +9,6 @@ import numpy as np
 
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
-from ..ir.site import at_site
 from ..ops.elementwise import cast, promote
 from ..record.array import FUNCTIONS, METHODS, TracedArray, assign_all, to_atom
 from ..record.autocast import widened
@@ -44,7 +43,7 @@ def reject(what: str, hint: str, **given: Any) -> None:
     """Raise for each argument in *given* that was passed."""
     for name, value in given.items():
         if value is not None and value is not False and value is not np._NoValue:
-            raise UnsupportedError(at_site(f"{what} with {name}= is not supported: {hint}"))
+            raise UnsupportedError.here(f"{what} with {name}= is not supported: {hint}")
 
 
 def into(result: Any, out: Any) -> Any:
@@ -57,9 +56,9 @@ def one_axis(axis: Any, ndim: int, what: str) -> int:
     if isinstance(axis, TracedArray):
         axis = int(axis)
     if not isinstance(axis, (int, np.integer)):
-        raise UnsupportedError(at_site(f"{what}: axis must be an integer, not {axis!r}"))
+        raise UnsupportedError.here(f"{what}: axis must be an integer, not {axis!r}")
     if not -ndim <= axis < ndim:
-        raise ShapeError(at_site(f"{what}: axis {axis} is out of bounds for array of dimension {ndim}"))
+        raise ShapeError.here(f"{what}: axis {axis} is out of bounds for array of dimension {ndim}")
     return int(axis) % ndim
 
 

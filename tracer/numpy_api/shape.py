@@ -11,7 +11,6 @@ import numpy as np
 from ..ir.aval import SUPPORTED, can_cast, canonical_axes
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
-from ..ir.site import at_site
 from ..ops.elementwise import BROADCAST, bind, cast
 from ..ops.shape import reshape, take_slice, transpose
 from ..record.array import METHODS, TracedArray, class_of, in_c_order, made_in_c_order, to_atom, wrap, wrap_array
@@ -36,20 +35,20 @@ def as_traced(value: Any) -> TracedArray:
 def _full_shape(shape: Ints, size: int) -> Ints:
     """*shape* with its -1 filled in."""
     if shape.count(-1) > 1:
-        raise ShapeError(at_site("reshape: can only specify one unknown dimension"))
+        raise ShapeError.here("reshape: can only specify one unknown dimension")
     known = math.prod(n for n in shape if n != -1)
     if -1 in shape and (known == 0 or size % known):
-        raise ShapeError(at_site(f"cannot reshape array of size {size} into shape {shape}"))
+        raise ShapeError.here(f"cannot reshape array of size {size} into shape {shape}")
     filled = tuple(size // known if n == -1 else n for n in shape)
     if math.prod(filled) != size:
-        raise ShapeError(at_site(f"cannot reshape array of size {size} into shape {shape}"))
+        raise ShapeError.here(f"cannot reshape array of size {size} into shape {shape}")
     return filled
 
 
 def _check_order(what: str, order: Any, array: TracedArray) -> None:
     if order in ("C", None) or (order in ("A", "K") and array.known_c_order()) or array.ndim <= 1:
         return
-    raise UnsupportedError(at_site(f"{what} with order={order!r} is not supported; transpose before: x.T.reshape(...)"))
+    raise UnsupportedError.here(f"{what} with order={order!r} is not supported; transpose before: x.T.reshape(...)")
 
 
 @implements(np.reshape)
@@ -93,7 +92,7 @@ def _permuted(array: TracedArray, axes: Any) -> TracedArray:
         return array.view_transpose(tuple(reversed(range(array.ndim))))
     perm = tuple(one_axis(a, array.ndim, "transpose") for a in axes)
     if sorted(perm) != list(range(array.ndim)):
-        raise ShapeError(at_site(f"transpose: axes {tuple(axes)} don't match an array of {array.ndim} dimensions"))
+        raise ShapeError.here(f"transpose: axes {tuple(axes)} don't match an array of {array.ndim} dimensions")
     return array.view_transpose(perm)
 
 
@@ -126,7 +125,7 @@ def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
         for axes in (source, destination)
     )
     if len(sources) != len(targets):
-        raise ShapeError(at_site("np.moveaxis: `source` and `destination` must have the same number of elements"))
+        raise ShapeError.here("np.moveaxis: `source` and `destination` must have the same number of elements")
     order = [n for n in range(array.ndim) if n not in sources]
     for target, origin in sorted(zip(targets, sources, strict=True)):
         order.insert(target, origin)
@@ -162,7 +161,7 @@ def _squeeze(a: Any, axis: Any = None) -> Any:
         else canonical_axes(axis, array.ndim, "np.squeeze")
     )
     if any(array.shape[i] != 1 for i in axes):
-        raise ShapeError(at_site("cannot select an axis to squeeze out which has size not equal to one"))
+        raise ShapeError.here("cannot select an axis to squeeze out which has size not equal to one")
     if not axes:
         return array
     return _basic(array, tuple(n for i, n in enumerate(array.shape) if i not in axes))
@@ -207,10 +206,8 @@ def broadcast_view(array: TracedArray, shape: Ints) -> TracedArray:
     if len(shape) < array.ndim or any(
         m not in (1, n) for m, n in zip(reversed(array.shape), reversed(shape), strict=False)
     ):
-        raise ShapeError(
-            at_site(
-                f"operands could not be broadcast together with remapped shapes: {array.shape} cannot become {shape}"
-            )
+        raise ShapeError.here(
+            f"operands could not be broadcast together with remapped shapes: {array.shape} cannot become {shape}"
         )
     dims = tuple(range(len(shape) - array.ndim, len(shape)))
     return array.view(ReadOnlyStep("np.broadcast_to", lambda x: bind(BROADCAST, x, shape=shape, dims=dims)))
@@ -247,7 +244,7 @@ def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     if isinstance(indices_or_sections, (int, np.integer)):
         sections = int(indices_or_sections)
         if sections <= 0:
-            raise ShapeError(at_site("number sections must be larger than 0"))
+            raise ShapeError.here("number sections must be larger than 0")
         each, extra = divmod(size, sections)
         edges = [0]
         for i in range(sections):
@@ -267,7 +264,7 @@ def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     array = as_traced(ary)
     size = array.shape[one_axis(axis, array.ndim, "np.split")]
     if isinstance(indices_or_sections, (int, np.integer)) and size % int(indices_or_sections):
-        raise ShapeError(at_site("array split does not result in an equal division; use np.array_split"))
+        raise ShapeError.here("array split does not result in an equal division; use np.array_split")
     return _array_split(array, indices_or_sections, axis)
 
 
@@ -337,7 +334,7 @@ def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     array = as_traced(a)
     first, second = one_axis(axis1, array.ndim, "np.diagonal"), one_axis(axis2, array.ndim, "np.diagonal")
     if first == second:
-        raise ShapeError(at_site("axis1 and axis2 cannot be the same"))
+        raise ShapeError.here("axis1 and axis2 cannot be the same")
     return array.view(ReadOnlyStep("np.diagonal", lambda x: _read_diagonal(x, int(offset), first, second)))
 
 
@@ -370,12 +367,12 @@ def _astype(
 ) -> Any:
     from_dtype, to = self.dtype, np.dtype(dtype)
     if to not in SUPPORTED:
-        raise UnsupportedError(
-            at_site(f"astype({to}) is not supported on traced arrays; use a float, an integer type or bool")
+        raise UnsupportedError.here(
+            f"astype({to}) is not supported on traced arrays; use a float, an integer type or bool"
         )
     if not can_cast(from_dtype, to, casting):
-        raise UnsupportedError(
-            at_site(f"cannot cast a traced array from {from_dtype} to {to} according to the rule {casting!r}")
+        raise UnsupportedError.here(
+            f"cannot cast a traced array from {from_dtype} to {to} according to the rule {casting!r}"
         )
     if from_dtype == to and not copy and not self.aval.weak:
         return self

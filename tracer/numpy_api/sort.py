@@ -14,7 +14,6 @@ import numpy as np
 from ..ir.aval import INT, canonical_axes
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom, Lit
-from ..ir.site import at_site
 from ..ops.elementwise import F, bind, broadcast_to, cast, like, promote
 from ..ops.indexing import ARGSORT, SCATTER_SET, SEARCHSORTED, bind_expand, gather, take_along_last
 from ..ops.reduce import reduce
@@ -117,12 +116,12 @@ def _quantile_of(a: Any, fractions: list[float], axis: Any, what: str, keepdims:
     shape = to_atom(a).aval.shape
     size = x.aval.shape[-1]
     if not size:
-        raise ShapeError(at_site(f"{what} of an empty array"))
+        raise ShapeError.here(f"{what} of an empty array")
     ordered = sort_last(x)
     results = []
     for q in fractions:
         if not 0 <= q <= 1:
-            raise ShapeError(at_site(f"{what}: quantiles must be in the range [0, 1]"))
+            raise ShapeError.here(f"{what}: quantiles must be in the range [0, 1]")
         place = q * (size - 1)
         low = min(int(place), size - 1)
         high = min(low + 1, size - 1)
@@ -153,19 +152,15 @@ def _quantile(what: str, scale: float) -> Callable[..., Any]:
         interpolation: Any = None,
     ) -> Any:
         if method != "linear" or weights is not None or interpolation is not None:
-            raise UnsupportedError(at_site(f"{what} is supported with method='linear' and without weights"))
+            raise UnsupportedError.here(f"{what} is supported with method='linear' and without weights")
         if isinstance(q, TracedArray):
-            raise UnsupportedError(
-                at_site(
-                    f"{what}: q must be a plain number; to differentiate with respect to it use np.interp on np.sort(a)"
-                )
+            raise UnsupportedError.here(
+                f"{what}: q must be a plain number; to differentiate with respect to it use np.interp on np.sort(a)"
             )
         fractions = np.asarray(q, float) / scale
         x = atom_of(a)
         if x.aval.dtype.kind == "b":
-            raise UnsupportedError(
-                at_site(f"{what} of bools is not supported by NumPy; convert them with astype(float)")
-            )
+            raise UnsupportedError.here(f"{what} of bools is not supported by NumPy; convert them with astype(float)")
         if fractions.ndim:  # an array of quantiles is float64, and so is the result
             x = cast(x, np.dtype(float))
         found = _quantile_of(wrap(x), [float(f) for f in fractions.ravel()], axis, what, keepdims)
@@ -187,10 +182,8 @@ implements(np.percentile)(_quantile("np.percentile", 100.0))
 def search(a: Atom, v: Atom, side: str) -> Atom:
     a, v = promote(a, v)
     if a.aval.ndim != 1:
-        raise ShapeError(
-            at_site(
-                "np.searchsorted: object of too small depth for desired array; the searched array must be 1-dimensional"
-            )
+        raise ShapeError.here(
+            "np.searchsorted: object of too small depth for desired array; the searched array must be 1-dimensional"
         )
     return bind(SEARCHSORTED, a, v if v.aval.shape else broadcast_to(v, ()), side=side)
 
@@ -205,7 +198,7 @@ def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any
             else to_atom(np.asarray(a)[sorter])
         )
     if side not in ("left", "right"):
-        raise ShapeError(at_site(f"np.searchsorted: side must be 'left' or 'right', not {side!r}"))
+        raise ShapeError.here(f"np.searchsorted: side must be 'left' or 'right', not {side!r}")
     return wrap(search(x, atom_of(v), side))
 
 
@@ -216,7 +209,7 @@ METHODS["searchsorted"] = _searchsorted
 def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
     edges = atom_of(bins)
     if edges.aval.ndim != 1:
-        raise ShapeError(at_site("np.digitize: bins must be 1-dimensional"))
+        raise ShapeError.here("np.digitize: bins must be 1-dimensional")
     size = edges.aval.shape[0]
     rising = True
     if size > 1:
@@ -224,7 +217,7 @@ def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
         recorder = require_recorder("np.digitize")
         rising = bool(recorder.guard(reduce("all", F.ge(after, before), (0,)), "digitize"))
         if not rising and not recorder.guard(reduce("all", F.le(after, before), (0,)), "digitize"):
-            raise ShapeError(at_site("bins must be monotonically increasing or decreasing"))
+            raise ShapeError.here("bins must be monotonically increasing or decreasing")
     if rising:
         return wrap(search(edges, atom_of(x), "left" if right else "right"))
     turned = slice_axis(edges, 0, size - 1, size, -1)
@@ -258,7 +251,7 @@ def _along(arr: Any, indices: Any, axis: Any, what: str) -> tuple[Atom, Atom, in
         x, axis = reshape(x, (x.aval.size,)), 0
     axis = one_axis(axis, x.aval.ndim, what)
     if index.ndim != x.aval.ndim:
-        raise ShapeError(at_site(f"{what}: `indices` and `arr` must have the same number of dimensions"))
+        raise ShapeError.here(f"{what}: `indices` and `arr` must have the same number of dimensions")
     at = _last(broadcast_to(positions(index, x.aval.shape[axis], axis), index.shape), axis)
     x = _last(x, axis)
     lead = np.broadcast_shapes(x.aval.shape[:-1], at.aval.shape[:-1])
@@ -274,16 +267,14 @@ def _take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
 @implements(np.put_along_axis)
 def _put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
     if not isinstance(arr, TracedArray):
-        raise UnsupportedError(
-            at_site(
-                "np.put_along_axis would write a traced value into a plain NumPy array; make that array with "
-                "np.zeros_like(x)"
-            )
+        raise UnsupportedError.here(
+            "np.put_along_axis would write a traced value into a plain NumPy array; make that array with "
+            "np.zeros_like(x)"
         )
     target = arr.flat if axis is None else arr
     x, at, axis = _along(target, indices, axis, "np.put_along_axis")
     if x.aval.size != target.size:
-        raise ShapeError(at_site("np.put_along_axis: indices do not fit the array"))
+        raise ShapeError.here("np.put_along_axis: indices do not fit the array")
     shape, picked = x.aval.shape, at.aval.shape
     v = cast(to_atom(values), target.dtype)
     v = _last(broadcast_to(v, tuple(np.insert(picked[:-1], axis, picked[-1]).tolist())), axis)
@@ -297,12 +288,12 @@ def _put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
 def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
     index = cast(atom_of(x), INT)
     if index.aval.ndim != 1 or atom_of(x).aval.dtype.kind not in "iub":
-        raise ShapeError(at_site("np.bincount needs a 1-dimensional array of non-negative integers"))
+        raise ShapeError.here("np.bincount needs a 1-dimensional array of non-negative integers")
     recorder = require_recorder("np.bincount")
     length = minlength
     if index.aval.size:
         if recorder.guard(reduce("min", index, (0,)), "bincount") < 0:
-            raise ShapeError(at_site("np.bincount: 'list' argument must have no negative elements"))
+            raise ShapeError.here("np.bincount: 'list' argument must have no negative elements")
         length = max(length, int(recorder.guard(reduce("max", index, (0,)), "bincount")) + 1)
     counts = np.zeros(length, INT if weights is None else float)
     target = wrap(to_atom(counts) if length else broadcast_to(Lit(0, counts.dtype, structural=True), (0,)))

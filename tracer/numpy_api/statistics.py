@@ -11,7 +11,6 @@ import numpy as np
 from ..ir.aval import FLOAT, canonical_axes
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom, Lit
-from ..ir.site import at_site
 from ..ops.elementwise import F, cast, like, promote, root
 from ..ops.reduce import expand, reduce
 from ..ops.shape import concat, full, reshape, transpose
@@ -86,11 +85,9 @@ def _average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fal
                 axes if axis is None or isinstance(axis, (int, np.integer)) else tuple(i % x.aval.ndim for i in axis)
             )
             if axis is None or w.aval.shape != tuple(x.aval.shape[i] for i in order):
-                raise ShapeError(
-                    at_site(
-                        f"np.average: weights of shape {w.aval.shape} do not fit an array of shape {x.aval.shape} "
-                        f"along axis {axis}"
-                    )
+                raise ShapeError.here(
+                    f"np.average: weights of shape {w.aval.shape} do not fit an array of shape {x.aval.shape} "
+                    f"along axis {axis}"
                 )
             w = expand(
                 transpose(w, tuple(int(i) for i in np.argsort(order))),
@@ -128,7 +125,7 @@ def _cov(
 def _as_rows(m: Any, dtype: Any, rowvar: bool) -> Atom:
     x = float_atom(m, dtype)
     if x.aval.ndim > 2:
-        raise ShapeError(at_site("np.cov needs at most 2 dimensions"))
+        raise ShapeError.here("np.cov needs at most 2 dimensions")
     if x.aval.ndim < 2:
         return reshape(x, (1, x.aval.size))
     return x if rowvar or x.aval.shape[0] == 1 else transpose(x, (1, 0))

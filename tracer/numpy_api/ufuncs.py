@@ -17,7 +17,6 @@ from ..ir.aval import BOOL, FLOAT, FLOAT_KINDS, HALF, SUPPORTED, finfo, promote_
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Lit, elementwise_by_name, structural
 from ..ir.primitive import ELEMENTWISE, PRIMITIVES
-from ..ir.site import at_site
 from ..ops.elementwise import F, cast, fits, like, promote
 from ..ops.shape import full, reshape
 from ..record.array import DIRECT, UFUNC_METHODS, UFUNCS, TracedArray, assign_all, to_atom, wrap_as
@@ -34,7 +33,7 @@ def _loop_dtypes(ufunc: Any, atoms: tuple[Atom, ...]) -> list[np.dtype]:
     try:
         found = ufunc.resolve_dtypes((*given, *[None] * ufunc.nout))
     except TypeError as error:
-        raise UnsupportedError(at_site(f"np.{ufunc.__name__}: {error}")) from None
+        raise UnsupportedError.here(f"np.{ufunc.__name__}: {error}") from None
     # bool and 8-bit operands of a float function give float16 in NumPy; here they give float64
     return [d if d in SUPPORTED - HALF else FLOAT for d in found[: len(atoms)]]
 
@@ -279,8 +278,8 @@ def _round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
     x, places = to_atom(a), int(decimals)
     if not x.aval.is_float:
         if places < 0:
-            raise UnsupportedError(
-                at_site("np.round of integers to negative decimals is not supported; write x // 10**n * 10**n")
+            raise UnsupportedError.here(
+                "np.round of integers to negative decimals is not supported; write x // 10**n * 10**n"
             )
         result = call_ufunc(np.rint if x.aval.dtype == BOOL else np.positive, (a,), {})
     elif places == 0:

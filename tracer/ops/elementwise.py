@@ -162,12 +162,12 @@ def _apply_rule(name: str, rule: str, atoms: tuple[Atom, ...]) -> tuple[Atom, ..
     """The operands converted by NumPy's own dtype rule, or an error where it has none."""
     kind = atoms[0].aval.dtype.kind
     if rule in (INTEGRAL, SHIFT) and kind in FLOAT_KINDS:
-        raise UnsupportedError(at_site(f"{name} needs integers or bools, not {atoms[0].aval.dtype}"))
+        raise UnsupportedError.here(f"{name} needs integers or bools, not {atoms[0].aval.dtype}")
     if rule == SIGNED and kind == "b":
-        raise UnsupportedError(at_site(f"NumPy has no {name} of bools: {_INSTEAD[name]}"))
+        raise UnsupportedError.here(f"NumPy has no {name} of bools: {_INSTEAD[name]}")
     if rule == FRACTIONAL and kind not in FLOAT_KINDS:
-        raise UnsupportedError(
-            at_site(f"{name} of integers is an integer division in NumPy, 0 almost everywhere: write 1 / x")
+        raise UnsupportedError.here(
+            f"{name} of integers is an integer division in NumPy, 0 almost everywhere: write 1 / x"
         )
     if rule in (ARITHMETIC, SHIFT) and kind == "b":
         return tuple(cast(a, INT8) for a in atoms)

@@ -31,7 +31,7 @@ _LOWER_HALF, _ALL_BUT_SIGN = 2**32 - 1, 2**63 - 1
 def _float_dtype(dtype: Any) -> np.dtype:
     kind = np.dtype(dtype)
     if kind not in FLOATS:
-        raise UnsupportedError(at_site(f"such random numbers are float64 or float32, not {kind}"))
+        raise UnsupportedError.here(f"such random numbers are float64 or float32, not {kind}")
     return kind
 
 
@@ -41,7 +41,7 @@ def _parameter(value: Any, kind: np.dtype, name: str) -> Any:
         return (value if isinstance(value, TracedArray) else wrap(to_atom(value))).astype(kind)
     array = np.asarray(value)
     if array.dtype.kind not in "fiu":
-        raise UnsupportedError(at_site(f"{name} must be a number or an array of numbers, not {value!r}"))
+        raise UnsupportedError.here(f"{name} must be a number or an array of numbers, not {value!r}")
     return array.astype(kind)[()]
 
 
@@ -59,7 +59,7 @@ def _common_shape(shape: Any, **parameters: Any) -> Ints:
     if not fits:
         given = ", ".join(f"{name} {s}" for name, s in zip(parameters, shapes, strict=True))
         wanted = "" if shape is None else f" to {shape}"
-        raise ShapeError(at_site(f"the shapes of the parameters do not broadcast{wanted}: {given}"))
+        raise ShapeError.here(f"the shapes of the parameters do not broadcast{wanted}: {given}")
     return sizes
 
 
@@ -163,7 +163,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = int) ->
     """
     kind = np.dtype(dtype)
     if kind.kind not in "iu" or kind not in SUPPORTED:
-        raise UnsupportedError(at_site(f"random integers are of an integer dtype, not {kind}"))
+        raise UnsupportedError.here(f"random integers are of an integer dtype, not {kind}")
     sizes = _common_shape(shape, minval=minval, maxval=maxval)
     low, high = _bound(minval, kind, "minval", 0), _bound(maxval, kind, "maxval", 1)
     with np.errstate(over="ignore"):
@@ -181,12 +181,12 @@ def _bound(value: Any, kind: np.dtype, name: str, beyond: int) -> Any:
     """A bound as uint64, modulo 2**64."""
     if is_traced(value):
         if value.dtype.kind not in "iu":
-            raise UnsupportedError(at_site(f"{name} must be an integer, not {value.dtype}"))
+            raise UnsupportedError.here(f"{name} must be an integer, not {value.dtype}")
         return value.astype(np.uint64)
     number = type(value) is int
     array = np.asarray(0 if number else value)
     if array.dtype.kind not in "iu":
-        raise UnsupportedError(at_site(f"{name} must be an integer or an array of integers, not {value!r}"))
+        raise UnsupportedError.here(f"{name} must be an integer or an array of integers, not {value!r}")
     least, most = (value, value) if number else (int(array.min()), int(array.max())) if array.size else (0, 0)
     if least < np.iinfo(kind).min or most > np.iinfo(kind).max + beyond:
         raise ValueError(at_site(f"{name}={value!r} is out of bounds for {kind}"))
@@ -221,7 +221,7 @@ def _taken(x: Any, index: Any, axis: int) -> Any:
 
 def _is_array(x: Any) -> bool:
     if isinstance(x, (list, tuple)):
-        raise UnsupportedError(at_site("give an array, not a list: np.array(...)"))
+        raise UnsupportedError.here("give an array, not a list: np.array(...)")
     return bool(np.ndim(x))
 
 
@@ -238,9 +238,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
     sizes = as_shape(shape)
     wanted = math.prod(sizes)
     if p is not None and np.shape(p) != (count,):
-        raise ShapeError(
-            at_site(f"p must have one probability for each of the {count} choices, not shape {np.shape(p)}")
-        )
+        raise ShapeError.here(f"p must have one probability for each of the {count} choices, not shape {np.shape(p)}")
     if wanted > (count if not replace else wanted if count else 0):
         raise ValueError(at_site(f"{wanted} elements cannot be taken of {count}" + ("" if replace else ", each once")))
     if not replace:

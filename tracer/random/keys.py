@@ -72,12 +72,10 @@ def check_key(key: Any) -> Any:
         found = f"an array of {key.dtype} of shape {key.shape}"
         if key.dtype == UINT32:
             hint = "; take one of them: keys[0]" if key.shape[-1:] == (2,) else ""
-            raise ShapeError(at_site(f"a key is a uint32 array of shape (2,), not {found}{hint}"))
-    raise UnsupportedError(
-        at_site(
-            f"a key is a uint32 array of shape (2,), not {found}; make one with tracegrad.random.key(seed), or "
-            "write None for the default stream"
-        )
+            raise ShapeError.here(f"a key is a uint32 array of shape (2,), not {found}{hint}")
+    raise UnsupportedError.here(
+        f"a key is a uint32 array of shape (2,), not {found}; make one with tracegrad.random.key(seed), or "
+        "write None for the default stream"
     )
 
 
@@ -85,14 +83,14 @@ def _integer(value: Any, what: str) -> Any:
     """*value* modulo 2**64, as a uint64 scalar or 0-d traced array."""
     if type(value) is TracedArray:
         if value.dtype.kind not in "iu" or value.shape:
-            raise UnsupportedError(at_site(f"{what} must be one integer, not {value.dtype} of shape {value.shape}"))
+            raise UnsupportedError.here(f"{what} must be one integer, not {value.dtype} of shape {value.shape}")
         return value.astype(UINT64)
     try:
         if isinstance(value, (bool, np.bool_)):
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise UnsupportedError(at_site(f"{what} must be an integer, not {value!r}")) from None
+        raise UnsupportedError.here(f"{what} must be an integer, not {value!r}") from None
     if not -(2**63) <= number < 2**64:
         raise OverflowError(at_site(f"{what} must fit into 64 bits, which {number} does not"))
     return np.uint64(number % 2**64)
@@ -124,7 +122,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = np.uint32) -> Any:
     """Uniform random bits of *shape* as uint8, uint16, uint32 or uint64."""
     kind = np.dtype(dtype)
     if kind.kind != "u":
-        raise UnsupportedError(at_site(f"random bits are uint8, uint16, uint32 or uint64, not {kind}"))
+        raise UnsupportedError.here(f"random bits are uint8, uint16, uint32 or uint64, not {kind}")
     found = in_long_rows(as_shape(shape), lambda sizes: blocks(key, sizes))
     return found if kind == UINT64 else words(found).astype(kind)
 
@@ -138,7 +136,7 @@ def blocks(key: Any, shape: Ints) -> Any:
     """64 random bits at each position of *shape*: uint64."""
     upper, lower = _words(key)
     if math.prod(shape) > MOST:
-        raise ShapeError(at_site(f"{shape} are more than 2**32 random numbers: split the key, and draw them in parts"))
+        raise ShapeError.here(f"{shape} are more than 2**32 random numbers: split the key, and draw them in parts")
     if isinstance(upper, np.generic):
         positions = np.arange(math.prod(shape), dtype=np.uint64).astype(UINT32).reshape(shape)
         found = threefry2x32(upper, lower, UINT32.type(0), positions)
@@ -180,7 +178,7 @@ def as_shape(shape: Any) -> Ints:
         sizes = (-1,)
     floats = [n for n in (shape if isinstance(shape, (list, tuple)) else [shape]) if isinstance(n, float)]
     if floats or any(n < 0 for n in sizes):
-        raise ShapeError(at_site(f"a shape is an integer of at least 0, or a tuple of them, not {shape!r}"))
+        raise ShapeError.here(f"a shape is an integer of at least 0, or a tuple of them, not {shape!r}")
     return sizes
 
 

@@ -18,7 +18,6 @@ import numpy as np
 
 from ..ir.errors import UnsupportedError
 from ..ir.refusals import Refusal
-from ..ir.site import at_site
 from ..record.array import TracedArray
 from ..record.recorder import Recorder, current_recorder
 from . import distributions, keys
@@ -65,11 +64,9 @@ DEFAULT = Stream(int.from_bytes(os.urandom(7), "little"))
 def seed(seed: Any) -> None:
     """Start the default stream anew: draws without a key are a function of *seed* from now on."""
     if current_recorder() is not None:
-        raise UnsupportedError(
-            at_site(
-                "tracegrad.random.seed() is called in a function that is being recorded, whose replays would not call "
-                "it: call it before, or draw with a key of your own, tracegrad.random.key(seed)"
-            )
+        raise UnsupportedError.here(
+            "tracegrad.random.seed() is called in a function that is being recorded, whose replays would not call "
+            "it: call it before, or draw with a key of your own, tracegrad.random.key(seed)"
         )
     DEFAULT.seed(seed)
 
@@ -80,11 +77,9 @@ def next_key() -> Any:
     if recorder is None:
         return DEFAULT.take()
     if recorder.parent is not None:
-        raise UnsupportedError(
-            at_site(
-                "random numbers without a key in the body of a loop, which is recorded once: every step would get the "
-                "same ones; split a key before, and loop over the keys: keys = tracegrad.random.split(key, n)"
-            )
+        raise UnsupportedError.here(
+            "random numbers without a key in the body of a loop, which is recorded once: every step would get the "
+            "same ones; split a key before, and loop over the keys: keys = tracegrad.random.split(key, n)"
         )
     if not recorder.may_draw:
         recorder.unrepeatable(Refusal.REPLAY_STREAM)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from ..record.array import UFUNC_METHODS, UFUNCS, as_truth, wrap
 from ..record.autocast import widened
 from .registry import atom_of, float_atom, implements, into, one_axis, reject
 
+Ints = tuple[int, ...]
 _UINT = np.dtype("uint64")
 WHERE = "write np.where(mask, x, neutral) inside, with the neutral element of the reduction"
 INITIAL = "combine the result with the initial value afterwards"
@@ -37,60 +39,73 @@ def accumulator(x: Atom, dtype: Any) -> Atom:
     return cast(x, _UINT) if kind == "u" and size < 8 else x
 
 
-def keep(x: Atom, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: Any) -> Atom:
+def keep(x: Atom, shape: Ints, axes: Ints, keepdims: bool) -> Atom:
     """The reduction *x* of an array of *shape*, with the reduced axes kept as size 1 where asked."""
     return reshape(x, tuple(1 if a in axes else n for a, n in enumerate(shape))) if keepdims else x
+
+
+# ---- the arguments that reductions share ---------------------------------------------------------------------------
+
+
+def reduction(
+    name: str, read: Callable[[Any, Any], Atom], compute: Callable[[Atom, Ints, bool], Atom],
+    initial_hint: str = INITIAL, where_hint: str = WHERE,
+) -> Callable[..., Any]:  # fmt: skip
+    """The function *name* of NumPy: ``compute(x, axes, keepdims)`` of ``x = read(a, dtype)``."""
+
+    def apply(
+        a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None,
+        where: Any = None,
+    ) -> Any:  # fmt: skip
+        reject(name, initial_hint, initial=initial)
+        reject(name, where_hint, where=None if where is True else where)
+        x = read(a, dtype)
+        return into(wrap(compute(x, canonical_axes(axis, x.aval.ndim, name), bool(keepdims))), out)
+
+    return apply
+
+
+def without_dtype(of: Callable[..., Any]) -> Callable[..., Any]:
+    """The reduction *of* for a function that takes no dtype, as NumPy orders its arguments."""
+
+    def apply(
+        a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None
+    ) -> Any:
+        return of(a, axis, None, out, keepdims, initial, where)
+
+    return apply
+
+
+def as_given(a: Any, dtype: Any) -> Atom:
+    """The array of a reduction that is in its dtype."""
+    return atom_of(a)
 
 
 # ---- sums, products, truth ----------------------------------------------------------------------------------------
 
 
 def _total(name: str) -> Callable[..., Any]:
-    def apply(
-        a: Any,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        keepdims: Any = False,
-        initial: Any = None,
-        where: Any = None,
-    ) -> Any:
-        reject(f"np.{name}", INITIAL, initial=initial)
-        reject(f"np.{name}", WHERE, where=None if where is True else where)
-        x = accumulator(atom_of(a), dtype)
-        return into(wrap(reduce(name, x, canonical_axes(axis, x.aval.ndim, f"np.{name}"), bool(keepdims))), out)
-
-    return apply
-
-
-sum_of = implements(np.sum, method="sum")(_total("sum"))
-prod_of = implements(np.prod, method="prod")(_total("prod"))
+    run = reduction(f"np.{name}", lambda a, dtype: accumulator(atom_of(a), dtype), partial(reduce, name))
+    return implements(getattr(np, name), method=name)(run)
 
 
 def _truth(name: str) -> Callable[..., Any]:
-    def apply(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None) -> Any:
-        reject(f"np.{name}", WHERE, where=None if where is True else where)
-        x = to_bool(atom_of(a))
-        found = wrap(reduce(name, x, canonical_axes(axis, x.aval.ndim, f"np.{name}"), bool(keepdims)))
-        return as_truth(into(found, out))
-
-    return apply
+    run = without_dtype(reduction(f"np.{name}", lambda a, dtype: to_bool(atom_of(a)), partial(reduce, name)))
+    return implements(getattr(np, name), method=name)(lambda *args, **kwargs: as_truth(run(*args, **kwargs)))
 
 
-_any = implements(np.any, method="any")(_truth("any"))
-_all = implements(np.all, method="all")(_truth("all"))
-
-
-@implements(np.count_nonzero)
-def _count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
-    x = cast(to_bool(atom_of(a)), INT)
-    return wrap(reduce("sum", x, canonical_axes(axis, x.aval.ndim, "np.count_nonzero"), bool(keepdims)))
+sum_of, prod_of, _any, _all = _total("sum"), _total("prod"), _truth("any"), _truth("all")
+implements(np.count_nonzero)(
+    without_dtype(
+        reduction("np.count_nonzero", lambda a, dtype: cast(to_bool(atom_of(a)), INT), partial(reduce, "sum"))
+    )
+)
 
 
 # ---- extremes -----------------------------------------------------------------------------------------------------
 
 
-def extreme(name: str, x: Atom, axes: tuple[int, ...], keepdims: bool = False) -> Atom:
+def extreme(name: str, x: Atom, axes: Ints, keepdims: bool = False) -> Atom:
     """max or min of *x* over *axes*."""
     if any(x.aval.shape[a] == 0 for a in axes):
         raise ShapeError.here(f"zero-size array to reduction operation {name}imum which has no identity")
@@ -100,52 +115,37 @@ def extreme(name: str, x: Atom, axes: tuple[int, ...], keepdims: bool = False) -
 
 
 def _extreme(name: str) -> Callable[..., Any]:
-    def apply(
-        a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None
-    ) -> Any:
-        reject(f"np.{name}", f"use np.{name}imum on the result", initial=initial)
-        reject(f"np.{name}", WHERE, where=None if where is True else where)
-        x = atom_of(a)
-        return into(wrap(extreme(name, x, canonical_axes(axis, x.aval.ndim, f"np.{name}"), bool(keepdims))), out)
-
-    return apply
+    hint = f"use np.{name}imum on the result"
+    run = without_dtype(reduction(f"np.{name}", as_given, partial(extreme, name), initial_hint=hint))
+    return implements(getattr(np, name), getattr(np, f"a{name}"), method=name)(run)
 
 
-_max = implements(np.max, np.amax, method="max")(_extreme("max"))
-_min = implements(np.min, np.amin, method="min")(_extreme("min"))
+def _range(x: Atom, axes: Ints, keepdims: bool) -> Atom:
+    return F.sub(extreme("max", x, axes, keepdims), extreme("min", x, axes, keepdims))
 
 
-@implements(np.ptp)
-def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-    x = atom_of(a)
-    axes = canonical_axes(axis, x.aval.ndim, "np.ptp")
-    return into(wrap(F.sub(extreme("max", x, axes, bool(keepdims)), extreme("min", x, axes, bool(keepdims)))), out)
-
-
-def _position(name: str) -> Callable[..., Any]:
-    def apply(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-        x = atom_of(a)
+def _position(name: str) -> None:
+    def compute(x: Atom, axes: Ints, keepdims: bool) -> Atom:
         shape = x.aval.shape
-        axes = canonical_axes(axis, len(shape), f"np.{name}")
-        if any(shape[i] == 0 for i in axes) or (axis is None and not x.aval.size):
+        if any(shape[i] == 0 for i in axes):
             raise ShapeError.here(f"attempt to get {name} of an empty sequence")
-        if axis is None:
-            x = reshape(x, (x.aval.size,))
-            found = reduce(name, x, (0,))
-            return into(wrap(keep(found, shape, axes, keepdims)), out)
-        return into(wrap(keep(reduce(name, x, axes), shape, axes, keepdims)), out)
+        if len(axes) == 1:
+            return keep(reduce(name, x, axes), shape, axes, keepdims)
+        return keep(reduce(name, reshape(x, (x.aval.size,)), (0,)), shape, axes, keepdims)
 
-    return apply
+    implements(getattr(np, name), method=name)(without_dtype(reduction(f"np.{name}", as_given, compute)))
 
 
-_argmax = implements(np.argmax, method="argmax")(_position("argmax"))
-_argmin = implements(np.argmin, method="argmin")(_position("argmin"))
+_max, _min = _extreme("max"), _extreme("min")
+implements(np.ptp)(without_dtype(reduction("np.ptp", as_given, _range)))
+_position("argmax")
+_position("argmin")
 
 
 # ---- norms --------------------------------------------------------------------------------------------------------
 
 
-def _vector_norm(x: Atom, axes: tuple[int, ...], order: Any, keepdims: bool) -> Atom:
+def _vector_norm(x: Atom, axes: Ints, order: Any, keepdims: bool) -> Atom:
     if order is None or order == 2:
         return root(reduce("sum", F.square(x), axes, keepdims))
     size = F.abs(x)
@@ -185,7 +185,7 @@ def _matrix_norm(x: Atom, axes: tuple[int, int], order: Any, keepdims: bool) -> 
     )
 
 
-def _dropped(x: Atom, axes: tuple[int, ...]) -> tuple[int, ...]:
+def _dropped(x: Atom, axes: Ints) -> Ints:
     return tuple(n for a, n in enumerate(x.aval.shape) if a not in axes)
 
 
@@ -261,18 +261,12 @@ implements(np.cumulative_prod)(_cumulative_with_initial("np.cumulative_prod", _c
 
 def _as_reduce(function: Callable[..., Any], takes_dtype: bool) -> Callable[..., Any]:
     def apply(
-        ufunc: Any,
-        array: Any,
-        axis: Any = 0,
-        dtype: Any = None,
-        keepdims: Any = False,
-        initial: Any = None,
+        ufunc: Any, array: Any, axis: Any = 0, dtype: Any = None, keepdims: Any = False, initial: Any = None,
         where: Any = None,
-    ) -> Any:
-        if dtype is not None and not takes_dtype:
-            reject(f"np.{ufunc.__name__}.reduce", "convert the array before", dtype=dtype)
-        more = {"dtype": dtype} if takes_dtype else {}
-        reject(f"np.{ufunc.__name__}.reduce", INITIAL, initial=initial)
+    ) -> Any:  # fmt: skip
+        name, more = f"np.{ufunc.__name__}.reduce", {"dtype": dtype} if takes_dtype else {}
+        reject(name, "convert the array before", dtype=None if takes_dtype else dtype)
+        reject(name, INITIAL, initial=initial)
         return function(array, axis=axis, keepdims=keepdims, where=where, **more)
 
     return apply
@@ -295,24 +289,7 @@ UFUNC_METHODS[np.add, "accumulate"] = _as_accumulate(_cumsum)
 UFUNC_METHODS[np.multiply, "accumulate"] = _as_accumulate(_cumprod)
 
 
-def _logaddexp_reduce(
-    ufunc: Any,
-    array: Any,
-    axis: Any = 0,
-    dtype: Any = None,
-    keepdims: Any = False,
-    initial: Any = None,
-    where: Any = None,
-) -> Any:
-    reject("np.logaddexp.reduce", INITIAL, initial=initial, where=None if where is True else where, dtype=dtype)
-    return wrap(
-        logsumexp_of(
-            float_atom(array, None), canonical_axes(axis, np.ndim(array), "np.logaddexp.reduce"), bool(keepdims)
-        )
-    )
-
-
-def logsumexp_of(x: Atom, axes: tuple[int, ...], keepdims: bool, weights: Atom | None = None) -> Atom:
+def logsumexp_of(x: Atom, axes: Ints, keepdims: bool, weights: Atom | None = None) -> Atom:
     """log(sum(exp(x))), shifted by the maximum.  The value does not depend on the shift, so its derivatives do not
     either."""
     shape = x.aval.shape
@@ -331,4 +308,5 @@ def logsumexp_of(x: Atom, axes: tuple[int, ...], keepdims: bool, weights: Atom |
     return keep(reshape(F.add(logs, top), _dropped(x, axes)), shape, axes, keepdims)
 
 
-UFUNC_METHODS[np.logaddexp, "reduce"] = _logaddexp_reduce
+_logsumexp = reduction("np.logaddexp.reduce", lambda a, dtype: float_atom(a), logsumexp_of, where_hint=INITIAL)
+UFUNC_METHODS[np.logaddexp, "reduce"] = _as_reduce(_logsumexp, False)

@@ -15,7 +15,7 @@ from ..ops.elementwise import F, cast, like, promote, root
 from ..ops.reduce import expand, reduce
 from ..ops.shape import concat, full, reshape, transpose
 from ..record.array import wrap
-from .reduce import INITIAL, WHERE, extreme, prod_of, sum_of
+from .reduce import INITIAL, as_given, extreme, prod_of, reduction, sum_of, without_dtype
 from .registry import atom_of, float_atom, implements, into, reject
 
 # ---- statistics ---------------------------------------------------------------------------------------------------
@@ -27,13 +27,8 @@ def mean_of(x: Atom, axes: tuple[int, ...], keepdims: bool) -> Atom:
     return F.div(reduce("sum", x, axes, keepdims), Lit(count, x.aval.dtype))
 
 
-@implements(np.mean, method="mean")
-def _mean(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None
-) -> Any:
-    reject("np.mean", "write np.sum(np.where(mask, x, 0)) / np.sum(mask)", where=None if where is True else where)
-    x = float_atom(a, dtype)
-    return into(wrap(mean_of(x, canonical_axes(axis, x.aval.ndim, "np.mean"), bool(keepdims))), out)
+_BY_HAND = "write np.sum(np.where(mask, x, 0)) / np.sum(mask)"
+implements(np.mean, method="mean")(reduction("np.mean", float_atom, mean_of, where_hint=_BY_HAND))
 
 
 def variance_of(x: Atom, axes: tuple[int, ...], ddof: Any, keepdims: bool, mean: Any = None) -> Atom:
@@ -43,19 +38,11 @@ def variance_of(x: Atom, axes: tuple[int, ...], ddof: Any, keepdims: bool, mean:
     return F.div(total, Lit(max(count - ddof, 0), x.aval.dtype))
 
 
-def _spread(name: str) -> Callable[..., Any]:
+def _spread(name: str) -> None:
     def apply(
-        a: Any,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        ddof: Any = 0,
-        keepdims: Any = False,
-        *,
-        where: Any = None,
-        mean: Any = None,
-        correction: Any = None,
-    ) -> Any:
+        a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
+        where: Any = None, mean: Any = None, correction: Any = None,
+    ) -> Any:  # fmt: skip
         reject(f"np.{name}", "write it with np.where and np.sum", where=None if where is True else where)
         x = float_atom(a, dtype)
         ddof = correction if correction is not None and correction is not np._NoValue else ddof
@@ -63,11 +50,11 @@ def _spread(name: str) -> Callable[..., Any]:
         found = variance_of(x, canonical_axes(axis, x.aval.ndim, f"np.{name}"), ddof, bool(keepdims), mean)
         return into(wrap(root(found) if name == "std" else found), out)
 
-    return apply
+    implements(getattr(np, name), method=name)(apply)
 
 
-_var = implements(np.var, method="var")(_spread("var"))
-_std = implements(np.std, method="std")(_spread("std"))
+_spread("var")
+_spread("std")
 
 
 @implements(np.average)
@@ -134,52 +121,35 @@ def _as_rows(m: Any, dtype: Any, rowvar: bool) -> Atom:
 # ---- reductions that pass over NaN --------------------------------------------------------------------------------
 
 
-def _without_nan(a: Any, fill: float) -> tuple[Atom, Atom]:
+def _without_nan(x: Atom, fill: float) -> tuple[Atom, Atom]:
     """(x with NaNs replaced by *fill*, where they were)."""
-    x = atom_of(a)
-    if not x.aval.is_float:
-        return x, F.ne(x, x)
     nan = F.ne(x, x)
-    return F.select(nan, like(fill, x), x), nan
+    return (F.select(nan, like(fill, x), x) if x.aval.is_float else x), nan
 
 
 def _total_without_nan(total: Callable[..., Any], fill: int) -> Callable[..., Any]:
-    def apply(a: Any, *args: Any, **kwargs: Any) -> Any:
-        return total(wrap(_without_nan(a, fill)[0]), *args, **kwargs)
+    return lambda a, *args, **kwargs: total(wrap(_without_nan(atom_of(a), fill)[0]), *args, **kwargs)
 
-    return apply
+
+def _nanmean_of(x: Atom, axes: tuple[int, ...], keepdims: bool) -> Atom:
+    x, nan = _without_nan(x, 0)
+    count = reduce("sum", cast(F.logical_not(nan), x.aval.dtype), axes, keepdims)
+    return F.div(reduce("sum", x, axes, keepdims), count)
+
+
+def _nan_extreme(name: str, fill: float) -> Callable[..., Any]:
+    def compute(x: Atom, axes: tuple[int, ...], keepdims: bool) -> Atom:
+        x, nan = _without_nan(x, fill)
+        found = extreme(name, x, axes, keepdims)
+        if x.aval.is_float:
+            found = F.select(reduce("all", nan, axes, keepdims), like(math.nan, x), found)
+        return found
+
+    return without_dtype(reduction(f"np.nan{name}", as_given, compute, where_hint=INITIAL))
 
 
 implements(np.nansum)(_total_without_nan(sum_of, 0))
 implements(np.nanprod)(_total_without_nan(prod_of, 1))
-
-
-@implements(np.nanmean)
-def _nanmean(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None
-) -> Any:
-    reject("np.nanmean", WHERE, where=None if where is True else where)
-    x, nan = _without_nan(a, 0)
-    x = float_atom(wrap(x), dtype)
-    axes = canonical_axes(axis, x.aval.ndim, "np.nanmean")
-    count = reduce("sum", cast(F.logical_not(nan), x.aval.dtype), axes, bool(keepdims))
-    return into(wrap(F.div(reduce("sum", x, axes, bool(keepdims)), count)), out)
-
-
-def _nan_extreme(name: str, fill: float) -> Callable[..., Any]:
-    def apply(
-        a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None
-    ) -> Any:
-        reject(f"np.nan{name}", INITIAL, initial=initial, where=None if where is True else where)
-        x, nan = _without_nan(a, fill)
-        axes = canonical_axes(axis, x.aval.ndim, f"np.nan{name}")
-        found = extreme(name, x, axes, bool(keepdims))
-        if x.aval.is_float:
-            found = F.select(reduce("all", nan, axes, bool(keepdims)), like(math.nan, x), found)
-        return into(wrap(found), out)
-
-    return apply
-
-
+implements(np.nanmean)(reduction("np.nanmean", float_atom, _nanmean_of))
 implements(np.nanmax)(_nan_extreme("max", -math.inf))
 implements(np.nanmin)(_nan_extreme("min", math.inf))

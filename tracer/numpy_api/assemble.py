@@ -12,9 +12,9 @@ from ..ir.errors import BadIndexError, ShapeError, UnsupportedError
 from ..ir.graph import Atom
 from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, promote
 from ..ops.indexing import gather
-from ..ops.shape import PAD, concat, reshape, slice_axis, transpose
+from ..ops.shape import PAD, concat, move_axis, reshape, slice_axis
 from ..record.array import FUNCTIONS, TracedArray, in_c_order, is_traced, to_atom, wrap, wrap_array, wrap_as
-from .registry import atom_of, implements, into, one_axis, reject
+from .registry import along_axis, atom_of, implements, into, one_axis, reject
 from .shape import as_traced
 
 Ints = tuple[int, ...]
@@ -205,10 +205,7 @@ def _tile(A: Any, reps: Any) -> Any:
 
 @implements(np.repeat, method="repeat")
 def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
-    x = atom_of(a)
-    if axis is None:
-        x, axis = reshape(x, (x.aval.size,)), 0
-    axis = one_axis(axis, x.aval.ndim, "np.repeat")
+    x, axis = along_axis(a, axis, "np.repeat")
     if isinstance(repeats, TracedArray):
         raise UnsupportedError.here(
             "np.repeat with traced counts has a size that depends on data; pass the counts as plain integers"
@@ -226,12 +223,8 @@ def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
 
 def take_positions(x: Atom, positions: np.ndarray, axis: int) -> Atom:
     """x at plain, valid, 1-D *positions* along *axis*."""
-    ndim = x.aval.ndim
-    moved = transpose(x, (axis, *(a for a in range(ndim) if a != axis)))
-    found = gather(moved, to_atom(np.asarray(positions, INT)))
-    order = list(range(1, ndim))
-    order.insert(axis, 0)
-    return transpose(found, tuple(order))
+    found = gather(move_axis(x, axis, 0), to_atom(np.asarray(positions, INT)))
+    return move_axis(found, 0, axis)
 
 
 def _pairs(value: Any, ndim: int, what: str) -> list[tuple[Any, Any]]:
@@ -328,10 +321,7 @@ def _run(x: Atom, axis: int, positions: np.ndarray) -> Atom | None:
 
 @implements(np.insert)
 def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
-    x = atom_of(arr)
-    if axis is None:
-        x, axis = reshape(x, (x.aval.size,)), 0
-    axis = one_axis(axis, x.aval.ndim, "np.insert")
+    x, axis = along_axis(arr, axis, "np.insert")
     if not isinstance(obj, (int, np.integer)):
         raise UnsupportedError.here("np.insert at several positions is not supported; use np.concatenate")
     size = x.aval.shape[axis]
@@ -350,10 +340,7 @@ def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
 
 @implements(np.delete)
 def _delete(arr: Any, obj: Any, axis: Any = None) -> Any:
-    x = atom_of(arr)
-    if axis is None:
-        x, axis = reshape(x, (x.aval.size,)), 0
-    axis = one_axis(axis, x.aval.ndim, "np.delete")
+    x, axis = along_axis(arr, axis, "np.delete")
     if is_traced(obj):
         raise UnsupportedError.here("np.delete at traced positions is not supported; use np.where or plain positions")
     kept = np.delete(np.arange(x.aval.shape[axis]), obj)

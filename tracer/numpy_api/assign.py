@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import BOOL
-from ..ir.errors import MutationError, ShapeError, UnsupportedError
+from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
 from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, to_bool
 from ..ops.indexing import SCATTER_ADD, SCATTER_SET
 from ..ops.shape import reshape
-from ..record.array import METHODS, UFUNC_METHODS, TracedArray, is_traced, to_atom, wrap
+from ..record.array import METHODS, UFUNC_METHODS, TracedArray, is_traced, to_atom
 from .bounds import positions
 from .index_plan import Access, parse_basic
-from .registry import implements, reject
+from .registry import implements, reject, writable
 
 Ints = tuple[int, ...]
 
@@ -93,12 +93,7 @@ def _assign_mask(self: TracedArray, mask: Any, value: Any) -> bool:
 
 def _add_at(ufunc: Any, array: Any, indices: Any, values: Any) -> None:
     """np.add.at: repeated positions add up."""
-    if not isinstance(array, TracedArray):
-        raise MutationError.here(
-            "np.add.at would write a traced value into a plain NumPy array; make that array with np.zeros_like(x) "
-            "or tracegrad.zeros(n)"
-        )
-    v = _value_atom(values, array.dtype)
+    v = _value_atom(values, writable(array, "np.add.at").dtype)
     if ufunc is np.subtract:
         v = F.neg(v)
     access = Access(array, indices)
@@ -112,18 +107,9 @@ UFUNC_METHODS[np.add, "at"] = _add_at
 UFUNC_METHODS[np.subtract, "at"] = _add_at
 
 
-def _target(array: Any, what: str) -> TracedArray:
-    if not isinstance(array, TracedArray):
-        raise MutationError.here(
-            f"{what} would write a traced value into a plain NumPy array; make that array with np.zeros_like(x) or "
-            "tracegrad.zeros(n)"
-        )
-    return array
-
-
 @implements(np.put)
 def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
-    target = _target(a, "np.put")
+    target = writable(a, "np.put")
     at = positions(ind if is_traced(ind) else np.asarray(ind), target.size, 0, mode=mode)
     count = at.aval.size
     value = _value_atom(v, target.dtype)
@@ -156,7 +142,7 @@ def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -
 
 @implements(np.putmask)
 def _putmask(a: Any, mask: Any, values: Any) -> None:
-    target = _target(a, "np.putmask")
+    target = writable(a, "np.putmask")
     v = _value_atom(values, target.dtype)
     if v.aval.shape not in ((), target.shape):
         raise UnsupportedError.here("np.putmask with values of another shape repeats them; write a[mask] = values")
@@ -165,7 +151,7 @@ def _putmask(a: Any, mask: Any, values: Any) -> None:
 
 @implements(np.fill_diagonal)
 def _fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
-    target = _target(a, "np.fill_diagonal")
+    target = writable(a, "np.fill_diagonal")
     reject("np.fill_diagonal", "assign to a.flat[::n + 1]", wrap=wrap)
     if target.ndim < 2 or (target.ndim > 2 and len(set(target.shape)) > 1):
         raise ShapeError.here("np.fill_diagonal: array must be at least 2-d with equal sizes")
@@ -180,10 +166,6 @@ def _fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
             raise UnsupportedError.here(
                 "np.fill_diagonal with fewer values than the diagonal has repeats them; give as many"
             )
-        flat[...] = METHODS["ravel"](_traced(v))[:count]
+        flat[...] = METHODS["ravel"](v)[:count]
     else:
-        flat[...] = _traced(reshape(v, ()))
-
-
-def _traced(atom: Atom) -> TracedArray:
-    return wrap(atom)
+        flat[...] = reshape(v, ())

@@ -11,7 +11,7 @@ from ..ir.aval import INT, check_dtype
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom, Lit, literal
 from ..ops.elementwise import F, bind, broadcast_to, cast, promote
-from ..ops.shape import PAD, concat, full, iota, reshape, slice_axis, transpose
+from ..ops.shape import PAD, concat, full, iota, move_axis, reshape, slice_axis
 from ..record.array import TracedArray, made_in_c_order, to_atom, wrap, wrap_array, wrap_as
 from .registry import atom_of, implements, one_axis, shape_of
 from .shape import as_traced
@@ -32,39 +32,23 @@ def filled(value: Any, shape: Ints, dtype: Any, *, c_order: bool = True) -> Trac
     return wrap_array(broadcast_to(atom, shape), c_order=c_order)
 
 
-def _like(value: float) -> Any:
-    def apply(
-        a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *, device: Any = None
-    ) -> Any:
-        return _filled_like(Lit(value, np.dtype(float), structural=True), a, dtype, order, shape)
-
-    return apply
-
-
-def _filled_like(value: Any, a: Any, dtype: Any, order: Any, shape: Any) -> Any:
+@implements(np.full_like)
+def _full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *,
+    device: Any = None,
+) -> Any:  # fmt: skip
     aval = to_atom(a).aval
     sizes = aval.shape if shape is None else shape_of(shape)
     c_order = made_in_c_order(order, *[] if shape is not None else [a])
-    return filled(value, sizes, aval.dtype if dtype is None else dtype, c_order=c_order)
+    return filled(fill_value, sizes, aval.dtype if dtype is None else dtype, c_order=c_order)
 
 
-implements(np.zeros_like)(_like(0))
-implements(np.empty_like)(_like(0))
+def _like(value: float) -> Any:
+    return lambda a, *args, **kwargs: _full_like(a, Lit(value, np.dtype(float), structural=True), *args, **kwargs)
+
+
+implements(np.zeros_like, np.empty_like)(_like(0))
 implements(np.ones_like)(_like(1))
-
-
-@implements(np.full_like)
-def _full_like(
-    a: Any,
-    fill_value: Any,
-    dtype: Any = None,
-    order: Any = "K",
-    subok: bool = True,
-    shape: Any = None,
-    *,
-    device: Any = None,
-) -> Any:
-    return _filled_like(fill_value, a, dtype, order, shape)
 
 
 def linspace_atom(
@@ -86,24 +70,14 @@ def linspace_atom(
     if dtype is not None:
         to = np.dtype(dtype)
         points = cast(F.floor(points) if to.kind in "iu" else points, to)
-    where = one_axis(axis, len(shape) + 1, "np.linspace")
-    order = list(range(1, len(shape) + 1))
-    order.insert(where, 0)
-    return transpose(points, tuple(order)), step
+    return move_axis(points, 0, one_axis(axis, len(shape) + 1, "np.linspace")), step
 
 
 @implements(np.linspace)
 def _linspace(
-    start: Any,
-    stop: Any,
-    num: int = 50,
-    endpoint: bool = True,
-    retstep: bool = False,
-    dtype: Any = None,
-    axis: int = 0,
-    *,
-    device: Any = None,
-) -> Any:
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
+    axis: int = 0, *, device: Any = None,
+) -> Any:  # fmt: skip
     points, step = linspace_atom(start, stop, int(num), endpoint, axis, dtype)
     return (wrap_array(points), wrap(step)) if retstep else wrap_array(points)
 

@@ -12,11 +12,12 @@ from ..ir.errors import ShapeError
 from ..ir.graph import Lit
 from ..ops.elementwise import F
 from ..ops.indexing import gather
-from ..record.array import METHODS, TracedArray, to_atom, wrap
+from ..record.array import METHODS, TracedArray, wrap
 from ..record.buffers import SliceStep
 from .bounds import true_positions
 from .index_plan import Access, check_count, parse_basic, slice_step
 from .registry import implements, reject
+from .shape import as_traced
 
 Ints = tuple[int, ...]
 
@@ -74,7 +75,7 @@ METHODS["__getitem__"] = _getitem
 
 @implements(np.nonzero, method="nonzero")
 def _nonzero(a: Any) -> Any:
-    array = a if isinstance(a, TracedArray) else wrap(to_atom(a))
+    array = as_traced(a)
     if not array.ndim:
         raise ShapeError.here("calling nonzero on 0d arrays is not allowed; use np.atleast_1d(x).nonzero()")
     flat = true_positions(array)
@@ -88,7 +89,7 @@ def _nonzero(a: Any) -> Any:
 
 @implements(np.flatnonzero)
 def _flatnonzero(a: Any) -> Any:
-    return wrap(true_positions(a if isinstance(a, TracedArray) else np.asarray(a)))
+    return wrap(true_positions(a))
 
 
 @implements(np.argwhere)
@@ -98,23 +99,16 @@ def _argwhere(a: Any) -> Any:
 
 @implements(np.extract)
 def _extract(condition: Any, arr: Any) -> Any:
-    flat = METHODS["ravel"](arr if isinstance(arr, TracedArray) else wrap(to_atom(arr)))
-    return wrap(
-        gather(flat.atom, true_positions(condition if isinstance(condition, TracedArray) else np.asarray(condition)))
-    )
+    return wrap(gather(METHODS["ravel"](arr).atom, true_positions(condition)))
 
 
 @implements(np.compress)
 def _compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     reject("np.compress", "assign the result", out=out)
-    array = a if isinstance(a, TracedArray) else wrap(to_atom(a))
+    array = as_traced(a)
     if axis is None:
         array, axis = METHODS["ravel"](array), 0
-    return np.take(
-        array,
-        wrap(true_positions(condition if isinstance(condition, TracedArray) else np.asarray(condition))),
-        axis=axis,
-    )
+    return np.take(array, wrap(true_positions(condition)), axis=axis)
 
 
 METHODS["compress"] = lambda self, condition, axis=None, out=None: _compress(condition, self, axis, out)

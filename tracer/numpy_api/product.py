@@ -17,7 +17,7 @@ from ..ir.graph import Atom
 from ..ops.elementwise import F, broadcast_to, cast, promote, to_bool
 from ..ops.product import contract_last, matmul
 from ..ops.reduce import reduce
-from ..ops.shape import concat, reshape, slice_axis, transpose
+from ..ops.shape import concat, move_axis, reshape, slice_axis, transpose
 from ..record.array import UFUNCS, to_atom, wrap
 from ..record.autocast import lowered
 from .einsum import contract_pair
@@ -182,8 +182,8 @@ def _cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, ax
     if axis is not None:
         axisa = axisb = axisc = axis
     x, y = promote(atom_of(a), atom_of(b))
-    x = _move_last(x, one_axis(axisa, x.aval.ndim, "np.cross"))
-    y = _move_last(y, one_axis(axisb, y.aval.ndim, "np.cross"))
+    x = move_axis(x, one_axis(axisa, x.aval.ndim, "np.cross"), x.aval.ndim - 1)
+    y = move_axis(y, one_axis(axisb, y.aval.ndim, "np.cross"), y.aval.ndim - 1)
     dims = x.aval.shape[-1], y.aval.shape[-1]
     if not set(dims) <= {2, 3}:
         raise ShapeError.here(
@@ -201,18 +201,11 @@ def _cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, ax
         return wrap(minus(0, 1))
     parts = [minus(1, 2), minus(2, 0), minus(0, 1)]
     joined = concat([reshape(p, (*p.aval.shape, 1)) for p in parts], parts[0].aval.ndim)
-    back = one_axis(axisc, joined.aval.ndim, "np.cross")
-    order = list(range(joined.aval.ndim - 1))
-    order.insert(back, joined.aval.ndim - 1)
-    return wrap(transpose(joined, tuple(order)))
+    return wrap(move_axis(joined, joined.aval.ndim - 1, one_axis(axisc, joined.aval.ndim, "np.cross")))
 
 
 def _times(x: Atom | None, y: Atom | None) -> Atom | None:
     return None if x is None or y is None else F.mul(x, y)
-
-
-def _move_last(x: Atom, axis: int) -> Atom:
-    return transpose(x, (*(a for a in range(x.aval.ndim) if a != axis), axis))
 
 
 @implements(np.linalg.multi_dot)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import FLOAT_KINDS
-from ..ir.errors import MutationError, TracegradError, UnsupportedError
+from ..ir.errors import TracegradError, UnsupportedError
 from ..ir.graph import Lit
 from ..ops.elementwise import cast
 from ..record.array import (
@@ -39,6 +39,7 @@ from ..record.autocast import SETTING
 from ..record.constants import by_numpy
 from ..record.integers import TracedInt
 from .python_numbers import CHECKED, python_operator
+from .registry import writable
 
 # ---- ufunc calls -------------------------------------------------------------------------------------------------
 
@@ -121,11 +122,9 @@ def array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwar
     if any(outranks(type(x)) for x in inputs):
         return NotImplemented
     out = kwargs.pop("out", None)
-    if out is not None and not all(isinstance(o, TracedArray) or o is None for o in out):
-        raise MutationError.here(
-            f"np.{ufunc.__name__} would write a traced value into a plain NumPy array; make that array with "
-            "np.zeros_like(x) or tracegrad.zeros(n)"
-        )
+    for target in out or ():
+        if target is not None:
+            writable(target, f"np.{ufunc.__name__}")
     try:
         if method == "__call__":
             result = strong(self, call_ufunc(ufunc, inputs, dict(kwargs)))

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.errors import ShapeError, UnsupportedError
+from ..ir.errors import MutationError, ShapeError, UnsupportedError
 from ..ir.graph import Atom
 from ..ops.elementwise import cast, promote
+from ..ops.shape import reshape
 from ..record.array import FUNCTIONS, METHODS, TracedArray, assign_all, to_atom
 from ..record.autocast import widened
 
@@ -60,6 +61,24 @@ def one_axis(axis: Any, ndim: int, what: str) -> int:
     if not -ndim <= axis < ndim:
         raise ShapeError.here(f"{what}: axis {axis} is out of bounds for array of dimension {ndim}")
     return int(axis) % ndim
+
+
+def writable(array: Any, what: str) -> TracedArray:
+    """*array*, into which *what* writes; MutationError where it is a plain one."""
+    if not isinstance(array, TracedArray):
+        raise MutationError.here(
+            f"{what} would write a traced value into a plain NumPy array; make that array with np.zeros_like(x) or "
+            "tracegrad.zeros(n)"
+        )
+    return array
+
+
+def along_axis(a: Any, axis: Any, what: str) -> tuple[Atom, int]:
+    """(*a* as an atom, *axis* as a non-negative int); flat, where *axis* is None."""
+    x = atom_of(a)
+    if axis is None:
+        return reshape(x, (x.aval.size,)), 0
+    return x, one_axis(axis, x.aval.ndim, what)
 
 
 def shape_of(shape: Any) -> tuple[int, ...]:

@@ -17,24 +17,22 @@ from ..ir.graph import Atom, Lit
 from ..ops.elementwise import F, bind, broadcast_to, cast, like, promote
 from ..ops.indexing import ARGSORT, SCATTER_SET, SEARCHSORTED, bind_expand, gather, take_along_last
 from ..ops.reduce import reduce
-from ..ops.shape import iota, reshape, slice_axis, transpose
+from ..ops.shape import iota, move_axis, reshape, slice_axis, transpose
 from ..record.array import METHODS, TracedArray, to_atom, wrap
 from ..record.recorder import require_recorder
 from .bounds import positions
 from .reduce import keep
-from .registry import atom_of, implements, into, one_axis
+from .registry import along_axis, atom_of, implements, into
 
 Ints = tuple[int, ...]
 
 
 def _last(x: Atom, axis: int) -> Atom:
-    return transpose(x, (*(a for a in range(x.aval.ndim) if a != axis), axis))
+    return move_axis(x, axis, x.aval.ndim - 1)
 
 
 def _back(x: Atom, axis: int) -> Atom:
-    order = list(range(x.aval.ndim - 1))
-    order.insert(axis, x.aval.ndim - 1)
-    return transpose(x, tuple(order))
+    return move_axis(x, x.aval.ndim - 1, axis)
 
 
 # ---- sorting ------------------------------------------------------------------------------------------------------
@@ -45,16 +43,9 @@ def sort_last(x: Atom) -> Atom:
     return take_along_last(x, bind(ARGSORT, x, stable=True))
 
 
-def _prepared(a: Any, axis: Any, what: str) -> tuple[Atom, int]:
-    x = atom_of(a)
-    if axis is None:
-        return reshape(x, (x.aval.size,)), 0
-    return x, one_axis(axis, x.aval.ndim, what)
-
-
 @implements(np.sort)
 def _sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-    x, axis = _prepared(a, axis, "np.sort")
+    x, axis = along_axis(a, axis, "np.sort")
     return wrap(_back(sort_last(_last(x, axis)), axis))
 
 
@@ -65,7 +56,7 @@ def _sort_method(self: TracedArray, axis: int = -1, kind: Any = None, order: Any
 
 @implements(np.argsort, method="argsort")
 def _argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-    x, axis = _prepared(a, axis, "np.argsort")
+    x, axis = along_axis(a, axis, "np.argsort")
     return wrap(_back(bind(ARGSORT, _last(x, axis), stable=True), axis))
 
 
@@ -140,17 +131,9 @@ def _quantile_of(a: Any, fractions: list[float], axis: Any, what: str, keepdims:
 
 def _quantile(what: str, scale: float) -> Callable[..., Any]:
     def apply(
-        a: Any,
-        q: Any,
-        axis: Any = None,
-        out: Any = None,
-        overwrite_input: bool = False,
-        method: str = "linear",
-        keepdims: bool = False,
-        *,
-        weights: Any = None,
-        interpolation: Any = None,
-    ) -> Any:
+        a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
+        keepdims: bool = False, *, weights: Any = None, interpolation: Any = None,
+    ) -> Any:  # fmt: skip
         if method != "linear" or weights is not None or interpolation is not None:
             raise UnsupportedError.here(f"{what} is supported with method='linear' and without weights")
         if isinstance(q, TracedArray):
@@ -229,15 +212,11 @@ def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
 
 @implements(np.take, method="take")
 def _take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
-    x = atom_of(a)
-    if axis is None:
-        x, axis = reshape(x, (x.aval.size,)), 0
-    axis = one_axis(axis, x.aval.ndim, "np.take")
+    x, axis = along_axis(a, axis, "np.take")
     ndim = x.aval.ndim
     index = positions(indices, x.aval.shape[axis], axis, mode=mode)
     index = broadcast_to(index, index.aval.shape)
-    moved = transpose(x, (axis, *(i for i in range(ndim) if i != axis)))
-    found = gather(moved, index)
+    found = gather(move_axis(x, axis, 0), index)
     lead = index.aval.ndim
     order = (*range(lead, lead + axis), *range(lead), *range(lead + axis, lead + ndim - 1))
     return into(wrap(transpose(found, order)), out)
@@ -245,11 +224,8 @@ def _take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "
 
 def _along(arr: Any, indices: Any, axis: Any, what: str) -> tuple[Atom, Atom, int]:
     """(array, positions) broadcast against each other but along *axis*, which is moved last."""
-    x = atom_of(arr)
+    x, axis = along_axis(arr, axis, what)
     index = indices if isinstance(indices, TracedArray) else np.asarray(indices)
-    if axis is None:
-        x, axis = reshape(x, (x.aval.size,)), 0
-    axis = one_axis(axis, x.aval.ndim, what)
     if index.ndim != x.aval.ndim:
         raise ShapeError.here(f"{what}: `indices` and `arr` must have the same number of dimensions")
     at = _last(broadcast_to(positions(index, x.aval.shape[axis], axis), index.shape), axis)

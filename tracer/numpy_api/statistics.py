@@ -88,16 +88,9 @@ def _average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fal
 
 @implements(np.cov)
 def _cov(
-    m: Any,
-    y: Any = None,
-    rowvar: bool = True,
-    bias: bool = False,
-    ddof: Any = None,
-    fweights: Any = None,
-    aweights: Any = None,
-    *,
-    dtype: Any = None,
-) -> Any:
+    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None, fweights: Any = None,
+    aweights: Any = None, *, dtype: Any = None,
+) -> Any:  # fmt: skip
     reject("np.cov", "weight the rows yourself: (w * d) @ d.T / w.sum()", fweights=fweights, aweights=aweights)
     x = _as_rows(m, FLOAT if dtype is None else dtype, rowvar)
     if y is not None:

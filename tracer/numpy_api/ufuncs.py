@@ -19,10 +19,10 @@ from ..ir.graph import Atom, Lit, elementwise_by_name, structural
 from ..ir.primitive import ELEMENTWISE, PRIMITIVES
 from ..ops.elementwise import F, cast, fits, like, promote
 from ..ops.shape import full, reshape
-from ..record.array import DIRECT, UFUNC_METHODS, UFUNCS, TracedArray, assign_all, to_atom, wrap_as
+from ..record.array import DIRECT, UFUNC_METHODS, UFUNCS, TracedArray, to_atom, wrap_as
 from ..record.autocast import IN_FLOAT32, on_wide
 from .protocols import call_ufunc
-from .registry import implements, reject
+from .registry import implements, into, reject
 
 
 def _loop_dtypes(ufunc: Any, atoms: tuple[Atom, ...]) -> list[np.dtype]:
@@ -266,7 +266,7 @@ def _clip(
         result = call_ufunc(np.minimum, (result, high), {})
     if low is None and high is None:
         result = call_ufunc(np.positive, (a,), {})
-    return result if out is None else assign_all(out, result)
+    return into(result, out)
 
 
 _clip_ufunc = getattr(getattr(np, "_core", None), "umath", np).clip  # what ndarray.clip calls
@@ -288,13 +288,13 @@ def _round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
         scale = Lit(10.0 ** abs(places), x.aval.dtype)
         up, down = (np.multiply, np.true_divide) if places > 0 else (np.true_divide, np.multiply)
         result = call_ufunc(down, (call_ufunc(np.rint, (call_ufunc(up, (a, scale), {}),), {}), scale), {})
-    return result if out is None else assign_all(out, result)
+    return into(result, out)
 
 
 @implements(np.fix)
 def _fix(x: Any, out: Any = None) -> Any:
     result = call_ufunc(np.trunc, (x,), {})
-    return result if out is None else assign_all(out, result)
+    return into(result, out)
 
 
 @implements(np.sinc)

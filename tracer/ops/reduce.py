@@ -18,7 +18,7 @@ from ..ir.errors import GraphError
 from ..ir.graph import Atom, Lit, Var, bind, structural
 from ..ir.primitive import PRIMITIVES, RECURRENCE, REDUCE, Primitive, register
 from .elementwise import BROADCAST, F, broadcast_to, cast, like
-from .shape import concat, full, reshape, slice_axis, transpose, zeros
+from .shape import concat, full, move_axis, reshape, slice_axis, transpose, zeros
 
 Ints = tuple[int, ...]
 
@@ -174,20 +174,15 @@ LINREC, LINRECZ = (
 )  # fmt: skip
 
 
-def _along_last(x: Atom, axis: int, run: Any) -> Atom:
-    """run(x with *axis* moved last), moved back."""
-    ndim = x.aval.ndim
-    perm = (*(a for a in range(ndim) if a != axis), axis)
-    back = tuple(int(p) for p in np.argsort(perm))
-    return transpose(run(transpose(x, perm)), back)
-
-
 def cumsum(x: Atom, axis: int, reverse: bool = False) -> Atom:
-    return _along_last(x, axis, lambda y: linrec(like(1, y), y, reverse))
+    last = x.aval.ndim - 1
+    y = move_axis(x, axis, last)
+    return move_axis(linrec(like(1, y), y, reverse), last, axis)
 
 
 def cumprod(x: Atom, axis: int, reverse: bool = False) -> Atom:
-    return _along_last(x, axis, lambda y: _cumprod_last(y, reverse))
+    last = x.aval.ndim - 1
+    return move_axis(_cumprod_last(move_axis(x, axis, last), reverse), last, axis)
 
 
 def _cumprod_last(x: Atom, reverse: bool) -> Atom:

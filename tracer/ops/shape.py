@@ -258,6 +258,13 @@ def transpose(x: Atom, perm: Ints) -> Atom:
     return x if tuple(perm) == tuple(range(len(perm))) else bind(TRANSPOSE, x, perm=tuple(perm))
 
 
+def move_axis(x: Atom, source: int, target: int) -> Atom:
+    """*x* with axis *source* at position *target*; the others keep their order."""
+    order = [a for a in range(x.aval.ndim) if a != source]
+    order.insert(target, source)
+    return transpose(x, tuple(order))
+
+
 def take_slice(x: Atom, start: Ints, step: Ints, shape: Ints) -> Atom:
     whole = shape == x.aval.shape and all(s == 1 for s in step)
     return x if whole else bind(SLICE, x, start=tuple(start), step=tuple(step), shape=tuple(shape))

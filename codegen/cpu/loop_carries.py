@@ -127,6 +127,3 @@ class Carry:
         with self.loop.frame.each(self.loop.count(self.before)) as i:
             new = value if source is None else b.load(b.gep(source, [i], source_etype=kind), typ=kind)
             b.store(new, b.gep(target, [i], source_etype=kind))
-
-
-__all__ = ["Carry", "Stepping"]

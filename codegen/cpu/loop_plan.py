@@ -121,6 +121,3 @@ def plan_loop(op: CanonicalOp, around: Canonical, sizes_at: int = 0, rules: Rule
             inner = plan.nested[item.op] = plan_loop(item.op, program, base, rules)
             plan.work += inner.work
     return plan
-
-
-__all__ = ["CPU_RULES", "LoopPlan", "Rules", "Work", "plan_loop", "results_of", "shows_every_row"]

@@ -101,6 +101,3 @@ class LoopValues:
         values = [b.load(b.gep(source, [I64(e)], inbounds=True, source_etype=kind), typ=kind) for e in range(size)]
         for e, value in enumerate(values):
             b.store(value, b.gep(target, [I64(e)], inbounds=True, source_etype=kind))
-
-
-__all__ = ["Frame", "LoopValues"]

@@ -121,6 +121,3 @@ class _ValueNumbering:
 
 def _digest(array: np.ndarray) -> bytes:
     return hashlib.blake2b(np.ascontiguousarray(array).data.cast("B") if array.size else b"", digest_size=32).digest()
-
-
-__all__ = ["Table", "products", "step_keys"]

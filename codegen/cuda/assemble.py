@@ -330,6 +330,3 @@ class _CudaAssembler:
 
 def _parts(item: Any) -> list[Any]:
     return item if isinstance(item, list) else [item]
-
-
-__all__ = ["assemble"]

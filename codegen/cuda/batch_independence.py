@@ -210,6 +210,3 @@ def _without(program: Canonical, batch: Batch) -> Canonical:
     inputs, outputs = [moved(x) for x in program.inputs], [moved(x) for x in program.outputs]
     producers = {out: op for op in ops for out in op.outs}
     return replace(program, inputs=inputs, ops=ops, outputs=outputs, producers=producers)
-
-
-__all__ = ["Batch", "Trajectories", "batch_of", "in_batch", "inner_batch", "one_of", "pairs"]

@@ -144,6 +144,3 @@ def partial_dtypes(statement: Statement) -> list[np.dtype]:
     """The dtypes of a reduction's partial results."""
     dtype = statement.op.ins[0].dtype
     return [dtype, INT] if statement.op.prim.name in ("argmax", "argmin") else [dtype]
-
-
-__all__ = ["INT", "BlockShare", "BlockTotal", "ThreadTotal", "partial_dtypes"]

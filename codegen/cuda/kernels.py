@@ -256,6 +256,3 @@ def _kept(statement: Statement) -> list[Dim]:
     """The axes of its domain that a reduction keeps."""
     reduced = reduced_depths(statement.op)
     return [d for k, d in enumerate(domain(statement.op)) if k not in reduced]
-
-
-__all__ = ["KernelEmitter"]

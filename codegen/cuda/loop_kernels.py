@@ -235,6 +235,3 @@ def write_sums(kernel: KernelEmitter, way: Way, op: CanonicalOp) -> None:
             begin = kernel.get(buffer_of(kernel.program, kernel.schedule.stored, x), I64(0))
         with kernel.first_thread():
             kernel.put(op.outs[added.carry], I64(0), total.combine(begin, value))
-
-
-__all__ = ["write_loop", "write_sums"]

@@ -244,6 +244,3 @@ THREAD_RULES = Rules(
     thread_schedule, CPU_RULES.slots, lambda program, sym: not _indexed(program, sym),
 )  # fmt: skip
 BLOCK_RULES = Rules(device_schedule, _slots_of_a_block, lambda program, sym: elements(program, sym.dims) == 1)
-
-
-__all__ = ["Way", "note", "repeated", "way_of"]

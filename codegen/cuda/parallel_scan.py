@@ -196,6 +196,3 @@ class Scan:
 
     def get(self, cell: ir.Value) -> ir.Value:
         return self.b.load(cell, typ=self.kind)
-
-
-__all__ = ["Scan", "extents", "shares_of", "worth_cutting"]

@@ -117,6 +117,3 @@ def run(
         elif isinstance(step, Kernel):
             grid = step.grid(canonical.sizes, program.geometry)
             machine.launch(program, step, grid, [*[addresses[program.buffer_index[s]] for s in step.buffers], *numbers])
-
-
-__all__ = ["CudaProgram", "CudaStep", "Gate", "Kernel", "Library", "Machine", "Order", "run"]

@@ -93,6 +93,3 @@ def combine_parts(kernel: KernelEmitter, nest: Loop, mapping: Mapping, shares: S
 def _parts(kernel: KernelEmitter, loops: Sequence[Loop], inner: Loop) -> ir.Value:
     rows = kernel.count([loop.dim for loop in loops])
     return kernel.parts(rows, kernel.size(inner.dim), ROW_BLOCKS, PART_COLUMNS)
-
-
-__all__ = ["closing_rows", "combine_parts", "reduce_parts", "row_items", "whole_rows"]

@@ -155,6 +155,3 @@ class _ScatterWriter(ThreadCalls):
     def _helper_at(self, place: ir.Value) -> ir.Value:
         assert self.helper is not None
         return self.b.gep(self.pointer(self.helper), [place], source_etype=I64)
-
-
-__all__ = ["BY_ADDING", "BY_LOOKING", "BY_ORDER", "BY_WINNER", "how_to_write", "stages", "write_stage"]

@@ -141,6 +141,3 @@ class Range:
         if self.hint:
             give_hint(back, self.hint)
         b.position_at_end(self.after)
-
-
-__all__ = ["INTRINSICS", "Range", "ThreadEmitter"]

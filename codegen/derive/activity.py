@@ -53,6 +53,3 @@ def reached(nodes: Sequence[Node], roots: Iterable[Atom], active: set[Var]) -> s
         if any(o in found for o in node.outs):
             found.update(a for a in node.inputs if isinstance(a, Var) and a in active)
     return found
-
-
-__all__ = ["depends_on", "loop_activity", "reached"]

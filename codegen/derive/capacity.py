@@ -133,5 +133,3 @@ _NESTED = (
     "steps is not known while the body is recorded; take the gradient of the whole outside, or write the inner loop "
     "as tracegrad.scan over a fixed length, choosing with np.where"
 )
-
-__all__ = ["CAPACITY", "capacity", "give_capacity"]

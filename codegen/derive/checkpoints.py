@@ -151,6 +151,3 @@ class _Split:
             rows, xs = [*rows, step], [*xs, iota(length)]
         graph = Graph([*inputs, *inner.carries, *rows], body.nodes, body.outputs)
         return loop(graph, consts, operands.carries, xs, length, self.reverse)
-
-
-__all__ = ["may_split", "split", "stored_bytes", "worth_splitting"]

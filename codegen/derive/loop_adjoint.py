@@ -214,6 +214,3 @@ def loop_jvp(node: Node, tangents: Sequence[Atom | None], forward_mode: Forward)
 
 def _tangent(pushed: dict[Var, Atom], value: Any) -> Atom | None:
     return pushed.get(value) if isinstance(value, Var) else None
-
-
-__all__ = ["TooMuch", "loop_jvp", "loop_vjp", "materialise"]

@@ -25,5 +25,3 @@ def quarter_of_free() -> int:
 
 
 loop_memory = LoopMemory(quarter_of_free())
-
-__all__ = ["LoopMemory", "loop_memory", "quarter_of_free"]

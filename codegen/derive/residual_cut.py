@@ -90,6 +90,3 @@ def _before_cut(network: Network) -> set[Vertex]:
         for start, end in edges:
             network[start][end] -= room
             network[end][start] += room
-
-
-__all__ = ["least_stored"]

@@ -103,6 +103,3 @@ def _joined(x: Atom, first: bool) -> Atom:
     """x[t, a, b] with steps t merged into the contracted axis: a if *first*, else b."""
     t, a, b = x.aval.shape
     return reshape(x, (t * a, b)) if first else reshape(transpose(x, (1, 0, 2)), (a, t * b))
-
-
-__all__ = ["Product", "as_product", "sum_of_products", "values_to_store"]

@@ -66,6 +66,3 @@ class Care:
 
     def _whole(self, var: Var) -> bool:
         return var in self._covered and bool(self._covered[var].all())
-
-
-__all__ = ["EVERY", "NONE", "ZEROS", "Care", "Doubt"]

@@ -260,6 +260,3 @@ def _holds(xp: Any, value: Any, expected: Any) -> Any:
     if np.isnan(expected):
         return xp.isnan(value)
     return (value == expected) & (xp.signbit(value) == np.signbit(expected))
-
-
-__all__ = ["CupyBackend", "Fill"]

@@ -216,6 +216,3 @@ def _nonzero(m: Modules, mask: Any, count: int) -> Any:
         return m.xp.zeros(count, np.int64)
     order = m.xp.argsort(~mask)
     return m.xp.take(order, m.xp.remainder(m.xp.arange(count, dtype=np.int64), np.int64(mask.size)), axis=0)
-
-
-__all__ = ["EXCEPTIONS", "Modules", "device_function"]

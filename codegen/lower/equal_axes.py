@@ -125,6 +125,3 @@ def _tie_edges(graph: Graph, pos: Places, union: _Union) -> None:
             if n != m and n != 1:
                 place = pos[node.out][a]
                 union.join(place, known.setdefault((union.find(pos[x][a]), m - n), place))
-
-
-__all__ = ["EqualAxes", "is_edge_pad", "size_of"]

@@ -167,6 +167,3 @@ class _Rewriting:
             self.came_in(out)
         leading = tuple([self.held(a) for a in node.inputs[:lead]])
         self.nodes.append(Node(node.prim, (*leading, *operands), {**node.params, "body": body}, outs, node.site))
-
-
-__all__ = ["CUDA_PRODUCTS", "in_float32"]

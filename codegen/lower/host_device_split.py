@@ -76,6 +76,3 @@ def _part(
     reads = tuple([k for k, v in enumerate(graph.inputs) if v in read])
     consts = [c for c in graph.consts if c[0] in read]
     return Graph([*[graph.inputs[k] for k in reads], *numbers], nodes, outputs, guards, consts), reads
-
-
-__all__ = ["Divided", "divide"]

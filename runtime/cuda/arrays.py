@@ -131,6 +131,3 @@ def full(shape: Sequence[int], value: Any, dtype: Any) -> Any:
 def download(array: Any) -> np.ndarray:
     """A copy of a device array on the host.  Waits for it."""
     return array.get()
-
-
-__all__ = ["as_device", "byte_bounds", "download", "full", "on_device", "upload"]

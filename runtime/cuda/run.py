@@ -145,6 +145,3 @@ def for_slot(launch: Callable[..., Any], example: Sequence[Any], inputs: int) ->
         return launch(*given)
 
     return checked
-
-
-__all__ = ["DeviceProgram", "Interpreted", "compiler", "for_slot", "launcher", "program_of"]

@@ -48,6 +48,3 @@ def _unwatched() -> Iterator[None]:
         yield
     finally:
         restore_profile(profile)
-
-
-__all__ = ["Unwatched"]

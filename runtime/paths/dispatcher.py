@@ -630,6 +630,3 @@ def _to_front(items: list[Any], item: Any) -> None:
     if item in items:
         items.remove(item)
         items.insert(0, item)
-
-
-__all__ = ["Dispatcher", "FunctionDispatcher", "on_the_host"]

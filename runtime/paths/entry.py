@@ -81,6 +81,3 @@ class Endpoint:
 
     def path_stats(self) -> list[PathStats]:
         return [path.stats(self.mode.kind) for path in self.paths]
-
-
-__all__ = ["MAX_SLOTS", "MAX_TRANSIENT", "Endpoint"]

@@ -74,6 +74,3 @@ def tell(name: str, live: Live, pieces: Pieces) -> None:
             f"({live.why if live.split else branch_outcomes(guard.site)}); {_ADVICE}"
         )
         warnings.warn_explicit(message, UserWarning, guard.site.file, guard.site.line)
-
-
-__all__ = ["Live", "branch_outcomes", "tell", "too_long", "too_many_programs"]

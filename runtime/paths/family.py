@@ -182,6 +182,3 @@ def describe_families(variants: Sequence[Variant]) -> list[str]:
         reasons = [apart(leaders[0], leader) for leader in leaders[1:]]
         lines += [f"not in one launch with others: {reason}" for reason in dict.fromkeys(reasons) if reason]
     return lines
-
-
-__all__ = ["Family", "Variant", "apart", "describe_families", "possible", "successors"]

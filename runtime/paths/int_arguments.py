@@ -134,6 +134,3 @@ def _values(call: Call) -> dict[int, Any]:
 
 def _same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and (a is b or bool(a == b))
-
-
-__all__ = ["FIRST", "IntArguments", "describe_dropped", "now_numbers"]

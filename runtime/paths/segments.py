@@ -287,6 +287,3 @@ def _compare(pieces: Pieces, found: Sequence[Any]) -> None:
     graph = Graph(sources, live_nodes(builder.nodes, outputs), outputs)
     for ours, theirs in zip(found, evaluate(graph, [pieces.env[v] for v in sources]), strict=True):
         compare_result(ours, theirs)
-
-
-__all__ = ["Answers", "Segment", "Segments", "split"]

@@ -162,6 +162,3 @@ def describe_merged(merged: SharedPrefix) -> list[str]:
     if merged.apart:
         lines.append(f"steps in front of branches that may run again: {merged.apart}, fused with work of one path")
     return lines
-
-
-__all__ = ["SharedPrefix", "describe_merged", "merge"]

@@ -96,24 +96,3 @@ def stacked_params(params: Params, length: int) -> dict[str, Any]:
     not be in ``across``.
     """
     return {name: _STACKED[name](value, length) if name in _STACKED else value for name, value in params.items()}
-
-
-__all__ = [
-    "JOINED",
-    "NUMBERED",
-    "PART",
-    "SCANNED",
-    "SORTED",
-    "SPLIT",
-    "UNKNOWN",
-    "WRITTEN",
-    "Axes",
-    "AxesRule",
-    "Params",
-    "Shape",
-    "Shapes",
-    "last_axis",
-    "same_axes",
-    "stacked_params",
-    "unrelated",
-]  # fmt: skip

@@ -44,6 +44,3 @@ def same_graph(a: Graph, b: Graph) -> bool:
             return False
         names.update(zip(m.outs, n.outs, strict=True))
     return all(map(same, a.outputs, b.outputs))
-
-
-__all__ = ["same_graph", "same_params"]

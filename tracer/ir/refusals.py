@@ -240,6 +240,3 @@ def listed(reasons: Iterable[Reason]) -> str:
     unique = list(map(str, dict.fromkeys(reasons)))
     rest = len(unique) - _LISTED
     return "; ".join(unique[:_LISTED]) + (f"; and {rest} more" if rest > 0 else "")
-
-
-__all__ = ["Reason", "Refusal", "listed"]

@@ -39,6 +39,3 @@ def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
     """*tree* with ``function(leaf)`` in place of each leaf."""
     leaves, structure = tree_flatten(tree)
     return tree_unflatten(structure, map(function, leaves))
-
-
-__all__ = ["NAMESPACE", "tree_flatten", "tree_leaves", "tree_map", "tree_unflatten"]

@@ -29,7 +29,7 @@ unsupported.py   hints for unsupported functions
 ===============  =======================================================================
 """
 
-from . import (
+from . import (  # noqa: F401  (each fills the tables)
     assemble,
     assign,
     create,
@@ -50,23 +50,3 @@ from . import (
 )
 
 dispatch.install()
-
-__all__ = [
-    "assemble",
-    "assign",
-    "create",
-    "dispatch",
-    "einsum",
-    "index",
-    "misc",
-    "product",
-    "protocols",
-    "python_builtins",
-    "reduce",
-    "shape",
-    "sort",
-    "special",
-    "statistics",
-    "ufuncs",
-    "unsupported",
-]

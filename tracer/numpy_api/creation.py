@@ -112,8 +112,3 @@ def _stopped(x: Any) -> Any:
         found._storage.array0d = not x.shape and class_of(x) is np.ndarray
         return found
     return x.detach() if hasattr(type(x), "detach") else x
-
-
-__all__ = [
-    "arange", "array", "asarray", "empty", "eye", "full", "linspace", "ones", "stack", "stop_gradient", "zeros",
-]  # fmt: skip

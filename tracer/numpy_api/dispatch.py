@@ -261,5 +261,3 @@ def install(join: Callable[[Entry, Entry], Any] = in_python) -> None:
 
 
 _closed = frozenset(_CLOSED)
-
-__all__ = ["in_python", "install", "is_plain"]

@@ -420,5 +420,3 @@ _functions: dict[types.ModuleType, dict[str, Any]] = {
 }
 for _module, _found in _functions.items():
     show_functions(_module, _found)
-
-__all__: list[str] = []

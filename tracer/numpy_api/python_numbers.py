@@ -85,6 +85,3 @@ def _all(*conditions: Atom) -> Atom:
 
 def _holds(recorder: Recorder, condition: Atom) -> bool:
     return bool(recorder.guard(condition, "bool"))
-
-
-__all__ = ["CHECKED", "python_operator"]

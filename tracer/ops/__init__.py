@@ -8,6 +8,4 @@ bodies of loops.
 Importing the package fills the registry.
 """
 
-from . import control, custom, elementwise, indexing, product, reduce, shape, threefry
-
-__all__ = ["control", "custom", "elementwise", "indexing", "product", "reduce", "shape", "threefry"]
+from . import control, custom, elementwise, indexing, product, reduce, shape, threefry  # noqa: F401

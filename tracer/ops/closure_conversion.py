@@ -70,6 +70,3 @@ def deduplicated(nodes: Sequence[Node], outputs: Sequence[Atom]) -> tuple[list[N
         moved = seen[key] = Node(node.prim, inputs, node.params, node.outs, node.site)
         kept.append(moved)
     return kept, [renamed.get(a, a) for a in outputs]
-
-
-__all__ = ["closed", "deduplicated", "needed_carries"]

@@ -246,9 +246,3 @@ def add_results(node: Node, rows: Sequence[Atom]) -> list[Var]:
         found.append(node.outs[known[0]])
     node.params = {**node.params, "body": body}
     return found
-
-
-__all__ = [
-    "CAPACITY", "LOOP_OVER", "UNLIMITED", "LoopOperands", "LoopView", "add_results", "before_consts", "before_rows",
-    "loop", "loop_view", "parts", "split_body",
-]  # fmt: skip

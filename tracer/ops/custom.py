@@ -44,6 +44,3 @@ def custom_vjp(values: Sequence[Var], operands: Sequence[Atom], rule: Rule) -> t
     must be a function of its arguments (and of constants), so that it can be derived again.
     """
     return current_builder().emit(CUSTOM_VJP, (*values, *operands), {"count": len(values), "rule": rule})
-
-
-__all__ = ["CUSTOM_VJP", "Rule", "custom_vjp"]

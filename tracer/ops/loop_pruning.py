@@ -76,6 +76,3 @@ def _replaced(graph: Graph, renamed: Renamed) -> Graph:
     nodes = [Node(n.prim, tuple([current(a) for a in n.inputs]), n.params, n.outs, n.site) for n in graph.nodes]
     guards = [replace(g, atom=current(g.atom)) for g in graph.guards]
     return Graph(graph.inputs, nodes, [current(a) for a in graph.outputs], guards, graph.consts)
-
-
-__all__ = ["prune_loops"]

@@ -254,15 +254,3 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
         total = np.cumsum(_parameter(p, FLOATS[0], "p"))
         index = np.searchsorted(total, total[-1] * (1.0 - uniform(key, sizes))) if wanted else randint(key, sizes, 0, 1)
     return _taken(a, index, place) if _is_array(a) else index
-
-
-__all__ = [
-    "bernoulli",
-    "choice",
-    "exponential",
-    "normal",
-    "permutation",
-    "randint",
-    "truncated_normal",
-    "uniform",
-]

@@ -180,6 +180,3 @@ def as_shape(shape: Any) -> Ints:
     if floats or any(n < 0 for n in sizes):
         raise ShapeError.here(f"a shape is an integer of at least 0, or a tuple of them, not {shape!r}")
     return sizes
-
-
-__all__ = ["as_shape", "bits", "blocks", "check_key", "fold_in", "in_long_rows", "key", "keys_of", "split", "words"]

@@ -84,6 +84,12 @@ def _asked(recorder: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str
         recorder.entered = None
 
 
+def _known_or_asked(recorder: Any, function: Any, args: tuple[Any, ...], run: Entry) -> Any:
+    """``run(function, args, {})``, or its result at once."""
+    found = None if recorder.ask is None else recorder.ask(function, args, _NOTHING)
+    return _asked(recorder, function, args, _NOTHING, run) if found is None else found
+
+
 # ---- operators and ufuncs ------------------------------------------------------------------------------------------
 
 
@@ -98,11 +104,7 @@ def _quick_number(ufunc: Any) -> Entry:
     def run(_: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return python_operator(ufunc, args, quick=True)
 
-    def apply(recorder: Any, args: tuple[Any, Any]) -> Any:
-        found = None if recorder.ask is None else recorder.ask(run, args, _NOTHING)
-        return _asked(recorder, run, args, _NOTHING, run) if found is None else found
-
-    return apply
+    return lambda recorder, args: _known_or_asked(recorder, run, args, run)
 
 
 def _quick_forward(ufunc: Any) -> Entry:
@@ -114,9 +116,7 @@ def _quick_forward(ufunc: Any) -> Entry:
             return None
         if checked and self._atom.aval.weak and not (divides and type(other) is float and other != 0.0):
             return number(self._recorder, (self, other))
-        ask, args = self._recorder.ask, (self, other)
-        found = None if ask is None else ask(ufunc, args, _NOTHING)
-        return _asked(self._recorder, ufunc, args, _NOTHING, _run_plain) if found is None else found
+        return _known_or_asked(self._recorder, ufunc, (self, other), _run_plain)
 
     return apply
 
@@ -127,29 +127,19 @@ def _quick_reflected(ufunc: Any) -> Entry:
     def apply(self: TracedArray, other: Any) -> Any:
         if checked and self._atom.aval.weak:
             return number(self._recorder, (other, self))
-        ask, args = self._recorder.ask, (other, self)
-        found = None if ask is None else ask(ufunc, args, _NOTHING)
-        return _asked(self._recorder, ufunc, args, _NOTHING, _run_plain) if found is None else found
+        return _known_or_asked(self._recorder, ufunc, (other, self), _run_plain)
 
     return apply
 
 
 def _quick_unary(ufunc: Any) -> Entry:
-    def apply(self: TracedArray) -> Any:
-        ask, args = self._recorder.ask, (self,)
-        found = None if ask is None else ask(ufunc, args, _NOTHING)
-        return _asked(self._recorder, ufunc, args, _NOTHING, _run_plain) if found is None else found
-
-    return apply
+    return lambda self: _known_or_asked(self._recorder, ufunc, (self,), _run_plain)
 
 
 def _quick_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     if kwargs or method != "__call__":
         return None
-    ask = self._recorder.ask
-    found = None if ask is None else ask(ufunc, inputs, _NOTHING)
-    if found is None:
-        found = _asked(self._recorder, ufunc, inputs, _NOTHING, _run_plain)
+    found = _known_or_asked(self._recorder, ufunc, inputs, _run_plain)
     return None if found is None else strong(self, found)
 
 
@@ -163,9 +153,7 @@ def _run_item(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _quick_item(self: TracedArray, index: Any) -> Any:
     if self._atom.aval.weak or (self._recorder.plain_truths and self._atom.aval.dtype.kind == "b"):
         return None
-    ask, args = self._recorder.ask, (self, index)
-    found = None if ask is None else ask(GETITEM, args, _NOTHING)
-    return _asked(self._recorder, GETITEM, args, _NOTHING, _run_item) if found is None else found
+    return _known_or_asked(self._recorder, GETITEM, (self, index), _run_item)
 
 
 def _open_item(self: TracedArray, index: Any) -> Any:

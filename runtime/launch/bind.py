@@ -29,7 +29,7 @@ import threading
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -93,8 +93,7 @@ Out = ArrayOut | ScalarOut
 
 
 class LaunchPlan(NamedTuple):
-    """The arguments of :func:`bind`.  *sizes_at*, *consts_at* and *counts_at* are addresses; *owned* is what all of its
-    addresses point to."""
+    """The arguments of :func:`bind`; *owned* is what all of its addresses point to."""
 
     kernel_address: int
     args: tuple[Arg, ...]
@@ -105,22 +104,28 @@ class LaunchPlan(NamedTuple):
     consts: bytes | np.ndarray
     owned: tuple[object, ...]
     single: bool
-    sizes_at: int
-    consts_at: int
     counts: np.ndarray | None
-    counts_at: int
     scratch: int
 
+    @property
+    def addresses(self) -> tuple[int, int, int]:
+        """Of the sizes, the constants and the counters; 0 where there are none."""
+        held = (self.sizes, self.consts if len(self.consts) else None, self.counts)
+        sizes, consts, counts = [0 if x is None else _address(x) for x in held]
+        return sizes, consts, counts
 
-class SharedSteps(Protocol):
-    """Workspace and steps shared by the members of a family: see ``shared_prefix.SharedPrefix``."""
 
-    @property
-    def offsets(self) -> Sequence[Sequence[int]]: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def done(self) -> Sequence[Sequence[int]]: ...
+@dataclass(slots=True)
+class SharedSteps:
+    """Workspace layout of the members of a family, and the steps that are done when another member takes over.
+
+    ``offsets[k]``: of the temporaries of member k, in a workspace of ``nbytes``.  ``done[k][g]``: the bits of the steps
+    of the member that follows guard g of member k.
+    """
+
+    offsets: list[list[int]]
+    nbytes: int
+    done: list[list[int]]
 
 
 class Binding(NamedTuple):
@@ -179,20 +184,11 @@ _FLOAT_KIND = {np.dtype(np.float64): ir.KIND_FLOAT64, np.dtype(np.float32): ir.K
 
 
 def bind(
-    kernel_address: int,
-    args: Sequence[Arg],
-    outs: Sequence[Out],
-    extra: Sequence[int] = (),
-    temp_offsets: Sequence[int] = (),
-    sizes: np.ndarray | None = None,
-    consts: bytes | np.ndarray = b"",
-    keep_alive: Sequence[object] = (),
-    single: bool = False,
-    arena_bytes: int = 0,
-    native: bool = True,
-    counts: np.ndarray | None = None,
-    scratch: int = 0,
-) -> Callable[..., object]:
+    kernel_address: int, args: Sequence[Arg], outs: Sequence[Out], extra: Sequence[int] = (),
+    temp_offsets: Sequence[int] = (), sizes: np.ndarray | None = None, consts: bytes | np.ndarray = b"",
+    keep_alive: Sequence[object] = (), single: bool = False, arena_bytes: int = 0, native: bool = True,
+    counts: np.ndarray | None = None, scratch: int = 0,
+) -> Callable[..., object]:  # fmt: skip
     """A callable that runs the kernel on arguments of exactly this layout.
 
     Called (by position only), it returns
@@ -208,22 +204,11 @@ def bind(
     *counts* (int64) has a place for runs in which all guards held, then one for failures of each guard.
     *scratch* bytes of the call's own are a buffer behind the outputs, if there are any.
     """
+    owned = (tuple(keep_alive), sizes, consts, counts, *map(_object_of, args), *map(_object_of, outs))
     plan = LaunchPlan(
-        kernel_address=kernel_address,
-        args=tuple(args),
-        outs=tuple(outs),
-        extra=tuple(extra),
-        temp_offsets=tuple(temp_offsets),
-        sizes=sizes,
-        consts=consts,
-        owned=(tuple(keep_alive), sizes, consts, counts, *map(_object_of, args), *map(_object_of, outs)),
-        single=single,
-        sizes_at=0 if sizes is None else _address(sizes),
-        consts_at=_address(consts) if len(consts) else 0,
-        counts=counts,
-        counts_at=0 if counts is None else _address(counts),
-        scratch=scratch,
-    )
+        kernel_address, tuple(args), tuple(outs), tuple(extra), tuple(temp_offsets), sizes, consts, owned, single,
+        counts, scratch,
+    )  # fmt: skip
     _check(plan, arena_bytes)
     if plan.temp_offsets:
         ensure_arena(max(arena_bytes, 1))
@@ -301,16 +286,10 @@ def _address(data: np.ndarray | bytes) -> int:
 
 
 def bind_tape(
-    tape: Tape,
-    args: Sequence[Arg],
-    outs: Sequence[Out] = (),
-    extra: Sequence[int] = (),
-    keep_alive: Sequence[object] = (),
-    single: bool = False,
-    space: int = 0,
-    native: bool = True,
+    tape: Tape, args: Sequence[Arg], outs: Sequence[Out] = (), extra: Sequence[int] = (),
+    keep_alive: Sequence[object] = (), single: bool = False, space: int = 0, native: bool = True,
     counts: np.ndarray | None = None,
-) -> Callable[..., object]:
+) -> Callable[..., object]:  # fmt: skip
     """A callable that carries out *tape* on arguments of exactly this layout, with the protocol of :func:`bind`.
 
     The tape counts buffers as kernels do: *args* (constants have none), *outs*, *extra*, and last its workspace of
@@ -326,20 +305,11 @@ def bind_tape(
 
 
 def bind_steps(
-    steps: Sequence[int | Callable[[int], None]],
-    args: Sequence[Arg],
-    outs: Sequence[Out],
-    donated: Mapping[int, int],
-    extra: Sequence[int] = (),
-    temp_offsets: Sequence[int] = (),
-    sizes: np.ndarray | None = None,
-    consts: bytes | np.ndarray = b"",
-    keep_alive: Sequence[object] = (),
-    single: bool = False,
-    arena_bytes: int = 0,
-    native: bool = True,
-    counts: np.ndarray | None = None,
-) -> Callable[..., object]:
+    steps: Sequence[int | Callable[[int], None]], args: Sequence[Arg], outs: Sequence[Out], donated: Mapping[int, int],
+    extra: Sequence[int] = (), temp_offsets: Sequence[int] = (), sizes: np.ndarray | None = None,
+    consts: bytes | np.ndarray = b"", keep_alive: Sequence[object] = (), single: bool = False, arena_bytes: int = 0,
+    native: bool = True, counts: np.ndarray | None = None,
+) -> Callable[..., object]:  # fmt: skip
     """As :func:`bind`, but for several *steps* on the same buffers, and result *k* is written into argument
     ``donated[k]`` once all guards have held.
 
@@ -410,11 +380,11 @@ def _binding(
             words[links:end:2] = [address.get(target, 0) for target in following[k]]
             words[links + 1 : end : 2] = 0 if done is None else done[k]
             links = end
-        member = (
-            *(plan.kernel_address, plan.sizes_at, plan.consts_at, len(plan.extra), len(plan.temp_offsets)),
-            *(plan.counts_at, base, 1 << k, linked, *plan.extra, *plan.temp_offsets),
-        )
-        words[starts[k] : starts[k + 1]] = member
+        sizes, consts, counts = plan.addresses
+        words[starts[k] : starts[k + 1]] = (
+            plan.kernel_address, sizes, consts, len(plan.extra), len(plan.temp_offsets), counts, base, 1 << k, linked,
+            *plan.extra, *plan.temp_offsets,
+        )  # fmt: skip
         base += len(following[k]) if following else 0
     room = max(len(plan.extra) + len(plan.temp_offsets) for plan in plans)
     return Binding(_table(plans[0], room, _address(words)), words, tuple(plans))
@@ -529,7 +499,7 @@ def call_python(plan: LaunchPlan, *values: object) -> object:
     with _lock:  # without a GIL, this keeps the arena to one kernel at a time
         bufs.extend(_arena_cell.value + offset for offset in plan.temp_offsets)
         pointers = (ctypes.c_void_p * len(bufs))(*bufs)
-        failed = KERNEL_TYPE(plan.kernel_address)(ctypes.addressof(pointers), plan.sizes_at, plan.consts_at, 0)
+        failed = KERNEL_TYPE(plan.kernel_address)(ctypes.addressof(pointers), *plan.addresses[:2], 0)
     if plan.counts is not None:
         plan.counts[1 + failed] += 1
     if failed >= 0:

@@ -46,17 +46,16 @@ ACCEPT_FLOAT, ACCEPT_NP_FLOAT64, ACCEPT_NP_FLOAT32 = 1, 2, 4
 SLOT_BYTES = 16
 
 # `$name` is filled in by `launcher_ir`: a number, or the address of a function or object as a constant pointer.
+# `load i64, ptr %row[i64 2]` loads a field: word 2 of the row (`native.filled`).
 LAUNCHER = r"""
 ; Is `object` an ndarray as the row says?  The cheap tests that fail most often come first.
 define internal i1 @is_expected_array(ptr %object, ptr %row) {
 entry:
-  %type.at = getelementptr i8, ptr %object, i64 $ob_type
-  %type = load ptr, ptr %type.at
+  %type = load ptr, ptr %object[i8 $ob_type]
   %exact = icmp eq ptr %type, $ndarray              ; a subclass may mean anything: not ours
   br i1 %exact, label %layout, label %no
 layout:                                             ; C-contiguous, aligned, writeable if need be; the same rank
-  %flags.at = getelementptr i8, ptr %object, i64 $array_flags
-  %flags = load i32, ptr %flags.at
+  %flags = load i32, ptr %object[i8 $array_flags]
   %kind = load i64, ptr %row
   %written = icmp eq i64 %kind, $KIND_WRITTEN
   %wanted = select i1 %written, i32 $carray_written, i32 $carray
@@ -65,16 +64,13 @@ layout:                                             ; C-contiguous, aligned, wri
   %nd.at = getelementptr i8, ptr %object, i64 $array_nd
   %nd.int = load i32, ptr %nd.at
   %nd = sext i32 %nd.int to i64
-  %row.nd.at = getelementptr i64, ptr %row, i64 2
-  %row.nd = load i64, ptr %row.nd.at
+  %row.nd = load i64, ptr %row[i64 2]
   %nd.ok = icmp eq i64 %nd, %row.nd
   %layout.ok = and i1 %carray.ok, %nd.ok
   br i1 %layout.ok, label %dtype, label %no
 dtype:                                              ; nearly always the one dtype object of its kind ...
-  %descr.at = getelementptr i8, ptr %object, i64 $array_descr
-  %descr = load ptr, ptr %descr.at
-  %row.descr.at = getelementptr i64, ptr %row, i64 1
-  %row.descr = load ptr, ptr %row.descr.at
+  %descr = load ptr, ptr %object[i8 $array_descr]
+  %row.descr = load ptr, ptr %row[i64 1]
   %same = icmp eq ptr %descr, %row.descr
   br i1 %same, label %shape, label %equivalent
 equivalent:                                         ; ... but unpickled arrays have copies of it
@@ -82,8 +78,7 @@ equivalent:                                         ; ... but unpickled arrays h
   %equal.ok = icmp ne i8 %equal, 0
   br i1 %equal.ok, label %shape, label %no
 shape:
-  %dims.at = getelementptr i8, ptr %object, i64 $array_dims
-  %dims = load ptr, ptr %dims.at
+  %dims = load ptr, ptr %object[i8 $array_dims]
   %row.dims = getelementptr i64, ptr %row, i64 3
   br label %dim
 dim:
@@ -91,10 +86,8 @@ dim:
   %d.done = icmp eq i64 %d, %nd
   br i1 %d.done, label %yes, label %dim.body
 dim.body:
-  %size.at = getelementptr i64, ptr %dims, i64 %d
-  %size = load i64, ptr %size.at
-  %row.size.at = getelementptr i64, ptr %row.dims, i64 %d
-  %row.size = load i64, ptr %row.size.at
+  %size = load i64, ptr %dims[i64 %d]
+  %row.size = load i64, ptr %row.dims[i64 %d]
   %size.ok = icmp eq i64 %size, %row.size
   %d.next = add i64 %d, 1
   br i1 %size.ok, label %dim, label %no
@@ -125,21 +118,16 @@ end:
 ; The builtin: self is a binding (a tuple that begins with the table, a bytes object), args are borrowed references.
 define ptr @tracegrad_launch(ptr %self, ptr %args, i64 %nargs) {
 entry:
-  %bytes.at = getelementptr i8, ptr %self, i64 $ob_item
-  %bytes = load ptr, ptr %bytes.at
+  %bytes = load ptr, ptr %self[i8 $ob_item]
   %table = getelementptr i8, ptr %bytes, i64 $ob_sval
-  %n_args.at = getelementptr i64, ptr %table, i64 $n_args
-  %n_args = load i64, ptr %n_args.at
+  %n_args = load i64, ptr %table[i64 $n_args]
   %arity.ok = icmp eq i64 %nargs, %n_args
   br i1 %arity.ok, label %open, label %mismatch
 
 open:
-  %n_outs.at = getelementptr i64, ptr %table, i64 $n_outs
-  %n_outs = load i64, ptr %n_outs.at
-  %room.at = getelementptr i64, ptr %table, i64 $room
-  %room = load i64, ptr %room.at
-  %first.at = getelementptr i64, ptr %table, i64 $first
-  %first = load ptr, ptr %first.at
+  %n_outs = load i64, ptr %table[i64 $n_outs]
+  %room = load i64, ptr %table[i64 $room]
+  %first = load ptr, ptr %table[i64 $first]
   ; On the stack: the kernel's table of buffers, a slot per argument and output for scalars, the new outputs.
   %n_slots = add i64 %n_args, %n_outs
   %n_bufs = add i64 %n_slots, %room
@@ -162,8 +150,7 @@ arg:
   br i1 %args.done, label %out, label %arg.body
 
 arg.body:
-  %object.at = getelementptr ptr, ptr %args, i64 %i
-  %object = load ptr, ptr %object.at
+  %object = load ptr, ptr %args[ptr %i]
   %kind = load i64, ptr %row
   %word1.at = getelementptr i64, ptr %row, i64 1
   %word2.at = getelementptr i64, ptr %row, i64 2
@@ -176,16 +163,14 @@ array:
   %array.ok = call i1 @is_expected_array(ptr %object, ptr %row)
   br i1 %array.ok, label %array.take, label %mismatch
 array.take:
-  %data.at = getelementptr i8, ptr %object, i64 $array_data
-  %data = load ptr, ptr %data.at
+  %data = load ptr, ptr %object[i8 $array_data]
   store ptr %data, ptr %buf
   %array.nd = load i64, ptr %word2.at
   %array.words = add i64 %array.nd, 3
   br label %arg.next
 
 scalar:                                             ; a float of an accepted type, widened, then stored as wanted
-  %type.at = getelementptr i8, ptr %object, i64 $ob_type
-  %type = load ptr, ptr %type.at
+  %type = load ptr, ptr %object[i8 $ob_type]
   %is.float = icmp eq ptr %type, $float
   %is.float64 = icmp eq ptr %type, $float64
   %is.float32 = icmp eq ptr %type, $float32
@@ -245,10 +230,8 @@ out.body:
   br i1 %out.is_array, label %out.array, label %out.scalar
 
 out.array:
-  %out.descr.at = getelementptr i64, ptr %out.row, i64 1
-  %out.descr = load ptr, ptr %out.descr.at
-  %out.nd.at = getelementptr i64, ptr %out.row, i64 2
-  %out.nd = load i64, ptr %out.nd.at
+  %out.descr = load ptr, ptr %out.row[i64 1]
+  %out.nd = load i64, ptr %out.row[i64 2]
   %out.nd.int = trunc i64 %out.nd to i32
   %out.dims = getelementptr i64, ptr %out.row, i64 3
   call void $Py_IncRef(ptr %out.descr)              ; the next call takes this reference, even if it fails
@@ -257,8 +240,7 @@ out.array:
   %new.failed = icmp eq ptr %new, null
   br i1 %new.failed, label %error, label %out.array.take
 out.array.take:
-  %new.data.at = getelementptr i8, ptr %new, i64 $array_data
-  %new.data = load ptr, ptr %new.data.at
+  %new.data = load ptr, ptr %new[i8 $array_data]
   %out.array.words = add i64 %out.nd, 3
   br label %out.next
 
@@ -291,10 +273,8 @@ attempt:
   %bit.at = getelementptr i64, ptr %member, i64 $bit
   %bit.mine = load i64, ptr %bit.at
   %tried = or i64 %tried.before, %bit.mine
-  %n_extra.at = getelementptr i64, ptr %member, i64 $n_extra
-  %n_extra = load i64, ptr %n_extra.at
-  %n_temps.at = getelementptr i64, ptr %member, i64 $n_temps
-  %n_temps = load i64, ptr %n_temps.at
+  %n_extra = load i64, ptr %member[i64 $n_extra]
+  %n_temps = load i64, ptr %member[i64 $n_temps]
   %extra = getelementptr i64, ptr %member, i64 $member
   %extra.bytes = mul i64 %n_extra, 8
   call void @llvm.memcpy.p0.p0.i64(ptr %out.buf, ptr %extra, i64 %extra.bytes, i1 false)
@@ -307,8 +287,7 @@ temp:
   %temps.done = icmp eq i64 %t, %n_temps
   br i1 %temps.done, label %run, label %temp.body
 temp.body:
-  %offset.at = getelementptr i64, ptr %offsets, i64 %t
-  %offset = load i64, ptr %offset.at
+  %offset = load i64, ptr %offsets[i64 %t]
   %temporary = getelementptr i8, ptr %arena, i64 %offset
   %temp.at = getelementptr ptr, ptr %temps, i64 %t
   store ptr %temporary, ptr %temp.at
@@ -318,16 +297,13 @@ temp.body:
 ; ---- 4. The kernel; where a guard of it fails, that of another member, on the same arguments and outputs.
 run:
   %kernel = load ptr, ptr %member
-  %sizes.at = getelementptr i64, ptr %member, i64 $sizes
-  %sizes = load ptr, ptr %sizes.at
-  %consts.at = getelementptr i64, ptr %member, i64 $consts
-  %consts = load ptr, ptr %consts.at
+  %sizes = load ptr, ptr %member[i64 $sizes]
+  %consts = load ptr, ptr %member[i64 $consts]
   %failed = call i64 %kernel(ptr %bufs, ptr %sizes, ptr %consts, i64 %done)
   %raised = icmp slt i64 %failed, -1
   br i1 %raised, label %error, label %count
 count:
-  %counts.at = getelementptr i64, ptr %member, i64 $counts
-  %counts = load ptr, ptr %counts.at
+  %counts = load ptr, ptr %member[i64 $counts]
   %counted = icmp ne ptr %counts, null
   br i1 %counted, label %tally, label %ran
 tally:                                              ; one more run to the end (-1), or failure of this guard
@@ -341,8 +317,7 @@ ran:
   %held = icmp slt i64 %failed, 0
   br i1 %held, label %answered, label %guard
 guard:
-  %following.at = getelementptr i64, ptr %member, i64 $following
-  %following = load ptr, ptr %following.at
+  %following = load ptr, ptr %member[i64 $following]
   %alone = icmp eq ptr %following, null
   br i1 %alone, label %miss, label %follow
 follow:
@@ -352,10 +327,8 @@ follow:
   %last = icmp eq ptr %next, null
   br i1 %last, label %miss, label %hop
 hop:
-  %next.done.at = getelementptr i64, ptr %next.at, i64 1
-  %next.done = load i64, ptr %next.done.at
-  %next.bit.at = getelementptr i64, ptr %next, i64 $bit
-  %next.bit = load i64, ptr %next.bit.at
+  %next.done = load i64, ptr %next.at[i64 1]
+  %next.bit = load i64, ptr %next[i64 $bit]
   %again = and i64 %tried, %next.bit
   %fresh = icmp eq i64 %again, 0
   br i1 %fresh, label %attempt, label %miss
@@ -375,15 +348,13 @@ box.body:
   %box.is_array = icmp eq i64 %box.kind, $KIND_ARRAY
   br i1 %box.is_array, label %box.array, label %box.scalar
 box.array:
-  %box.nd.at = getelementptr i64, ptr %box.row, i64 2
-  %box.nd = load i64, ptr %box.nd.at
+  %box.nd = load i64, ptr %box.row[i64 2]
   %box.words.array = add i64 %box.nd, 3
   br label %box.next
 box.scalar:
   %box.slot.offset = mul i64 %b, $slot
   %box.slot = getelementptr i8, ptr %slot, i64 %box.slot.offset
-  %box.descr.at = getelementptr i64, ptr %box.row, i64 1
-  %box.descr = load ptr, ptr %box.descr.at
+  %box.descr = load ptr, ptr %box.row[i64 1]
   %boxed = call ptr $PyArray_Scalar(ptr %box.slot, ptr %box.descr, ptr null)
   store ptr %boxed, ptr %box.at
   %box.failed = icmp eq ptr %boxed, null
@@ -395,16 +366,14 @@ box.next:
   br label %box
 
 give:
-  %single.at = getelementptr i64, ptr %table, i64 $single
-  %single = load i64, ptr %single.at
+  %single = load i64, ptr %table[i64 $single]
   %is.single = icmp ne i64 %single, 0
   br i1 %is.single, label %give.one, label %give.tuple
 give.one:
   %only = load ptr, ptr %results
   br label %given
 give.tuple:                                         ; may start a garbage collection, and so run Python code
-  %n_given.at = getelementptr i64, ptr %table, i64 $n_given
-  %n_given = load i64, ptr %n_given.at
+  %n_given = load i64, ptr %table[i64 $n_given]
   %tuple = call ptr $PyTuple_New(i64 %n_given)
   %tuple.failed = icmp eq ptr %tuple, null
   br i1 %tuple.failed, label %error, label %item
@@ -432,8 +401,7 @@ mismatch:
   ret ptr $none
 miss:
   call void @drop(ptr %results, i64 %n_outs)
-  %base.at = getelementptr i64, ptr %member, i64 $base
-  %base = load i64, ptr %base.at
+  %base = load i64, ptr %member[i64 $base]
   %number = add i64 %base, %failed
   %index = call ptr $PyLong_FromLongLong(i64 %number)
   ret ptr %index

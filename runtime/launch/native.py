@@ -7,6 +7,7 @@ functions and objects of this process are written into the IR as numbers, which 
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable, Iterable, Mapping
 from string import Template
 from typing import Any
@@ -40,11 +41,16 @@ def compile_function(text: str, name: str) -> int:
     return immortal(load(machine.emit_object(module))).address(name)
 
 
+_FIELD = re.compile(r"(%[\w.]+) = load (\w+), ptr (%[\w.]+)\[(\w+) ([^\]]+)\]")
+
+
 def filled(text: str, numbers: Mapping[str, int], addresses: Mapping[str, int], functions: Iterable[str]) -> str:
-    """*text* with ``$name`` replaced: by numbers, by constant pointers, to functions of CPython's API among them."""
+    """*text* with ``$name`` replaced: by numbers, by constant pointers, to functions of CPython's API among them; and
+    ``%x = load i64, ptr %table[ptr 3]``, a field, by the two instructions that load it."""
     pointers = {**addresses, **{name: python_api(name) for name in functions}}
     fields: dict[str, Any] = {name: f"inttoptr (i64 {address} to ptr)" for name, address in pointers.items()}
-    return Template(text).substitute(fields | dict(numbers))
+    loads = r"\1.at = getelementptr \4, ptr \3, i64 \5\n  \1 = load \2, ptr \1.at"
+    return _FIELD.sub(loads, Template(text).substitute(fields | dict(numbers)))
 
 
 def builtins_of(

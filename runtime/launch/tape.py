@@ -42,8 +42,7 @@ entry:
   %space.aligned = and i64 %space.above, -64
   store i64 %space.aligned, ptr %space.at
   %workspace = inttoptr i64 %space.aligned to ptr
-  %room.at = getelementptr i64, ptr %tape, i64 1
-  %room = load i64, ptr %room.at
+  %room = load i64, ptr %tape[i64 1]
   %table = getelementptr i8, ptr %workspace, i64 %room
   %first = getelementptr i64, ptr %tape, i64 2
   br label %step
@@ -51,32 +50,26 @@ entry:
 step:
   %word = phi ptr [ %first, %entry ], [ %after.call, %call.done ], [ %after.copy, %copy ]
   %kind = load i64, ptr %word
-  %w1 = getelementptr i64, ptr %word, i64 1
-  %w2 = getelementptr i64, ptr %word, i64 2
-  %w3 = getelementptr i64, ptr %word, i64 3
-  %w4 = getelementptr i64, ptr %word, i64 4
-  %w5 = getelementptr i64, ptr %word, i64 5
+  %places = getelementptr i64, ptr %word, i64 5
   switch i64 %kind, label %end [ i64 0, label %call
                                  i64 2, label %call
                                  i64 1, label %copy ]
 
 call:
-  %kernel = load ptr, ptr %w1
-  %sizes = load ptr, ptr %w2
-  %consts = load ptr, ptr %w3
-  %count = load i64, ptr %w4
+  %kernel = load ptr, ptr %word[i64 1]
+  %sizes = load ptr, ptr %word[i64 2]
+  %consts = load ptr, ptr %word[i64 3]
+  %count = load i64, ptr %word[i64 4]
   br label %place
 place:                                              ; the kernel's table of buffers
   %i = phi i64 [ 0, %call ], [ %i.next, %place.body ]
-  %pair = phi ptr [ %w5, %call ], [ %pair.next, %place.body ]
+  %pair = phi ptr [ %places, %call ], [ %pair.next, %place.body ]
   %placed = icmp eq i64 %i, %count
   br i1 %placed, label %run, label %place.body
 place.body:
   %index = load i64, ptr %pair
-  %base.at = getelementptr ptr, ptr %bufs, i64 %index
-  %base = load ptr, ptr %base.at
-  %offset.at = getelementptr i64, ptr %pair, i64 1
-  %offset = load i64, ptr %offset.at
+  %base = load ptr, ptr %bufs[ptr %index]
+  %offset = load i64, ptr %pair[i64 1]
   %address = getelementptr i8, ptr %base, i64 %offset
   %entry.at = getelementptr ptr, ptr %table, i64 %i
   store ptr %address, ptr %entry.at
@@ -110,21 +103,19 @@ failed:
   ret i64 %answer
 call.done:
   %pairs = mul i64 %count, 2
-  %after.call = getelementptr i64, ptr %w5, i64 %pairs
+  %after.call = getelementptr i64, ptr %places, i64 %pairs
   br label %step
 
 copy:
-  %from = load i64, ptr %w1
-  %from.at = getelementptr ptr, ptr %bufs, i64 %from
-  %from.base = load ptr, ptr %from.at
-  %from.offset = load i64, ptr %w2
+  %from = load i64, ptr %word[i64 1]
+  %from.base = load ptr, ptr %bufs[ptr %from]
+  %from.offset = load i64, ptr %word[i64 2]
   %source = getelementptr i8, ptr %from.base, i64 %from.offset
-  %into = load i64, ptr %w3
-  %into.at = getelementptr ptr, ptr %bufs, i64 %into
-  %into.base = load ptr, ptr %into.at
-  %into.offset = load i64, ptr %w4
+  %into = load i64, ptr %word[i64 3]
+  %into.base = load ptr, ptr %bufs[ptr %into]
+  %into.offset = load i64, ptr %word[i64 4]
   %target = getelementptr i8, ptr %into.base, i64 %into.offset
-  %bytes = load i64, ptr %w5
+  %bytes = load i64, ptr %places
   call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 %bytes, i1 false)
   %after.copy = getelementptr i64, ptr %word, i64 6
   br label %step

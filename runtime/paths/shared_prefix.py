@@ -22,6 +22,7 @@ from ...codegen.cpu.value_numbering import Table, products, step_keys
 from ...codegen.lower.canonical import Sym
 from ...codegen.schedule.early_exit import steps_before
 from ...codegen.schedule.memory import ALIGN, Temporary, plan
+from ..launch.bind import SharedSteps
 from .paths import Path
 
 Product = tuple[int, int]  # (value number of a step, index among its products)
@@ -29,17 +30,10 @@ Place = tuple[str, int]  # ("result", index) or ("temporary", index)
 
 
 @dataclass(slots=True)
-class SharedPrefix:
-    """Workspace layout of the members of a family, and the steps that are done when another member takes over.
+class SharedPrefix(SharedSteps):
+    """``shared``: how many different steps are not run again somewhere; ``apart``: how many in front of a branch are
+    not, since the path that follows has them in another form, if at all."""
 
-    ``offsets[k]``: of the temporaries of member k, in a workspace of ``nbytes``.  ``done[k][g]``: the bits of the steps
-    of the member that follows guard g of member k.  ``shared``: how many different steps are not run again somewhere;
-    ``apart``: how many in front of a branch are not, since the path that follows has them in another form, if at all.
-    """
-
-    offsets: list[list[int]]
-    nbytes: int
-    done: list[list[int]]
     shared: int
     apart: int
 

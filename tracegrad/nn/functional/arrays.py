@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ...tensors.apply import apply
+from ...tensors.op import EagerOp
 from ...tensors.tensor import Tensor, raw
 from ...tracer.ir.aval import INT
 from ...tracer.ops.elementwise import F, cast
@@ -41,6 +44,22 @@ def is_class(target: Any, classes: int, axis: int) -> Any:
     shape = [1] * (len(target.shape) + 1)
     shape[axis] = classes
     return np.expand_dims(target, axis) == count.reshape(shape)
+
+
+class OptionalOp(EagerOp):
+    """An operation some of whose operands may be None: ``fn(*operands, *statics)`` sees them all."""
+
+    def __init__(self, name: str, fn: Callable[..., Any], *, mixed: str = ""):
+        def of_given(*values: Any) -> Any:
+            there, given = values[-1], iter(values)
+            return fn(*[next(given) if known else None for known in there], *values[sum(there) : -1])
+
+        super().__init__(name, of_given, mixed=mixed)
+
+    def of(self, operands: tuple[Tensor | None, ...], *statics: Any) -> Any:
+        """The result for *operands*."""
+        there = tuple([t is not None for t in operands])
+        return apply(self, tuple([t for t in operands if t is not None]), (*statics, there))
 
 
 def reduced(loss: Any, reduction: str) -> Any:

@@ -10,13 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ...tensors.apply import apply
 from ...tensors.dtypes import scalar_name
-from ...tensors.op import EagerOp
 from ...tensors.tensor import Tensor, raw
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.record.autocast import may_meet
-from .arrays import all_within, held, is_class, reduced
+from .arrays import OptionalOp, all_within, held, is_class, reduced
 from .value_losses import arrays_of, reduction_of
 
 
@@ -65,12 +63,10 @@ def _at_target(log_p: Any, target: Any, weight: Any, ignored: int | None, smooth
     return total if total is not None else reduced(loss, reduction)
 
 
-def _cross_entropy(x: Any, target: Any, *rest: Any) -> Any:
-    *weight, ignored, smoothing, reduction = rest
-    if type(x) is np.ndarray and x.ndim == 2 and not weight and ignored is None and not smoothing:
+def _cross_entropy(x: Any, target: Any, weight: Any, ignored: int | None, smoothing: float, reduction: str) -> Any:
+    if type(x) is np.ndarray and x.ndim == 2 and weight is None and ignored is None and not smoothing:
         return _looked_up(x, target, reduction)
-    log_p = _log_probabilities(x, _axis_of_classes(x))
-    return _at_target(log_p, target, weight[0] if weight else None, ignored, smoothing, reduction)
+    return _at_target(_log_probabilities(x, _axis_of_classes(x)), target, weight, ignored, smoothing, reduction)
 
 
 def _looked_up(x: np.ndarray, target: np.ndarray, reduction: str) -> Any:
@@ -80,27 +76,21 @@ def _looked_up(x: np.ndarray, target: np.ndarray, reduction: str) -> Any:
     return reduced(np.log(np.add.reduce(np.exp(shifted), axis=1)) - picked, reduction)
 
 
-def _nll(log_p: Any, target: Any, *rest: Any) -> Any:
-    *weight, ignored, reduction = rest
-    return _at_target(log_p, target, weight[0] if weight else None, ignored, 0.0, reduction)
-
-
-def _cross_entropy_of_shares(x: Any, target: Any, *rest: Any) -> Any:
-    *weight, smoothing, reduction = rest
+def _cross_entropy_of_shares(x: Any, target: Any, weight: Any, smoothing: float, reduction: str) -> Any:
     axis = _axis_of_classes(x)
     if smoothing:
         target = target * (1.0 - smoothing) + smoothing / x.shape[axis]
     terms = target * _log_probabilities(x, axis)
-    if weight:
-        terms = terms * _along(weight[0], x, axis)
+    if weight is not None:
+        terms = terms * _along(weight, x, axis)
     if reduction == "mean":
         return -terms.sum() / (x.size // x.shape[axis])
     return reduced(-terms.sum(axis=axis), reduction)
 
 
-CROSS_ENTROPY = EagerOp("NllLoss", _cross_entropy)
-CROSS_ENTROPY_OF_SHARES = EagerOp("DivBackward1", _cross_entropy_of_shares, mixed="float32")
-NLL = EagerOp("NllLoss", _nll)
+CROSS_ENTROPY = OptionalOp("NllLoss", _cross_entropy)
+CROSS_ENTROPY_OF_SHARES = OptionalOp("DivBackward1", _cross_entropy_of_shares, mixed="float32")
+NLL = OptionalOp("NllLoss", _at_target)
 
 
 def cross_entropy(
@@ -124,11 +114,9 @@ def cross_entropy(
         raise RuntimeError("cross_entropy: the scores need an axis of classes")
     _check_weight(weight, x)
     if x.shape == y.shape and y.dtype.kind in FLOAT_KINDS:
-        operands = (input, target) if weight is None else (input, target, weight)
-        return apply(CROSS_ENTROPY_OF_SHARES, operands, (smoothing, reduction))
+        return CROSS_ENTROPY_OF_SHARES.of((input, target, weight), smoothing, reduction)
     ignored = _check_targets(input, target, ignore_index)
-    operands = (input, target) if weight is None else (input, target, weight)
-    return apply(CROSS_ENTROPY, operands, (ignored, smoothing, reduction))
+    return CROSS_ENTROPY.of((input, target, weight), ignored, smoothing, reduction)
 
 
 def nll_loss(
@@ -140,9 +128,7 @@ def nll_loss(
     x, _ = arrays_of("nll_loss_nd", input, target)
     reduction = reduction_of(reduction, size_average, reduce)
     _check_weight(weight, x)
-    ignored = _check_targets(input, target, ignore_index)
-    operands = (input, target) if weight is None else (input, target, weight)
-    return apply(NLL, operands, (ignored, reduction))
+    return NLL.of((input, target, weight), _check_targets(input, target, ignore_index), 0.0, reduction)
 
 
 def _check_weight(weight: Tensor | None, x: Any) -> None:

@@ -17,6 +17,7 @@ from ...tensors.dtypes import scalar_name
 from ...tensors.op import EagerOp
 from ...tensors.tensor import Tensor, raw
 from ...tracer.record.autocast import may_meet
+from .arrays import OptionalOp
 
 Pair = tuple[int, int]
 Pairs = tuple[Pair, Pair]
@@ -67,8 +68,7 @@ def _columns(x: Any, kernel: Pair, stride: Pair, dilation: Pair, out: Pair) -> A
     return side_by_side.reshape(x.shape[0], x.shape[1] * len(parts), out[0] * out[1])
 
 
-def _conv2d(x: Any, w: Any, *rest: Any) -> Any:
-    *bias, stride, padding, dilation, groups = rest
+def _conv2d(x: Any, w: Any, bias: Any, stride: Pair, padding: Pairs, dilation: Pair, groups: int) -> Any:
     lead = x.shape[:-3]  # (images,), or nothing
     filters, channels, kh, kw = w.shape
     x = _around(x.reshape(math.prod(lead), *x.shape[-3:]), padding, 0.0)
@@ -81,10 +81,10 @@ def _conv2d(x: Any, w: Any, *rest: Any) -> Any:
         columns = columns.reshape(images, groups, size, out[0] * out[1])
         y = np.matmul(w.reshape(groups, filters // groups, size), columns)
     y = y.reshape(*lead, filters, *out)
-    return y + bias[0].reshape(filters, 1, 1) if bias else y
+    return y if bias is None else y + bias.reshape(filters, 1, 1)
 
 
-CONVOLUTION = EagerOp("Convolution", _conv2d)
+CONVOLUTION = OptionalOp("Convolution", _conv2d)
 
 
 def conv2d(
@@ -115,8 +115,7 @@ def conv2d(
             f"Calculated padded input size per channel: ({sizes[0]} x {sizes[1]}). Kernel size: ({reach[0]} x "
             f"{reach[1]}). Kernel size can't be greater than actual input size"
         )
-    operands = (input, weight) if bias is None else (input, weight, bias)
-    return apply(CONVOLUTION, operands, (stride, padding, dilation, groups))
+    return CONVOLUTION.of((input, weight, bias), stride, padding, dilation, groups)
 
 
 def _check_conv(x: Any, w: Any, groups: int) -> None:

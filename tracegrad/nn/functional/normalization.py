@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ...tensors.apply import apply
 from ...tensors.arguments import tensor_argument
 from ...tensors.inplace import inplace
 from ...tensors.modes import no_grad
 from ...tensors.op import EagerOp
 from ...tensors.tensor import Tensor, raw
-from .arrays import mean
+from .arrays import OptionalOp, mean
 
 Ints = tuple[int, ...]
 
@@ -25,29 +24,21 @@ def _standardised(x: Any, axes: Ints, eps: float) -> Any:
     return centred / np.sqrt(mean(centred * centred, axes) + eps)
 
 
-def _affine(y: Any, shape: Ints, *rest: Any) -> Any:
-    """y · weight + bias; *rest*: (has weight, has bias), then those that there are."""
-    has_weight, has_bias, *given = rest
-    if has_weight:
-        y = y * given[0].reshape(shape)
-    return y + given[-1].reshape(shape) if has_bias else y
+def _affine(y: Any, shape: Ints, weight: Any, bias: Any) -> Any:
+    """y · weight + bias, where there are such"""
+    if weight is not None:
+        y = y * weight.reshape(shape)
+    return y if bias is None else y + bias.reshape(shape)
 
 
-def _with_affine(compute: Any) -> Any:
-    """*compute* with an affine map: ``fn(x, [weight, bias,] *statics)``, statics ending in (has weight, has bias)."""
+def _with_affine(name: str, compute: Any) -> OptionalOp:
+    """The operation of x, weight and bias that maps the result of ``compute(x, *statics)``, (y, shape of both)."""
 
-    def fn(x: Any, *rest: Any) -> Any:
-        has_weight, has_bias = rest[-2:]
-        count = has_weight + has_bias
-        y, shape = compute(x, *rest[count:-2])
-        return _affine(y, shape, has_weight, has_bias, *rest[:count])
+    def fn(x: Any, weight: Any, bias: Any, *statics: Any) -> Any:
+        y, shape = compute(x, *statics)
+        return _affine(y, shape, weight, bias)
 
-    return fn
-
-
-def _operands(input: Tensor, weight: Tensor | None, bias: Tensor | None) -> tuple[tuple[Any, ...], tuple[bool, bool]]:
-    given = tuple([t for t in (weight, bias) if t is not None])
-    return (input, *given), (weight is not None, bias is not None)
+    return OptionalOp(name, fn)
 
 
 # ---- over the last axes --------------------------------------------------------------------------------------------
@@ -63,8 +54,8 @@ def _rms_norm(x: Any, count: int, eps: float) -> Any:
     return x / np.sqrt(mean(x * x, axes) + eps), x.shape[len(x.shape) - count :]
 
 
-LAYER_NORM = EagerOp("NativeLayerNorm", _with_affine(_layer_norm))
-RMS_NORM = EagerOp("FusedRmsNorm", _with_affine(_rms_norm))
+LAYER_NORM = _with_affine("NativeLayerNorm", _layer_norm)
+RMS_NORM = _with_affine("FusedRmsNorm", _rms_norm)
 
 
 def _check_last(x: Any, normalized_shape: Ints, weight: Tensor | None, bias: Tensor | None) -> None:
@@ -99,8 +90,7 @@ def layer_norm(
     x = raw(tensor_argument("layer_norm", input))
     shape = tuple(normalized_shape)
     _check_last(x, shape, weight, bias)
-    operands, has = _operands(input, weight, bias)
-    return apply(LAYER_NORM, operands, (len(shape), float(eps), *has))
+    return LAYER_NORM.of((input, weight, bias), len(shape), float(eps))
 
 
 def rms_norm(
@@ -114,8 +104,7 @@ def rms_norm(
     x = raw(tensor_argument("rms_norm", input))
     shape = tuple(normalized_shape)
     _check_last(x, shape, weight, None)
-    operands, has = _operands(input, weight, None)
-    return apply(RMS_NORM, operands, (len(shape), float(np.finfo(x.dtype).eps if eps is None else eps), *has))
+    return RMS_NORM.of((input, weight, None), len(shape), float(np.finfo(x.dtype).eps if eps is None else eps))
 
 
 # ---- over the batch ------------------------------------------------------------------------------------------------
@@ -131,11 +120,9 @@ def _batch_norm(x: Any, eps: float) -> Any:
     return _standardised(x, axes, eps), shape
 
 
-def _scaled(x: Any, centre: Any, variance: Any, *rest: Any) -> Any:
-    *given, eps, has_weight, has_bias = rest
+def _scaled(x: Any, centre: Any, variance: Any, weight: Any, bias: Any, eps: float) -> Any:
     _, shape = _but_channels(x)
-    y = (x - centre.reshape(shape)) / np.sqrt(variance.reshape(shape) + eps)
-    return _affine(y, shape, has_weight, has_bias, *given)
+    return _affine((x - centre.reshape(shape)) / np.sqrt(variance.reshape(shape) + eps), shape, weight, bias)
 
 
 def _toward_mean(old: Any, x: Any, share: float) -> Any:
@@ -149,8 +136,8 @@ def _toward_variance(old: Any, x: Any, share: float) -> Any:
     return (1.0 - share) * old + share * ((centred * centred).sum(axis=axes) / (count - 1))
 
 
-BATCH_NORM = EagerOp("NativeBatchNorm", _with_affine(_batch_norm))
-BATCH_NORM_FIXED = EagerOp("NativeBatchNorm", _scaled)
+BATCH_NORM = _with_affine("NativeBatchNorm", _batch_norm)
+BATCH_NORM_FIXED = OptionalOp("NativeBatchNorm", _scaled)
 TOWARD_MEAN = EagerOp("Lerp", _toward_mean)
 TOWARD_VARIANCE = EagerOp("Lerp", _toward_variance)
 
@@ -172,14 +159,13 @@ def batch_norm(
     for name, t in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias)):
         if t is not None and raw(t).shape != (x.shape[1],):
             raise RuntimeError(f"{name} should contain {x.shape[1]} elements not {raw(t).size}")
-    operands, has = _operands(input, weight, bias)
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
-        return apply(BATCH_NORM_FIXED, (input, running_mean, running_var, *operands[1:]), (float(eps), *has))
+        return BATCH_NORM_FIXED.of((input, running_mean, running_var, weight, bias), float(eps))
     if x.size == x.shape[1]:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size torch.{input.shape}")
-    y = apply(BATCH_NORM, operands, (float(eps), *has))
+    y = BATCH_NORM.of((input, weight, bias), float(eps))
     with no_grad():
         if running_mean is not None:
             inplace(TOWARD_MEAN, running_mean, (input,), (float(momentum),))
@@ -198,7 +184,7 @@ def _group_norm(x: Any, groups: int, eps: float) -> Any:
     return y.reshape(*x.shape), (channels, *(1,) * len(rest))
 
 
-GROUP_NORM = EagerOp("NativeGroupNorm", _with_affine(_group_norm))
+GROUP_NORM = _with_affine("NativeGroupNorm", _group_norm)
 
 
 def group_norm(
@@ -217,8 +203,7 @@ def group_norm(
             "Expected number of channels in input to be divisible by num_groups, but got input of shape "
             f"{list(x.shape)} and num_groups={num_groups}"
         )
-    operands, has = _operands(input, weight, bias)
-    return apply(GROUP_NORM, operands, (int(num_groups), float(eps), *has))
+    return GROUP_NORM.of((input, weight, bias), int(num_groups), float(eps))
 
 
 __all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]

@@ -16,7 +16,7 @@ from ...tensors.op import EagerOp
 from ...tensors.ops_basic import meet
 from ...tensors.tensor import Tensor, raw
 from ...tracer.record.autocast import may_meet
-from .arrays import reduced, softplus
+from .arrays import OptionalOp, reduced, softplus
 
 
 def reduction_of(reduction: str, size_average: bool | None, reduce: bool | None) -> str:
@@ -35,12 +35,10 @@ def arrays_of(name: str, input: Tensor, target: Tensor) -> tuple[Any, Any]:
 # ---- numbers against numbers -----------------------------------------------------------------------------------------
 
 
-def _difference(name: str, loss: Any) -> EagerOp:
-    """A loss of the elements of x - y as an operation: ``fn(x, y, [weight,] *statics, weighted, reduction)``."""
+def _difference(name: str, loss: Any) -> OptionalOp:
+    """A loss of the elements of x - y as an operation: ``fn(x, y, weight, reduction, *statics)``."""
 
-    def fn(x: Any, y: Any, *rest: Any) -> Any:
-        *statics, weighted, reduction = rest
-        weight = statics.pop(0) if weighted else None
+    def fn(x: Any, y: Any, weight: Any, reduction: str, *statics: Any) -> Any:
         found = loss(x - y, *statics)
         if weight is None:
             return reduced(found, reduction)
@@ -49,7 +47,7 @@ def _difference(name: str, loss: Any) -> EagerOp:
             return reduced(found, reduction)
         return found.sum() / np.broadcast_to(weight, found.shape).sum()
 
-    return EagerOp(name, fn)
+    return OptionalOp(name, fn)
 
 
 def _smooth(d: Any, beta: float) -> Any:
@@ -69,13 +67,7 @@ HUBER = _difference("HuberLoss", _huber)
 
 
 def _of_difference(
-    op: EagerOp,
-    name: str,
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    statics: tuple[Any, ...],
-    reduction: str,
+    op: OptionalOp, name: str, input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, *statics: Any
 ) -> Tensor:
     x, y = arrays_of(name, input, target)
     if x.shape != y.shape:
@@ -86,8 +78,7 @@ def _of_difference(
         )
     if x.dtype != y.dtype:
         input, target = meet(input, target)
-    operands = (input, target) if weight is None else (input, target, weight)
-    return apply(op, operands, (*statics, weight is not None, reduction))
+    return op.of((input, target, weight), reduction, *statics)
 
 
 def mse_loss(
@@ -100,7 +91,7 @@ def mse_loss(
     :param weight: of each element; the mean is then a weighted one.
     """
     reduction = reduction_of(reduction, size_average, reduce)
-    return _of_difference(MSE, "mse_loss", input, target, weight, (), reduction)
+    return _of_difference(MSE, "mse_loss", input, target, weight, reduction)
 
 
 def l1_loss(
@@ -109,7 +100,7 @@ def l1_loss(
 ) -> Tensor:  # fmt: skip
     """\\|x - y\\|; arguments as those of ``mse_loss``."""
     reduction = reduction_of(reduction, size_average, reduce)
-    return _of_difference(L1[reduction], "l1_loss", input, target, weight, (), reduction)
+    return _of_difference(L1[reduction], "l1_loss", input, target, weight, reduction)
 
 
 def smooth_l1_loss(
@@ -120,7 +111,7 @@ def smooth_l1_loss(
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     reduction = reduction_of(reduction, size_average, reduce)
-    return _of_difference(SMOOTH_L1, "smooth_l1_loss", input, target, None, (float(beta),), reduction)
+    return _of_difference(SMOOTH_L1, "smooth_l1_loss", input, target, None, reduction, float(beta))
 
 
 def huber_loss(
@@ -130,7 +121,7 @@ def huber_loss(
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     reduction = reduction_of(reduction, None, None)
-    return _of_difference(HUBER, "huber_loss", input, target, weight, (float(delta),), reduction)
+    return _of_difference(HUBER, "huber_loss", input, target, weight, reduction, float(delta))
 
 
 # ---- probabilities and logits against labels -------------------------------------------------------------------------
@@ -140,23 +131,21 @@ def _log_of(p: Any) -> Any:
     return np.maximum(np.log(p), -100.0)  # so that a certain prediction that is wrong costs 100, as in PyTorch
 
 
-def _bce(x: Any, y: Any, *rest: Any) -> Any:
-    *weight, reduction = rest
+def _bce(x: Any, y: Any, weight: Any, reduction: str) -> Any:
     loss = -(y * _log_of(x) + (1.0 - y) * np.maximum(np.log1p(-x), -100.0))
-    return reduced(loss * weight[0] if weight else loss, reduction)
+    return reduced(loss if weight is None else loss * weight, reduction)
 
 
-def _bce_with_logits(x: Any, y: Any, *rest: Any) -> Any:
-    *given, has_weight, has_pos_weight, reduction = rest
+def _bce_with_logits(x: Any, y: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
     below = softplus(-x)  # -log sigmoid(x)
-    if has_pos_weight:
-        below = below * (1.0 + (given[-1] - 1.0) * y)
+    if pos_weight is not None:
+        below = below * (1.0 + (pos_weight - 1.0) * y)
     loss = (1.0 - y) * x + below
-    return reduced(loss * given[0] if has_weight else loss, reduction)
+    return reduced(loss if weight is None else loss * weight, reduction)
 
 
-BCE = EagerOp("BinaryCrossEntropy", _bce)
-BCE_WITH_LOGITS = EagerOp("BinaryCrossEntropyWithLogits", _bce_with_logits)
+BCE = OptionalOp("BinaryCrossEntropy", _bce)
+BCE_WITH_LOGITS = OptionalOp("BinaryCrossEntropyWithLogits", _bce_with_logits)
 
 
 def binary_cross_entropy(
@@ -181,8 +170,7 @@ def binary_cross_entropy(
         raise RuntimeError("all elements of target should be between 0 and 1")
     if not may_meet(x.dtype, y.dtype):
         raise RuntimeError(f"Found dtype {scalar_name(y.dtype)} but expected {scalar_name(x.dtype)}")
-    operands = (input, target) if weight is None else (input, target, weight)
-    return apply(BCE, operands, (reduction,))
+    return BCE.of((input, target, weight), reduction)
 
 
 def binary_cross_entropy_with_logits(
@@ -201,8 +189,7 @@ def binary_cross_entropy_with_logits(
         raise ValueError(f"Target size (torch.{target.shape}) must be the same as input size (torch.{input.shape})")
     if x.dtype != y.dtype:
         input, target = meet(input, target)
-    given = tuple([t for t in (weight, pos_weight) if t is not None])
-    return apply(BCE_WITH_LOGITS, (input, target, *given), (weight is not None, pos_weight is not None, reduction))
+    return BCE_WITH_LOGITS.of((input, target, weight, pos_weight), reduction)
 
 
 def _kl_div(x: Any, y: Any, log_target: bool, reduction: str) -> Any:

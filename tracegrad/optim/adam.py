@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..tensors.tensor import Tensor
 from ..tensors.update import fused_update
-from .optimizer import Group, Optimizer, Params, check_flags, check_learning_rate, check_option, descended
+from .optimizer import (
+    FusedOptimizer,
+    Group,
+    Params,
+    check_flags,
+    check_learning_rate,
+    check_not_negative,
+    check_option,
+    descended,
+)
 
 
-class Adam(Optimizer):
+class Adam(FusedOptimizer):
     r"""Adam.
 
     .. math::
@@ -48,10 +56,10 @@ class Adam(Optimizer):
         decoupled_weight_decay: bool = False,
     ) -> None:
         check_learning_rate(lr)
-        check_option("epsilon value", eps, eps >= 0.0)
+        check_not_negative(epsilon=eps)
         for k in (0, 1):
             check_option(f"beta parameter at index {k}", betas[k], bool(betas[k] >= 0.0) and bool(betas[k] < 1.0))
-        check_option("weight_decay value", weight_decay, weight_decay >= 0.0)
+        check_not_negative(weight_decay=weight_decay)
         if not (all(isinstance(b, float) for b in betas) or all(isinstance(b, Tensor) for b in betas)):
             raise ValueError("betas must be either both floats or both Tensors")
         check_flags(fused, foreach)
@@ -64,23 +72,12 @@ class Adam(Optimizer):
             },
         )  # fmt: skip
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters by their gradients."""
-        loss = self._loss(closure)
-        for group in self.param_groups:
-            names = ("step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")
-            rows = self._rows(group, names if group["amsgrad"] else names[:3])
-            hyper = (
-                (group, "lr"), (group, "betas", 0), (group, "betas", 1), (group, "eps"), (group, "weight_decay"),
-            )  # fmt: skip
-            fused_update(_adam, rows, hyper, self._statics(group))
-        return loss
-
-    @staticmethod
-    def _statics(group: Group) -> tuple[Any, ...]:
-        """The settings of a group that are part of the program."""
+    def _update(self, group: Group) -> None:
+        names = ("step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")
+        rows = self._rows(group, names if group["amsgrad"] else names[:3])
+        hyper = (group, "lr"), (group, "betas", 0), (group, "betas", 1), (group, "eps"), (group, "weight_decay")
         decay = ("decoupled" if group["decoupled_weight_decay"] else "added") if group["weight_decay"] != 0 else None
-        return bool(group["maximize"]), decay, 1 - group["betas"][0] < 0.5
+        fused_update(_adam, rows, hyper, (bool(group["maximize"]), decay, 1 - group["betas"][0] < 0.5))
 
 
 class AdamW(Adam):

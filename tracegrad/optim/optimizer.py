@@ -180,7 +180,7 @@ class Optimizer:
         with enable_grad():
             return closure()
 
-    def _with_grads(self, group: Group) -> list[tuple[Tensor, Tensor]]:
+    def _with_grads(self, group: Group) -> list[tuple[Tensor, ...]]:
         """(parameter, gradient) for those that have one."""
         if STATE.capture is None:
             return [(p, p._grad) for p in group["params"] if p._grad is not None]
@@ -270,6 +270,21 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     return hooked
 
 
+class FusedOptimizer(Optimizer):
+    """An optimizer that updates group by group."""
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the parameters by their gradients."""
+        loss = self._loss(closure)
+        for group in self.param_groups:
+            self._update(group)
+        return loss
+
+    def _update(self, group: Group) -> None:
+        """Update the parameters of *group* by ``fused_update``; settings that choose the program are its statics."""
+        raise NotImplementedError
+
+
 def _unpacked(params: Any) -> tuple[list[Any], list[str]]:
     """(tensors, their names or nothing) from the parameters given for a group."""
     if isinstance(params, Tensor):
@@ -331,6 +346,11 @@ def check_option(name: str, value: Any, valid: bool) -> None:
     """Raise ``Invalid <name>: <value>`` unless *valid*."""
     if not valid:
         raise ValueError(f"Invalid {name}: {value}")
+
+
+def check_not_negative(**options: float) -> None:
+    for name, value in options.items():
+        check_option(f"{name} value", value, value >= 0.0)
 
 
 def check_learning_rate(lr: Any) -> None:

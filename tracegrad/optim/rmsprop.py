@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..tensors.update import fused_update
 from .adam import lerp
-from .optimizer import Group, Optimizer, Params, check_learning_rate, check_option, descended
+from .optimizer import FusedOptimizer, Group, Params, check_learning_rate, check_not_negative, descended
 
 
-class RMSprop(Optimizer):
+class RMSprop(FusedOptimizer):
     r"""RMSprop.
 
     .. math::
@@ -46,10 +45,7 @@ class RMSprop(Optimizer):
         differentiable: bool = False,
     ) -> None:
         check_learning_rate(lr)
-        check_option("epsilon value", eps, eps >= 0.0)
-        check_option("momentum value", momentum, momentum >= 0.0)
-        check_option("weight_decay value", weight_decay, weight_decay >= 0.0)
-        check_option("alpha value", alpha, alpha >= 0.0)
+        check_not_negative(epsilon=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
         super().__init__(
             params,
             {
@@ -59,29 +55,12 @@ class RMSprop(Optimizer):
             },
         )  # fmt: skip
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters by their gradients."""
-        loss = self._loss(closure)
-        for group in self.param_groups:
-            momentum, centered = group["momentum"] > 0, group["centered"]
-            names = ["step", "square_avg"]
-            if momentum:
-                names.append("momentum_buffer")
-            if centered:
-                names.append("grad_avg")
-            rows = self._rows(group, names)
-            hyper = (
-                (group, "lr"), (group, "alpha"), (group, "eps"), (group, "weight_decay"), (group, "momentum"),
-            )  # fmt: skip
-            fused_update(_rmsprop, rows, hyper, self._statics(group))
-        return loss
-
-    @staticmethod
-    def _statics(group: Group) -> tuple[Any, ...]:
-        """The settings of a group that are part of the program."""
-        small = 1 - group["alpha"] < 0.5
-        decays = bool(group["weight_decay"] != 0)
-        return bool(group["maximize"]), decays, group["momentum"] > 0, bool(group["centered"]), small
+    def _update(self, group: Group) -> None:
+        moves, centered = group["momentum"] > 0, bool(group["centered"])
+        names = ["step", "square_avg", *["momentum_buffer"] * moves, *["grad_avg"] * centered]
+        hyper = (group, "lr"), (group, "alpha"), (group, "eps"), (group, "weight_decay"), (group, "momentum")
+        statics = (bool(group["maximize"]), bool(group["weight_decay"] != 0), moves, centered, 1 - group["alpha"] < 0.5)
+        fused_update(_rmsprop, self._rows(group, names), hyper, statics)
 
 
 def _rmsprop(

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ..tensors.modes import STATE
-from ..tensors.tensor import Tensor
 from ..tensors.update import fused_update
 from ..tracer.ir.refusals import Refusal
-from .optimizer import Group, Optimizer, Params, check_flags, check_learning_rate, check_option, descended, zeros_like
+from .optimizer import (
+    FusedOptimizer,
+    Group,
+    Params,
+    check_flags,
+    check_learning_rate,
+    check_not_negative,
+    descended,
+    zeros_like,
+)
 
 
-class SGD(Optimizer):
+class SGD(FusedOptimizer):
     r"""Stochastic gradient descent.
 
     .. math::
@@ -26,12 +33,8 @@ class SGD(Optimizer):
     """
 
     _later: ClassVar[dict[str, Any]] = {
-        "nesterov": False,
-        "maximize": False,
-        "foreach": None,
-        "differentiable": False,
-        "fused": False,
-    }
+        "nesterov": False, "maximize": False, "foreach": None, "differentiable": False, "fused": False,
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -48,8 +51,7 @@ class SGD(Optimizer):
         fused: bool | None = None,
     ) -> None:
         check_learning_rate(lr)
-        check_option("momentum value", momentum, momentum >= 0.0)
-        check_option("weight_decay value", weight_decay, weight_decay >= 0.0)
+        check_not_negative(momentum=momentum, weight_decay=weight_decay)
         check_flags(fused, foreach)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
@@ -62,42 +64,29 @@ class SGD(Optimizer):
             },
         )  # fmt: skip
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the parameters by their gradients."""
-        loss = self._loss(closure)
-        for group in self.param_groups:
-            statics = self._statics(group)
-            found: list[tuple[Tensor, ...]] = self._with_grads(group)  # type: ignore[assignment]
-            if group["momentum"] == 0:
-                fused_update(_plain, found, ((group, "lr"), (group, "weight_decay")), statics[:2])
-                continue
-            rows, fresh = [], []
-            for p, grad in found:
-                state = self.state[p]
-                buffer = state.get("momentum_buffer")
-                if buffer is None:
-                    buffer = state["momentum_buffer"] = zeros_like(p)
-                    fresh.append((p, grad, buffer))
-                else:
-                    rows.append((p, grad, buffer))
-            hyper = ((group, "lr"), (group, "weight_decay"), (group, "momentum"), (group, "dampening"))
-            if fresh and not statics[-1]:  # without dampening a buffer of zeros becomes the gradient by itself
-                rows, fresh = [*rows, *fresh] if rows else fresh, []
-            if fresh and STATE.capture is not None:
-                STATE.capture.refuse(Refusal.STEP_DAMPENING)
-            fused_update(_with_momentum, rows, hyper, (*statics, False))
-            fused_update(_with_momentum, fresh, hyper, (*statics, True))
-        return loss
-
-    @staticmethod
-    def _statics(group: Group) -> tuple[Any, ...]:
-        """The settings of a group that are part of the program."""
-        return (
-            bool(group["maximize"]),
-            bool(group["weight_decay"] != 0),
-            bool(group["nesterov"]),
-            bool(group["dampening"] != 0),
-        )
+    def _update(self, group: Group) -> None:
+        hyper = (group, "lr"), (group, "weight_decay"), (group, "momentum"), (group, "dampening")
+        statics = bool(group["maximize"]), bool(group["weight_decay"] != 0)
+        found = self._with_grads(group)
+        if group["momentum"] == 0:
+            fused_update(_plain, found, hyper[:2], statics)
+            return
+        rows, fresh = [], []
+        for p, grad in found:
+            state = self.state[p]
+            buffer = state.get("momentum_buffer")
+            if buffer is None:
+                buffer = state["momentum_buffer"] = zeros_like(p)
+                fresh.append((p, grad, buffer))
+            else:
+                rows.append((p, grad, buffer))
+        dampened = bool(group["dampening"] != 0)
+        if fresh and not dampened:  # without dampening a buffer of zeros becomes the gradient by itself
+            rows, fresh = [*rows, *fresh] if rows else fresh, []
+        if fresh and STATE.capture is not None:
+            STATE.capture.refuse(Refusal.STEP_DAMPENING)
+        for part, first in ((rows, False), (fresh, True)):
+            fused_update(_with_momentum, part, hyper, (*statics, bool(group["nesterov"]), dampened, first))
 
 
 def _plain(arrays: tuple[Any, ...], lr: Any, weight_decay: Any, maximize: bool, decays: bool) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from ..tensors.inplace import apply_view
 from ..tensors.modes import enable_grad
 from ..tensors.on_device import filled, put_beside
 from ..tensors.op import EagerOp
-from ..tensors.tensor import Tensor, from_data, make, raw
+from ..tensors.tensor import Tensor, make, raw
 from ..tracer.ir.aval import FLOAT_KINDS
 from .function_context import alias
 
@@ -42,12 +42,7 @@ def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     with enable_grad():
         many, xs = _prepared(inputs, "vjp", create_graph)
         many_out, outs = _called(func, xs, "vjp", strict)
-        if v is None and (len(outs) != 1 or raw(outs[0]).size != 1):
-            raise RuntimeError(
-                "The vector v can only be None if the user-provided function returns a single Tensor with a single "
-                "element."
-            )
-        vector = None if v is None else _vector(v, outs, many_out, "vjp", create_graph)
+        vector = _vector(v, outs, many_out, "vjp", create_graph, "the user-provided function returns")
         found = _filled(_grad(outs, xs, vector, create_graph), xs, strict, create_graph, "back")
     return _result(outs, many_out, create_graph), _result(found, many, create_graph)
 
@@ -56,19 +51,12 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     """(value, J·v) of *func* at *inputs*; *v* is shaped as the inputs, and may be left out for a single number."""
     with enable_grad():
         many, xs = _prepared(inputs, "jvp", create_graph)
-        vector = _input_vector(v, xs, many, "jvp", create_graph, "the input to the user-provided function")
+        vector = _vector(v, xs, many, "jvp", create_graph)
         many_out, outs = _called(func, xs, "jvp", strict)
-        cotangents = tuple([from_data(filled(0, o.shape, o.dtype, o._data), o.dtype.kind in FLOAT_KINDS) for o in outs])
+        cotangents = tuple([_zeros(o).requires_grad_(o.dtype.kind in FLOAT_KINDS) for o in outs])
         backward = _grad(outs, xs, cotangents, True)
         if strict:
-            for k, g in enumerate(backward):
-                if g is None:
-                    raise RuntimeError(_INDEPENDENT.format(k))
-                if not g.requires_grad:
-                    raise RuntimeError(
-                        f"The gradient with respect to input {k} is independent of the inputs of the user-provided "
-                        "function. This is not allowed in strict mode."
-                    )
+            _check_dependent(backward, _LINEAR)
         found = _filled(_grad(backward, cotangents, vector, create_graph), outs, strict, create_graph, "back_trick")
     return _result(outs, many_out, create_graph), _result(found, many_out, create_graph)
 
@@ -102,7 +90,7 @@ def hessian(
     def gradient(*xs: Tensor) -> Any:
         found = jacobian(scalar, xs, create_graph=True)
         if strict:
-            _check_hessian(found)
+            _check_dependent(found, _NO_HESSIAN)
         return found
 
     found = jacobian(gradient, inputs, create_graph=create_graph, strict=strict)
@@ -113,7 +101,7 @@ def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     """(value, v·H) of *func*, which gives one number."""
     with enable_grad():
         many, xs = _prepared(inputs, "vhp", create_graph)
-        vector = _input_vector(v, xs, many, "vhp", create_graph, "the input to the user-provided function")
+        vector = _vector(v, xs, many, "vhp", create_graph)
         out = _single(func, xs, "vhp", strict)
         gradient = _gradient(out, xs, strict)
         found = _filled(_grad(gradient, xs, vector, create_graph), xs, strict, create_graph, "double_back")
@@ -124,10 +112,10 @@ def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False, 
     """(value, H·v) of *func*, which gives one number.  ``vhp`` is faster and the same where H is symmetric."""
     with enable_grad():
         many, xs = _prepared(inputs, "hvp", create_graph)
-        vector = _input_vector(v, xs, many, "hvp", create_graph, "the input to the user-provided function")
+        vector = _vector(v, xs, many, "hvp", create_graph)
         out = _single(func, xs, "hvp", strict)
         gradient = _gradient(out, xs, strict)
-        cotangents = tuple([from_data(filled(0, x.shape, x.dtype, x._data), True) for x in xs])
+        cotangents = tuple([_zeros(x).requires_grad_() for x in xs])
         twice = _grad(gradient, xs, cotangents, True)
         found = _filled(_grad(twice, cotangents, vector, create_graph), xs, strict, create_graph, "double_back_trick")
     return _result((out,), False, create_graph), _result(found, many, create_graph)
@@ -156,7 +144,15 @@ def _prepared(inputs: Any, name: str, create_graph: bool) -> tuple[bool, Tensors
     return many, tuple(fresh)
 
 
-def _vector(v: Any, like: Tensors, many: bool, name: str, create_graph: bool) -> Tensors:
+def _vector(
+    v: Any, like: Tensors, many: bool, name: str, create_graph: bool,
+    single: str = "the input to the user-provided function is",
+) -> Tensors:  # fmt: skip
+    """*v*, shaped as *like*; 1 if it is None, and *like* a single number (*single* says so in the error)."""
+    if v is None:
+        if len(like) != 1 or raw(like[0]).size != 1:
+            raise RuntimeError(f"The vector v can only be None if {single} a single Tensor with a single element.")
+        return (make(filled(1, like[0].shape, like[0].dtype, like[0]._data)),)
     _, vs = _tuple(v, "v", name)
     if len(vs) != len(like):
         if many:
@@ -167,14 +163,6 @@ def _vector(v: Any, like: Tensors, many: bool, name: str, create_graph: bool) ->
             entry = f"Entry {k} in " if many else ""
             raise RuntimeError(f"{entry}v has invalid size: should be {other.shape} but got {given.shape}.")
     return tuple([apply_view(VIEW_AS, x) if create_graph and x.requires_grad else alias(x) for x in vs])
-
-
-def _input_vector(v: Any, xs: Tensors, many: bool, name: str, create_graph: bool, what: str) -> Tensors | None:
-    if v is not None:
-        return _vector(v, xs, many, name, create_graph)
-    if len(xs) != 1 or raw(xs[0]).size != 1:
-        raise RuntimeError(f"The vector v can only be None if {what} is a single Tensor with a single element.")
-    return (make(filled(1, xs[0].shape, xs[0].dtype, xs[0]._data)),)
 
 
 def _check_strategy(strategy: str) -> None:
@@ -209,34 +197,28 @@ def _single(func: Function, xs: Tensors, name: str, strict: bool) -> Tensor:
 def _gradient(out: Tensor, xs: Tensors, strict: bool) -> Sequence[Tensor | None]:
     found = _grad((out,), xs, None, True)
     if strict:
-        for k, g in enumerate(found):
-            if g is None:
-                raise RuntimeError(_INDEPENDENT.format(k))
-        _check_hessian(found)
+        _check_dependent(found, _NO_HESSIAN)
     return found
 
 
-def _check_hessian(gradient: Sequence[Tensor | None]) -> None:
+def _check_dependent(gradient: Sequence[Tensor | None], constant: str) -> None:
+    """Raise where a part of *gradient* is missing, or (with the text *constant*) where it is constant."""
     for k, g in enumerate(gradient):
-        if g is not None and not g.requires_grad:
-            raise RuntimeError(
-                "While computing the hessian, found that the jacobian of the user-provided function with respect to "
-                f"input {k} is independent of the input. This is not allowed in strict mode. You should ensure that "
-                "your function is twice differentiable and that the jacobian depends on the inputs (this would be "
-                "violated by a linear function for example)."
-            )
+        if g is None or not g.requires_grad:
+            raise RuntimeError((_INDEPENDENT if g is None else constant).format(k))
 
 
 def _grad(
-    outs: Sequence[Tensor | None], xs: Tensors, cotangents: Tensors | None, create_graph: bool
-) -> Sequence[Tensor | None]:
+    outs: Sequence[Tensor | None], xs: Tensors, cotangents: Tensors | None, create_graph: bool,
+    retain: bool | None = None,
+) -> Sequence[Tensor | None]:  # fmt: skip
     """``grad``, with None for outputs and inputs that are independent."""
     kept = [k for k, out in enumerate(outs) if out is not None and out.requires_grad]
     if not kept:
         return [None] * len(xs)
     seeds = None if cotangents is None else [cotangents[k] for k in kept]
     wanted = [x for x in xs if x.requires_grad]
-    found = iter(grad([outs[k] for k in kept], wanted, seeds, create_graph=create_graph, allow_unused=True))
+    found = iter(grad([outs[k] for k in kept], wanted, seeds, retain, create_graph, allow_unused=True))
     return [next(found) if x.requires_grad else None for x in xs]
 
 
@@ -247,16 +229,7 @@ def _rows(number: int, out: Tensor, xs: Tensors, create_graph: bool, strict: boo
     for j in range(raw(out).size):
         seed = np.zeros(shape, dtype)
         seed.reshape(-1)[j] = 1
-        found: Sequence[Tensor | None] = [None] * len(xs)
-        if out.requires_grad:
-            found = grad(
-                out,
-                xs,
-                make(put_beside(seed, out._data)),
-                retain_graph=True,
-                create_graph=create_graph,
-                allow_unused=True,
-            )
+        found = _grad((out,), xs, (make(put_beside(seed, out._data)),), create_graph, True)
         for k, (g, x) in enumerate(zip(found, xs, strict=True)):
             if g is None:
                 if strict:
@@ -264,7 +237,7 @@ def _rows(number: int, out: Tensor, xs: Tensors, create_graph: bool, strict: boo
                         f"Output {number} of the user-provided function is independent of input {k}. This is not "
                         "allowed in strict mode."
                     )
-                g = make(filled(0, x.shape, x.dtype, x._data))
+                g = _zeros(x)
             elif strict and create_graph and not g.requires_grad:
                 raise RuntimeError(_JACOBIAN.format(number))
             rows[k].append(g)
@@ -283,6 +256,16 @@ _JACOBIAN = (
     "create_graph=True."
 )
 _HESSIAN = _JACOBIAN.replace("jacobian", "hessian")
+_LINEAR = (
+    "The gradient with respect to input {} is independent of the inputs of the user-provided function. This is not "
+    "allowed in strict mode."
+)
+_NO_HESSIAN = (
+    "While computing the hessian, found that the jacobian of the user-provided function with respect to input {} is "
+    "independent of the input. This is not allowed in strict mode. You should ensure that your function is twice "
+    "differentiable and that the jacobian depends on the inputs (this would be violated by a linear function for "
+    "example)."
+)
 _NOTHING = {  # error texts for independent tensors, by stage
     "back": _INDEPENDENT,
     "back_trick": "The gradient with respect to the input is independent of entry {} in the grad_outputs when using "
@@ -295,16 +278,18 @@ _NOTHING = {  # error texts for independent tensors, by stage
 }
 
 
-def _filled(
-    found: Sequence[Tensor | None], like: Tensors, strict: bool, create_graph: bool, stage: str
-) -> Tensors:  # fmt: skip
+def _zeros(like: Tensor) -> Tensor:
+    return make(filled(0, like.shape, like.dtype, like._data))
+
+
+def _filled(found: Sequence[Tensor | None], like: Tensors, strict: bool, create_graph: bool, stage: str) -> Tensors:
     """Zeros where nothing flows; errors instead where *strict*."""
     result = []
     for k, (g, x) in enumerate(zip(found, like, strict=True)):
         if g is None:
             if strict:
                 raise RuntimeError(_NOTHING[stage].format(k))
-            g = make(filled(0, x.shape, x.dtype, x._data))
+            g = _zeros(x)
         elif strict and create_graph and not g.requires_grad:
             raise RuntimeError((_HESSIAN if "double" in stage else _JACOBIAN).format(k))
         result.append(g)

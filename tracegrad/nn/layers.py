@@ -33,6 +33,7 @@ class Linear(Module):
     ``weight`` has shape (out_features, in_features), ``bias`` (out_features,) or is None.
     """
 
+    _shown = ("in_features", "out_features", "bias")
     weight: Parameter
     bias: Parameter | None
 
@@ -51,9 +52,6 @@ class Linear(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return basic.linear(input, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
 def reset_uniform(weight: Tensor, bias: Tensor | None) -> None:

@@ -35,7 +35,7 @@ class Module:
     """The base of all layers and networks.  Subclasses call ``super().__init__()``, assign parameters and modules to
     attributes, and define ``forward``; calling the module runs it."""
 
-    _shown: ClassVar[tuple[str, ...]] = ()  # the settings that ``repr`` tells
+    _shown: ClassVar[tuple[str, ...]] = ()  # the settings that ``repr`` tells, of those with a colon the value alone
     training: bool
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
@@ -432,8 +432,12 @@ class Module:
 
     def extra_repr(self) -> str:
         """The text in the parentheses, to be defined by the subclass, where it is not the attributes in ``_shown``."""
-        values = [(name, getattr(self, name)) for name in self._shown]
-        return ", ".join([f"{name}={v!r}" if isinstance(v, str) else f"{name}={v}" for name, v in values])
+        parts = []
+        for name in self._shown:
+            value = getattr(self, name.lstrip(":"))
+            value = value is not None if name == "bias" else repr(value) if isinstance(value, str) else value
+            parts.append(str(value) if name[0] == ":" else f"{name}={value}")
+        return ", ".join(parts)
 
     def __repr__(self) -> str:
         extra = self.extra_repr()

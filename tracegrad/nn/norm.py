@@ -40,6 +40,8 @@ class LayerNorm(_Affine):
         shape normalized_shape.
     """
 
+    _shown = (":normalized_shape", "eps", "elementwise_affine", "bias")
+
     def __init__(
         self, normalized_shape: Any, eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True,
         device: Any = None, dtype: Any = None,
@@ -53,15 +55,11 @@ class LayerNorm(_Affine):
     def forward(self, input: Tensor) -> Tensor:
         return normalization.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
-    def extra_repr(self) -> str:
-        return (
-            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
-            f"bias={self.bias is not None}"
-        )
-
 
 class RMSNorm(_Affine):
     """x / sqrt(mean of squares + eps) over the last axes, times ``weight``; shapes as in ``LayerNorm``."""
+
+    _shown = (":normalized_shape", "eps", "elementwise_affine")
 
     def __init__(
         self, normalized_shape: Any, eps: float | None = None, elementwise_affine: bool = True, device: Any = None,
@@ -76,9 +74,6 @@ class RMSNorm(_Affine):
     def forward(self, input: Tensor) -> Tensor:
         return normalization.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
-    def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
-
 
 class _BatchNorm(_Affine):
     """Each channel with mean 0 and variance 1 over the batch, times ``weight`` plus ``bias``, shape (num_features,).
@@ -87,6 +82,7 @@ class _BatchNorm(_Affine):
     as plain averages.  In evaluation they are used, unless *track_running_stats* is False.
     """
 
+    _shown = (":num_features", "eps", "momentum", "affine", "bias", "track_running_stats")
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
@@ -135,12 +131,6 @@ class _BatchNorm(_Affine):
             moving or self.running_mean is None, share, self.eps,
         )  # fmt: skip
 
-    def extra_repr(self) -> str:
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
-        )
-
 
 class BatchNorm1d(_BatchNorm):
     __doc__ = f"Inputs of shape (n, num_features) or (n, num_features, length).\n\n    {_BatchNorm.__doc__}"
@@ -158,6 +148,8 @@ class GroupNorm(_Affine):
     Inputs have shape (n, num_channels, ...), the parameters (num_channels,).
     """
 
+    _shown = (":num_groups", ":num_channels", "eps", "affine", "bias")
+
     def __init__(
         self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, device: Any = None,
         dtype: Any = None, *, bias: bool = True,
@@ -171,12 +163,6 @@ class GroupNorm(_Affine):
 
     def forward(self, input: Tensor) -> Tensor:
         return normalization.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
-
-    def extra_repr(self) -> str:
-        return (
-            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
-            f"bias={self.bias is not None}"
-        )
 
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "LayerNorm", "RMSNorm"]

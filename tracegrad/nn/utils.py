@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -20,19 +22,10 @@ from ..tensors.tensor import METHODS, Tensor, raw
 def _total_norm(*arrays_and_order: Any) -> Any:
     *arrays, order = arrays_and_order
     if order == math.inf:
-        total = abs(arrays[0]).max()
-        for a in arrays[1:]:
-            total = np.maximum(total, abs(a).max())
-        return total
+        return reduce(np.maximum, (abs(a).max() for a in arrays))
     if order == 2.0:
-        total = (arrays[0] * arrays[0]).sum()
-        for a in arrays[1:]:
-            total = total + (a * a).sum()
-        return np.sqrt(total)
-    total = (abs(arrays[0]) ** order).sum()
-    for a in arrays[1:]:
-        total = total + (abs(a) ** order).sum()
-    return total ** (1.0 / order)
+        return np.sqrt(reduce(add, ((a * a).sum() for a in arrays)))
+    return reduce(add, ((abs(a) ** order).sum() for a in arrays)) ** (1.0 / order)
 
 
 TOTAL_NORM = EagerOp("LinalgVectorNorm", _total_norm)

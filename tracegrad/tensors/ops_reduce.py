@@ -37,7 +37,8 @@ _multiply: Any = np.multiply.reduce
 _maximum: Any = np.maximum.reduce
 
 
-def _mean(x: Any, dims: Any, keepdim: bool) -> Any:
+def mean_of(x: Any, dims: Any, keepdim: bool) -> Any:
+    """The mean over *dims*.  NumPy's own takes longer than a small array."""
     count = x.size if dims is None else math.prod([x.shape[d] for d in dims])
     total = _add(x, axis=dims, keepdims=keepdim)
     return total / count if count or type(x) is not _ndarray else total * math.nan
@@ -45,8 +46,8 @@ def _mean(x: Any, dims: Any, keepdim: bool) -> Any:
 
 SUM = EagerOp("SumBackward0", lambda x: _add(x, axis=None))
 SUM_DIM = EagerOp("SumBackward1", lambda x, dims, keepdim: _add(x, axis=dims, keepdims=keepdim))
-MEAN = EagerOp("MeanBackward0", lambda x: _mean(x, None, False))
-MEAN_DIM = EagerOp("MeanBackward1", _mean)
+MEAN = EagerOp("MeanBackward0", lambda x: mean_of(x, None, False))
+MEAN_DIM = EagerOp("MeanBackward1", mean_of)
 PROD = EagerOp("ProdBackward0", lambda x: _multiply(x, axis=None))
 PROD_DIM = EagerOp("ProdBackward1", lambda x, dims, keepdim: _multiply(x, axis=dims, keepdims=keepdim))
 NANSUM = EagerOp("Nansum", lambda x, dims, keepdim: _add(np.where(np.isnan(x), 0.0, x), axis=dims, keepdims=keepdim))
@@ -231,19 +232,19 @@ _AMINMAX = named_result("aminmax", "min", "max")
 # ---- spread --------------------------------------------------------------------------------------------------------
 
 
-def _variance(x: Any, dims: tuple[int, ...], correction: float, keepdim: bool) -> Any:
+def variance_of(x: Any, dims: tuple[int, ...], correction: float, keepdim: bool) -> Any:
     count = math.prod([x.shape[d] for d in dims])
-    center = x - _mean(x, dims, True)
+    center = x - mean_of(x, dims, True)
     left = max(count - correction, 0.0)
     total = _add(center * center, axis=dims, keepdims=keepdim)
     return total / left if left or type(x) is not _ndarray else total / np.zeros((), x.dtype)
 
 
-VAR = EagerOp("Var", _variance)
-STD = EagerOp("Std", lambda x, *statics: np.sqrt(_variance(x, *statics)))
-VAR_MEAN = EagerOp("VarMean", lambda x, dims, c, keepdim: (_variance(x, dims, c, keepdim), _mean(x, dims, keepdim)))
+VAR = EagerOp("Var", variance_of)
+STD = EagerOp("Std", lambda x, *statics: np.sqrt(variance_of(x, *statics)))
+VAR_MEAN = EagerOp("VarMean", lambda x, dims, c, keepdim: (variance_of(x, dims, c, keepdim), mean_of(x, dims, keepdim)))
 STD_MEAN = EagerOp(
-    "StdMean", lambda x, dims, c, keepdim: (np.sqrt(_variance(x, dims, c, keepdim)), _mean(x, dims, keepdim))
+    "StdMean", lambda x, dims, c, keepdim: (np.sqrt(variance_of(x, dims, c, keepdim)), mean_of(x, dims, keepdim))
 )
 
 
@@ -289,7 +290,7 @@ def _softmax(x: Any, dim: int) -> Any:
     return terms
 
 
-def _log_softmax(x: Any, dim: int) -> Any:
+def log_softmax_of(x: Any, dim: int) -> Any:
     shifted = _shifted(x, dim)
     if type(x) is not _ndarray:
         return shifted - np.log(_add(np.exp(shifted), axis=dim, keepdims=True))
@@ -308,7 +309,7 @@ def _logsumexp(x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
 
 
 SOFTMAX = EagerOp("Softmax", _softmax)
-LOG_SOFTMAX = EagerOp("LogSoftmax", _log_softmax)
+LOG_SOFTMAX = EagerOp("LogSoftmax", log_softmax_of)
 LOGSUMEXP = EagerOp("Logsumexp", _logsumexp)
 _SCALAR = {"softmax": EagerOp("Softmax", lambda x: x * 0 + 1), "log_softmax": EagerOp("LogSoftmax", lambda x: x * 0)}
 

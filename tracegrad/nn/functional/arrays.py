@@ -6,7 +6,6 @@ Functions here are called within ``EagerOp.fn``.  Bounds of indices are checked 
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -65,11 +64,6 @@ class OptionalOp(EagerOp):
 def reduced(loss: Any, reduction: str) -> Any:
     """The mean or the sum of *loss*, or all of it."""
     return loss.sum() / loss.size if reduction == "mean" else loss.sum() if reduction == "sum" else loss
-
-
-def mean(x: Any, axes: tuple[int, ...]) -> Any:
-    """The mean over *axes*, which stay with size 1.  NumPy's own takes longer than a small array."""
-    return x.sum(axis=axes, keepdims=True) / math.prod([x.shape[k] for k in axes])
 
 
 def softplus(x: Any) -> Any:

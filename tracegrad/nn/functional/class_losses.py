@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from ...tensors.dtypes import scalar_name
+from ...tensors.ops_reduce import log_softmax_of
 from ...tensors.tensor import Tensor, raw
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.record.autocast import may_meet
-from .arrays import OptionalOp, all_within, held, is_class, reduced
+from .arrays import OptionalOp, all_within, is_class, reduced
 from .value_losses import arrays_of, reduction_of
 
 
@@ -25,11 +26,6 @@ def _axis_of_classes(x: Any) -> int:
 def _along(vector: Any, x: Any, axis: int) -> Any:
     """A vector over the classes in a shape that broadcasts with x."""
     return vector.reshape(*[-1 if k == axis else 1 for k in range(len(x.shape))])
-
-
-def _log_probabilities(x: Any, axis: int) -> Any:
-    shifted = x - held(x.max(axis=axis, keepdims=True))
-    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
 
 
 def _at_target(log_p: Any, target: Any, weight: Any, ignored: int | None, smoothing: float, reduction: str) -> Any:
@@ -66,7 +62,7 @@ def _at_target(log_p: Any, target: Any, weight: Any, ignored: int | None, smooth
 def _cross_entropy(x: Any, target: Any, weight: Any, ignored: int | None, smoothing: float, reduction: str) -> Any:
     if type(x) is np.ndarray and x.ndim == 2 and weight is None and ignored is None and not smoothing:
         return _looked_up(x, target, reduction)
-    return _at_target(_log_probabilities(x, _axis_of_classes(x)), target, weight, ignored, smoothing, reduction)
+    return _at_target(log_softmax_of(x, _axis_of_classes(x)), target, weight, ignored, smoothing, reduction)
 
 
 def _looked_up(x: np.ndarray, target: np.ndarray, reduction: str) -> Any:
@@ -80,7 +76,7 @@ def _cross_entropy_of_shares(x: Any, target: Any, weight: Any, smoothing: float,
     axis = _axis_of_classes(x)
     if smoothing:
         target = target * (1.0 - smoothing) + smoothing / x.shape[axis]
-    terms = target * _log_probabilities(x, axis)
+    terms = target * log_softmax_of(x, axis)
     if weight is not None:
         terms = terms * _along(weight, x, axis)
     if reduction == "mean":

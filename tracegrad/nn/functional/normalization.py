@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,16 +11,17 @@ from ...tensors.arguments import tensor_argument
 from ...tensors.inplace import inplace
 from ...tensors.modes import no_grad
 from ...tensors.op import EagerOp
+from ...tensors.ops_reduce import mean_of, variance_of
 from ...tensors.tensor import Tensor, raw
-from .arrays import OptionalOp, mean
+from .arrays import OptionalOp
 
 Ints = tuple[int, ...]
 
 
 def _standardised(x: Any, axes: Ints, eps: float) -> Any:
     """*x* with mean 0 and variance 1 along *axes*."""
-    centred = x - mean(x, axes)
-    return centred / np.sqrt(mean(centred * centred, axes) + eps)
+    centred = x - mean_of(x, axes, True)
+    return centred / np.sqrt(mean_of(centred * centred, axes, True) + eps)
 
 
 def _affine(y: Any, shape: Ints, weight: Any, bias: Any) -> Any:
@@ -51,7 +51,7 @@ def _layer_norm(x: Any, count: int, eps: float) -> Any:
 
 def _rms_norm(x: Any, count: int, eps: float) -> Any:
     axes = tuple(range(len(x.shape) - count, len(x.shape)))
-    return x / np.sqrt(mean(x * x, axes) + eps), x.shape[len(x.shape) - count :]
+    return x / np.sqrt(mean_of(x * x, axes, True) + eps), x.shape[len(x.shape) - count :]
 
 
 LAYER_NORM = _with_affine("NativeLayerNorm", _layer_norm)
@@ -130,10 +130,7 @@ def _toward_mean(old: Any, x: Any, share: float) -> Any:
 
 
 def _toward_variance(old: Any, x: Any, share: float) -> Any:
-    axes, _ = _but_channels(x)
-    count = math.prod([x.shape[k] for k in axes])
-    centred = x - mean(x, axes)
-    return (1.0 - share) * old + share * ((centred * centred).sum(axis=axes) / (count - 1))
+    return (1.0 - share) * old + share * variance_of(x, _but_channels(x)[0], 1, False)
 
 
 BATCH_NORM = _with_affine("NativeBatchNorm", _batch_norm)

@@ -19,7 +19,7 @@ from ..tensors.modes import STATE, no_grad
 from ..tensors.node import TapeNode
 from ..tensors.on_device import filled
 from ..tensors.op import aval_of
-from ..tensors.tensor import Tensor, changed, make, raw
+from ..tensors.tensor import Tensor, changed, make, origins, raw
 from ..tracer.ir.aval import FLOAT_KINDS, Aval
 from . import function_traced
 from .function_context import (
@@ -130,8 +130,7 @@ def _apply(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             core.refresh(t)
     ctx.needs_input_grad = tuple([isinstance(a, Tensor) and a._requires for a in args])
     recorded = STATE.grad and any(ctx.needs_input_grad)
-    edges = tuple([(t._node or t) if t._requires else None for t in tensors])  # an argument may be written
-    outs = tuple([t._out if t._requires else 0 for t in tensors])
+    edges, outs = origins(tensors)  # now: an argument may be written
     avals = tuple([aval_of(raw(t)) for t in tensors])
     result = run_forward(cls, ctx, args, kwargs)
     given = result if isinstance(result, tuple) else (result,)
@@ -249,9 +248,8 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
         if not STATE.grad or not watched:
             return result
         outputs = result if isinstance(result, tuple) else (result,)
-        edges = tuple([a._node or a for a in watched])
         avals = tuple([aval_of(raw(o)) if isinstance(o, Tensor) else None for o in outputs])
-        node = _Error(None, (), edges, tuple([a._out for a in watched]), (), avals, ())
+        node = _Error(None, (), *origins(watched), (), avals, ())
         ends: list[Any] = []
         for k, o in enumerate(outputs):
             if isinstance(o, Tensor):

@@ -14,7 +14,7 @@ from ..tensors import backward as engine
 from ..tensors.backward_pass import collect
 from ..tensors.modes import enable_grad
 from ..tensors.node import TapeNode, next_sequence
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, origins
 from .step_autograd import LinkedBackward, tensors_in
 
 
@@ -25,7 +25,7 @@ class Argument(TapeNode):
     plain = False
 
     def __init__(self, leaf: Tensor):
-        super().__init__(None, (), (leaf._node or leaf,), (leaf._out,), (), (leaf._data,), ())
+        super().__init__(None, (), *origins([leaf]), (), (leaf._data,), ())
 
     def custom_vjp(self, cts: list[Tensor | None], create_graph: bool) -> list[Tensor | None]:
         return cts
@@ -44,9 +44,7 @@ class DerivativeBackward(TapeNode):
         self, sources: Sequence[Tensor], results: Sequence[Tensor], again: Callable[[], Sequence[Tensor]],
         check: Callable[[], None],
     ):  # fmt: skip
-        edges = tuple([t._node or t for t in sources])
-        outs = tuple([t._out for t in sources])
-        super().__init__(None, (), edges, outs, (), tuple([r._data for r in results]), ())
+        super().__init__(None, (), *origins(sources), (), tuple([r._data for r in results]), ())
         self._sources: Sequence[Tensor] = sources
         self._again: Callable[[], Sequence[Tensor]] | None = again
         self._check = check

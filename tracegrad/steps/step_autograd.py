@@ -32,7 +32,7 @@ from ..tensors.modes import STATE, enable_grad
 from ..tensors.node import TapeNode, next_sequence
 from ..tensors.on_device import filled
 from ..tensors.ops_basic import MUL
-from ..tensors.tensor import Tensor, make, raw
+from ..tensors.tensor import Tensor, make, origins, raw
 from ..tracer.ir.aval import Aval
 from ..tracer.ir.graph import Atom, Graph, Node, Var, read_vars
 from ..tracer.ir.primitive import ELEMENTWISE, VIEW
@@ -178,9 +178,7 @@ class LinkedBackward(TapeNode):
         self, link: Link, wanted: Sequence[Tensor], results: Sequence[Tensor], payload: Sequence[Any],
         operands: Sequence[Any], counters: Sequence[Any], again: Callable[[], Any],
     ):  # fmt: skip
-        edges = tuple([t._node or t for t in wanted])
-        outs = tuple([t._out for t in wanted])
-        super().__init__(None, (), edges, outs, (), tuple([r._data for r in results]), ())
+        super().__init__(None, (), *origins(wanted), (), tuple([r._data for r in results]), ())
         self.link: Link | None = link
         self.wanted: Sequence[Tensor] = wanted
         self.payload = payload

@@ -25,7 +25,7 @@ from .modes import STATE
 from .node import TapeNode, node_class
 from .on_device import repeats
 from .op import EagerOp, aval_of
-from .tensor import Tensor, changed, make, raw
+from .tensor import Tensor, changed, make, origins, raw
 
 _Chain = tuple[tuple[EagerOp, tuple[Any, ...]], ...]
 
@@ -205,16 +205,11 @@ def assign(t: Tensor, new: Tensor) -> Tensor:
         return t
     base = t._base
     if new._requires or base._requires:
-        edges: list[Any] = []
-        outs: list[int] = []
-        for source in (base, new):
-            edges.append((source._node or source) if source._requires else None)
-            outs.append(source._out if source._requires else 0)
         version = base._counter
         cls = node_class("CopySlices")
         versions = (None, None, (version, version[0]))
         avals = (aval_of(raw(base)), aval_of(value))
-        node = cls(WRITE, (t._chain,), tuple(edges), tuple(outs), avals, (aval_of(raw(base)),), versions)
+        node = cls(WRITE, (t._chain,), *origins((base, new)), avals, avals[:1], versions)
         _move_retained(base, node, 0)
         base._node, base._out, base._requires = node, 0, True
     t._attr_version = -1

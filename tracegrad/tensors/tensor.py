@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -451,6 +451,12 @@ def _legacy(size: tuple[Any, ...], dtype: np.dtype) -> Any:
     if not size:
         return np.empty((0,), dtype)
     return np.zeros([int(n) for n in size], dtype)
+
+
+def origins(tensors: Sequence[Tensor]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """The ``edges`` and ``edge_outs`` of a node with these operands."""
+    edges = [(t._node or t) if t._requires else None for t in tensors]
+    return tuple(edges), tuple([t._out if t._requires else 0 for t in tensors])
 
 
 # ---- making tensors ------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from .device import device, device_of, wanted
 from .modes import STATE
 from .node import TapeNode
 from .op import aval_of
-from .tensor import Tensor, make, raw
+from .tensor import Tensor, make, origins, raw
 
 
 class TransferNode(TapeNode):
@@ -49,7 +49,7 @@ def to_device(t: Tensor, place: Any) -> Tensor:
     if t._base is not None:
         core.refresh(t)
     if STATE.grad and t._requires:
-        node = TransferNode(None, (), (t._node or t,), (t._out,), (aval_of(data),), (aval_of(data),), ())
+        node = TransferNode(None, (), *origins([t]), (aval_of(data),), (aval_of(data),), ())
         node.source = here
         result._node, result._out, result._requires = node, 0, True
     return result

@@ -22,7 +22,7 @@ from ..runtime.state.state_plan import Snapshot
 from ..runtime.state.values import is_leaf, same
 from ..runtime.state.watch import restore_profile
 from ..tensors.capture import Capture, number_at
-from ..tensors.inplace import detach
+from ..tensors.inplace import detach, views
 from ..tensors.modes import STATE
 from ..tensors.tensor import Tensor, make
 from ..tracer.ir.aval import FLOAT, Aval
@@ -213,18 +213,25 @@ class Outside:
         is_grad = any(value is grad for _, grad in self._capture.grads.values())
         if type(value) is not Tensor or value._grad is not None or is_grad:
             return None
-        for k, root in enumerate(self._capture.roots):
-            if root.traced is value._data and root.owner is None:  # the same memory
-                self.aliases[id(value)] = value
-                return ("memory", k), partial(self._same_memory, root.tensor)
-            if root.traced._storage is value._data._storage:
-                return None
+        shown = None if value._base is not None else self.shown(value)
+        if shown is not None:
+            self.aliases[id(value)] = value
+            return ("memory", id(shown.args[0])), shown
+        if any(root.traced._storage is value._data._storage for root in self._capture.roots):
+            return None
         self.tensors[id(value)] = value
         key, array = result(value._data)
         return ("tensor", key), lambda source, texts: tensor_of(source, array(source, texts))
 
-    def _same_memory(self, t: Tensor, source: Source, texts: Sequence[str]) -> str:
-        return f"{source.constant(detach)}({self.text_of(t, source, texts)})"
+    def shown(self, t: Tensor) -> partial[str] | None:
+        """The text of *t*, made by the run and without history, where it shows the memory of a tensor from outside."""
+        base = self._capture.raw(t if t._base is None else t._base)
+        root = next((r for r in self._capture.roots if r.traced is base and r.owner is None), None)
+        return None if root is None or t._requires else partial(self._shown, root.tensor, t._chain)
+
+    def _shown(self, t: Tensor, chain: Any, source: Source, texts: Sequence[str]) -> str:
+        shown = f"{source.constant(detach)}({self.text_of(t, source, texts)})"
+        return f"{source.constant(views)}({shown}, {source.constant(chain)})" if chain else shown
 
     def reads_late(self, atoms: set[Var]) -> bool:
         """Whether a value of after a call is among these."""

@@ -13,6 +13,7 @@ place of the tensor)``, ``("number", group, key, ...)`` as in ``Capture.number``
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from ..runtime.record.derive import sort_guards
 from ..runtime.record.differentiable import leaf_names
 from ..runtime.record.effects import Effects, NotCountersError
 from ..runtime.record.gc_pause import fewer_collections
-from ..runtime.record.outputs import Output, data_of, packed
+from ..runtime.record.outputs import Output, data_of, leaf_text, packed
 from ..runtime.record.record import UnseenReaderError, run_frozen, stand_in_of
 from ..runtime.record.recording import Effect, Recording
 from ..runtime.record.trees import Source, make_function
@@ -42,6 +43,7 @@ from ..tensors import harmless  # noqa: F401  (tells which of their functions ch
 from ..tensors.backward_pass import collect
 from ..tensors.capture import Capture, capturing
 from ..tensors.device import CPU, device, on_cuda
+from ..tensors.inplace import views
 from ..tensors.modes import STATE
 from ..tensors.tensor import Tensor, epoch, make
 from ..tracer.ir.errors import unrecordable
@@ -56,9 +58,9 @@ from ..tracer.record.reports import filters
 from ..tracer.record.shown_text import Texts
 from ..tracer.reroll.loop_monitor import follow_loops
 from ..tracer.reroll.roll import rolled
-from .outside import Outside
+from .outside import Outside, tensor_of
 from .state_visitors import optimizer_numbers, tensor_facts
-from .step_autograd import Link, as_array, derive, finish, linked
+from .step_autograd import Link, as_array, derive, finish, linked, tensors_in
 
 LEAF, STATE_ARRAY, HELD = "leaf", "state", "held"
 _DROPPED = NotCountersError, NeedsContentsError, UnseenReaderError, IntegersAskedError
@@ -102,8 +104,22 @@ class GradAssigned:
         return "grad", _key(self.place), self.result
 
     def write(self, source: Source, texts: Sequence[str], recorded: bool) -> None:
-        value = "None" if self.result is None else f"make(asarray(r[{self.result}]))"  # names of the output
+        value = "None" if self.result is None else tensor_of(source, f"r[{self.result}]")
         source.lines.append(f"{_text(source, self.place, texts)}._grad = {value}")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMade:
+    """A result of the kernel is a tensor that stands in several places."""
+
+    result: int
+
+    @property
+    def key(self) -> Hashable:
+        return "made", self.result
+
+    def write(self, source: Source, texts: Sequence[str], recorded: bool) -> None:
+        tensor_of(source, f"r[{self.result}]")
 
 
 @dataclass
@@ -442,6 +458,7 @@ def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
             capture.refuse(Refusal.STEP_VIEW, name=name)
         proxy = object.__new__(Tensor)
         proxy._data, proxy._counter = t._data, t._counter
+        capture.originals[id(proxy)] = t
     known = capture.root_of(proxy)
     if known is None:
         capture.raw(proxy)
@@ -487,6 +504,7 @@ def _finish(
             written.append(_shaped(root.contents, root.var))
             on_host.append(not on_cuda(root.array))
     known: set[int] = set()
+    made: dict[int, int] = {}  # id of a tensor that is in several places: its result
     for t, grad in capture.grads.values():
         if grad is None:
             effects.append(GradAssigned(place_of(t), None))
@@ -498,13 +516,25 @@ def _finish(
             changes.append(Refusal.STEP_GRAD())
         if grad._node is not None:
             changes.append(Refusal.STEP_GRAD_GRAPH())
-        effects.append(GradAssigned(place_of(t), len(results)))
-        results.append(capture.raw(grad).atom)
-        on_host.append(capture.device_of(capture.raw(grad)).type == "cpu")
+        effects.append(GradAssigned(place_of(t), made.setdefault(id(grad), len(results))))
+        if made[id(grad)] == len(results):
+            results.append(capture.raw(grad).atom)
+            on_host.append(capture.device_of(capture.raw(grad)).type == "cpu")
     source = Source("o")
     source.names.update(make=make, asarray=np.asarray if capture.device.type == "cpu" else as_array)
+    chains: list[Any] = []  # the operations by which returned views show memory from outside
+    leaf_texts = [leaf_text(k) for k in range(len(call.leaves))]
     returned: dict[int, int] = {}
     link, connected = capture.link, []  # for each tensor in the result, whether it requires gradients
+
+    def found_before(t: Tensor) -> str | None:
+        """The text of a ``.grad`` that was there before the run, and is still in its place."""
+        owner = next((r.owner for r in capture.roots if r.tensor is t and r.owner is not None), None)
+        if owner is None:
+            return None
+        if capture.grads.get(id(owner), (owner, t))[1] is not t:
+            changes.append(Refusal.STEP_GRAD())
+        return _text(source, ("grad", place_of(owner)), leaf_texts)
 
     def data(leaf: Any) -> tuple[Atom | None, str] | None:
         if not isinstance(leaf, Tensor):
@@ -516,14 +546,39 @@ def _finish(
         traced = type(leaf._data) is TracedArray
         connected.append(traced and leaf._requires)
         if not traced:
-            return (None, f"arrays[{held[id(leaf)]}]") if id(leaf) in held else None
+            if id(leaf) in leaf_of:
+                return None, leaf_texts[leaf_of[id(leaf)]]
+            text = f"arrays[{held[id(leaf)]}]" if id(leaf) in held else found_before(leaf)
+            return None if text is None else (None, text)
+        if id(leaf) in made:
+            return None, f"t{made[id(leaf)]}"
+        shown = outside.shown(leaf)
+        if shown is not None:
+            known.update((id(leaf), id(leaf._base)))
+            chains.append([(op.name, *map(repr, given)) for op, given in leaf._chain])
+            return None, shown(source, leaf_texts)
         if leaf._grad is not None:
             changes.append(Refusal.STEP_GRAD_OF_RESULT())
-        known.add(id(leaf))
-        on_host.append(leaf.device.type == "cpu")
-        index = returned.setdefault(id(leaf._data), len(results))
-        return leaf._data.atom, f"t{index}" if id(leaf) in outside.tensors else "make(asarray({}))"
+        base = leaf if leaf._requires or leaf._base is None else leaf._base
+        known.update((id(leaf), id(base)))
+        if counts[id(base)] == 1 or type(base._data) is not TracedArray:
+            on_host.append(leaf.device.type == "cpu")
+            index = returned.setdefault(id(leaf._data), len(results))
+            return leaf._data.atom, f"t{index}" if id(leaf) in outside.tensors else "make(asarray({}))"
+        if id(base) not in made:
+            index = made[id(base)] = returned.setdefault(id(base._data), len(results))
+            if index == len(results):
+                results.append(base._data.atom)
+                on_host.append(base.device.type == "cpu")
+            effects.append(TensorMade(index))
+        text = f"t{made[id(base)]}"
+        if base is not leaf:
+            chains.append([(op.name, *map(repr, given)) for op, given in leaf._chain])
+            text = f"{source.constant(views)}({text}, {source.constant(leaf._chain)})"
+        return None, text
 
+    parts = tensors_in(out)
+    counts = Counter([id(t) for t in parts] + [id(t._base) for t in parts if t._base is not None and not t._requires])
     text, statics = packed(out, source, results, returned, data)
     shown = len(results)
     found.place(results, returned)
@@ -572,7 +627,7 @@ def _finish(
     fixed = [None if k in proxies or id(given.get(k)) in held else given.get(k) for k in range(len(call.leaves))]
     own = [(position, [k for k, leaf in given.items() if id(leaf) == key]) for key, position in held.items()]
     looked = [(place_of(t), was_none) for t, was_none in capture.looked.values()]
-    output = Output(text, source.names, False, statics)
+    output = Output(text, source.names, False, (*statics, repr(chains)))
     return TensorRecording(
         graph, canonicalise(graph), len(places), captured, output, [],
         list(recorder.input_names), changes, tuple(program.capacities), tuple(program.notes), effects=effects,

@@ -83,6 +83,8 @@ class Capture:
         self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}  # id of a tensor -> (tensor, the .grad assigned to it)
         self.looked: dict[int, tuple[Tensor, bool]] = {}  # id of a tensor -> (it, whether its .grad was None when read)
         self._traced: dict[int, tuple[Tensor, TracedArray]] = {}
+        self.originals: dict[int, Tensor] = {}  # id of a tensor that stands for an argument -> the argument
+        self._rehoused: dict[int, Tensor] = {}  # id of a tensor from outside that has got other memory -> it
         self._by_array: dict[int, Root] = {}
         self._grad_of: dict[int, Tensor] = {}
         self._numbers: dict[Any, TracedArray] = {}
@@ -144,7 +146,7 @@ class Capture:
         return self._by_array.get(id(t._data))
 
     def read_grad(self, t: Tensor) -> Tensor | None:
-        if type(t._data) is TracedArray:  # made in the run, and so is its .grad
+        if self._is_own(t):
             return t._grad
         found = self.grads.get(id(t))
         if found is not None:
@@ -156,10 +158,14 @@ class Capture:
         return known
 
     def write_grad(self, t: Tensor, value: Tensor | None) -> None:
-        if type(t._data) is TracedArray:
+        if self._is_own(t):
             t._grad = value
             return
         self.grads[id(t)] = (t, value)
+
+    def _is_own(self, t: Tensor) -> bool:
+        """Whether the run has made *t*, and so has its ``.grad``: not only given it other memory."""
+        return type(t._data) is TracedArray and id(t) not in self._rehoused
 
     def number(self, place: tuple[Any, ...]) -> TracedArray:
         """A number that is read anew whenever the recording runs: ``(group, "lr")``, ``(group, "betas", 0)``; or what
@@ -276,6 +282,7 @@ class Capture:
         self._traced.pop(id(t), None)
         if type(t._data) is not TracedArray:
             before = t._data
+            self._rehoused.setdefault(id(t), t)
             self.undone.append(lambda: setattr(t, "_data", before))
             self._made.append(weakref.ref(t))
 
@@ -342,7 +349,7 @@ class Capture:
                 writes = [(array, upload(value) if on_cuda(array) else value) for array, value in writes]
                 self.settle_tensors([t for t in (r() for r in self._made) if t is not None])
                 self.settle_tensors([grad for _, grad in self.grads.values() if grad is not None])
-                out = Settled(self.plain, {})(out)
+                out = Settled(self.plain, self.originals)(out)
             for root in self.roots:
                 if root.written and write_back is not None:  # which may compute from what was there before
                     self.recorder.env[root.var] = root.array.copy()

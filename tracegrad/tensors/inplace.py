@@ -85,6 +85,13 @@ def apply_views(op: EagerOp, t: Tensor, statics: Sequence[tuple[Any, ...]]) -> t
     return views
 
 
+def views(t: Tensor, chain: _Chain) -> Tensor:
+    """The view over *t* that these operations lead to."""
+    for op, statics in chain:
+        t = apply_view(op, t, statics)
+    return t
+
+
 def refresh(view: Tensor) -> None:
     """Make the history of *view* anew from its base."""
     base = view._base

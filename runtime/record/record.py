@@ -218,6 +218,14 @@ class UnseenReaderError(Exception):
     """Code that was not analysed has run, and may have read places that were taken for never read."""
 
 
+class RunAgainError(Exception):
+    """A run over tensors has done what can't be recorded, for this *reason*, and nothing to the caller's objects."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 def stand_in_of(node: StateNode, integers: Integers, add_input: Callable[..., Var]) -> TracedArray | TracedInt:
     """The stand-in for an array or a number of the outside state, of which *add_input* (value, name, weak) makes an
     input."""
@@ -284,6 +292,9 @@ def run_frozen(
         raise needed
     if not changed and _unseen(watch, substitution):
         raise UnseenReaderError from raised
+    if not changed and recorder.of_tensors and plan.provable and unrecordable.last is not None:
+        refused, message = unrecordable.last
+        raise RunAgainError(Refusal.STEP_REFUSED(error=refused(*message)))
 
     def write_back() -> None:
         given.write_back(plain)

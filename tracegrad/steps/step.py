@@ -12,6 +12,7 @@ Start reading at ``StepDispatcher``: a step's part of the ladder.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from ..runtime.paths.fallback import Live
 from ..runtime.paths.family import Family, Variant
 from ..runtime.paths.paths import MISS, Missed, Path, make_path, new_counts
 from ..runtime.record.call_key import DEVICE, TENSOR, Call
+from ..runtime.record.record import RunAgainError
 from ..runtime.record.recording import VALUE, Mode
 from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..runtime.state.values import partition
@@ -38,6 +40,8 @@ from ..tracer.record.recorder import current_recorder
 from .device_program import StepProgram
 from .explain import explain_step
 from .step_recording import TensorRecording, record_tensors, restore_streams, save_streams, scalar_type
+
+_OFTEN = 4  # calls of a kind that could not be recorded, before no more is tried
 
 
 class CompiledStep:
@@ -92,6 +96,7 @@ class StepDispatcher(Dispatcher):
 
     def __init__(self, fn: Callable[..., Any], static: frozenset[int | str], stats: Stats) -> None:
         super().__init__(fn, static, "step", stats)
+        self._not_recorded: Counter[Any] = Counter()  # keys of calls -> the times that they could not be recorded
         self._seen: set[Any] = set()  # keys of calls that have run eagerly
         self._unsettled: set[Any] = set()  # those in which a run has changed state that it reads
 
@@ -108,11 +113,22 @@ class StepDispatcher(Dispatcher):
         if call.by_value is None and call.key not in self._seen:
             if len(self._seen) >= config.max_variants:
                 self._seen.clear()
+                self._not_recorded.clear()
                 self._unsettled.clear()
             self._seen.add(call.key)
             self.stats.note(f"{endpoint.integers.reason(call)}: runs eagerly")
             return self.fn(*args, **kwargs)
-        return self.answer(endpoint, call)
+        try:
+            return self.answer(endpoint, call)
+        except RunAgainError as error:
+            out = self._eagerly(call)  # which may raise what is the user's own error
+            with self.lock:
+                self._not_recorded[call.key] += 1
+                if self._not_recorded[call.key] >= _OFTEN or error.reason.code is Refusal.STEP_REFUSED:
+                    endpoint.live.keep(call.key, Live(str(error.reason)))
+                    self.stats.live = str(error.reason)
+            self.stats.note(str(error.reason))
+            return out
 
     def _find(self, call: Call, known: Sequence[Variant]) -> tuple[Variant | None, Sequence[Any], Snapshot | None]:
         _, snapshot = self.plans.state(call)
@@ -162,6 +178,8 @@ class StepDispatcher(Dispatcher):
         return recording.holds(call, arrays)
 
     def _tell(self, family: Family) -> None:
+        for path in family.members:
+            path.recording.memory.look()  # type: ignore[attr-defined]
         family.known[0] = epoch()
 
     def _run(

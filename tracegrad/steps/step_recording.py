@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +33,7 @@ from ..runtime.record.differentiable import leaf_names
 from ..runtime.record.effects import Effects, NotCountersError
 from ..runtime.record.gc_pause import fewer_collections
 from ..runtime.record.outputs import Output, data_of, leaf_text, packed
-from ..runtime.record.record import UnseenReaderError, run_frozen, stand_in_of
+from ..runtime.record.record import RunAgainError, UnseenReaderError, run_frozen, stand_in_of
 from ..runtime.record.recording import Effect, Recording
 from ..runtime.record.trees import Source, make_function
 from ..runtime.state.state_graph import StateNode
@@ -41,14 +41,15 @@ from ..runtime.state.state_plan import Snapshot, StatePlan
 from ..runtime.state.values import distinct
 from ..tensors import harmless  # noqa: F401  (tells which of their functions change nothing)
 from ..tensors.backward_pass import collect
-from ..tensors.capture import Capture, capturing
+from ..tensors.capture import Capture, capturing, overlap
 from ..tensors.device import CPU, device, on_cuda
 from ..tensors.inplace import views
 from ..tensors.modes import STATE
 from ..tensors.tensor import Tensor, epoch, make
-from ..tracer.ir.errors import unrecordable
+from ..tracer.ir.errors import TracegradError, unrecordable
 from ..tracer.ir.graph import Atom, Lit, Var, building, read_vars
 from ..tracer.ir.refusals import Reason, Refusal
+from ..tracer.ir.site import at_site
 from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.record.array import TracedArray
 from ..tracer.record.constants import call_method
@@ -63,7 +64,7 @@ from .state_visitors import optimizer_numbers, tensor_facts
 from .step_autograd import Link, as_array, derive, finish, linked, tensors_in
 
 LEAF, STATE_ARRAY, HELD = "leaf", "state", "held"
-_DROPPED = NotCountersError, NeedsContentsError, UnseenReaderError, IntegersAskedError
+_DROPPED = NotCountersError, NeedsContentsError, UnseenReaderError, RunAgainError, IntegersAskedError
 LONG_RUN = 1024  # items of a loop that are recorded before it is followed: each takes the eager layer's time, too
 Place = tuple[Any, ...]
 
@@ -136,6 +137,9 @@ class TensorRecording(Recording):
     schedulers: list[Any] = field(kw_only=True)  # whose steps are taken
     tensors: list[tuple[Tensor, tuple[Any, ...]]] = field(kw_only=True)  # from outside, and the facts about them
     arguments_as: list[Tensor | None] = field(kw_only=True)  # for each leaf the tensor that it has to be, if any
+    free: list[int] = field(kw_only=True)  # inputs that are arrays, perhaps others in each call
+    memory: Memory = field(kw_only=True)  # of the other tensors
+    one_memory: list[tuple[Place, Place]] = field(kw_only=True)  # an argument, and another tensor over its array
     link: Link | None = field(kw_only=True)  # derivative of the returned tensors (``step_autograd.py``)
     wanted: list[Place] = field(kw_only=True)  # the tensors of the link
     counted: list[Place] = field(kw_only=True)  # those that must not be written to before its backward
@@ -179,7 +183,8 @@ class TensorRecording(Recording):
     def premises(self) -> list[Hashable]:
         settings = [(id(group), key, self._premise(group, key, value)) for group, key, value in self.settings]
         looked = [none for _, none in self.looked]
-        return [*super().premises, *settings, *looked, *[facts for _, facts in self.tensors]]
+        same = [(_key(one), _key(other)) for one, other in self.one_memory]
+        return [*super().premises, *settings, *looked, *same, *[facts for _, facts in self.tensors]]
 
     def _premise(self, group: dict[str, Any], key: str, value: Any) -> Any:
         """The fact about a number of an optimizer: where it is an input, whether it is 0 (no momentum, no decay);
@@ -196,7 +201,8 @@ class TensorRecording(Recording):
             self._check = make_function("def holds(leaves, args, arrays):", source)
         if any(tensor_facts(t) != facts for t, facts in self.tensors):
             return False
-        return self._check(call.leaves, call.arguments[0], arrays)
+        self.memory.look()
+        return self.memory.disjoint and self._check(call.leaves, call.arguments[0], arrays)
 
     def values(self, call: Call, arrays: Sequence[Any]) -> list[Any]:
         read = self._read
@@ -260,12 +266,21 @@ class TensorRecording(Recording):
         for k, own in self.held:
             for given in tensors:
                 source.give_up_if(f"{texts[given]} is {'not ' if given in own else ''}arrays[{k}]")
-        held = [k for k, place in enumerate(self.places) if place[0] == HELD]
-        if self.writes and held:
-            among = self.writes if set(held).isdisjoint(self.writes) else range(len(self.places))
-            others = [k for k in among if k not in held and _is_tensor(self.places[k], call)]
-            memory = [[f"{_text(source, self.places[k], texts)}._data, " for k in each] for each in (held, others)]
-            source.give_up_if(f"not {source.constant(_apart)}(({''.join(memory[0])}), ({''.join(memory[1])}))")
+        for one, other in self.one_memory:
+            source.give_up_if(f"{_text(source, one, texts)}._data is not {_text(source, other, texts)}._data")
+        if self.writes and self.free:
+            whole = texts[:1] == ["*args"]  # of positional arrays alone
+            leaves = [f"args[{k}]" for k in range(len(call.leaves))] if whole else texts
+            operands = {k: self._operand(source, self.places[k], call, leaves) for k in self.free}
+            written = [text for k, text in operands.items() if k in self.writes]
+            read = [text for k, text in operands.items() if k not in self.writes]
+            both = ", ".join(["".join([f"{text}, " for text in each]).join("()") for each in (written, read)])
+            shared = f"not {source.constant(self.memory.apart)}({both})"
+            if not written:
+                number, changed = source.constant(id), source.constant(self.memory.changed)
+                near = [f"{number}({x} if {x}.base is None else {x}.base) in {changed}" for x in read]
+                shared = f"({' or '.join(near)}) and {shared}"
+            source.give_up_if(shared)
 
     def operands(self, source: Source, call: Call, texts: Sequence[str]) -> list[str]:
         if self.generators:
@@ -322,10 +337,41 @@ class TensorRecording(Recording):
         return f"linked(link, {text}, requires, {given}, lambda: fn(*args, **kwargs))"
 
 
-def _apart(held: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Whether none of the arrays *held* lies in the memory of another one."""
-    owners = {id(x if x.base is None else x.base) for x in held}
-    return len(owners) == len(held) and owners.isdisjoint([id(x if x.base is None else x.base) for x in others])
+class Memory:
+    """The memory of the tensors from outside that a recording always finds: *tensors*, of which some are *written*."""
+
+    def __init__(self, tensors: Sequence[Tensor], written: Sequence[Tensor]) -> None:
+        among = {*map(id, written)}
+        self._written, self._read = written, [t for t in tensors if id(t) not in among]
+        self.changed: set[int] = set()  # ids of arrays that show what is written
+        self.look()
+
+    def look(self) -> None:
+        """See where it is: a tensor may have got other memory (``t.data = ...``)."""
+        self.changed.clear()
+        self.changed.update(*[_owners(t._data) for t in self._written])
+        self._owners = self.changed.union(*[_owners(t._data) for t in self._read])
+        self.disjoint = overlap(self._arrays(), [True] * len(self._written)) is None
+
+    def apart(self, written: Sequence[Any], read: Sequence[Any]) -> bool:
+        """Whether nothing that is written, of these arrays or at all, lies in the memory of another array."""
+        owners = {id(x if x.base is None else x.base) for x in written}
+        others = [id(x if x.base is None else x.base) for x in read]
+        own = len(owners) == len(written) and self._owners.isdisjoint(owners) and owners.isdisjoint(others)
+        if own and self.changed.isdisjoint(others):
+            return True
+        return overlap([*written, *self._arrays(), *read], [True] * (len(written) + len(self._written))) is None
+
+    def _arrays(self) -> list[Any]:
+        """All of it, what is written first."""
+        return [t._data for t in (*self._written, *self._read)]
+
+
+def _owners(array: Any) -> Iterator[int]:
+    """The ids of *array* and of the objects whose memory it shows."""
+    while array is not None:
+        yield id(array)
+        array = getattr(array, "base", None)
 
 
 def _zeros(value: Any) -> Any:
@@ -441,9 +487,10 @@ def _record(
             refused, message = unrecordable.last
             capture.settle(found.write_back)
             raise refused(*message)
+        again = plan.provable and not changes  # it has changed copies only
         try:
-            recording = _finish(capture, fn, out, proxies, held, call, snapshot, found, outside, integers)
-        except IntegersAskedError:
+            recording = _finish(capture, fn, out, proxies, held, call, snapshot, found, outside, integers, again)
+        except (IntegersAskedError, RunAgainError):
             capture.undo()
             raise
     recording.changes = [*changes, *recorder.reasons, *recording.changes]
@@ -468,7 +515,7 @@ def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
 
 def _finish(
     capture: Capture, fn: Callable[..., Any], out: Any, proxies: dict[int, Tensor], held: dict[int, int], call: Call,
-    snapshot: Snapshot, found: Effects, outside: Outside, integers: Integers,
+    snapshot: Snapshot, found: Effects, outside: Outside, integers: Integers, again: bool,
 ) -> TensorRecording:  # fmt: skip
     recorder = capture.recorder
     leaf_of = {id(t): k for k, t in proxies.items()}
@@ -491,7 +538,12 @@ def _finish(
     for t in capture.touched:
         if id(t) in held and id(t._data) in shared:  # the next one need not show the same memory
             changes.append(Refusal.REPLAY_CHANGES(name=snapshot.tensors[id(t)]))
-    capture.check_overlap()
+    root = capture.check_overlap([x for x in (*call.leaves, *snapshot.arrays) if type(x) is np.ndarray])
+    if root is not None:  # a kernel reads everything before it writes
+        refusal = Refusal.STEP_SHARES(name=recorder.input_names[recorder.inputs.index(root.var)])
+        if again:
+            raise RunAgainError(refusal)
+        raise TracegradError(at_site(f"{refusal}: make one of them a clone()"))
     written: list[Atom] = []
     results: list[Atom] = []
     on_host: list[bool] = []  # whether each of these lies on the host
@@ -627,6 +679,14 @@ def _finish(
     fixed = [None if k in proxies or id(given.get(k)) in held else given.get(k) for k in range(len(call.leaves))]
     own = [(position, [k for k, leaf in given.items() if id(leaf) == key]) for key, position in held.items()]
     looked = [(place_of(t), was_none) for t, was_none in capture.looked.values()]
+    grads = {id(t._grad): (t._grad, ("grad", place_of(t))) for t, _ in capture.looked.values() if t._grad is not None}
+    seen = [(t, place_of(t)) for t in capture.touched if id(t) not in grads or id(t) in snapshot.tensors]
+    met = [(root, place) for t, place in (*seen, *grads.values()) if id(t) not in held and (root := capture.root_of(t))]
+    at = [(place, places[positions[root.var]]) for root, place in met]
+    one_memory = [pair for pair in at if _key(pair[0]) != _key(pair[1])]
+    free = [k for k, place in enumerate(places) if place[0] != "tensor" and scalars[k] is None and place[0] != "fresh"]
+    always = {k: t for k, (kind, t, *_) in enumerate(places) if kind == "tensor" and type(t._data) is not TracedArray}
+    memory = Memory([*always.values()], [t for k, t in always.items() if k in writes])
     output = Output(text, source.names, False, (*statics, repr(chains)))
     return TensorRecording(
         graph, canonicalise(graph), len(places), captured, output, [],
@@ -635,6 +695,7 @@ def _finish(
         questions=tuple(recorder.questions), places=places, writes=writes, looked=looked,
         settings=optimizer_numbers(snapshot.optimizers), held=own, named=outside.named, schedulers=outside.schedulers,
         tensors=[(t, tensor_facts(t)) for t in others.values()], arguments_as=fixed, link=link, wanted=wanted,
+        free=free, memory=memory, one_memory=one_memory,
         counted=counted, payload=list(range(first, first + len(payload))), requires=[] if link is None else connected,
         fn=fn, capture=capture, returned=out, on_host=placement, transient=found.transient,
         write_back=found.write_back,

@@ -28,10 +28,9 @@ from ..runtime.cuda.arrays import byte_bounds, upload
 from ..runtime.record.unwrap_tracers import Settled
 from ..runtime.state.watch import restore_profile
 from ..tracer.ir.aval import FLOAT
-from ..tracer.ir.errors import TracegradError
 from ..tracer.ir.graph import Atom, Lit, Var
 from ..tracer.ir.refusals import Refusal
-from ..tracer.ir.site import adjoint_site, at_site
+from ..tracer.ir.site import adjoint_site
 from ..tracer.ops.elementwise import broadcast_to
 from ..tracer.record.array import TracedArray, to_atom, wrap_array
 from ..tracer.record.recorder import Recorder, recording
@@ -86,7 +85,7 @@ class Capture:
         self.originals: dict[int, Tensor] = {}  # id of a tensor that stands for an argument -> the argument
         self._rehoused: dict[int, Tensor] = {}  # id of a tensor from outside that has got other memory -> it
         self._by_array: dict[int, Root] = {}
-        self._grad_of: dict[int, Tensor] = {}
+        self._grad_of: dict[int, Tensor] = {}  # id of a .grad that the run has found -> whose it is
         self._numbers: dict[Any, TracedArray] = {}
         self.replaced: set[Any] = set()  # places of numbers that hold their stand-ins
         self.rescheduled: set[int] = set()  # ids of groups whose numbers a scheduler has set
@@ -299,21 +298,11 @@ class Capture:
         alive = [t for t in (r() for r in self._made) if t is not None and type(t._data) is TracedArray]
         return [t for t in alive if id(t) not in known]
 
-    def check_overlap(self) -> None:
-        """Raise where memory that the run writes overlaps with another input of the recording."""
-        spans = sorted([(*byte_bounds(r.array), k) for k, r in enumerate(self.roots) if r.array.size])
-        reach, last = -1, -1
-        for low, high, k in spans:
-            if low < reach and (self.roots[k].written or self.roots[last].written):
-                one, other = self.roots[last].tensor, self.roots[k].tensor
-                raise TracegradError(
-                    at_site(
-                        "two tensors that are no views of one another share memory, and one of them is written "
-                        f"(shapes {list(one.shape)} and {list(other.shape)}): make one of them a clone()"
-                    )
-                )
-            if high > reach:
-                reach, last = high, k
+    def check_overlap(self, others: Sequence[Any]) -> Root | None:
+        """One of the roots of which memory is written that another root, or one of the arrays *others*, shares."""
+        arrays = [*[r.array for r in self.roots], *others]
+        found = overlap(arrays, [r.written for r in self.roots])
+        return None if found is None else self.roots[found]
 
     def value(self, data: TracedArray) -> np.ndarray:
         """The value of a traced array in this run, by NumPy."""
@@ -409,6 +398,19 @@ class Capture:
                 node.inputs = tuple([settled(x) for x in node.inputs])
                 node.outputs = tuple([settled(x) for x in node.outputs])
             nodes += [e for e in node.edges if isinstance(e, TapeNode)]
+
+
+def overlap(arrays: Sequence[Any], written: Sequence[bool]) -> int | None:
+    """The number of one of these arrays that is *written* (the first ones are), and shares memory with another one."""
+    flags = [*written, *[False] * (len(arrays) - len(written))]
+    spans = sorted([(*byte_bounds(x), k) for k, x in enumerate(arrays) if x.size])
+    reach = {False: (-1, -1), True: (-1, -1)}  # of those so far that are read, and that are written
+    for low, high, k in spans:
+        for other, (end, last) in reach.items():
+            if low < end and (flags[k] or other):
+                return k if flags[k] else last
+        reach[flags[k]] = max(reach[flags[k]], (high, k))
+    return None
 
 
 def number_at(place: tuple[Any, ...]) -> Any:

@@ -162,6 +162,8 @@ class Refusal(enum.Enum):
         "tensors on a CUDA device and, requiring gradients, on the host: the step runs operation by operation"
     )
     STEP_LAYOUT = "a tensor that the step writes is not C-contiguous"
+    STEP_SHARES = "two tensors that are no views of one another share memory, and one of them ({name}) is written"
+    STEP_REFUSED = "does what can't be recorded: {error}"
 
     # Is the backward of an eager tape compiled?
     BACKWARD_DEVICE = "the tensors are on a CUDA device"

@@ -73,11 +73,13 @@ def figures(workload: Workload) -> Figures:
     from tracegrad.codegen.cuda.mapping import product
     from tracegrad.codegen.cuda.program import Kernel
 
+    from .ptx_report import instruction_mix, resources
+
     recording, _ = recorded(workload.fn, workload.make_args(), workload.argnums)
     canonical = recording.canonical
     program = assemble(canonical, recording.arguments)
     text = ptx.compile_ptx(device_text(program), program.kernels, CC, program.geometry.threads)
-    needs, bodies = ptx.resources(text, CC), _entries(text)
+    needs, bodies = resources(text, CC), _entries(text)
     sizes = canonical.sizes
 
     known: dict[Any, int] = {}  # bytes of a partial result: one number for each block, or for each part of a unit
@@ -114,7 +116,7 @@ def figures(workload: Workload) -> Figures:
         kernels.append(
             KernelFigures(
                 step.name, step.extent.mapping.by, blocks, threads, need.registers, spilled,
-                need.shared, occupancy(need.registers, need.shared, threads), traffic, ptx.instruction_mix(body),
+                need.shared, occupancy(need.registers, need.shared, threads), traffic, instruction_mix(body),
                 len(re.findall(r"(?:ld|st)\.global\S*\.v[24]", body)),
             )
         )  # fmt: skip

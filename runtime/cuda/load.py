@@ -41,7 +41,7 @@ def load(program: CudaProgram, xp: Any) -> Loaded:
         module = xp.cuda.function.Module()
         threads = program.geometry.threads
         text = ptx.compile_ptx(device_text(program), program.kernels, capability, threads)
-        module.load(ptx.cubin(text, capability))
+        module.load(ptx.assemble(text, capability)[0])
         for name in program.kernels:
             function = launches[name] = module.get_function(name)
             resident = xp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, 0)

@@ -107,4 +107,4 @@ def test_elements_are_16_bits_wide_and_move_four_at_once(dtype, cc):
     assert {form for _, form in accesses} <= {"b16", "u16", "b32"} | four  # b32: two at once
     assert four & {form for kind, form in accesses if kind == "st"}
     assert "mul.rn.f32" in text and not re.search(r"\b(?:add|sub|mul|fma|neg)\.\S*f16", text)
-    assert ptx.assemble(text, cc).cubin[:4] == b"\x7fELF"
+    assert ptx.assemble(text, cc)[0][:4] == b"\x7fELF"

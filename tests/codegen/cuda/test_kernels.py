@@ -12,6 +12,7 @@ from simulated import cuda_program, simulated
 from support import assert_agree, evaluate
 from tracing import Traced
 
+from benchmarks.ptx_report import resources
 from tracegrad.codegen.cuda import mapping, ptx, row_reduce
 from tracegrad.codegen.cuda.intrinsics import device_text
 from tracegrad.codegen.cuda.mapping import BLOCK, COLUMNS, SPREAD, THREAD, Geometry, mapping_of, parts_of_columns
@@ -231,5 +232,5 @@ def test_machine_code(f, cc):
     outputs = Traced(f, [x]).outputs
     program, _ = cuda_program(Traced(f, [x], [np.ones(o.aval.shape) for o in outputs]).graph, Geometry())
     text = ptx.compile_ptx(device_text(program), program.kernels, cc, max_threads=Geometry().threads)
-    for needs in ptx.resources(text, cc).values():
+    for needs in resources(text, cc).values():
         assert not needs.spill_loads and not needs.spill_stores and not needs.local

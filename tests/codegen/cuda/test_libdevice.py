@@ -46,6 +46,7 @@ from tracegrad.tracer.ir.primitive import ELEMENTWISE, PRIMITIVES, Primitive
 pytest.importorskip("cuda.bindings.nvvm", reason="numba-cuda is not installed")
 import libdevice_cpu
 
+from benchmarks.ptx_report import instruction_mix, resources
 from tracegrad.codegen.cuda import libdevice, nvvm_ir, ptx
 
 VOID = ir.VoidType()
@@ -147,12 +148,12 @@ def one_after_another(b: ir.IRBuilder, count: ir.Value, body: Callable[[ir.Value
 def test_every_row_becomes_ptx_that_keeps_to_registers(cc):
     names = [f"row{k}" for k in range(len(ROWS))]
     found = ptx.compile_ptx(rows_module(names, one_per_thread), names, cc)
-    needs = ptx.resources(found, cc)
+    needs = resources(found, cc)
     assert set(needs) == set(names)
     for name, row in zip(names, ROWS, strict=True):
         assert not needs[name].spill_stores and not needs[name].spill_loads, row.id
         assert needs[name].registers <= 64, row.id
-    assert "ld.global" in found and not any(k.endswith(".generic") for k in ptx.instruction_mix(found))
+    assert "ld.global" in found and not any(k.endswith(".generic") for k in instruction_mix(found))
 
 
 def test_what_has_no_device_lowering():

@@ -12,6 +12,7 @@ from support import assert_agree, evaluate
 from tracing import Traced
 
 import tracegrad as tg
+from benchmarks.ptx_report import resources
 from tracegrad.codegen.cuda import loop_strategy, ptx
 from tracegrad.codegen.cuda.intrinsics import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
@@ -258,7 +259,7 @@ def test_machine_code_keeps_what_is_small_in_registers(f, args, _, cc):
     outputs = Traced(f, args).outputs
     program, _ = cuda_program(Traced(f, args, [np.ones(o.aval.shape) for o in outputs]).graph, Geometry())
     text = ptx.compile_ptx(device_text(program), program.kernels, cc, max_threads=Geometry().threads)
-    for needs in ptx.resources(text, cc).values():
+    for needs in resources(text, cc).values():
         assert not needs.spill_loads and not needs.spill_stores
         assert indexed or not needs.local
 

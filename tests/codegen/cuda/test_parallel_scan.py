@@ -11,6 +11,7 @@ from simulated import cuda_program, simulated
 from support import assert_agree, evaluate, make_graph
 from tracing import Traced
 
+from benchmarks.ptx_report import resources
 from tracegrad.codegen.cuda import mapping, ptx
 from tracegrad.codegen.cuda.intrinsics import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
@@ -103,5 +104,5 @@ def test_machine_code(dtype, cc):
     for graph in (recurrence(a, a), Traced(lambda x: np.cumsum(np.sqrt(x), axis=1), [a]).graph):
         program, _ = cuda_program(graph, Geometry())
         text = ptx.compile_ptx(device_text(program), program.kernels, cc, max_threads=Geometry().threads)
-        for needs in ptx.resources(text, cc).values():
+        for needs in resources(text, cc).values():
             assert not needs.spill_loads and not needs.spill_stores and not needs.local

@@ -15,6 +15,7 @@ from tracegrad.codegen.cpu.scalar import F64, I8, I32, I64, PTR
 from tracegrad.tracer.ir.errors import DeviceError
 
 pytest.importorskip("cuda.bindings.nvvm", reason="numba-cuda is not installed")
+from benchmarks.ptx_report import instruction_mix, parsed, resources
 from tracegrad.codegen.cuda import nvvm_ir, ptx
 
 VOID = ir.VoidType()
@@ -159,12 +160,12 @@ def called(name: str) -> str:
 def test_everything_is_translated(cc):
     found = ptx.compile_ptx(everything(), ["kernel"], cc)
     assert f".target sm_{cc[0]}{cc[1]}" in found and ".visible .entry kernel(" in found
-    mix = ptx.instruction_mix(found)
+    mix = instruction_mix(found)
     assert mix["load.global"] >= 1 and mix["store.shared"] >= 1 and mix["sync"] >= 4
     assert "ld.global.nc" in found, "an argument that nothing else points to is read through the read-only cache"
-    assembled = ptx.assemble(found, cc)
-    assert assembled.cubin[:4] == b"\x7fELF"
-    needs = assembled.resources["kernel"]
+    cubin, log = ptx.assemble(found, cc)
+    assert cubin[:4] == b"\x7fELF"
+    needs = parsed(log)["kernel"]
     assert needs.shared == 256 * 8 and needs.local == 32 and 0 < needs.registers < 256
     assert not needs.spill_loads and not needs.spill_stores
 
@@ -178,7 +179,7 @@ def test_multiplication_and_addition_are_not_contracted():
     b.ret_void()
     found = ptx.compile_ptx(str(module), ["kernel"])
     assert "mul.rn.f64" in found and "add.rn.f64" in found and "div.rn.f64" in found and "fma" not in found
-    mix = ptx.instruction_mix(found)
+    mix = instruction_mix(found)
     assert (mix["fp64"], mix["special"], mix["load.global"], mix["store.global"]) == (2, 1, 1, 1)
 
 
@@ -192,8 +193,8 @@ def test_the_most_threads_of_a_block_bound_the_registers():
     for k, value in enumerate(values):
         b.store(value, b.gep(kernel.args[1], [I64(k)], source_etype=F64))
     b.ret_void()
-    free = ptx.resources(ptx.compile_ptx(str(module), ["kernel"]))["kernel"]
-    bound = ptx.resources(ptx.compile_ptx(str(module), ["kernel"], max_threads=1024))["kernel"]
+    free = resources(ptx.compile_ptx(str(module), ["kernel"]))["kernel"]
+    bound = resources(ptx.compile_ptx(str(module), ["kernel"], max_threads=1024))["kernel"]
     assert free.registers > 64 >= bound.registers
     assert bound.spill_stores > 0 and bound.spill_loads > 0 and bound.local > 0
 
@@ -206,7 +207,7 @@ def test_two_kernels_in_a_module():
         b.store(thread_number(b) if name == "first" else I64(1), kernel.args[0])
         b.ret_void()
     found = ptx.compile_ptx(str(module), ["first", "second"])
-    assert set(ptx.resources(found)) == {"first", "second"}
+    assert set(resources(found)) == {"first", "second"}
 
 
 def test_loop_metadata_is_kept_apart_from_that_of_kernels():
@@ -244,7 +245,7 @@ def test_half_precision():
     }
     """
     found = ptx.compile_ptx(text, ["kernel"], (8, 0))
-    assert ptx.instruction_mix(found)["fp16"] == 2 and "cvt.f32.f16" in found and "st.global.b16" in found
+    assert instruction_mix(found)["fp16"] == 2 and "cvt.f32.f16" in found and "st.global.b16" in found
 
 
 def test_errors():
@@ -257,7 +258,7 @@ def test_errors():
     with pytest.raises(DeviceError, match="libNVVM refuses"):
         ptx.compile_ptx(called("__nv_exp"), ["kernel"], cc=(1, 0))
     with pytest.raises(DeviceError, match="the assembler refuses"):
-        ptx.cubin("no assembly")
+        ptx.assemble("no assembly")
 
 
 def test_numba_cudas_own_wrapper_gives_the_same_ptx(monkeypatch):

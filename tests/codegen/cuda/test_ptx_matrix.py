@@ -12,6 +12,7 @@ from matrix import registry
 from simulated import cuda_program
 from test_primitives import FLOATS
 
+from benchmarks.ptx_report import instruction_mix, resources
 from benchmarks.recorded import recorded
 from benchmarks.workloads import SMALL_LOOPS, STRAIGHT
 from tracegrad.codegen.cuda import ptx
@@ -30,8 +31,8 @@ WORKLOADS = {name: w for name, w in (STRAIGHT | SMALL_LOOPS).items() if not name
 def assembled(program, cc):
     """What each kernel of *program* takes."""
     text = ptx.compile_ptx(device_text(program), program.kernels, cc, program.geometry.threads)
-    needs = ptx.resources(text, cc)
-    generic = [kind for kind in ptx.instruction_mix(text) if kind.endswith(".generic")]
+    needs = resources(text, cc)
+    generic = [kind for kind in instruction_mix(text) if kind.endswith(".generic")]
     assert not generic, "libNVVM has not seen which memory an address is in: each access has to find out"
     assert set(needs) == {step.name for step in program.steps if isinstance(step, Kernel)}
     return needs

@@ -12,6 +12,7 @@ from simulator import SMALL
 from support import assert_agree, evaluate, make_graph
 from tracing import Traced
 
+from benchmarks.ptx_report import resources
 from tracegrad.codegen.cuda import ptx
 from tracegrad.codegen.cuda.intrinsics import device_text
 from tracegrad.codegen.cuda.mapping import Geometry
@@ -86,5 +87,5 @@ def test_an_embedding_and_its_gradient():
 def test_machine_code(prim, dtype, geometry, cc):
     program, _ = cuda_program(graph_and_arguments(prim, (9, 5), (40,), dtype)[0], geometry)
     text = ptx.compile_ptx(device_text(program), program.kernels, cc, max_threads=geometry.threads)
-    for needs in ptx.resources(text, cc).values():
+    for needs in resources(text, cc).values():
         assert not needs.spill_loads and not needs.spill_stores and not needs.local

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from dataclasses import replace
 
 from ...tracer.ir.primitive import ELEMENTWISE, HOST
 from ..lower.canonical import COPY, SAME_BITS, Canonical, CanonicalOp
 from .libdevice import has_device_lowering
 
 
-class Aside:
-    """An elementwise primitive as a step of its own."""
-
-    kind = HOST
-    cost = 1
-
-    def __init__(self, prim: Any) -> None:
-        self.prim, self.name, self.impl = prim, prim.name, prim.impl
-
-
 def for_device(canonical: Canonical) -> Canonical:
     """*canonical* with the operations that libdevice has no function for as steps of their own."""
-    ops = [op if has_kernel(op) else dataclasses.replace(op, prim=Aside(op.prim)) for op in canonical.ops]
-    return dataclasses.replace(canonical, ops=ops, producers={out: op for op in ops for out in op.outs})
+    ops = [op if has_kernel(op) else replace(op, prim=replace(op.prim, kind=HOST, cost=1)) for op in canonical.ops]
+    return replace(canonical, ops=ops, producers={out: op for op in ops for out in op.outs})
 
 
 def has_kernel(op: CanonicalOp) -> bool:

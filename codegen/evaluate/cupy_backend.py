@@ -166,10 +166,6 @@ class CupyBackend:
     def xp(self) -> Any:
         return self.modules.xp
 
-    def number(self, value: Any) -> Any:
-        """A value as a NumPy scalar.  Waits for the device."""
-        return self.download(value)
-
     def row(self, value: Any) -> Any:
         return _number(value)
 

@@ -18,12 +18,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...tracer.ir.axes import Axes, same_axes
+from ...tracer.ir.axes import Axes
 from ...tracer.ir.check import check_graph, checks
 from ...tracer.ir.graph import Graph, Lit, Node, Var
-from ...tracer.ir.primitive import ELEMENTWISE, LOOP
+from ...tracer.ir.primitive import ELEMENTWISE, LOOP, Primitive
 from ...tracer.ir.site import Site
 from ...tracer.ops.control import split_body
+from ...tracer.ops.elementwise import infer_predicate, infer_same
 from .equal_axes import EqualAxes, Place, is_edge_pad, size_of
 
 STATIC_LIMIT = 16  # inner sizes up to this are part of the key
@@ -65,7 +66,7 @@ Operand: TypeAlias = Sym | Const
 class CanonicalOp:
     """``out = prim(*ins, **params)``; sizes among the params are dims, starts are ints (small) or ``("s", dim)``."""
 
-    prim: Any
+    prim: Primitive
     ins: tuple[Operand, ...]
     params: dict[str, Any]
     out: Sym
@@ -249,39 +250,10 @@ def _guard_op(guard: Any, operand: Any, out: Sym) -> CanonicalOp:
     return CanonicalOp(SAME_BITS, (operand(guard.atom), operand(expected)), {}, out, guard.site)
 
 
-class _SameBitsPrimitive:
-    """Pseudo-primitive of guards: equality of bit patterns, so that nan is equal to nan and 0.0 is not -0.0."""
-
-    name = "same_bits"
-    kind = ELEMENTWISE
-    axes = staticmethod(same_axes)
-    cost = 1
-
-    @staticmethod
-    def impl(x: Any, y: Any) -> Any:
-        return np.asarray(x).tobytes() == np.asarray(y).tobytes()
-
-    @staticmethod
-    def lower(s: Any, x: Any, y: Any) -> Any:
-        return s.same_bits(x, y)
-
-
-class _CopyPrimitive:
-    """Pseudo-primitive: a result that is an input, a constant or another result."""
-
-    name = "copy"
-    kind = ELEMENTWISE
-    axes = staticmethod(same_axes)
-    cost = 0
-
-    @staticmethod
-    def impl(x: Any) -> Any:
-        return np.array(x)
-
-    @staticmethod
-    def lower(s: Any, x: Any) -> Any:
-        return x
-
-
-SAME_BITS = _SameBitsPrimitive()
-COPY = _CopyPrimitive()
+# pseudo-primitives: a guard's equality of bit patterns (nan is equal to nan, and 0.0 is not -0.0), and a result that is
+# an input, a constant or another result
+SAME_BITS = Primitive(
+    "same_bits", ELEMENTWISE, lambda x, y: np.asarray(x).tobytes() == np.asarray(y).tobytes(), infer_predicate,
+    lower=lambda s, x, y: s.same_bits(x, y),
+)  # fmt: skip
+COPY = Primitive("copy", ELEMENTWISE, np.array, infer_same, lower=lambda s, x: x, cost=0)

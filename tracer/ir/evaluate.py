@@ -88,19 +88,17 @@ class Backend(Protocol):
 
 
 class _Host:
-    """NumPy, in this process."""
+    """NumPy, in this process; it executes the steps of loops, too (``ops/control.py``)."""
 
-    def asarray(self, value: Any) -> np.ndarray:
-        return np.asarray(value)
+    xp = np
+    asarray = array = download = staticmethod(np.asarray)
+    read, run_nodes = staticmethod(read), staticmethod(run_nodes)
 
-    def run_nodes(self, nodes: Iterable[Node], env: Env) -> None:
-        run_nodes(nodes, env)
-
-    def download(self, value: Any) -> np.ndarray:
-        return np.asarray(value)
+    def row(self, value: Any) -> Any:
+        return value
 
 
-HOST: Backend = _Host()
+HOST = _Host()
 
 
 class Producers:

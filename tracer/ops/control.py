@@ -21,7 +21,7 @@ The derivative takes a derivative of the body, so it stands with the adjoint (``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -29,7 +29,7 @@ import numpy as np
 from ..ir.aval import INT, Aval
 from ..ir.axes import unrelated
 from ..ir.errors import GraphError
-from ..ir.evaluate import Env, read, run_nodes
+from ..ir.evaluate import HOST, Backend, Env
 from ..ir.graph import Atom, Graph, Node, Var, current_builder, live_nodes
 from ..ir.primitive import LOOP, Primitive, register
 
@@ -133,8 +133,8 @@ def _infer(
     return (*finals, *[_STEPS] * stops, *stacked)
 
 
-class Stepper(Protocol):
-    """Executor of the steps of a loop: NumPy, or a backend."""
+class Stepper(Backend, Protocol):
+    """A backend that can execute the steps of a loop."""
 
     @property
     def xp(self) -> Any:
@@ -143,15 +143,10 @@ class Stepper(Protocol):
     def array(self, value: Any) -> Any:
         """An operand of rows as an array."""
 
-    def number(self, value: Any) -> Any:
-        """A 0-d value in host memory."""
-
     def row(self, value: Any) -> Any:
         """A value of the body in a form that can be assigned to a row."""
 
     def read(self, env: Env, atom: Atom) -> Any: ...
-
-    def run_nodes(self, nodes: Iterable[Node], env: Env) -> None: ...
 
 
 def run_steps(
@@ -159,7 +154,7 @@ def run_steps(
     counted: bool = False, stops: bool = False,
 ) -> list[Any]:  # fmt: skip
     """The results of a loop over *values*, one step after the other."""
-    bound = min(max(int(stepper.number(values[0])), 0), length) if counted else length
+    bound = min(max(int(stepper.download(values[0])), 0), length) if counted else length
     given = parts(values[counted:], consts, carries)
     xs = [stepper.array(x) for x in given.xs]
     state = list(given.carries)
@@ -171,7 +166,7 @@ def run_steps(
         i = bound - 1 - taken if reverse else taken
         env: Env = dict(zip(body.inputs, [*given.consts, *state, *[x[i] for x in xs]], strict=True))
         stepper.run_nodes(asking, env)
-        if stops and not stepper.number(stepper.read(env, body.outputs[0])):
+        if stops and not stepper.download(stepper.read(env, body.outputs[0])):
             break
         stepper.run_nodes(working, env)
         results = [stepper.read(env, out) for out in body.outputs[stops:]]
@@ -182,19 +177,8 @@ def run_steps(
     return [*state, *[np.int64(taken)] * stops, *ys]
 
 
-class _HostStepper:
-    """NumPy."""
-
-    xp = np
-    array = number = staticmethod(np.asarray)
-    read, run_nodes = staticmethod(read), staticmethod(run_nodes)
-
-    def row(self, value: Any) -> Any:
-        return value
-
-
 def _impl(*values: Any, **params: Any) -> Any:
-    outs = run_steps(_HostStepper(), [np.asarray(v) for v in values], **params)
+    outs = run_steps(HOST, [np.asarray(v) for v in values], **params)
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 

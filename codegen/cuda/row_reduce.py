@@ -49,10 +49,7 @@ def closing_rows(nest: Loop, mapping: Mapping) -> list[Statement]:
 
 def reduce_parts(kernel: KernelEmitter, nest: Loop, mapping: Mapping, shares: Shares) -> None:
     """A block for each part of each row leaves its shares of the reductions."""
-    loops = prefix(nest)[: mapping.loops]
-    inner = loops[-1].body[0]
-    assert isinstance(inner, Loop)
-    parts = _parts(kernel, loops, inner)
+    loops, inner, parts = _parts(kernel, nest, mapping)
 
     def one_part() -> None:
         place = kernel.unit
@@ -70,10 +67,7 @@ def reduce_parts(kernel: KernelEmitter, nest: Loop, mapping: Mapping, shares: Sh
 
 def combine_parts(kernel: KernelEmitter, nest: Loop, mapping: Mapping, shares: Shares) -> None:
     """A block for each row adds up the shares."""
-    b, loops = kernel.b, prefix(nest)[: mapping.loops]
-    inner = loops[-1].body[0]
-    assert isinstance(inner, Loop)
-    parts = _parts(kernel, loops, inner)
+    b, (loops, _, parts) = kernel.b, _parts(kernel, nest, mapping)
 
     def one_row() -> None:
         first = b.mul(kernel.unit, parts)
@@ -90,6 +84,10 @@ def combine_parts(kernel: KernelEmitter, nest: Loop, mapping: Mapping, shares: S
     kernel.units(loops, kernel.block, kernel.blocks, one_row, parts=ir.Constant(ir.IntType(64), 1))
 
 
-def _parts(kernel: KernelEmitter, loops: Sequence[Loop], inner: Loop) -> ir.Value:
+def _parts(kernel: KernelEmitter, nest: Loop, mapping: Mapping) -> tuple[list[Loop], Loop, ir.Value]:
+    """(the loops over rows, the one within a row, the number of parts of each row)"""
+    loops = prefix(nest)[: mapping.loops]
+    inner = loops[-1].body[0]
+    assert isinstance(inner, Loop)
     rows = kernel.count([loop.dim for loop in loops])
-    return kernel.parts(rows, kernel.size(inner.dim), ROW_BLOCKS, PART_COLUMNS)
+    return loops, inner, kernel.parts(rows, kernel.size(inner.dim), ROW_BLOCKS, PART_COLUMNS)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...tracer.ir.aval import FLOAT_KINDS, HALF, Aval
-from ...tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, bind, building
+from ...tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, bind, building, live_nodes, read_vars
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.site import Site
 from ...tracer.ops.loop_pruning import prune_loops
@@ -172,11 +172,7 @@ def apply_rules(graph: Graph) -> Graph:
         return graph
     outputs = [current(a) for a in graph.outputs]
     guards = [replace(g, atom=current(g.atom)) for g in graph.guards]
-    needed: set[Atom] = {*outputs, *(g.atom for g in guards)}
-    kept = []
-    for node in reversed(builder.nodes):
-        if any(o in needed for o in node.outs):
-            kept.append(node)
-            needed.update(node.inputs)
-    kept.reverse()
-    return Graph(graph.inputs, kept, outputs, guards, [c for c in graph.consts if c[0] in needed])
+    roots = [*outputs, *[g.atom for g in guards]]
+    kept = live_nodes(builder.nodes, roots)
+    read = read_vars(kept, roots)
+    return Graph(graph.inputs, kept, outputs, guards, [c for c in graph.consts if c[0] in read])

@@ -232,14 +232,8 @@ def _allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan:
 # ---- facts --------------------------------------------------------------------------------------------------------
 
 
-@implements(np.shape)
-def _shape(a: Any) -> Any:
-    return as_traced(a).shape
-
-
-@implements(np.ndim)
-def _ndim(a: Any) -> int:
-    return len(as_traced(a).shape)
+implements(np.shape)(lambda a: as_traced(a).shape)
+implements(np.ndim)(lambda a: as_traced(a).ndim)
 
 
 @implements(np.size)
@@ -275,14 +269,8 @@ def _common_type(*arrays: Any) -> Any:
     return np.common_type(*[np.empty(0, a.dtype) for a in map(as_traced, arrays)])
 
 
-@implements(np.iscomplexobj)
-def _iscomplexobj(x: Any) -> bool:
-    return False
-
-
-@implements(np.isrealobj)
-def _isrealobj(x: Any) -> bool:
-    return True
+implements(np.iscomplexobj)(lambda x: False)
+implements(np.isrealobj)(lambda x: True)
 
 
 @implements(np.isreal)

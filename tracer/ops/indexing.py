@@ -19,7 +19,7 @@ from ..ir.graph import Atom, Var, bind, structural
 from ..ir.primitive import HOST, SCATTER, VIEW, Primitive, register
 from .elementwise import F, like
 from .reduce import expand
-from .shape import iota, reshape, zeros
+from .shape import iota, or_zeros, reshape, zeros
 
 Ints = tuple[int, ...]
 _ANY = ((-3.0, 3.0),)
@@ -85,15 +85,11 @@ SCATTER_ADD: Primitive = register(
         "scatter_add", SCATTER, _scatter_add_impl, _scatter_infer,
         vjp=lambda ct, out, x, index, v: (ct, None, gather(ct, index)),
         jvp=lambda tangents, out, x, index, v: bind(
-            SCATTER_ADD, _or_zeros(tangents[0], x), index, _or_zeros(tangents[2], v)
+            SCATTER_ADD, or_zeros(tangents[0], x), index, or_zeros(tangents[2], v)
         ),
         axes=_scatter_axes, domain=_ANY, test={"shapes": ((4, 2), (3,), (3, 2)), "index": 4},
     )
 )  # fmt: skip
-
-
-def _or_zeros(tangent: Atom | None, primal: Atom) -> Atom:
-    return zeros(primal.aval.shape, primal.aval.dtype) if tangent is None else tangent
 
 
 def _scatter_vjp(ct: Var, out: Var, x: Atom, index: Atom, v: Atom) -> tuple[Var, None, Var]:
@@ -109,7 +105,7 @@ def _scatter_vjp(ct: Var, out: Var, x: Atom, index: Atom, v: Atom) -> tuple[Var,
 
 
 def _scatter_jvp(tangents: Any, out: Var, x: Atom, index: Atom, v: Atom) -> Var:
-    return bind(SCATTER_SET, _or_zeros(tangents[0], x), index, _or_zeros(tangents[2], v))
+    return bind(SCATTER_SET, or_zeros(tangents[0], x), index, or_zeros(tangents[2], v))
 
 
 SCATTER_SET: Primitive = register(

@@ -30,6 +30,11 @@ def full(value: Atom, shape: Ints) -> Var:
     return bind(BROADCAST, value, shape=tuple(shape), dims=())
 
 
+def or_zeros(tangent: Atom | None, primal: Atom) -> Atom:
+    """*tangent*, or that of a *primal* through which none flows."""
+    return zeros(primal.aval.shape, primal.aval.dtype) if tangent is None else tangent
+
+
 # ---- reshape and transpose -------------------------------------------------------------------------------------
 
 
@@ -178,8 +183,7 @@ def _update_vjp(ct: Var, out: Var, x: Atom, v: Atom, start: Ints, step: Ints) ->
 
 
 def _update_jvp(tangents: Any, out: Var, x: Atom, v: Atom, start: Ints, step: Ints) -> Var:
-    tx, tv = (zeros(p.aval.shape, p.aval.dtype) if t is None else t for t, p in zip(tangents, (x, v), strict=True))
-    return bind(UPDATE, tx, tv, start=start, step=step)
+    return bind(UPDATE, or_zeros(tangents[0], x), or_zeros(tangents[1], v), start=start, step=step)
 
 
 UPDATE: Primitive = register(
@@ -215,8 +219,7 @@ def _concat_vjp(ct: Var, out: Var, *xs: Atom, axis: int) -> tuple[Var, ...]:
 
 
 def _concat_jvp(tangents: Any, out: Var, *xs: Atom, axis: int) -> Var:
-    filled = [zeros(x.aval.shape, x.aval.dtype) if t is None else t for t, x in zip(tangents, xs, strict=True)]
-    return bind(CONCAT, *filled, axis=axis)
+    return bind(CONCAT, *map(or_zeros, tangents, xs), axis=axis)
 
 
 def _concat_axes(shapes: Shapes, shape: Shape, params: Params) -> Axes:

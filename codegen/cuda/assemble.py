@@ -47,26 +47,14 @@ from .scatter import BY_ORDER, BY_WINNER, how_to_write, stages, write_stage
 from .vector_access import LaneEmitter, lanes_of
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """Gate that is open where the units of *extent* are cut in *several* parts, or where they are not."""
-
-    extent: Extent
-    several: bool
-
-    def open(self, sizes: Sizes) -> bool:
-        return (self.extent.parts(sizes) > 1) == self.several
+def _in_parts(extent: Extent, several: bool) -> Gate:
+    """Open where the units of *extent* are cut in *several* parts, or where they are not."""
+    return lambda sizes: (extent.parts(sizes) > 1) == several
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+def _reaching(way: Way, large: bool) -> Gate:
     """Open where one of the arrays that a loop makes in each step is too *large* for one block, or where none is."""
-
-    way: Way
-    large: bool
-
-    def open(self, sizes: Sizes) -> bool:
-        return self.way.too_large(sizes) == self.large
+    return lambda sizes: way.too_large(sizes) == large
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +172,9 @@ class _CudaAssembler:
         if not extent.mapping.partial:
             if extent.mapping.by == BLOCK:
                 whole = whole_rows(extent, nest)
-                with self._only(Parts(whole, several=False)):
+                with self._only(_in_parts(whole, several=False)):
                     self._plain(nest, extent)
-                with self._only(Parts(whole, several=True)):
+                with self._only(_in_parts(whole, several=True)):
                     self._few_rows(nest, extent, position)
             else:
                 self._plain(nest, extent)
@@ -248,7 +236,7 @@ class _CudaAssembler:
         by_part, by_row = extents(statement)
         shares = self._shares(shares_of(statement), position, by_part)
         read = [s for s in used if s is not statement.out]
-        with self._only(Parts(by_part, several=True)):
+        with self._only(_in_parts(by_part, several=True)):
             first = self._emitter([*read, *shares], set(shares))
             Scan(first, statement, shares).compose()
             self._finish(first, by_part)
@@ -277,14 +265,14 @@ class _CudaAssembler:
                 self.work |= work
                 emitter = self._emitter(way.used(self.canonical, self.schedule), {*op.outs, *work})
                 write_loop(emitter, way)
-                with self._only(Reach(way, large=False)):
+                with self._only(_reaching(way, large=False)):
                     self._finish(emitter, way.extent)
                     if way.sums:
                         last = self._emitter(way.summed(self.canonical, self.schedule, op))
                         write_sums(last, way, op)
                         self._finish(last, way.extent, single=True)
                 if way.arrays:
-                    self.steps.append(Library(self.canonical.ops.index(op), gate=Reach(way, large=True)))
+                    self.steps.append(Library(self.canonical.ops.index(op), gate=_reaching(way, large=True)))
                 return
         elif op.prim.kind == SCATTER and (how := how_to_write(self.canonical, op, self.geometry)):
             self._indexed_write(op, position, how)

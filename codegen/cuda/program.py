@@ -8,6 +8,7 @@ nothing of sizes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,11 +17,7 @@ from ..schedule.loop_tree import Schedule
 from ..schedule.memory import ALIGN, Sizes, Temporary, plan
 from .mapping import Extent, Geometry
 
-
-class Gate(Protocol):
-    """Choice between two forms of a step, by the sizes."""
-
-    def open(self, sizes: Sizes) -> bool: ...
+Gate = Callable[[Sizes], bool]  # choice between two forms of a step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +25,7 @@ class CudaStep:
     gate: Gate | None = None
 
     def launched(self, sizes: Sizes) -> bool:
-        return self.gate is None or self.gate.open(sizes)
+        return self.gate is None or self.gate(sizes)
 
 
 @dataclass(frozen=True, slots=True)

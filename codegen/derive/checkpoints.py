@@ -15,7 +15,6 @@ from collections.abc import Sequence
 
 from ...tracer.ir.aval import INT, Aval
 from ...tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, building, current_builder
-from ...tracer.ir.site import Site
 from ...tracer.ops.control import LoopOperands, loop, loop_view
 from ...tracer.ops.elementwise import F, cast
 from ...tracer.ops.shape import concat, iota, reshape, slice_axis
@@ -47,7 +46,8 @@ def split(node: Node, nbytes: int) -> list[Node]:
     builder = current_builder()
     place = next(k for k, n in enumerate(builder.nodes) if n is node)
     numbers = {n.out for n in builder.nodes[:place] if n.prim.name == "iota"}
-    with building(_At(node)) as new:
+    with building(Builder()) as new:
+        new.site_override = node.site
         results = _Split(node, numbers).results()
     renamed = dict(zip(results, node.outs, strict=True))
     nodes = []
@@ -68,17 +68,6 @@ def split(node: Node, nbytes: int) -> list[Node]:
 
 def _chunk(length: int) -> int:
     return max(math.isqrt(length), 2)
-
-
-class _At(Builder):
-    """A builder whose new nodes have the user's line of *node*."""
-
-    def __init__(self, node: Node) -> None:
-        super().__init__()
-        self.here = node.site
-
-    def site(self) -> Site | None:
-        return self.here
 
 
 class _Split:

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from ...tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, building, current_builder, live_nodes, structural
 from ...tracer.ir.primitive import LOOP
-from ...tracer.ir.site import Site
 from ...tracer.ops.closure_conversion import needed_carries
 from ...tracer.ops.control import add_results, before_consts, before_rows, loop, loop_view
 from ...tracer.ops.elementwise import F, broadcast_to
@@ -30,13 +29,6 @@ from .taint import EVERY, NONE, ZEROS, Doubt
 # reverse and jvp_all of adjoint.py
 Reverse = Callable[..., tuple[list[Atom | None], list[Doubt]]]
 Forward = Callable[[Sequence[Node], dict[Var, Atom]], dict[Var, Atom]]
-
-
-class _AdjointBody(Builder):
-    """A body under construction; its nodes belong to the lines whose derivative they are."""
-
-    def site(self) -> Site | None:
-        return self.site_override
 
 
 class TooMuch(NamedTuple):
@@ -54,7 +46,7 @@ def materialise(ct: Atom | None, var: Atom) -> Atom:
     return ct
 
 
-def _fresh(nodes: Sequence[Node]) -> list[Node]:
+def fresh(nodes: Sequence[Node]) -> list[Node]:
     """Copies of *nodes* for another body, whose loops may get results (``add_results``) of their own."""
     return [Node(n.prim, n.inputs, n.params, n.outs, n.site) if n.prim.kind == LOOP else n for n in nodes]
 
@@ -150,7 +142,7 @@ def loop_vjp(
 def _derived(
     body: Graph, ends: Sequence[tuple[Atom, Var]], rows: Sequence[tuple[Atom, Var, Doubt]], sources: Sequence[Var],
     doubts: Sequence[Doubt], reverse_mode: Reverse,
-) -> tuple[_AdjointBody, list[Node], list[Atom | None], list[Doubt]]:  # fmt: skip
+) -> tuple[Builder, list[Node], list[Atom | None], list[Doubt]]:  # fmt: skip
     """(a body under construction, its forward nodes, cotangents of *sources*, their doubts)
 
     *ends* and *rows* are results of the body with their cotangents; *sources* begin with the carries that belong to
@@ -160,9 +152,9 @@ def _derived(
     notes = current_builder().notes
     expected = list(doubts)
     while True:
-        with building(_AdjointBody()) as builder:
+        with building(Builder()) as builder:
             builder.notes = notes
-            builder.adopt(_fresh(body.nodes))
+            builder.adopt(fresh(body.nodes))
             forward = list(builder.nodes)
             seeds = [(end, ct, doubt) for (end, ct), doubt in zip(ends, expected, strict=True)]
             found, held = reverse_mode(forward, [*seeds, *rows], sources)
@@ -188,8 +180,8 @@ def loop_jvp(node: Node, tangents: Sequence[Atom | None], forward_mode: Forward)
     xs = [k for k, v in enumerate(inner.xs) if given[first + count + k] and v.aval.is_float]
     sources = [*[inner.consts[k] for k in consts], *[inner.carries[k] for k in moving], *[inner.xs[k] for k in xs]]
     dots = {v: Var(v.aval) for v in sources}
-    with building(_AdjointBody()) as builder:
-        builder.adopt(_fresh(body.nodes))
+    with building(Builder()) as builder:
+        builder.adopt(fresh(body.nodes))
         pushed = forward_mode(list(builder.nodes), dict(dots))
         ends = [materialise(_tangent(pushed, view.ends[k]), inner.carries[k]) for k in moving]
         stacked = [materialise(_tangent(pushed, view.rows[k]), view.rows[k]) for k in rows]

@@ -14,7 +14,6 @@ import numpy as np
 from ...tracer.ir.aval import FLOAT_KINDS, HALF, Aval
 from ...tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, bind, building, live_nodes, read_vars
 from ...tracer.ir.primitive import CUSTOM
-from ...tracer.ir.site import Site
 from ...tracer.ops.loop_pruning import prune_loops
 from ...tracer.ops.shape import transpose
 from .equal_axes import is_edge_pad
@@ -22,15 +21,6 @@ from .half_precision import in_float32
 
 Producers = dict[Var, Node]
 Rule = Callable[[Node, Producers], Atom | None]
-
-
-class _Simplifier(Builder):
-    """A builder whose new nodes have the user's line of the node being rewritten."""
-
-    here: Site | None = None
-
-    def site(self) -> Site | None:
-        return self.here
 
 
 def _swapped(x: Atom, producers: Producers) -> Atom | None:
@@ -143,7 +133,7 @@ def apply_rules(graph: Graph) -> Graph:
     """*graph* with the rules applied, or itself where none does."""
     producers: Producers = {}
     renamed: dict[Var, Atom] = {}
-    builder = _Simplifier()
+    builder = Builder()
     changed = False
 
     def current(atom: Atom) -> Atom:
@@ -157,7 +147,7 @@ def apply_rules(graph: Graph) -> Graph:
                 renamed.update(zip(node.outs, inputs, strict=False))
                 continue
             moved = node if inputs == node.inputs else Node(node.prim, inputs, node.params, node.outs, node.site)
-            builder.here = node.site
+            builder.site_override = node.site
             rule = RULES.get(node.prim.name)
             result = rule(moved, producers) if rule is not None else None
             if result is None:

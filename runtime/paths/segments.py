@@ -21,7 +21,7 @@ import numpy as np
 
 from ...codegen.derive.activity import depends_on, reached
 from ...codegen.derive.adjoint import vjp, vjp_seeded
-from ...codegen.derive.loop_adjoint import materialise
+from ...codegen.derive.loop_adjoint import fresh, materialise
 from ...codegen.evaluate.interpreter import evaluate
 from ...codegen.lower.canonical import canonicalise
 from ...codegen.lower.simplify import simplify
@@ -222,8 +222,7 @@ class _SegmentRun:
         self, segment: Segment, seeds: list[Var], given: list[Var], wants: list[Var], careful: bool, also: list[Var]
     ) -> BoundSegment:
         builder = Builder()
-        # a loop gets further results while its adjoint is made: not the recorded one
-        nodes = [Node(n.prim, n.inputs, n.params, n.outs, n.site) if n.prim.kind == LOOP else n for n in segment.nodes]
+        nodes = fresh(segment.nodes)  # a loop gets further results while its adjoint is made: not the recorded one
         builder.adopt(nodes)
         places = {v: Var(Aval(v.aval.dtype, v.aval.shape)) for v in given}
         pairs: list[tuple[Atom, Atom]] = [(s, places.get(s, structural(1, s.aval.dtype))) for s in seeds]

@@ -173,7 +173,7 @@ class Graph:
 class Builder:
     """Appends nodes; equal nodes are appended once (hash-consing), so common subexpressions never exist."""
 
-    site_override: Site | None = None  # the line of new nodes, if not Python's current one
+    site_override: Site | None = None  # the line of new nodes; a recording has Python's current one where there is none
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -181,7 +181,7 @@ class Builder:
         self._seen: dict[tuple, Node] = {}
 
     def site(self) -> Site | None:
-        return None
+        return self.site_override
 
     def emit(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...]:
         """The results of a node that applies *prim*."""

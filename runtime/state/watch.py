@@ -15,6 +15,7 @@ import ctypes
 import gc
 import os
 import sys
+import threading
 import types
 import typing
 from collections.abc import Callable, Container
@@ -59,6 +60,7 @@ class Watch:
         self._known: dict[int, types.CodeType] = {}  # ids of codes that need no second look; kept alive
         self._types: dict[type, Refusal | None] = {}
         self._collector: set[types.CodeType] = set()  # code that the garbage collector may call at any time
+        self._collecting = False  # in this thread
         self._prior: Any = None
         self._random: Any = None
         self._ambient: dict[str, Any] = {}
@@ -68,6 +70,8 @@ class Watch:
     def __enter__(self) -> Watch:
         self._below = sys._getframe(1)
         self._collector = {cb.__code__ for cb in gc.callbacks if isinstance(cb, types.FunctionType)}
+        self._thread = threading.get_ident()
+        gc.callbacks.append(self._collection)
         self._prior = sys.getprofile()
         self._random, self._ambient = _numpy_random_state(), ambient()
         if callable(self._prior) or not available():
@@ -81,6 +85,7 @@ class Watch:
 
     def __exit__(self, *exc: object) -> None:
         self._below = None
+        gc.callbacks.remove(self._collection)
         if self._filter is not None:
             self._filter.remove()
             mark(False)
@@ -99,6 +104,11 @@ class Watch:
         for name, value in ambient().items():
             if value is not self._ambient[name] and value != self._ambient[name]:
                 self._add(Refusal.REPLAY_CHANGES(name=name))
+
+    def _collection(self, phase: str, info: dict[str, int]) -> None:
+        """A collection begins or ends. The finalizers that it runs are of other people's garbage, sooner or later."""
+        if threading.get_ident() == self._thread:
+            self._collecting = phase == "start"
 
     def _add(self, reason: Reason, frame: types.FrameType | None = None) -> None:
         if reason not in self.reasons and not self._fails(frame):
@@ -127,7 +137,9 @@ class Watch:
         shown = self._shown
 
         def event(frame: types.FrameType, what: str, arg: Any) -> None:
-            if what == "call":
+            if self._collecting:
+                pass
+            elif what == "call":
                 if id(frame.f_code) not in known:
                     new_code(frame)
                 if id(frame.f_code) in shown:
@@ -146,6 +158,8 @@ class Watch:
     def _ask(self, frame: types.FrameType, what: str, arg: Any) -> None:
         """Callback of the native filter for pairs that it does not know; it learns those that need only one look."""
         assert self._filter is not None
+        if self._collecting:
+            return
         if what == "call":
             code = frame.f_code
             if id(code) not in self._known:

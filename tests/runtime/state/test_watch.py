@@ -12,8 +12,10 @@ import random
 import sys
 import threading
 import time
+import weakref
 from array import array
 
+import llvmlite.binding
 import numpy as np
 import pytest
 from analysed import analyse
@@ -80,14 +82,15 @@ def codes(seen):
     return [reason.code for reason in seen.reasons]
 
 
-def reasons_of(run, *args):
-    """What a watch of ``run(*args)`` finds, natively and in Python."""
+def reasons_of(run, *args, before=bool):
+    """What a watch of ``run(*args)``, *before* which this is called, finds, natively and in Python."""
     found = []
     for native in (True, False):
         plan = analyse(run)
         with pytest.MonkeyPatch.context() as patch:
             if not native:
                 patch.setattr(state_watch, "available", bool)
+            before()
             with plan.watch() as seen:
                 assert (seen._filter is not None) == native
                 run(*args)
@@ -103,6 +106,37 @@ def test_filter_and_callback_agree(fn):
     assert natively == in_python
     again, _ = reasons_of(call, fn)  # whatever the first run has taught
     assert again == natively
+
+
+class Cycle:
+    def __init__(self, held=None, last=None):
+        self.held, self.me = held, self
+        if last is not None:
+            self.noticed = weakref.finalize(self, last)
+
+
+class Closing(Cycle):
+    def __del__(self):
+        threading.Lock().acquire()
+        plain_helper()
+
+
+@native_only
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Cycle(llvmlite.binding.parse_assembly("define i32 @f() { ret i32 1 }")),
+        Closing, lambda: Cycle(last=plain_helper), lambda: Cycle(open(os.devnull), time.time),  # noqa: SIM115
+    ],
+    ids=["LLVM", "a finalizer", "a callback", "a file"],
+)  # fmt: skip
+def test_what_the_collector_finalizes_is_not_the_functions(make):
+    def collecting():
+        gc.collect()
+
+    for _ in range(2):
+        natively, in_python = [[r.code for r in reasons] for reasons in reasons_of(collecting, before=make)]
+        assert natively == in_python == [Refusal.CALLS_INTERPRETER]
 
 
 @native_only

@@ -98,7 +98,7 @@ class IntArguments:
 
 
 def now_numbers(names: Sequence[str]) -> str:
-    """The reason to record a call because ints have other values than before."""
+    """The reason to record a call because numbers have other values than before."""
     return f"another value of {', '.join(names)}: from now on a number of the run"
 
 

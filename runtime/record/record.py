@@ -26,7 +26,7 @@ from ...tracer.ir.trees import tree_leaves
 from ...tracer.record.array import TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
-from ...tracer.record.integers import Integers, IntegersAskedError, TracedInt
+from ...tracer.record.integers import ITEMS, Integers, IntegersAskedError, TracedInt
 from ...tracer.record.recorder import Recorder, recording
 from ...tracer.record.reports import filters
 from ...tracer.record.shown_text import Texts
@@ -167,7 +167,7 @@ def _record(
 
             def stands_for(node: StateNode) -> TracedArray | TracedInt:
                 stand_in = stand_in_of(node, integers, recorder.add_input)
-                if node.kind != "number":
+                if type(stand_in) is TracedArray:
                     recorder.given[id(stand_in)] = f"arrays[{len(recorder.inputs) - len(inputs) - 1}]"
                 return stand_in
 
@@ -249,6 +249,8 @@ def run_frozen(
     traced stand-ins for the arrays and numbers of the snapshot.  *leaves*: those of the call, traced ones in place of
     data; *number*: the value of a traced array, to be kept outside the recording."""
     recorder = integers.recorder
+    if plan.takes_items:
+        recorder.int_of = integers.element
     for node in snapshot.nodes:
         array = node.obj if node.kind == "sink" and type(node.obj) is np.ndarray else None
         if array is not None and any(shows_memory(leaf, array) for leaf in call.leaves):
@@ -283,7 +285,9 @@ def run_frozen(
     needed = recorder.needed
     if isinstance(raised, Exception):  # of C code, perhaps, that takes ints alone
         every = isinstance(raised, TypeError | AttributeError)
-        integers.ask([n.label for n in snapshot.inputs if type(n.obj) is int and (every or n.extra)])
+        numbers = [n for n in snapshot.inputs if n.kind == "number"]
+        integers.ask([n.label for n in numbers if n.extra or (every and type(n.obj) is int)])
+        integers.ask([ITEMS] * integers.has_items)
     changed = [*given.changes(), *plan.changes(snapshot, after)]  # of the caller's own objects
     integers.kept = bool(changed) or (raised is not None and not isinstance(raised, Exception))
     if needed is not None:

@@ -96,6 +96,9 @@ class Settled:
             for key, part in list(value.items()):
                 if (new := self(part, depth)) is not part:
                     value[key] = new
+            _settle_keys(value, self)
+        elif issubclass(kind, set):
+            _settle_keys(value, self)
         elif issubclass(kind, types.FunctionType):
             self._closure(value, depth)
         elif issubclass(kind, types.MethodType):
@@ -244,6 +247,7 @@ def settle(state: Iterable[StateNode], unwrap: Settled, by_name: bool) -> None:
             _items(obj, unwrap)
         elif node.kind == "dict":
             _names(obj, None, lambda value: _settled(value, unwrap))
+            _settle_keys(obj, unwrap)
         elif node.kind == "instance":
             _names(getattr(obj, "__dict__", None), None, anything)
         elif node.kind == "function" and not node.extra:
@@ -260,6 +264,17 @@ def _items(values: list[Any] | deque[Any], unwrap: Settled) -> None:
     for index, value in enumerate(list(values)):
         if (new := _settled(value, unwrap)) is not value:
             values[index] = new
+
+
+def _settle_keys(values: Any, unwrap: Settled) -> None:
+    """Settle the keys of a dict or set: an int that has been hashed is the very object."""
+    if not any(type(key) in (TracedInt, tuple) for key in values):
+        return
+    keys = [_settled(key, unwrap) for key in values]
+    if any(new is not key for new, key in zip(keys, values, strict=True)):
+        new = dict(zip(keys, values.values(), strict=True)) if isinstance(values, dict) else keys
+        values.clear()
+        values.update(new)
 
 
 def _names(space: Any, names: Iterable[Any] | None, settled: Unwrap) -> None:

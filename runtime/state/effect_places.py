@@ -3,7 +3,7 @@
 Start reading at ``visit_part``, which the walk asks for the value under a name.  An int that is only counted up is a
 leaf with the effect ``count``; an attribute that is only assigned one with ``store``; a list, dict or set that only
 grows is a node of kind ``sink``, whose contents are not looked at.  A float in a place where the function also stores
-something is an input of the program (a node of kind ``number``, as arrays are), and so is an int that has had several
+something is an input of the program (a node of kind ``number``, as arrays are), and so is a number that has had several
 values (``Names.varying``); a tensor there is one, too, where nobody else refers to it (a node of kind ``held``, for
 steps); other values are compared as everywhere.  A run is given copies of the owners, and its effects are what it
 leaves there (``rebuild.py``).  Where an owner can't be copied, the place is like any other (``settle_places``).
@@ -275,18 +275,20 @@ def _is_input(value: Any, counts: bool) -> bool:
     return isinstance(value, float | np.float32) or (counts and type(value) is int and limit_of(value) > 0)
 
 
-def settle_ints(walker: Walker) -> None:
-    """Note the ints in places that a run can be given copies of; make those inputs that have had several values."""
+def settle_numbers(walker: Walker) -> None:
+    """Note the numbers in places that a run can be given copies of; make those inputs that have had several values."""
     names = walker.names
     shared = _shared(walker) if names.varying else set()
     for node in list(walker.nodes) if names.effects else ():
         for edge in node.edges if _free(node) else ():
             child = edge.child
-            if type(child) is not Leaf or type(child.value) is not int or child.effect or edge.how not in _COPIED:
+            if type(child) is not Leaf or type(child.value) not in (int, float):
+                continue
+            if child.effect or edge.how not in _COPIED:
                 continue
             name = edge.arg[1] if edge.how == "global" else id(edge.arg) if edge.how == "cell" else edge.arg
-            walker.ints[node.label, name] = child.value
-            if (node.label, name) in names.varying and limit_of(child.value) and not edge.fixed:
+            walker.numbers[node.label, name] = child.value
+            if (node.label, name) in names.varying and _is_input(child.value, True) and not edge.fixed:
                 label = _label(node, edge)
                 if label not in names.contents and variable_of(node, edge) not in shared:
                     edge.child = StateNode("number", child.value, label, node.site, extra=True, sub=True)
@@ -365,7 +367,7 @@ __all__ = [
     "is_sink",
     "only_stored",
     "place_of",
-    "settle_ints",
+    "settle_numbers",
     "settle_places",
     "sink_parameters",
     "store_at",

@@ -133,7 +133,7 @@ class Names:
     uses: Uses = field(default_factory=dict)
     contents: set[str] = field(default_factory=set)  # labels of arrays that are guarded by their contents
     changed: set[str] = field(default_factory=set)  # labels of what runs have changed
-    varying: set[Any] = field(default_factory=set)  # places of ints that have had several values, and are inputs
+    varying: set[Any] = field(default_factory=set)  # places of numbers that have had several values, and are inputs
     varies: bool = True  # whether there may be such
     grown: dict[str, set[Part]] = field(default_factory=dict)  # labels of lists that grow -> what runs read of them
     unbound: bool = False  # methods of `list` are called by the class, which tell of a list's own items
@@ -191,4 +191,4 @@ class StateGraph:
     optimizers: list[Any] = field(default_factory=list)
     on_device: list[str] = field(default_factory=list)  # names of the eager tensors on a CUDA device
     leaves_on_host: list[str] = field(default_factory=list)  # eager tensors on the host that require gradients
-    ints: dict[Any, int] = field(default_factory=dict)  # ints that can be inputs, by their places
+    numbers: dict[Any, float] = field(default_factory=dict)  # that can be inputs, by their places

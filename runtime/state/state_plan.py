@@ -37,6 +37,7 @@ from ...tracer.bytecode.identity import (
 from ...tracer.bytecode.shown_names import asks
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.float_errors import sets_float_errors
+from ...tracer.record.integers import ITEMS
 from .checker import REGISTRATIONS, Checker, Digest, digest
 from .kept_list import LENGTH, WHOLE, Part
 from .rebuild import Substitution
@@ -64,7 +65,7 @@ class Snapshot:
 
     check: Checker
     read: Checker
-    __slots__ = ("_digest", "_graph", "_trail", "array_names", "arrays", "check", "ints", "key", "read", "reasons")
+    __slots__ = ("_digest", "_graph", "_trail", "array_names", "arrays", "check", "key", "numbers", "read", "reasons")
 
     def __init__(self, made: Digest, graph: StateGraph) -> None:
         self._digest: Digest = made
@@ -74,7 +75,7 @@ class Snapshot:
         self.arrays: tuple[np.ndarray, ...] = made.arrays
         self.array_names = made.names
         self.reasons: list[Reason] = graph.reasons
-        self.ints = graph.ints
+        self.numbers = graph.numbers
 
     @property
     def provable(self) -> bool:
@@ -269,16 +270,22 @@ class StatePlan:
         return len(self._names.changed) > known
 
     def vary(self, known: Iterable[Snapshot], now: Snapshot, objects: tuple[Any, ...]) -> Snapshot:
-        """The state as it is *now*, with ints that were others in *known* states as inputs from now on."""
-        then = [(place, value) for snapshot in known for place, value in snapshot.ints.items()]
-        new = {place for place, value in then if now.ints.get(place, value) != value} - self._names.varying
+        """The state as it is *now*, with numbers that were others in *known* states as inputs from now on."""
+        then = [(place, value) for snapshot in known for place, value in snapshot.numbers.items()]
+        new = {place for place, value in then if now.numbers.get(place, value) != value} - self._names.varying
         if not (new and self._names.varies and self.provable) or self.asks_identity or self.asks_int_identity:
             return now
         self._names.varying |= new
         return self.snapshot(objects)
 
+    @property
+    def takes_items(self) -> bool:
+        """Whether elements of integer arrays that Python asks for may be numbers of the run."""
+        asks = self.asks_identity or self.asks_int_identity
+        return self.provable and not asks and ITEMS not in self._names.contents
+
     def stop_varying(self) -> bool:
-        """Compare such ints by value from now on; whether there are any."""
+        """Compare such numbers by value from now on; whether there are any."""
         found = bool(self._names.varying) and self.provable
         if found:
             self._names.varying, self._names.varies = set(), False

@@ -27,7 +27,7 @@ from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Refusal
 from . import modules, objects, readers
 from .code_scan import BY_NAME, CodeFacts, scan
-from .effect_places import is_history, settle_ints, settle_places, visit_history, visit_item, visit_part
+from .effect_places import is_history, settle_numbers, settle_places, visit_history, visit_item, visit_part
 from .libraries import ENVIRONMENT, LOCAL_TIME, LOCALE, PRINT_OPTIONS, TIME_ZONE, reads_by_itself
 from .pins import MISSING, AnyName, Pins, context_value, versions_in_use
 from .state_graph import MAX_CONTENT, Chains, Leaf, Names, StateGraph, StateNode, mark
@@ -67,7 +67,7 @@ def build(
     return StateGraph(
         walker.roots, walker.nodes, reasons, walker.codes, walker.main, names, pins, list(walker.settings.values()),
         walker.tensors, walker.optimizers,
-        walker.on_device, walker.leaves_on_host, walker.ints,
+        walker.on_device, walker.leaves_on_host, walker.numbers,
     )  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def _walk(
         roots.clear()
     mark(roots, walker.nodes)
     settle_places(walker)
-    settle_ints(walker)
+    settle_numbers(walker)
     return walker
 
 

@@ -280,9 +280,11 @@ class Tensor:
         data = raw(self)
         if data.size != 1:
             raise RuntimeError(f"a Tensor with {data.size} elements cannot be converted to Scalar")
-        traced = type(data) is TracedArray and data.dtype.kind in FLOAT_KINDS
-        if traced and not is_internal(sys._getframe(1).f_code.co_filename):
-            return self._tracegrad_number()
+        if type(data) is TracedArray and not is_internal(sys._getframe(1).f_code.co_filename):
+            if data.dtype.kind in FLOAT_KINDS:
+                return self._tracegrad_number()
+            if data.dtype.kind in "iu":
+                return data._tracegrad_int()
         return data.item()
 
     def _tracegrad_number(self) -> Any:
@@ -291,6 +293,11 @@ class Tensor:
         if type(data) is not TracedArray or data.size != 1:
             return float(self)
         return TracedArray(F.stop_gradient(data.atom), data._recorder).number()
+
+    def _tracegrad_int(self) -> Any:
+        """``int(t)`` in recorded code, as for arrays."""
+        data = raw(self)
+        return data._tracegrad_int() if type(data) is TracedArray and data.size == 1 else int(self)
 
     def _tracegrad_traced(self) -> TracedArray | None:
         """The traced array of a tensor that the run has made, and that no backward will go through."""

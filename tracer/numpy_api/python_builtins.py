@@ -161,8 +161,11 @@ def _is_constant(value: Any) -> bool:
 
 
 def _int(*args: Any, **kwargs: Any) -> Any:
-    if len(args) == 1 and not kwargs and type(args[0]) is TracedInt:
-        return args[0]
+    if len(args) == 1 and not kwargs:
+        value = args[0]
+        number = getattr(type(value), "_tracegrad_int", None)
+        if type(value) is TracedInt or number is not None:
+            return value if number is None else number(value)
     if args and isinstance(args[0], str | bytes):
         _check_origin(args[0], digits=1)
     return int(*args, **kwargs)

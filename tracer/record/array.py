@@ -448,14 +448,23 @@ class TracedArray(metaclass=_StandIn):
         return int(self)
 
     def item(self, *index: Any) -> Any:
-        """The value as a Python number: a float keeps its gradient; an integer or a bool is a question, and so is all
-        that our own code asks for (a Tensor's item)."""
+        """The value as a Python number: a float keeps its gradient, an integer is a number of the run; a bool is a
+        question, and so is all that our own code asks for (a Tensor's item)."""
         if len(index) == 1 and not isinstance(index[0], tuple):
             index = np.unravel_index(index[0], self._atom.aval.shape)
         value = self[index[0] if len(index) == 1 else index] if index else self
         if value._atom.aval.is_float and not is_internal(sys._getframe(1).f_code.co_filename):
             return value.number()
-        return value._concrete("item").item()
+        return value._tracegrad_int() if value._atom.aval.dtype.kind in "iu" else value._concrete("item").item()
+
+    def _tracegrad_int(self) -> Any:
+        """``int(t)`` in recorded code: an integer is a number of the run, where the recorder takes it."""
+        recorder = self._recorder
+        take, found = recorder.int_of, None
+        self._check_one_element("int")
+        if take is not None and self._atom.aval.dtype.kind in "iu" and current_recorder() is recorder:
+            found = take(self.atom)
+        return int(self._concrete("int")) if found is None else found
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         aval = self._atom.aval

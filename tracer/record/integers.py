@@ -5,6 +5,9 @@ holds it as a float64, in which ints up to 2**53 are exact: bounds are known whi
 is not recorded.  With floats and float arrays it is the Python float of its value; what is returned, stored or printed
 of it is an int again (``array``).  Comparisons and truth are questions, as those of traced floats.
 
+An element of an integer array is such an int, too (``correct += (guess == y).sum().item()``): its bounds are known
+from what it is made of, or are a guard, and where its value is asked for, that is a guard.
+
 Everything else that Python may do with an int (an index, a length, a text that it reads, a key, an operand of integer
 arrays) *asks for the value*: it gets the plain int, and ``Integers.asked`` notes the line.  The dispatcher drops such a
 recording and makes another in which that int is compared by value.
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from threading import get_ident
 from types import FrameType
 from typing import Any
@@ -27,6 +30,7 @@ from ..ir.graph import Atom, Lit, Node, Var, literal
 from ..ir.primitive import LOOP
 from ..ir.site import Site, at_site, user_site
 from ..ops.elementwise import F, cast
+from ..ops.shape import reshape
 from .array import UFUNCS, TracedArray, shown_to, wrap
 from .recorder import Recorder, current_recorder
 from .shown_text import Shown
@@ -41,6 +45,9 @@ _EXACT_DTYPES = (FLOAT, FLOAT32)
 
 
 _FEW = 32  # values of an int, for each of which there is a path
+ITEMS = "an item of an array"  # the place of ints that are elements of arrays
+_RECENT = 16  # nodes among which the one that made an element is looked for
+_SAME = frozenset(("reshape", "stop_gradient"))
 
 
 def limit_of(value: int) -> int:
@@ -62,7 +69,7 @@ class Integers:
 
     ``places``: theirs.  ``asked``: those whose values were asked for, with the user's line.  ``made``: what was
     computed from them.  ``kept``: whether the run has changed objects of the user's, so that it must not be run
-    again."""
+    again; ``has_items``: whether some are elements of arrays."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -70,6 +77,7 @@ class Integers:
         self.asked: dict[Place, Site | None] = {}
         self.made: list[Var] = []
         self.kept = False
+        self.has_items = False
 
     def stand_in(self, var: Var, value: int, place: Place) -> TracedInt:
         """The stand-in of an int that is the input *var*, a float."""
@@ -77,6 +85,21 @@ class Integers:
         self.places.append(place)
         self.recorder.integers.add(var)
         return TracedInt(self, var, -limit, limit, frozenset((place,)), False)
+
+    def element(self, atom: Atom) -> TracedInt | None:
+        """The int that an element of an integer array is; None where a float64 may not hold it."""
+        atom = reshape(atom, ())
+        made, bounds = cast(atom, FLOAT, weak=True), _bounds(self.recorder.nodes, atom)
+        if bounds is None:
+            limit = limit_of(int(self.recorder.value(atom)))
+            if not limit:
+                return None
+            bounds = -limit, limit
+            self.recorder.guard(F.logical_and(F.ge(made, _float(-limit)), F.le(made, _float(limit))), "bool")
+        if isinstance(made, Var):
+            self.made.append(made)
+        self.has_items = True
+        return TracedInt(self, made, *bounds, frozenset((ITEMS,)), False)
 
     def refuse(self, drop: bool = False, raised: bool = False) -> None:
         """Have the recording dropped if a value was asked for; or, with arguments among the ints, if it is to *drop*,
@@ -94,8 +117,26 @@ class Integers:
         may be more than were recorded, and bounds are known of those alone."""
         nodes = program.nodes
         if self.made and any(map(_stops, nodes)) and not set(self.made) <= {out for node in nodes for out in node.outs}:
-            self.ask(self.places)
+            self.ask([*self.places, *[ITEMS] * self.has_items])
             self.refuse()
+
+
+def _bounds(nodes: Sequence[Node], atom: Atom) -> tuple[int, int] | None:
+    """Bounds of an integer that is a count or a position, from the last of the *nodes*."""
+    count = 1
+    for node in reversed(nodes[-_RECENT:]):
+        if node.outs[0] is not atom:
+            continue
+        atom, name = node.inputs[0], node.prim.name
+        if name == "reduce_sum":
+            count *= atom.aval.size // max(1, node.outs[0].aval.size)
+        elif name == "cast" and atom.aval.dtype.kind == "b":
+            return 0, count
+        elif name in ("argmax", "argmin"):
+            return 0, count * atom.aval.size
+        elif name not in _SAME:
+            return None
+    return None
 
 
 def _stops(node: Node) -> bool:
@@ -125,9 +166,15 @@ class TracedInt:
     def asked(self) -> int:
         """The plain int, which the recording then depends on: by a guard, where one of the outside state has few."""
         self._check()
+        if ITEMS in self._places:
+            return int(self.recorder.guard(self.atom, "int"))
         few = self._high - self._low < _FEW and not any(type(place) is int for place in self._places)
         if few and current_recorder() is self.recorder:
             return int(self.recorder.guard(self.array().atom, "int"))
+        return self._by_value()
+
+    def _by_value(self) -> int:
+        """The plain int, which the recording is dropped for."""
         for place in self._places:
             self._home.asked.setdefault(place, user_site())
         return self.plain()
@@ -193,7 +240,8 @@ class TracedInt:
     __int__ = __trunc__ = __index__
 
     def __hash__(self) -> int:
-        return hash(self.asked())
+        self._check()
+        return hash(self._by_value())  # a key is this very object
 
     def __float__(self) -> float:
         return float(self.asked())
@@ -290,7 +338,7 @@ class TracedInt:
             return None
         result: Any = 1
         for _ in range(exponent):
-            result = x if result == 1 and type(result) is int else self._compute("mul", result, x)
+            result = x if type(result) is int else self._compute("mul", result, x)
             if result is None:
                 return None
         return result
@@ -442,4 +490,4 @@ _TO_FLOAT = frozenset((
 ))  # fmt: skip
 _operators()
 
-__all__ = ["Integers", "IntegersAskedError", "TracedInt", "limit_of"]
+__all__ = ["ITEMS", "Integers", "IntegersAskedError", "TracedInt", "limit_of"]

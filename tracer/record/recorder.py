@@ -80,6 +80,7 @@ class Recorder(Builder):
         self.backend: Backend = HOST  # the backend of the values in `env`
         self.env: Env = {}
         self.integers: set[Var] = set()  # inputs that stand for ints, which have no gradient
+        self.int_of: Callable[[Atom], Any] | None = None  # the int that an element of an integer array is (integers.py)
         self.guards: list[Guard] = []
         self.consts: list[tuple[Var, np.ndarray]] = []
         self._const_by_id: dict[int, Var] = {}

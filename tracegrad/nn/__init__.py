@@ -1,7 +1,8 @@
 """Neural networks in PyTorch's style. ``module.py`` is the first file to read: parameters, buffers and other modules
-as attributes of one object. Layers are modules around one function each (``layers.py``, ``conv.py``, ``norm.py``,
-``activations.py``, ``losses.py``, ``containers.py``); ``nn.functional`` holds those functions, ``nn.init`` and
-``nn.utils`` more. They are operations on tensors: nothing here knows a derivative.
+as attributes of one object. Layers are modules around one function each: ``layers.py``, ``conv.py``,
+``norm.py``, and by ``function_module.py`` ``activations.py`` and ``losses.py``; ``containers.py`` holds others.
+``nn.functional`` has those functions, ``nn.init`` and ``nn.utils`` more. They are operations on tensors: nothing here
+knows a derivative.
 """
 
 from . import activations, containers, conv, functional, init, layers, losses, norm, parameter, utils

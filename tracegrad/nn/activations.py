@@ -2,150 +2,73 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..tensors.tensor import Tensor
+from .function_module import FunctionModule
 from .functional import basic
 from .module import Module
 
 
-class _InPlace(Module):
-    """An activation that overwrites its argument with *inplace*."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
-
-    def extra_repr(self) -> str:
-        return ", ".join(filter(None, (super().extra_repr(), "inplace=True" if self.inplace else "")))
-
-
-class ReLU(_InPlace):
+class ReLU(FunctionModule, function=basic.relu):
     """max(x, 0)"""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return basic.relu(input, self.inplace)
 
-
-class ReLU6(_InPlace):
+class ReLU6(FunctionModule, function=basic.relu6):
     """x between 0 and 6."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return basic.relu6(input, self.inplace)
 
-
-class SELU(_InPlace):
+class SELU(FunctionModule, function=basic.selu):
     """Scaled ELU."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return basic.selu(input, self.inplace)
 
-
-class SiLU(_InPlace):
+class SiLU(FunctionModule, function=basic.silu):
     """x · sigmoid(x)"""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return basic.silu(input, self.inplace)
 
-
-class Mish(_InPlace):
+class Mish(FunctionModule, function=basic.mish):
     """x · tanh(softplus(x))"""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return basic.mish(input, self.inplace)
 
-
-class LeakyReLU(_InPlace):
+class LeakyReLU(FunctionModule, function=basic.leaky_relu):
     """x where positive, *negative_slope* · x elsewhere."""
 
-    _shown = ("negative_slope",)
 
-    def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
-        super().__init__(inplace)
-        self.negative_slope = negative_slope
-
-    def forward(self, input: Tensor) -> Tensor:
-        return basic.leaky_relu(input, self.negative_slope, self.inplace)
-
-
-class ELU(_InPlace):
+class ELU(FunctionModule, function=basic.elu):
     """x where positive, *alpha* · (exp(x) - 1) elsewhere."""
 
-    _shown = ("alpha",)
 
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__(inplace)
-        self.alpha = alpha
-
-    def forward(self, input: Tensor) -> Tensor:
-        return basic.elu(input, self.alpha, self.inplace)
-
-
-class Hardtanh(_InPlace):
+class Hardtanh(FunctionModule, function=basic.hardtanh):
     """x between *min_val* and *max_val*."""
 
-    _shown = ("min_val", "max_val")
-
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
-        super().__init__(inplace)
-        if max_val <= min_val:
+    def _settle(self, **settings: Any) -> None:
+        if settings["max_val"] <= settings["min_val"]:
             raise AssertionError("max_val must be larger than min_val")
-        self.min_val, self.max_val = min_val, max_val
-
-    def forward(self, input: Tensor) -> Tensor:
-        return basic.hardtanh(input, self.min_val, self.max_val, self.inplace)
+        super()._settle(**settings)
 
 
-class GELU(Module):
+class GELU(FunctionModule, function=basic.gelu):
     """x · Φ(x); with *approximate* "tanh", Φ by a tanh."""
 
-    _shown = ("approximate",)
 
-    def __init__(self, approximate: str = "none") -> None:
-        super().__init__()
-        self.approximate = approximate
-
-    def forward(self, input: Tensor) -> Tensor:
-        return basic.gelu(input, self.approximate)
-
-
-class Softplus(Module):
+class Softplus(FunctionModule, function=basic.softplus):
     """log(1 + exp(beta · x)) / beta; x itself where beta · x is above *threshold*."""
 
-    _shown = ("beta", "threshold")
 
-    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
-        super().__init__()
-        self.beta, self.threshold = beta, threshold
-
-    def forward(self, input: Tensor) -> Tensor:
-        return basic.softplus(input, self.beta, self.threshold)
-
-
-class Tanh(Module):
+class Tanh(FunctionModule, function=basic.tanh):
     """The hyperbolic tangent."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return basic.tanh(input)
 
-
-class Sigmoid(Module):
+class Sigmoid(FunctionModule, function=basic.sigmoid):
     """1 / (1 + exp(-x))"""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return basic.sigmoid(input)
 
-
-class LogSigmoid(Module):
+class LogSigmoid(FunctionModule, function=basic.logsigmoid):
     """log(sigmoid(x))"""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return basic.logsigmoid(input)
 
-
-class Softsign(Module):
+class Softsign(FunctionModule, function=basic.softsign):
     """x / (1 + \\|x\\|)"""
-
-    def forward(self, input: Tensor) -> Tensor:
-        return basic.softsign(input)
 
 
 class _Along(Module):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..tensors.tensor import Tensor
+from .function_module import FunctionModule
 from .functional import basic, convolution
 from .functional.convolution import pair
 from .layers import reset_uniform
@@ -123,17 +124,8 @@ class AvgPool2d(Module):
         )  # fmt: skip
 
 
-class AdaptiveAvgPool2d(Module):
+class AdaptiveAvgPool2d(FunctionModule, function=convolution.adaptive_avg_pool2d):
     """Means over as many windows as *output_size* says: (..., h, w) to (..., \\*output_size)."""
-
-    _shown = ("output_size",)
-
-    def __init__(self, output_size: Any) -> None:
-        super().__init__()
-        self.output_size = output_size
-
-    def forward(self, input: Tensor) -> Tensor:
-        return convolution.adaptive_avg_pool2d(input, self.output_size)
 
 
 __all__ = ["AdaptiveAvgPool2d", "AvgPool2d", "Conv2d", "MaxPool2d"]

@@ -1,144 +1,72 @@
-"""Losses as modules: their settings, and the functions of ``value_losses.py`` and ``class_losses.py``."""
+"""Losses as modules: the functions of ``value_losses.py`` and ``class_losses.py``, with their settings."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..tensors.tensor import Tensor
+from .function_module import FunctionModule
 from .functional import class_losses, value_losses
-from .module import Module
 
 
-class _Loss(Module):
-    """A loss of an input and a target; *reduction* is "mean", "sum" or "none"."""
+class _Loss(FunctionModule):
+    """A loss of an input and a target; *reduction* is "mean", "sum" or "none".  Weights are buffers."""
 
-    def __init__(self, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
-        super().__init__()
-        legacy = size_average is not None or reduce is not None
-        self.reduction = value_losses.reduction_of(reduction, size_average, reduce) if legacy else reduction
-
-
-class _WeightedLoss(_Loss):
+    _folded = ("size_average", "reduce")
     weight: Tensor | None
+    pos_weight: Tensor | None
 
-    def __init__(
-        self, weight: Tensor | None = None, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
+    def _settle(self, **settings: Any) -> None:
+        legacy = [settings.pop(name, None) for name in self._folded]
+        if legacy != [None, None]:
+            settings["reduction"] = value_losses.reduction_of(settings["reduction"], *legacy)
+        for name in ("weight", "pos_weight"):
+            if name in settings:
+                self.register_buffer(name, settings.pop(name))
+        super()._settle(**settings)
+
+    def extra_repr(self) -> str:
+        return ""
 
 
-class MSELoss(_Loss):
+class MSELoss(_Loss, function=value_losses.mse_loss, inputs=2, without=("weight",)):
     """(x - y)²; input and target of one shape."""
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return value_losses.mse_loss(input, target, reduction=self.reduction)
 
-
-class L1Loss(_Loss):
+class L1Loss(_Loss, function=value_losses.l1_loss, inputs=2, without=("weight",)):
     """\\|x - y\\|; input and target of one shape."""
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return value_losses.l1_loss(input, target, reduction=self.reduction)
 
-
-class SmoothL1Loss(_Loss):
+class SmoothL1Loss(_Loss, function=value_losses.smooth_l1_loss, inputs=2):
     """(x - y)² / (2 · beta) where \\|x - y\\| is below *beta*, \\|x - y\\| - beta / 2 elsewhere."""
 
-    def __init__(
-        self, size_average: Any = None, reduce: Any = None, reduction: str = "mean", beta: float = 1.0
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.beta = beta
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return value_losses.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
-
-
-class HuberLoss(_Loss):
+class HuberLoss(_Loss, function=value_losses.huber_loss, inputs=2, without=("weight",)):
     """(x - y)² / 2 where \\|x - y\\| is up to *delta*, delta · (\\|x - y\\| - delta / 2) elsewhere."""
 
-    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
-        super().__init__(reduction=reduction)
-        self.delta = delta
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return value_losses.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
-
-
-class KLDivLoss(_Loss):
+class KLDivLoss(_Loss, function=value_losses.kl_div, inputs=2):
     """y · (log y - x) for log-probabilities x and probabilities y; *reduction* may also be "batchmean"."""
 
-    def __init__(
-        self, size_average: Any = None, reduce: Any = None, reduction: str = "mean", log_target: bool = False
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.log_target = log_target
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return value_losses.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
-
-
-class CrossEntropyLoss(_WeightedLoss):
+class CrossEntropyLoss(_Loss, function=class_losses.cross_entropy, inputs=2):
     """-log softmax(scores) at the right class.
 
     Scores have shape (n, classes), (classes,) or (n, classes, ...); the target holds class numbers, without the axis of
     classes, or probabilities in the shape of the scores.  *weight* has shape (classes,).
     """
 
-    def __init__(
-        self, weight: Tensor | None = None, size_average: Any = None, ignore_index: int = -100, reduce: Any = None,
-        reduction: str = "mean", label_smoothing: float = 0.0,
-    ) -> None:  # fmt: skip
-        super().__init__(weight, size_average, reduce, reduction)
-        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return class_losses.cross_entropy(
-            input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )  # fmt: skip
-
-
-class NLLLoss(_WeightedLoss):
+class NLLLoss(_Loss, function=class_losses.nll_loss, inputs=2):
     """Minus the log-probability of the right class; shapes as in ``CrossEntropyLoss``."""
 
-    def __init__(
-        self, weight: Tensor | None = None, size_average: Any = None, ignore_index: int = -100, reduce: Any = None,
-        reduction: str = "mean",
-    ) -> None:  # fmt: skip
-        super().__init__(weight, size_average, reduce, reduction)
-        self.ignore_index = ignore_index
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return class_losses.nll_loss(
-            input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction
-        )
-
-
-class BCELoss(_WeightedLoss):
+class BCELoss(_Loss, function=value_losses.binary_cross_entropy, inputs=2):
     """-(y · log x + (1 - y) · log(1 - x)) for probabilities x; input and target of one shape."""
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return value_losses.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
 
-
-class BCEWithLogitsLoss(_WeightedLoss):
+class BCEWithLogitsLoss(_Loss, function=value_losses.binary_cross_entropy_with_logits, inputs=2):
     """``BCELoss`` of sigmoid(x), stable far from 0; *weight* and *pos_weight* (of positive labels) are broadcast."""
-
-    pos_weight: Tensor | None
-
-    def __init__(
-        self, weight: Tensor | None = None, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
-        pos_weight: Tensor | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(weight, size_average, reduce, reduction)
-        self.register_buffer("pos_weight", pos_weight)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return value_losses.binary_cross_entropy_with_logits(
-            input, target, self.weight, reduction=self.reduction, pos_weight=self.pos_weight
-        )
 
 
 __all__ = [

@@ -58,8 +58,8 @@ class DerivativeBackward(TapeNode):
         pairs = [(r, ct) for r, ct in zip(results, cts, strict=True) if ct is not None and r.requires_grad]
         if not pairs:
             return [None] * len(self._sources)
-        run = engine.differentiable_gradients if create_graph else engine.partial_gradients
-        return run([r for r, _ in pairs], self._sources, [ct for _, ct in pairs], since)
+        outputs, given = [r for r, _ in pairs], [ct for _, ct in pairs]
+        return engine.partial_gradients(outputs, self._sources, given, since, create_graph)
 
     def custom_free(self) -> None:
         self.freed = True

@@ -213,7 +213,7 @@ class LinkedBackward(TapeNode):
         with enable_grad():
             results = [r for r in tensors_in(self.again()) if r.requires_grad]
         pairs = [(r, ct) for r, ct in zip(results, cts, strict=True) if ct is not None]
-        return engine.differentiable_gradients([r for r, _ in pairs], self.wanted, [ct for _, ct in pairs], since)
+        return engine.partial_gradients([r for r, _ in pairs], self.wanted, [ct for _, ct in pairs], since, True)
 
     def check(self) -> None:
         for counter, count in self.counters:

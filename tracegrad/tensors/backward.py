@@ -84,19 +84,13 @@ def grad(
 
 
 def partial_gradients(
-    outputs: Sequence[Tensor], inputs: Sequence[Tensor], cotangents: Sequence[Tensor] | None, since: int
-) -> list[Tensor | None]:
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], cotangents: Sequence[Tensor] | None, since: int,
+    create_graph: bool = False,
+) -> list[Tensor | None]:  # fmt: skip
     """Gradients of *outputs* with respect to *inputs* through the nodes made from *since* on: earlier nodes, between
     one input and another, do not count.  The graph is kept."""
-    seeds = _seeds(outputs, cotangents if cotangents is not None else [None] * len(outputs), False)
-    return run(outputs, seeds, True, False, inputs, accumulate=False, since=since)
-
-
-def differentiable_gradients(
-    outputs: Sequence[Tensor], inputs: Sequence[Tensor], cotangents: Sequence[Tensor], since: int
-) -> list[Tensor | None]:
-    """As ``partial_gradients``, recorded so that they can be differentiated themselves."""
-    return run(outputs, _seeds(outputs, cotangents, True), True, True, inputs, accumulate=False, since=since)
+    seeds = _seeds(outputs, cotangents if cotangents is not None else [None] * len(outputs), create_graph)
+    return run(outputs, seeds, True, create_graph, inputs, accumulate=False, since=since)
 
 
 def _as_tuple(tensors: Any) -> tuple[Any, ...]:

@@ -45,20 +45,41 @@ def is_class(target: Any, classes: int, axis: int) -> Any:
     return np.expand_dims(target, axis) == count.reshape(shape)
 
 
-class OptionalOp(EagerOp):
-    """An operation some of whose operands may be None: ``fn(*operands, *statics)`` sees them all."""
+class OptionalOp:
+    """Operations that differ in which of their last operands are None: ``fn(*operands, *statics)`` sees them all."""
 
     def __init__(self, name: str, fn: Callable[..., Any], *, mixed: str = ""):
-        def of_given(*values: Any) -> Any:
-            there, given = values[-1], iter(values)
-            return fn(*[next(given) if known else None for known in there], *values[sum(there) : -1])
+        self.name, self.fn, self.mixed = name, fn, mixed
+        self._known: dict[tuple[bool, ...], EagerOp] = {}  # by which operands there are
+        self._bare: EagerOp | None = None  # without the optional ones
 
-        super().__init__(name, of_given, mixed=mixed)
-
-    def of(self, operands: tuple[Tensor | None, ...], *statics: Any) -> Any:
-        """The result for *operands*."""
+    def of(self, given: tuple[Tensor, ...], optional: tuple[Tensor | None, ...], *statics: Any) -> Any:
+        """The result for these operands."""
+        if optional in _ABSENT and self._bare is not None:
+            return apply(self._bare, given, statics)
+        operands = (*given, *optional)
         there = tuple([t is not None for t in operands])
-        return apply(self, tuple([t for t in operands if t is not None]), (*statics, there))
+        op = self._known.get(there)
+        if op is None:
+            op = self._known.setdefault(there, EagerOp(self.name, self._with(there), mixed=self.mixed))
+        if optional in _ABSENT:
+            self._bare = op
+        return apply(op, tuple([t for t in operands if t is not None]), statics)
+
+    def _with(self, there: tuple[bool, ...]) -> Callable[..., Any]:
+        """``fn`` as a function of the operands that there are."""
+        fn, absent = self.fn, [k for k, known in enumerate(there) if not known]
+
+        def of_given(*values: Any) -> Any:
+            operands = list(values)
+            for k in absent:
+                operands.insert(k, None)
+            return fn(*operands)
+
+        return of_given if absent else fn
+
+
+_ABSENT = {(None,), (None, None)}
 
 
 def reduced(loss: Any, reduction: str) -> Any:

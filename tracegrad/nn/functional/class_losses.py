@@ -110,9 +110,9 @@ def cross_entropy(
         raise RuntimeError("cross_entropy: the scores need an axis of classes")
     _check_weight(weight, x)
     if x.shape == y.shape and y.dtype.kind in FLOAT_KINDS:
-        return CROSS_ENTROPY_OF_SHARES.of((input, target, weight), smoothing, reduction)
+        return CROSS_ENTROPY_OF_SHARES.of((input, target), (weight,), smoothing, reduction)
     ignored = _check_targets(input, target, ignore_index)
-    return CROSS_ENTROPY.of((input, target, weight), ignored, smoothing, reduction)
+    return CROSS_ENTROPY.of((input, target), (weight,), ignored, smoothing, reduction)
 
 
 def nll_loss(
@@ -124,7 +124,7 @@ def nll_loss(
     x, _ = arrays_of("nll_loss_nd", input, target)
     reduction = reduction_of(reduction, size_average, reduce)
     _check_weight(weight, x)
-    return NLL.of((input, target, weight), _check_targets(input, target, ignore_index), 0.0, reduction)
+    return NLL.of((input, target), (weight,), _check_targets(input, target, ignore_index), 0.0, reduction)
 
 
 def _check_weight(weight: Tensor | None, x: Any) -> None:

@@ -115,7 +115,7 @@ def conv2d(
             f"Calculated padded input size per channel: ({sizes[0]} x {sizes[1]}). Kernel size: ({reach[0]} x "
             f"{reach[1]}). Kernel size can't be greater than actual input size"
         )
-    return CONVOLUTION.of((input, weight, bias), stride, padding, dilation, groups)
+    return CONVOLUTION.of((input, weight), (bias,), stride, padding, dilation, groups)
 
 
 def _check_conv(x: Any, w: Any, groups: int) -> None:

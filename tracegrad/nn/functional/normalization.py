@@ -90,7 +90,7 @@ def layer_norm(
     x = raw(tensor_argument("layer_norm", input))
     shape = tuple(normalized_shape)
     _check_last(x, shape, weight, bias)
-    return LAYER_NORM.of((input, weight, bias), len(shape), float(eps))
+    return LAYER_NORM.of((input,), (weight, bias), len(shape), float(eps))
 
 
 def rms_norm(
@@ -104,7 +104,7 @@ def rms_norm(
     x = raw(tensor_argument("rms_norm", input))
     shape = tuple(normalized_shape)
     _check_last(x, shape, weight, None)
-    return RMS_NORM.of((input, weight, None), len(shape), float(np.finfo(x.dtype).eps if eps is None else eps))
+    return RMS_NORM.of((input,), (weight, None), len(shape), float(np.finfo(x.dtype).eps if eps is None else eps))
 
 
 # ---- over the batch ------------------------------------------------------------------------------------------------
@@ -159,10 +159,10 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
-        return BATCH_NORM_FIXED.of((input, running_mean, running_var, weight, bias), float(eps))
+        return BATCH_NORM_FIXED.of((input, running_mean, running_var), (weight, bias), float(eps))
     if x.size == x.shape[1]:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size torch.{input.shape}")
-    y = BATCH_NORM.of((input, weight, bias), float(eps))
+    y = BATCH_NORM.of((input,), (weight, bias), float(eps))
     with no_grad():
         if running_mean is not None:
             inplace(TOWARD_MEAN, running_mean, (input,), (float(momentum),))
@@ -200,7 +200,7 @@ def group_norm(
             "Expected number of channels in input to be divisible by num_groups, but got input of shape "
             f"{list(x.shape)} and num_groups={num_groups}"
         )
-    return GROUP_NORM.of((input, weight, bias), int(num_groups), float(eps))
+    return GROUP_NORM.of((input,), (weight, bias), int(num_groups), float(eps))
 
 
 __all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]

@@ -78,7 +78,7 @@ def _of_difference(
         )
     if x.dtype != y.dtype:
         input, target = meet(input, target)
-    return op.of((input, target, weight), reduction, *statics)
+    return op.of((input, target), (weight,), reduction, *statics)
 
 
 def mse_loss(
@@ -170,7 +170,7 @@ def binary_cross_entropy(
         raise RuntimeError("all elements of target should be between 0 and 1")
     if not may_meet(x.dtype, y.dtype):
         raise RuntimeError(f"Found dtype {scalar_name(y.dtype)} but expected {scalar_name(x.dtype)}")
-    return BCE.of((input, target, weight), reduction)
+    return BCE.of((input, target), (weight,), reduction)
 
 
 def binary_cross_entropy_with_logits(
@@ -189,7 +189,7 @@ def binary_cross_entropy_with_logits(
         raise ValueError(f"Target size (torch.{target.shape}) must be the same as input size (torch.{input.shape})")
     if x.dtype != y.dtype:
         input, target = meet(input, target)
-    return BCE_WITH_LOGITS.of((input, target, weight, pos_weight), reduction)
+    return BCE_WITH_LOGITS.of((input, target), (weight, pos_weight), reduction)
 
 
 def _kl_div(x: Any, y: Any, log_target: bool, reduction: str) -> Any:

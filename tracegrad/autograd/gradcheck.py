@@ -81,8 +81,12 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def _differentiable(result: Any) -> tuple[Tensor, ...]:
-    return tuple([o for o in _as_tuple(result) if isinstance(o, Tensor) and o.requires_grad])
+def _floats(result: Any) -> list[Tensor]:
+    return [o for o in _as_tuple(result) if isinstance(o, Tensor) and o.dtype.kind in FLOAT_KINDS]
+
+
+def _differentiable(result: Any) -> list[Tensor]:
+    return [o for o in _as_tuple(result) if isinstance(o, Tensor) and o.requires_grad]
 
 
 def _check_inputs(args: tuple[Any, ...]) -> None:
@@ -114,12 +118,11 @@ def _check(
     result = func(*args)
     outputs = _differentiable(result)
     if not outputs:
-        values = [raw(o) for o in _as_tuple(result) if isinstance(o, Tensor) and o.dtype.kind in FLOAT_KINDS]
-        for row in _numerical(func, args, xs, eps, len(values), every=True):
+        for row in _numerical(func, args, xs, eps, len(_floats(result)), _floats):
             if any((part != 0).any() for part in row):
                 raise GradcheckError("Numerical gradient for function expected to be zero")
         return
-    numerical = _numerical(func, args, xs, eps, len(outputs))
+    numerical = _numerical(func, args, xs, eps, len(outputs), _differentiable)
     for i, out in enumerate(outputs):
         analytical = _analytical(xs, out, nondet_tol, check_dtypes)
         for j, a in enumerate(analytical):
@@ -136,18 +139,14 @@ def _check(
 
 
 def _numerical(
-    func: Callable[..., Any], args: tuple[Any, ...], xs: Sequence[Tensor], eps: float, count: int, every: bool = False
-) -> list[list[np.ndarray]]:
-    """The Jacobian by finite differences for each input and output: a row for each element of the input."""
+    func: Callable[..., Any], args: tuple[Any, ...], xs: Sequence[Tensor], eps: float, count: int,
+    kept: Callable[[Any], Sequence[Tensor]],
+) -> list[list[np.ndarray]]:  # fmt: skip
+    """The Jacobian by finite differences for each input and each result that is *kept*: a row for each element of the
+    input."""
 
     def values() -> list[np.ndarray]:
-        result = func(*args)
-        kept = (
-            [o for o in _as_tuple(result) if isinstance(o, Tensor) and o.dtype.kind in FLOAT_KINDS] if every else None
-        )
-        return [
-            np.array(seen(raw(o), "looks at a result")) for o in (_differentiable(result) if kept is None else kept)
-        ]
+        return [np.array(seen(raw(o), "looks at a result")) for o in kept(func(*args))]
 
     found = []
     sizes = [v.size for v in values()]

@@ -104,24 +104,15 @@ class MaxPool2d(Module):
         return convolution.max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
 
 
-class AvgPool2d(Module):
+class AvgPool2d(FunctionModule, function=convolution.avg_pool2d):
     """The mean of each window: (..., h, w) to (..., oh, ow)."""
 
     _shown = ("kernel_size", "stride", "padding")
 
-    def __init__(
-        self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-        count_include_pad: bool = True, divisor_override: int | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__()
-        self.kernel_size, self.stride, self.padding = kernel_size, kernel_size if stride is None else stride, padding
-        self.ceil_mode, self.count_include_pad, self.divisor_override = ceil_mode, count_include_pad, divisor_override
-
-    def forward(self, input: Tensor) -> Tensor:
-        return convolution.avg_pool2d(
-            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
-            self.divisor_override,
-        )  # fmt: skip
+    def _settle(self, **settings: Any) -> None:
+        if settings["stride"] is None:
+            settings["stride"] = settings["kernel_size"]
+        super()._settle(**settings)
 
 
 class AdaptiveAvgPool2d(FunctionModule, function=convolution.adaptive_avg_pool2d):

@@ -39,7 +39,8 @@ class FunctionModule(Module):
         whole = signature(function)
         given = list(whole.parameters.values())[:inputs]
         settings = [p for p in list(whole.parameters.values())[inputs:] if p.name not in without]
-        cls._shown = tuple([p.name for p in settings if p.name != "inplace"])
+        if "_shown" not in cls.__dict__:
+            cls._shown = tuple([p.name for p in settings if p.name != "inplace"])
         source = _SOURCE.format(
             parameters=", ".join([f"{p.name}={p.default!r}" if p.default is not p.empty else p.name for p in settings]),
             settings=", ".join([f"{p.name}={p.name}" for p in settings]),

@@ -170,8 +170,6 @@ REPEAT_EACH = EagerOp("ViewBackward0", lambda x, count, dim: np.repeat(x, count,
 FLIP = EagerOp("Flip", lambda x, dims: np.flip(x, dims).copy())
 ROLL = EagerOp("Roll", lambda x, shifts, dims: np.roll(x, shifts, dims).copy())
 ROT90 = EagerOp("Rot90", lambda x, k, dims: np.rot90(x, k, dims).copy())
-TRIL = EagerOp("Tril", lambda x, k: np.tril(x, k))
-TRIU = EagerOp("Triu", lambda x, k: np.triu(x, k))
 
 
 @method
@@ -247,22 +245,19 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     return apply(ROLL, (input,), (shifts if isinstance(shifts, tuple) else (shifts,), places))
 
 
-@method
-def tril(input: Tensor, diagonal: int = 0) -> Tensor:
-    """The lower triangle of matrices, zeros elsewhere."""
-    return apply(TRIL, (_matrices("tril", input),), (int(diagonal),))
+def _triangle(name: str, fn: Callable[..., Any], which: str) -> None:
+    op = EagerOp(name.capitalize(), fn)
+
+    def body(input: Tensor, diagonal: int = 0) -> Tensor:
+        if input.ndim < 2:
+            raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+        return apply(op, (input,), (int(diagonal),))
+
+    method(body, name, f"The {which} triangle of matrices, zeros elsewhere.")
 
 
-@method
-def triu(input: Tensor, diagonal: int = 0) -> Tensor:
-    """The upper triangle of matrices, zeros elsewhere."""
-    return apply(TRIU, (_matrices("triu", input),), (int(diagonal),))
-
-
-def _matrices(name: str, input: Tensor) -> Tensor:
-    if input.ndim < 2:
-        raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
-    return input
+_triangle("tril", np.tril, "lower")
+_triangle("triu", np.triu, "upper")
 
 
 FUNCTIONS.update(concat=cat, concatenate=cat, row_stack=vstack)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import scipy.special as sp
 
 from ...tensors import random
 from ...tensors.apply import apply
-from ...tensors.arguments import one_dim, tensor_argument
+from ...tensors.arguments import named, one_dim, tensor_argument
 from ...tensors.dtypes import scalar_name
 from ...tensors.inplace import inplace as write
 from ...tensors.on_device import put_beside
@@ -93,12 +93,9 @@ def _softplus(x: Any, beta: float, threshold: float) -> Any:
 
 RELU, TANH, SIGMOID = KEEPING["relu"], FLOATING["tanh"], FLOATING["sigmoid"]
 GELU = EagerOp("Gelu", _gelu)
-SILU = EagerOp("Silu", lambda x: x * sp.expit(x))
-MISH = EagerOp("Mish", lambda x: x * np.tanh(stable_softplus(x)))
 ELU = EagerOp("Elu", _elu)
 LEAKY_RELU = EagerOp("LeakyRelu", lambda x, slope: np.where(x > 0, x, slope * x))
 SOFTPLUS = EagerOp("Softplus", _softplus)
-LOG_SIGMOID = EagerOp("LogSigmoid", sp.log_expit)
 HARDTANH = EagerOp("Hardtanh", lambda x, low, high: np.where(x <= low, low, np.where(x >= high, high, x)))
 SOFTSIGN = EagerOp("Div", lambda x: x / (1.0 + np.abs(x)))
 
@@ -114,14 +111,31 @@ def _activation(name: str, op: EagerOp, input: Tensor, statics: tuple[Any, ...] 
     return write(op, input, (), statics) if inplace else apply(op, (input,), statics)
 
 
-def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """max(x, 0); the derivative at 0 is 0."""
-    return _activation("relu", RELU, input, (), inplace)
+def _in_place(name: str, op: EagerOp, doc: str, *statics: Any) -> Callable[..., Tensor]:
+    def activation(input: Tensor, inplace: bool = False) -> Tensor:
+        return _activation(name, op, input, statics, inplace)
+
+    return named(activation, name, doc)
 
 
-def relu6(input: Tensor, inplace: bool = False) -> Tensor:
-    """x between 0 and 6."""
-    return _activation("relu6", HARDTANH, input, (0.0, 6.0), inplace)
+def _plain(name: str, op: EagerOp, doc: str) -> Callable[..., Tensor]:
+    def activation(input: Tensor) -> Tensor:
+        return _activation(name, op, input)
+
+    return named(activation, name, doc)
+
+
+relu = _in_place("relu", RELU, "max(x, 0); the derivative at 0 is 0.")
+relu6 = _in_place("relu6", HARDTANH, "x between 0 and 6.", 0.0, 6.0)
+selu = _in_place(
+    "selu", ELU, "``elu`` with the constants that keep mean and variance.", 1.6732632423543772, 1.0507009873554805
+)
+silu = _in_place("silu", EagerOp("Silu", lambda x: x * sp.expit(x)), "x · sigmoid(x)")
+mish = _in_place("mish", EagerOp("Mish", lambda x: x * np.tanh(stable_softplus(x))), "x · tanh(softplus(x))")
+tanh = _plain("tanh", TANH, "The hyperbolic tangent.")
+sigmoid = _plain("sigmoid", SIGMOID, "1 / (1 + exp(-x))")
+logsigmoid = _plain("logsigmoid", EagerOp("LogSigmoid", sp.log_expit), "log(sigmoid(x)), also far from 0.")
+softsign = _plain("softsign", SOFTSIGN, "x / (1 + \\|x\\|)")
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
@@ -139,11 +153,6 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     return _activation("elu", ELU, input, (float(alpha), 1.0), inplace)
 
 
-def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """``elu`` with the constants that keep mean and variance."""
-    return _activation("selu", ELU, input, (1.6732632423543772, 1.0507009873554805), inplace)
-
-
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """x · Φ(x); with *approximate* "tanh", Φ by a tanh."""
     if approximate not in ("none", "tanh"):
@@ -151,39 +160,9 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     return _activation("gelu", GELU, input, (approximate,))
 
 
-def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """x · sigmoid(x)"""
-    return _activation("silu", SILU, input, (), inplace)
-
-
-def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    """x · tanh(softplus(x))"""
-    return _activation("mish", MISH, input, (), inplace)
-
-
-def tanh(input: Tensor) -> Tensor:
-    """The hyperbolic tangent."""
-    return _activation("tanh", TANH, input)
-
-
-def sigmoid(input: Tensor) -> Tensor:
-    """1 / (1 + exp(-x))"""
-    return _activation("sigmoid", SIGMOID, input)
-
-
-def logsigmoid(input: Tensor) -> Tensor:
-    """log(sigmoid(x)), also far from 0."""
-    return _activation("logsigmoid", LOG_SIGMOID, input)
-
-
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """log(1 + exp(beta · x)) / beta; x itself where beta · x is above *threshold*."""
     return _activation("softplus", SOFTPLUS, input, (float(beta), float(threshold)))
-
-
-def softsign(input: Tensor) -> Tensor:
-    """x / (1 + \\|x\\|)"""
-    return _activation("softsign", SOFTSIGN, input)
 
 
 def _normalised(name: str, input: Tensor, dim: int | None, dtype: Any) -> Tensor:

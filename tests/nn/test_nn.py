@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import inspect
 import math
 import pickle
 from collections import OrderedDict
@@ -18,6 +19,7 @@ from selection import some
 import tracegrad
 from tracegrad import nn
 from tracegrad.nn import functional as F  # noqa: N812
+from tracegrad.nn.function_module import FunctionModule
 from tracegrad.tensors.tensor import epoch
 
 if importlib.util.find_spec("torch") is not None:
@@ -458,6 +460,42 @@ def test_loss_modules_as_in_torch(name):
     same(run(torch), run(tracegrad))
     assert repr(make(tracegrad)) == repr(make(torch))
     assert list(make(tracegrad).state_dict()) == list(make(torch).state_dict())
+
+
+def modules_of_functions():
+    return [m for m in vars(nn).values() if isinstance(m, type) and issubclass(m, FunctionModule)]
+
+
+@needs_torch
+def test_modules_of_functions_take_and_tell_what_those_of_torch_do():
+    assert len(modules_of_functions()) > 20
+    for ours in modules_of_functions():
+        theirs = getattr(torch.nn, ours.__name__)
+        found, expected = (
+            [(p.name, p.default) for p in inspect.signature(m).parameters.values()] for m in (ours, theirs)
+        )
+        assert found == expected[: len(found)] and len(found) >= len(expected) - 2  # Hardtanh has two old names there
+        settings = [2] * sum(default is inspect.Parameter.empty for _, default in found)
+        assert repr(ours(*settings)) == repr(theirs(*settings))
+
+
+def test_modules_of_functions_are_ordinary_classes():
+    class Steep(nn.LeakyReLU):
+        def __init__(self):
+            super().__init__(0.5)
+
+    assert list(inspect.signature(Steep).parameters) == []
+    assert Steep()(tracegrad.tensor([-2.0, 2.0])).tolist() == [-1.0, 2.0]
+    loss = nn.BCEWithLogitsLoss(tracegrad.ones(2), pos_weight=tracegrad.ones(2))
+    assert list(loss.state_dict()) == ["weight", "pos_weight"]
+    for module in (loss, nn.ELU(2.0, True), nn.Hardtanh(-2, 2), nn.HuberLoss("sum"), nn.MSELoss(reduce=False)):
+        for other in (pickle.loads(pickle.dumps(module)), copy.deepcopy(module)):
+            assert repr(other) == repr(module) and other.__dict__.keys() == module.__dict__.keys()
+    assert nn.MSELoss(reduce=False).reduction == "none" and "reduce" not in vars(nn.MSELoss(reduce=False))
+    with pytest.raises(TypeError, match=r"^ELU.__init__\(\) got an unexpected keyword argument 'beta'$"):
+        nn.ELU(beta=1.0)
+    with pytest.raises(TypeError, match=r"^MSELoss.forward\(\) missing 1 required positional argument: 'target'$"):
+        nn.MSELoss()(tracegrad.ones(2))
 
 
 def test_log_of_nothing_costs_100():

@@ -25,7 +25,6 @@ from ..tensors.on_device import filled
 from ..tensors.tensor import Tensor, make
 from ..tracer.ir.aval import FLOAT_KINDS
 from ..tracer.ir.errors import DifferentiationError
-from ..tracer.ir.site import at_site
 from ..tracer.ir.trees import tree_flatten, tree_leaves, tree_unflatten
 from .differentiated import Argument, derivatives
 from .step import CompiledStep
@@ -59,9 +58,7 @@ def _differentiate(form: TensorFunction, mode: Mode, args: tuple[Any, ...], kwar
     changed = list(args)
     for position in mode.positions:
         if not -len(args) <= position < len(args):
-            raise DifferentiationError(
-                at_site(f"argnums={mode.argnums}: the call has {len(args)} positional arguments")
-            )
+            raise DifferentiationError.here(f"argnums={mode.argnums}: the call has {len(args)} positional arguments")
         argument = args[position]
         if isinstance(argument, Module):
             named = dict(argument.named_parameters())
@@ -79,7 +76,7 @@ def _differentiate(form: TensorFunction, mode: Mode, args: tuple[Any, ...], kwar
         loss, aux = split_aux(form, out) if mode.has_aux else (out, None)
         if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.dtype.kind not in FLOAT_KINDS:
             found = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
-            raise DifferentiationError(at_site(f"a gradient needs a scalar loss, but {name_of(form)} returned {found}"))
+            raise DifferentiationError.here(f"a gradient needs a scalar loss, but {name_of(form)} returned {found}")
         if loss._requires:
             value, *grads = derivatives(loss, wanted, own, connect)
         else:
@@ -107,11 +104,9 @@ def _differentiable(leaf: Any, form: Any, position: int, connect: bool) -> Tenso
     else:
         data = as_device(leaf) if on_device(leaf) else np.asarray(leaf)
     if data.dtype.kind not in FLOAT_KINDS:
-        raise DifferentiationError(
-            at_site(
-                f"cannot differentiate {name_of(form)} with respect to argument {position}, which holds {data.dtype}: "
-                "only floats have gradients"
-            )
+        raise DifferentiationError.here(
+            f"cannot differentiate {name_of(form)} with respect to argument {position}, which holds {data.dtype}: "
+            "only floats have gradients"
         )
     alias = make(data)
     alias._requires = True

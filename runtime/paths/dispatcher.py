@@ -159,7 +159,10 @@ class Dispatcher:
         answer = self._derived(endpoint, call, variant)
         if answer is not MISS:
             return answer
-        plan, snapshot = self.plans.state(call) if snapshot is None else (self.plans.get(call), snapshot)
+        if snapshot is None:
+            plan, snapshot = self.plans.state(call, None if variant is None else variant.snapshot, arrays)
+        else:
+            plan = self.plans.get(call)
         if variant is None and known and call.device is None:
             before, snapshot = snapshot, plan.vary([v.snapshot for v in known], snapshot, call.objects)
             if snapshot is not before:
@@ -205,7 +208,9 @@ class Dispatcher:
             seen = endpoint.transient.keep(call.key, endpoint.transient.get(call.key, 0) + 1)
             if seen > MAX_TRANSIENT:  # another state in each call, as it seems
                 return self._go_live(endpoint, call, recording, Live(str(recording.transient)))
-        return self._keep(endpoint, call, self._variant(endpoint, call, new), recording, match, verified)
+        if variant is None or not new.of_same_state(variant):
+            variant = self._variant(endpoint, call, new)
+        return self._keep(endpoint, call, variant, recording, match, verified)
 
     def _find(self, call: Call, known: Sequence[Variant]) -> tuple[Variant | None, Sequence[Any], Snapshot | None]:
         """(the variant among *known* whose state is that of now, its arrays, the state if it had to be walked)."""

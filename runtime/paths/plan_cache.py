@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..config import config
@@ -28,10 +28,14 @@ class PlanCache:
         """The analysis of the function for objects of these classes."""
         return self._get(call)[0]
 
-    def state(self, call: Call) -> tuple[StatePlan, Snapshot]:
-        """The same, and the outside state as it is now."""
+    def state(
+        self, call: Call, known: Snapshot | None = None, arrays: Sequence[Any] = ()
+    ) -> tuple[StatePlan, Snapshot]:
+        """The same, and the outside state as it is now: that of a *known* snapshot with these *arrays*."""
         plan, snapshot = self._get(call)
-        return plan, snapshot or plan.snapshot(call.objects)
+        if snapshot is None:
+            snapshot = plan.snapshot(call.objects) if known is None else plan.again(known, arrays, call.objects)
+        return plan, snapshot
 
     def _get(self, call: Call) -> tuple[StatePlan, Snapshot | None]:
         """(the analysis, the state if it has just been walked)."""

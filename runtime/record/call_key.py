@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import optree
 
 from ...tracer.ir.aval import HALF, SUPPORTED, check_dtype
 from ...tracer.ir.errors import DeviceError, UnsupportedError
@@ -84,14 +84,14 @@ class Call:
         return replace(self, kinds=tuple(kinds), key=key, by_value=self)
 
     @property
-    def positional(self) -> list[Any]:
+    def positional(self) -> Sequence[Any]:
         """The structure of each positional argument."""
-        return optree.treespec_children(optree.treespec_children(self.tree)[0])
+        return _positional(self.tree)
 
-    def owners(self) -> list[int]:
+    @property
+    def owners(self) -> Sequence[int]:
         """For each leaf the positional argument that it belongs to (-1: a keyword argument)."""
-        owners = [position for position, spec in enumerate(self.positional) for _ in range(spec.num_leaves)]
-        return owners + [-1] * (len(self.leaves) - len(owners))
+        return _owners(self.tree)
 
     def rebuild(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """(args, kwargs) over other leaves."""
@@ -103,6 +103,17 @@ class Call:
     ) -> Arguments:
         """The arguments of a run over other leaves, in containers that keep their identity."""
         return Arguments(self.arguments, self.tree, [unwrap(x) for x in leaves], names, differentiated)
+
+
+@lru_cache(maxsize=1024)
+def _positional(tree: Any) -> tuple[Any, ...]:
+    return tuple(tree.child(0).children())
+
+
+@lru_cache(maxsize=1024)
+def _owners(tree: Any) -> tuple[int, ...]:
+    owners = [position for position, spec in enumerate(_positional(tree)) for _ in range(spec.num_leaves)]
+    return (*owners, *[-1] * (tree.num_leaves - len(owners)))
 
 
 class Static:

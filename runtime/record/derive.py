@@ -25,7 +25,7 @@ from ...tracer.ir.evaluate import HOST, Backend
 from ...tracer.ir.graph import Atom, Guard, Lit, Node, Var, structural
 from ...tracer.ir.primitive import CUSTOM, LOOP
 from ...tracer.ir.site import user_site
-from ...tracer.ir.trees import tree_flatten, tree_unflatten
+from ...tracer.ir.trees import tree_unflatten
 from ...tracer.ops.elementwise import F
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
@@ -47,7 +47,7 @@ from .differentiable import (
 from .effects import Effects
 from .gc_pause import fewer_collections
 from .identity import first_of_each
-from .outputs import Output, data_made, data_of, packed
+from .outputs import Output, data_made, data_of, flatten_result, packed
 from .recording import GRAD, VALUE, Held, Mode, Recording, UserRun, are_twins
 from .trees import Source
 
@@ -119,11 +119,14 @@ def recording_of(
     began = time.perf_counter()
     rolled, returned = len(recorder.guards), dict[int, int]()
     variables = {names[k]: run.arguments[k] for k in wrt}
+
+    def derivative(nodes: Sequence[Node], loss: Atom, cotangent: Atom, wrt: Sequence[Var]) -> Sequence[Atom]:
+        _tell_unconnected(fn, plan, recorder, nodes, loss, variables)
+        return vjp(nodes, loss, cotangent, wrt)
+
     atoms, output = outputs_of(
-        fn, out, mode, call, recorder, list(variables.values()), returned=returned, live=not guarded
+        fn, out, mode, call, recorder, list(variables.values()), derivative, returned=returned, live=not guarded
     )
-    if wrt:
-        _tell_unconnected(fn, plan, recorder, atoms[0], variables)
     answers = [*run.answers, *answers_of(recorder, rolled)]
     numbers = sort_guards(recorder) if guarded else []
     if not guarded:
@@ -159,7 +162,7 @@ def keep(run: UserRun, recorder: Recorder, out: Any, effects: Effects) -> bool:
     """Keep in *run* what another recording can be derived from; False where there is none."""
     if _runs_python(recorder.nodes):
         return False
-    leaves, run.structure = tree_flatten(out, none_is_leaf=True)
+    leaves, run.structure = flatten_result(out)
     held: dict[int, Held] = {}
 
     def hold(value: Any) -> Any:
@@ -249,7 +252,7 @@ def sort_guards(recorder: Recorder) -> list[Guard]:
 
 def outputs_of(
     fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: Sequence[Var],
-    derivative: Callable[..., Sequence[Atom]] = vjp, returned: dict[int, int] | None = None, live: bool = False,
+    derivative: Callable[..., Sequence[Atom]], returned: dict[int, int] | None = None, live: bool = False,
 ) -> tuple[list[Atom], Output]:  # fmt: skip
     """(atoms of the graph's results, the ``Output`` over them).  *returned* gets the places of traced arrays among
     them, by id.  *live*: Python runs in each call."""
@@ -275,9 +278,11 @@ def outputs_of(
     return atoms, Output(text, source.names, False, statics, Output(other, source.names, False, statics))
 
 
-def _tell_unconnected(fn: Any, plan: StatePlan, recorder: Recorder, loss: Atom, wrt: dict[str, Var]) -> None:
+def _tell_unconnected(
+    fn: Any, plan: StatePlan, recorder: Recorder, nodes: Sequence[Node], loss: Atom, wrt: dict[str, Var]
+) -> None:
     """Note which of *wrt* (by name) the loss does not depend on; where that is all, warn once, at the user's call."""
-    apart = unconnected(recorder.nodes, loss, list(wrt.values()))
+    apart = unconnected(nodes, loss, list(wrt.values()))
     if not apart:
         return
     text = unconnected_text(fn, [list(wrt)[k] for k in apart])

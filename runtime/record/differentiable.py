@@ -7,6 +7,7 @@ would write them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import optree
 
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.ir.errors import DifferentiationError
-from ...tracer.ir.graph import Atom, Lit, Node, Var, live_nodes, read_vars
+from ...tracer.ir.graph import Atom, Lit, Node, Var
 from ...tracer.ir.site import at_site
 from ...tracer.record.array import TracedArray, to_atom
 from .arguments import positional_names
@@ -23,11 +24,15 @@ from .recording import Mode
 from .trees import Source, packing
 
 
-def leaf_names(fn: Callable[..., Any], call: Call) -> list[str]:
+def leaf_names(fn: Callable[..., Any], call: Call) -> Sequence[str]:
     """The user's expression for each leaf: ``w``, ``params['b1']``."""
-    parameters = positional_names(fn)
+    return _leaf_names(tuple(positional_names(fn)), call.tree)
+
+
+@lru_cache(maxsize=1024)
+def _leaf_names(parameters: Sequence[str], tree: Any) -> Sequence[str]:
     names = []
-    for accessor in optree.treespec_accessors(call.tree):
+    for accessor in optree.treespec_accessors(tree):
         path = list(accessor)
         if path[0].entry == 0:
             position = path[1].entry
@@ -35,12 +40,12 @@ def leaf_names(fn: Callable[..., Any], call: Call) -> list[str]:
         else:
             root = str(path[1].entry)
         names.append(root + "".join(f".{p.entry}" if hasattr(p, "field") else f"[{p.entry!r}]" for p in path[2:]))
-    return names
+    return tuple(names)
 
 
 def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
     """The leaves that gradients are taken of."""
-    owners = call.owners()
+    owners = call.owners
     count = len(call.positional)
     result = []
     for position in mode.positions:
@@ -105,8 +110,14 @@ def scalar_loss(fn: Any, out: Any) -> Atom:
 
 def unconnected(nodes: Sequence[Node], loss: Atom, wrt: Sequence[Var]) -> list[int]:
     """The positions in *wrt* of the variables that *loss* does not depend on, in any way."""
-    read = read_vars(live_nodes(nodes, [loss]), [loss])
-    return [k for k, var in enumerate(wrt) if var not in read]
+    missing, needed = {*wrt} - {loss}, {loss}
+    for node in reversed(nodes):
+        if not missing:
+            break
+        if not needed.isdisjoint(node.outs):
+            needed.update(node.inputs)
+            missing.difference_update(node.inputs)
+    return [k for k, var in enumerate(wrt) if var in missing]
 
 
 def unconnected_text(fn: Any, names: Sequence[str]) -> str:

@@ -62,6 +62,14 @@ class Output:
             self.twin.simplify(results)
 
 
+_ALONE = tree_flatten(0, none_is_leaf=True)[1]
+
+
+def flatten_result(out: Any) -> tuple[list[Any], Any]:
+    """(leaves, structure) of a result tree."""
+    return ([out], _ALONE) if type(out) is TracedArray else tree_flatten(out, none_is_leaf=True)
+
+
 def data_of(leaf: Any) -> tuple[Atom, str] | None:
     """(the datum of a leaf, the form of its expression over a result); None where it is no data."""
     if type(leaf) is TracedInt:
@@ -86,7 +94,7 @@ def packed(
     """The expression for a result tree, whose *data* is appended to *atoms*; and its parts that are no data.  *places*
     gets the index of each such leaf, by id.  *given*: the texts of those, by id, that the caller has already."""
     places = {} if places is None else places
-    leaves, spec = tree_flatten(out, none_is_leaf=True)
+    leaves, spec = flatten_result(out)
     texts, statics = [], []
     for leaf in leaves:
         known = None if given is None else given.get(id(leaf))
@@ -110,4 +118,4 @@ def packed(
     return packing(source, spec, iter(texts)), (spec, *statics)
 
 
-__all__ = ["Output", "data_made", "data_of", "leaf_text", "packed"]
+__all__ = ["Output", "data_made", "data_of", "flatten_result", "leaf_text", "packed"]

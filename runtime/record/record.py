@@ -22,7 +22,6 @@ from ...tracer.ir.graph import Atom, Var
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site
-from ...tracer.ir.trees import tree_leaves
 from ...tracer.record.array import TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
@@ -44,7 +43,7 @@ from .differentiable import differentiated, leaf_names
 from .effects import Effects, NotCountersError, OtherEffects, find_effects
 from .gc_pause import fewer_collections
 from .identity import captured_refusal, first_of_each, refuse_floats
-from .outputs import leaf_text
+from .outputs import flatten_result, leaf_text
 from .recording import VALUE, Mode, Pieces, Recording, UserRun
 from .unwrap_tracers import Holders, Settled, settle
 
@@ -378,7 +377,7 @@ def _replace_objects(call: Call, leaves: list[Any], objects: Sequence[Any]) -> N
 
 def _returned(out: Any) -> list[Atom]:
     """The traced values in the result of a function."""
-    leaves = [x.array() if type(x) is TracedInt else x for x in tree_leaves(out, none_is_leaf=True)]
+    leaves = [x.array() if type(x) is TracedInt else x for x in flatten_result(out)[0]]
     return [leaf.atom for leaf in leaves if isinstance(leaf, TracedArray)]
 
 

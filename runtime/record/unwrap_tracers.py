@@ -25,7 +25,7 @@ import numpy as np
 
 from ...tracer.bytecode.instructions import plain_instructions
 from ...tracer.ir.refusals import Reason, Refusal
-from ...tracer.ir.trees import tree_flatten, tree_unflatten
+from ...tracer.ir.trees import tree_unflatten
 from ...tracer.record.array import TracedArray
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.recorder import Recorder
@@ -36,6 +36,7 @@ from ..state.uses import STORE
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .arguments import Arguments
+from .outputs import flatten_result
 
 Unwrap = Callable[[Any], Any]
 _MISSING = object()
@@ -143,7 +144,7 @@ class Settled:
     def result(self, out: Any, kept: Collection[int] = ()) -> tuple[Any, list[Reason]]:
         """(the result of the run, the reasons not to replay it): objects in it are the caller's own, or have plain
         values in them.  Its arrays and tensors stay traced.  *kept*: the ids of objects that a replay finds again."""
-        leaves, spec = tree_flatten(out, none_is_leaf=True)
+        leaves, spec = flatten_result(out)
         if all(map(_is_value, leaves)):
             return out, []
         plain = [leaf if _is_value(leaf) else self(leaf) for leaf in leaves]

@@ -21,7 +21,7 @@ import sys
 import types
 from abc import get_cache_token
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,11 +74,10 @@ _CODE_LIMIT = 512
 
 @dataclass(slots=True)
 class Digest:
-    """The key of a graph, its arrays, and the source of its checker."""
+    """The key of a graph, and the source of its checker."""
 
     key: StateKey
-    arrays: tuple[np.ndarray, ...]
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of the arrays
     trail: list[tuple[str, Hashable]]  # (label, token) pairs, to tell what has changed
     parameters: list[str]  # of the checker: the objects
     full: list[str]  # its lines
@@ -88,7 +87,6 @@ class Digest:
     cells: dict[str, types.CellType]
     main: dict[str, Any]
     bare: set[str]  # the globals of the user's that stand in the lines
-    inputs: list[StateNode]  # of the arrays
 
     def checker(self, lines: list[str]) -> Checker:
         """The checker of these lines: called with the objects, it returns the arrays as they are now, or None."""
@@ -129,8 +127,19 @@ def _compile(source: str, cells: list[str]) -> types.CodeType:
     return next(c for c in outer.co_consts if isinstance(c, types.CodeType))
 
 
-def digest(graph: StateGraph) -> Digest:
-    return _Emitter(graph).run()
+def digest(graph: StateGraph) -> tuple[Digest, list[StateNode]]:
+    """(the digest of a graph, the nodes of the arrays that its checker finds)."""
+    emitter = _Emitter(graph)
+    return emitter.run(), emitter.arrays
+
+
+def is_constant(graph: StateGraph, inputs: Sequence[StateNode]) -> bool:
+    """Whether a state that passes the checker of a graph has this very graph, but for the arrays of *inputs*: all other
+    objects in it are compared by identity."""
+    names, nodes = graph.names, graph.nodes
+    if names.changes or names.grown or graph.tensors or sum(node.kind == "array" for node in nodes) != len(inputs):
+        return False
+    return all(node.kind in _CONSTANT or node.kind == "array" for node in nodes)
 
 
 @dataclass(slots=True)
@@ -219,8 +228,7 @@ class _Emitter:
         ]
         return Digest(
             StateKey(tuple(self.tokens)),
-            tuple(node.obj for node in self.arrays),
-            tuple(node.label for node in self.arrays),
+            tuple([node.label for node in self.arrays]),
             self.trail,
             parameters,
             self.body,
@@ -230,7 +238,6 @@ class _Emitter:
             self.cells,
             graph.main if graph.main is not None else {},
             self.bare,
-            self.arrays,
         )
 
     def pins(self) -> None:

@@ -110,10 +110,16 @@ _DIGITS = LibrarySetting("sys.get_int_max_str_digits()", lambda: getattr(sys, "g
 _SWITCH = LibrarySetting("sys.getswitchinterval()", sys.getswitchinterval)
 
 
-def ambient() -> dict[str, Any]:
-    """Settings that code may leave changed by ways that no one names, by their names."""
-    found = {s.label: s.quick() if s.quick is not None else s.read() for s in (DECIMAL, ERRORS, PRINT_OPTIONS)}
-    return {**found, "warnings.filters": tuple(warnings.filters), "the locale": LOCALE.read()}
+#: settings that code may leave changed by ways that no one names
+AMBIENT = (
+    DECIMAL, ERRORS, PRINT_OPTIONS, LOCALE, LibrarySetting("warnings.filters", lambda: tuple(warnings.filters))
+)  # fmt: skip
+_ambient = [s.read if s.quick is None else s.quick for s in AMBIENT]
+
+
+def ambient() -> list[Any]:
+    """The settings of ``AMBIENT`` as they are now."""
+    return [read() for read in _ambient]
 
 
 # ---- the table
@@ -271,7 +277,8 @@ def is_date_type(value: Any) -> bool:
 
 
 __all__ = [
-    "DATES", "DECIMAL", "ERRORS", "LOCALE", "LOCAL_TIME", "MACHINERY", "PACKAGES", "PRINT_OPTIONS", "PURE", "RUN_TIME",
+    "AMBIENT", "DATES", "DECIMAL", "ERRORS", "LOCALE", "LOCAL_TIME", "MACHINERY", "PACKAGES", "PRINT_OPTIONS", "PURE",
+    "RUN_TIME",
     "TIME_ZONE", "UNKNOWN", "LibrarySetting", "Verdict", "ambient", "impure", "is_date_type", "is_moment", "known",
     "leaf_setting", "reading_module", "reads_by_itself", "verdict",
 ]  # fmt: skip

@@ -38,7 +38,7 @@ from ...tracer.bytecode.shown_names import asks
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.float_errors import sets_float_errors
 from ...tracer.record.integers import ITEMS
-from .checker import REGISTRATIONS, Checker, Digest, digest
+from .checker import REGISTRATIONS, Checker, Digest, digest, is_constant
 from .kept_list import LENGTH, WHOLE, Part
 from .rebuild import Substitution
 from .state_graph import Leaf, Names, StateGraph, StateNode
@@ -65,14 +65,19 @@ class Snapshot:
 
     check: Checker
     read: Checker
-    __slots__ = ("_digest", "_graph", "_trail", "array_names", "arrays", "check", "key", "numbers", "read", "reasons")
+    __slots__ = (
+        "_digest", "_graph", "_kept", "_trail", "array_names", "arrays", "check", "inputs", "key", "numbers", "read",
+        "reasons",
+    )  # fmt: skip
 
-    def __init__(self, made: Digest, graph: StateGraph) -> None:
-        self._digest: Digest = made
+    def __init__(self, made: Digest, inputs: list[StateNode], graph: StateGraph) -> None:
+        self._digest = made
         self._graph: StateGraph | None = graph
+        self._kept: list[tuple[StateGraph, list[StateNode]]] = []  # as it was until released, with the inputs
         self._trail = made.trail
         self.key = made.key
-        self.arrays: tuple[np.ndarray, ...] = made.arrays
+        self.inputs = inputs  # the nodes of ``arrays`` (until released)
+        self.arrays: tuple[np.ndarray, ...] = tuple([node.obj for node in inputs])
         self.array_names = made.names
         self.reasons: list[Reason] = graph.reasons
         self.numbers = graph.numbers
@@ -121,11 +126,6 @@ class Snapshot:
         return [] if self._graph is None else self._graph.leaves_on_host
 
     @property
-    def inputs(self) -> list[StateNode]:
-        """The nodes of ``arrays`` (until released)."""
-        return self._digest.inputs
-
-    @property
     def graph(self) -> StateGraph | None:
         """The state as a graph (until released)."""
         return self._graph
@@ -153,10 +153,27 @@ class Snapshot:
         )
 
     def release(self) -> None:
-        """Let go of the user's arrays and objects; key, names and checker stay."""
-        self._graph = None
-        self.arrays = self._digest.arrays = ()
-        self._digest.inputs = []
+        """Let go of the user's arrays and objects; key, names and checker stay, and a graph that holds nothing else
+        than what the checker does."""
+        graph, self._graph = self._graph, None
+        if graph is not None and self.provable and is_constant(graph, self.inputs):
+            for node in self.inputs:
+                node.obj = None
+            self._kept.append((graph, self.inputs))
+        self.arrays, self.inputs = (), []
+
+    def again(self, names: Names, arrays: Sequence[Any]) -> Snapshot | None:
+        """This state with *arrays*, as ``check`` has found it, without a walk by *names*; None where one has to be
+        made, and once this has been asked."""
+        try:
+            graph, inputs = self._kept.pop()
+        except IndexError:
+            return None
+        if graph.names is not names:
+            return None
+        for node, array in zip(inputs, arrays, strict=True):
+            node.obj = array
+        return Snapshot(self._digest, inputs, graph)
 
 
 class StatePlan:
@@ -235,7 +252,11 @@ class StatePlan:
                 and node.obj is not builtins and not self._trust.package(_code_of(node.obj))
             ]  # fmt: skip
         self._codes = graph.codes
-        return Snapshot(digest(graph), graph)
+        return Snapshot(*digest(graph), graph)
+
+    def again(self, known: Snapshot, arrays: Sequence[Any], objects: tuple[Any, ...] = ()) -> Snapshot:
+        """The state as it is now, which is that of a *known* snapshot with these *arrays*."""
+        return (None if self.asks_identity else known.again(self._names, arrays)) or self.snapshot(objects)
 
     def after(self, before: Snapshot, objects: tuple[Any, ...]) -> Snapshot:
         """The state after a run: *before* itself, unless the run has changed what is guarded."""
@@ -249,16 +270,22 @@ class StatePlan:
         labels = self._labels if len(self._labels) == len(objects) else _labels(self.fn, len(objects))
         return reached(self.fn, tuple(objects), labels, self._trust, self._names.copy(), whole)
 
+    def _revised(self) -> Names:
+        """The names, to be changed: a graph that was made by them before is none of now."""
+        self._names = self._names.copy()
+        return self._names
+
     def read(self, places: Iterable[Place]) -> None:
         """Take places for read from now on, which code was found to count up."""
+        uses = self._revised().uses
         for place in places:
-            self._names.uses.setdefault(place, set()).add(READ)
+            uses.setdefault(place, set()).add(READ)
 
     def keep_contents(self, names: Iterable[str]) -> bool:
         """Take these arrays and numbers for what a run has as they are, guarded by their contents, from now on; whether
         that is new."""
         known = len(self._names.contents)
-        self._names.contents.update(names)
+        self._revised().contents.update(names)
         return len(self._names.contents) > known
 
     def learn(self, names: Iterable[str]) -> bool:
@@ -266,7 +293,7 @@ class StatePlan:
         that can be replayed."""
         known = len(self._names.changed)
         if known < _MAX_LEARNED:
-            self._names.changed.update(names)
+            self._revised().changed.update(names)
         return len(self._names.changed) > known
 
     def vary(self, known: Iterable[Snapshot], now: Snapshot, objects: tuple[Any, ...]) -> Snapshot:
@@ -275,7 +302,7 @@ class StatePlan:
         new = {place for place, value in then if now.numbers.get(place, value) != value} - self._names.varying
         if not (new and self._names.varies and self.provable) or self.asks_identity or self.asks_int_identity:
             return now
-        self._names.varying |= new
+        self._revised().varying |= new
         return self.snapshot(objects)
 
     @property
@@ -288,13 +315,14 @@ class StatePlan:
         """Compare such numbers by value from now on; whether there are any."""
         found = bool(self._names.varying) and self.provable
         if found:
-            self._names.varying, self._names.varies = set(), False
+            names = self._revised()
+            names.varying, names.varies = set(), False
         return found
 
     def learn_grown(self, asked: dict[str, set[Part]]) -> bool:
         """Take the lists with these names for ones that only grow, of which no more is read than this and what is
         known; whether that is new."""
-        known = self._names.grown
+        known = self._revised().grown if asked else {}
         new = {label: parts for label, parts in asked.items() if label not in known or not parts <= known[label]}
         for label, parts in new.items():
             known.setdefault(label, set()).update(parts if len(parts) < _MAX_LEARNED else {WHOLE})
@@ -336,7 +364,7 @@ class StatePlan:
 
     def look_again(self) -> None:
         """From now on, analyse where code fails of which an exception was caught."""
-        self._names.no_sparing |= self._caught
+        self._revised().no_sparing |= self._caught
 
     def show(self) -> AbstractContextManager[Any]:
         """Context manager around a run that is not watched: frames that ask for it are shown the builtins of recorded

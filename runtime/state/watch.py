@@ -27,7 +27,7 @@ from ...tracer.ir.site import is_internal
 from ...tracer.record import constants
 from ...tracer.record.reports import LOG_CODES
 from .code_scan import failing
-from .libraries import RUN_TIME, ambient, impure
+from .libraries import AMBIENT, RUN_TIME, ambient, impure
 from .native_filter import Filter, available
 from .quiet_calls import mark
 from .trust import IMPURE_METHODS, RUN_TIME_BUILTINS, Trust, hidden_state, methods_impurity
@@ -63,7 +63,7 @@ class Watch:
         self._collecting = False  # in this thread
         self._prior: Any = None
         self._random: Any = None
-        self._ambient: dict[str, Any] = {}
+        self._ambient: list[Any] = []
         self._filter: Filter | None = None
         self.reasons: list[Reason] = []
 
@@ -101,9 +101,10 @@ class Watch:
             return
         if self._random != _numpy_random_state():
             self._add(Refusal.CALLS_NUMPY_RANDOM())
-        for name, value in ambient().items():
-            if value is not self._ambient[name] and value != self._ambient[name]:
-                self._add(Refusal.REPLAY_CHANGES(name=name))
+        if (now := ambient()) != self._ambient:
+            for setting, before, value in zip(AMBIENT, self._ambient, now, strict=True):
+                if value is not before and value != before:
+                    self._add(Refusal.REPLAY_CHANGES(name=setting.label))
 
     def _collection(self, phase: str, info: dict[str, int]) -> None:
         """A collection begins or ends. The finalizers that it runs are of other people's garbage, sooner or later."""

@@ -529,7 +529,7 @@ class FunctionDispatcher(Dispatcher):
         args = call.arguments[0]
         differentiated = () if mode.kind == VALUE else [args[p] for p in mode.positions if -len(args) <= p < len(args)]
         kept = {id(c) for c in flatten(tuple(differentiated), {}, target=self.target).containers}
-        outside = {id(node.obj) for node in state if node.kind in ("list", "dict", "sink")}
+        outside = {id(node.obj) for node in state if node.kind in ("list", "dict", "sink", "history")}
         shared = outside.intersection(map(id, call.containers)) - kept
         opaque = shared | set(self._opaque(*call.arguments))
         return flatten(*call.arguments, self.static, self.target, opaque) if shared else None

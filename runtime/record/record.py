@@ -323,6 +323,8 @@ def run_frozen(
     if changes or raised is not None:
         learns = plan.learn_grown(asked) | plan.learn_grown({c.label: set() for c in grown_lists(snapshot.nodes)})
         learns |= plan.learn(_names_of_changed(snapshot, substitution, changed))
+        if learns and snapshot.graph is not None:  # the others, too, in one go
+            plan.learn(snapshot.graph.suspects)
         effects = Effects(learns=learns and raised is None)
         write_back()
     if raised is not None:

@@ -195,6 +195,8 @@ def settle_places(walker: Walker) -> None:
         if node.kind == "logger" and not free:
             walker.refuse(Refusal.CALLS_LOG, node.label, node.site)
         used = uses_of.get(id(node), set()) if free else set()
+        if names.effects and READ in used and len(used) > 1:
+            _suspect(walker, node, used)
         counted = {use for use in used if isinstance(use, ItemCount)}
         only = _of_items(used)
         node.changes = free and names.effects and node.label in names.changed and _may_change(node)
@@ -219,6 +221,15 @@ def settle_places(walker: Walker) -> None:
                     store_at(walker, node, edge, _label(node, edge), counts)
     if names.holders and walker.stored and not any(map(asks_identity, walker.codes.values())):
         _hold(walker, walker.stored)
+
+
+def _suspect(walker: Walker, node: StateNode, used: Set[Any]) -> None:
+    """Note that a container is read, and changed too, as far as its uses tell: a list that is only appended to is taken
+    for one that grows from the first run on, others with the first that a run is found to change."""
+    if type(node.obj) is list and used <= {READ, APPEND} and not walker.names.unbound:
+        walker.names.grown.setdefault(node.label, set())
+    else:
+        walker.suspects.append(node.label)
 
 
 def _may_change(node: StateNode) -> bool:

@@ -141,7 +141,7 @@ class Names:
     no_sparing: set[types.CodeType] = field(default_factory=set)  # code that is analysed where it fails, too
 
     def state(self) -> tuple[int, ...]:
-        sets = self.attrs, self.compares, self.called, self.asked, self.read, self.no_sparing, self.texts
+        sets = self.attrs, self.compares, self.called, self.asked, self.read, self.no_sparing, self.texts, self.grown
         flags = self.supers, self.everything, self.absence, self.dates, bool(self.moment), self.unbound
         counts = sum(map(len, self.uses.values())), sum(map(len, self.grown.values()))
         return *map(len, sets), *counts, *flags
@@ -192,3 +192,4 @@ class StateGraph:
     on_device: list[str] = field(default_factory=list)  # names of the eager tensors on a CUDA device
     leaves_on_host: list[str] = field(default_factory=list)  # eager tensors on the host that require gradients
     numbers: dict[Any, float] = field(default_factory=dict)  # that can be inputs, by their places
+    suspects: list[str] = field(default_factory=list)  # labels of containers that the function may read and change

@@ -67,7 +67,7 @@ def build(
     return StateGraph(
         walker.roots, walker.nodes, reasons, walker.codes, walker.main, names, pins, list(walker.settings.values()),
         walker.tensors, walker.optimizers,
-        walker.on_device, walker.leaves_on_host, walker.numbers,
+        walker.on_device, walker.leaves_on_host, walker.numbers, walker.suspects,
     )  # fmt: skip
 
 

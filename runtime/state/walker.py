@@ -64,6 +64,7 @@ class Walker:
         self.stores: list[tuple[Any, dict[Any, Any], frozenset[str] | None]] = []  # see Pins
         self.loose: dict[int, set[str]] = {}  # id of a dict of these -> names whose values do not count there
         self.stored: list[Edge] = []  # to places where the function may store something
+        self.suspects: list[str] = []  # labels of containers that it may read and change
         self.lists: list[list[Any]] = []
         self.abstract = False  # whether classes may be asked for that others are registered with
         self.memo: dict[int, StateNode] = {}

@@ -153,6 +153,22 @@ def test_an_argument_that_is_outside_state_too_is_one_object():
         SEEN.clear()
 
 
+READS_OF_SEEN = ["len(SEEN)", "SEEN[0]", "SEEN[-1]", "(2.0 if SEEN else 1.0)"]
+
+
+@pytest.mark.parametrize("read", READS_OF_SEEN)
+@pytest.mark.parametrize("before", [0, 1, 4])
+def test_an_argument_that_is_a_list_which_grows_outside(read, before):
+    def calls(compiled):
+        space = {"np": np, "SEEN": [1.0]}
+        exec(f"def f(x, log):\n log.append(np.sum(x))\n SEEN.append(2.0)\n return log[-1] * {read} + len(log)", space)
+        f, other = compile_grad(space["f"]) if compiled else space["f"], []
+        found = [float(f(np.ones(3), log)) for log in [other] * before + [space["SEEN"]] * 3 + [other] * 2]
+        return found, other, space["SEEN"]
+
+    assert calls(True) == calls(False)
+
+
 def test_containers_that_nobody_changes_are_replayed_and_left_alone():
     @compile_grad
     def f(params, x):

@@ -156,6 +156,31 @@ def test_records_of_what_is_done_are_replayed(name, mode, monkeypatch):
     assert compiled.stats.traces - traces < 2
 
 
+LEARNED = {
+    "a length that is kept": "rows.append((len(rows), v))",
+    "records with numbers": "rows.append({'i': len(rows), 'v': v}); c['calls'] += 1",
+    "sums and a length": "least[0] = min(least[0], 3.0) + 1; table['n'] = table.get('n', 0) + 1; rows.append(len(rows))",
+    "two dicts and a list": "table['s'] = table.get('s', 0.0) + v; model.best['x'] = x; v = v + model.best['loss']; "
+    "model.history.append(len(model.history))",
+}
+
+
+@pytest.mark.parametrize("name", LEARNED)
+@pytest.mark.parametrize("mode", some(["value_and_grad", "__call__"], quick=1))
+def test_all_that_a_function_changes_is_learned_by_its_first_run(name, mode, monkeypatch):
+    monkeypatch.setitem(sys.modules, "an_idiom", types.ModuleType("an_idiom"))
+    monkeypatch.setitem(PROGRAMS, name, LEARNED[name])
+    mine, plain = _namespace(name), _namespace(name)
+    mine["f0"], plain["f0"] = mine["f"], plain["f"]
+    compiled = compile_grad(mine["f"])
+    traces = []
+    for k in range(9):
+        getattr(compiled, mode)(np.arange(3.0) + k), plain["f"](np.arange(3.0) + k)
+        assert repr(_kept(mine)) == repr(_kept(plain)), k
+        traces.append(compiled.stats.traces)
+    assert traces[2] == traces[-1] == 3
+
+
 READS = """
 1.0 if type(rows) is list else 2.0 | list.__len__(rows) | rows.__len__() | sum([0.5] + rows) | sum(2 * rows)
 rows[len(rows) - 1] | sum(rows[-2:]) | 1.0 if rows == [1] else 2.0 | next(reversed(rows)) | rows.index(rows[0])

@@ -159,7 +159,7 @@ def test_records_of_what_is_done_are_replayed(name, mode, monkeypatch):
 LEARNED = {
     "a length that is kept": "rows.append((len(rows), v))",
     "records with numbers": "rows.append({'i': len(rows), 'v': v}); c['calls'] += 1",
-    "sums and a length": "least[0] = min(least[0], 3.0) + 1; table['n'] = table.get('n', 0) + 1; rows.append(len(rows))",
+    "sums and a length": "least[0] = min(least[0], 3) + 1; table['n'] = table.get('n', 0) + 1; rows.append(len(rows))",
     "two dicts and a list": "table['s'] = table.get('s', 0.0) + v; model.best['x'] = x; v = v + model.best['loss']; "
     "model.history.append(len(model.history))",
 }

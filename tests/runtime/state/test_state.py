@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import types
+import weakref
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
 import numpy as np
@@ -23,6 +24,7 @@ import pytest
 from analysed import analyse
 
 from tracegrad import compile_grad
+from tracegrad.runtime.state import state_plan
 from tracegrad.runtime.state.state_plan import StatePlan
 from tracegrad.tracer.ir.refusals import Refusal, listed
 
@@ -1403,3 +1405,80 @@ def test_a_state_that_a_run_has_left_alone_is_not_walked_after_it():
 
 def set_cell(fn, name, value):
     fn.__closure__[fn.__code__.co_freevars.index(name)].cell_contents = value
+
+
+# ---- the second recording ------------------------------------------------------------------------------------------
+
+
+RATE, WEIGHTS = 2.0, {"a": 3.0}
+
+
+def scaled(x):
+    return x * RATE
+
+
+def closing_over(array):
+    def fn(x):
+        return np.sum(scaled(x) * array)
+
+    def rebind(new):
+        nonlocal array
+        array = new
+
+    return fn, rebind
+
+
+def walks(monkeypatch):
+    """A list that gets an item for each walk from now on."""
+    made, build = [], state_plan.build
+    monkeypatch.setattr(state_plan, "build", lambda *args: made.append(args) or build(*args))
+    return made
+
+
+def test_a_state_compared_by_identity_is_walked_once_for_two_recordings(monkeypatch):
+    made = walks(monkeypatch)
+    fn, rebind = closing_over(np.arange(3.0))
+    compiled = compile_grad(fn)
+    for k in range(4):
+        assert compiled(np.ones(3)) == fn(np.ones(3))
+        rebind(np.arange(3.0) + k)
+    assert compiled.stats.traces == 2 and len(made) == 1
+
+
+def test_arrays_are_not_kept_between_two_recordings():
+    array = np.arange(3.0)
+    fn, rebind = closing_over(array)
+    compiled, kept = compile_grad(fn), weakref.ref(array)
+    compiled(np.ones(3))
+    del array
+    rebind(np.ones(3))
+    gc.collect()
+    assert kept() is None and compiled(np.ones(3)) == fn(np.ones(3)) and compiled.stats.traces == 2
+
+
+@pytest.mark.parametrize("change", ["global", "helper", "other dtype", "by an analysis", "read from a dict"])
+def test_a_state_that_is_another_one_is_walked_for_the_second_recording(change, monkeypatch):
+    made = walks(monkeypatch)
+    fn, rebind = closing_over(np.arange(3.0))
+    if change == "read from a dict":
+
+        def fn(x):
+            return np.sum(x) * WEIGHTS["a"]
+
+    compiled = compile_grad(fn)
+    compiled(np.ones(3))
+    if change == "global":
+        monkeypatch.setitem(globals(), "RATE", 5.0)
+    elif change == "helper":
+        monkeypatch.setitem(globals(), "scaled", lambda x: -x)
+    elif change == "other dtype":
+        rebind(np.arange(3))
+    elif change == "by an analysis":
+        call = compiled._dispatcher.flatten((np.ones(3),), {})
+        compiled._dispatcher.plans.get(call).keep_contents(["closure array"])
+    else:
+        monkeypatch.setitem(WEIGHTS, "a", 4.0)
+    before = len(made)
+    for _ in range(3):
+        assert compiled(np.ones(3)) == fn(np.ones(3))
+    assert len(made) > before

@@ -251,7 +251,7 @@ def classify(leaf: Any) -> tuple[str, Any]:
         raise UnsupportedError(
             at_site(f"a scalar argument of {np.dtype(kind)}: pass a number, float(x), or an array without axes")
         )
-    if issubclass(kind, np.floating):
+    if issubclass(kind, np.floating) and kind is leaf.dtype.type:
         check_dtype(leaf.dtype, "a scalar argument")
         return SCALAR, leaf.dtype.char
     if is_leaf(leaf):
@@ -266,7 +266,7 @@ def classify(leaf: Any) -> tuple[str, Any]:
         )
     if on_device(leaf):
         return DEVICE, None
-    if not isinstance(leaf, type) and (hasattr(kind, "__array__") or hasattr(kind, "__dlpack__")):
+    if not isinstance(leaf, type | np.generic) and (hasattr(kind, "__array__") or hasattr(kind, "__dlpack__")):
         raise UnsupportedError(
             at_site(f"an argument of type {kind.__module__}.{kind.__name__} is not a NumPy array; pass np.asarray(x)")
         )

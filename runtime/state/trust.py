@@ -201,7 +201,6 @@ def keeps_c_state(cls: type) -> bool:
     if cls.__itemsize__:
         return True
     size = object.__basicsize__ + (8 if cls.__dictoffset__ > 0 else 0) + (8 if cls.__weakrefoffset__ > 0 else 0)
-    if cls.__flags__ & (1 << 4):  # a managed dict lies before the object
-        size += 16
-    size += 8 * sum(isinstance(v, types.MemberDescriptorType) for c in cls.__mro__ for v in c.__dict__.values())
+    slots = [v for c in cls.__mro__ if "__slots__" in c.__dict__ for v in c.__dict__.values()]  # not those of C classes
+    size += 8 * sum(isinstance(v, types.MemberDescriptorType) for v in slots)
     return cls.__basicsize__ > size

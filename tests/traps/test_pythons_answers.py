@@ -306,3 +306,27 @@ def test_dead_weak_references_are_left_alone():
     del target
     for point in (1.0, 2.0):
         assert compiled(point) == 3 * point and kept.last[0] == 2 * point and kept.last[2][1] == point
+
+
+BASES, COUNTS = np.array([4, -4, 1]), np.arange(3)
+INTEGER_POWERS = {
+    "an int of the caller's": (lambda n: BASES**n, (2, 2, 3, -2, 0, -1, 2)),
+    "an array": (lambda n: BASES**n, [np.array([n, 1, 1]) for n in (2, 2, 3, -2, 0, -1, 2)]),
+    "other dtypes": (lambda n: np.power(n, n, dtype=np.int32), [np.full(2, n, np.int32) for n in (2, 2, -1, 3, 2)]),
+    "caught": (lambda n: attempt(lambda: COUNTS ** (n - 1)) * n, (2, 2, 1, 0, 3, -1)),
+    "by a method": (lambda n: BASES.__pow__(n + COUNTS).sum(), (0, 0, 1, -1, 2, -3)),
+}
+
+
+@pytest.mark.parametrize("case", INTEGER_POWERS)
+def test_integers_to_negative_powers(case):
+    plain, points = INTEGER_POWERS[case]
+    f = compile_grad(plain)
+    for n in points:
+        try:
+            expected = plain(n)
+        except ValueError:
+            with pytest.raises(ValueError, match="negative integer powers"):
+                f(n)
+            continue
+        np.testing.assert_array_equal(f(n), expected)

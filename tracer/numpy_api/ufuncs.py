@@ -18,9 +18,11 @@ from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Lit, elementwise_by_name, structural
 from ..ir.primitive import ELEMENTWISE, PRIMITIVES
 from ..ops.elementwise import F, cast, fits, like, promote
+from ..ops.reduce import reduce
 from ..ops.shape import full, reshape
 from ..record.array import DIRECT, UFUNC_METHODS, UFUNCS, TracedArray, to_atom, wrap_as
 from ..record.autocast import IN_FLOAT32, on_wide
+from ..record.recorder import require_recorder
 from .protocols import call_ufunc
 from .registry import implements, into, reject
 
@@ -101,7 +103,23 @@ def _power(x: Atom, y: Atom) -> Atom:
             return F.square(x) if n == 2 else x if n == 1 else F.reciprocal(x) if n == -1 else F.integer_pow(x, n=n)
     if isinstance(y, Lit) and x.aval.is_float and y.value == 0.5 and (y.aval.weak or y.aval.dtype == x.aval.dtype):
         return F.sqrt(x)
+    if y.aval.dtype.kind == "i" and x.aval.dtype.kind in "biu" and not (x.aval.weak and y.aval.weak):
+        y = _exponents(x, y)
     return _typed_power(x, y)
+
+
+def _exponents(x: Atom, y: Atom) -> Atom:
+    """The integers *y*, none of them negative where NumPy refuses that: a guard, which a kernel computes beside the
+    power, for which NumPy's own loop would set an exception."""
+    recorder = require_recorder("an integer power")
+    known = recorder.range_of(y)
+    if _loop_dtypes(np.power, (x, y))[0].kind == "f" or (known is not None and known[0] >= 0):
+        return y
+    least = structural(0, y.aval.dtype)
+    fits = F.ge(y, least)
+    if not recorder.guard(reduce("all", fits, tuple(range(len(fits.aval.shape)))), "bool"):
+        raise ValueError(at_site("Integers to negative integer powers are not allowed."))
+    return y if isinstance(y, Lit) else F.maximum(y, least)
 
 
 UFUNCS[np.power] = _power

@@ -789,6 +789,44 @@ def test_objects_that_answer_in_their_own_way():
     assert "subclass of list" in refused(lambda x: numbers[0] * x)
 
 
+class Meters(float):
+    pass
+
+
+class Polar(complex):
+    pass
+
+
+class Share(np.float64):
+    pass
+
+
+class Span(datetime.timedelta):
+    pass
+
+
+@pytest.mark.parametrize("place", ["argument", "global", "attribute"])
+@pytest.mark.parametrize(
+    "values, read",
+    [
+        ((Meters(2.0), Meters(3.0)), float),
+        ((Polar(2.0), Polar(3.0)), abs),
+        ((Share(2.0), Share(3.0)), lambda v: v / 2),
+        ((Span(2), Span(3)), lambda v: v / datetime.timedelta(1)),
+    ],
+)
+def test_subclasses_of_numbers_are_no_objects_without_a_value(values, read, place):
+    box = types.SimpleNamespace(v=values[0])
+    space = {"read": read, "v": values[0], "box": box}
+    f = function_from(f"def f(x, v=None): return x * read({'box.v' if place == 'attribute' else 'v'})", **space)
+    if place == "global":
+        f = function_from("def f(x, _=None): return x * read(v)", **space)
+    compiled = compile_grad(f)
+    for v in (*values[:1] * 3, *values[1:] * 2, values[0]):
+        box.v = f.__globals__["v"] = v
+        assert compiled(1.5, *[v] * (place == "argument")) == 1.5 * read(v)
+
+
 def test_class_used_by_name():
     f = function_from(
         "class Point:\n scale = 2.0\n def __init__(self, x): self.x = x * bias\n"

@@ -15,6 +15,7 @@ import numpy as np
 from ...codegen.derive.adjoint import vjp
 from ...tracer.ir.graph import Atom, Lit, Node, Var, structural
 from ...tracer.ir.primitive import PRIMITIVES
+from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
 from ...tracer.record.array import TracedArray, to_atom, wrap
 from ...tracer.record.recorder import Recorder, require_recorder
 from .arguments import positional_names
@@ -55,6 +56,7 @@ def _gradient(fn: Callable[..., Any], mode: Mode, call: Call, recorder: Recorder
     aux: Any = None
     if mode.has_aux:
         out, aux = split_aux(fn, out)
+    refuse_numbers_of_text(recorder, out, start)
     loss = scalar_loss(fn, out)
     gradients = vjp(recorder.nodes[start:], loss, structural(1, loss.aval.dtype), renamed)
     tree = _tree(call, mode, [wrap(g, recorder) for g in gradients])

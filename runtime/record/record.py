@@ -22,6 +22,7 @@ from ...tracer.ir.graph import Atom, Var
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site
+from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
 from ...tracer.record.array import TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
@@ -98,6 +99,7 @@ def _record(
     if not in_pieces and not plan.sets_float_errors:
         follow_loops(recorder)
     recorder.known_capacities = capacities
+    recorder.numbers_in_code = lambda: plan.floats(() if snapshot is None else snapshot.nodes)
     names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     recorder.differentiates = bool(wrt)
@@ -175,6 +177,7 @@ def _record(
             refused, message = unrecordable.last
             raise refused(*message)
         recorder.settle_premise()
+        refuse_numbers_of_text(recorder, out)
         recorder.float_settings = UNWATCHED  # derivatives are none of the user's operations
         ran = time.perf_counter()
         answers = answers_of(recorder)

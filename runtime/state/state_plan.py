@@ -227,6 +227,13 @@ class StatePlan:
         """Whether the code may write under names that are not in it: by ``vars()``, ``__dict__`` and the like."""
         return any(reason.code in (Refusal.STATE_OPAQUE, Refusal.CALLS_NAMES) for reason in self.reasons)
 
+    def floats(self, state: Iterable[StateNode]) -> set[float]:
+        """The floats that stand in the code, and in places of the *state*."""
+        values = [x for code in self._codes.values() for x in code.co_consts]
+        values += [edge.child.value for node in state for edge in node.edges if isinstance(edge.child, Leaf)]
+        parts = [part for x in values for part in (x if type(x) in (tuple, frozenset) else (x,))]
+        return {float(x) for x in parts if isinstance(x, float)}
+
     # ---- the state now
 
     def snapshot(self, objects: tuple[Any, ...] = (), after: bool = False) -> Snapshot:

@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import collections
+import csv
 import decimal
+import fractions
+import functools
 import io
 import json
 import locale
 import sys
+import tomllib
 
 import numpy as np
 import pytest
@@ -111,6 +116,20 @@ def test_a_text_that_is_returned_is_pythons(returned):
         assert f(point) == (2 * point, returned(point))
 
 
+CONVERTERS, as_float = {"x": float}, functools.partial(float)
+
+
+def put(array, text):
+    array[1] = text
+    return array[1]
+
+
+def options(text):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--x", type=float)
+    return parser.parse_args([text])
+
+
 def executed(text):
     space = {}
     exec(text, space)
@@ -143,6 +162,22 @@ BACK = {
     "a table": lambda x: np.loadtxt(io.StringIO(str(x))) * 1.0,
     "in a locale": lambda x: locale.atof(str(x)),
     "__float__": lambda x: float.__float__(float(str(x))),
+    "NumPy's array": lambda x: np.array(str(x)).astype(float) * 1.0,
+    "NumPy's array of rounded texts": lambda x: np.asarray([f"{x:.3f}", "2.5"], dtype=np.float64)[0],
+    "NumPy's iterator": lambda x: np.fromiter((text for text in [str(x)]), dtype=np.float32)[0],
+    "put into an array": lambda x: put(np.zeros(2), str(x)),
+    "NumPy's reading beside a function": lambda x: np.fromstring(" ".join(sorted([f"{x}"], key=lambda v: v)), sep=" ")[
+        0
+    ],
+    "from a table": lambda x: CONVERTERS["x"](str(x)),
+    "a default": lambda x, convert=float: convert(f"{x:.4f}"),
+    "a partial": lambda x: as_float(str(x)),
+    "a row of CSV": lambda x: next(csv.reader([f"{x},2"], quoting=csv.QUOTE_NONNUMERIC))[0],
+    "TOML": lambda x: tomllib.loads(f"x = {x}")["x"],
+    "an option": lambda x: options(f"--x={x}").x,
+    "a Decimal's product": lambda x: float(decimal.Decimal(str(x)) * 3),
+    "a Fraction's sum": lambda x: float(fractions.Fraction(f"{x:.5f}") + fractions.Fraction(1, 3)),
+    "a parser beside a comprehension": lambda x: json.loads(json.dumps([v + 0.0 for v in [float(x)]]))[0],
 }
 
 
@@ -168,6 +203,42 @@ def test_other_texts_become_numbers():
     compiled = compile_grad(f)
     for point in (1.25, 1.75, 1.25):
         assert compiled.value_and_grad(point) == (f(point), 0.5 if point == 1.75 else 0.225)
+
+
+@pytest.mark.parametrize(
+    "alone",
+    [
+        lambda x: np.fromstring(f"{x} {x}", sep=" ").sum(),
+        lambda x: np.array([str(x), "2"]).astype(float).sum(),
+        lambda x: CONVERTERS["x"](str(x)) * 3.0,
+        lambda x: {"1.23456": 2.0}[str(x)],
+    ],
+)
+def test_a_result_that_knows_a_text_alone_is_an_error(alone):
+    f = compile_grad(alone)
+    with pytest.raises(UnsupportedError, match=r"text of a traced value(.|\n)*test_texts.py"):
+        f.grad(1.23456)
+    assert f(1.23456) == alone(1.23456)
+
+
+RATES = {"1.25": 0.75, "3.5": 1.25}
+
+
+@pytest.mark.parametrize(
+    "fine, factor",
+    [
+        (lambda x: x * RATES.get(f"{x}", 4.0), lambda x: RATES.get(str(x), 4.0)),
+        (lambda x: x * 1.25 + len(str(x)) / 4, lambda x: 1.25),
+        (lambda x: np.sum(np.array([0.0, 1.0, 2.0]) * x) * len(f"{x:.2f}"), lambda x: 12.0),
+        (lambda x: x * 3.5 if "." in str(x) else x, lambda x: 3.5),
+    ],
+)
+def test_texts_beside_numbers_that_stand_in_the_code(fine, factor):
+    f = compile_grad(fine)
+    for point in (1.25, 3.5, 1.25, 0.5):
+        value, gradient = f.value_and_grad(point)
+        assert value == pytest.approx(fine(point), rel=1e-12)
+        assert gradient == factor(point)
 
 
 class Talker:

@@ -127,7 +127,7 @@ def _is_known(of: tuple[Any, Any], name: str) -> bool:
 @lru_cache(maxsize=4096)
 def _global_calls(code: CodeType) -> frozenset[tuple[str, str | None]]:
     """(name, attribute or None) of the globals, and of their attributes, that *code* calls by name."""
-    if not _READERS.isdisjoint(code.co_names) or any(i.opname in _USERS for i in instructions_of(code).all):
+    if _uses_globals(code):
         return frozenset()
     found = instructions_of(code)
     return frozenset(
@@ -137,9 +137,18 @@ def _global_calls(code: CodeType) -> frozenset[tuple[str, str | None]]:
     )
 
 
+def _uses_globals(code: CodeType) -> bool:
+    """Whether something may keep the globals that a frame of *code* is shown, or read them as a dict."""
+    if not _READERS.isdisjoint(code.co_names) or any(i.opname in _USERS for i in instructions_of(code).all):
+        return True
+    inner = [c for c in code.co_consts if isinstance(c, CodeType)]
+    return any(c.co_name not in _COMPREHENSIONS or _uses_globals(c) for c in inner)
+
+
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # functions that nobody can keep
 _READ_BY_C = ("__builtins__", "__name__", "__package__", "__spec__", "__file__", "__loader__")
 _READERS = frozenset(("globals", "locals", "vars", "dir", "eval", "exec", "warn_explicit", "_getframe"))
-_USERS = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "MAKE_FUNCTION", "IMPORT_NAME", "LOAD_BUILD_CLASS", "LOAD_NAME"))
+_USERS = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME", "LOAD_BUILD_CLASS", "LOAD_NAME"))
 _spaces: dict[int, _Globals] = {}  # by id of the globals of a module; kept, since frames borrow them
 _shown = _Shown(_REAL)
 

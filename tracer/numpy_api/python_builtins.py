@@ -27,18 +27,27 @@ import numpy as np
 from ..bytecode.concretize import lost_by, lost_by_math
 from ..bytecode.shown_names import CALLED, METHODS_OF, SOMETIMES, VALUES, show_functions
 from ..ir.errors import UnsupportedError
+from ..ir.graph import Atom, Lit, Var
 from ..ir.refusals import Refusal
 from ..ir.site import is_internal
+from ..ir.trees import tree_leaves
 from ..ops.elementwise import cast
 from ..record.array import TracedArray, class_of, has_attribute, unsupported, wrap, wrap_array
 from ..record.integers import TracedInt
-from ..record.recorder import current_recorder
+from ..record.recorder import Recorder, current_recorder
 from ..record.shown_text import PRINT, VALUE, Printed
 
 _NO_TEXT = (float, int, bool)  # numbers that are looked at themselves, or say no more than a comparison
 _ABSENT = object()
 _MOST_DEEP = 20
 _MOST_DIGITS = 99
+_MOST_LOOKED_AT = 1000
+_SOME_DIGITS = 3
+_COMMON = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5)
+_READ_AGAIN = (
+    "the text of a traced value is made a number again, which would lose its gradient; use the value itself, or "
+    "tracegrad.stop_gradient(t) where a number without a gradient is meant"
+)
 _NUMBERS = re.compile(r"(?<![\w.])\d[\d_]*\.?[\d_]*(?:[eE][+-]?\d+)?|(?<![\w.])\.\d[\d_]*(?:[eE][+-]?\d+)?")
 
 
@@ -117,11 +126,45 @@ def _check_origin(value: Any, digits: int = 2) -> None:
             shown = recorder.value(atom)
             found = _may_be_text_of(value, shown) or (not _is_constant(value) and _has_digits(value, shown, digits))
             if found and recorder.has_gradient(atom):
-                raise UnsupportedError.here(
-                    "the text of a traced value is made a number again, which would lose its gradient; use the "
-                    "value itself, or tracegrad.stop_gradient(t) where a number without a gradient is meant"
-                )
+                raise UnsupportedError.here(_READ_AGAIN)
         recorder = recorder.parent
+
+
+def refuse_numbers_of_text(recorder: Recorder, results: Any, start: int = 0) -> None:
+    """An error where a constant of the nodes from *start* on may have been read from the text of a value whose gradient
+    is wanted, or where the first of the *results* has: by NumPy's code or a parser's, or by ``float`` from a table."""
+    if not recorder.shown:
+        return
+    recorder.unfollow()
+    result = next(iter(tree_leaves(results, none_is_leaf=True)), None)
+    usual = [*recorder.numbers_in_code(), *_COMMON]
+    if isinstance(result, float | np.ndarray) and type(result) is not TracedArray:
+        site = next((guard.site for guard in recorder.guards if guard.kind == "item"), None)
+        if recorder.differentiates and any(map(recorder.has_gradient, recorder.shown)):
+            raise UnsupportedError.here(_READ_AGAIN, site)
+        recorder.texts_checked = False
+    arrays = dict(recorder.consts)
+    held = [(x, node.site) for node in recorder.nodes[start:] for x in node.inputs if isinstance(x, Lit) or x in arrays]
+    plain = [(arrays[x] if isinstance(x, Var) else x.value, site) for x, site in held if not _is_own(x)]
+    for value, site in plain:
+        numbers = np.ravel(value)
+        if numbers.dtype.kind != "f":
+            continue
+        numbers = numbers[np.isfinite(numbers) & ~np.isin(numbers, usual)][:_MOST_LOOKED_AT]
+        for atom in recorder.shown:
+            shown = np.ravel(recorder.value(atom))
+            found = bool(np.isin(numbers, shown.astype(numbers.dtype)).any()) or any(
+                _has_digits(repr(number), shown, _SOME_DIGITS) for number in numbers.tolist()
+            )
+            if found and not recorder.differentiates:
+                recorder.texts_checked = False
+            elif found and recorder.has_gradient(atom):
+                raise UnsupportedError.here(_READ_AGAIN, site)
+
+
+def _is_own(x: Atom) -> bool:
+    """Whether an operand is a number of ours."""
+    return isinstance(x, Lit) and x.structural
 
 
 def _may_be_text_of(value: Any, shown: np.ndarray) -> bool:
@@ -364,6 +407,19 @@ def _number_of(function: Any) -> Callable[[TracedArray], Any]:
     return number
 
 
+def _exact(kind: Any) -> Any:
+    """The class *kind* of exact numbers, which are made of numbers or of text."""
+    made_of_number = _of_plain(kind, _number_of(kind))
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for value in args:
+            if isinstance(value, str):
+                _check_origin(value)
+        return made_of_number(*args, **kwargs)
+
+    return call
+
+
 def _read(function: Any) -> Any:
     """*function*, which makes numbers of text."""
 
@@ -418,8 +474,8 @@ _functions: dict[types.ModuleType, dict[str, Any]] = {
     locale: {name: _read(getattr(locale, name)) for name in ("atof", "atoi")},
     struct: {"pack": _of_plain(struct.pack, _number_of(struct.pack))},
     pickle: {"dumps": _of_plain(pickle.dumps, _number_of(pickle.dumps))},
-    fractions: {"Fraction": _of_plain(fractions.Fraction, _number_of(fractions.Fraction))},
-    decimal: {"Decimal": _of_plain(decimal.Decimal, _number_of(decimal.Decimal))},
+    fractions: {"Fraction": _exact(fractions.Fraction)},
+    decimal: {"Decimal": _exact(decimal.Decimal)},
 }
 for _module, _found in _functions.items():
     show_functions(_module, _found)

@@ -17,6 +17,7 @@ from ..ir.aval import BOOL, FLOAT, FLOAT_KINDS, HALF, SUPPORTED, finfo, promote_
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Lit, elementwise_by_name, structural
 from ..ir.primitive import ELEMENTWISE, PRIMITIVES
+from ..ir.site import at_site
 from ..ops.elementwise import F, cast, fits, like, promote
 from ..ops.reduce import reduce
 from ..ops.shape import full, reshape

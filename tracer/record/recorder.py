@@ -7,7 +7,7 @@ computed only when Python asks for one (``if``, ``float()``, ``while``), and bec
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -106,6 +106,7 @@ class Recorder(Builder):
         self.float_settings: Any = UNWATCHED  # settings of floating-point errors that are known not to raise
         self.texts: Texts | None = None  # where it is kept what the run prints
         self.shown: list[Atom] = []  # floats that have left as text
+        self.numbers_in_code: Callable[[], Collection[float]] = frozenset  # of the user's code and data
         self.of_tensors = False  # whether only tensors have gradients here, and no array
         self.differentiates = True  # whether what is being recorded is differentiated
         self.texts_checked = True  # whether it would have been an error to lose a gradient through a text

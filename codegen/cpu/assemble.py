@@ -55,16 +55,11 @@ class Program:
     buffer_index: dict[Sym, int]
     canonical: Canonical
     schedule: Schedule
-    compiled: jit.CompiledModule | None
+    code: MachineCode  # of all steps
     guards: list[Sym]
     seconds: dict[str, float] = field(default_factory=dict)
     plans: dict[CanonicalOp, LoopPlan] = field(default_factory=dict)  # plans of the loops that run inside the kernel
     bits: dict[ScheduleItem, int] = field(default_factory=dict)  # of steps that a kernel can be told to be done
-
-    @property
-    def code(self) -> MachineCode | None:
-        """The owner of the code of all steps."""
-        return None if self.compiled is None else self.compiled.code
 
     @property
     def address(self) -> int:
@@ -121,12 +116,12 @@ class _CpuAssembler:
         steps = steps or [self._native([], 0)]
         emitted = time.perf_counter()
         text = _finish_text(str(self.module))
-        compiled = jit.compile_text(text, self.name)
-        runnable = [compiled.address(step) if isinstance(step, str) else step for step in steps]
+        code = jit.compile_text(text, self.name)
+        runnable = [code.address(step) if isinstance(step, str) else step for step in steps]
         done = time.perf_counter()
         return Program(
             self.canonical.key, self.arguments, self.canonical.inputs, self.results, self._temporaries(), runnable,
-            self.index, self.canonical, self.schedule, compiled, self.guards,
+            self.index, self.canonical, self.schedule, code, self.guards,
             {"emit": emitted - start, "llvm": done - emitted}, self.plans, self.bits,
         )  # fmt: skip
 

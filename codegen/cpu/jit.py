@@ -8,10 +8,7 @@ each is linked alone (``machine_code.py``).
 
 from __future__ import annotations
 
-import ctypes
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -55,36 +52,19 @@ def add_symbol(name: str, address: int) -> None:
     llvm.add_symbol(name, address)
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledModule:
-    """A module in memory. Keep its ``code`` alive as long as a pointer into it is used."""
-
-    code: MachineCode
-
-    def address(self, function: str) -> int:
-        """Entry point of *function* as an integer."""
-        return self.code.address(function)
-
-    def function(self, function: str, restype: type | None, *argtypes: type) -> Callable[..., object]:
-        """A ctypes callable for *function* that holds the GIL while it runs."""
-        found = ctypes.PYFUNCTYPE(restype, *argtypes)(self.address(function))
-        found.code = self.code  # type: ignore[attr-defined]
-        return found
-
-
 def unique_name(stem: str) -> str:
     """A symbol name not used before in this process (the engine is shared by all kernels)."""
     return f"{stem}_{next(_serial)}"
 
 
-def compile_text(text: str, name: str) -> CompiledModule:
+def compile_text(text: str, name: str) -> MachineCode:
     """Compile one module of LLVM IR; its external functions must have names from :func:`unique_name`."""
     with loaded, global_compiler_lock:
         try:
             code = _object_code(text, name, slp_vectorization=True)
         except RuntimeError:  # LLVM 22's pass may put a load behind its use; the verifier finds that
             code = _object_code(text, name, slp_vectorization=False)
-        return CompiledModule(load(code))
+        return load(code)
 
 
 def _object_code(text: str, name: str, slp_vectorization: bool) -> bytes:

@@ -29,7 +29,6 @@ FUNCTIONS = frozenset(
     "sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
     "exp exp2 expm1 log log2 log10 log1p pow cbrt hypot fmod erf erfc".split()
 )
-SPECIAL = frozenset(("erfinv", "lgamma"))  # replacements of ufuncs
 
 
 def symbol(name: str, kind: ir.Type) -> str:

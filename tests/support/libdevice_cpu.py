@@ -20,8 +20,9 @@ import llvmlite.binding as llvm
 import llvmlite.ir as ir
 
 from tracegrad.codegen.cpu import jit
+from tracegrad.codegen.cpu.machine_code import MachineCode
 from tracegrad.codegen.cuda import ptx
-from tracegrad.codegen.cuda.libdevice import FUNCTIONS, INTRINSICS, SPECIAL, symbol
+from tracegrad.codegen.cuda.libdevice import FUNCTIONS, INTRINSICS, symbol
 from tracegrad.tracer.ir.errors import DeviceError
 
 # answers of __nvvm_reflect: the options of ptx.FLOAT_OPTIONS, and a Hopper (the functions that kernels call ask only
@@ -55,7 +56,8 @@ _SHIFT = r"= (shl|lshr|ashr) (?:nuw |nsw |exact )*(i32|i64) ([^,\s]+), (%[\w.]+)
 _PURE = "nounwind willreturn memory(none)"
 
 _lock = threading.Lock()
-_installed: list[jit.CompiledModule] = []
+SPECIAL = frozenset(("erfinv", "lgamma"))  # replacements of ufuncs
+_installed: list[MachineCode] = []
 
 
 def symbols() -> list[str]:

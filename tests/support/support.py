@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import zlib
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 from compiled_graph import execute
 
 from tracegrad.codegen.cpu.assemble import compile_canonical
+from tracegrad.codegen.cpu.machine_code import MachineCode
 from tracegrad.codegen.derive.adjoint import jvp, vjp
 from tracegrad.codegen.evaluate.cupy_backend import CupyBackend
 from tracegrad.codegen.evaluate.cupy_exceptions import Modules
@@ -335,3 +337,10 @@ def condition(*arrays: Any) -> float:
 
 def size_of(shape: Sequence[int]) -> int:
     return math.prod(shape)
+
+
+def native(code: MachineCode, function: str, result: type | None, *args: type) -> Callable[..., Any]:
+    """A ctypes callable for *function* that holds the GIL while it runs, and keeps its *code*."""
+    found = ctypes.PYFUNCTYPE(result, *args)(code.address(function))
+    found.code = code  # type: ignore[attr-defined]
+    return found

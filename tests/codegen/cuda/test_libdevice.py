@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import llvmlite.ir as ir
 import numpy as np
 import pytest
-from support import F32, F64, assert_agree, operand_avals, operand_values, prims, rng_for
+from support import F32, F64, assert_agree, native, operand_avals, operand_values, prims, rng_for
 from test_primitives import (
     CANCELLING,
     EDGES,
@@ -27,6 +27,7 @@ from test_primitives import (
 )
 
 from tracegrad.codegen.cpu import jit
+from tracegrad.codegen.cpu.machine_code import MachineCode
 from tracegrad.codegen.cpu.scalar import (
     I32,
     I64,
@@ -193,7 +194,7 @@ def on_the_cpu() -> dict[str, Callable[..., None]]:
     compiled = jit.compile_text(text, jit.unique_name("rows"))
     found = {}
     for row, name in zip(ROWS, names, strict=True):
-        found[row.id] = compiled.function(name, None, *[ctypes.c_void_p] * (len(row.dtypes) + 1), ctypes.c_int64)
+        found[row.id] = native(compiled, name, None, *[ctypes.c_void_p] * (len(row.dtypes) + 1), ctypes.c_int64)
     return found
 
 
@@ -321,13 +322,13 @@ def test_the_table_names_rows():
 
 
 @pytest.fixture(scope="module")
-def instructions() -> jit.CompiledModule:
+def instructions() -> MachineCode:
     """The definitions of ``libdevice_cpu`` under names of their own."""
     text = "\n".join(libdevice_cpu._DEFINITIONS.values())
     return jit.compile_text(text.replace("define internal", "define"), jit.unique_name("instructions"))
 
 
-def instruction(compiled: jit.CompiledModule, name: str, result: Any, *args: Any) -> Callable[..., Any]:
+def instruction(compiled: MachineCode, name: str, result: Any, *args: Any) -> Callable[..., Any]:
     return ctypes.CFUNCTYPE(result, *args)(compiled.address(name))
 
 

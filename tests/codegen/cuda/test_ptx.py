@@ -9,6 +9,7 @@ import sys
 import llvmlite.ir as ir
 import numpy as np
 import pytest
+from support import native
 
 from tracegrad.codegen.cpu import jit
 from tracegrad.codegen.cpu.scalar import F64, I8, I32, I64, PTR
@@ -137,7 +138,7 @@ def test_the_translation_computes_the_same():
         name = jit.unique_name("sequential")  # LLVM 22 reads the older dialect, too
         compiled = jit.compile_text(translate(sequential(name)), name)
         out, counts = np.zeros(3 * (NUMBERS.size - 1)), np.zeros(4, np.int64)
-        run = compiled.function(name, None, *[ctypes.c_void_p] * 3)
+        run = native(compiled, name, None, *[ctypes.c_void_p] * 3)
         run(NUMBERS.ctypes.data, out.ctypes.data, counts.ctypes.data)
         results.append((np.isnan(out), np.nan_to_num(out).view(np.int64), counts))
     for plain, translated in zip(*results, strict=True):

@@ -18,6 +18,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from support import native
 
 from tracegrad import compile_grad
 from tracegrad.codegen.cpu import jit
@@ -560,11 +561,11 @@ def test_code_goes_with_the_last_callable_that_can_run_it():
     before = len(loaded.engines)
     unique = jit.unique_name("short_lived")
     text = f"define i64 @{unique}(ptr %b, ptr %s, ptr %c, i64 %t) {{\n  ret i64 -1\n}}\n"
-    module = jit.compile_text(text, unique)
-    calls = [launch.bind(module.address(unique), [], [], keep_alive=[module.code]) for _ in range(3)]
+    code = jit.compile_text(text, unique)
+    calls = [launch.bind(code.address(unique), [], [], keep_alive=[code]) for _ in range(3)]
     calls.append(launch.bind_family(calls[:2], [[], []]))
-    function = module.function(unique, ctypes.c_int64, *[ctypes.c_void_p] * 3, ctypes.c_int64)
-    del module
+    function = native(code, unique, ctypes.c_int64, *[ctypes.c_void_p] * 3, ctypes.c_int64)
+    del code
     for call in (*calls, function):
         assert len(loaded.engines) == before + 1
         assert call() == () if call is not function else call(None, None, None, 0) == -1

@@ -8,7 +8,8 @@ multiplied by ``mulz``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...tracer.ir.errors import GraphError
 from ...tracer.ir.graph import Atom, Lit, Node, Var, bind, current_builder
@@ -102,25 +103,19 @@ def _node_vjp(node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], car
         return [prim.transpose(ct, node.inputs[0].aval, **node.params) if wants[0] else None]
     if prim.kind != ELEMENTWISE:
         raise GraphError(f"{prim.name} has no derivative rule")
-    multiply = F.mulz if careful or prim.singular else F.mul
-    result: list[Atom | None] = []
-    for partial, wanted in zip(prim.partials, wants, strict=True):
-        if partial is None or not wanted:
-            result.append(None)
-        elif partial is ONE:
-            result.append(ct)
-        elif partial is MINUS:
-            result.append(F.neg(ct))
-        else:
-            factor = partial(node.out, *node.inputs, **node.params)
-            result.append(_times(multiply, ct, factor))
-    return result
+    one = isinstance(ct, Lit) and ct.is_structural(1)
+    multiply = (lambda _, factor: factor) if one else F.mulz if careful or prim.singular else F.mul
+    wanted = zip(prim.partials, wants, strict=True)
+    return [_through(node, partial, ct, multiply) if partial and asked else None for partial, asked in wanted]
 
 
-def _times(multiply: object, ct: Atom, factor: Atom) -> Atom:
-    if isinstance(ct, Lit) and ct.is_structural(1):
-        return factor
-    return multiply(ct, factor)  # type: ignore[operator]
+def _through(node: Node, partial: Any, x: Atom, multiply: Callable[[Atom, Atom], Atom]) -> Atom:
+    """The cotangent or tangent *x* times a *partial* of *node*."""
+    if partial is ONE:
+        return x
+    if partial is MINUS:
+        return F.neg(x)
+    return multiply(x, partial(node.out, *node.inputs, **node.params))
 
 
 def jvp(nodes: Sequence[Node], tangents: dict[Var, Atom], output: Atom) -> Atom:
@@ -152,15 +147,9 @@ def _node_jvp(node: Node, tangents: Sequence[Atom | None]) -> Atom | None:
         return _apply_linear(node, tangents[0])
     total: Atom | None = None
     for partial, tangent in zip(prim.partials, tangents, strict=True):
-        if partial is None or tangent is None:
-            continue
-        if partial is ONE:
-            term: Atom = tangent
-        elif partial is MINUS:
-            term = F.neg(tangent)
-        else:
-            term = F.mulz(tangent, partial(node.out, *node.inputs, **node.params))
-        total = term if total is None else F.add(total, term)
+        if partial is not None and tangent is not None:
+            term = _through(node, partial, tangent, F.mulz)
+            total = term if total is None else F.add(total, term)
     return total
 
 

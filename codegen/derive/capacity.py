@@ -98,7 +98,7 @@ def _reported(node: Node) -> list[Need]:
     if node.params["length"] == UNLIMITED:
         count = loop_view(node).ran
         assert count is not None
-        needs.append(Need(count, sum(v.aval.size * v.aval.dtype.itemsize for v in view.inner.carries)))
+        needs.append(Need(count, sum(v.aval.nbytes for v in view.inner.carries)))
     return needs
 
 

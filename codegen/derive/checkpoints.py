@@ -25,7 +25,7 @@ LEAST = 16  # steps of a loop that is worth to be split
 
 def stored_bytes(node: Node, rows: Sequence[Var]) -> int:
     """Bytes of the values of *rows* in all steps of the loop *node*."""
-    return node.params["length"] * sum(v.aval.size * v.aval.dtype.itemsize for v in rows)
+    return node.params["length"] * sum(v.aval.nbytes for v in rows)
 
 
 def may_split(node: Node) -> bool:

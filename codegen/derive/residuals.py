@@ -42,16 +42,12 @@ def values_to_store(
     cached = min(CACHED, loop_memory.budget) if known else loop_memory.budget
     again = {out: cost for n in forward for out in n.outs if (cost := _cost(n))} | dict.fromkeys(carries, inf)
     for rate, limit in (IN_CACHE, cached), (IN_MEMORY, loop_memory.budget), (NO_ROOM, inf):
-        price = {v: 0 if anyway else max(rate * _nbytes(v), 1) for v, anyway in storable.items()}
+        price = {v: 0 if anyway else max(rate * v.aval.nbytes, 1) for v, anyway in storable.items()}
         chosen = least_stored(nodes, outputs, again, price)
         stored = [v for v, anyway in storable.items() if anyway or v in chosen]
         if stored_bytes(node, stored) <= limit:
             break
     return stored
-
-
-def _nbytes(v: Var) -> int:
-    return v.aval.size * v.aval.dtype.itemsize
 
 
 def _cost(node: Node) -> float:

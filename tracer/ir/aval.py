@@ -69,6 +69,10 @@ class Aval:
             size *= dim
         return size
 
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
     def like(self, other: Aval) -> bool:
         """Whether dtype and shape are the same."""
         return self.dtype == other.dtype and self.shape == other.shape

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,13 +30,12 @@ from .bounds import from_front, positions, true_positions
 Ints = tuple[int, ...]
 
 
-class IndexItem:
+class IndexItem(NamedTuple):
     """One advanced index: *flat* positions over so many neighbouring *axes*."""
 
-    __slots__ = ("axes", "flat", "shape")
-
-    def __init__(self, flat: Atom, axes: int, shape: Ints):
-        self.flat, self.axes, self.shape = flat, axes, shape
+    flat: Atom
+    axes: int
+    shape: Ints
 
 
 def _is_integer(item: Any) -> bool:

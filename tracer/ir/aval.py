@@ -18,6 +18,8 @@ import numpy as np
 
 from .errors import ShapeError, UnsupportedError
 
+Ints = tuple[int, ...]  # shapes, axes
+
 FLOATS = (np.dtype("float64"), np.dtype("float32"))
 FLOAT16, BFLOAT16 = np.dtype("float16"), np.dtype(ml_dtypes.bfloat16)
 HALF = frozenset((FLOAT16, BFLOAT16))
@@ -55,7 +57,7 @@ class Aval:
     """dtype and shape of a value; ``weak`` marks Python scalars, which follow their partners' dtype (NEP 50)."""
 
     dtype: np.dtype
-    shape: tuple[int, ...]
+    shape: Ints
     weak: bool = False
 
     @property
@@ -117,7 +119,7 @@ def check_dtype(dtype: np.dtype, what: str) -> np.dtype:
     raise UnsupportedError.here(f"{what} has dtype {dtype}: {hint}")
 
 
-def broadcast_shapes(*shapes: Sequence[int], what: str = "operands") -> tuple[int, ...]:
+def broadcast_shapes(*shapes: Sequence[int], what: str = "operands") -> Ints:
     """NumPy's broadcasting of shapes; a ShapeError that names the user's line where they do not fit."""
     result: list[int] = []
     for axis in range(-max((len(s) for s in shapes), default=0), 0):
@@ -170,7 +172,7 @@ def can_cast(source: np.dtype, target: np.dtype, casting: str) -> bool:
     return np.can_cast(source, target, casting)  # type: ignore[arg-type]
 
 
-def canonical_axes(axes: int | Sequence[int] | None, ndim: int, what: str) -> tuple[int, ...]:
+def canonical_axes(axes: int | Sequence[int] | None, ndim: int, what: str) -> Ints:
     """Non-negative, sorted, distinct axes; None means all."""
     if axes is None:
         return tuple(range(ndim))

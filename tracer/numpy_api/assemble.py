@@ -17,9 +17,6 @@ from ..record.array import FUNCTIONS, TracedArray, in_c_order, is_traced, to_ato
 from .registry import along_axis, atom_of, implements, into, one_axis, reject
 from .shape import as_traced
 
-Ints = tuple[int, ...]
-
-
 # ---- joining ------------------------------------------------------------------------------------------------------
 
 

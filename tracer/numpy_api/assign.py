@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import BOOL
+from ..ir.aval import BOOL, Ints
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
 from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, to_bool
@@ -21,9 +21,6 @@ from ..record.array import METHODS, UFUNC_METHODS, TracedArray, is_traced, to_at
 from .bounds import positions
 from .index_plan import Access, parse_basic
 from .registry import implements, reject, writable
-
-Ints = tuple[int, ...]
-
 
 # ---- assignment ---------------------------------------------------------------------------------------------------
 
@@ -45,6 +42,7 @@ def fitted(v: Atom, shape: Ints) -> Atom:
     return broadcast_to(reshape(v, have), shape)
 
 
+@implements(method="__setitem__")
 def _setitem(self: TracedArray, index: Any, value: Any) -> None:
     step = parse_basic(index, self.shape)
     if step is not None:
@@ -70,9 +68,6 @@ def _setitem(self: TracedArray, index: Any, value: Any) -> None:
         access.base._write(fitted(_value_atom(value, self.dtype), access.base.shape))
         return
     access.base._write(access.written(SCATTER_SET, fitted(_value_atom(value, self.dtype), access.result_shape())))
-
-
-METHODS["__setitem__"] = _setitem
 
 
 def _assign_mask(self: TracedArray, mask: Any, value: Any) -> bool:
@@ -107,7 +102,7 @@ UFUNC_METHODS[np.add, "at"] = _add_at
 UFUNC_METHODS[np.subtract, "at"] = _add_at
 
 
-@implements(np.put)
+@implements(np.put, method="put")
 def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     target = writable(a, "np.put")
     at = positions(ind if is_traced(ind) else np.asarray(ind), target.size, 0, mode=mode)
@@ -121,9 +116,6 @@ def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     value = broadcast_to(reshape(value, ()) if value.aval.size == 1 else value, (count,))
     flat = target.flat
     flat._write(bind(SCATTER_SET, flat.atom, reshape(at, (count,)), value))
-
-
-METHODS["put"] = _put
 
 
 @implements(np.copyto)

@@ -20,8 +20,6 @@ from ..ops.shape import reshape
 from ..record.array import TracedArray, constant, is_traced, to_atom, wrap
 from ..record.recorder import require_recorder
 
-Ints = tuple[int, ...]
-
 
 def positions(index: Any, size: int, axis: int, *, mode: str = "raise") -> Atom:
     """*index* (plain or traced integers) as non-negative int64 positions below *size*."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import INT, check_dtype
+from ..ir.aval import INT, Ints, check_dtype
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom, Lit, literal
 from ..ops.elementwise import F, bind, broadcast_to, cast, promote
@@ -15,9 +15,6 @@ from ..ops.shape import PAD, concat, full, iota, move_axis, reshape, slice_axis
 from ..record.array import TracedArray, made_in_c_order, to_atom, wrap, wrap_array, wrap_as
 from .registry import atom_of, implements, one_axis, shape_of
 from .shape import as_traced
-
-Ints = tuple[int, ...]
-
 
 # ---- filling ------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import INT
+from ..ir.aval import INT, Ints
 from ..ir.errors import ShapeError
 from ..ir.graph import Lit
 from ..ops.elementwise import F
@@ -18,9 +18,6 @@ from .bounds import true_positions
 from .index_plan import Access, check_count, parse_basic, slice_step
 from .registry import implements, reject
 from .shape import as_traced
-
-Ints = tuple[int, ...]
-
 
 # ---- reading ------------------------------------------------------------------------------------------------------
 
@@ -57,6 +54,7 @@ def _through(self: TracedArray, step: SliceStep, index: Any) -> TracedArray:
     return self.view(step)
 
 
+@implements(method="__getitem__")
 def _getitem(self: TracedArray, index: Any) -> Any:
     step = parse_basic(index, self.shape)
     if step is not None:
@@ -65,9 +63,6 @@ def _getitem(self: TracedArray, index: Any) -> Any:
     if not access.items:
         return access.base if access.base.shape else wrap(access.base.atom, self._recorder)
     return wrap(access.read(), self._recorder)
-
-
-METHODS["__getitem__"] = _getitem
 
 
 # ---- where things are ---------------------------------------------------------------------------------------------

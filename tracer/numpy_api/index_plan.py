@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..ir.aval import BOOL, FLOAT_KINDS, INT, broadcast_shapes
+from ..ir.aval import BOOL, FLOAT_KINDS, INT, Ints, broadcast_shapes
 from ..ir.errors import BadIndexError, UnsupportedError
 from ..ir.graph import Atom, Lit, bind
 from ..ir.primitive import Primitive
@@ -26,8 +26,6 @@ from ..record.buffers import PickStep, SliceStep
 from ..record.integers import TracedInt
 from ..record.recorder import require_recorder
 from .bounds import from_front, positions, true_positions
-
-Ints = tuple[int, ...]
 
 
 class IndexItem(NamedTuple):

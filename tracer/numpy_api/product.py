@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import BOOL, INT, broadcast_shapes
+from ..ir.aval import BOOL, INT, Ints, broadcast_shapes
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
 from ..ops.elementwise import F, broadcast_to, cast, promote, to_bool
@@ -22,8 +22,6 @@ from ..record.array import UFUNCS, to_atom, wrap
 from ..record.autocast import lowered
 from .einsum import contract_pair
 from .registry import atom_of, implements, into, one_axis
-
-Ints = tuple[int, ...]
 
 
 def _mismatch(what: str, x: Ints, y: Ints) -> ShapeError:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import BOOL, INT, canonical_axes
+from ..ir.aval import BOOL, INT, Ints, canonical_axes
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom, Lit
 from ..ops.elementwise import F, cast, like, root, to_bool
@@ -22,7 +22,6 @@ from ..record.array import UFUNC_METHODS, UFUNCS, as_truth, wrap
 from ..record.autocast import widened
 from .registry import atom_of, float_atom, implements, into, one_axis, reject
 
-Ints = tuple[int, ...]
 _UINT = np.dtype("uint64")
 WHERE = "write np.where(mask, x, neutral) inside, with the neutral element of the reduction"
 INITIAL = "combine the result with the initial value afterwards"

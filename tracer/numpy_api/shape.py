@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import SUPPORTED, can_cast, canonical_axes
+from ..ir.aval import SUPPORTED, Ints, can_cast, canonical_axes
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
 from ..ops.elementwise import BROADCAST, bind, cast
 from ..ops.shape import reshape, take_slice, transpose
-from ..record.array import METHODS, TracedArray, class_of, in_c_order, made_in_c_order, to_atom, wrap, wrap_array
+from ..record.array import TracedArray, class_of, in_c_order, made_in_c_order, to_atom, wrap, wrap_array
 from ..record.buffers import ReadOnlyStep, SliceStep
 from .registry import atom_of, implements, one_axis, reject, shape_of
-
-Ints = tuple[int, ...]
 
 
 def as_traced(value: Any) -> TracedArray:
@@ -63,11 +61,9 @@ def _reshape(a: Any, /, shape: Any = None, order: Any = "C", *, newshape: Any = 
     return wrap_array(result.atom, c_order=order != "F") if copy else result
 
 
+@implements(method="reshape")
 def _reshape_method(self: TracedArray, *shape: Any, order: Any = "C", copy: Any = None) -> Any:
     return _reshape(self, shape[0] if len(shape) == 1 else shape, order, copy=copy)
-
-
-METHODS["reshape"] = _reshape_method
 
 
 @implements(np.ravel, method="ravel")
@@ -395,12 +391,8 @@ def _view(self: TracedArray, dtype: Any = None, type: Any = None) -> Any:
     return _basic(self, self.shape)
 
 
-@implements(method="conj")
-def _conj(self: TracedArray) -> Any:
-    return self
-
-
-METHODS["conjugate"] = _conj
+for _name in ("conj", "conjugate"):
+    implements(method=_name)(lambda self: self)
 
 
 @implements(method="fill")

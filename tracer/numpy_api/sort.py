@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import INT, canonical_axes
+from ..ir.aval import INT, Ints, canonical_axes
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom, Lit
 from ..ops.elementwise import F, bind, broadcast_to, cast, like, promote
@@ -23,8 +23,6 @@ from ..record.recorder import require_recorder
 from .bounds import positions
 from .reduce import keep
 from .registry import along_axis, atom_of, implements, into
-
-Ints = tuple[int, ...]
 
 
 def _last(x: Atom, axis: int) -> Atom:
@@ -171,7 +169,7 @@ def search(a: Atom, v: Atom, side: str) -> Atom:
     return bind(SEARCHSORTED, a, v if v.aval.shape else broadcast_to(v, ()), side=side)
 
 
-@implements(np.searchsorted)
+@implements(np.searchsorted, method="searchsorted")
 def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     x = atom_of(a)
     if sorter is not None:
@@ -183,9 +181,6 @@ def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any
     if side not in ("left", "right"):
         raise ShapeError.here(f"np.searchsorted: side must be 'left' or 'right', not {side!r}")
     return wrap(search(x, atom_of(v), side))
-
-
-METHODS["searchsorted"] = _searchsorted
 
 
 @implements(np.digitize)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import INT, Aval
+from ..ir.aval import INT, Aval, Ints
 from ..ir.axes import NUMBERED, SORTED, WRITTEN, Axes, Params, Shape, Shapes, last_axis
 from ..ir.errors import GraphError
 from ..ir.graph import Atom, Var, bind, structural
@@ -21,7 +21,6 @@ from .elementwise import F, like
 from .reduce import expand
 from .shape import iota, or_zeros, reshape, zeros
 
-Ints = tuple[int, ...]
 _ANY = ((-3.0, 3.0),)
 
 

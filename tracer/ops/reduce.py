@@ -12,15 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import BOOL, INT, Aval
+from ..ir.aval import BOOL, INT, Aval, Ints
 from ..ir.axes import SCANNED, Axes, Params, Shape, Shapes, last_axis
 from ..ir.errors import GraphError
 from ..ir.graph import Atom, Lit, Var, bind, structural
 from ..ir.primitive import PRIMITIVES, RECURRENCE, REDUCE, Primitive, register
 from .elementwise import BROADCAST, F, broadcast_to, cast, like
 from .shape import concat, full, move_axis, reshape, slice_axis, transpose, zeros
-
-Ints = tuple[int, ...]
 
 
 def kept_shape(shape: Ints, axes: Ints) -> Ints:

@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import INT, Aval
+from ..ir.aval import INT, Aval, Ints
 from ..ir.axes import JOINED, NUMBERED, PART, SPLIT, Axes, Params, Shape, Shapes
 from ..ir.errors import GraphError
 from ..ir.graph import Atom, Lit, Var, bind, structural
 from ..ir.primitive import VIEW, Primitive, register
 from .elementwise import BROADCAST
-
-Ints = tuple[int, ...]
 
 
 def zeros(shape: Ints, dtype: np.dtype) -> Var:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.aval import Ints
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom, literal, structural
 from ..ir.site import at_site
@@ -27,7 +28,6 @@ from ..ops.threefry import UINT32, UINT64, threefry, threefry2x32
 from ..record.array import TracedArray, to_atom, wrap, wrap_array
 from ..record.recorder import current_recorder
 
-Ints = tuple[int, ...]
 MOST = 2**32  # numbers of one call: a position has to fit into the counter's lower word
 SHORT = 16  # a row of this many elements fills vectors by itself
 _LOWER_HALF = 0xFFFFFFFF

@@ -7,12 +7,14 @@ a recurrence.
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...tracer.ir.primitive import RECURRENCE, REDUCE
 from ...tracer.ir.refusals import Refusal
 from ..lower.canonical import Canonical, CanonicalOp
 from ..schedule.dependences import domain, reduced_depths
 from ..schedule.loop_tree import Loop, Schedule, Statement, statements_of
-from ..schedule.schedule import Placer, contractions, stable_placement
+from ..schedule.schedule import Placer, make_schedule, stable_placement
 
 
 def keeps_inner(op: CanonicalOp) -> bool:
@@ -52,8 +54,4 @@ def device_schedule(program: Canonical) -> Schedule:
     return Schedule(placer.body, placer.stored, placer.where, placer.reads, {}, set(), placer.notes)
 
 
-def thread_schedule(program: Canonical) -> Schedule:
-    """The schedule for one thread: the CPU's without tiles of rows, which serve vectorisation."""
-    placer = stable_placement(program)
-    contracted = contractions(program, placer)
-    return Schedule(placer.body, placer.stored, placer.where, placer.reads, contracted, set(), placer.notes)
+thread_schedule = partial(make_schedule, tiles=False)  # for one thread

@@ -264,12 +264,13 @@ def stable_placement(program: Canonical, place: type[Placer] = Placer) -> Placer
     return placer
 
 
-def make_schedule(program: Canonical) -> Schedule:
+def make_schedule(program: Canonical, tiles: bool = True) -> Schedule:
+    """The schedule of *program* for one thread; *tiles* of rows serve vectorisation."""
     placer = stable_placement(program)
     contracted = contractions(program, placer)
     tiled: set[Sym] = set()
     for item in placer.body:
-        if isinstance(item, Loop) and worth_tiling(program, placer.reads, item):
+        if tiles and isinstance(item, Loop) and worth_tiling(program, placer.reads, item):
             item.segments = segments_of(item)
             tiled |= tile_storage(placer.reads, item, contracted)
             placer.notes.append(

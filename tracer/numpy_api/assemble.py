@@ -279,11 +279,8 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> A
 def _pad_constant(x: Atom, widths: list[tuple[int, int]], values: list[tuple[Any, Any]]) -> Atom:
     if all(not isinstance(v, TracedArray) and v == 0 for pair in values for v in pair):
         shape = tuple(n + a + b for n, (a, b) in zip(x.aval.shape, widths, strict=True))
-        return (
-            x
-            if shape == x.aval.shape
-            else bind(PAD, x, start=tuple(a for a, _ in widths), step=(1,) * len(widths), shape=shape)
-        )
+        start, step = tuple(a for a, _ in widths), (1,) * len(widths)
+        return x if shape == x.aval.shape else bind(PAD, x, start=start, step=step, shape=shape)
     for axis, ((before, after), (low, high)) in enumerate(zip(widths, values, strict=True)):
         parts = [x]
         for width, value, at in ((before, low, 0), (after, high, len(parts) + 1)):
@@ -327,11 +324,8 @@ def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     at = int(obj) % size if obj < 0 else int(obj)
     v = cast(to_atom(values), x.aval.dtype)
     rest = tuple(n for i, n in enumerate(x.aval.shape) if i != axis)
-    v = (
-        reshape(broadcast_to(v, rest), tuple(1 if i == axis else n for i, n in enumerate(x.aval.shape)))
-        if v.aval.ndim <= len(rest)
-        else v
-    )
+    if v.aval.ndim <= len(rest):
+        v = reshape(broadcast_to(v, rest), tuple(1 if i == axis else n for i, n in enumerate(x.aval.shape)))
     return wrap(concat([slice_axis(x, axis, 0, at), v, slice_axis(x, axis, at, size - at)], axis))
 
 

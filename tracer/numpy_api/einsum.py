@@ -51,23 +51,13 @@ def contract_pair(x: Atom, names_x: Sequence[Any], y: Atom, names_y: Sequence[An
             moved, (*sized(batch), *[math.prod(sized(group)) for group in groups if group or len(groups) > 1])
         )
 
-    if not batch and not free_y:
-        return _ordered(
-            reshape(
-                contract_last(
-                    flat(x, names_x, free_x, summed) if free_x else flat(x, names_x, summed), flat(y, names_y, summed)
-                ),
-                sized(free_x),
-            ),
-            free_x,
-            keep,
-        )
-    if not batch and not free_x:
-        return _ordered(
-            reshape(contract_last(flat(y, names_y, free_y, summed), flat(x, names_x, summed)), sized(free_y)),
-            free_y,
-            keep,
-        )
+    if not batch and not (free_x and free_y):  # a product with a vector
+        if free_y:
+            rows, vector, free = flat(y, names_y, free_y, summed), flat(x, names_x, summed), free_y
+        else:
+            rows = flat(x, names_x, free_x, summed) if free_x else flat(x, names_x, summed)
+            vector, free = flat(y, names_y, summed), free_x
+        return _ordered(reshape(contract_last(rows, vector), sized(free)), free, keep)
     # as stored, where that is already one of the two orders that BLAS takes
     ta = list(names_x) == [*batch, *summed, *free_x]
     tb = list(names_y) == [*batch, *free_y, *summed]

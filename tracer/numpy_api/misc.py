@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -122,13 +123,8 @@ for _name in ("trapezoid", "trapz"):
 @implements(np.gradient)
 def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     array = as_traced(f)
-    axes = (
-        tuple(range(array.ndim))
-        if axis is None
-        else tuple(
-            one_axis(a, array.ndim, "np.gradient") for a in (axis if isinstance(axis, (tuple, list)) else (axis,))
-        )
-    )
+    listed = range(array.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = tuple(one_axis(a, array.ndim, "np.gradient") for a in listed)
     steps = list(varargs) or [1.0]
     steps = steps * len(axes) if len(steps) == 1 else steps
     if edge_order != 1 or any(np.ndim(s) for s in steps) or len(steps) != len(axes):
@@ -239,9 +235,7 @@ implements(np.ndim)(lambda a: as_traced(a).ndim)
 @implements(np.size)
 def _size(a: Any, axis: Any = None) -> int:
     shape = as_traced(a).shape
-    return (
-        int(np.prod(shape, dtype=np.int64)) if axis is None else int(np.prod([shape[i] for i in np.atleast_1d(axis)]))
-    )
+    return math.prod(shape if axis is None else [shape[i] for i in np.atleast_1d(axis)])
 
 
 @implements(np.result_type)

@@ -151,11 +151,8 @@ def _basic(array: TracedArray, shape: Ints) -> TracedArray:
 @implements(np.squeeze, method="squeeze")
 def _squeeze(a: Any, axis: Any = None) -> Any:
     array = as_traced(a)
-    axes = (
-        tuple(i for i, n in enumerate(array.shape) if n == 1)
-        if axis is None
-        else canonical_axes(axis, array.ndim, "np.squeeze")
-    )
+    ones = tuple(i for i, n in enumerate(array.shape) if n == 1)
+    axes = ones if axis is None else canonical_axes(axis, array.ndim, "np.squeeze")
     if any(array.shape[i] != 1 for i in axes):
         raise ShapeError.here("cannot select an axis to squeeze out which has size not equal to one")
     if not axes:

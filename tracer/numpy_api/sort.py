@@ -173,11 +173,8 @@ def search(a: Atom, v: Atom, side: str) -> Atom:
 def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     x = atom_of(a)
     if sorter is not None:
-        x = (
-            np.take(a, sorter).atom
-            if isinstance(a, TracedArray) or isinstance(sorter, TracedArray)
-            else to_atom(np.asarray(a)[sorter])
-        )
+        traced = isinstance(a, TracedArray) or isinstance(sorter, TracedArray)
+        x = np.take(a, sorter).atom if traced else to_atom(np.asarray(a)[sorter])
     if side not in ("left", "right"):
         raise ShapeError.here(f"np.searchsorted: side must be 'left' or 'right', not {side!r}")
     return wrap(search(x, atom_of(v), side))

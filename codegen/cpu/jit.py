@@ -23,12 +23,8 @@ SPEED_LEVEL = 2  # LLVM's -O2
 _serial = itertools.count()
 
 
-def has_libmvec() -> bool:
-    """True where glibc's vector math library can be loaded into the process."""
-    return _HAS_LIBMVEC
-
-
 def _load_libmvec() -> bool:
+    """Whether glibc's vector math library can be loaded into the process."""
     try:
         llvm.load_library_permanently("libmvec.so.1")
     except RuntimeError:
@@ -36,20 +32,13 @@ def _load_libmvec() -> bool:
     return True
 
 
-_HAS_LIBMVEC = _load_libmvec()
-
-
-def target_triple() -> str:
-    return llvm.get_process_triple()
+HAS_LIBMVEC = _load_libmvec()
+target_triple = llvm.get_process_triple
+add_symbol = llvm.add_symbol  # for the linker of kernels
 
 
 def data_layout() -> str:
     return str(_codegen().target_data)
-
-
-def add_symbol(name: str, address: int) -> None:
-    """Make *address* known to the linker of compiled kernels under *name*."""
-    llvm.add_symbol(name, address)
 
 
 def unique_name(stem: str) -> str:

@@ -109,6 +109,8 @@ class Scalars:
         self.is_float = dtype.kind in FLOAT_KINDS
         self.is_bool = dtype.kind == "b"
         self.signed = dtype.kind == "i"
+        self.div, self.select = builder.fdiv, builder.select
+        self.both, self.either, self.differ, self.invert = builder.and_, builder.or_, builder.xor, builder.not_
 
     # ---- constants and arithmetic ------------------------------------------------------------------------------
 
@@ -128,9 +130,6 @@ class Scalars:
             return self.b.and_(x, y)
         return self.b.fmul(x, y) if self.is_float else self.b.mul(x, y)
 
-    def div(self, x: Any, y: Any) -> Any:
-        return self.b.fdiv(x, y)
-
     def neg(self, x: Any) -> Any:
         return self.b.fneg(x) if self.is_float else self.b.neg(x)
 
@@ -148,14 +147,13 @@ class Scalars:
         return self.select(self.cmp("<", x, zero), self.const(-1), positive)  # nan stays nan
 
     def floor_divide(self, x: Any, y: Any) -> Any:
-        if self.is_float:
-            return self._float_divmod(x, y)[0]
-        return self._int_divmod(x, y)[0]
+        return self._divmod(x, y)[0]
 
     def remainder(self, x: Any, y: Any) -> Any:
-        if self.is_float:
-            return self._float_divmod(x, y)[1]
-        return self._int_divmod(x, y)[1]
+        return self._divmod(x, y)[1]
+
+    def _divmod(self, x: Any, y: Any) -> tuple[Any, Any]:
+        return self._float_divmod(x, y) if self.is_float else self._int_divmod(x, y)
 
     def fmod(self, x: Any, y: Any) -> Any:
         if self.is_float:
@@ -204,9 +202,7 @@ class Scalars:
         return self.select(by_zero, zero, quotient), self.select(by_zero, zero, rest)
 
     def pow(self, x: Any, y: Any) -> Any:
-        if self.is_float:
-            return self.call("pow", x, y)
-        return self.ufunc(np.power, x, y)
+        return self.call("pow", x, y) if self.is_float else self.ufunc(np.power, x, y)
 
     def whole(self, n: Any) -> Any:
         """The int64 *n* as a float."""
@@ -226,9 +222,6 @@ class Scalars:
             return self.b.fcmp_unordered(symbol, x, y) if symbol == "!=" else self.b.fcmp_ordered(symbol, x, y)
         return self.b.icmp_signed(symbol, x, y) if self.signed else self.b.icmp_unsigned(symbol, x, y)
 
-    def select(self, condition: Any, x: Any, y: Any) -> Any:
-        return self.b.select(condition, x, y)
-
     def isnan(self, x: Any) -> Any:
         return self.b.fcmp_unordered("uno", x, x) if self.is_float else I1(0)
 
@@ -237,18 +230,6 @@ class Scalars:
 
     def isfinite(self, x: Any) -> Any:
         return self.cmp("<", self.intrinsic("fabs", x), self.const(np.inf)) if self.is_float else I1(1)
-
-    def both(self, x: Any, y: Any) -> Any:
-        return self.b.and_(x, y)
-
-    def either(self, x: Any, y: Any) -> Any:
-        return self.b.or_(x, y)
-
-    def differ(self, x: Any, y: Any) -> Any:
-        return self.b.xor(x, y)
-
-    def invert(self, x: Any) -> Any:
-        return self.b.not_(x)
 
     def shift_left(self, x: Any, n: Any) -> Any:
         """x << n; 0 where n is not below the width (as an unsigned number), as in NumPy."""

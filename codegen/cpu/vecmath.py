@@ -12,6 +12,7 @@ llvmlite cannot spell string attributes: the printed module is completed here.
 
 from __future__ import annotations
 
+import functools
 import re
 
 import llvmlite.binding as llvm
@@ -35,7 +36,7 @@ _WIDTHS = (("avx512f", "e", 8), ("avx2", "d", 4), ("sse2", "b", 2))
 
 def _width() -> tuple[str, int] | None:
     """(ABI letter, lanes of double) of the one vector width that this process uses."""
-    if not jit.has_libmvec():
+    if not jit.HAS_LIBMVEC:
         return None
     features = llvm.get_host_cpu_features()
     return next(((letter, lanes) for feature, letter, lanes in _WIDTHS if features.get(feature)), None)
@@ -44,7 +45,8 @@ def _width() -> tuple[str, int] | None:
 _WIDTH = _width()
 
 
-def _variant(symbol: str) -> tuple[str, int] | None:
+@functools.cache
+def variant(symbol: str) -> tuple[str, int] | None:
     """(name, lanes) of the vector form of *symbol*, if this machine has it."""
     single = symbol.endswith("f") and symbol not in _MATH
     base = symbol[:-1] if single else symbol
@@ -54,15 +56,6 @@ def _variant(symbol: str) -> tuple[str, int] | None:
     letter, lanes = _WIDTH[0], _WIDTH[1] * (2 if single else 1)
     name = f"_ZGV{letter}N{lanes}{'v' * arguments}_{symbol}"
     return (name, lanes) if llvm.address_of_symbol(name) else None
-
-
-_variants: dict[str, tuple[str, int] | None] = {}
-
-
-def variant(symbol: str) -> tuple[str, int] | None:
-    if symbol not in _variants:
-        _variants[symbol] = _variant(symbol)
-    return _variants[symbol]
 
 
 def symbol_for(symbol: str, wide: bool) -> str:

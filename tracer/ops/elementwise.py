@@ -526,22 +526,23 @@ elementwise_by_name["select"] = _select
 def _pick(name: str, impl: Callable[..., Any], wins: str, lower: Callable[..., Any]) -> None:
     """maximum and its relatives: the winner takes the cotangent, a tie splits it in halves, NaN goes to NaN."""
 
-    def weights(ct: Atom, x: Atom, y: Atom) -> tuple[Var, Var]:
+    def first(x: Atom, y: Atom) -> Var:
         beats = F.ne(x, x) if name in ("maximum", "minimum") else F.ne(y, y)  # which NaN is passed on
-        first = F.logical_or(elementwise_by_name[wins](x, y), beats)
-        tie = F.eq(x, y)
+        return F.logical_or(elementwise_by_name[wins](x, y), beats)
+
+    def vjp(ct: Atom, out: Atom, x: Atom, y: Atom) -> tuple[Var, Var]:
+        mine, tie = first(x, y), F.eq(x, y)
         half, zero = ct * like(0.5, ct), like(0, ct)
-        return F.select(tie, half, F.select(first, ct, zero)), F.select(tie, half, F.select(first, zero, ct))
+        return F.select(tie, half, F.select(mine, ct, zero)), F.select(tie, half, F.select(mine, zero, ct))
 
     def jvp(tangents: Any, out: Atom, x: Atom, y: Atom) -> Var:
         tx, ty = _zero_if_none(tangents[0], x), _zero_if_none(tangents[1], y)
-        beats = F.ne(x, x) if name in ("maximum", "minimum") else F.ne(y, y)
-        first = F.logical_or(elementwise_by_name[wins](x, y), beats)
-        return F.select(F.eq(x, y), like(0.5, x) * (tx + ty), F.select(first, tx, ty))
+        mine = first(x, y)
+        return F.select(F.eq(x, y), like(0.5, x) * (tx + ty), F.select(mine, tx, ty))
 
     primitive = register(
         Primitive(
-            name, ELEMENTWISE, impl, infer_same, vjp=lambda ct, out, x, y: weights(ct, x, y), jvp=jvp,
+            name, ELEMENTWISE, impl, infer_same, vjp=vjp, jvp=jvp,
             lower=lower, masking=True, domain=REAL * 2, cost=2,
         )
     )  # fmt: skip

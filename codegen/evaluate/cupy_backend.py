@@ -154,11 +154,8 @@ class CupyBackend:
         if isinstance(value, Fill):
             return value
         if value.shape != aval.shape:
-            return Fill(value, aval.shape) if isinstance(value, np.generic) else self._stretched(value, aval.shape)
+            return Fill(value, aval.shape) if isinstance(value, np.generic) else self.xp.broadcast_to(value, aval.shape)
         return value
-
-    def _stretched(self, value: Any, shape: tuple[int, ...]) -> Any:
-        return self.modules.xp.broadcast_to(value, shape)
 
     # ---- steps of loops (``ops/control.py``) -----------------------------------------------------------------------
 

@@ -17,9 +17,9 @@ import optree
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.autocast import SETTING, USE
 from ...tracer.record.integers import limit_of
-from ..record.call_key import DATA, INTEGER, OBJECT, TENSOR, VALUE, Call, same, unwrap
+from ..record.call_key import DATA, INTEGER, OBJECT, TENSOR, VALUE, Call, unwrap
 from ..record.trees import Source, make_function, unpacking, unpacking_sequence
-from ..state.values import partition
+from ..state.values import partition, same
 from ..stats import Stats
 from .family import Family
 from .paths import MISS

@@ -18,7 +18,9 @@ ints, floats, bools, None, strings, dtypes by short name, tuples and graphs.  ``
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -37,17 +39,10 @@ _COMMENT_COLUMN = 44
 
 def _fresh_names() -> Iterator[str]:
     """a, b, ..., z, aa, ab, ..."""
-    number = 0
-    while True:
-        name, rest = "", number
-        while True:
-            name = chr(ord("a") + rest % 26) + name
-            rest = rest // 26 - 1
-            if rest < 0:
-                break
-        if name not in _KEYWORDS:
-            yield name
-        number += 1
+    for length in itertools.count(1):
+        for letters in itertools.product(ascii_lowercase, repeat=length):
+            if (name := "".join(letters)) not in _KEYWORDS:
+                yield name
 
 
 _BITS: dict[int, np.dtype] = {8: np.dtype("uint64"), 4: np.dtype("uint32"), 2: np.dtype("uint16")}

@@ -26,7 +26,7 @@ from ...tracer.ir.graph import Guard
 from ...tracer.ir.refusals import Reason, Refusal
 from ..launch.bind import MAX_FAMILY, bind_family
 from ..record.call_key import Call
-from ..record.recording import equal_statics
+from ..record.recording import Recording, equal_statics
 from ..state.state_plan import Snapshot
 from ..state.values import Partition, partition
 from .paths import Path
@@ -106,21 +106,22 @@ def make_family(variant: Variant, members: tuple[Path, ...]) -> Family:
     return Family(variant, members, bind_family(launches, following, merged), merged)
 
 
+_TOLD: dict[Refusal, Callable[[Recording], Any]] = {  # of paths that share a launch, one and the same
+    Refusal.LAUNCH_DRAWS: lambda recording: recording.draws,
+    Refusal.LAUNCH_INPUTS: lambda recording: recording.relies_on,
+    Refusal.LAUNCH_EFFECTS: lambda recording: [effect.key for effect in recording.effects],
+    Refusal.LAUNCH_RESULTS: lambda recording: [(x.aval.dtype, x.aval.shape) for x in recording.graph.outputs],
+}
+
+
 def apart(path: Path, other: Path) -> Reason | None:
     """The reason why two paths of one variant can't share a launch; None where they can."""
     mine, theirs = path.recording, other.recording
     if mine.numbers or theirs.numbers:
         return Refusal.LAUNCH_NUMBERS()
-    if mine.draws != theirs.draws:
-        return Refusal.LAUNCH_DRAWS()
-    if mine.relies_on != theirs.relies_on:
-        return Refusal.LAUNCH_INPUTS()
-    if [effect.key for effect in mine.effects] != [effect.key for effect in theirs.effects]:
-        return Refusal.LAUNCH_EFFECTS()
-    if [(x.aval.dtype, x.aval.shape) for x in mine.graph.outputs] != [
-        (x.aval.dtype, x.aval.shape) for x in theirs.graph.outputs
-    ]:
-        return Refusal.LAUNCH_RESULTS()
+    for refusal, told in _TOLD.items():
+        if told(mine) != told(theirs):
+            return refusal()
     a, b = mine.output, theirs.output
     same = (a.text, a.single) == (b.text, b.single) and equal_statics(a.statics, b.statics)
     if not same or [type(x) for x in a.statics] != [type(x) for x in b.statics]:

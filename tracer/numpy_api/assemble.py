@@ -132,9 +132,7 @@ def _column_stack(tup: Any) -> Any:
     )
 
 
-@implements(np.append)
-def _append(arr: Any, values: Any, axis: Any = None) -> Any:
-    return _concatenate((arr, values), axis)
+implements(np.append)(lambda arr, values, axis=None: _concatenate((arr, values), axis))
 
 
 @implements(np.block)

@@ -124,9 +124,7 @@ def _diag(v: Any, k: int = 0) -> Any:
     )
 
 
-@implements(np.diagflat)
-def _diagflat(v: Any, k: int = 0) -> Any:
-    return _diag(np.ravel(as_traced(v)), k)
+implements(np.diagflat)(lambda v, k=0: _diag(np.ravel(as_traced(v)), k))
 
 
 def _triangle(m: Any, k: int, lower: bool) -> Any:

@@ -82,14 +82,8 @@ def _nonzero(a: Any) -> Any:
     return tuple(reversed(found))
 
 
-@implements(np.flatnonzero)
-def _flatnonzero(a: Any) -> Any:
-    return wrap(true_positions(a))
-
-
-@implements(np.argwhere)
-def _argwhere(a: Any) -> Any:
-    return np.stack(_nonzero(a), axis=1)
+implements(np.flatnonzero)(lambda a: wrap(true_positions(a)))
+implements(np.argwhere)(lambda a: np.stack(_nonzero(a), axis=1))
 
 
 @implements(np.extract)
@@ -106,4 +100,4 @@ def _compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     return np.take(array, wrap(true_positions(condition)), axis=axis)
 
 
-METHODS["compress"] = lambda self, condition, axis=None, out=None: _compress(condition, self, axis, out)
+implements(method="compress")(lambda self, condition, axis=None, out=None: _compress(condition, self, axis, out))

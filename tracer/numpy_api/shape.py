@@ -92,9 +92,7 @@ def _permuted(array: TracedArray, axes: Any) -> TracedArray:
     return array.view_transpose(perm)
 
 
-@implements(np.transpose)
-def _transpose(a: Any, axes: Any = None) -> Any:
-    return _permuted(as_traced(a), axes)
+implements(np.transpose)(lambda a, axes=None: _permuted(as_traced(a), axes))
 
 
 @implements(method="transpose")
@@ -206,9 +204,7 @@ def broadcast_view(array: TracedArray, shape: Ints) -> TracedArray:
     return array.view(ReadOnlyStep("np.broadcast_to", lambda x: bind(BROADCAST, x, shape=shape, dims=dims)))
 
 
-@implements(np.broadcast_to)
-def _broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
-    return broadcast_view(as_traced(array), shape_of(shape))
+implements(np.broadcast_to)(lambda array, shape, subok=False: broadcast_view(as_traced(array), shape_of(shape)))
 
 
 @implements(np.broadcast_arrays)
@@ -269,12 +265,7 @@ def _hsplit(ary: Any, indices_or_sections: Any) -> Any:
 
 implements(np.vsplit)(lambda ary, indices_or_sections: _split(ary, indices_or_sections, 0))
 implements(np.dsplit)(lambda ary, indices_or_sections: _split(ary, indices_or_sections, 2))
-
-
-@implements(np.unstack)
-def _unstack(x: Any, /, *, axis: int = 0) -> Any:
-    array = as_traced(x)
-    return tuple(_moveaxis(array, axis, 0))
+implements(np.unstack)(lambda x, /, *, axis=0: tuple(_moveaxis(x, axis, 0)))
 
 
 # ---- turning ------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from ..ops.elementwise import F, bind, broadcast_to, cast, like, promote
 from ..ops.indexing import ARGSORT, SCATTER_SET, SEARCHSORTED, bind_expand, gather, take_along_last
 from ..ops.reduce import reduce
 from ..ops.shape import iota, move_axis, reshape, slice_axis, transpose
-from ..record.array import METHODS, TracedArray, to_atom, wrap
+from ..record.array import TracedArray, to_atom, wrap
 from ..record.recorder import require_recorder
 from .bounds import positions
 from .reduce import keep
@@ -58,17 +58,10 @@ def _argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, sta
     return wrap(_back(bind(ARGSORT, _last(x, axis), stable=True), axis))
 
 
-@implements(np.partition)
-def _partition(a: Any, kth: Any, axis: Any = -1, kind: Any = None, order: Any = None) -> Any:
-    return _sort(a, axis)  # a sorted array is a partitioned one
-
-
-@implements(np.argpartition, method="argpartition")
-def _argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = None, order: Any = None) -> Any:
-    return _argsort(a, axis)
-
-
-METHODS["partition"] = lambda self, kth, axis=-1, kind=None, order=None: _sort_method(self, axis)
+# a sorted array is a partitioned one
+implements(np.partition)(lambda a, kth, axis=-1, kind=None, order=None: _sort(a, axis))
+implements(np.argpartition, method="argpartition")(lambda a, kth, axis=-1, kind=None, order=None: _argsort(a, axis))
+implements(method="partition")(lambda self, kth, axis=-1, kind=None, order=None: _sort_method(self, axis))
 
 
 # ---- order statistics ---------------------------------------------------------------------------------------------

@@ -436,3 +436,43 @@ def test_what_becomes_of_a_scalar(kind, name):
     for value in (0.5, 1.25, 0.5):
         assert compiled(kind(value)) == f(kind(value))
     assert len(set(found)) == 1
+
+
+COUNTED = {
+    "a sum of truths": lambda a, n: ((a > 0) + (a > 1) + (n > 2)) * a,
+    "a difference": lambda a, n: ((a > 0) - (n > 5)) * a,
+    "a product": lambda a, n: (a > 0) * (n > 2),
+    "a quotient": lambda a, n: (n > 5) / ((a > 0) + 1),
+    "a power": lambda a, n: a ** ((a > 0) + (n > 0)),
+    "bits": lambda a, n: (~(a > 0), (a > 0) & True, False | (n > 0), (a > 0) << 2, (a > 0) ^ (n > 0)),
+    "signs": lambda a, n: (-(a > 0), +(a > 0), abs(n > 2)),
+    "a literal": lambda a, n: (a * True, False + a, True / a, a**True, divmod(a, True), a > True, a == True),  # noqa: E712
+    "isinstance": lambda a, n: isinstance(a, float) * a + any([a > 0]) * n,
+    "float32 beside it": lambda a, n: np.ones(2, np.float32) * (a * True) * ((a > 0) + (n > 0)),
+    "small ints beside it": lambda a, n: (np.ones(2, np.int8) + True, np.ones(2, np.int8) * (a > 0)),
+    "NumPy's functions": lambda a, n: (np.add(a > 0, n > 0), np.multiply(a > 0, True), np.logical_and(a > 0, n > 0)),
+    "NumPy's truth": lambda a, n: (a * np.True_, (a > 0) & np.True_),
+    "an imaginary part": lambda a, n: (a.imag, a.real),
+    "a division that raises": lambda a, n: 1.0 / ((a > 5) * True + (a > 9)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", COUNTED)
+def test_pythons_truths_are_ints_where_they_are_counted(case):
+    plain = COUNTED[case]
+    kinds = lambda values: [(type(v), getattr(v, "dtype", None)) for v in values]  # noqa: E731
+    told = lambda a, n: (plain(a, n), kinds(plain(a, n)) if type(plain(a, n)) is tuple else type(plain(a, n)))  # noqa: E731
+    f, g = compile_grad(plain), compile_grad(lambda a, n: told(a, n)[1] == seen[0])
+    for a, n in ((2.5, 3), (2.5, 3.0), (-2.5, 0.5), (0.5, True), (2.5, 3), (7.5, False)):
+        try:
+            expected, seen = plain(a, n), [told(a, n)[1]]
+        except ZeroDivisionError:
+            with pytest.raises(ZeroDivisionError):
+                f(a, n)
+            continue
+        found = f(a, n)
+        for one, other in zip(*(v if type(v) is tuple else (v,) for v in (found, expected)), strict=True):
+            np.testing.assert_array_equal(one, other)
+            assert isinstance(one, np.ndarray) == isinstance(other, np.ndarray)
+            assert np.asarray(one).dtype == np.asarray(other).dtype
+        assert g(a, n)

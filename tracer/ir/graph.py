@@ -291,7 +291,7 @@ def literal(value: Any, like: np.dtype | None = None) -> Lit:
     if isinstance(value, np.generic):
         return Lit(value, value.dtype)
     if isinstance(value, bool):
-        return Lit(value, np.dtype(bool), structural=True)
+        return Lit(value, np.dtype(bool), weak=True, structural=True)
     if isinstance(value, int):
         return Lit(value, _INT if value < 2**63 else np.dtype("uint64"), weak=True)
     return Lit(value, FLOAT, weak=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import BFLOAT16
+from ..ir.aval import BFLOAT16, BOOL
 from ..ir.errors import UnsupportedError, unrecordable
 from ..record.array import FUNCTIONS, METHODS, TracedArray, as_truth
 from ..record.constants import call_method
@@ -137,7 +137,7 @@ def _quick_unary(ufunc: Any) -> Entry:
 
 
 def _quick_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    if kwargs or method != "__call__":
+    if kwargs or method != "__call__" or (self._atom.aval.weak and self._atom.aval.dtype is BOOL):
         return None
     found = _known_or_asked(self._recorder, ufunc, inputs, _run_plain)
     return None if found is None else strong(self, found)

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import FLOAT_KINDS
+from ..ir.aval import BOOL, FLOAT_KINDS, INT
 from ..ir.errors import TracegradError, UnsupportedError
-from ..ir.graph import Lit
+from ..ir.graph import Atom, Lit
 from ..ops.elementwise import cast
 from ..record.array import (
     DIRECT,
@@ -81,6 +81,8 @@ def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if handler is None:
         raise unsupported(public_name(ufunc))
     atoms = [to_atom(x) for x in inputs]
+    if _is_python_bool(atoms[0]) and ufunc not in _OF_BOOLS and all(map(_is_python_bool, atoms)):
+        atoms = [cast(a, INT, weak=True) for a in atoms]
     order = "K"
     if kwargs:
         dtype = kwargs.pop("dtype", None)
@@ -101,6 +103,13 @@ def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return wrap_as(result, *inputs, order=order)
 
 
+def _is_python_bool(x: Atom) -> bool:
+    return x.aval.dtype is BOOL and x.aval.weak
+
+
+_OF_BOOLS = frozenset(  # what gives a bool for two of Python's; of all else these are ints
+    (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.logical_and, np.logical_or, np.logical_xor, np.logical_not)
+)
 _PLAIN = {TracedArray, np.ndarray, float, int, bool, np.float64, np.float32, np.int64, np.bool_}
 
 
@@ -121,6 +130,8 @@ def call_plain(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
 def array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
     if any(outranks(type(x)) for x in inputs):
         return NotImplemented
+    if _is_python_bool(self._atom):  # NumPy's function makes it one of its own
+        inputs = tuple([strong(x, x) if type(x) is TracedArray else x for x in inputs])
     out = kwargs.pop("out", None)
     for target in out or ():
         if target is not None:

@@ -246,7 +246,9 @@ class TracedArray(metaclass=_StandIn):
 
     @property
     def imag(self) -> TracedArray:
-        return wrap(broadcast_to(Lit(0, self.dtype, structural=True), self.shape), self._recorder)
+        return wrap(
+            broadcast_to(Lit(0, self.dtype, weak=self._atom.aval.weak, structural=True), self.shape), self._recorder
+        )
 
     @property
     def flat(self) -> TracedArray:

@@ -1230,3 +1230,12 @@ def test_a_compiled_training_step(dropout):
 def test_warnings_of_shapes():
     with pytest.warns(UserWarning, match=r"Using a target size \(torch.Size\(\[3\]\)\)"):
         F.mse_loss(tracegrad.ones(3, 1), tracegrad.ones(3))
+
+
+def test_dropout_of_nothing_is_the_input():
+    for module in (nn.Dropout(0.0), nn.Dropout(0.0, inplace=True), nn.Dropout(0.5, inplace=True).eval()):
+        weights = tracegrad.ones(3, requires_grad=True)
+        hidden = weights * 2.0
+        result = module(hidden)
+        result += 1.0
+        assert result is hidden and hidden.tolist() == [3.0, 3.0, 3.0]

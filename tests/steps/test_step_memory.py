@@ -1,4 +1,4 @@
-"""Steps of which tensors share memory, and tensors that they hand out: as eager ones."""
+"""Steps of which tensors share memory, tensors that they hand out, and history that they change: as eager ones."""
 
 from __future__ import annotations
 
@@ -302,6 +302,99 @@ def a_write_that_has_no_recorded_form(compiled: Compile, draw: Values) -> Iterat
         yield step(draw(3)), a
 
 
+# ---- history that a step reads and changes ---------------------------------------------------------------------------
+
+
+def views_as_arguments(compiled: Compile, draw: Values) -> Iterator[Any]:
+    w, weight = draw(3, 2).requires_grad_(), draw(2).requires_grad_()
+
+    @compiled
+    def cell(x: torch.Tensor) -> Any:
+        return torch.tanh(x * weight)
+
+    for k in range(6):
+        h = w * 2.0
+        (cell(h[k % 3]).sum() + cell(w[k % 2]).sum() + cell(h[0].expand(2, 2)).sum()).backward()
+        yield w.grad.clone(), weight.grad.clone()
+
+
+def a_hessian_through_a_compiled_function(compiled: Compile, draw: Values) -> Iterator[Any]:
+    matrix = draw(3, 3)
+
+    @compiled
+    def f(x: torch.Tensor) -> Any:
+        return torch.tanh(matrix @ x).pow(2).sum()
+
+    for _ in range(5):
+        yield torch.autograd.functional.hessian(f, draw(3)), torch.autograd.functional.jacobian(f, draw(3))
+
+
+def a_write_into_what_has_history(compiled: Compile, draw: Values) -> Iterator[Any]:
+    w = draw(3).requires_grad_()
+
+    @compiled
+    def double(x: torch.Tensor) -> Any:
+        x.mul_(2.0)
+        return x.sum()
+
+    for k in range(6):
+        w.grad = None
+        y = w * 3.0
+        total = double(y if k % 2 else y[1:])
+        (total + (y * y).sum()).backward()
+        yield w.grad, y
+
+
+def values_with_history_written(compiled: Compile, draw: Values) -> Iterator[Any]:
+    w = draw(3).requires_grad_()
+    buffer = torch.zeros(3)
+
+    @compiled
+    def step(x: torch.Tensor, into: torch.Tensor) -> Any:
+        buffer.mul_(0.5).add_(w * x)
+        into.copy_(w * x)
+
+    for k in range(6):
+        into = torch.zeros(3)
+        step(draw(3), into)
+        into.sum().backward()
+        yield buffer, buffer.requires_grad, into, into.requires_grad, w.grad.clone()
+        if k % 2:
+            buffer.sum().backward()
+            buffer.detach_()
+            yield w.grad.clone()
+
+
+def an_activation_in_place(compiled: Compile, draw: Values) -> Iterator[Any]:
+    w = draw(3).requires_grad_()
+
+    @compiled
+    def step(h: torch.Tensor) -> Any:
+        return torch.nn.functional.relu(h, inplace=True) * 2.0
+
+    for _ in range(5):
+        h = w * draw(3)
+        step(h).sum().backward()
+        yield h, w.grad.clone()
+
+
+def a_leaf_of_its_own(compiled: Compile, draw: Values) -> Iterator[Any]:
+    @compiled
+    def step(x: torch.Tensor) -> Any:
+        leaf = (x * 2.0).detach().requires_grad_()
+        return leaf, leaf * 3.0
+
+    @compiled
+    def alone(x: torch.Tensor) -> Any:
+        return (x.detach().clone().requires_grad_() * x).sum()
+
+    for _ in range(5):
+        leaf, result = step(draw(3))
+        result.sum().backward()
+        alone(draw(3)).backward()
+        yield leaf.grad, leaf.is_leaf
+
+
 def plain(found: Any) -> Any:
     if isinstance(found, torch.Tensor):
         return found.detach().numpy().copy()
@@ -321,6 +414,8 @@ PROGRAMS = [
     a_gradient_that_is_the_parameter, memory_by_other_means_than_views, the_gradient_returned,
     the_gradient_that_was_there, the_argument_returned, a_result_in_two_places, a_loss_in_two_places,
     the_parameters_memory, one_gradient_of_two, other_memory_and_no_gradient, a_write_that_has_no_recorded_form,
+    views_as_arguments, a_hessian_through_a_compiled_function, a_write_into_what_has_history,
+    values_with_history_written, an_activation_in_place, a_leaf_of_its_own,
 ]  # fmt: skip
 
 

@@ -124,7 +124,7 @@ class StepDispatcher(Dispatcher):
             out = self._eagerly(call)  # which may raise what is the user's own error
             with self.lock:
                 self._not_recorded[call.key] += 1
-                if self._not_recorded[call.key] >= _OFTEN or error.reason.code is Refusal.STEP_REFUSED:
+                if self._not_recorded[call.key] >= _OFTEN or error.reason.code is not Refusal.STEP_SHARES:
                     endpoint.live.keep(call.key, Live(str(error.reason)))
                     self.stats.live = str(error.reason)
             self.stats.note(str(error.reason))

@@ -94,9 +94,15 @@ def derive(capture: Capture, out: Any) -> None:
     """Sets ``capture.link`` where results of *out*, which the step has returned, stay connected."""
     if not STATE.grad:
         return
-    results = [t for t in tensors_in(out) if type(t._data) is TracedArray and t.requires_grad and t._node is not None]
+    connected = [t for t in tensors_in(out) if type(t._data) is TracedArray and t.requires_grad]
+    results = [t for t in connected if t._node is not None]
+    if len(results) < len(connected):
+        capture.refuse(Refusal.STEP_LEAF)
     wanted = [t for t in capture.touched if t.requires_grad and type(t._data) is not TracedArray]
-    if not results or not wanted or any(node.freed for node in collect(results, capture.since)):
+    if not results or any(node.freed for node in collect(results, capture.since)):
+        return
+    if not wanted:
+        capture.refuse(Refusal.STEP_LEAF)
         return
     try:
         capture.link = _link(capture, results, wanted)

@@ -502,7 +502,7 @@ def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
     proxy = t
     if t._base is not None:
         if t._requires:
-            capture.refuse(Refusal.STEP_VIEW, name=name)
+            raise RunAgainError(Refusal.STEP_VIEW(name=name))
         proxy = object.__new__(Tensor)
         proxy._data, proxy._counter = t._data, t._counter
         capture.originals[id(proxy)] = t

@@ -276,6 +276,14 @@ class Capture:
         t._data._storage.array0d = True
         self._made.append(weakref.ref(t))
 
+    def rewrites(self, t: Tensor) -> None:
+        """Note that *t* is about to get another history, by a write in place."""
+        if type(t._data) is not TracedArray:
+            self.refuse(Refusal.STEP_HISTORY_WRITTEN)
+            before = t._node, t._out, t._requires
+            self.undone.append(lambda: _set_history(t, *before))
+            self._made.append(weakref.ref(t))
+
     def replaces(self, t: Tensor, data: TracedArray) -> None:
         """Note that the tensor is about to get the memory of *data*."""
         self._traced.pop(id(t), None)
@@ -398,6 +406,10 @@ class Capture:
                 node.inputs = tuple([settled(x) for x in node.inputs])
                 node.outputs = tuple([settled(x) for x in node.outputs])
             nodes += [e for e in node.edges if isinstance(e, TapeNode)]
+
+
+def _set_history(t: Tensor, node: TapeNode | None, out: int, requires: bool) -> None:
+    t._node, t._out, t._requires = node, out, requires
 
 
 def overlap(arrays: Sequence[Any], written: Sequence[bool]) -> int | None:

@@ -208,6 +208,8 @@ def assign(t: Tensor, new: Tensor) -> Tensor:
         if new._requires:
             assert new._node is not None
             _move_retained(t, new._node, new._out)
+            if STATE.capture is not None:
+                STATE.capture.rewrites(t)
             t._node, t._out, t._requires = new._node, new._out, True
         return t
     base = t._base
@@ -218,6 +220,8 @@ def assign(t: Tensor, new: Tensor) -> Tensor:
         avals = (aval_of(raw(base)), aval_of(value))
         node = cls(WRITE, (t._chain,), *origins((base, new)), avals, avals[:1], versions)
         _move_retained(base, node, 0)
+        if STATE.capture is not None:
+            STATE.capture.rewrites(base)
         base._node, base._out, base._requires = node, 0, True
     t._attr_version = -1
     if t._node is not None and t._node.retained:

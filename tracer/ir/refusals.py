@@ -163,6 +163,8 @@ class Refusal(enum.Enum):
     )
     STEP_LAYOUT = "a tensor that the step writes is not C-contiguous"
     STEP_SHARES = "two tensors that are no views of one another share memory, and one of them ({name}) is written"
+    STEP_HISTORY_WRITTEN = "changes the history of a tensor from outside by writing in place, at {site}"
+    STEP_LEAF = "returns a tensor that requires gradients of one that it has made itself"
     STEP_REFUSED = "does what can't be recorded: {error}"
 
     # Is the backward of an eager tape compiled?

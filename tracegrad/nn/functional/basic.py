@@ -190,14 +190,13 @@ def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dty
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Each element 0 with probability *p*, otherwise divided by 1 - p; the input itself unless *training*."""
+    """Each element 0 with probability *p*, otherwise divided by 1 - p; the input itself unless *training*, or
+    if *p* is 0."""
     x = raw(tensor_argument("dropout", input))
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    if not training:
+    if not training or p == 0.0:
         return input
-    if p == 0.0:
-        return input * 1.0  # nothing is drawn
     shape, dtype = x.shape, x.dtype
     scale = dtype.type(1.0 / (1.0 - p) if p < 1.0 else 0.0)
     factor = make(put_beside(random.drawn(lambda stream: (stream.random(shape) >= p) * scale), x))

@@ -330,3 +330,39 @@ def test_integers_to_negative_powers(case):
                 f(n)
             continue
         np.testing.assert_array_equal(f(n), expected)
+
+
+HUGE = 2**70
+HUGE_INTS = {
+    "a sum": lambda x: x + HUGE,
+    "a product on the left": lambda x: HUGE * x,
+    "a quotient": lambda x: (x / HUGE, HUGE / x, HUGE // x, x % HUGE),
+    "a comparison": lambda x: (x < HUGE, x >= -HUGE, x == HUGE),
+    "its own rounded value": lambda x: x * round(x * 1e30),
+    "extremes": lambda x: (max(x, HUGE), min(x, -HUGE)),
+    "beside an array": lambda x: (np.ones(2) * x + HUGE, np.maximum(np.ones(2) * x, HUGE)),
+}
+
+
+@pytest.mark.parametrize("case", HUGE_INTS)
+def test_ints_that_64_bits_do_not_hold(case):
+    plain = HUGE_INTS[case]
+    f = compile_grad(plain)
+    for x in (1.5, 1.5, -3.0, np.float64(2.5), 1.5):
+        for found, expected in zip(np.atleast_1d(f(x)), np.atleast_1d(plain(x)), strict=True):
+            np.testing.assert_allclose(np.float64(found), np.float64(expected), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "plain, said",
+    [
+        (lambda x: math.dist(x, [0.0, 1.0]), "stop_gradient"),
+        (lambda x: math.fsum(x), "use np.sum"),
+        (lambda x: math.remainder(x[0], 2.0), "stop_gradient"),
+        (lambda x: math.atan2(x[0], x[1]), "use np.arctan2"),
+    ],
+)
+def test_functions_of_math_are_answered_with_names_that_exist(plain, said):
+    with pytest.raises(UnsupportedError, match="gradient") as raised:
+        compile_grad(plain).grad(np.ones(2))
+    assert said in str(raised.value) and "np.dist" not in str(raised.value)

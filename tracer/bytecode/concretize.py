@@ -273,6 +273,7 @@ _NUMPY_NAMES = {
     "acosh": "arccosh",
     "atanh": "arctanh",
     "fabs": "abs",
+    "fsum": "sum",
     "gamma": "scipy.special.gamma",
     "lgamma": "scipy.special.gammaln",
     "erf": "scipy.special.erf",
@@ -291,6 +292,8 @@ def lost_by(name: str) -> str:
 def lost_by_math(name: str) -> str:
     """The message for a function of ``math``."""
     twin = _NUMPY_NAMES.get(name, name)
+    if name == "remainder" or ("." not in twin and not hasattr(np, twin)):  # NumPy's remainder is another one
+        return lost_by(f"math.{name}")
     twin = twin if "." in twin else f"np.{twin}"
     return f"math.{name} would turn a traced value into a plain number and lose its gradient; use {twin}"
 

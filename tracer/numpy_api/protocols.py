@@ -30,7 +30,7 @@ from ..record.array import (
     in_c_order,
     outranks,
     public_name,
-    to_atom,
+    to_atoms,
     unsupported,
     wrap,
     wrap_as,
@@ -80,7 +80,7 @@ def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     handler = UFUNCS.get(ufunc)
     if handler is None:
         raise unsupported(public_name(ufunc))
-    atoms = [to_atom(x) for x in inputs]
+    atoms = to_atoms(inputs)
     if _is_python_bool(atoms[0]) and ufunc not in _OF_BOOLS and all(map(_is_python_bool, atoms)):
         atoms = [cast(a, INT, weak=True) for a in atoms]
     order = "K"

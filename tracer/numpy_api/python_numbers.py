@@ -16,7 +16,7 @@ from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Lit, literal
 from ..ir.primitive import PRIMITIVES
 from ..ops.elementwise import F, like, promote
-from ..record.array import UFUNCS, TracedArray, to_atom, wrap
+from ..record.array import UFUNCS, TracedArray, to_atoms, wrap
 from ..record.recorder import Recorder, current_recorder
 
 _DIVISIONS: dict[Any, Callable[[Any, Any], Any]] = {
@@ -36,7 +36,7 @@ def python_operator(ufunc: Any, inputs: tuple[Any, Any], quick: bool = False) ->
     if not all(x._atom.aval.weak if type(x) is TracedArray else type(x) in _NUMBERS for x in inputs):
         return None
     recorder = current_recorder()
-    atoms = tuple([to_atom(x) for x in inputs])
+    atoms = tuple(to_atoms(inputs))
     floats = any(a.aval.is_float for a in atoms)
     if recorder is None or recorder.parent is not None or not (floats or ufunc is not np.power):
         return None

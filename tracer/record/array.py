@@ -13,7 +13,7 @@ import dis
 import os
 import sys
 from _abc import _abc_init  # type: ignore[import-not-found]
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import get_ident
 from types import FrameType
@@ -665,6 +665,16 @@ def to_atom(value: Any) -> Atom:
             f"a {type(value).__name__} cannot be used with traced arrays; convert it to a number or an array of numbers"
         )
     )
+
+
+def to_atoms(operands: Sequence[Any]) -> list[Atom]:
+    """As ``to_atom`` for each of the *operands*; an int that 64 bits do not hold is a float beside floats."""
+    try:
+        return [to_atom(x) for x in operands]
+    except OverflowError:
+        if not any(type(x) is TracedArray and x.aval.is_float for x in operands):
+            raise
+        return [to_atom(float(x) if type(x) is int else x) for x in operands]
 
 
 def constant(array: np.ndarray) -> Atom:

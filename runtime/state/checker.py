@@ -135,11 +135,13 @@ def digest(graph: StateGraph) -> tuple[Digest, list[StateNode]]:
 
 def is_constant(graph: StateGraph, inputs: Sequence[StateNode]) -> bool:
     """Whether a state that passes the checker of a graph has this very graph, but for the arrays of *inputs*: all other
-    objects in it are compared by identity."""
-    names, nodes = graph.names, graph.nodes
+    objects in it are compared by identity, or are a bound method, which is the function, and its owner."""
+    names, nodes, root = graph.names, graph.nodes, graph.roots[0]
     if names.changes or names.grown or graph.tensors or sum(node.kind == "array" for node in nodes) != len(inputs):
         return False
-    return all(node.kind in _CONSTANT or node.kind == "array" for node in nodes)
+    bound = isinstance(root, StateNode) and root.kind == "method"
+    fixed = [root, *[edge.child for edge in root.edges]] if bound else []  # type: ignore[union-attr]
+    return all(node.kind in _CONSTANT or node.kind == "array" or node in fixed for node in nodes)
 
 
 @dataclass(slots=True)

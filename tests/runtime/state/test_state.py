@@ -1483,6 +1483,36 @@ def test_a_state_compared_by_identity_is_walked_once_for_two_recordings(monkeypa
     assert compiled.stats.traces == 2 and len(made) == 1
 
 
+class Holder:
+    def __init__(self, array):
+        self.array, self.rate = array, 2.0
+
+    def helped(self, x):
+        return x * self.rate
+
+    def fn(self, x):
+        return np.sum(self.helped(x) * self.array)
+
+
+@pytest.mark.parametrize("change", ["nothing", "number", "array", "class", "method"])
+def test_a_bound_method_is_walked_again_where_its_owner_is_changed(change, monkeypatch):
+    made = walks(monkeypatch)
+    holder = Holder(np.arange(3.0))
+    compiled = compile_grad(holder.fn)
+    compiled(np.ones(3))
+    if change == "number":
+        holder.rate = 3.0
+    elif change == "array":
+        holder.array = np.ones(3)
+    elif change == "class":
+        holder.__class__ = type("Other", (Holder,), {"helped": lambda self, x: -x})
+    elif change == "method":
+        monkeypatch.setattr(Holder, "helped", lambda self, x: x + 1)
+    for _ in range(3):
+        assert compiled(np.ones(3)) == holder.fn(np.ones(3))
+    assert (len(made) == 1) == (change in ("nothing", "array"))
+
+
 def test_arrays_are_not_kept_between_two_recordings():
     array = np.arange(3.0)
     fn, rebind = closing_over(array)

@@ -13,7 +13,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,9 @@ from .trees import may_change, one_level
 
 def positional_names(fn: Callable[..., Any] | None) -> list[str]:
     """The names of the parameters that arguments given by position go to."""
-    if type(fn) is FunctionType and not fn.__dict__:  # nothing that a signature could be taken from instead
-        return list(fn.__code__.co_varnames[: fn.__code__.co_argcount])
+    function = fn.__func__ if type(fn) is MethodType else fn
+    if type(function) is FunctionType and not function.__dict__:  # nothing that a signature is taken from instead
+        return list(function.__code__.co_varnames[: function.__code__.co_argcount][function is not fn :])
     try:
         parameters = [] if fn is None else list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):

@@ -12,6 +12,7 @@ import os
 import sys
 import sysconfig
 import types
+from functools import lru_cache
 from typing import Any
 
 from ...tracer.ir.refusals import Refusal
@@ -35,11 +36,18 @@ def _trusted_folders() -> list[tuple[str, str]]:
     folders = [(OWN_FOLDER, "tracegrad")]
     for name in PACKAGES:
         file = getattr(sys.modules.get(name), "__file__", None)
-        if name != "tracegrad" and isinstance(file, str) and os.path.basename(file).startswith("__init__"):
-            folders.append((os.path.dirname(os.path.abspath(file)), name))
+        if name != "tracegrad" and isinstance(file, str) and (folder := _folder_of(file)):
+            folders.append((folder, name))
     return folders
 
 
+@lru_cache(maxsize=256)
+def _folder_of(file: str) -> str:
+    """The folder of a package, whose main file this is; or ""."""
+    return os.path.dirname(os.path.abspath(file)) if os.path.basename(file).startswith("__init__") else ""
+
+
+@lru_cache(None)
 def _standard_folders() -> list[str]:
     paths = [os.path.dirname(os.__file__), *(sysconfig.get_paths().get(k, "") for k in ("stdlib", "platstdlib"))]
     return list(dict.fromkeys(os.path.join(os.path.abspath(p), "") for p in paths if p))

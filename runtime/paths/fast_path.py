@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import optree
-
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.autocast import SETTING, USE
 from ...tracer.record.integers import limit_of
@@ -66,12 +64,11 @@ def make_slot(call: Call, family: Family, launch: Callable[..., Any], stats: Sta
 def _arguments(source: Source, call: Call) -> list[str]:
     """The text of each leaf of a call, or of all of them; the statements before make sure that what is no data is as
     in *call*."""
-    positional, keywords = optree.treespec_children(call.tree)
-    simple = all(optree.treespec_is_leaf(s) for s in call.positional) and not keywords.num_leaves
+    simple = call.tree.num_nodes == len(call.leaves) + 3 and len(call.leaves) == len(call.arguments[0])
     if simple and not {OBJECT, VALUE, TENSOR, INTEGER} & set(call.kinds):
         source.give_up_if("kwargs")
         return ["*args"]
-    children = positional.children()
+    keywords, children = call.tree.child(1), call.positional
     source.give_up_if(f"{source.constant(len)}(args) != {len(children)}")
     texts = list(unpacking_sequence(source, children, "args"))
     if keywords.num_children:

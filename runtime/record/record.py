@@ -283,7 +283,8 @@ def run_frozen(
         out, returned, raised = None, [], error
         plain(error)
     after = plan.after(snapshot, call.objects)
-    settle([*snapshot.nodes, *after.nodes], plain, plan.writes_by_name)
+    left = snapshot.nodes if after is snapshot else [*snapshot.nodes, *after.nodes]
+    settle(left, plain, plan.writes_by_name)
     needed = recorder.needed
     if isinstance(raised, Exception):  # of C code, perhaps, that takes ints alone
         every = isinstance(raised, TypeError | AttributeError)

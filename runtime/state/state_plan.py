@@ -173,7 +173,9 @@ class Snapshot:
             return None
         for node, array in zip(inputs, arrays, strict=True):
             node.obj = array
-        return Snapshot(self._digest, inputs, graph)
+        found = Snapshot(self._digest, inputs, graph)
+        found.check = self.check
+        return found
 
 
 class StatePlan:

@@ -85,8 +85,9 @@ class Settled:
         """Settle the parts of a container or object; a tuple with other parts is another one."""
         kind = type(value)  # not what a dead weak reference says of itself
         if issubclass(kind, tuple):
-            parts = [self(v, depth) for v in value]
-            if any(a is not b for a, b in zip(parts, value, strict=True)):
+            before = list(tuple.__iter__(value))
+            parts = [self(v, depth) for v in before]
+            if any(a is not b for a, b in zip(parts, before, strict=True)):
                 make: Any = tuple.__new__  # past the __new__ of a named tuple
                 return make(kind, parts)
         elif issubclass(kind, list | deque):

@@ -142,7 +142,8 @@ def _singleton(value: Any) -> bool:
 
 def named_tuple(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
     node = walker.node("tuple", value, label, site)
-    for index, (name, item) in enumerate(zip(type(value)._fields, value, strict=True)):
+    items = tuple.__iter__(value)  # past an `__iter__` of the user's, here and where a copy is made
+    for index, (name, item) in enumerate(zip(type(value)._fields, items, strict=True)):
         node.edge("item", index, walker.visit(item, f"{label}.{name}", site))
     walker.pin_class(type(value))
     if not walker.trust.cls(type(value)):

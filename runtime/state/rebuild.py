@@ -317,7 +317,7 @@ class Substitution:
 
     def _tuple(self, node: StateNode) -> Any:
         items = [e for e in node.edges if e.how == "item"]
-        parts = [self._part(e.child, v) for e, v in zip(items, node.obj, strict=True)]
+        parts = [self._part(e.child, v) for e, v in zip(items, tuple.__iter__(node.obj), strict=True)]
         make: Any = tuple.__new__  # past the __new__ of a named tuple
         return self._done(node, make(type(node.obj), parts))
 

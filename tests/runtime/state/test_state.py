@@ -1550,3 +1550,25 @@ def test_a_state_that_is_another_one_is_walked_for_the_second_recording(change, 
     for _ in range(3):
         assert compiled(np.ones(3)) == fn(np.ones(3))
     assert len(made) > before
+
+
+class Iterated(namedtuple("Iterated", "rate other")):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("held", ["float", "array", "list"])
+def test_a_copy_of_a_named_tuple_has_its_items_whatever_its_iteration_gives(held, monkeypatch):
+    box = types.SimpleNamespace(it=None, kept=None)
+
+    def fn(x):
+        box.kept = box.it
+        return np.sum(x) * np.sum(box.it.rate)
+
+    compiled = compile_grad(fn)
+    for k in range(5):
+        if k == 2:
+            monkeypatch.setattr(Iterated, "__iter__", lambda self: iter([0.5, 0.5]), raising=False)
+        box.it = Iterated({"float": 1.5, "array": np.array([1.5]), "list": [1.5]}[held], 2.0)
+        if held == "float":
+            box.it = Iterated(1.5 + k, 2.0)
+        assert compiled(np.ones(3)) == 3 * np.sum(box.it.rate) and box.kept is box.it

@@ -143,7 +143,8 @@ def find_effects(
         )
     not_counters: set[tuple[str, str]] = set()
     for owner, edge, value in changed:
-        way = _constant_way(owner) if owner.kind == "pinned" else ways.get(id(owner))
+        constant = owner.kind == "pinned" or (edge is not None and edge.how == "class")
+        way = _constant_way(owner) if constant else ways.get(id(owner))
         place = None if edge is None else place_of(owner, edge)
         counts = edge is not None and isinstance(edge.child, Leaf) and edge.child.effect == COUNT
         if counts and place and type(value) is not int:
@@ -172,7 +173,10 @@ def find_effects(
             continue
         written, as_text = values.text(printed.text)
         rest = f", end={printed.end!r}, flush={printed.flush}"
-        found.effects.append(OutsideEffect(("print", written, rest), _constant(print), as_text, f"{{}}({{}}{rest})"))
+        key = "print", written, rest, id(printed.file)
+        if printed.file is not None:
+            as_text = _into_file(as_text, printed.file)
+        found.effects.append(OutsideEffect(key, _constant(print), as_text, f"{{}}({{}}{rest})"))
     if texts is not None and len(found.arrays) > MAX_RESULTS:
         found.refused.append(Refusal.CALLS_PRINT(what=f"{len(texts.printed)} texts", site="its definition"))
     if not_counters:
@@ -238,9 +242,10 @@ def _ways(graph: StateGraph, call: Call) -> dict[int, _Way]:
     while queue:
         node = queue.popleft()
         for edge in node.edges:
-            if edge.fixed:
+            is_class = isinstance(edge.child, StateNode) and edge.child.kind == "class"
+            if edge.fixed and not is_class:
                 continue
-            if edge.how == "const" and isinstance(edge.child, StateNode):  # it can't change
+            if (is_class or edge.how == "const") and isinstance(edge.child, StateNode):  # it can't change
                 step: _Way | None = _constant_way(edge.child)
             else:
                 step = _step(ways[id(node)], edge.how, edge.arg)
@@ -255,6 +260,11 @@ def _constant_way(node: StateNode) -> _Way:
 
 def _step(way: _Way, how: str, arg: Any) -> _Way | None:
     """The way to a part; None where it has no text."""
+    if how == "items":
+        return way
+    if how == "class":
+        cls, name = arg
+        return _Way(("class", id(cls), name), lambda source, texts: f"{source.constant(cls)}.{name}")
     if how == "global":
         space, name = arg
         return _Way(("global", id(space), name), lambda source, texts: f"{source.constant(space)}[{name!r}]")
@@ -279,6 +289,10 @@ def _constant(value: Any) -> Expression:
 
 def _text(text: str) -> Expression:
     return lambda source, texts: text
+
+
+def _into_file(text: Expression, file: Any) -> Expression:
+    return lambda source, texts: f"{text(source, texts)}, file={source.constant(file)}"
 
 
 def _called(function: Expression, value: Expression) -> Expression:
@@ -353,6 +367,9 @@ def _growth(sink: StateNode, contents: Any, way: _Way, values: _Values) -> Outsi
     if len(parts) < len(found):
         return None
     key = "grow", way.key, tuple([part for part, _ in parts])
+    if sink.kind == "history" and type(sink.obj) is not list:  # whose methods may do more
+        joined = _joined(list, parts, len(parts))
+        return joined and OutsideEffect(key, way.text, joined[1], "{}.__iadd__({})", type(sink.obj))
     if isinstance(contents, list | deque) and len(parts) == 1:
         return OutsideEffect(key, way.text, parts[0][1], "{}.append({})", type(sink.obj))
     method = "extend" if isinstance(contents, list | deque) else "update"
@@ -454,7 +471,7 @@ class _Values:
             return self._result(value)
         if type(value) is str:
             return self.text(value)
-        marked = type(value) is tuple and self._texts is not None and bool(self._texts.shown)
+        marked = type(value) is tuple and self._texts is not None and bool(self._texts.shown or self._texts.numbers)
         if is_leaf(value) and not marked:
             return ("constant", token(value)), _constant(value)
         found = self.found(value)

@@ -276,7 +276,7 @@ def run_frozen(
         recorder.texts.places |= substitution.unread()
     watch, raised = plan.watch(recorder.reasons.append), None
     try:
-        with nullcontext() if others is None else others, watch:
+        with nullcontext() if others is None else others, substitution.in_classes(), watch:
             out = substitution.fn(*given.args, **given.kwargs)
         out, returned = plain.result(out, {id(node.obj) for node in snapshot.nodes if node.kind == "pinned"})
     except BaseException as error:
@@ -325,7 +325,9 @@ def run_frozen(
     integers.refuse(drop=bool(changes), raised=raised is not None)
     effects.write_back = write_back
     if changes or raised is not None:
-        learns = plan.learn_grown(asked) | plan.learn_grown({c.label: set() for c in grown_lists(snapshot.nodes)})
+        learns = plan.learn_grown(asked) | plan.learn_grown(
+            {node.label: set() for node in [*grown_lists(snapshot.nodes), *substitution.grown()]}
+        )
         learns |= plan.learn(_names_of_changed(snapshot, substitution, changed))
         if learns and snapshot.graph is not None:  # the others, too, in one go
             plan.learn(snapshot.graph.suspects)
@@ -342,7 +344,9 @@ def run_frozen(
 def _names_of_changed(snapshot: Snapshot, substitution: Substitution, changed: Sequence[Reason]) -> list[str]:
     """Names for what a run has *changed* of the state: the containers, or else all."""
     containers = [node.label for node in [*changed_containers(snapshot.nodes), *substitution.changed()]]
-    return containers or [reason.text for reason in changed]
+    labels = [reason.text.split("`")[1] if reason.code is Refusal.REPLAY_CHANGES else reason.text for reason in changed]
+    in_classes = {f"{e.arg[0].__name__}.{e.arg[1]}" for node in snapshot.nodes for e in node.edges if e.how == "class"}
+    return [*containers, *in_classes.intersection(labels)] or labels
 
 
 def _captured_names(recorder: Recorder, snapshot: Snapshot, captured: frozenset[Var]) -> list[str]:

@@ -21,7 +21,7 @@ from ...codegen.lower.canonical import Canonical
 from ...tracer.ir.evaluate import Env
 from ...tracer.ir.graph import Atom, Graph, Guard, Node, Var
 from ...tracer.ir.refusals import Reason
-from ...tracer.record.recorder import Question
+from ...tracer.record.recorder import Answered
 from .arguments import shows_memory
 from .call_key import ARRAY, DATA, INTEGER, TENSOR, Call
 from .derived import DerivedInputs
@@ -85,7 +85,7 @@ class UserRun:
     arguments: dict[int, Var]  # inputs by the leaves of the call
     answers: Sequence[tuple[str, bytes]]  # all that Python was given, in order
     draws: int = 0  # draws from the default stream of random numbers
-    questions: tuple[Question, ...] = ()  # put to the outside
+    questions: tuple[Answered, ...] = ()  # put to the outside
     inputs: list[Var] | None = None
     names: list[str] = field(default_factory=list)
     derived: DerivedInputs | None = None
@@ -124,7 +124,7 @@ class Recording:
     transient: Reason | None = None  # its effects change what it is kept under
     learns: bool = False  # what it changes may be no reason against replaying another run
     derived: DerivedInputs | None = None
-    questions: tuple[Question, ...] = ()  # put to the outside: they have the same answers in a replay
+    questions: tuple[Answered, ...] = ()  # put to the outside: they have the same answers in a replay
     answers: Sequence[tuple[str, bytes]] = ()  # all that Python was given in the run, in order
     run: UserRun | None = None  # from which those of other modes are derived
     origin: Mode | None = None  # the mode from whose recording this one is derived, without running Python

@@ -115,6 +115,8 @@ class Settled:
             made.__setstate__((self(function, depth), self(args, depth), self(keywords, depth), attributes))
         elif not issubclass(kind, (type, types.ModuleType, *TENSORS.types)):  # tensors settle themselves
             self._attributes(value, depth)
+        if issubclass(kind, list | dict) and kind.__flags__ & (1 << 9):  # made by a class statement
+            self._attributes(value, depth)
         return value
 
     def _closure(self, fn: types.FunctionType, depth: int) -> None:
@@ -136,7 +138,7 @@ class Settled:
             store = getattr(value, "__dict__", None)
         except ReferenceError:
             return
-        if type(store) is dict:
+        if type(store) is dict and store is not value:
             self.inside(store, depth)
         for name in slots(type(value)):
             if type(old := getattr(value, name, None)) in _IN_SLOTS and (new := self(old, depth)) is not old:

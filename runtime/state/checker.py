@@ -63,6 +63,7 @@ _CONSTANT = {
     "pinned",
     "library",
     "logger",
+    "cached",
 }
 _FIXED = {list, tuple, dict, set, frozenset}  # such an object never gets another class
 _UNROLL = 8  # from this many leaves on, a container is compared by a loop in C
@@ -336,7 +337,7 @@ class _Emitter:
             self.groups.setdefault(kind, []).append(name)
             self.arrays.append(node)
             return
-        if type(obj) in self.sinks:  # what it holds counts nowhere: it must not be another one
+        if type(obj) in self.sinks and not _has_items(node):  # what it holds counts nowhere: it must not be another one
             self.groups.setdefault(("sink", type(obj)), []).append(name)
         if kind == "sink":
             return
@@ -478,8 +479,10 @@ class _Emitter:
             self.child(f"{owner}[{arg!r}]" if type(arg) is str else f"{owner}[{self.constant(arg)}]", child, label)
         elif how == LENGTH:
             self.child(f"{self.constant(len)}({owner})", child, label)
-        elif how == "store":
-            self.add(node.label, "store")
+        elif how == "items":
+            self.child(owner, child, label)
+        elif how in ("store", "stream"):
+            self.add(node.label, how)
         elif how == "cell":
             self.child(self.cell(arg), child, label)
         elif how == "context":
@@ -531,6 +534,9 @@ class _Emitter:
         if (id(cls), "." + name) in self.spaces:
             return
         self.spaces[id(cls), "." + name] = True
+        if isinstance(child, Leaf) and child.effect:
+            self.child(f"{self.constant(cls)}.{name}", child, label)
+            return
         if isinstance(child, Leaf) or child.kind in _CONSTANT:
             by_value = isinstance(child, Leaf) and child.by_value
             self.graph.pins.leaves.append((cls, name, child.value if isinstance(child, Leaf) else child.obj, by_value))
@@ -545,6 +551,11 @@ class _Emitter:
             self.child(f"{self.constant(cls)}.{name}", child, label)
         else:
             self.child(f"{self.constant(lookup)}({self.constant(cls)}, {name!r})", child, label)
+
+
+def _has_items(node: StateNode) -> bool:
+    """Whether a node of its own stands for the items of the object."""
+    return any(edge.how == "items" for edge in node.edges)
 
 
 def _attribute(owner: str, name: str) -> str:

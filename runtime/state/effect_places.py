@@ -11,6 +11,9 @@ leaves there (``rebuild.py``).  Where an owner can't be copied, the place is lik
 
 from __future__ import annotations
 
+import functools
+import sys
+import threading
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Set
@@ -22,7 +25,9 @@ from ...tracer.bytecode.identity import asks_identity
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Refusal
 from ...tracer.record.integers import limit_of
+from ...tracer.record.reports import is_written
 from .kept_list import LENGTH, WHOLE, reach
+from .pins import can_change
 from .state_graph import Chains, Edge, Leaf, StateNode, variable_of
 from .uses import ADD, APPEND, COUNT, GROWS, ITEM, READ, STORE, UPDATE, ItemCount, ItemGrowth, uses
 from .values import is_leaf
@@ -35,9 +40,11 @@ SINKS: dict[type, set[str]] = {
 MAX_ITEMS = 64  # of a container that may be changed in any way
 # Class of objects that may be inputs -> what a recording relies on in one of any identity (None: on its identity).
 HELD: dict[type, Callable[[Any], Any]] = {}
+DESCRIPTORS = property | staticmethod | classmethod | functools.cached_property
 _MAPPINGS = (dict, OrderedDict, defaultdict, Counter)
 _COPIED = ("attr", "global", "cell", "item", "key")
-_NAMED = {"attr": "attr", "global": "global", "cell": "outer"}
+_WRITES = (STORE, COUNT)
+_NAMED = {"attr": "attr", "class": "attr", "global": "global", "cell": "outer"}
 
 
 def visit_part(
@@ -172,20 +179,93 @@ def place_of(node: StateNode, edge: Edge) -> tuple[str, str] | None:
     """The name under which the part is found; None where it has none."""
     if edge.how == "const" and node.kind == "function":  # a default
         return "param", edge.arg
-    name = edge.arg[1] if edge.how == "global" else _cell_name(node.obj, edge.arg) if edge.how == "cell" else edge.arg
+    if edge.how == "class" and edge.fixed:
+        return None
+    cell = _cell_name(node.obj, edge.arg) if edge.how == "cell" else edge.arg
+    name = edge.arg[1] if edge.how in ("global", "class") else cell
     return (_NAMED[edge.how], name) if edge.how in _NAMED and isinstance(name, str) else None
+
+
+def open_classes(walker: Walker) -> None:
+    """Have the parts of classes from which the function gets to places that it changes, and attributes of classes that
+    runs have changed, be parts of which a run has copies: they stand in the class as long as it lasts.  Not where
+    other threads are in code of the user's."""
+    names = walker.names
+    if not names.effects or _others_run(walker):
+        return
+    owners: dict[int, list[StateNode]] = {}
+    leading: list[StateNode] = []
+    uses = {} if names.everything else names.uses
+    written = {name for (_, name), found in uses.items() if not found.isdisjoint(_WRITES)}
+    for node in walker.nodes:
+        leads = node.kind in ("sink", "history", "logger", "cached") or node.label in names.changed
+        for edge in node.edges:
+            if isinstance(edge.child, StateNode):
+                owners.setdefault(id(edge.child), []).append(node)
+            if leads:
+                continue
+            if edge.how != "class":
+                name = edge.arg[-1] if edge.how == "global" else edge.arg
+                may = edge.how == "cell" or (type(name) is str and name in written)
+                leads = edge.how == "store" or (may and not _used(walker, node, edge).isdisjoint(_WRITES))
+            elif names.changed:
+                leads = _label(node, edge) in names.changed and _in_class(walker, edge)
+        if leads:
+            leading.append(node)
+    found, stack = set(map(id, leading)), [*leading]
+    while stack:
+        for owner in owners.get(id(stack.pop()), ()):
+            if id(owner) not in found:
+                found.add(id(owner))
+                stack.append(owner)
+    for node in walker.nodes if leading else ():
+        inner = node.kind == "const" and isinstance(node.obj, DESCRIPTORS)
+        for edge in node.edges:
+            known = edge.how == "class" and bool(names.changed) and _label(node, edge) in names.changed
+            if known or (edge.how == "class" and id(edge.child) in found):
+                edge.stored = known
+                edge.fixed = not _in_class(walker, edge)
+            elif inner and id(edge.child) in found:
+                edge.fixed = False
+
+
+def _in_class(walker: Walker, edge: Edge) -> bool:
+    """Whether what the edge leads to stands in a class of the user's, which it then names."""
+    cls, name = edge.arg
+    base = next((b for b in cls.__mro__ if name in b.__dict__), object)
+    if not can_change(base) or walker.trust.cls(base):
+        return False
+    child = edge.child
+    if isinstance(child, Leaf) or not isinstance(child.obj, types.FunctionType | DESCRIPTORS):
+        edge.arg = base, name
+    return True
+
+
+def _others_run(walker: Walker) -> bool:
+    """Whether another thread is in code of the user's, and may look into classes."""
+    if threading.active_count() == 1:
+        return False
+    here = threading.get_ident()
+    for thread, top in sys._current_frames().items():
+        frame: types.FrameType | None = top if thread != here else None
+        while frame is not None:
+            if not walker.trust.file(frame.f_code.co_filename):
+                return True
+            frame = frame.f_back
+    return False
 
 
 def settle_places(walker: Walker) -> None:
     """Mark what may be stored in places that a run can be given copies of, once nodes are marked; make the others
     places like any other."""
     names = walker.names
-    kinds = ("logger", "sink")
+    kinds = ("logger", "sink", "cached")
     if not (names.changes or names.changed or names.grown) and all(node.kind not in kinds for node in walker.nodes):
         return
     shared = _shared(walker)
     names.read.update(_shared_memory(walker))
     uses_of = _uses_of_containers(walker)
+    in_classes: dict[tuple[type, str], Leaf | StateNode] = {}
     for node in list(walker.nodes):
         if node.kind == "sink" and (node.fixed or not node.sub):
             names.read.add(id(node.obj))
@@ -193,7 +273,10 @@ def settle_places(walker: Walker) -> None:
         if node.kind == "history" and not free:
             names.grown[node.label].add(WHOLE)
         if node.kind == "logger" and not free:
-            walker.refuse(Refusal.CALLS_LOG, node.label, node.site)
+            is_file = is_written(node.obj)
+            walker.refuse(Refusal.CALLS_FILES if is_file else Refusal.CALLS_LOG, node.label, node.site)
+        if node.kind == "cached" and not free:
+            walker.unknown(Refusal.STATE_CACHE, node.obj, node.label, node.site)
         used = uses_of.get(id(node), set()) if free else set()
         if names.effects and READ in used and len(used) > 1:
             _suspect(walker, node, used)
@@ -203,7 +286,13 @@ def settle_places(walker: Walker) -> None:
         for edge in list(node.edges):
             child = edge.child
             effect = child.effect if isinstance(child, Leaf) else ""
-            if not free and effect:
+            if edge.how == "class":
+                if edge.stored and not edge.fixed:
+                    if edge.arg not in in_classes:
+                        _settle_in_class(walker, node, edge)
+                    child = edge.child = in_classes.setdefault(edge.arg, edge.child)
+                    edge.stored = not (isinstance(child, Leaf) and child.effect)
+            elif not free and effect:
                 _like_any_other(walker, node, edge)
             elif names.effects and edge.how in ("global", "cell") and variable_of(node, edge) in shared:
                 if _used(walker, node, edge) & {COUNT, STORE}:
@@ -232,6 +321,19 @@ def _suspect(walker: Walker, node: StateNode, used: Set[Any]) -> None:
         walker.suspects.append(node.label)
 
 
+def _settle_in_class(walker: Walker, node: StateNode, edge: Edge) -> None:
+    """Mark what may be stored in an attribute of a class, which runs have changed."""
+    child, label = edge.child, _label(node, edge)
+    used = _used(walker, node, edge)
+    own = any(e.how == "store" and e.arg == edge.arg[1] for n in walker.nodes for e in n.edges)  # made from the class's
+    if isinstance(child, Leaf) and used == {STORE}:
+        edge.child = Leaf(child.value, True, STORE)
+    elif isinstance(child, Leaf) and used == {COUNT} and type(child.value) is int and not own:
+        edge.child = Leaf(child.value, True, COUNT)
+    else:
+        store_at(walker, node, edge, label, COUNT in used)
+
+
 def _may_change(node: StateNode) -> bool:
     """Whether the changes of a container by a run can be told from its items before and after."""
     return node.kind in ("list", "dict") and len(node.edges) <= MAX_ITEMS
@@ -248,9 +350,14 @@ def _as_input(walker: Walker, node: StateNode, edge: Edge, label: str, counts: b
     """Make a number that is found in a place where something is stored an input."""
     child = edge.child
     walker.stored.append(edge)
-    if isinstance(child, Leaf) and _is_input(child.value, counts) and label not in walker.names.contents:
-        edge.child = StateNode("number", child.value, label, node.site, sub=True)
-        walker.nodes.append(edge.child)
+    variable = variable_of(node, edge)
+    if variable in walker.variables:
+        edge.child = walker.variables[variable]
+    elif isinstance(child, Leaf) and _is_input(child.value, counts) and label not in walker.names.contents:
+        made = edge.child = StateNode("number", child.value, label, node.site, sub=True)
+        walker.nodes.append(made)
+        if variable is not None:
+            walker.variables[variable] = made
 
 
 def _hold(walker: Walker, stored: list[Edge]) -> None:
@@ -339,6 +446,8 @@ def _like_any_other(walker: Walker, node: StateNode, edge: Edge) -> None:
 
 
 def _label(node: StateNode, edge: Edge) -> str:
+    if edge.how == "class":
+        return f"{edge.arg[0].__name__}.{edge.arg[1]}"
     place = place_of(node, edge)
     if place is None:
         return f"{node.label}[{edge.arg!r}]"
@@ -370,6 +479,7 @@ def _cell_name(fn: types.FunctionType, cell: types.CellType) -> str | None:
 
 
 __all__ = [
+    "DESCRIPTORS",
     "HELD",
     "SINKS",
     "first_count",
@@ -377,6 +487,7 @@ __all__ = [
     "is_input",
     "is_sink",
     "only_stored",
+    "open_classes",
     "place_of",
     "settle_numbers",
     "settle_places",

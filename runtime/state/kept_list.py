@@ -8,6 +8,7 @@ from the list itself and notes what it was asked for: that run is not kept, and 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 WHOLE, LENGTH, SOME = "whole", "length", "some"
@@ -23,15 +24,16 @@ class KeptList(list):
     """Stands for *original* in a run, empty at first.  *parts*: stand-ins for the parts that are known; *known*: the
     length up to which it is known whether there are so many items."""
 
-    def __init__(self, original: list[Any], parts: dict[Part, Any], known: int) -> None:
-        super().__init__()
+    __slots__ = ("_known", "_original", "_parts", "asked", "whole")
+
+    def stand_for(self, original: list[Any], parts: dict[Part, Any], known: int) -> None:
         self._original, self._parts, self._known = original, parts, known
         self.asked: set[Part] = set()
         self.whole = False  # whether it holds what was there, too
 
     @property
     def __class__(self) -> Any:
-        return list
+        return type(self._original)
 
     @__class__.setter
     def __class__(self, value: Any) -> None:
@@ -97,6 +99,12 @@ class KeptList(list):
         return list, (list.copy(self),)
 
 
+@lru_cache(maxsize=256)
+def kept_class(cls: type) -> type:
+    """The class of such a list in place of one of a subclass of ``list``."""
+    return type("KeptList", (KeptList, cls), {"__slots__": ()})
+
+
 def _of_all(name: str) -> Callable[..., Any]:
     method = getattr(list, name)
 
@@ -114,4 +122,4 @@ for _name in (
 ):  # fmt: skip
     setattr(KeptList, _name, _of_all(_name))
 
-__all__ = ["LENGTH", "WHOLE", "KeptList", "Part", "reach"]
+__all__ = ["LENGTH", "WHOLE", "KeptList", "Part", "kept_class", "reach"]

@@ -16,6 +16,7 @@ from typing import Any
 
 from ...tracer.bytecode.settled_text import LOG_METHODS
 from ...tracer.ir.refusals import Refusal
+from ...tracer.record.reports import STREAMS
 from . import readers
 from .code_scan import CodeFacts
 from .libraries import PURE, Contents, LibrarySetting, reading_module, reads_by_itself, verdict
@@ -90,6 +91,12 @@ def _note_absence(node: StateNode, names: set[str]) -> None:
 def _settled(walker: Walker, module: types.ModuleType, node: StateNode, chain: tuple[str, ...], site: str) -> bool:
     """Whether nothing is left to do for a chain that starts at a library's module: it is refused, or it is a function
     or number that was judged before."""
+    if module is sys and walker.names.effects and chain and chain[0] in STREAMS:
+        if chain[0] not in node.extra:
+            node.extra.add(chain[0])
+            part = walker.node("logger", STREAMS[chain[0]], f"sys.{chain[0]}", site)
+            node.edge("stream", chain[0], part)
+        return True
     key = id(module), chain
     known = _plain.get(key)
     value = module.__dict__.get(chain[0]) if chain else None

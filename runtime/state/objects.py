@@ -15,15 +15,27 @@ import functools
 import sys
 import types
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Generic
 
+from ...tracer.bytecode.settled_text import TEXT_METHODS
 from ...tracer.ir.refusals import Refusal
+from ...tracer.record.reports import READS, is_written
 from . import readers
-from .effect_places import first_count, only_stored, visit_adder, visit_part
+from .effect_places import (
+    first_count,
+    is_history,
+    only_stored,
+    visit_adder,
+    visit_history,
+    visit_item,
+    visit_part,
+)  # fmt: skip
+from .kept_cache import CACHE
 from .pins import MISSING, lookup
 from .state_graph import Leaf, StateNode
 from .trust import hidden_state, impurity, keeps_c_state, setting_of
 from .uses import STORE
+from .values import is_leaf
 from .walker import Walker
 
 _CONSTRUCTORS = {"__init__", "__new__", "__post_init__"}
@@ -39,8 +51,19 @@ _COMPARISONS = {
 }  # fmt: skip
 _PLAIN_BASES = {"abc", "typing", "typing_extensions", "enum", "builtins"}
 _METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
-_HELPERS = types.FunctionType | property | staticmethod | classmethod | functools.cached_property
+_HELPERS = types.FunctionType | property | staticmethod | classmethod | functools.cached_property | CACHE
 _SPECIAL = types.FunctionType | property | staticmethod  # `__new__` is a static method
+# Methods by which items are found and changed; where a subclass has its own, its items are not what it shows.
+_ITEM_METHODS: dict[type, frozenset[str]] = {
+    dict: frozenset((
+        "__getitem__", "__setitem__", "__delitem__", "__len__", "__iter__", "__new__", "__getattribute__", "keys",
+        "values", "items", "clear", "update", "__class__",
+    )),
+    list: frozenset((
+        "__getitem__", "__setitem__", "__delitem__", "__len__", "__iter__", "__new__", "__getattribute__", "__iadd__",
+        "__class__",
+    )),
+}  # fmt: skip
 _DATA_HOLDERS = (types.SimpleNamespace, argparse.Namespace)
 
 
@@ -64,6 +87,8 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode
         return user_class(walker, value, label, site, _called(walker, label))
     if isinstance(value, enum.Enum):
         return member(walker, value, label, site)
+    if walker.names.effects and is_written(value) and READS.isdisjoint(walker.names.attrs):
+        return walker.node("logger", value, label, site)
     why = hidden_state(kind)
     if why is not None:
         return walker.unknown(why, value, label.removeprefix("global ").removeprefix("closure "), site)
@@ -78,6 +103,8 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode
         return walker.leaf(value, False)
     for base, name in ((dict, "dict"), (list, "list"), (tuple, "tuple"), (set, "set")):
         if issubclass(kind, base):
+            if walker.names.effects and _keeps_items(walker, kind, base):
+                return container(walker, value, base, label, site)
             return walker.unknown(Refusal.STATE_SUBCLASS, value, label, site, base=name, instead=f"a plain {name}")
     if keeps_c_state(kind):
         return walker.unknown(Refusal.STATE_UNSEEN, value, label, site)
@@ -268,8 +295,7 @@ def class_descriptor(walker: Walker, node: StateNode, cls: type, name: str, raw:
         return True
     if kind.__module__ in ("builtins", "collections", "_collections") and kind is not super:
         return True  # fields of named tuples, slot wrappers, getset and member descriptors, methods of built-in bases
-    why = Refusal.STATE_CACHE if "lru_cache" in kind.__name__ else Refusal.STATE_DESCRIPTOR
-    walker.unknown(why, raw, f"{cls.__name__}.{name}", site)
+    walker.unknown(Refusal.STATE_DESCRIPTOR, raw, f"{cls.__name__}.{name}", site)
     return False
 
 
@@ -289,7 +315,7 @@ def _wanted(walker: Walker, cls: type, construct: bool) -> list[str]:
                 if name in _CONSTRUCTORS:
                     if construct:
                         names.add(name)
-                elif name not in _RARE:
+                elif name not in _RARE or (walker.names.formats and name in TEXT_METHODS):
                     ops = _COMPARISONS.get(name)
                     if ops is None or ops & walker.names.compares:
                         names.add(name)
@@ -309,6 +335,36 @@ def instance(walker: Walker, value: Any, label: str, site: str, trusted: bool) -
         return walker.unknown(Refusal.STATE_DICT, value, label, site)
     node = walker.node("instance", value, label, site)
     walker.later(lambda: fill_instance(walker, node, value, label, site, trusted))
+    return node
+
+
+def _keeps_items(walker: Walker, cls: type, base: type) -> bool:
+    """Whether instances of a user's subclass of ``dict`` or ``list`` hold their items as those do."""
+    own = cls.__mro__[: cls.__mro__.index(base)]
+    theirs = _ITEM_METHODS.get(base, frozenset())
+    users = type(cls) in _METACLASSES and all(not walker.trust.cls(one) or one is Generic for one in own)
+    slots = any(type(part) is types.MemberDescriptorType for one in own for part in vars(one).values())
+    plain = all(theirs.isdisjoint(vars(one)) for one in own) and lookup(cls, "__del__") is MISSING and not slots
+    return bool(theirs) and users and plain and len(cls.__mro__) <= len(own) + 3 and hasattr(cls, "__dict__")
+
+
+def container(walker: Walker, value: Any, base: type, label: str, site: str) -> Leaf | StateNode:
+    """An instance of a user's subclass of ``dict`` or ``list``: a node for its attributes, and one for its items."""
+    keys = tuple(dict.keys(value)) if base is dict else None
+    if keys is not None and not all(map(is_leaf, keys)):
+        return walker.unknown(Refusal.STATE_KEY, value, label, site, kind="another")
+    node = walker.node("instance", value, label, site)
+    walker.later(lambda: fill_instance(walker, node, value, label, site, False))
+    if keys is None and is_history(walker, label):
+        items = visit_history(walker, value, label, site)
+        walker.memo[id(value)] = node
+    else:
+        items = StateNode("list" if keys is None else "dict", value, label, site, extra=keys)
+        walker.nodes.append(items)
+        for name, item in list(enumerate(list.__iter__(value)) if keys is None else dict.items(value)):
+            part = visit_item(walker, value, item, f"{label}[{name!r}]", site)
+            items.edge("item" if keys is None else "key", name, part)
+    node.edge("items", None, items)
     return node
 
 
@@ -374,7 +430,7 @@ def fill_instance(walker: Walker, node: StateNode, value: Any, label: str, site:
                 node.edge("class", (cls, name), walker.visit(raw, f"{cls.__name__}.{name}", site), fixed=True)
         _class_itself(walker, node, cls, site)
     everyone = tuple(store) if everything and store is not None else None
-    missing = absent if walker.names.absence else set()
+    missing = absent if walker.names.absence or _hook(walker, cls) else set()
     node.extra = (frozenset(shadow), frozenset(missing), everyone)
 
 
@@ -385,7 +441,7 @@ def _reads_by_itself(walker: Walker, base: type) -> bool:
 
 def class_part(walker: Walker, node: StateNode, cls: type, name: str, raw: Any, site: str) -> None:
     """Something the class gives to its instances: a method, or a value shared by them all."""
-    if isinstance(raw, types.FunctionType | staticmethod | classmethod | functools.cached_property):
+    if isinstance(raw, _HELPERS):
         node.edge("class", (cls, name), walker.visit(raw, f"{cls.__name__}.{name}", site), fixed=True)
     elif hasattr(type(raw), "__get__"):
         class_descriptor(walker, node, cls, name, raw, site)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import abc
 import ctypes
+import gc
 import struct
 import sys
 from array import array
@@ -250,7 +251,7 @@ class Pins:
         class has said of another, it says until any class is registered anywhere.)
     :param spaces: dicts of modules, of which the names count that :meth:`pin_name` is told.
     :param functions: functions whose code counts, and their defaults where they have any.
-    :param loose: by id of one of the dicts, names in it whose values do not count.
+    :param loose: by id of one of the dicts or classes, names in it whose values do not count.
     """
 
     def __init__(
@@ -275,6 +276,9 @@ class Pins:
         self._in_spaces: list[tuple[dict[str, Any], str, Any, bool]] = []  # as `leaves`
         self.functions = {fn: _parts(fn) for fn in functions}
         self._raising = raising()
+        # Classes that have attributes whose values do not count are compared entry by entry, and so are their bases.
+        self._open = [cls for cls in self._classes if any(id(base) in self._loose for base in cls.__mro__)]
+        self._entries = {base: _store(base) for cls in self._open for base in cls.__mro__ if can_change(base)}
         self._errors = _OneObject(settings(None))  # settings under which it is as then
         words = self._read()  # before what they stand for is looked at
         self.classes = {cls: class_token(cls, names, trust) for cls in self._classes}
@@ -299,19 +303,24 @@ class Pins:
 
     def _read(self) -> list[int]:
         """The words for the native comparison, of the state as it is now."""
-        words = [ctypes.addressof(self._errors), len(self._spaces) + sum(map(len, self.functions.values()))]
+        count = len(self._spaces) + sum(map(len, self.functions.values())) + 2 * len(self._open)
+        words = [ctypes.addressof(self._errors), count]
+        for cls in self._open:
+            words += [id(cls) + layout.offsets()["ob_type"], id(type(cls)), id(cls) + _order_field(), id(cls.__mro__)]
         for space in self._spaces.values():
             words += [id(space) + DICT_VERSION, dict_version(space)]
         for fn, parts in self.functions.items():
             for name, part in parts.items():
                 words += [id(fn) + _function_fields()[name], id(part)]
-        words.append(len(self._classes))
-        for cls in self._classes:
+        versioned = [cls for cls in self._classes if cls not in self._open]
+        words.append(len(versioned))
+        for cls in versioned:
             words += [id(cls), id(type(cls)), _version(cls)]
-        words.append(len(self._stores))
-        for owner, kind, store, now, _ in self._stores:
+        words.append(len(self._entries) + len(self._stores))
+        dicts = [(None, type(None), store, store, self._loose.get(id(cls), ())) for cls, store in self._entries.items()]
+        dicts += [(*found[:4], self._loose.get(id(found[2]), ())) for found in self._stores]
+        for owner, kind, store, now, loose in dicts:
             words += [0 if owner is None else id(owner), id(kind), id(store), len(now)]
-            loose = self._loose.get(id(store), ())
             words += [word for key, part in now.items() for word in (id(key), 0 if key in loose else id(part))]
         words.append(len(self._lists))
         for items, known in self._lists:
@@ -475,6 +484,24 @@ def _version(cls: type) -> int:
     return ctypes.c_uint32.from_address(id(cls) + _VERSION).value or _NEVER
 
 
+def _store(cls: type) -> dict[str, Any]:
+    """The dict of a class itself."""
+    return gc.get_referents(cls.__dict__)[0]
+
+
+@lru_cache(None)
+def _order_field() -> int:
+    """The offset of the order of its bases in a class; 0 where it is not found."""
+
+    def offsets(cls: type) -> list[int]:
+        size: int = type.__basicsize__  # type: ignore[assignment]
+        words = struct.unpack(f"{size // 8}q", ctypes.string_at(id(cls), size // 8 * 8))
+        return [8 * k for k, word in enumerate(words) if word == id(cls.__mro__)]
+
+    one, other = offsets(type("one", (), {})), offsets(type("other", (AnyName,), {}))
+    return one[0] if one == other and len(one) == 1 else 0
+
+
 @lru_cache(None)
 def _function_fields() -> dict[str, int]:
     """The offsets of a function's attributes in its object; empty where they are not found."""
@@ -508,7 +535,8 @@ def versions_in_use() -> bool:
 @lru_cache(None)
 def _ready() -> bool:
     """Whether this interpreter keeps the versions of classes where they are expected."""
-    if layout.fault() is not None or sys.getsizeof(Pins) < _VERSION + 4 or not _function_fields():
+    found = _function_fields() and _order_field()
+    if layout.fault() is not None or sys.getsizeof(Pins) < _VERSION + 4 or not found:
         return False
 
     def versions() -> list[int]:

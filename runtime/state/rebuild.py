@@ -13,6 +13,7 @@ import sys
 import types
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +24,10 @@ from ...tracer.ir.errors import MutationError
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site
 from ...tracer.record.integers import TracedInt
-from ...tracer.record.reports import KeptLogger
-from .kept_list import LENGTH, KeptList, Part
-from .state_graph import Edge, Leaf, StateGraph, StateNode, holds_copies, variable_of
+from ...tracer.record.reports import KeptFile, KeptLogger, is_written
+from .kept_cache import KeptCache
+from .kept_list import LENGTH, KeptList, Part, kept_class
+from .state_graph import Edge, Leaf, StateGraph, StateNode, holds_copies, is_stored, variable_of
 from .uses import STORE
 from .values import is_empty, is_leaf, same
 
@@ -78,6 +80,17 @@ class _Replacement:
     before: Any
 
 
+@dataclass(slots=True)
+class _Patch:
+    """A part of a class: before a run, during it, and as the run has left it."""
+
+    node: StateNode
+    edge: Edge
+    before: Any
+    part: Any
+    now: Any = None
+
+
 class Substitution:
     """``fn`` and ``objects`` are equivalent to the originals, over ``wrap(array, name)`` instead of each array, and
     ``numbers(node)`` instead of each number that is an input."""
@@ -96,6 +109,7 @@ class Substitution:
         self._keep: list[Any] = []
         self._pending: deque[Callable[[], None]] = deque()  # copies whose parts are still to be put in
         self._needed = _needed(graph) if enabled else set()
+        self._patches = [self._patch(n, e) for n, e in _in_classes(graph) if self._wanted(e)] if self._needed else []
         self.fn: Any = fn
         self.objects: tuple[Any, ...] = objects
         if self._needed and graph.roots:
@@ -104,14 +118,35 @@ class Substitution:
         while self._pending:
             self._pending.popleft()()
         for copy in self._copies:
-            copy.before = contents(copy.copy)
+            copy.before = _shown(copy)
+
+    # ---- the parts of classes
+
+    def _patch(self, node: StateNode, edge: Edge) -> _Patch:
+        cls, name = edge.arg
+        before = next(base.__dict__[name] for base in cls.__mro__ if name in base.__dict__)
+        return _Patch(node, edge, before, _MISSING if _only_stored(edge) else self._part(edge.child, before))
+
+    @contextmanager
+    def in_classes(self) -> Iterator[None]:
+        """The context of the run, in which the parts of classes that are replaced stand in these."""
+        for patch in self._patches:
+            _set_in_class(patch.edge, patch.part)
+        try:
+            yield
+        finally:
+            for patch in self._patches:
+                cls, name = patch.edge.arg
+                patch.now = next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), _MISSING)
+                if patch.now is not _MISSING or _only_stored(patch.edge):
+                    _set_in_class(patch.edge, patch.before)
 
     # ---- changes made by the run
 
     @property
     def hides(self) -> bool:
         """Whether the copies lack something that the function is known not to read."""
-        return any(
+        return any(_only_stored(patch.edge) for patch in self._patches) or any(
             c.node.kind in ("sink", "history") or any(e.how == "store" for e in c.node.edges) for c in self._copies
         )
 
@@ -126,15 +161,22 @@ class Substitution:
 
     def changed(self) -> list[StateNode]:
         """The objects that the run has changed in copies, where that is no effect."""
-        return [c.node for c in self._copies if not same_contents(_read(c, c.before), _read(c, contents(c.copy)))]
+        return [c.node for c in self._copies if not same_contents(_read(c, c.before), _read(c, _shown(c)))]
+
+    def grown(self) -> Iterator[StateNode]:
+        """The lists to which the run has added items, in copies."""
+        for c in self._copies:
+            now = _shown(c) if c.node.kind == "list" and isinstance(c.original, list) else []
+            if now and len(now) > len(c.before) and same_contents(c.before, now[: len(c.before)]):
+                yield c.node
 
     def effects(self) -> Iterator[tuple[StateNode, Edge | None, Any]]:
         """The traces of the run in places that it may have changed: (owner, edge, value) where that is not what was
         there, (sink, None, contents) of a sink that was empty, (container, None, (contents before, contents after))."""
         for c in self._copies:
-            if c.node.kind in ("sink", "history") and contents(c.copy):
-                yield c.node, None, contents(c.copy) if c.node.kind == "history" else c.copy
-            elif c.node.changes and not same_contents(c.before, now := contents(c.copy)):
+            if c.node.kind in ("sink", "history") and _shown(c):
+                yield c.node, None, _shown(c) if c.node.kind == "history" else c.copy
+            elif c.node.changes and not same_contents(c.before, now := _shown(c)):
                 yield c.node, None, (c.before, now)
         for owner, edge, now in self._effect_places():
             child = edge.child
@@ -150,10 +192,11 @@ class Substitution:
         """(owner, edge, value after the run) of the places where the function may have stored something."""
         seen: set[Hashable] = set()
         for c in self._copies:
-            now = contents(c.copy)
+            now = _shown(c)
             order = {name: k for k, name in enumerate(now)} if isinstance(now, dict) else {}
             for edge in sorted(
-                filter(_effect, c.node.edges), key=lambda e: order.get(e.arg, -1) if e.how == "store" else -1
+                [e for e in c.node.edges if is_stored(e) and e.how != "class"],
+                key=lambda e: order.get(e.arg, -1) if e.how == "store" else -1,
             ):
                 if edge.how in ("global", "cell"):
                     if (variable := variable_of(c.node, edge)) in seen:  # of several functions
@@ -165,6 +208,9 @@ class Substitution:
                 else:
                     value = now.get(edge.arg, _MISSING)
                 yield c.node, edge, value
+        for patch in self._patches:
+            if is_stored(patch.edge):
+                yield patch.node, patch.edge, patch.now
 
     def _variable(self, edge: Edge) -> Any:
         if edge.how == "global":
@@ -187,6 +233,7 @@ class Substitution:
                 elif (edge.unread or _only_stored(edge)) and edge.how == "cell":
                     names = zip(c.node.obj.__code__.co_freevars, c.node.obj.__closure__, strict=True)
                     found |= {(c.node.obj.__code__, name) for name, cell in names if cell is edge.arg}
+        found |= {(id(p.edge.arg[0]), p.edge.arg[1]) for p in self._patches if _only_stored(p.edge)}
         return found
 
     def writeback(self, plain: Callable[[Any], Any]) -> None:
@@ -199,8 +246,10 @@ class Substitution:
                 edge.arg[0][edge.arg[1]] = plain(now)
             elif edge.how == "cell":
                 edge.arg.cell_contents = plain(now)
+            elif edge.how == "class":
+                _set_in_class(edge, plain(now))
         for c in self._copies:
-            now = contents(c.copy)
+            now = _shown(c)
             if c.node.kind == "history" and c.copy.whole:
                 if not same_contents(now, c.original):
                     apply_changes(c.original, c.original, now, plain)
@@ -212,7 +261,7 @@ class Substitution:
                 continue
             if same_contents(c.before, now):
                 continue
-            apply_changes(c.original, c.before, now, plain)
+            apply_changes(c.original, c.before, now, plain, c.node.kind != "instance")
             c.before = now
 
     # ---- building
@@ -297,22 +346,34 @@ class Substitution:
                     copy.__dict__[edge.arg] = self._part(edge.child, fn.__dict__[edge.arg])
 
     def _wanted(self, edge: Edge) -> bool:
-        return _effect(edge) or id(edge.child) in self._needed
+        return is_stored(edge) or id(edge.child) in self._needed
 
     def _number(self, node: StateNode) -> Any:
         return node.obj if self._wrap_number is None else self._done(node, self._wrap_number(node))
 
     def _logger(self, node: StateNode) -> Any:
-        return self._done(node, KeptLogger(node.obj))
+        return self._done(node, (KeptFile if is_written(node.obj) else KeptLogger)(node.obj))
+
+    def _cached(self, node: StateNode) -> Any:
+        function = self._part(node.edges[0].child, node.obj.__wrapped__)
+        return self._done(
+            node, KeptCache(node.obj, function, self.originals, self._touched, leads_to_effects(node), node.extra)
+        )
+
+    def _touched(self) -> list[Any]:
+        """The originals of the copies that the run has changed."""
+        return [c.original for c in self._copies if not same_contents(c.before, _shown(c))]
 
     def _sink(self, node: StateNode) -> Any:
         empty = StoredItems(node.obj) if isinstance(node.obj, np.ndarray) else type(node.obj)()
         return self._mutable(node, empty)
 
-    def _list(self, node: StateNode) -> Any:
-        copy: Any = deque(maxlen=node.obj.maxlen) if isinstance(node.obj, deque) else []
+    def _list(self, node: StateNode, copy: Any = None) -> Any:
+        made: Any = deque(maxlen=node.obj.maxlen) if isinstance(node.obj, deque) else []
+        copy = made if copy is None else copy
         parts = list(zip(node.edges, list(node.obj), strict=True))
-        self._pending.append(lambda: copy.extend([self._part(e.child, v) for e, v in parts]))
+        fill = copy.extend if copy is made else functools.partial(list.extend, copy)
+        self._pending.append(lambda: fill([self._part(e.child, v) for e, v in parts]))
         return self._mutable(node, copy)
 
     def _tuple(self, node: StateNode) -> Any:
@@ -321,9 +382,10 @@ class Substitution:
         make: Any = tuple.__new__  # past the __new__ of a named tuple
         return self._done(node, make(type(node.obj), parts))
 
-    def _history(self, node: StateNode) -> Any:
+    def _history(self, node: StateNode, copy: Any = None) -> Any:
         parts: dict[Part, Any] = {}
-        copy = KeptList(node.obj, parts, node.extra)
+        copy = KeptList() if copy is None else copy
+        KeptList.stand_for(copy, node.obj, parts, node.extra)
 
         def fill() -> None:
             for edge in node.edges:
@@ -333,9 +395,10 @@ class Substitution:
         self._pending.append(fill)
         return self._mutable(node, copy)
 
-    def _dict(self, node: StateNode) -> Any:
+    def _dict(self, node: StateNode, copy: Any = None) -> Any:
         old = node.obj
-        copy = defaultdict(old.default_factory) if type(old) is defaultdict else type(old)()
+        if copy is None:
+            copy = defaultdict(old.default_factory) if type(old) is defaultdict else type(old)()
 
         def fill() -> None:
             for edge in node.edges:
@@ -350,19 +413,28 @@ class Substitution:
     def _instance(self, node: StateNode) -> Any:
         old: Any = node.obj
         cls: Any = type(old)
-        copy = cls.__new__(cls) if cls is types.SimpleNamespace else object.__new__(cls)
+        items = next((e.child for e in node.edges if e.how == "items"), None)
+        if isinstance(items, StateNode):
+            copy = (dict if isinstance(old, dict) else list).__new__(
+                kept_class(cls) if items.kind == "history" else cls
+            )
+        else:
+            copy = cls.__new__(cls) if cls is types.SimpleNamespace else object.__new__(cls)
 
         def fill() -> None:
-            for name, value in contents(old).items():
+            for name, value in attributes(old).items():
                 _set(copy, name, value)
             for edge in node.edges:
-                if edge.how == "store" and edge.arg in contents(copy):  # seen afterwards, whatever is stored
+                if edge.how == "store" and edge.arg in attributes(copy):  # seen afterwards, whatever is stored
                     object.__delattr__(copy, edge.arg)
                 if edge.how == "attr" and self._wanted(edge):
                     _set(copy, edge.arg, self._part(edge.child, getattr(old, edge.arg)))
 
         self._pending.append(fill)
-        return self._mutable(node, copy)
+        self._mutable(node, copy)
+        if isinstance(items, StateNode):
+            {"list": self._list, "dict": self._dict, "history": self._history}[items.kind](items, copy)
+        return copy
 
     def _module(self, node: StateNode) -> Any:
         old: types.ModuleType = node.obj
@@ -371,11 +443,13 @@ class Substitution:
 
         def fill() -> None:
             for edge in node.edges:
-                if edge.how == "attr" and self._wanted(edge):
+                if edge.how in ("attr", "stream") and self._wanted(edge):
                     copy.__dict__[edge.arg] = self._part(edge.child, old.__dict__[edge.arg])
 
         self._pending.append(fill)
         return self._mutable(node, copy)
+
+    _library = _module
 
     def _method(self, node: StateNode) -> Any:
         func, owner = node.edges
@@ -384,6 +458,17 @@ class Substitution:
 
     def _adder(self, node: StateNode) -> Any:
         return self._done(node, getattr(self._part(node.edges[0].child, node.obj.__self__), node.obj.__name__))
+
+    def _const(self, node: StateNode) -> Any:
+        """A descriptor in a class, over other functions."""
+        parts = {e.arg: self._part(e.child, getattr(node.obj, e.arg)) for e in node.edges}
+        if isinstance(node.obj, property):
+            return self._done(node, property(**parts, doc=node.obj.__doc__))
+        function = parts.get("func", parts.get("__func__"))
+        copy = type(node.obj)(function)
+        if isinstance(copy, functools.cached_property):
+            copy.__set_name__(object, node.obj.attrname)
+        return self._done(node, copy)
 
     def _partial(self, node: StateNode) -> Any:
         old = node.obj
@@ -406,11 +491,11 @@ def _needed(graph: StateGraph) -> set[int]:
     for node in graph.nodes:
         if node.sub and holds_copies(node):
             for edge in node.edges:
-                if not edge.fixed and isinstance(edge.child, StateNode):
+                if not edge.fixed and edge.how != "class" and isinstance(edge.child, StateNode):
                     owners.setdefault(id(edge.child), []).append(node)
-    kinds = ("array", "sink", "history", "number", "logger")
+    kinds = ("array", "sink", "history", "number", "logger", "cached")
     stack = [n for n in graph.nodes if n.sub and (n.kind in kinds or n.changes or _is_stored_in(n))]
-    needed = {id(n) for n in stack}
+    needed = {id(n) for n in stack} | {id(edge) for _, edge in _in_classes(graph) if is_stored(edge)}
     while stack:
         for owner in owners.get(id(stack.pop()), ()):
             if id(owner) not in needed:
@@ -424,7 +509,7 @@ def leads_to_effects(node: StateNode) -> bool:
     stack, seen = [node], {id(node)}
     while stack:
         at = stack.pop()
-        if at.kind in ("sink", "history") or at.changes or any(map(_effect, at.edges)):
+        if at.kind in ("sink", "history") or at.changes or any(map(is_stored, at.edges)):
             return True
         children = [e.child for e in at.edges if isinstance(e.child, StateNode) and id(e.child) not in seen]
         seen.update(map(id, children))
@@ -433,16 +518,28 @@ def leads_to_effects(node: StateNode) -> bool:
 
 
 def _is_stored_in(node: StateNode) -> bool:
-    return any(_effect(edge) and not edge.fixed for edge in node.edges)
+    return any(is_stored(edge) and not edge.fixed and edge.how != "class" for edge in node.edges)
+
+
+def _in_classes(graph: StateGraph) -> list[tuple[StateNode, Edge]]:
+    """(node, edge) of each attribute of a class that can be replaced."""
+    edges = [(n, e) for n in graph.nodes for e in n.edges if e.how == "class" and not e.fixed]
+    return list({(_home(e), e.arg[1]): (n, e) for n, e in edges}.values())
+
+
+def _home(edge: Edge) -> type:
+    """The class in which an attribute stands."""
+    cls, name = edge.arg
+    return next((base for base in cls.__mro__ if name in base.__dict__), cls)
 
 
 def _only_stored(edge: Edge) -> bool:
     """Whether the function assigns a variable, and does nothing else with it."""
-    return edge.how in ("global", "cell") and isinstance(edge.child, Leaf) and edge.child.effect == STORE
+    return edge.how in ("global", "cell", "class") and isinstance(edge.child, Leaf) and edge.child.effect == STORE
 
 
-def _effect(edge: Edge) -> bool:
-    return edge.stored or (isinstance(edge.child, Leaf) and bool(edge.child.effect))
+def _set_in_class(edge: Edge, value: Any) -> None:
+    type.__setattr__(_home(edge), edge.arg[1], value)
 
 
 def _clear(copy: Any) -> None:
@@ -453,7 +550,7 @@ def _read(c: _Replacement, picture: Any) -> Any:
     """The part of a picture of *c* that the function reads."""
     if c.node.kind in ("sink", "history") or c.node.changes:
         return []
-    places = [e.arg for e in c.node.edges if _effect(e) and e.how in ("attr", "item", "key", "store")]
+    places = [e.arg for e in c.node.edges if is_stored(e) and e.how in ("attr", "item", "key", "store")]
     if isinstance(picture, list):
         past = [_MISSING for k in places if k >= len(picture)]
         return [v for k, v in enumerate(picture) if k not in places] + past
@@ -481,7 +578,7 @@ def changed_containers(nodes: Iterable[StateNode]) -> Iterator[StateNode]:
 def grown_lists(nodes: Iterable[StateNode]) -> Iterator[StateNode]:
     """The lists among *nodes* that have more items than when these were made, and those as they were."""
     for node in changed_containers(nodes):
-        if type(node.obj) is list and len(node.edges) < len(node.obj):
+        if node.kind == "list" and isinstance(node.obj, list) and len(node.edges) < len(node.obj):
             before = [e.child.obj if isinstance(e.child, StateNode) else e.child.value for e in node.edges]
             if same_contents(before, node.obj[: len(before)]):
                 yield node
@@ -499,18 +596,27 @@ def grow(sink: Any, value: Any) -> None:
 
 def slots(cls: type) -> list[str]:
     """Attributes that lie in the instance itself.  ``SimpleNamespace`` lists its own dict among them."""
-    found = [n for c in cls.__mro__ for n, v in c.__dict__.items() if type(v) is types.MemberDescriptorType]
+    classes = [c for c in cls.__mro__ if c is not KeptList]
+    found = [n for c in classes for n, v in c.__dict__.items() if type(v) is types.MemberDescriptorType]
     return [n for n in found if n != "__dict__"]
+
+
+def _shown(c: _Replacement) -> Any:
+    """A shallow picture of a copy."""
+    return attributes(c.copy) if c.node.kind == "instance" else contents(c.copy)
 
 
 def contents(obj: Any) -> Any:
     """A shallow picture of an object: a list, or a dict of attributes or items."""
-    if type(obj) is KeptList:
+    if issubclass(type(obj), KeptList):
         return list.copy(obj)
     if isinstance(obj, list | deque | set):
         return list(obj)
-    if isinstance(obj, dict):
-        return dict(obj)
+    return dict(obj) if isinstance(obj, dict) else attributes(obj)
+
+
+def attributes(obj: Any) -> dict[str, Any]:
+    """A shallow picture of the attributes of an object."""
     picture = dict(getattr(obj, "__dict__", {}))
     if not isinstance(obj, types.FunctionType | types.ModuleType):
         for name in slots(type(obj)):
@@ -537,7 +643,9 @@ def _set(obj: Any, name: str, value: Any) -> None:
         object.__setattr__(obj, name, value)
 
 
-def apply_changes(original: Any, before: Any, now: Any, back: Callable[[Any], Any]) -> None:
+def apply_changes(
+    original: Any, before: Any, now: Any, back: Callable[[Any], Any], of_items: bool = True
+) -> None:  # fmt: skip
     """Do to *original* what has made *now* of *before*, pictures of a copy by :func:`contents`."""
     if isinstance(now, list):
         values = [back(v) for v in now]
@@ -547,7 +655,7 @@ def apply_changes(original: Any, before: Any, now: Any, back: Callable[[Any], An
         else:
             original[:] = values
         return
-    is_dict = isinstance(original, dict)
+    is_dict = of_items and isinstance(original, dict)
     for name in before.keys() - now.keys():
         if is_dict:
             original.pop(name, None)

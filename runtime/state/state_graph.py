@@ -83,7 +83,7 @@ def mark(roots: list[Leaf | StateNode], nodes: list[StateNode]) -> None:
             child.sub |= not fixed
             child.fixed |= fixed
             fixed |= not holds_copies(child)
-            stack += [(e.child, fixed or e.fixed) for e in child.edges]
+            stack += [(e.child, e.fixed or (fixed and e.how != "class")) for e in child.edges]
 
 
 @dataclass(slots=True)
@@ -93,10 +93,11 @@ class Edge:
     ``global`` (globals dict, name), ``builtin`` (globals dict, name), ``noglobal``, ``cell``, ``emptycell``,
     ``context`` (the value of a context variable),
     ``attr`` name, ``noattr`` name, ``noitems`` names (none of them in its ``__dict__``), ``item`` index, ``key`` key,
-    ``element`` index (of a set), ``class`` (class, name), ``const`` (the part of an object that can't change),
-    ``import`` module name, ``quiet`` name (in the key, not in the checker), ``store`` name (an attribute that is only
-    assigned, present or not), ``member`` (dict of an object that is compared by identity, another that has the same
-    entry or None, name).
+    ``items`` (of an object of a subclass of ``list`` or ``dict``), ``element`` index (of a set), ``class`` (class,
+    name; not fixed: while a function is recorded, the class has another part there), ``const`` (the part of an object
+    that can't change), ``import`` module name, ``quiet`` name (in the key, not in the checker), ``store`` name (an
+    attribute that is only assigned, present or not), ``stream`` name (``sys.stdout``, whatever it is), ``member`` (dict
+    of an object that is compared by identity, another that has the same entry or None, name).
     """
 
     how: str
@@ -105,6 +106,11 @@ class Edge:
     fixed: bool
     stored: bool = False  # the function may store something here, of which a run has a copy
     unread: bool = False  # and does nothing else with it
+
+
+def is_stored(edge: Edge) -> bool:
+    """Whether the function may store something in the place."""
+    return edge.stored or (isinstance(edge.child, Leaf) and bool(edge.child.effect))
 
 
 def variable_of(node: StateNode, edge: Edge) -> Hashable:
@@ -126,6 +132,7 @@ class Names:
     everything: bool = False  # attribute names are computed somewhere: all attributes count
     absence: bool = False  # a missing attribute can be noticed
     dates: bool = False  # NumPy's dates occur
+    formats: bool = False  # texts of values are made
     moment: str = ""  # where text occurs that is the present time to NumPy
     effects: bool = False  # whether effects are replayed
     holders: bool = False  # whether objects of classes in ``HELD`` (``effect_places.py``) may be inputs
@@ -142,7 +149,7 @@ class Names:
 
     def state(self) -> tuple[int, ...]:
         sets = self.attrs, self.compares, self.called, self.asked, self.read, self.no_sparing, self.texts, self.grown
-        flags = self.supers, self.everything, self.absence, self.dates, bool(self.moment), self.unbound
+        flags = self.supers, self.everything, self.absence, self.dates, self.formats, bool(self.moment), self.unbound
         counts = sum(map(len, self.uses.values())), sum(map(len, self.grown.values()))
         return *map(len, sets), *counts, *flags
 
@@ -158,7 +165,7 @@ class Names:
     def copy(self) -> Names:
         sets = dict(self.attrs), set(self.compares), set(self.called), set(self.asked)
         uses = {place: set(found) for place, found in self.uses.items()}
-        flags = self.supers, self.everything, self.absence, self.dates
+        flags = self.supers, self.everything, self.absence, self.dates, self.formats
         return Names(
             *sets,
             *flags,

@@ -114,7 +114,9 @@ class Trust:
         if known is None:
             name = cls.__module__
             module = sys.modules.get(name) if isinstance(name, str) else None
-            if module is not None:
+            if module is builtins:  # which a class is said to be of that is made where no `__name__` is
+                known = not cls.__flags__ & (1 << 9) or vars(builtins).get(cls.__name__) is cls
+            elif module is not None:
                 known = self.module(module)
             else:
                 known = not cls.__flags__ & (1 << 9)  # no module, and not made by a class statement

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import contextvars
+import dataclasses
 import functools
 import logging
 import operator
@@ -27,10 +28,19 @@ from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Refusal
 from . import modules, objects, readers
 from .code_scan import BY_NAME, CodeFacts, scan
-from .effect_places import is_history, settle_numbers, settle_places, visit_history, visit_item, visit_part
+from .effect_places import (
+    is_history,
+    open_classes,
+    settle_numbers,
+    settle_places,
+    visit_history,
+    visit_item,
+    visit_part,
+)
+from .kept_cache import CACHE
 from .libraries import ENVIRONMENT, LOCAL_TIME, LOCALE, PRINT_OPTIONS, TIME_ZONE, reads_by_itself
 from .pins import MISSING, AnyName, Pins, context_value, versions_in_use
-from .state_graph import MAX_CONTENT, Chains, Leaf, Names, StateGraph, StateNode, mark
+from .state_graph import MAX_CONTENT, Chains, Leaf, Names, StateGraph, StateNode, is_stored, mark
 from .trust import Trust, impurity, setting_of
 from .uses import COUNT, DELETE, STORE, Place
 from .values import is_leaf
@@ -61,8 +71,14 @@ def build(
     libraries = [n for n in walker.nodes if n.kind == "library" and n.edges] if versions_in_use() else []
     spaces = [n.obj.__dict__ for n in libraries]
     functions = [n.obj for n in walker.nodes if n.kind == "function" and not n.extra]
+    loose = dict(walker.loose)
+    for node, edge in [(n, e) for n in walker.nodes for e in n.edges if is_stored(e)]:
+        if edge.how == "class":
+            loose.setdefault(id(edge.arg[0]), set()).add(edge.arg[1])
+        elif edge.how == "attr" and node.kind == "function":
+            loose.setdefault(id(node.obj.__dict__), set()).add(edge.arg)
     pins = Pins(
-        counted, trust, walker.classes, walker.stores, walker.lists, walker.abstract, spaces, functions, walker.loose
+        counted, trust, walker.classes, walker.stores, walker.lists, walker.abstract, spaces, functions, loose
     )  # fmt: skip
     return StateGraph(
         walker.roots, walker.nodes, reasons, walker.codes, walker.main, names, pins, list(walker.settings.values()),
@@ -99,6 +115,7 @@ def _walk(
     except UnknownError as error:
         walker.reasons.setdefault(error.reason)
         roots.clear()
+    open_classes(walker)
     mark(roots, walker.nodes)
     settle_places(walker)
     settle_numbers(walker)
@@ -136,7 +153,7 @@ def _fill_function(
         why = impurity(fn)
         if why:
             walker.refuse(why, f"{fn.__module__}.{fn.__qualname__}", site)
-        if reads_by_itself(fn):
+        if reads_by_itself(fn) and not (fn.__code__.co_filename == dataclasses.__file__ and fn.__name__ == "__repr__"):
             walker.names.everything = True
         setting = setting_of(fn)
         if setting is not None:
@@ -193,6 +210,7 @@ def _take_code(walker: Walker, code: types.CodeType) -> CodeFacts:
                 what = f"the global `{name}`" if kind == "global" else f"the outer variable `{name}`"
                 walker.refuse(Refusal.STATE_WRITES, what, facts.at(line))
         names.dates |= facts.dates
+        names.formats |= facts.formats or "print" in facts.globals
         if facts.moment:
             names.moment = facts.at(facts.moment)
         if facts.formats:
@@ -381,8 +399,13 @@ def _proxy(walker: Walker, value: Any, label: str, site: str) -> Leaf:
     return walker.unknown(Refusal.STATE_UNSEEN, value, label, site)
 
 
-def _cached(walker: Walker, value: Any, label: str, site: str) -> Leaf:
-    return walker.unknown(Refusal.STATE_CACHE, value, label, site)
+def _cached(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
+    """A function with a cache: calls of it are made again, or go past the cache (``kept_cache.py``)."""
+    if not walker.names.effects:
+        return walker.unknown(Refusal.STATE_CACHE, value, label, site)
+    node = walker.node("cached", value, label, site, extra=walker.names.holders)
+    node.edge("const", "__wrapped__", walker.visit(value.__wrapped__, label, site))
+    return node
 
 
 # ---- values of no other kind
@@ -455,7 +478,7 @@ OF_CLASS.update({
     np.ufunc: _by_identity, object: _by_identity, types.GenericAlias: _by_identity,
     types.UnionType: _by_identity,
     property: _descriptor, staticmethod: _descriptor, classmethod: _descriptor,
-    functools.cached_property: _descriptor, type(functools.lru_cache(len)): _cached,
+    functools.cached_property: _descriptor, CACHE: _cached,
 })  # fmt: skip
 OF_SUBCLASSES.update({np.ndarray: _array_subclass, logging.Logger: _logger, object: _other})
 

@@ -66,6 +66,7 @@ class Walker:
         self.stored: list[Edge] = []  # to places where the function may store something
         self.suspects: list[str] = []  # labels of containers that it may read and change
         self.lists: list[list[Any]] = []
+        self.variables: dict[Any, StateNode] = {}  # numbers in global and outer variables that are inputs
         self.abstract = False  # whether classes may be asked for that others are registered with
         self.memo: dict[int, StateNode] = {}
         self.grown: dict[int, set[Any]] = {}  # id of a container, of whose items some only grow -> how they do

@@ -602,7 +602,7 @@ def a_match_statement():
     return f, lambda: setattr(P, "__match_args__", ("b", "a")) or table.update(k=3.0)
 
 
-@live
+@replayed
 def format_specs():
     class C:
         k = "1"
@@ -616,7 +616,7 @@ def format_specs():
     )  # fmt: skip
 
 
-@live
+@replayed
 def text_of_objects():
     class C:
         k = "1"
@@ -949,7 +949,7 @@ def the_garbage_collector():
     return lambda x: x.sum() * (1.0 if gc.isenabled() else 2.0), lambda: None
 
 
-@live
+@replayed
 def results_of_earlier_calls():
     held = Box(v=1.0)
     cached = functools.lru_cache(lambda: held.v)

@@ -198,6 +198,8 @@ def found_by(attributes: Sequence[tuple[str, Any]], found: Any, *, plain: bool) 
     for _, attribute in attributes:
         if isinstance(found, (ModuleType, type)) or _draws(found):
             found = getattr(found, attribute, UNKNOWN)
+        elif plain and attribute == "__class__" and found is not UNKNOWN:
+            found = type(found)
         else:
             held = _held(found) if plain and found is not UNKNOWN else {}
             found = held.get(attribute, UNKNOWN)

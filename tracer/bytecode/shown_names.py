@@ -177,6 +177,11 @@ def show(frame: FrameType) -> None:
             ctypes.c_size_t.from_address(inner + _offset - _WORD).value = id(known)
 
 
+def shown_builtins(code: CodeType, space: dict[str, Any]) -> dict[str, Any]:
+    """The builtins that a frame of *code* will find, with the globals *space*."""
+    return _shown if _offset is not None and asks(code, space) else _REAL
+
+
 def is_shown(frame: FrameType) -> bool:
     """Whether *frame* finds the builtins of recorded code."""
     return frame.f_builtins is _shown

@@ -35,6 +35,7 @@ from ..ops.elementwise import cast
 from ..record.array import TracedArray, class_of, has_attribute, unsupported, wrap, wrap_array
 from ..record.integers import TracedInt
 from ..record.recorder import Recorder, current_recorder
+from ..record.reports import KeptFile
 from ..record.shown_text import PRINT, VALUE, Printed
 
 _NO_TEXT = (float, int, bool)  # numbers that are looked at themselves, or say no more than a comparison
@@ -60,7 +61,7 @@ class _Type:
         if len(args) == 1 and not kwargs and type(args[0]) is TracedInt:
             return int
         found = type(*args, **kwargs)
-        return list if len(args) == 1 and hasattr(found, "traced_length") else found
+        return args[0].__class__ if len(args) == 1 and hasattr(found, "traced_length") else found
 
     def __instancecheck__(self, instance: Any) -> bool:
         return isinstance(instance, type)
@@ -254,13 +255,14 @@ def _print(*values: Any, sep: str | None = " ", end: str | None = "\n", file: An
     if recorder is None or texts is None:
         print(*values, sep=sep, end=end, file=file, flush=flush)
         return
-    texts.asked = PRINT if file is None else VALUE
+    kept = file is None or type(file) is KeptFile
+    texts.asked = PRINT if kept else VALUE
     try:
         text = (" " if sep is None else sep).join([str(value) for value in values])
     finally:
         texts.asked = ""
-    if file is None:
-        texts.printed.append(Printed(text, "\n" if end is None else end, bool(flush)))
+    if kept:
+        texts.printed.append(Printed(text, "\n" if end is None else end, bool(flush), getattr(file, "file", None)))
     else:
         recorder.unrepeatable(Refusal.CALLS_PRINT, what="print(file=...)")
         print(text, end=end, file=file, flush=flush)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..bytecode.concretize import array_refusal, called_by_name, check_number_allowed
-from ..bytecode.settled_text import printed, settled
+from ..bytecode.settled_text import printed, settled, template
 from ..ir.aval import FLOAT, FLOAT_KINDS, Aval, can_cast, check_dtype
 from ..ir.errors import MutationError, TracegradError, UnsupportedError
 from ..ir.graph import Atom, Lit, Var, literal
@@ -385,13 +385,20 @@ class TracedArray(metaclass=_StandIn):
         return bool(self._concrete("bool"))
 
     def __int__(self) -> int:
-        return int(self._concrete("int"))
+        stands = self._written(sys._getframe(1))
+        return int(self._concrete("int") if stands is None else stands)
+
+    def _written(self, frame: FrameType) -> float | None:
+        """The number that *frame* is to write by ``"..." % t``, where only the outside will see it; else None."""
+        return written_by(self._recorder, frame, lambda: wrap(self.atom, self._recorder)) if self.size == 1 else None
 
     def __float__(self) -> Any:
         """The plain number, for C code: an error where its gradient would be lost."""
         if self._atom.aval.is_float and not sys._getframe(1).f_code.co_filename.startswith(OWN_FOLDER):
             if called_by_name("__float__"):
                 return self.number()
+            if (stands := self._written(sys._getframe(1))) is not None:
+                return stands
             self._recorder.shown.append(self.atom)  # by "%.3f" % t
             check_number_allowed(lambda: self._recorder.has_gradient(self.atom))
         return float(self._concrete("float"))
@@ -543,6 +550,15 @@ def shown_to(recorder: Recorder, frame: FrameType) -> Texts | None:
         return None
     own = is_internal(frame.f_code.co_filename)
     return texts if (texts.asked == PRINT if own else settled(frame, texts.places)) else None
+
+
+def written_by(recorder: Recorder, frame: FrameType, value: Callable[[], Any]) -> float | None:
+    """The number for *value* in a text that *frame* makes by ``"..." % t``, where only the outside will see it."""
+    if recorder.texts is None or not recorder.active or is_internal(frame.f_code.co_filename):
+        return None
+    text = template(frame)
+    texts = None if text is None else shown_to(recorder, frame)
+    return None if texts is None or text is None else texts.number(value(), text)
 
 
 def class_of(t: TracedArray) -> type:

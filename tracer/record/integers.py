@@ -31,7 +31,7 @@ from ..ir.primitive import LOOP
 from ..ir.site import Site, at_site, user_site
 from ..ops.elementwise import F, cast
 from ..ops.shape import reshape
-from .array import UFUNCS, TracedArray, shown_to, wrap
+from .array import UFUNCS, TracedArray, shown_to, wrap, written_by
 from .recorder import Recorder, current_recorder
 from .shown_text import Shown
 
@@ -235,16 +235,22 @@ class TracedInt:
         return getattr(self.asked(), name)
 
     def __index__(self) -> int:
-        return self.asked()
+        stands = self._written(sys._getframe(1))
+        return self.asked() if stands is None else int(stands)
 
     __int__ = __trunc__ = __index__
+
+    def _written(self, frame: FrameType) -> float | None:
+        """As that of a traced array."""
+        return written_by(self.recorder, frame, self.array) if current_recorder() is self.recorder else None
 
     def __hash__(self) -> int:
         self._check()
         return hash(self._by_value())  # a key is this very object
 
     def __float__(self) -> float:
-        return float(self.asked())
+        stands = self._written(sys._getframe(1))
+        return float(self.asked()) if stands is None else stands
 
     def __complex__(self) -> complex:
         return complex(self.asked())

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
@@ -49,6 +49,13 @@ class Question(NamedTuple):
     def holds(self) -> bool:
         found = self.function(*self.args)
         return type(found) is type(self.answer) and bool(found == self.answer)
+
+
+class Answered(Protocol):
+    """Something that was put to the outside; equal to others of the same question and answer."""
+
+    def holds(self) -> bool:
+        """Whether it has the same answer now."""
 
 
 @dataclass(slots=True)
@@ -89,7 +96,7 @@ class Recorder(Builder):
         self.call_method: Callable[..., Any] | None = None  # answers methods, where `outside` counts (constants.py)
         self.derives = False  # whether results of NumPy's can be inputs; else their sources are needed
         self.derived: dict[Any, Any] = {}  # calls that NumPy answers -> their recipes (constants.py)
-        self.questions: list[Question] = []  # put to the outside, and answered
+        self.questions: list[Answered] = []  # put to the outside, and answered
         self.needed: NeedsContentsError | None = None  # raised in the function, whatever became of it
         self._alive: list[Any] = []
         self._producers = Producers()

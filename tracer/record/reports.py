@@ -17,10 +17,12 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any
 
-from ..bytecode.settled_text import LOG_METHODS, REPORTERS
+from ..bytecode.settled_text import LOG_METHODS, REPORTERS, WRITES, is_dropped
 from ..bytecode.shown_names import show_functions
 from ..ir.refusals import Refusal
 from ..ir.site import OWN_FOLDER
+from .array import TracedArray
+from .integers import TracedInt
 from .recorder import current_recorder
 from .shown_text import Texts
 
@@ -140,6 +142,91 @@ LOG_CODES = frozenset(  # ids, of functions that write a log, or give an object 
 )
 
 
+# ---- files ---------------------------------------------------------------------------------------------------------
+
+
+class StandardStream:
+    """``sys.stdout`` or ``sys.stderr``, whatever that is when it is written to."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(getattr(sys, self._name), name)
+
+
+STREAMS = {name: StandardStream(name) for name in ("stdout", "stderr")}
+
+
+def is_written(value: Any) -> bool:
+    """Whether *value* is a file, or writes into one, that a ``KeptFile`` can stand for."""
+    kind = type(value)
+    if kind.__module__ == "_io":
+        return kind.__name__ in _FILES and not value.closed and value.writable()
+    return kind is StandardStream or (kind.__module__, kind.__name__) in (("_csv", "writer"), ("csv", "DictWriter"))
+
+
+_FILES = frozenset(("TextIOWrapper", "StringIO", "BufferedWriter", "BytesIO", "FileIO", "BufferedRandom"))
+
+
+# Methods of files that tell of what was written to them, or end it.
+READS = frozenset((
+    "getvalue", "getbuffer", "read", "readline", "readlines", "seek", "tell", "truncate", "close", "detach", "__iter__",
+))  # fmt: skip
+
+
+class KeptFile:
+    """Stands for a file, or a writer into one, while a function is recorded."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+
+    @property
+    def __class__(self) -> Any:
+        return type(self.file)
+
+    @__class__.setter
+    def __class__(self, value: Any) -> None:
+        raise AttributeError("the class of a file cannot be changed")
+
+    def __getattr__(self, name: str) -> Any:
+        texts = _kept()
+        if texts is None or not (name == "flush" or name in WRITES):
+            _unkept(Refusal.CALLS_FILES, f"{type(self.file).__name__}.{name}")
+            return getattr(self.file, name)
+
+        def write(*args: Any, **kwargs: Any) -> Any:
+            if name in ("write", "writerow") and not is_dropped(sys._getframe(1)):  # what is returned is of the text
+                _unkept(Refusal.CALLS_FILES, f"{type(self.file).__name__}.{name}")
+                return getattr(self.file, name)(*map(_seen, args), **kwargs)
+            report = Report(self.file, name, args, kwargs, None, ("write", id(self.file), name))
+            return texts.printed.append(report)
+
+        return write
+
+    def __iter__(self) -> Any:
+        return iter(self.__getattr__("__iter__")())
+
+    def __enter__(self) -> Any:
+        self.__getattr__("__enter__")()
+        return self
+
+    def __exit__(self, *given: Any) -> Any:
+        return self.__getattr__("__exit__")(*given)
+
+
+def _seen(value: Any) -> Any:
+    """The same with plain values in place of traced ones, for a file that is given it at once."""
+    if isinstance(value, list | tuple):
+        return [*map(_seen, value)]
+    if isinstance(value, dict):
+        return {key: _seen(part) for key, part in value.items()}
+    return value.shown() if type(value) is TracedArray else value.asked() if type(value) is TracedInt else value
+
+
+REPORTERS.add(KeptFile)
+
+
 # ---- warnings ------------------------------------------------------------------------------------------------------
 
 
@@ -223,4 +310,4 @@ def may_raise() -> bool:
 
 show_functions(warnings, {"warn": warn})
 
-__all__ = ["LOG_CODES", "KeptLogger", "Report", "filters"]
+__all__ = ["LOG_CODES", "READS", "STREAMS", "KeptFile", "KeptLogger", "Report", "filters", "is_written"]

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _MARK = re.compile(r"<traced \(recording: \.\.\.\) #(\d+)>")
+_CONVERSION = re.compile(r"%(?:\([^)]*\))?([#0\- +]*\d*(?:\.\d+)?[diuoxXeEfFgG])")  # of `%`, to a number
+_MOST_NUMBERS = 90
 PRINT, VALUE = "print", "value"
 
 
@@ -21,13 +23,15 @@ class Shown:
     """A traced array as it was when its text was made, and how: by ``str``, ``repr``, a format, or a function."""
 
     value: Any
-    how: str | Callable[[Any], str]  # "str", "repr" or "format"
+    how: str | Callable[[Any], str]  # "str", "repr", "format" or "%"
     spec: str = ""
 
     def write(self, value: Any) -> str:
         """The text of *value* in place of the traced array."""
         if not isinstance(self.how, str):
             return self.how(value)
+        if self.how == "%":
+            return f"%{self.spec}" % value
         return format(value, self.spec) if self.how == "format" else repr(value) if self.how == "repr" else str(value)
 
 
@@ -38,6 +42,7 @@ class Printed:
     text: str
     end: str
     flush: bool
+    file: Any = None
 
 
 @dataclass(slots=True)
@@ -47,20 +52,39 @@ class Texts:
     asked: str = ""  # PRINT, VALUE: text of a traced array that our own code asks for
     filters: Any = None  # of warnings, when the run began
     places: set[tuple[Any, str]] = field(default_factory=set)  # places that are not read, as for `settled`
+    numbers: dict[str, Shown] = field(default_factory=dict)  # what stands in a text for numbers that C code has written
+    _written: int = 0
 
     def mark(self, value: Any, how: str | Callable[[Any], str], spec: str = "") -> str:
         """The mark for the text of *value*."""
         self.shown.append(Shown(value, how, spec))
         return f"<traced (recording: ...) #{len(self.shown) - 1}>"
 
+    def number(self, value: Any, template: str) -> float | None:
+        """A number that ``template % ...`` is to write in place of *value*: so large that its text is met nowhere else.
+        None where there is none."""
+        conversions = set(_CONVERSION.findall(template))
+        if not conversions or self._written == _MOST_NUMBERS:
+            return None
+        stands = float(f"7.7e{307 - self._written}")
+        self._written += 1
+        for spec in conversions:
+            self.numbers[f"%{spec}" % (stands if spec[-1] in "eEfFgG" else int(stands))] = Shown(value, "%", spec)
+        return stands
+
     def pieces(self, text: str) -> list[str | Shown]:
         """*text* with the traced arrays that stand in it."""
         parts = _MARK.split(text)
-        return [self.shown[int(part)] if k % 2 else part for k, part in enumerate(parts)]
+        found = [self.shown[int(part)] if k % 2 else part for k, part in enumerate(parts)]
+        if not self.numbers:
+            return found
+        numbers = re.compile("(" + "|".join(map(re.escape, sorted(self.numbers, key=len, reverse=True))) + ")")
+        split = [numbers.split(part) if isinstance(part, str) else [part] for part in found]
+        return [self.numbers[str(one)] if k % 2 else one for part in split for k, one in enumerate(part)]
 
     def written(self, text: str, number: Callable[[Any], Any]) -> str:
         """*text* with values in place of the traced arrays in it."""
-        if not self.shown or "<traced" not in text:
+        if not self.numbers and (not self.shown or "<traced" not in text):
             return text
         return "".join([p if isinstance(p, str) else p.write(number(p.value)) for p in self.pieces(text)])
 
@@ -71,4 +95,4 @@ class Texts:
             if not isinstance(one, Printed):
                 one.give(number)
                 continue
-            print(self.written(one.text, number), end=one.end, flush=one.flush)
+            print(self.written(one.text, number), end=one.end, flush=one.flush, file=one.file)

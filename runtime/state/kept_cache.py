@@ -1,0 +1,159 @@
+"""Functions that keep their results (``functools.lru_cache``), as recorded code finds them.
+
+A call of plain values is made on the cache itself, and a replay makes it again (``Cached``): what it gives is what the
+recording rests on.  A call of traced values goes past the cache, to the function in it, once for the same values.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...tracer.ir.refusals import Refusal
+from ...tracer.record.array import TracedArray, class_of
+from ...tracer.record.integers import TracedInt
+from ...tracer.record.recorder import current_recorder
+from .state_graph import MAX_CONTENT
+from .values import identity, is_leaf, same, token
+
+CACHE: Any = type(functools.lru_cache(len))
+_MAX_PARTS = 1000
+
+
+class Cached:
+    """A call of *cached* with plain values, which had an *answer* before."""
+
+    __slots__ = ("_args", "_arrays", "_cached", "_key", "_kwargs", "answer")
+
+    def __init__(self, cached: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], answer: Any) -> None:
+        self._cached, self._args, self._kwargs, self.answer = cached, args, kwargs, answer
+        self._arrays = _arrays(answer) or ()
+        given = *[_key(x) for x in args], *[(name, _key(x)) for name, x in kwargs.items()]
+        shown = token(answer) if is_leaf(answer) else identity(answer)
+        self._key = id(cached), given, shown, *[_content(array) for array in self._arrays]
+
+    def holds(self) -> bool:
+        """Whether the cache gives the same answer."""
+        now = self._cached(*self._args, **self._kwargs)
+        if now is not self.answer and not (is_leaf(self.answer) and same(now, self.answer)):
+            return False
+        return not self._arrays or [*map(_content, self._arrays)] == [*self._key[3:]]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cached) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+def _key(value: Any) -> Any:
+    return token(value) if is_leaf(value) else identity(value)
+
+
+def _content(array: np.ndarray) -> Any:
+    return array.dtype, array.shape, array.strides, array.tobytes()
+
+
+def _arrays(answer: Any) -> list[np.ndarray] | None:
+    """The arrays in an answer; None where it has parts that may change and are not known."""
+    found: list[np.ndarray] = []
+    stack, seen = [answer], 0
+    while stack:
+        value, seen = stack.pop(), seen + 1
+        if type(value) is tuple:
+            stack += value
+        elif type(value) is np.ndarray and not value.dtype.hasobject and value.nbytes <= MAX_CONTENT:
+            found.append(value)
+        elif not is_leaf(value) or seen > _MAX_PARTS:
+            return None
+    return found
+
+
+class KeptCache:
+    """Stands for the function with a cache *cached* in a run, over *function* in place of the one in it.
+
+    :param originals: by id of what stands for it in the run, an object of the caller's.
+    :param changed: the objects among them that the run has changed.
+    :param has_effects: the function does more than compute, which a call that goes past the cache does too often.
+    :param only_leaves: objects may hold traced values that do not look like ones (tensors).
+    """
+
+    def __init__(
+        self, cached: Any, function: Callable[..., Any], originals: Mapping[int, Any],
+        changed: Callable[[], list[Any]], has_effects: bool, only_leaves: bool,
+    ) -> None:  # fmt: skip
+        self._cached, self._function, self._has_effects = cached, function, has_effects
+        self._originals, self._changed, self._only_leaves = originals, changed, only_leaves
+        self._known: dict[Any, tuple[Any, Any]] = {}  # calls with traced values: (the values, the result)
+
+    @property
+    def __class__(self) -> Any:
+        return type(self._cached)
+
+    @__class__.setter
+    def __class__(self, value: Any) -> None:
+        raise AttributeError("the class of a function with a cache cannot be changed")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        values = [*args, *kwargs.values()]
+        if any(map(_is_traced, values)):
+            for value in values:
+                if self._has_effects or (type(value) is TracedArray and class_of(value) is np.ndarray):
+                    hash(value)  # an error
+            key = *[_identity(x) for x in args], *[(name, _identity(x)) for name, x in kwargs.items()]
+            if key not in self._known:
+                self._known[key] = values, self._function(*args, **kwargs)
+            return self._known[key][1]
+        recorder = current_recorder()
+        if self._only_leaves and not all(is_leaf(x) or type(x) is TracedInt for x in values):
+            self._unkept()
+            return self._function(*args, **kwargs)
+        args = tuple(map(self._plain, args))
+        kwargs = {name: self._plain(x) for name, x in kwargs.items()}
+        if any(one is x for one in self._changed() for x in (*args, *kwargs.values())):
+            self._unkept()
+        answer = self._cached(*args, **kwargs)
+        if _arrays(answer) is None:
+            self._unkept()
+        elif recorder is not None:
+            found = Cached(self._cached, args, kwargs, answer)
+            if found not in recorder.questions:
+                recorder.questions.append(found)
+        return answer
+
+    def _plain(self, value: Any) -> Any:
+        if type(value) is tuple:
+            parts = tuple(map(self._plain, value))
+            return value if all(map(operator.is_, parts, value)) else parts
+        return value.asked() if type(value) is TracedInt else self._originals.get(id(value), value)
+
+    def __get__(self, owner: Any, cls: Any = None) -> Any:
+        return self if owner is None else types.MethodType(self, owner)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("cache_"):
+            self._unkept()
+        return self._function if name == "__wrapped__" else getattr(self._cached, name)
+
+    def _unkept(self) -> None:
+        recorder = current_recorder()
+        if recorder is not None:
+            recorder.unrepeatable(Refusal.STATE_CACHE, what=f"`{self._cached.__name__}`")
+
+
+def _is_traced(value: Any) -> bool:
+    return type(value) is TracedArray or (type(value) is tuple and any(map(_is_traced, value)))
+
+
+def _identity(value: Any) -> Any:
+    if type(value) is tuple:
+        return tuple(map(_identity, value))
+    return token(value) if is_leaf(value) else id(value)
+
+
+__all__ = ["CACHE", "Cached", "KeptCache"]

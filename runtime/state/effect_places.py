@@ -44,6 +44,7 @@ DESCRIPTORS = property | staticmethod | classmethod | functools.cached_property
 _MAPPINGS = (dict, OrderedDict, defaultdict, Counter)
 _COPIED = ("attr", "global", "cell", "item", "key")
 _WRITES = (STORE, COUNT)
+_SERVICES = ("execnet", "xdist", "pytest_timeout", "ipykernel", "zmq", "tornado", "tqdm")  # have threads of their own
 _NAMED = {"attr": "attr", "class": "attr", "global": "global", "cell": "outer"}
 
 
@@ -249,7 +250,8 @@ def _others_run(walker: Walker) -> bool:
     for thread, top in sys._current_frames().items():
         frame: types.FrameType | None = top if thread != here else None
         while frame is not None:
-            if not walker.trust.file(frame.f_code.co_filename):
+            file = frame.f_code.co_filename
+            if not walker.trust.machinery(file) and walker.trust.name(file).partition(".")[0] not in _SERVICES:
                 return True
             frame = frame.f_back
     return False

@@ -27,7 +27,7 @@ from ...tracer.ir.refusals import Refusal
 from ...tracer.record.integers import limit_of
 from ...tracer.record.reports import is_written
 from .kept_list import LENGTH, WHOLE, reach
-from .pins import can_change
+from .pins import MISSING, can_change, lookup
 from .state_graph import Chains, Edge, Leaf, StateNode, variable_of
 from .uses import ADD, APPEND, COUNT, GROWS, ITEM, READ, STORE, UPDATE, ItemCount, ItemGrowth, uses
 from .values import is_leaf
@@ -192,7 +192,8 @@ def open_classes(walker: Walker) -> None:
     runs have changed, be parts of which a run has copies: they stand in the class as long as it lasts.  Not where
     other threads are in code of the user's."""
     names = walker.names
-    if not names.effects or _others_run(walker):
+    late = any(lookup(cls, "__del__") is not MISSING for cls in walker.classes)  # it runs whenever an object is gone
+    if not names.effects or late or _others_run(walker):
         return
     owners: dict[int, list[StateNode]] = {}
     leading: list[StateNode] = []

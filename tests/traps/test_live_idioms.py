@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import io
 import sys
 import threading
@@ -422,6 +423,24 @@ def test_a_cached_function_of_an_array_is_an_error_as_in_python():
 
     with pytest.raises(TypeError, match=r"unhashable type: 'numpy\.ndarray'"):
         compile_grad(lambda x: np.sum(twice(x)))(np.ones(2))
+
+
+def test_objects_that_count_themselves_until_they_are_gone():
+    class P:
+        alive = 0
+
+        def __init__(self, v):
+            P.alive += 1
+            self.v, self.me = v, self  # a cycle, which lives on for a while
+
+        def __del__(self):
+            P.alive -= 1
+
+    compiled = compile_grad(lambda x: P(x).v * 2)
+    for k in range(5):
+        assert compiled(float(k)) == 2 * k
+    gc.collect()
+    assert P.alive == 0
 
 
 def test_a_list_with_slots_is_as_in_python():

@@ -48,6 +48,9 @@ class OtherEffects(Protocol):
     def __enter__(self) -> Any: ...
     def __exit__(self, *given: Any) -> None: ...
 
+    def objection(self) -> Reason | None:
+        """Why the run, now that it is over, can't be recorded, and is to be made again."""
+
     def calls(self) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
         """(function, arguments) of calls that have happened already, and happen again in a replay."""
 

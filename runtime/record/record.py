@@ -299,9 +299,9 @@ def run_frozen(
         raise needed
     if not changed and _unseen(watch, substitution):
         raise UnseenReaderError from raised
-    if not changed and recorder.of_tensors and plan.provable and unrecordable.last is not None:
-        refused, message = unrecordable.last
-        raise RunAgainError(Refusal.STEP_REFUSED(error=refused(*message)))
+    objection = None if others is None else others.objection()
+    if objection is not None and not changed and plan.provable:
+        raise RunAgainError(objection)
 
     def write_back() -> None:
         given.write_back(plain)

@@ -151,6 +151,21 @@ def a_gradient_that_is_the_parameter(compiled: Compile, draw: Values) -> Iterato
         yield step(draw(3)), a.grad
 
 
+def memory_that_is_stored_and_shared(compiled: Compile, draw: Values) -> Iterator[Any]:
+    w = draw(4).requires_grad_()
+    kept = {"tail": draw(2), "calls": 0}
+
+    @compiled
+    def step(x: torch.Tensor) -> Any:
+        kept["tail"] = w.detach()[2:]
+        kept["calls"] += 1
+        x.add_(1.0)
+        return (w * 2.0).sum().item()
+
+    for k in range(7):
+        yield step(w.detach()[1:3] if k % 3 else draw(2)), kept["tail"], kept["calls"], w
+
+
 def memory_by_other_means_than_views(compiled: Compile, draw: Values) -> Iterator[Any]:
     data = np.zeros(6)
     a, b = torch.from_numpy(data[:4]), torch.from_numpy(data[2:])
@@ -411,7 +426,8 @@ def outcomes(program: Callable[..., Iterator[Any]], compiled: Compile) -> list[A
 PROGRAMS = [
     a_row_of_the_parameter, the_parameter_at_times, the_parameter_by_numpy, an_array_of_the_parameter, two_arguments,
     neighbours, the_gradient_as_argument, data_that_comes_to_be_shared, state_that_comes_to_be_shared,
-    a_gradient_that_is_the_parameter, memory_by_other_means_than_views, the_gradient_returned,
+    a_gradient_that_is_the_parameter, memory_that_is_stored_and_shared,
+    memory_by_other_means_than_views, the_gradient_returned,
     the_gradient_that_was_there, the_argument_returned, a_result_in_two_places, a_loss_in_two_places,
     the_parameters_memory, one_gradient_of_two, other_memory_and_no_gradient, a_write_that_has_no_recorded_form,
     views_as_arguments, a_hessian_through_a_compiled_function, a_write_into_what_has_history,

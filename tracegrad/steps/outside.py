@@ -26,8 +26,9 @@ from ..tensors.inplace import detach, views
 from ..tensors.modes import STATE
 from ..tensors.tensor import Tensor, make
 from ..tracer.ir.aval import FLOAT, Aval
+from ..tracer.ir.errors import unrecordable
 from ..tracer.ir.graph import Var
-from ..tracer.ir.refusals import Refusal
+from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.record.array import TracedArray
 from .state_visitors import named_numbers
 from .step_autograd import as_array
@@ -68,7 +69,8 @@ class Outside:
     run: numbers of optimizers that the user's code names (``group["lr"]``), and those in attributes of modules in which
     it stores, are traced ones, and what is put in their place is taken out again."""
 
-    def __init__(self, capture: Capture, snapshot: Snapshot) -> None:
+    def __init__(self, capture: Capture, snapshot: Snapshot, leaves: Sequence[Any]) -> None:
+        self._arrays = [x for x in (*leaves, *snapshot.arrays) if type(x) is np.ndarray]
         self._capture, self._known = capture, set(snapshot.tensors)
         self._nodes = {} if snapshot.graph is None else {id(n.obj): n for n in snapshot.graph.nodes}
         self.aliases: dict[int, Tensor] = {}  # others, which show memory from outside
@@ -110,6 +112,18 @@ class Outside:
                 member.after = member.given  # and it stays
             else:
                 member.put(member.before)
+
+    def objection(self) -> Reason | None:
+        """Why the run can't be recorded: it did what has no recorded form, or reads memory that it writes by another
+        tensor or array (a kernel reads everything before it writes)."""
+        if unrecordable.last is not None:
+            refused, message = unrecordable.last
+            return Refusal.STEP_REFUSED(error=refused(*message))
+        root = self._capture.check_overlap(self._arrays)
+        if root is None:
+            return None
+        recorder = self._capture.recorder
+        return Refusal.STEP_SHARES(name=recorder.input_names[recorder.inputs.index(root.var)])
 
     # ---- calls of schedulers -------------------------------------------------------------------------------------
 

@@ -440,7 +440,7 @@ def _record(
     names = leaf_names(fn, call)
     arguments = {id(x): names[k] for k, x in enumerate(call.leaves) if call.kinds[k] == TENSOR}
     capture = Capture(recorder, {**arguments, **snapshot.tensors}, place)
-    outside = Outside(capture, snapshot)
+    outside = Outside(capture, snapshot, call.leaves)
     leaves = list(call.leaves)
     proxies: dict[int, Tensor] = {}
     unrecordable.clear()
@@ -483,14 +483,16 @@ def _record(
         except BaseException:
             capture.settle(found.write_back)
             raise
-        if unrecordable.last is not None:
-            refused, message = unrecordable.last
+        objection = outside.objection()
+        if objection is not None:  # and the caller's own objects have been changed
             capture.settle(found.write_back)
-            raise refused(*message)
-        again = plan.provable and not changes  # it has changed copies only
+            if unrecordable.last is not None:
+                refused, message = unrecordable.last
+                raise refused(*message)
+            raise TracegradError(at_site(f"{objection}: make one of them a clone()"))
         try:
-            recording = _finish(capture, fn, out, proxies, held, call, snapshot, found, outside, integers, again)
-        except (IntegersAskedError, RunAgainError):
+            recording = _finish(capture, fn, out, proxies, held, call, snapshot, found, outside, integers)
+        except IntegersAskedError:
             capture.undo()
             raise
     recording.changes = [*changes, *recorder.reasons, *recording.changes]
@@ -515,7 +517,7 @@ def _argument(capture: Capture, t: Tensor, position: int, name: str) -> Tensor:
 
 def _finish(
     capture: Capture, fn: Callable[..., Any], out: Any, proxies: dict[int, Tensor], held: dict[int, int], call: Call,
-    snapshot: Snapshot, found: Effects, outside: Outside, integers: Integers, again: bool,
+    snapshot: Snapshot, found: Effects, outside: Outside, integers: Integers,
 ) -> TensorRecording:  # fmt: skip
     recorder = capture.recorder
     leaf_of = {id(t): k for k, t in proxies.items()}
@@ -538,12 +540,6 @@ def _finish(
     for t in capture.touched:
         if id(t) in held and id(t._data) in shared:  # the next one need not show the same memory
             changes.append(Refusal.REPLAY_CHANGES(name=snapshot.tensors[id(t)]))
-    root = capture.check_overlap([x for x in (*call.leaves, *snapshot.arrays) if type(x) is np.ndarray])
-    if root is not None:  # a kernel reads everything before it writes
-        refusal = Refusal.STEP_SHARES(name=recorder.input_names[recorder.inputs.index(root.var)])
-        if again:
-            raise RunAgainError(refusal)
-        raise TracegradError(at_site(f"{refusal}: make one of them a clone()"))
     written: list[Atom] = []
     results: list[Atom] = []
     on_host: list[bool] = []  # whether each of these lies on the host
@@ -681,7 +677,7 @@ def _finish(
     looked = [(place_of(t), was_none) for t, was_none in capture.looked.values()]
     grads = {id(t._grad): (t._grad, ("grad", place_of(t))) for t, _ in capture.looked.values() if t._grad is not None}
     seen = [(t, place_of(t)) for t in capture.touched if id(t) not in grads or id(t) in snapshot.tensors]
-    met = [(root, place) for t, place in (*seen, *grads.values()) if id(t) not in held and (root := capture.root_of(t))]
+    met = [(r, place) for t, place in (*seen, *grads.values()) if id(t) not in held and (r := capture.root_of(t))]
     at = [(place, places[positions[root.var]]) for root, place in met]
     one_memory = [pair for pair in at if _key(pair[0]) != _key(pair[1])]
     free = [k for k, place in enumerate(places) if place[0] != "tensor" and scalars[k] is None and place[0] != "fresh"]

@@ -166,6 +166,30 @@ def memory_that_is_stored_and_shared(compiled: Compile, draw: Values) -> Iterato
         yield step(w.detach()[1:3] if k % 3 else draw(2)), kept["tail"], kept["calls"], w
 
 
+def views_that_are_kept(compiled: Compile, draw: Values) -> Iterator[Any]:
+    w, rows = draw(6).requires_grad_(), draw(3, 4)
+    kept: dict[str, Any] = {}
+
+    @compiled
+    def step(x: torch.Tensor) -> Any:
+        kept["tail"] = w[3:].detach()
+        kept["column"] = rows.t()[1].detach()
+        kept["odd"] = rows.view(-1)[1::2].view(2, 3).detach()
+        kept["first"] = w.detach()[:1]
+        with torch.no_grad():
+            rows.add_(x)
+            w.mul_(2.0)
+        return (w * 2.0).sum().item()
+
+    for _ in range(6):
+        yield step(draw(4)), dict(kept)
+        with torch.no_grad():
+            kept["tail"].add_(1.0)
+            kept["column"].mul_(3.0)
+            kept["odd"].sub_(1.0)
+        yield w, rows, dict(kept)
+
+
 def memory_by_other_means_than_views(compiled: Compile, draw: Values) -> Iterator[Any]:
     data = np.zeros(6)
     a, b = torch.from_numpy(data[:4]), torch.from_numpy(data[2:])
@@ -427,7 +451,7 @@ PROGRAMS = [
     a_row_of_the_parameter, the_parameter_at_times, the_parameter_by_numpy, an_array_of_the_parameter, two_arguments,
     neighbours, the_gradient_as_argument, data_that_comes_to_be_shared, state_that_comes_to_be_shared,
     a_gradient_that_is_the_parameter, memory_that_is_stored_and_shared,
-    memory_by_other_means_than_views, the_gradient_returned,
+    views_that_are_kept, memory_by_other_means_than_views, the_gradient_returned,
     the_gradient_that_was_there, the_argument_returned, a_result_in_two_places, a_loss_in_two_places,
     the_parameters_memory, one_gradient_of_two, other_memory_and_no_gradient, a_write_that_has_no_recorded_form,
     views_as_arguments, a_hessian_through_a_compiled_function, a_write_into_what_has_history,

@@ -33,6 +33,7 @@ from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.site import adjoint_site
 from ..tracer.ops.elementwise import broadcast_to
 from ..tracer.record.array import TracedArray, to_atom, wrap_array
+from ..tracer.record.buffers import ReshapeStep, SliceStep, TransposeStep
 from ..tracer.record.recorder import Recorder, recording
 from .device import CPU, device, device_of, on_cuda
 from .inplace import follow
@@ -377,6 +378,18 @@ class Capture:
         for undo in reversed(self.undone):
             undo()
 
+    def _view(self, data: TracedArray) -> np.ndarray | None:
+        """The view of memory from outside that *data* stands for, if it is one."""
+        memory = next((r.array for r in self.roots if r.traced._storage is data._storage), None)
+        if type(memory) is not np.ndarray:
+            return None
+        found = memory
+        for step, _ in data._steps:
+            if not isinstance(step, SliceStep | ReshapeStep | TransposeStep):
+                return None
+            found = step.view(found)
+        return found if np.may_share_memory(found, memory) else None  # a reshape may be a copy
+
     def settle_tensors(self, tensors: list[Tensor]) -> None:
         """Replace traced arrays by their values, in these tensors and in the graphs behind them."""
         seen: dict[int, Any] = {id(root.traced): root.array for root in self.roots}  # what shows memory from outside
@@ -385,7 +398,8 @@ class Capture:
             if type(data) is not TracedArray:
                 return data
             if id(data) not in seen:
-                seen[id(data)] = self.placed_value(data)
+                found = self._view(data)
+                seen[id(data)] = self.placed_value(data) if found is None else found
             return seen[id(data)]
 
         nodes: list[TapeNode] = []

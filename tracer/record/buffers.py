@@ -52,6 +52,11 @@ class SliceStep:
     def apply(self, x: Atom) -> Atom:
         return reshape(take_slice(x, self.start, self.step, self.inner), self.shape)
 
+    def view(self, x: np.ndarray) -> np.ndarray:
+        ends = [first + step * n for first, step, n in zip(self.start, self.step, self.inner, strict=True)]
+        index = [slice(a, b if b >= 0 else None, c) for a, b, c in zip(self.start, ends, self.step, strict=True)]
+        return x[tuple(index)].reshape(self.shape)
+
     def put(self, x: Atom, v: Atom) -> Atom:
         value = broadcast_to(reshape(v, self.inner) if v.aval.shape else v, self.inner)
         if x.aval.shape == self.inner and all(s == 1 for s in self.step):
@@ -75,6 +80,9 @@ class ReshapeStep:
     def apply(self, x: Atom) -> Atom:
         return reshape(x, self.shape)
 
+    def view(self, x: np.ndarray) -> np.ndarray:
+        return x.reshape(self.shape)
+
     def put(self, x: Atom, v: Atom) -> Atom:
         return reshape(v, self.before)
 
@@ -90,6 +98,9 @@ class TransposeStep:
 
     def apply(self, x: Atom) -> Atom:
         return transpose(x, self.perm)
+
+    def view(self, x: np.ndarray) -> np.ndarray:
+        return x.transpose(self.perm)
 
     def put(self, x: Atom, v: Atom) -> Atom:
         return transpose(v, tuple(int(p) for p in np.argsort(self.perm)))

@@ -62,12 +62,14 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type, type(np.sum))
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """*bounded*: only as many turns as were seen are proven.  *live*: the local variables that are read afterwards,
-    except *counted*, which are counters."""
+    """*bounded*: only as many turns as were seen are proven.  *stored*: the local variables that the loop assigns;
+    *live*: those that are read afterwards, except *counted*, which are counters.  *differ*: turns may differ."""
 
     bounded: bool
+    stored: frozenset[str]
     live: frozenset[str]
-    counted: frozenset[str]
+    counted: frozenset[str] = frozenset()
+    differ: bool = False
 
 
 def counters(asked: Sequence[Asked]) -> dict[str, int]:
@@ -101,20 +103,20 @@ def prove(asked: Sequence[Asked], counting: frozenset[str] = frozenset()) -> Pro
     live = frozenset(name for k in flow.after(at, loop) for name in loads(flow.code[k]))
     stored = {name for k in loop for name in stores(flow.code[k])}
     changed = [name for name in _names(asked) if not _steady([a.values.get(name) for a in asked])]
-    for name in changed:
-        if not all(_traced(a.values.get(name)) for a in asked) and name in live - counting:
+    kept = [name for name in changed if not _steady([a.values.get(name) for a in asked], traced=True)]
+    for name in kept:
+        if name in live - counting:
             return Refusal.WHILE_PYTHON_VALUE(name=name)
-        if name not in stored and not all(_traced(a.values.get(name)) for a in asked):
+        if name not in stored:
             return Refusal.WHILE_UNASSIGNED(name=name)
     reason = _iterator(asked[-1], _names(asked))
     if reason is not None:
         return reason
     counts = any(flow.code[k].opname == "FOR_ITER" for k in loop if flow.closes(k, loop))
-    kept = [n for n in changed if not all(_traced(a.values.get(n)) for a in asked)]
     linear = counters(asked)
     python = counts or any(not (n in linear and _only_counts(flow, loop, n)) for n in kept)
     counted = live & counting & set(changed)
-    return Proof(python, frozenset(live & (stored | set(changed))) - counted, frozenset(counted))
+    return Proof(python, frozenset(stored), frozenset(live & (stored | set(changed))) - counted, frozenset(counted))
 
 
 def _only_counts(flow: Flow, loop: Iterable[int], name: str) -> bool:
@@ -129,17 +131,7 @@ def _only_counts(flow: Flow, loop: Iterable[int], name: str) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Of a loop whose turns differ.  *stored*: the local variables that it assigns; *start*, *end*: those that are read
-    after the start of a turn, and after the loop, before they are assigned."""
-
-    stored: frozenset[str]
-    start: frozenset[str]
-    end: frozenset[str]
-
-
-def prove_turns(asked: Asked, head: int, end: int) -> Places | Reason:
+def prove_turns(asked: Asked, head: int, end: int) -> Proof | Reason:
     """The proof that a turn, from instruction *head* to it or to *end*, depends on the local variables at its start
     alone and changes nothing but them; or why that is not so."""
     code = asked.frame.f_code
@@ -154,7 +146,7 @@ def prove_turns(asked: Asked, head: int, end: int) -> Places | Reason:
     stored = frozenset(name for k in body for name in stores(flow.code[k]))
     renewed = frozenset(name for name in stored if _replaced(flow.code, body, name, asked.values.get(name)))
     reason = _impure(asked, loop, renewed, flow.lists(_arguments(code)) - start) or _iterator(asked, start)
-    return reason or Places(stored, start, flow.live(end))
+    return reason or Proof(False, stored, flow.live(end), differ=True)
 
 
 def _impure(
@@ -197,27 +189,20 @@ def _names(asked: Sequence[Asked]) -> list[str]:
     return sorted({name for a in asked for name in a.values})
 
 
-def _traced(value: Any) -> bool:
-    """Whether *value* consists of traced values (in a tuple Python numbers, too)."""
-    if isinstance(value, Many):
-        return bool(value.items) and all(_traced(v) or isinstance(v, Plain) for v in value.items)
-    return isinstance(value, Traced) and value.atom is not None
+def _steady(values: Sequence[Any], *, traced: bool = False) -> bool:
+    """Whether *values*, one for each turn, are all the same; with *traced*, but for traced values."""
+    return all(_same(v, values[0], traced) for v in values)
 
 
-def _steady(values: Sequence[Any]) -> bool:
-    """Whether *values*, one for each turn, are all the same."""
-    return all(_same(v, values[0]) for v in values)
-
-
-def _same(a: Any, b: Any) -> bool:
+def _same(a: Any, b: Any, traced: bool) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, Traced):
-        return a.atom is b.atom and a.atom is not None
+        return (traced or a.atom is b.atom) and a.atom is not None and b.atom is not None
     if isinstance(a, Plain):
         return type(a.value) is type(b.value) and (a.value == b.value or (a.value != a.value and b.value != b.value))
     if isinstance(a, Many):
-        return len(a.items) == len(b.items) and all(map(_same, a.items, b.items))
+        return len(a.items) == len(b.items) and all(_same(x, y, traced) for x, y in zip(a.items, b.items, strict=True))
     return a is b if a is None else a.value is b.value
 
 

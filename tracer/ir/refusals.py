@@ -38,7 +38,6 @@ class Refusal(enum.Enum):
     ROLL_OPERAND = "{operation} at {site}: an operand that is neither carried nor the same in {where}"
     ROLL_ANSWER = "what is looked at ({kind}) at {site} is neither carried nor the same in {where}"
     ROLL_NUMBER = "the number itself is looked at ({kind}) at {site}"
-    ROLL_LAST = "the last turns are not like the others"
 
     # Does a loop that data ends stop by itself for any number of turns?
     WHILE_NO_LOOP = "the question does not decide whether a loop goes on"
@@ -46,16 +45,11 @@ class Refusal(enum.Enum):
     WHILE_WITHIN = "its end is decided within an expression, or in a loop over an iterator"
     WHILE_COUNTS = "it counts, and its turns differ"
     WHILE_ANSWERS = "another question has different answers, at {site}"
-    WHILE_LIST = "it steps through a list of values, at {site}"
     WHILE_NUMBERS = "its numbers are not evenly spaced whole ones, at {site}"
     WHILE_POSITIONS = "its positions are not evenly spaced, at {site}"
     WHILE_CHANGED_LAST = "too few turns were seen to tell what `{name}` holds in others"
     WHILE_READ_AFTER = "what is read after it is not what one local variable holds in every turn"
-    WHILE_EARLIER = "a value of an earlier turn is read after it"
     WHILE_PYTHON_VALUE = "the Python value `{name}`, which the loop changes, is read after it"
-    WHILE_LENGTH = "`{name}` is a tuple whose length changes"
-    WHILE_UNTRACED = "`{name}` is not a traced array in every turn"
-    WHILE_COMPUTED = "`{name}` is not computed in the same way in every turn"
     WHILE_UNASSIGNED = "`{name}` changes, and the loop does not assign it"
 
     # Does a turn of the user's code do nothing but compute?

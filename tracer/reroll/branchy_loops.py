@@ -1,9 +1,9 @@
-"""Rerolling of loops with data-dependent trip counts and branches: turns that differ become a body with branches.
+"""Blocks from trees of turns: a loop that data ends as steps, with branches where its turns differ.
 
-``turn_tree.py`` has merged the turns into a tree.  Here the tree becomes the body of a loop that stops by itself.
-Values common to all ways through a part of it are computed before the choice; the rest of each way runs only if it is
-chosen (a counted loop of at most one step, as in ``branches.py``), or both run and ``select`` chooses, where that is
-less work than a choice.
+``turn_tree.py`` has merged the turns into a tree.  Here the tree becomes the steps of one block.  Values common to all
+ways through a part of it are computed before the choice; the rest of each way runs only if it is chosen (a counted
+loop of at most one step, as in ``branches.py``), or both run and ``select`` chooses, where that is less work than a
+choice.
 
 Values read after the loop have to be those of one class of local variables.  An answer that was always the same is
 held: the loop ends where it is another one, and a guard after it checks that.
@@ -11,176 +11,156 @@ held: the loop ends where it is another one, and a guard after it checks that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from ..bytecode.purity import prove_turns
-from ..ir.aval import BOOL, FLOAT_KINDS, INT, Aval
-from ..ir.graph import Atom, Graph, Guard, Lit, Node, Var, building, live_nodes, read_vars, strong, structural
+from ..ir.aval import FLOAT_KINDS, INT, Aval
+from ..ir.graph import Atom, Graph, Guard, Node, Var, building, live_nodes, strong, structural
 from ..ir.primitive import ELEMENTWISE, PRIMITIVES
-from ..ir.refusals import Reason, Refusal
-from ..ops.closure_conversion import closed, needed_carries
-from ..ops.control import LOOP_OVER, UNLIMITED, loop
+from ..ir.refusals import Reason
+from ..ops.closure_conversion import closed
+from ..ops.control import UNLIMITED, loop
 from ..ops.elementwise import F, cast
 from ..ops.shape import zeros
-from ..record.recorder import Recorder
-from .ended_loops import EndedLoop, Replacement, Uses
-from .loop_body import Lines
-from .loop_monitor import LoopMonitor
-from .repeats import Item
-from .turn_tree import TRUE, Name, Part, RefusedError, Tree
+from .ended_loops import Name, Turns, Uses
+from .loop_body import Ending, Lines
+from .repeats import Carried, Invariant, Item, Key, Local, Slot, Step
+from .turn_tree import TRUE, Part, RefusedError, Tree, last_other
 
 SELECTED = 256  # flops of elementwise work in a branch that are less than a choice
 
 
-def folded_tree(
-    monitor: LoopMonitor, loop: EndedLoop, first: Mapping[Var, int], uses: Uses
-) -> Replacement | Reason | None:
-    """*loop*, whose turns differ, as a loop node; or why it is none.  None if only its first turns differ."""
-    places = prove_turns(loop.asked[-1], loop.head, loop.left)
-    if isinstance(places, Reason):
-        return places
-    try:
-        tree = Tree(monitor, first, loop, places)
-        if tree.variants == 1:
-            return None
-        return tree.cuts.start, tree.cuts.end, _TreeLoop(monitor.recorder, tree, uses).run()
-    except RefusedError as error:
-        return error.reason
+def tree_block(tree: Tree, uses: Uses) -> Turns:
+    """The turns of *tree* as one block."""
+    return _Block(tree, uses).turns()
 
 
-# ---- one loop --------------------------------------------------------------------------------------------------------
+class _Block:
+    """One tree as a block."""
 
-
-class _TreeLoop:
-    """One tree as a loop node."""
-
-    def __init__(self, recorder: Recorder, tree: Tree, uses: Uses):
-        self.recorder, self.tree = recorder, tree
-        self.producer = {out: node for node in tree.pool for out in node.outs}
+    def __init__(self, tree: Tree, uses: Uses):
+        self.tree = tree
+        self.producer = {out: node for node in tree.pool.nodes for out in node.outs}
+        self.numbers = {name: k for k, name in enumerate(tree.classes, 1)}  # of results
         self.read = self._read_after(uses)
         self.needed = self._needed()
 
     def _read_after(self, uses: Uses) -> dict[Name, list[Var]]:
         """Values that are read after the loop, by the class of local variables that holds them."""
         tree, cuts = self.tree, self.tree.cuts
-        holders: dict[Atom, set[Name]] = {}
-        for name, cls in tree.class_of.items():
-            steady = cls in tree.incoming and tree.incoming[cls] not in tree.inner
-            if name[0] in tree.places.end and not steady:
-                holders.setdefault(tree.states[-1][name], set()).add(cls)
-        read: dict[Name, list[Var]] = {}
-        for var in uses.after(cuts.start, cuts.end):
-            found = holders.get(tree.plain(var), set())
-            if len(found) != 1:
-                raise RefusedError(Refusal.WHILE_READ_AFTER())
-            read.setdefault(next(iter(found)), []).append(var)
-        after = {
-            a for item in uses.items[cuts.end :] for a in (item.inputs if isinstance(item, Node) else (item.atom,))
+        states = tree.states if tree.proof.differ else tree.states[1:]
+        known: dict[Any, Name] = {}  # classes that end each turn alike are one
+        same = {
+            cls: known.setdefault(tuple([id(leaf[k]) for leaf in tree.leaves]), cls) for cls, k in self.numbers.items()
         }
-        for atom in holders:
-            outside = isinstance(atom, Lit) or tree.first.get(atom, -1) < cuts.start
-            if outside and (isinstance(atom, Lit) or atom in after):
-                raise RefusedError(Refusal.BRANCH_BEFORE())
-        return read
-
-    def _leaves(self, part: Part) -> list[Part]:
-        return [part] if part.results is not None else [leaf for way in part.ways for leaf in self._leaves(way)]
-
-    def _parts(self, part: Part) -> list[Part]:
-        return [part, *(p for way in part.ways for p in self._parts(way))]
+        held = [([state[name] for state in states], same[cls])
+                for name, cls in tree.class_of.items() if name[0] in tree.proof.live]  # fmt: skip
+        found = uses.finals(cuts.start, cuts.end, [*held, *(([atom], None) for atom in tree.unknown)], tree.renamed)
+        if isinstance(found, Reason):
+            first = [last_other(column, [column[-1]] * len(column)) for column, _ in held]
+            raise RefusedError(found, min(filter(None, first), default=0))
+        return found
 
     def _needed(self) -> list[int]:
         """The classes that decide anything: numbers among results."""
         tree = self.tree
-        parts = self._parts(tree.root)
-        always = [a for p in parts for a in (*p.held, *([p.chosen] if p.chosen is not None else ()))]
-        leaves = self._leaves(tree.root)
-        found = [tree.incoming.get(name) for name in tree.classes]
-        carries = [None, *[v if isinstance(v, Var) and v in tree.inner else None for v in found]]
+        todo: list[Any] = [*tree.truths]
+        needed, seen = set[int](), set[Any]()
+        more = {0, *(self.numbers[name] for name in self.read)}
+        while todo or more:
+            todo += [leaf[k] for leaf in tree.leaves for k in more]
+            needed |= more
+            more = set()
+            while todo:
+                atom = todo.pop()
+                if isinstance(atom, RefusedError):
+                    raise atom
+                if atom in seen:
+                    continue
+                seen.add(atom)
+                if atom in tree.begins:
+                    more |= {self.numbers[tree.begins[atom][0]]} - needed
+                elif atom in self.producer:
+                    todo += self.producer[atom].inputs
+        return sorted(needed)
 
-        def read_for(needed: Collection[int]) -> set[Var]:
-            roots = [*always, *(leaf.results[k] for leaf in leaves for k in needed)]  # type: ignore[index]
-            return read_vars(live_nodes(tree.pool, roots), roots)
+    def turns(self) -> Turns:
+        """The turns of the tree."""
+        tree, cuts = self.tree, self.tree.cuts
+        lines, site = Lines(), tree.items[cuts.at[-1]].site
+        lines.site_override = site
+        held, (going, *results) = self._emit(tree.root, set(), lines)
+        made = {out for node in (*tree.fixed.values(), *lines.nodes) for out in node.outs}
+        ends: dict[Name, Atom] = {}  # values of classes at the end of a turn
+        given = dict(zip([tree.classes[k - 1] for k in self.needed[1:]], results, strict=True))
+        for name, result in given.items():
+            ends[name] = result
+            if result not in made:
+                ends[name] = Var(Aval(result.aval.dtype, result.aval.shape))
+                lines.append(Node(PRIMITIVES["alias"], (strong(result),), {}, (ends[name],), site))  # type: ignore[arg-type]
+        order = {id(node): 2 * k + 1 for k, node in enumerate(tree.pool.nodes)}
+        order.update((id(guard), 2 * k) for k, guard in held)
+        body: list[Item] = [*lines.nodes, *[guard for _, guard in held]]
+        body.sort(key=lambda item: order.get(id(item), 2 * len(tree.pool.nodes)))
+        once: list[Item] = [*tree.fixed.values(), *tree.asked_once]
+        block: list[Item] = [*once, *body, Guard(going, np.bool_(True), "bool", site)]
+        places: dict[Atom, Key] = {}
+        for j, item in enumerate(block):
+            if isinstance(item, Node):
+                places.update((out, (j, i)) for i, out in enumerate(item.outs))
 
-        return needed_carries(carries, [0, *(1 + tree.classes.index(name) for name in self.read)], read_for)[0]
+        def slot(atom: Atom) -> Slot:
+            if atom in tree.begins:
+                name, inits = tree.begins[atom]  # type: ignore[index]
+                return Carried(*places[ends[name]], len(inits), inits)
+            return Local(*places[atom]) if atom in places else tree.numbers.get(atom, Invariant(atom))  # type: ignore[arg-type]
 
-    def run(self) -> list[Item]:
-        """The items that stand for the loop."""
-        tree = self.tree
-        site = self.recorder.items[tree.at[-1]].site
-        out = Lines()
-        out.site_override = site
-        for node in tree.pool:  # loop-invariant nodes
-            if node.out not in tree.inner:
-                out.append(node)
-        body = Lines()
-        body.site_override = site
-        defined = {o for node in tree.pool if node.out not in tree.inner for o in node.outs}
-        held, results = self._emit(tree.root, defined, body)
-        names = [tree.classes[k - 1] for k in self.needed[1:]]
-        with building(body):
-            going = results[0] if held is TRUE else F.logical_and(results[0], held)
-        ends: list[Atom] = [going, *results[1:]]
-        inits: list[Atom] = [TRUE, *[strong(tree.states[0][name]) for name in names]]
-        incoming = [Var(Aval(a.aval.dtype, a.aval.shape)) for a in inits]
-        for k, name in enumerate(names, 1):
-            known = tree.incoming.get(name)
-            incoming[k] = known if isinstance(known, Var) and known in tree.inner else incoming[k]
-        outs = [Var(a.aval) for a in incoming]
-        outs[1:] = [self.read.get(name, [var])[0] for name, var in zip(names, outs[1:], strict=True)]
-        if held is not TRUE:
-            flag = Var(Aval(BOOL, ()))
-            incoming.append(Var(Aval(BOOL, ())))
-            inits.append(TRUE)
-            ends.append(held)
-            outs.append(flag)
-        graph, consts = _body(body.nodes, [incoming[0], *ends], incoming)
-        params: dict[str, Any] = {
-            "body": graph, "consts": len(consts), "carries": len(incoming), "length": UNLIMITED, "reverse": False,
-            "stops": True,
-        }  # fmt: skip
-        out.append(Node(LOOP_OVER, (*consts, *inits), params, (*outs, Var(Aval(INT, ()))), site))
-        for same in self.read.values():
-            for var in same[1:]:
-                out.append(Node(PRIMITIVES["alias"], (same[0],), {}, (var,), site))
-        items: list[Item] = [*out.nodes]
-        if held is not TRUE:
-            items.append(Guard(flag, np.bool_(True), "bool", site))
-            self.recorder.env[flag] = np.array(True)
-        return items
+        steps = [
+            Step(item, [*map(slot, item.inputs)], tree.starts.get(item.out), fixed=j < len(once))
+            if isinstance(item, Node)
+            else Step(item, [slot(item.atom)], expected=np.full(len(tree.turns), item.expected), fixed=j < len(once))
+            for j, item in enumerate(block)
+        ]
+        finals, names = dict[Key, Var](), list[Node]()
+        inits = {places[ends[name]]: tree.begins[a][1][0] for name, a in given.items() if a in tree.begins}
+        for name, read in self.read.items():
+            place = places[ends[name]]
+            for var in read:
+                source = ends[name] if steps[place[0]].fixed else finals.setdefault(place, var)
+                if source is not var:
+                    names.append(Node(PRIMITIVES["alias"], (source,), {}, (var,), site))
+        ending = Ending(True, UNLIMITED)
+        return Turns(cuts.start, cuts.end, len(tree.turns), steps, ending, finals, inits, names)
 
     # ---- parts ---------------------------------------------------------------------------------------------------
 
-    def _emit(self, part: Part, defined: set[Var], out: Lines) -> tuple[Atom, list[Atom]]:
-        """(whether the held answers of *part* are right, the turn's results), appended to *out*, with *defined*."""
+    def _emit(self, part: Part, defined: set[Var], out: Lines) -> tuple[list[tuple[int, Guard]], list[Atom]]:
+        """(what has to hold in *part*, the turn's results), appended to *out*, with *defined*."""
         must = self._must(part)
-        for node in self.tree.pool:
+        for node in self.tree.pool.nodes:
             if node.out in must and node.out not in defined:
                 out.append(node)
                 defined.update(node.outs)
-        held: Atom
         if part.results is not None:
-            held, results = TRUE, [part.results[k] for k in self.needed]
-        else:
-            assert part.chosen is not None
-            ways = []
-            for way in part.ways:
-                lines = Lines()
-                lines.site_override = out.site_override
-                inside, given = self._emit(way, set(defined), lines)
-                ways.append((lines.nodes, [inside, *given]))
-            held, *results = _choose(out, part.chosen, *ways[0], *ways[1])
-        with building(out):
-            for atom in part.held:
-                held = atom if held is TRUE else F.logical_and(held, atom)
-        return held, results
+            return part.held, [part.results[k] for k in self.needed]
+        assert part.chosen is not None
+        ways = []
+        for way in part.ways:
+            lines = Lines()
+            lines.site_override = out.site_override
+            held, given = self._emit(way, set(defined), lines)
+            with building(lines):
+                ways.append((lines.nodes, [reduce(F.logical_and, [guard.atom for _, guard in held], TRUE), *given]))
+        right, *results = _choose(out, part.chosen, *ways[0], *ways[1])
+        end = len(self.tree.pool.nodes) + 1, Guard(right, np.bool_(True), "bool", out.site_override)
+        return [*part.held, *([end] if right is not TRUE else ())], results
 
     def _must(self, part: Part) -> set[Atom]:
         """Values that every way through *part* computes."""
-        roots = list(part.held)
+        roots = [guard.atom for _, guard in part.held]
         if part.results is not None:
             roots += [part.results[k] for k in self.needed]
             common: set[Atom] = set()
@@ -254,4 +234,4 @@ def _body(nodes: Sequence[Node], outputs: Sequence[Atom], carries: Sequence[Var]
     return closed(live_nodes(nodes, outputs), [strong(a) for a in outputs], carries)
 
 
-__all__ = ["folded_tree"]
+__all__ = ["tree_block"]

@@ -6,21 +6,25 @@ next one that has the same answer and leads to the same instruction.  ``while_lo
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
-from types import CodeType
-from typing import TypeAlias
+from types import CodeType, MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from ..bytecode.control_flow import flow_of
-from ..bytecode.frame_snapshot import Asked
-from ..ir.graph import Atom, Guard, Node, Var
+from ..bytecode.frame_snapshot import Asked, Traced, traced_in
+from ..ir.graph import Atom, Guard, Lit, Node, Var, by_value
+from ..ir.refusals import Reason, Refusal
 from ..ir.site import Site
+from .loop_body import Ending
 from .loop_monitor import LoopMonitor
-from .repeats import FEW_TRIPS, Item
+from .repeats import FEW_TRIPS, Item, Key, Step
 
 Replacement: TypeAlias = tuple[int, int, Sequence[Item]]  # first item, the one after the last, others for them
+
+Name: TypeAlias = tuple[str, tuple[int, ...]]  # a local variable; where in it, if it is a tuple
 
 
 @dataclass(slots=True)
@@ -29,10 +33,11 @@ class EndedLoop:
     first turn, and the local variables there."""
 
     at: list[int]
-    asked: list[Asked]
+    asked: list[Asked | None]  # None where the first turn does not begin with a question
     continuing: bool  # the last question's answer with which it would have gone on
     head: int  # the instruction at which a turn begins
     left: int  # the instruction after the loop
+    differ: bool = False  # whether turns had different answers
 
     @property
     def start(self) -> int:
@@ -41,6 +46,22 @@ class EndedLoop:
     @property
     def end(self) -> int:
         return self.at[-1] + 1
+
+
+class Turns(NamedTuple):
+    """The items from *start* to *end*, turns of a loop, as *trips* blocks that do the same.  *finals*: what is read
+    after the loop, by the item that defines it; *inits*: the first values of some of these; *names*: other names for
+    them; *counters*: items that stand for Python counters, and by how much a block counts."""
+
+    start: int
+    end: int
+    trips: int
+    steps: list[Step]
+    ending: Ending
+    finals: dict[Key, Var]
+    inits: dict[Key, Atom]
+    names: Sequence[Node] = ()
+    counters: Mapping[Node, int] = MappingProxyType({})
 
 
 def find_ended(monitor: LoopMonitor) -> list[EndedLoop]:
@@ -96,11 +117,49 @@ def _turn_before(code: CodeType, offset: int, continuing: bool) -> tuple[int | N
     return head, flow.between(head, left)
 
 
+def states_of(asked: Iterable[Asked | None], names: Iterable[str]) -> list[dict[Name, Traced]]:
+    """The traced values of the local variables *names* at each question."""
+    ordered = sorted(names)
+    values = [{} if a is None else a.values for a in asked]
+    return [{(name, path): v for name in ordered for path, v in traced_in(seen.get(name))} for seen in values]
+
+
 class Uses:
     """Uses of the values of *items*, by later items or as *roots*."""
 
     def __init__(self, items: Sequence[Item], first: dict[Var, int], roots: Sequence[Atom]):
         self.items, self.first, self.roots = items, first, roots
+
+    def finals(
+        self, start: int, end: int, held: Iterable[tuple[Sequence[Atom], Any]],
+        renamed: Mapping[Atom, Atom] = MappingProxyType({}),
+    ) -> dict[Any, list[Var]] | Reason:  # fmt: skip
+        """Values of the items from *start* to *end* that later ones read, by their sources.
+
+        Each has to be what a local variable holds then, whatever the number of turns.  *held*: for each variable that
+        is read later its values after the turns, and their source, None where it is unknown.
+        """
+        holders: dict[Atom, set[Any]] = {}
+        for column, source in held:
+            last = column[-1]
+            if not self.outside(last, start) or any(by_value(a) != by_value(last) for a in column):
+                holders.setdefault(last, set()).add(source)
+        finals: dict[Any, list[Var]] = {}
+        for var in self.after(start, end):
+            sources = holders.get(renamed.get(var, var), {None})
+            if len(sources) != 1 or None in sources:
+                return Refusal.WHILE_READ_AFTER()
+            finals.setdefault(next(iter(sources)), []).append(var)
+        read = {a for item in self.items[end:] for a in (item.inputs if isinstance(item, Node) else (item.atom,))}
+        read.update(self.roots)
+        for atom in holders:
+            if isinstance(atom, Lit) or (atom in read and self.outside(atom, start)):
+                return Refusal.BRANCH_BEFORE()
+        return finals
+
+    def outside(self, atom: Atom, start: int) -> bool:
+        """Whether *atom* is defined before item *start*."""
+        return isinstance(atom, Lit) or self.first.get(atom, -1) < start
 
     def after(self, start: int, end: int) -> set[Var]:
         """Values of the items from *start* to *end* that later ones read.  An operation that is recorded again later is
@@ -155,4 +214,4 @@ def _defined(items: Sequence[Item]) -> list[Node]:
     return nodes
 
 
-__all__ = ["EndedLoop", "Replacement", "Uses", "find_ended", "replace_items"]
+__all__ = ["EndedLoop", "Name", "Replacement", "Turns", "Uses", "find_ended", "replace_items", "states_of"]

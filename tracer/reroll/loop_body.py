@@ -8,6 +8,7 @@ at once (``vectorize.py``).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,9 +132,12 @@ class Block:
 
     # ---- step by step --------------------------------------------------------------------------------------------
 
-    def loop(self, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var]) -> Made:
-        """Append the loop node to *out*.  It defines *finals*, values of the last block (``~item``: of the block before
-        it, where they are carried), and stacks of *wanted*."""
+    def loop(
+        self, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var],
+        starts: Mapping[Key, Atom] = MappingProxyType({}),
+    ) -> Made:  # fmt: skip
+        """Append the loop node to *out*.  It defines *finals*, values of the last block, some of which have initial
+        values *starts*, and stacks of *wanted*."""
         self.out = out
         self.before, self.items = Lines(), Lines()  # nodes that depend on the number of the step alone; all others
         self.xs: dict[Any, tuple[Var, Atom]] = {}
@@ -152,15 +156,11 @@ class Block:
         finals = dict(sorted(finals.items()))
         kept = set(finals.values())
         for key in finals:
-            init: Atom | None = None
-            if key[0] < 0:
-                place = (~key[0], key[1], 1)
-                self.values[key], init, _ = next(c for at, c in self.carries.items() if at[:3] == place)
             if not any(end == key for _, _, end in self.carries.values()):
                 aval = self.values[key].aval
                 self.carries["last", key] = (
                     Var(Aval(aval.dtype, aval.shape)),
-                    self._zeros(aval) if init is None else init,
+                    starts[key] if key in starts else self._zeros(aval),
                     key,
                 )
         carries = list(self.carries.values())

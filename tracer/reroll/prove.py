@@ -48,23 +48,6 @@ def first_items(items: Sequence[Item], wholes_of: Callable[[Atom], Sequence[Atom
     return first
 
 
-def match(
-    items: Sequence[Item], first: Mapping[Var, int], start: int, period: int, trips: int, *, whole: bool
-) -> Repeat | Reason:
-    """The repeat of at least four blocks that ends after *trips* blocks from *start*; where *whole* is False, before.
-    A first block that differs is left out.  Or why there is none."""
-    while trips >= FEW_TRIPS:
-        found = prove(items, first, start, period, trips)
-        if isinstance(found, Repeat):
-            if found.trips == trips or not whole:
-                return found
-            return Refusal.ROLL_LAST()
-        why, resume = found
-        skipped = max(1, -(-(resume - start) // period))
-        start, trips = start + skipped * period, trips - skipped
-    return why
-
-
 class _Matcher:
     """Blocks of *period* items from *start* on.  Block 2 is the pattern: there everything carried has begun."""
 
@@ -118,7 +101,7 @@ class _Matcher:
         here = {"operation": pattern.prim.name, "site": pattern.site}
         if pattern.prim.kind == CUSTOM:
             return Step(pattern, []), 0, Refusal.ROLL_FUNCTION(**here)
-        starts, valid = _params(pattern, column)
+        starts, valid = varying_params(pattern, column)
         if valid < len(column):
             return Step(pattern, []), valid, Refusal.ROLL_SETTINGS(**here, where=f"block {valid}")
         for i, out in enumerate(pattern.outs):
@@ -161,7 +144,7 @@ class _Matcher:
         """(the slot of an operand of item *j*, *atoms* by block; the number of blocks that it is right for)"""
         atom = atoms[2]
         if isinstance(atom, Lit):
-            return _numbers(atom, atoms)
+            return number_slot(atom, atoms)
         best: tuple[Slot, int] = (Invariant(atom), -1)
         for slot in self._candidates(j, atom, atoms):
             held = self._held(slot, atoms, atom)
@@ -210,7 +193,8 @@ def _agreeing(flags: Any, count: int) -> int:
     return count
 
 
-def _numbers(pattern: Lit, atoms: list[Atom]) -> tuple[Slot, int]:
+def number_slot(pattern: Lit, atoms: list[Atom]) -> tuple[Slot, int]:
+    """(the slot of an operand that is a constant, *atoms* by block; the number of blocks that it is right for)"""
     dtype, structural = pattern.aval.dtype, pattern.structural
     alike = [isinstance(a, Lit) and a.aval.dtype == dtype and a.structural == structural for a in atoms]
     held = alike.index(False) if not all(alike) else len(atoms)
@@ -223,7 +207,7 @@ def _numbers(pattern: Lit, atoms: list[Atom]) -> tuple[Slot, int]:
     return VaryingConstant(pattern, values), held
 
 
-def _params(pattern: Node, column: Sequence[Node]) -> tuple[np.ndarray | None, int]:
+def varying_params(pattern: Node, column: Sequence[Node]) -> tuple[np.ndarray | None, int]:
     """(the starts where they differ, for how many blocks the params agree)"""
     params = pattern.params
     held = _agreeing((node.params is params or same_params(node.params, params) for node in column), len(column))
@@ -237,4 +221,4 @@ def _params(pattern: Node, column: Sequence[Node]) -> tuple[np.ndarray | None, i
     return starts[:held], held
 
 
-__all__ = ["Unproven", "first_items", "match", "prove"]
+__all__ = ["VARYING", "Unproven", "first_items", "number_slot", "prove", "varying_params"]

@@ -267,3 +267,39 @@ def test_the_users_frame_is_the_only_thing_that_changes():
         assert f(x) == pytest.approx(counts(x))
     plain(100.0)
     assert seen[-1] is True
+
+
+# ---- blocks of several turns -----------------------------------------------------------------------------------------
+
+
+def two_kinds_of_turns(x):
+    y, n = x, 0
+    while y > 1.0:
+        y = y * 0.5 if n % 2 else y * 0.6 - 0.01 * y
+        n += 1
+    return y * n
+
+
+def swapped(x):
+    y, v, w, n = x, x * 0.1, x, 5
+    while y > 1.0:
+        y = y * 0.5 - 1e-9 * v
+        v, w = w, v
+        n += 3
+    return y * v + n * x
+
+
+def rotated(x):
+    y, n, (u, v, w) = x, 0, (x, x * 0.1, x * 0.2)
+    while True:
+        y = y * 0.7 - 1e-9 * u
+        u, v, w = v, w, u
+        n -= 2
+        if y < 1.0:
+            break
+    return y * u + n * x
+
+
+@pytest.mark.parametrize("plain", [two_kinds_of_turns, swapped, rotated])
+def test_turns_are_counted_not_blocks(plain):
+    agree(plain, [1000.0 * 1.5**k for k in range(12)])

@@ -28,7 +28,7 @@ from ...tracer.ir.site import Site
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.autocast import SETTINGS_CHANGED, USE
 from ...tracer.record.integers import IntegersAskedError
-from ...tracer.record.recorder import NeedsContentsError, current_recorder
+from ...tracer.record.recorder import RecordAgainError, current_recorder
 from ..config import config
 from ..cuda.arrays import on_device
 from ..cuda.run import for_slot
@@ -181,7 +181,7 @@ class Dispatcher:
             ]
             capacities = first[0].recording.capacities if first else ()
             recording = self._record(endpoint, call, plan, snapshot, capacities)
-        except (NotCountersError, NeedsContentsError):  # its effects have gone to copies
+        except (NotCountersError, RecordAgainError):  # its effects have gone to copies
             return self.answer(endpoint, call)
         except IntegersAskedError as error:  # as above
             self.stats.note(describe_dropped(error, leaf_names(self.fn, call)))

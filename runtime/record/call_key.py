@@ -24,6 +24,7 @@ from ...tracer.record.array import TracedArray
 from ...tracer.record.autocast import SETTING
 from ...tracer.record.float_errors import raising
 from ...tracer.record.integers import TracedInt
+from ...tracer.record.made_arrays import MadeArray
 from ..config import default_dtype
 from ..cuda.arrays import as_device, on_device
 from ..cuda.availability import require_cuda
@@ -144,6 +145,8 @@ def flatten(
         leaves, tree = flatten_tree((args, kwargs), opaque)
     except RecursionError:
         raise _nested_too_deeply(arguments, positional_names(fn)) from None
+    if MadeArray in map(type, leaves):  # of a function that is being recorded
+        leaves = [leaf.plain() if type(leaf) is MadeArray else leaf for leaf in leaves]
     containers = mutable_containers(tree, (args, kwargs))
     kinds, parts = [], []
     for leaf in leaves:

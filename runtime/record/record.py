@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,8 @@ from ...tracer.record.array import TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.integers import ITEMS, Integers, IntegersAskedError, TracedInt
-from ...tracer.record.recorder import Recorder, recording
+from ...tracer.record.made_arrays import take_back_guesses
+from ...tracer.record.recorder import RecordAgainError, Recorder, recording
 from ...tracer.record.reports import filters
 from ...tracer.record.shown_text import Texts
 from ...tracer.reroll.loop_monitor import follow_loops
@@ -274,7 +275,7 @@ def run_frozen(
     plain = Settled(number, given.originals | substitution.originals, recorder.texts)
     if recorder.texts is not None:
         recorder.texts.places |= substitution.unread()
-    watch, raised = plan.watch(recorder.reasons.append), None
+    watch, raised, recorder.repeatable = plan.watch(recorder.reasons.append), None, True
     try:
         with nullcontext() if others is None else others, substitution.in_classes(), watch:
             out = substitution.fn(*given.args, **given.kwargs)
@@ -285,7 +286,11 @@ def run_frozen(
     after = plan.after(snapshot, call.objects)
     left = snapshot.nodes if after is snapshot else [*snapshot.nodes, *after.nodes]
     settle(left, plain, plan.writes_by_name)
-    needed = recorder.needed
+    if unrecordable.last is not None and recorder.guessed:
+        refused, message = unrecordable.last
+        with suppress(RecordAgainError):
+            take_back_guesses(recorder, refused(*message))
+    again = recorder.needed
     if isinstance(raised, Exception):  # of C code, perhaps, that takes ints alone
         every = isinstance(raised, TypeError | AttributeError)
         numbers = [n for n in snapshot.inputs if n.kind == "number"]
@@ -293,10 +298,11 @@ def run_frozen(
         integers.ask([ITEMS] * integers.has_items)
     changed = [*given.changes(), *plan.changes(snapshot, after)]  # of the caller's own objects
     integers.kept = bool(changed) or (raised is not None and not isinstance(raised, Exception))
-    if needed is not None:
-        if changed or not plan.keep_contents(_captured_names(recorder, snapshot, needed.captured)):
-            raise raised or needed.error
-        raise needed
+    if again is not None:
+        names = _captured_names(recorder, snapshot, again.captured)
+        if changed or (names and not plan.keep_contents(names)):
+            raise raised or again.error
+        raise again
     if not changed and _unseen(watch, substitution):
         raise UnseenReaderError from raised
     objection = None if others is None else others.objection()

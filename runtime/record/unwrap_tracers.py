@@ -28,6 +28,7 @@ from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.trees import tree_unflatten
 from ...tracer.record.array import TracedArray
 from ...tracer.record.integers import TracedInt
+from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_text import Texts
 from ..state.rebuild import slots
@@ -41,7 +42,7 @@ from .outputs import flatten_result
 Unwrap = Callable[[Any], Any]
 _MISSING = object()
 _MAX_DEPTH = 20
-_SETTLED = (TracedArray, TracedInt, tuple, str)
+_SETTLED = (TracedArray, TracedInt, MadeArray, tuple, str)
 _BY_TEXT = {"globals", "vars", "locals", "exec", "eval", "__globals__"}
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type(np.sum))  # compared by identity
 _IN_SLOTS = (*_SETTLED, list, dict)
@@ -73,7 +74,7 @@ class Settled:
             plain = value
             if type(value) is TracedArray:
                 plain = self._number(value)
-            elif type(value) is TracedInt:
+            elif type(value) in (TracedInt, MadeArray):
                 plain = value.plain()
             elif depth < _MAX_DEPTH:
                 self._known[id(value)] = value, value  # in case it holds itself
@@ -148,6 +149,9 @@ class Settled:
         """(the result of the run, the reasons not to replay it): objects in it are the caller's own, or have plain
         values in them.  Its arrays and tensors stay traced.  *kept*: the ids of objects that a replay finds again."""
         leaves, spec = flatten_result(out)
+        if MadeArray in map(type, leaves):
+            leaves = [self(leaf) if type(leaf) is MadeArray else leaf for leaf in leaves]
+            out = tree_unflatten(spec, leaves)
         if all(map(_is_value, leaves)):
             return out, []
         plain = [leaf if _is_value(leaf) else self(leaf) for leaf in leaves]

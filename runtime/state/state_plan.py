@@ -34,7 +34,7 @@ from ...tracer.bytecode.identity import (
     asks_truth_identity,
     compared_numbers,
 )
-from ...tracer.bytecode.shown_names import asks
+from ...tracer.bytecode.shown_names import asks, nested
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.float_errors import sets_float_errors
 from ...tracer.record.integers import ITEMS
@@ -251,7 +251,7 @@ class StatePlan:
             self.asks_int_identity = any(map(asks_int_identity, codes))
             self.asks_truth_identity = any(map(asks_truth_identity, codes))
             self.sets_float_errors = any(map(sets_float_errors, codes))
-            spaces = {id(fn.__code__): fn.__globals__ for fn in functions}
+            spaces = {id(code): fn.__globals__ for fn in functions for code in nested(fn.__code__)}
             self._asks = any(asks(code, spaces.get(id(code), {})) for code in codes)
             self.type_holders = [
                 node.label

@@ -21,7 +21,7 @@ import typing
 from collections.abc import Callable, Container
 from typing import Any
 
-from ...tracer.bytecode.shown_names import asks, show
+from ...tracer.bytecode.shown_names import asks, release, show
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import is_internal
 from ...tracer.record import constants
@@ -86,6 +86,8 @@ class Watch:
     def __exit__(self, *exc: object) -> None:
         self._below = None
         gc.callbacks.remove(self._collection)
+        if self._shown:
+            release()
         if self._filter is not None:
             self._filter.remove()
             mark(False)

@@ -17,7 +17,7 @@ from tracegrad import compile_grad
 
 pytestmark = pytest.mark.usefixtures("fresh_kernels")
 X = np.array([0.3, 0.5, -0.2, 0.9])
-BY_NUMPY, BY_CONTENTS = {}, {}
+BY_NUMPY, BY_CONTENTS, RECORDED = {}, {}, {}
 
 
 def case(table):
@@ -28,7 +28,7 @@ def case(table):
     return add
 
 
-by_numpy, by_contents = case(BY_NUMPY), case(BY_CONTENTS)
+by_numpy, by_contents, recorded = case(BY_NUMPY), case(BY_CONTENTS), case(RECORDED)
 
 
 def outside():
@@ -163,7 +163,7 @@ def text(s):
     return lambda x: np.sum(x) * len(s.v.astype(str)[0])
 
 
-@by_contents
+@recorded
 def a_plain_buffer(s):
     def f(x):
         buffer = np.zeros(4)
@@ -174,7 +174,7 @@ def a_plain_buffer(s):
     return f
 
 
-@by_contents
+@recorded
 def a_conversion(s):
     return lambda x: np.sum(np.asarray(s.v) * x)
 
@@ -195,7 +195,7 @@ def an_exception_of_numpys(s):
     return f
 
 
-@by_contents
+@recorded
 def a_sorted_list(s):
     return lambda x: np.sum(np.array(sorted(s.v)) * x)
 
@@ -255,10 +255,10 @@ def agrees(compiled, f, s):
         assert slope == near(gradient(f, X), rel=1e-4, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", [*BY_NUMPY, *BY_CONTENTS])
+@pytest.mark.parametrize("name", [*BY_NUMPY, *BY_CONTENTS, *RECORDED])
 def test_what_depends_on_no_argument_is_never_stale(name):
     s = outside()
-    f = (BY_NUMPY | BY_CONTENTS)[name](s)
+    f = (BY_NUMPY | BY_CONTENTS | RECORDED)[name](s)
     compiled = compile_grad(f)
     for _ in range(4):
         agrees(compiled, f, s)

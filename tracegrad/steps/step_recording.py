@@ -54,7 +54,7 @@ from ..tracer.ops.elementwise import broadcast_to, cast
 from ..tracer.record.array import TracedArray
 from ..tracer.record.constants import call_method
 from ..tracer.record.integers import Integers, IntegersAskedError
-from ..tracer.record.recorder import NeedsContentsError, Recorder
+from ..tracer.record.recorder import RecordAgainError, Recorder
 from ..tracer.record.reports import filters
 from ..tracer.record.shown_text import Texts
 from ..tracer.reroll.loop_monitor import follow_loops
@@ -64,7 +64,7 @@ from .state_visitors import optimizer_numbers, tensor_facts
 from .step_autograd import Link, as_array, derive, finish, linked, tensors_in
 
 LEAF, STATE_ARRAY, HELD = "leaf", "state", "held"
-_DROPPED = NotCountersError, NeedsContentsError, UnseenReaderError, RunAgainError, IntegersAskedError
+_DROPPED = NotCountersError, RecordAgainError, UnseenReaderError, RunAgainError, IntegersAskedError
 LONG_RUN = 1024  # items of a loop that are recorded before it is followed: each takes the eager layer's time, too
 Place = tuple[Any, ...]
 

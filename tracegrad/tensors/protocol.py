@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
-from ..tracer.numpy_api import special
+from ..tracer.numpy_api import hooks, special
 from ..tracer.record.array import FUNCTIONS as ARRAY_FUNCTIONS
 from ..tracer.record.array import UFUNC_METHODS, UFUNCS, TracedArray, public_name, unsupported
 from . import ops_math
@@ -139,7 +139,7 @@ def _hook_scipy() -> None:
     for name, hooked in special.HOOKED.items():
         if hooked:
             function = getattr(sp, name)
-            space, key = function.__globals__, f"{special._HOOK}_{function.__name__}"
+            space, key = function.__globals__, f"{hooks.HOOK}_{function.__name__}"
             space[key] = _tensors_first(function, space[key])
 
 

@@ -1,7 +1,7 @@
 """Conversions of traced arrays to plain values, allowed or refused by their caller.
 
-``int(t)`` becomes a guard, and ``float(t)`` is a traced number (``shown_names.py``).  ``math.sin(t)`` and
-``plain[0] = t`` call ``__float__`` from C code, and would go on with a number that has lost its gradient: they are
+``int(t)`` becomes a guard, and ``float(t)`` is a traced number (``shown_names.py``).  ``math.frexp(t)`` and
+``captured[0] = t`` call ``__float__`` from C code, and would go on with a number that has lost its gradient: they are
 refused, unless the value has none.  For the message, the instruction that the innermost Python frame is executing is
 looked at: its opcode, and for a call the callable, found by walking back over the instructions that pushed it."""
 
@@ -11,6 +11,7 @@ import builtins
 import dis
 import math
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from types import CodeType, FrameType, ModuleType
@@ -40,6 +41,13 @@ class Request(NamedTuple):
 Path = tuple[tuple[str, Any], ...]  # how an object was loaded: ("global", "np"), ("attr", "sin")
 
 
+class Called(NamedTuple):
+    """The callee of a call: an object, ``through`` attributes of these names.  ``takes_list``: of the code's own."""
+
+    through: tuple[str, ...]
+    takes_list: bool
+
+
 class _Instructions:
     """The instructions of a code object with the height of the stack before each."""
 
@@ -65,6 +73,11 @@ class _Instructions:
                     break
                 k += 1
 
+    def at(self, lasti: int) -> int:
+        """The instruction that a frame is in, whose ``f_lasti`` may be that of a cache of it."""
+        known = self.index.get(lasti)
+        return bisect_right(self.all, lasti, key=lambda i: i.offset) - 1 if known is None else known
+
     def effect(self, k: int, *, jump: bool) -> int:
         instruction = self.all[k]
         return dis.stack_effect(
@@ -77,9 +90,11 @@ class _Instructions:
         k = self.pushed_by(end, above, null)
         return None if k is None else self._chain(k)
 
-    def called(self) -> dict[int, tuple[str, ...]]:
-        """The attributes through which each LOAD_GLOBAL, by its offset, leads to what a call calls."""
-        found: dict[int, tuple[str, ...]] = {}
+    def called(self) -> dict[int, Called]:
+        """The call to which each LOAD_GLOBAL leads, by its offset."""
+        found: dict[int, Called] = {}
+        stores = [k for k in range(1, len(self.all)) if self.all[k].opname.startswith("STORE_")]
+        lists = {self.all[k].argval for k in stores if self._makes_list(k - 1)}
         for at, instruction in enumerate(self.all):
             arg = instruction.arg or 0
             if instruction.opname == "CALL_FUNCTION_EX":
@@ -95,8 +110,16 @@ class _Instructions:
                     names.append(self.all[k].argval)
                 k -= 1
             if k is not None and k >= 0 and self.all[k].opname == "LOAD_GLOBAL":
-                found[self.all[k].offset] = tuple(reversed(names))
+                given = [self.pushed_by(at, j, 0) for j in range(arg if instruction.opname == "CALL" else 0)]
+                takes = any(self._makes_list(j) or self.all[j].argval in lists for j in given if j is not None)
+                found[self.all[k].offset] = Called(tuple(reversed(names)), takes)
         return found
+
+    def _makes_list(self, k: int) -> bool:
+        """Whether instruction *k* leaves a list or tuple that the code makes, by a comprehension perhaps."""
+        if self.all[k].opname != "CALL":
+            return self.all[k].opname in _LISTS
+        return self.all[k - 1 - (self.all[k - 1].opname == "PRECALL")].opname == "GET_ITER"
 
     def pushed_by(self, end: int, above: int, null: int) -> int | None:
         """The instruction that pushed that stack entry; None if unknown."""
@@ -134,6 +157,7 @@ class _Instructions:
 _NO_FALL_THROUGH = frozenset(
     "RETURN_VALUE RAISE_VARARGS RERAISE JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT JUMP_ABSOLUTE".split()
 )
+_LISTS = frozenset(("BUILD_LIST", "BUILD_TUPLE", "LIST_EXTEND", "LIST_APPEND"))
 _ONLY_POP = ("POP_", "STORE_", "DELETE_", "JUMP_", "END_FOR", "NOP")
 instructions_of = lru_cache(maxsize=256)(_Instructions)
 
@@ -142,8 +166,8 @@ instructions_of = lru_cache(maxsize=256)(_Instructions)
 def _instruction_path(code: CodeType, lasti: int) -> tuple[str, Path | None]:
     """Opcode at *lasti*, and the loads of the callable (or of the left operand of an operator)."""
     found = instructions_of(code)
-    at = found.index.get(lasti)
-    if at is None:
+    at = found.at(lasti)
+    if at < 0:
         return "", None
     here = found.all[at]
     if here.opname == "BINARY_OP":
@@ -261,7 +285,7 @@ def check_number_allowed(has_gradient: Callable[[], bool]) -> None:
 
 ASSIGN_HINT = (
     "a traced value cannot be written into a plain NumPy array, which could not carry its gradient; "
-    "make the array with tracegrad.zeros(n) (or np.zeros_like(x) of a traced x) and assign into that"
+    "make the array in the function, by np.zeros(n) or np.zeros_like(x), and assign into that"
 )
 
 
@@ -359,6 +383,9 @@ def array_refusal() -> UnsupportedError:
     while is_internal(frame.f_code.co_filename) and frame.f_back is not None:  # the NumPy function that the user called
         name = frame.f_code.co_name
         frame = frame.f_back
+    path = called_path(frame.f_code, frame.f_lasti)
+    if path is not None and path[-1][0] in ("attr", "global"):
+        name = path[-1][1]
     if name in _ARRAY_HINTS:
         return UnsupportedError(at_site(_ARRAY_HINTS[name]))
     called = (

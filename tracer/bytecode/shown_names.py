@@ -17,12 +17,15 @@ from __future__ import annotations
 import builtins
 import ctypes
 import dis
+import gc
 import sys
 from functools import lru_cache
-from types import CodeType, FrameType, ModuleType, SimpleNamespace
+from types import CodeType, FrameType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
+from weakref import WeakSet
 
-from .concretize import instructions_of
+from ..ir.site import is_internal
+from .concretize import Called, called_path, instructions_of, resolve
 
 CALLED: dict[str, Any] = {}  # name -> the object that a call of it finds
 SOMETIMES: dict[str, Any] = {}  # name -> whether its entry in CALLED counts now; else it is Python's own
@@ -31,17 +34,29 @@ VALUES: dict[str, Any] = {}  # name -> the object that other uses of it find, wh
 METHODS_OF: dict[str, Any] = {}  # name of a class -> the object whose attributes are called (`float.hex(t)`)
 CALLED_OF: dict[int, tuple[Any, Any]] = {}  # id of a module -> (it, the functions that calls of its names find)
 CALLED_AS: dict[int, tuple[Any, Any]] = {}  # id of a function or class -> (it, the object that a call of it finds)
+_for_lists: set[int] = set()  # ids of objects that only calls with a list find
+_names: set[str] = set()  # of the functions that any call finds
+_LISTED: WeakSet[CodeType] = WeakSet()  # code whose calls may all be given lists, though it doesn't show
 _REAL = vars(builtins)
 _OWN = dict(_REAL)  # as they were at import: what someone has put in their place since is found as it is
 _IS_OP = dis.opmap["IS_OP"]
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 _FRAME = object.__basicsize__ + _WORD  # in a frame object: the head, the calling frame, then the interpreter's frame
+_GLOBALS_OF_FUNCTION = object.__basicsize__
+_UNSHARED = 3  # references to the globals of shown frames where no function has them
 _MOST_WORDS = 8  # how far down in the interpreter's frame the builtins may lie
 
 
-def show_functions(module: ModuleType, functions: dict[str, Any]) -> None:
-    """Let calls of these names of the *module*, or of what they are there, find these *functions*."""
-    CALLED_OF[id(module)] = module, SimpleNamespace(**functions)
+def show_functions(module: ModuleType, functions: dict[str, Any], *, for_lists: bool = False) -> None:
+    """Let calls of these names of the *module*, or of what they are there, find these *functions*; *for_lists*: calls
+    that are given lists."""
+    _names.update(() if for_lists else functions)
+    _for_lists.update(map(id, functions.values()) if for_lists else ())
+    known = CALLED_OF.setdefault(id(module), (module, SimpleNamespace()))[1]
+    vars(known).update(functions)
+    above, _, name = module.__name__.rpartition(".")
+    if above in sys.modules and id(sys.modules[above]) in CALLED_OF:  # np.linalg.norm
+        setattr(CALLED_OF[id(sys.modules[above])][1], name, known)
     for name, function in functions.items():
         plain = getattr(module, name)
         CALLED_AS[id(plain)] = plain, function
@@ -53,10 +68,10 @@ class _Shown(dict):
     def __getitem__(self, name: str) -> Any:
         if name in CALLED and _REAL.get(name) is _OWN[name]:
             frame = sys._getframe(1)
-            through = _called(frame.f_code).get(frame.f_lasti)
-            if through == ():
+            called = _called(frame.f_code).get(frame.f_lasti)
+            if called is not None and not called.through:
                 return CALLED[name] if name not in SOMETIMES or SOMETIMES[name]() else _REAL[name]
-            if through is not None and name in METHODS_OF:
+            if called is not None and name in METHODS_OF:
                 return METHODS_OF[name]
             if name in VALUES and _IS_OP not in _following(frame.f_code, frame.f_lasti):
                 return VALUES[name]
@@ -79,6 +94,9 @@ class _Globals(dict):
     def __getitem__(self, name: str) -> Any:
         return as_called(self._below[name], sys._getframe(1))
 
+    def below(self) -> dict[str, Any]:
+        return self._below
+
     def __contains__(self, name: object) -> bool:
         return name in self._below
 
@@ -91,71 +109,149 @@ def as_called(value: Any, frame: FrameType) -> Any:
     of, known = CALLED_OF.get(id(value)), CALLED_AS.get(id(value))
     if of is None and known is None:
         return value
-    through = _called(frame.f_code).get(frame.f_lasti)
+    called = _counting(frame.f_code).get(frame.f_lasti)
+    if called is None:
+        return value
     if of is not None:
-        return of[1] if through is not None and len(through) == 1 and _is_known(of, through[0]) else value
-    return known[1] if known is not None and through == () else value
+        return of[1] if called.through and _is_known(of, called) else value
+    return known[1] if known is not None and not called.through and _counts(known[1], called) else value
 
 
 @lru_cache(maxsize=4096)
-def _called(code: CodeType) -> dict[int, tuple[str, ...]]:
-    """The attributes through which each LOAD_GLOBAL, by its offset, leads to what a call calls."""
+def _called(code: CodeType) -> dict[int, Called]:
+    """The call to which each LOAD_GLOBAL leads, by its offset."""
     return instructions_of(code).called()
+
+
+@lru_cache(maxsize=4096)
+def _counting(code: CodeType) -> dict[int, Called]:
+    """Those of ``_called`` that may find what is known, by their last names."""
+    found = _called(code)
+    if code in _LISTED:
+        found = {at: called._replace(takes_list=True) for at, called in found.items()}
+    return {at: c for at, c in found.items() if c.takes_list or not c.through or c.through[-1] in _names}
+
+
+def expect_lists() -> bool:
+    """Let all calls of the user's code that is running find what is for lists; whether that is new, and can help the
+    call that it is in."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and is_internal(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return False
+    path = called_path(frame.f_code, frame.f_lasti)
+    known = None if path is None else CALLED_AS.get(id(resolve(path, frame)))
+    if known is None or id(known[1]) not in _for_lists or frame.f_code in _LISTED:
+        return False
+    _LISTED.add(frame.f_code)
+    _counting.cache_clear()
+    _global_calls.cache_clear()
+    return True
 
 
 def _calls_by_name(code: CodeType, space: dict[str, Any]) -> bool:
     """Whether *code* calls what ``CALLED_OF`` and ``CALLED_AS`` know, by names of its globals *space*, and does nothing
     else with these than read names."""
-    for name, attribute in _global_calls(code):
+    for name, called in _global_calls(code):
         value = space.get(name)
-        if attribute is None and id(value) in CALLED_AS and CALLED_AS[id(value)][0] is value:
+        known = CALLED_AS.get(id(value))
+        if not called.through and known is not None and known[0] is value and _counts(known[1], called):
             return True
         of = CALLED_OF.get(id(value))
-        if of is not None and attribute is not None and _is_known(of, attribute):
+        if of is not None and called.through and _is_known(of, called):
             return True
     return False
 
 
-def _is_known(of: tuple[Any, Any], name: str) -> bool:
-    """Whether calls of a module's function are answered by ours, which is that of *name* unless someone has put another
-    one there."""
+def _is_known(of: tuple[Any, Any], called: Called) -> bool:
+    """Whether a call of what the attributes of a module lead to is answered by ours, which is that of the
+    last name unless someone has put another one there."""
     module, functions = of
+    *above, name = called.through
+    for part in above:
+        module, functions = CALLED_OF.get(id(getattr(module, part, None)), (None, None))
     known = CALLED_AS.get(id(getattr(module, name, None)))
-    return known is not None and known[1] is getattr(functions, name, None)
+    return known is not None and known[1] is getattr(functions, name, None) and _counts(known[1], called)
+
+
+def _counts(ours: Any, called: Called) -> bool:
+    return called.takes_list or id(ours) not in _for_lists
 
 
 @lru_cache(maxsize=4096)
-def _global_calls(code: CodeType) -> frozenset[tuple[str, str | None]]:
-    """(name, attribute or None) of the globals, and of their attributes, that *code* calls by name."""
-    if _uses_globals(code):
+def _global_calls(code: CodeType) -> frozenset[tuple[str, Called]]:
+    """(name, call) of what *code* calls by names of its globals."""
+    if not _reads_only(code):
         return frozenset()
     found = instructions_of(code)
-    return frozenset(
-        (found.all[found.index[at]].argval, through[0] if through else None)
-        for at, through in _called(code).items()
-        if len(through) <= 1
+    return frozenset((found.all[found.index[at]].argval, called) for at, called in _counting(code).items())
+
+
+@lru_cache(maxsize=4096)
+def _reads_only(code: CodeType) -> bool:
+    """Whether *code*, and the functions that it makes, do nothing with their globals but read names."""
+    return all(
+        _READERS.isdisjoint(part.co_names) and not any(i.opname in _USERS for i in instructions_of(part).all)
+        for part in nested(code)
     )
 
 
-def _uses_globals(code: CodeType) -> bool:
-    """Whether something may keep the globals that a frame of *code* is shown, or read them as a dict."""
-    if not _READERS.isdisjoint(code.co_names) or any(i.opname in _USERS for i in instructions_of(code).all):
-        return True
-    inner = [c for c in code.co_consts if isinstance(c, CodeType)]
-    return any(c.co_name not in _COMPREHENSIONS or _uses_globals(c) for c in inner)
+class _Module(ModuleType):
+    """A module that recorded code imports: its functions are those that calls by name find."""
+
+    def __init__(self, real: ModuleType) -> None:
+        super().__init__(real.__name__, real.__doc__)
+        self._real = real
+
+    def __getattribute__(self, name: str) -> Any:
+        real = object.__getattribute__(self, "_real")
+        found = getattr(real, name)
+        if id(found) in CALLED_OF:
+            return _module(found)
+        ours = getattr(CALLED_OF[id(real)][1], name, None)
+        known = CALLED_AS.get(id(found))
+        return ours if known is not None and known[1] is ours and not isinstance(found, type) else found
 
 
-_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # functions that nobody can keep
+_modules: dict[int, _Module] = {}
+
+
+def _module(real: ModuleType) -> _Module:
+    return _modules.setdefault(id(real), _Module(real))
+
+
+def _import(name: str, *args: Any, **kwargs: Any) -> Any:
+    """``__import__`` for code that imports what it calls."""
+    found = _REAL["__import__"](name, *args, **kwargs)
+    return _module(found) if id(found) in CALLED_OF and CALLED_OF[id(found)][0] is found else found
+
+
+@lru_cache(maxsize=4096)
+def _imports(code: CodeType) -> frozenset[str]:
+    """The modules that *code* imports."""
+    return frozenset([i.argval for i in instructions_of(code).all if i.opname == "IMPORT_NAME"])
+
+
 _READ_BY_C = ("__builtins__", "__name__", "__package__", "__spec__", "__file__", "__loader__")
 _READERS = frozenset(("globals", "locals", "vars", "dir", "eval", "exec", "warn_explicit", "_getframe"))
-_USERS = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME", "LOAD_BUILD_CLASS", "LOAD_NAME"))
+_USERS = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS", "LOAD_NAME"))
 _spaces: dict[int, _Globals] = {}  # by id of the globals of a module; kept, since frames borrow them
 _shown = _Shown(_REAL)
+dict.__setitem__(_shown, "__import__", _import)  # which C reads
 
 
 def asks(code: CodeType, space: dict[str, Any]) -> bool:
     """Whether a frame of *code*, with the globals *space*, is to be shown other names."""
-    return not (CALLED.keys() - SPARED).isdisjoint(code.co_names) or _calls_by_name(code, space)
+    if not (CALLED.keys() - SPARED).isdisjoint(code.co_names) or _calls_by_name(code, space):
+        return True
+    return any(id(sys.modules.get(name)) in CALLED_OF for name in _imports(code))
+
+
+@lru_cache(maxsize=4096)
+def nested(code: CodeType) -> tuple[CodeType, ...]:
+    """*code* and those of the functions in it."""
+    return (code, *[found for const in code.co_consts if isinstance(const, CodeType) for found in nested(const)])
 
 
 def show(frame: FrameType) -> None:
@@ -182,6 +278,18 @@ def shown_builtins(code: CodeType, space: dict[str, Any]) -> dict[str, Any]:
     return _shown if _offset is not None and asks(code, space) else _REAL
 
 
+def release() -> None:
+    """Give the functions that shown code has made their real globals, which are those of a run otherwise."""
+    for space in _spaces.values():
+        if sys.getrefcount(space) > _UNSHARED:
+            for function in gc.get_referrers(space):
+                if type(function) is FunctionType and function.__globals__ is space:
+                    real = space.below()
+                    ctypes.pythonapi.Py_IncRef(ctypes.py_object(real))
+                    ctypes.c_size_t.from_address(id(function) + _GLOBALS_OF_FUNCTION).value = id(real)
+                    ctypes.pythonapi.Py_DecRef(ctypes.py_object(space))
+
+
 def is_shown(frame: FrameType) -> bool:
     """Whether *frame* finds the builtins of recorded code."""
     return frame.f_builtins is _shown
@@ -193,8 +301,11 @@ def available() -> bool:
 
 
 def _find_offset() -> int | None:
-    """Where in the interpreter's frame the pointer to its builtins lies, behind that to its globals."""
+    """Where in the interpreter's frame the pointer to its builtins lies, behind that to its globals; None where that,
+    or the place of a function's globals, can't be told."""
     if sys.implementation.name != "cpython":
+        return None
+    if ctypes.c_size_t.from_address(id(show) + _GLOBALS_OF_FUNCTION).value != id(globals()):
         return None
     frame = sys._getframe()
     inner = ctypes.c_size_t.from_address(id(frame) + _FRAME).value

@@ -14,6 +14,7 @@ shape.py         views: reshape, transpose, split, flip, diagonal
 assemble.py      arrays from arrays: concatenate, stack, pad, tile, where
 create.py        arrays by rule: zeros_like, linspace, meshgrid, diag, tril
 creation.py      arrays made inside recorded code that can be assigned into
+made_in_code.py  np.zeros, np.array and others, as recorded code sees them
 index.py         reading by an index
 assign.py        assignment
 index_plan.py    an index taken apart: a view, and flat positions to read or write
@@ -24,6 +25,7 @@ einsum.py        einsum
 special.py       functions of scipy.special that are no ufuncs: logsumexp, softmax
 misc.py          differences, interpolation, convolution, comparison of whole arrays, facts
 python_builtins  type, hasattr, getattr
+python_math      math.sin, math.hypot
 python_numbers   errors of Python's own floats: 1.0 / a
 unsupported.py   hints for unsupported functions
 ===============  =======================================================================
@@ -35,11 +37,14 @@ from . import (  # noqa: F401  (each fills the tables)
     create,
     dispatch,
     einsum,
+    hooks,
     index,
+    made_in_code,
     misc,
     product,
     protocols,
     python_builtins,
+    python_math,
     reduce,
     shape,
     sort,
@@ -50,3 +55,4 @@ from . import (  # noqa: F401  (each fills the tables)
 )
 
 dispatch.install()
+made_in_code.show_takers_of_lists()

@@ -18,9 +18,10 @@ from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, to_bool
 from ..ops.indexing import SCATTER_ADD, SCATTER_SET
 from ..ops.shape import reshape
 from ..record.array import METHODS, UFUNC_METHODS, TracedArray, is_traced, to_atom
+from ..record.made_arrays import writable
 from .bounds import positions
 from .index_plan import Access, parse_basic
-from .registry import implements, reject, writable
+from .registry import implements, reject
 
 # ---- assignment ---------------------------------------------------------------------------------------------------
 
@@ -88,7 +89,7 @@ def _assign_mask(self: TracedArray, mask: Any, value: Any) -> bool:
 
 def _add_at(ufunc: Any, array: Any, indices: Any, values: Any) -> None:
     """np.add.at: repeated positions add up."""
-    v = _value_atom(values, writable(array, "np.add.at").dtype)
+    v = _value_atom(values, writable(array, f"np.{ufunc.__name__}.at").dtype)
     if ufunc is np.subtract:
         v = F.neg(v)
     access = Access(array, indices)
@@ -120,11 +121,7 @@ def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
 
 @implements(np.copyto)
 def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
-    if not isinstance(dst, TracedArray):
-        raise UnsupportedError.here(
-            "a traced value would be copied into a plain NumPy array (np.full, np.copyto); write "
-            "tracegrad.full(shape, value), or value * np.ones(shape)"
-        )
+    writable(dst, "np.copyto")
     if where is True:
         dst[...] = src
         return

@@ -18,6 +18,7 @@ from ..ir.aval import BFLOAT16, BOOL
 from ..ir.errors import UnsupportedError, unrecordable
 from ..record.array import FUNCTIONS, METHODS, TracedArray, as_truth
 from ..record.constants import call_method
+from ..record.made_arrays import MadeArray
 from ..record.observer import GETITEM
 from .index import basic_item
 from .protocols import (
@@ -52,7 +53,7 @@ _CLOSED_METHODS = (
 )  # fmt: skip
 
 _PLAIN = frozenset((
-    TracedArray, np.ndarray, float, int, bool, np.float64, np.float32, np.int64, np.bool_, type(None), str,
+    TracedArray, MadeArray, np.ndarray, float, int, bool, np.float64, np.float32, np.int64, np.bool_, type(None), str,
     type(Ellipsis), slice, np.dtype, *{type(np.dtype(c)) for c in "efdilqbhLBHQ?"}, type(BFLOAT16),
 ))  # fmt: skip
 _TYPES = (float, int, bool, np.float64, np.float32, np.float16, BFLOAT16.type, np.int64, np.int32, np.bool_)

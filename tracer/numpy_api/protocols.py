@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import BOOL, FLOAT_KINDS, INT
-from ..ir.errors import TracegradError, UnsupportedError
+from ..ir.errors import MutationError, TracegradError, UnsupportedError, unrecordable
 from ..ir.graph import Atom, Lit
 from ..ops.elementwise import cast
 from ..record.array import (
@@ -25,7 +25,6 @@ from ..record.array import (
     UFUNCS,
     TracedArray,
     as_truth,
-    assign_all,
     class_of,
     in_c_order,
     outranks,
@@ -38,8 +37,9 @@ from ..record.array import (
 from ..record.autocast import SETTING
 from ..record.constants import by_numpy
 from ..record.integers import TracedInt
+from ..record.made_arrays import MadeArray, assign_all, writable
+from .from_source import source_of
 from .python_numbers import CHECKED, python_operator
-from .registry import writable
 
 # ---- ufunc calls -------------------------------------------------------------------------------------------------
 
@@ -87,6 +87,7 @@ def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if kwargs:
         dtype = kwargs.pop("dtype", None)
         where = kwargs.pop("where", True)
+        where = True if where is np._NoValue else where
         order = kwargs.pop("order", "K")
         for name in ("casting", "subok"):
             kwargs.pop(name, None)
@@ -96,7 +97,9 @@ def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
                 f"{public_name(ufunc)} with {extra}= is not supported; use np.where on the result"
             )
         if dtype is not None:
-            atoms = [cast(a, np.dtype(dtype)) for a in atoms]
+            of_class = isinstance(dtype, type) and issubclass(dtype, np.dtype)
+            to: np.dtype = dtype() if of_class else np.dtype(dtype)
+            atoms = [cast(a, to) for a in atoms]
     result = handler(*atoms)
     if isinstance(result, tuple):
         return tuple(wrap(r) for r in result)
@@ -110,7 +113,7 @@ def _is_python_bool(x: Atom) -> bool:
 _OF_BOOLS = frozenset(  # what gives a bool for two of Python's; of all else these are ints
     (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.logical_and, np.logical_or, np.logical_xor, np.logical_not)
 )
-_PLAIN = {TracedArray, np.ndarray, float, int, bool, np.float64, np.float32, np.int64, np.bool_}
+_PLAIN = {TracedArray, MadeArray, np.ndarray, float, int, bool, np.float64, np.float32, np.int64, np.bool_}
 
 
 def call_plain(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
@@ -137,6 +140,12 @@ def array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwar
         if target is not None:
             writable(target, f"np.{ufunc.__name__}")
     try:
+        if method == "__call__" and out is not None and kwargs.get("where", True) not in (True, np._NoValue):
+            where = kwargs.pop("where")
+            result = call_ufunc(ufunc, inputs, dict(kwargs))
+            if len(out) > 1:
+                raise unsupported(public_name(ufunc))
+            return assign_all(out[0], np.where(where, result, out[0]))
         if method == "__call__":
             result = strong(self, call_ufunc(ufunc, inputs, dict(kwargs)))
         else:
@@ -166,10 +175,12 @@ def array_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs: 
     if any(outranks(kind) for kind in types):
         return NotImplemented
     handler = FUNCTIONS.get(func)
+    if any(value is np._NoValue for value in kwargs.values()):
+        kwargs = {name: value for name, value in kwargs.items() if value is not np._NoValue}
     out = kwargs.pop("out", None) if "out" in kwargs else None
     try:
         if handler is None:
-            raise unsupported(public_name(func))
+            return _without_form(func, args, kwargs if out is None else {**kwargs, "out": out})
         result = handler(*args, **kwargs)
         if func not in _PARTS:
             result = strong(self, result)
@@ -179,6 +190,25 @@ def array_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs: 
             raise refused from None
         result = by_numpy(refused, func, args, kwargs)
     return result if out is None else assign_all(out[0] if isinstance(out, tuple) else out, result)
+
+
+def _without_form(func: Any, args: Any, kwargs: Any) -> Any:
+    """*func*, which has no recorded form: by NumPy where no operand depends on an argument, else through its source."""
+    error = unsupported(public_name(func))
+    try:
+        return by_numpy(error, func, args, kwargs)
+    except UnsupportedError:
+        source = source_of(func)
+        if source is None:
+            raise
+    unrecordable.discard(error)
+    try:
+        return source(*args, **kwargs)
+    except (UnsupportedError, MutationError, AttributeError) as inner:
+        if isinstance(inner, TracegradError):
+            unrecordable.discard(inner)
+        unrecordable.add(error)
+        raise error from inner
 
 
 _PARTS = (np.real, np.imag)  # which give a Python number as it is

@@ -12,7 +12,6 @@ import decimal
 import fractions
 import json
 import locale
-import math
 import numbers
 import pickle
 import re
@@ -24,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.concretize import lost_by, lost_by_math
+from ..bytecode.concretize import lost_by
 from ..bytecode.shown_names import CALLED, METHODS_OF, SOMETIMES, VALUES, show_functions
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Lit, Var
@@ -34,6 +33,7 @@ from ..ir.trees import tree_leaves
 from ..ops.elementwise import cast
 from ..record.array import TracedArray, class_of, has_attribute, unsupported, wrap, wrap_array
 from ..record.integers import TracedInt
+from ..record.made_arrays import MadeArray
 from ..record.recorder import Recorder, current_recorder
 from ..record.reports import KeptFile
 from ..record.shown_text import PRINT, VALUE, Printed
@@ -58,8 +58,8 @@ class _Type:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and not kwargs and type(args[0]) is TracedArray:
             return class_of(args[0])
-        if len(args) == 1 and not kwargs and type(args[0]) is TracedInt:
-            return int
+        if len(args) == 1 and not kwargs and type(args[0]) in (TracedInt, MadeArray):
+            return int if type(args[0]) is TracedInt else np.ndarray
         found = type(*args, **kwargs)
         return args[0].__class__ if len(args) == 1 and hasattr(found, "traced_length") else found
 
@@ -334,48 +334,6 @@ class _OfObject:
         return _plain_repr if name == "__repr__" else getattr(object, name)
 
 
-def _test(ufunc: Any) -> Any:
-    plain = getattr(math, ufunc.__name__)
-
-    def test(value: Any, /) -> bool:
-        number = getattr(type(value), "_tracegrad_number", None)
-        value = value if number is None else number(value)
-        return bool(ufunc(value)) if type(value) is TracedArray and value.size == 1 else plain(value)
-
-    return test
-
-
-def _function(plain: Any, ufunc: Any) -> Any:
-    """The function *plain* of ``math``, computed by *ufunc* where no gradient is wanted of a traced number."""
-
-    def function(value: Any, /, *rest: Any) -> Any:
-        traced = type(value) is TracedArray or hasattr(type(value), "_tracegrad_number")
-        number = _float(value) if traced and not rest else value
-        if type(number) is not TracedArray:
-            return plain(value, *rest)
-        if number._recorder.has_gradient(number.atom):
-            raise UnsupportedError.here(lost_by_math(plain.__name__))
-        found = ufunc(number).number()
-        if not np.isfinite(found) and (np.isfinite(number) or np.isnan(found) != np.isnan(number)):
-            return plain(value)  # raises Python's exception
-        return found
-
-    return function
-
-
-def _isclose(a: Any, b: Any, *, rel_tol: Any = 1e-09, abs_tol: Any = 0.0) -> bool:
-    if TracedArray not in map(type, (a, b, rel_tol, abs_tol)):
-        return math.isclose(a, b, rel_tol=rel_tol, abs_tol=abs_tol)
-    if rel_tol < 0 or abs_tol < 0:
-        raise ValueError("tolerances must be non-negative")
-    if a == b:
-        return True
-    if np.isinf(a) or np.isinf(b):
-        return False
-    apart = abs(b - a)
-    return bool(apart <= abs(rel_tol * b)) or bool(apart <= abs(rel_tol * a)) or bool(apart <= abs_tol)
-
-
 def _of_plain(function: Any, plain: Callable[[TracedArray], Any]) -> Any:
     """*function*, called with *plain* of each traced number among its arguments."""
 
@@ -446,12 +404,6 @@ def _len(obj: Any, /) -> Any:
     return len(obj) if traced is None else traced(obj)
 
 
-_REAL_FUNCTIONS = {
-    "exp": np.exp, "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
-    "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
-    "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
-    "atanh": np.arctanh, "fabs": np.absolute, "degrees": np.degrees, "radians": np.radians,
-}  # fmt: skip
 _type = _Type()
 _called = {
     "type": _type, "hasattr": _hasattr, "getattr": _getattr, "float": _float, "int": _int, "map": _map,
@@ -466,11 +418,6 @@ _functions: dict[types.ModuleType, dict[str, Any]] = {
     np: {name: _scalars[getattr(np, name)] for name in ("float64", "double", "float32", "single")}
     | {name: _read(getattr(np, name)) for name in ("fromstring", "loadtxt", "genfromtxt")},
     builtins: _called,
-    math: {
-        "isclose": _isclose,
-        **{f.__name__: _test(f) for f in (np.isnan, np.isinf, np.isfinite)},
-        **{name: _function(getattr(math, name), ufunc) for name, ufunc in _REAL_FUNCTIONS.items()},
-    },
     json: {"dumps": _of_plain(json.dumps, TracedArray.shown), "loads": _read(json.loads)},
     ast: {"literal_eval": _read(ast.literal_eval)},
     locale: {name: _read(getattr(locale, name)) for name in ("atof", "atoi")},

@@ -46,7 +46,7 @@ def python_operator(ufunc: Any, inputs: tuple[Any, Any], quick: bool = False) ->
         if not recorder.presume(condition, *atoms, evaluate=not quick):
             if quick:
                 return None
-            _holds(recorder, condition)
+            holds(recorder, condition)
             _DIVISIONS[ufunc](*((1.0, 0.0) if floats else (1, 0)))
         result = UFUNCS[ufunc](x, y)
         return tuple([wrap(r) for r in result]) if isinstance(result, tuple) else wrap(result)
@@ -54,21 +54,21 @@ def python_operator(ufunc: Any, inputs: tuple[Any, Any], quick: bool = False) ->
     if not recorder.presume(F.isfinite(result), *atoms, evaluate=not quick):
         if quick:
             return None
-        _holds(recorder, F.isfinite(result))
+        holds(recorder, F.isfinite(result))
         finite = [F.isfinite(v) for v in promote(x, y, floating=True) if not isinstance(v, Lit)]
-        if all(_finite(v) for v in atoms) and _holds(recorder, _all(*finite)):
+        if all(_finite(v) for v in atoms) and holds(recorder, _all(*finite)):
             _refuse_power(recorder, x, y, result)
     return wrap(result)
 
 
 def _refuse_power(recorder: Recorder, x: Atom, y: Atom, result: Atom) -> None:
     """The error of a power of finite numbers that is not finite itself."""
-    if _holds(recorder, F.isnan(result)):
+    if holds(recorder, F.isnan(result)):
         raise UnsupportedError.here(
             "a power of a negative number is complex in Python, and complex numbers are not supported; write "
             "-((-a) ** b) for the real root, or np.cbrt(a), or test the sign before"
         )
-    _holds(recorder, literal(x.value != 0) if isinstance(x, Lit) else F.ne(x, like(0, x)))
+    holds(recorder, literal(x.value != 0) if isinstance(x, Lit) else F.ne(x, like(0, x)))
     operator.pow(recorder.value(x).item(), recorder.value(y).item())
 
 
@@ -83,5 +83,5 @@ def _all(*conditions: Atom) -> Atom:
     return first
 
 
-def _holds(recorder: Recorder, condition: Atom) -> bool:
+def holds(recorder: Recorder, condition: Atom) -> bool:
     return bool(recorder.guard(condition, "bool"))

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.errors import MutationError, ShapeError, UnsupportedError
+from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
 from ..ops.elementwise import cast, promote
 from ..ops.shape import reshape
-from ..record.array import FUNCTIONS, METHODS, TracedArray, assign_all, to_atom
+from ..record.array import FUNCTIONS, METHODS, TracedArray, to_atom
 from ..record.autocast import widened
+from ..record.made_arrays import assign_all
 
 
 def implements(*functions: Any, method: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -61,16 +62,6 @@ def one_axis(axis: Any, ndim: int, what: str) -> int:
     if not -ndim <= axis < ndim:
         raise ShapeError.here(f"{what}: axis {axis} is out of bounds for array of dimension {ndim}")
     return int(axis) % ndim
-
-
-def writable(array: Any, what: str) -> TracedArray:
-    """*array*, into which *what* writes; MutationError where it is a plain one."""
-    if not isinstance(array, TracedArray):
-        raise MutationError.here(
-            f"{what} would write a traced value into a plain NumPy array; make that array with np.zeros_like(x) or "
-            "tracegrad.zeros(n)"
-        )
-    return array
 
 
 def along_axis(a: Any, axis: Any, what: str) -> tuple[Atom, int]:

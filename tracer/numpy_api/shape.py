@@ -393,3 +393,28 @@ def _tolist(self: TracedArray) -> Any:
     if self.shape:
         return [_tolist(row) for row in self]
     return self.number() if self.aval.is_float else self.item()
+
+
+@implements(np.lib.stride_tricks.sliding_window_view)
+def _sliding_window_view(
+    x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
+) -> TracedArray:
+    reject("sliding_window_view", "write into the array itself", writeable=writeable)
+    found: Any = as_traced(x)
+    sizes = shape_of(window_shape)
+    axes = (
+        range(found.ndim) if axis is None else [one_axis(a, found.ndim, "sliding_window_view") for a in _listed(axis)]
+    )
+    if len(sizes) != len(axes):
+        raise ValueError("Must provide matching length window_shape and axis")
+    for size, at in zip(sizes, axes, strict=True):
+        count = found.shape[at] - size + 1
+        if count < 1:
+            raise ValueError("window shape cannot be larger than input array shape")
+        windows = np.arange(count)[:, None] + np.arange(size)
+        found = np.moveaxis(np.take(found, windows, axis=at), at + 1, -1)
+    return found
+
+
+def _listed(axis: Any) -> Any:
+    return axis if isinstance(axis, (tuple, list)) else (axis,)

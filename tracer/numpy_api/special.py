@@ -1,17 +1,9 @@
 """scipy.special functions that are plain Python, not ufuncs: logsumexp, softmax, log_softmax, softplus, polygamma.
 
-NumPy's protocols never see a call of these: they convert their arguments at once.  So that ``from scipy.special
-import logsumexp`` traces unchanged, even where it ran before tracegrad was imported, the *code* of each such function
-object is replaced by a few instructions that look at the types of the arguments: a traced array among them goes to
-our implementation, anything else to SciPy's own code, unchanged.  Signature, documentation, name and identity of the
-function stay as they are.  Where that cannot be done (a function with a closure) nothing is changed, and a traced
-argument raises as in any code that wants a plain array."""
+NumPy's protocols never see a call of these: they convert their arguments at once (``hooks.py``)."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -19,51 +11,13 @@ import scipy.special as sp
 
 from ..ir.aval import canonical_axes
 from ..ir.graph import Atom, Lit
-from ..ir.site import OWN_FOLDER
 from ..ops.elementwise import F, like, promote
 from ..ops.reduce import reduce
 from ..ops.shape import reshape
-from ..record.array import TracedArray, is_traced, to_atom, wrap
-from ..record.recorder import current_recorder
+from ..record.array import TracedArray, to_atom, wrap
+from .hooks import hook
 from .reduce import extreme, logsumexp_of
 from .registry import float_atom, reject
-
-_HOOK = "_tracegrad_hook"
-
-
-def _shim(*args, **kwargs):
-    return _tracegrad_hook_NAME(args, kwargs)  # type: ignore[name-defined]  # noqa: F821
-
-
-def hook(function: Any, implementation: Callable[..., Any]) -> bool:
-    """Send calls of *function* with a traced argument to *implementation*; every other call goes on as before."""
-    if not isinstance(function, FunctionType) or function.__closure__:
-        return False
-    name = f"{_HOOK}_{function.__name__}"
-    space = function.__globals__
-    if name in space:
-        return True
-    original = FunctionType(function.__code__, space, function.__name__, function.__defaults__)
-    original.__kwdefaults__ = function.__kwdefaults__
-    signature = inspect.signature(function)
-
-    def dispatch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if current_recorder() is not None and (is_traced(args) or is_traced(tuple(kwargs.values()))):
-            return implementation(*args, **kwargs)
-        return original(*args, **kwargs)
-
-    space[name] = dispatch
-    code = _shim.__code__
-    names = tuple(name if n == "_tracegrad_hook_NAME" else n for n in code.co_names)
-    function.__code__ = code.replace(
-        co_names=names,
-        co_name=function.__name__,
-        co_qualname=function.__qualname__,
-        co_filename=f"{OWN_FOLDER}special.py",
-    )
-    function.__signature__ = signature  # type: ignore[attr-defined]
-    return True
-
 
 # ---- implementations ----------------------------------------------------------------------------------------------
 

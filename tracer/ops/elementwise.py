@@ -21,7 +21,19 @@ import numpy as np
 import scipy.special as sp
 from scipy.special._ufuncs import _zeta  # the Hurwitz zeta ufunc behind scipy.special.zeta, which is no ufunc
 
-from ..ir.aval import BOOL, FLOAT, FLOAT32, FLOAT_KINDS, HALF, INT, Aval, broadcast_shapes, is_float, promote_dtypes
+from ..ir.aval import (
+    BOOL,
+    FLOAT,
+    FLOAT32,
+    FLOAT_KINDS,
+    HALF,
+    INT,
+    Aval,
+    broadcast_shapes,
+    check_dtype,
+    is_float,
+    promote_dtypes,
+)
 from ..ir.axes import Axes, Params, Shape, Shapes
 from ..ir.errors import GraphError, UnsupportedError
 from ..ir.graph import Atom, Lit, Var, bind, elementwise_by_name, literal, structural
@@ -108,6 +120,7 @@ def cast(x: Atom, dtype: np.dtype, *, weak: bool = False) -> Atom:
         if x.aval.weak and x.aval.dtype.kind in "iu" and not fits(x, dtype):
             raise OverflowError(at_site(f"Python integer {x.value} out of bounds for {dtype}"))
         return Lit(x.value, dtype, weak=weak, structural=x.structural)
+    check_dtype(dtype, "the result")
     if weak and not x.aval.shape:
         return bind(CAST, x, dtype=dtype, weak=True)
     if x.aval.dtype == dtype and not x.aval.shape and x.aval.weak:
@@ -606,6 +619,7 @@ def _lower_logit(s: Any, x: Any) -> Any:
 
 row("logit", sp.logit, lambda o, x: 1 / (x * (1 - x)), lower=_lower_logit, domain=PROBABILITY, cost=45)
 row("gammaln", sp.gammaln, lambda o, x: F.psi(x), domain=POSITIVE, cost=50)
+row("gamma", sp.gamma, lambda o, x: o * F.psi(x), domain=POSITIVE, cost=50)
 row("psi", sp.psi, lambda o, x: F.polygamma(x, n=1), domain=POSITIVE, cost=50)
 
 

@@ -23,7 +23,8 @@ import numpy as np
 
 from ..bytecode.concretize import array_refusal, called_by_name, check_number_allowed
 from ..bytecode.settled_text import printed, settled, template
-from ..ir.aval import FLOAT, FLOAT_KINDS, Aval, can_cast, check_dtype
+from ..bytecode.shown_names import expect_lists
+from ..ir.aval import FLOAT, FLOAT_KINDS, Aval, check_dtype
 from ..ir.errors import MutationError, TracegradError, UnsupportedError
 from ..ir.graph import Atom, Lit, Var, literal
 from ..ir.refusals import Refusal
@@ -31,7 +32,7 @@ from ..ir.site import OWN_FOLDER, at_site, is_internal
 from ..ops.elementwise import F, broadcast_to, cast, rounded
 from ..ops.shape import reshape, slice_axis
 from .buffers import ReshapeStep, Storage, TransposeStep, ViewStep
-from .recorder import Recorder, current_recorder
+from .recorder import RecordAgainError, Recorder, current_recorder
 from .shown_text import PRINT, Shown, Texts
 
 UFUNCS: dict[Any, Callable[..., Any]] = {}  # np.ufunc -> function of atoms and scalars
@@ -47,6 +48,7 @@ _WAYS_IN = (  # files through which an operation of the user's goes
     *[os.path.join("numpy_api", name) for name in ("protocols.py", "reduce.py")],
     os.path.join("record", "constants.py"),
 )
+RECORDED = " (recorded)"  # after the name of a file of NumPy's: its code is recorded as the user's is
 _SEQUENCE = 1 << 5  # the flag of a class for which `case [a, b]` asks; arrays have it from NumPy 2.5 on
 _ARRAYS_MATCH = bool(np.ndarray.__flags__ & _SEQUENCE)
 _GET_LEN = dis.opmap["GET_LEN"]
@@ -327,7 +329,8 @@ class TracedArray(metaclass=_StandIn):
     @property
     def __class__(self) -> Any:
         """The class of NumPy's value, for ``isinstance`` in the user's code; ``TracedArray`` for our own."""
-        return TracedArray if is_internal(sys._getframe(1).f_code.co_filename) else class_of(self)
+        name = sys._getframe(1).f_code.co_filename
+        return TracedArray if is_internal(name) and not name.endswith(RECORDED) else class_of(self)
 
     @__class__.setter
     def __class__(self, value: Any) -> None:
@@ -479,7 +482,10 @@ class TracedArray(metaclass=_StandIn):
         aval = self._atom.aval
         if not aval.shape and not (aval.is_float and self._recorder.has_gradient(self.atom)):
             return np.asarray(self._concrete("item"), dtype)  # no gradient is lost, and the value is guarded
-        raise self._recorder.refused(self.atom, array_refusal())
+        error = array_refusal()
+        if expect_lists():
+            self._recorder.again(RecordAgainError(error))
+        raise self._recorder.refused(self.atom, error)
 
     def __getattr__(self, name: str) -> Any:
         self.of_arrays(name)
@@ -726,21 +732,6 @@ def is_traced(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(is_traced(v) for v in value)
     return isinstance(value, TracedArray)
-
-
-def assign_all(target: Any, value: Any) -> Any:
-    """Write *value* into the whole of *target*, with NumPy's broadcasting and casting for out=."""
-    if not isinstance(target, TracedArray):
-        raise MutationError(
-            at_site("out= must be a traced array here; make it with np.zeros_like(x) or tracegrad.zeros(n)")
-        )
-    atom = to_atom(value)
-    if not can_cast(atom.aval.dtype, target.dtype, "same_kind") and not atom.aval.weak:
-        raise UnsupportedError(
-            at_site(f"cannot cast {atom.aval.dtype} to {target.dtype} in place; write x = x + ... to change the dtype")
-        )
-    target._write(broadcast_to(cast(atom, target.dtype), target.shape))
-    return target
 
 
 def public_name(func: Any) -> str:

@@ -22,6 +22,7 @@ from ..ir.evaluate import Producers, as_stored, demand
 from ..ir.graph import Atom, Lit, Var
 from ..ir.trees import tree_flatten, tree_unflatten
 from .array import METHODS, TracedArray, class_of
+from .made_arrays import MadeArray
 from .recorder import Origin, Recorder, current_recorder
 
 _PLAIN = (type(None), bool, int, float, complex, str, slice, type(Ellipsis), type(np._NoValue), np.generic, np.dtype)
@@ -147,7 +148,7 @@ def _leaf(leaf: Any) -> _Operand | _Plain | None:
     """A leaf of a call as it is kept; None for what may change, or call something."""
     if type(leaf) is TracedArray:
         return _Operand(leaf.atom, class_of(leaf))
-    if type(leaf) is np.ndarray and not leaf.dtype.hasobject:
+    if type(leaf) in (np.ndarray, MadeArray) and not leaf.dtype.hasobject:
         return _Plain(leaf.copy(), (leaf.dtype, leaf.shape, leaf.tobytes()))
     if isinstance(leaf, _PLAIN) or (isinstance(leaf, type) and issubclass(leaf, _NUMBERS)):
         return _Plain(leaf, (type(leaf), repr(leaf)))

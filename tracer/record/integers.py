@@ -379,7 +379,7 @@ class TracedInt:
         kind = type(other)
         if kind is float or kind is np.float64 or kind is np.float32:
             return True
-        return (kind is TracedArray or kind is np.ndarray) and _dtype(other) in _EXACT_DTYPES
+        return issubclass(kind, (TracedArray, np.ndarray)) and _dtype(other) in _EXACT_DTYPES
 
     def _operate(self, name: str, operation: Callable[[Any, Any], Any], other: Any, reflected: bool) -> Any:
         y = self._with(other)
@@ -388,7 +388,7 @@ class TracedInt:
             if found is not None:
                 return found
         elif name in _OF_FLOATS and self._partner(other):
-            if name == "pow" and reflected and type(other) in (TracedArray, np.ndarray):
+            if name == "pow" and reflected and isinstance(other, (TracedArray, np.ndarray)):
                 return operation(other, self._exponent())
             return operation(other, self.number()) if reflected else operation(self.number(), other)
         elif hasattr(type(other), "_tracegrad_traced"):  # a tensor, which knows what an int is for it

@@ -30,13 +30,23 @@ from .shown_text import Texts
 _TRUE = Lit(True, np.dtype(bool), structural=True)
 
 
-class NeedsContentsError(BaseException):
-    """The inputs ``captured`` are to be plain arrays in this recording; ``error`` is raised where that can't be.  No
-    ``except`` clause of the function's is to see it."""
+class RecordAgainError(BaseException):
+    """The run is to be made again, by what was learned from it; ``error`` is raised where that can't be.  No ``except``
+    clause of the function's is to see it."""
+
+    captured: frozenset[Var] = frozenset()  # inputs that are to be plain arrays then
+
+    def __init__(self, error: TracegradError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class NeedsContentsError(RecordAgainError):
+    """The inputs ``captured`` are to be plain arrays."""
 
     def __init__(self, captured: frozenset[Var], error: UnsupportedError) -> None:
-        super().__init__(str(error))
-        self.captured, self.error = captured, error
+        super().__init__(error)
+        self.captured = captured
 
 
 class Question(NamedTuple):
@@ -97,7 +107,9 @@ class Recorder(Builder):
         self.derives = False  # whether results of NumPy's can be inputs; else their sources are needed
         self.derived: dict[Any, Any] = {}  # calls that NumPy answers -> their recipes (constants.py)
         self.questions: list[Answered] = []  # put to the outside, and answered
-        self.needed: NeedsContentsError | None = None  # raised in the function, whatever became of it
+        self.guessed: list[Any] = []  # calls whose arrays are traced ones by a guess (made_arrays.py)
+        self.repeatable = False  # whether the run has no effects before it is over
+        self.needed: RecordAgainError | None = None  # raised in the function, whatever became of it
         self._alive: list[Any] = []
         self._producers = Producers()
         self._guarded: dict[tuple[Atom, str], Guard] = {}
@@ -372,12 +384,20 @@ class Recorder(Builder):
 
     def need_contents(self, origin: Origin, error: UnsupportedError) -> NoReturn:
         """End the run, which is to be made again over plain arrays; *error* tells why."""
-        raised = NeedsContentsError(origin.captured, error)
-        outermost = self
-        while outermost.parent is not None:
-            outermost = outermost.parent
-        outermost.needed = outermost.needed or raised
-        raise raised
+        self.again(NeedsContentsError(origin.captured, error))
+        raise error
+
+    def outermost(self) -> Recorder:
+        """The recording around all others."""
+        return self if self.parent is None else self.parent.outermost()
+
+    def again(self, raised: RecordAgainError) -> None:
+        """End the run by *raised*, if it is one that can be made again."""
+        outermost = self.outermost()
+        if outermost.repeatable:
+            outermost.needed = outermost.needed or raised
+            unrecordable.discard(raised.error)
+            raise raised
 
     def refused(self, atom: Atom, error: UnsupportedError) -> UnsupportedError:
         """*error*, of code that needs the array itself; where that depends on no argument, the code can have it."""

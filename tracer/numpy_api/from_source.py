@@ -1,0 +1,96 @@
+"""NumPy's functions that have no recorded form of their own, recorded through their Python source.
+
+Much of NumPy is Python over its own primitives: ``np.unwrap`` is a difference, a remainder and a cumulative sum.  Such
+code runs on traced arrays as the user's does, over globals (``_Source``) in which ``asarray``, ``zeros`` and others are
+those of recorded code.  Where it comes to something in C that has no recorded form, the function is refused by name.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from ..bytecode.shown_names import CALLED_AS
+from ..record.array import RECORDED, TracedArray
+
+_KEPT = ("__builtins__", "__name__", "__package__", "__spec__", "__file__", "__loader__")
+_MODULES = type(np)
+
+
+class _Source(dict):
+    """Globals of NumPy's code that is recorded: those of its module, *below*, as recorded code sees them."""
+
+    def __init__(self, below: dict[str, Any]) -> None:
+        super().__init__((name, below[name]) for name in _KEPT if name in below)
+        self._below = below
+
+    def __missing__(self, name: str) -> Any:
+        return _recorded(self._below[name])
+
+
+class _Names:
+    """A module of NumPy's, by whose attributes its code finds functions (``_nx.copyto``)."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return _recorded(getattr(self._module, name))
+
+
+class _Converter:
+    """``_array_converter`` of NumPy's code: arrays of what it was given, and results in that form."""
+
+    def __init__(self, *values: Any) -> None:
+        self._arrays = tuple([v if type(v) is TracedArray else np.asanyarray(v) for v in values])
+        self.scalar_input = tuple([not np.ndim(v) for v in values])
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __getitem__(self, k: int) -> Any:
+        return self._arrays[k]
+
+    def as_arrays(self, *, subok: bool = True, pyscalars: Any = None) -> tuple[Any, ...]:
+        return self._arrays
+
+    def result_type(self, extra_dtype: Any = None, ensure_inexact: bool = False) -> np.dtype:
+        given = [*self._arrays, *([] if extra_dtype is None else [extra_dtype]), *([0.0] if ensure_inexact else [])]
+        return np.result_type(*given)
+
+    def wrap(self, array: Any, /, to_scalar: Any = None) -> Any:
+        return array
+
+
+_spaces: dict[int, _Source] = {}
+_REPLACED = {"_array_converter": _Converter}
+
+
+def _recorded(value: Any) -> Any:
+    """*value*, found under a name of NumPy's code, as recorded code finds it."""
+    known = CALLED_AS.get(id(value))
+    if known is not None and known[0] is value and not isinstance(value, (type, np.ufunc)):
+        return known[1]
+    if type(value) is type and value.__name__ in _REPLACED:
+        return _REPLACED[value.__name__]
+    if type(value) is FunctionType and value.__module__.startswith("numpy."):
+        return source_of(value)
+    if isinstance(value, _MODULES) and value.__name__.startswith("numpy"):
+        return _Names(value)
+    return value
+
+
+@lru_cache(maxsize=1024)
+def source_of(function: Any) -> Any:
+    """*function* of NumPy's, over the globals of recorded code; None where it is no Python."""
+    plain = getattr(function, "__wrapped__", function)
+    if type(plain) is not FunctionType:
+        return None
+    space = _spaces.setdefault(id(plain.__globals__), _Source(plain.__globals__))
+    code = plain.__code__.replace(co_filename=plain.__code__.co_filename + RECORDED)
+    found = FunctionType(code, space, plain.__name__, plain.__defaults__, plain.__closure__)
+    found.__kwdefaults__ = plain.__kwdefaults__
+    return found

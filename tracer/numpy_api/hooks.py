@@ -1,0 +1,112 @@
+"""Functions of NumPy and SciPy that are plain Python: ``hook`` sends calls with traced arguments to another function.
+
+NumPy's protocols never see a call of these: they convert their arguments at once.  So that ``from scipy.special
+import logsumexp`` traces unchanged, even where it ran before tracegrad was imported, the *code* of each such function
+object is replaced by a few instructions that look at the types of the arguments: a traced array among them goes to
+our implementation, anything else to the function's own code, unchanged.  Signature, documentation, name and identity of
+the function stay as they are.  Where that cannot be done (a function with a closure) nothing is changed, and a traced
+argument raises as in any code that wants a plain array.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import polynomial, polyutils
+
+from ..ir.site import OWN_FOLDER
+from ..ops.elementwise import cast
+from ..record.array import TracedArray, is_traced, to_atom, unsupported, wrap_array
+from ..record.recorder import current_recorder
+from .assemble import nested_atom
+from .from_source import source_of
+
+HOOK = "_tracegrad_hook"
+
+
+def _shim(*args, **kwargs):
+    return _tracegrad_hook_NAME(args, kwargs)  # type: ignore[name-defined]  # noqa: F821
+
+
+def hook(function: Any, implementation: Callable[..., Any]) -> bool:
+    """Send calls of *function* with a traced argument to *implementation*; every other call goes on as before."""
+    if not isinstance(function, FunctionType) or function.__closure__:
+        return False
+    name = f"{HOOK}_{function.__name__}"
+    space = function.__globals__
+    if name in space:
+        return True
+    original = FunctionType(function.__code__, space, function.__name__, function.__defaults__)
+    original.__kwdefaults__ = function.__kwdefaults__
+    signature = inspect.signature(function)
+
+    def dispatch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if current_recorder() is not None and (is_traced(args) or is_traced(tuple(kwargs.values()))):
+            return implementation(*args, **kwargs)
+        return original(*args, **kwargs)
+
+    space[name] = dispatch
+    code = _shim.__code__
+    names = tuple(name if n == "_tracegrad_hook_NAME" else n for n in code.co_names)
+    function.__code__ = code.replace(
+        co_names=names,
+        co_name=function.__name__,
+        co_qualname=function.__qualname__,
+        co_filename=f"{OWN_FOLDER}hooks.py",
+    )
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return True
+
+
+def hook_to_source(function: Any) -> None:
+    """Record *function* through its own source, where an argument is traced."""
+    if isinstance(function, FunctionType):
+        own = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+        own.__kwdefaults__ = function.__kwdefaults__
+        hook(function, source_of(own))
+
+
+def _vectorized(self: Any, func: Callable[..., Any], args: Any) -> Any:
+    """``np.vectorize(func)(*args)``: *func* of each element, as a Python number."""
+    if self.signature is not None or not args:
+        raise unsupported("np.vectorize with a signature")
+    arrays: Any = np.broadcast_arrays(*[wrap_array(to_atom(x)) for x in args])
+    shape, found = arrays[0].shape, []
+    for index in np.ndindex(shape):
+        found.append(func(*[_element(array[index]) for array in arrays]))
+    if not found:
+        raise ValueError("cannot call `vectorize` on size 0 inputs unless `otypes` is set")
+    if type(found[0]) is tuple:
+        parts = list(zip(*found, strict=True))
+        return tuple([_filled(part, shape, self.otypes and self.otypes[k]) for k, part in enumerate(parts)])
+    return _filled(found, shape, self.otypes)
+
+
+def _element(value: TracedArray) -> Any:
+    return value.number() if value.aval.is_float else value.item()
+
+
+def _filled(values: Any, shape: tuple[int, ...], dtype: Any) -> TracedArray:
+    atom = nested_atom(values)
+    return wrap_array(atom if not dtype else cast(atom, np.dtype(dtype))).reshape(shape)
+
+
+hook(vars(np.vectorize)["_vectorize_call"], _vectorized)
+hook_to_source(polyutils.mapdomain)
+hook_to_source(vars(type(np.r_).__mro__[1])["__getitem__"])
+for _name in (
+    "polyval",
+    "polyval2d",
+    "polyval3d",
+    "polyvalfromroots",
+    "polyadd",
+    "polysub",
+    "polymul",
+    "polyder",
+    "polyint",
+):
+    hook_to_source(getattr(polynomial, _name, None))

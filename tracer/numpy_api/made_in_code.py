@@ -1,0 +1,168 @@
+"""NumPy's functions that make arrays, as recorded code sees them: ``np.zeros``, ``np.array``, ``np.full``.
+
+``bytecode/shown_names.py`` says how recorded code comes to find them.  What they give is plain where it can be
+(``record/made_arrays.py``), and traced where it is made of traced values, or will hold some.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..bytecode.array_places import place_of
+from ..bytecode.shown_names import show_functions
+from ..ir.aval import FLOAT, SUPPORTED
+from ..ir.graph import Lit
+from ..ops.elementwise import cast
+from ..record.array import FUNCTIONS, UFUNCS, TracedArray, class_of, in_c_order, is_traced, to_atom, wrap_array
+from ..record.made_arrays import MadeArray, is_traced_at, made
+from ..record.recorder import current_recorder
+from .assemble import nested_atom
+from .create import filled
+from .protocols import array_function
+from .registry import shape_of
+
+_USER = 2  # frames from the code that asks for an array
+
+
+def _made(plain: Any) -> Any:
+    """The array *plain* that a call of the user's has made: a traced one if it will hold traced values."""
+    if not isinstance(plain, np.ndarray) or plain.dtype not in SUPPORTED:
+        return plain
+    place = place_of(sys._getframe(_USER))
+    if not is_traced_at(place, plain.dtype.kind == "f"):
+        return made(plain, place)
+    if not plain.size or plain.strides == (0,) * plain.ndim or not plain.ndim:
+        return filled(Lit(plain.flat[0], plain.dtype) if plain.size else 0.0, plain.shape, plain.dtype)
+    return wrap_array(to_atom(plain), c_order=bool(plain.flags.c_contiguous))
+
+
+def _maker(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """*plain*, which makes an array by rule."""
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        found = plain(*args, **kwargs)
+        return _made(found) if current_recorder() is not None and type(found) is np.ndarray else found
+
+    return make
+
+
+def _filler(plain: Callable[..., Any], value: float) -> Callable[..., Any]:
+    """*plain*, which makes an array full of *value*; ``np.empty`` has zeros in it."""
+
+    def fill(*args: Any, **kwargs: Any) -> Any:
+        found = plain(*args, **kwargs)
+        if current_recorder() is None or found.dtype not in SUPPORTED:
+            return found
+        if is_traced_at(place_of(sys._getframe(_USER - 1)), found.dtype.kind == "f"):
+            literal = Lit(value, np.dtype(FLOAT), structural=True)
+            return filled(literal, found.shape, found.dtype, c_order=bool(found.flags.c_contiguous))
+        if plain is np.empty:
+            found[...] = 0
+        return _made(found)
+
+    return fill
+
+
+def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **kwargs: Any) -> Any:
+    if is_traced(fill_value):
+        return filled(wrap_array(nested_atom(fill_value)), shape_of(shape), dtype, c_order=order == "C")
+    found = np.full(shape, fill_value, dtype, order, **kwargs)
+    return found if current_recorder() is None else _made(found)
+
+
+def _array(a: Any, dtype: Any = None, *, copy: Any = True, order: Any = "K", ndmin: int = 0, **kwargs: Any) -> Any:
+    if is_traced(a):
+        return _of_traced(a, dtype, copy, order, ndmin)
+    found = np.array(a, dtype, copy=copy, order=order, ndmin=ndmin, **kwargs)
+    return found if current_recorder() is None or found is a else _made(found)
+
+
+def _converter(plain: Callable[..., Any], order: Any) -> Callable[..., Any]:
+    """*plain*, ``np.asarray`` and others, which give an array as it is where they can."""
+
+    def convert(a: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if is_traced(a):
+            return _of_traced(a, dtype, kwargs.get("copy"), kwargs.get("order", args[0] if args else order), 0)
+        found = plain(a, dtype, *args, **kwargs)
+        if type(a) is MadeArray and found.base is not None and found.dtype == a.dtype and found.shape == a.shape:
+            return a
+        return found if current_recorder() is None or found is a else _made(found)
+
+    return convert
+
+
+def _of_traced(values: Any, dtype: Any, copy: Any, order: Any, ndmin: int) -> Any:
+    """An array of traced *values*, nested lists or one of them."""
+    if type(values) is TracedArray and class_of(values) is np.ndarray:
+        found = values if dtype is None else values.astype(dtype, copy=False)
+        if order in ("C", "F") and not in_c_order(found):
+            copy = True
+        found = found.copy() if copy and found is values else found
+    else:
+        atom = nested_atom(values)
+        found = wrap_array(cast(atom, atom.aval.dtype if dtype is None else np.dtype(dtype)))
+    return found.reshape((1,) * (ndmin - found.ndim) + found.shape) if found.ndim < ndmin else found
+
+
+_ARRAYS = {
+    "array": _array, "full": _full,
+    **{name: _filler(getattr(np, name), value) for name, value in (("zeros", 0.0), ("empty", 0.0), ("ones", 1.0))},
+    **{name: _maker(getattr(np, name)) for name in ("eye", "identity", "arange", "linspace", "tri", "logspace")},
+    **{name: _converter(getattr(np, name), None) for name in ("asarray", "asanyarray")},
+    "ascontiguousarray": _converter(np.ascontiguousarray, "C"),
+}  # fmt: skip
+
+
+def _of_lists(function: Any) -> Any:
+    """*function*, called with lists that hold traced arrays, which NumPy would not find there."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not any(_is_listed(value) for value in (*args, *kwargs.values())):
+            return function(*args, **kwargs)
+        if function in _OF_SEQUENCES:
+            return array_function(_traced_in([*args, *kwargs.values()]), function, (), args, kwargs)
+        return function(*map(_joined, args), **{name: _joined(value) for name, value in kwargs.items()})
+
+    return call
+
+
+_OF_SEQUENCES = frozenset((  # whose lists are no arrays
+    np.concatenate, np.stack, np.vstack, np.hstack, np.dstack, np.column_stack, np.block, np.select, np.append,
+    np.linalg.multi_dot,
+))  # fmt: skip
+
+
+def _is_listed(value: Any) -> bool:
+    return type(value) in (list, tuple) and is_traced(value)
+
+
+def _joined(value: Any) -> Any:
+    return wrap_array(nested_atom(value)) if _is_listed(value) else value
+
+
+def _traced_in(values: Any) -> TracedArray:
+    """The first traced array in nested lists."""
+    return next(v if isinstance(v, TracedArray) else _traced_in(v) for v in values if is_traced(v))
+
+
+def show_takers_of_lists() -> None:
+    """Let calls of NumPy's functions find those that take lists of traced arrays."""
+    takers: dict[int, Any] = {}  # some have two names
+    for module in (np, np.linalg):
+        known = {name: f for name, f in vars(module).items() if _is_known(f) and name not in _ARRAYS}
+        for function in known.values():
+            takers.setdefault(id(function), _of_lists(function))
+        show_functions(module, {name: takers[id(f)] for name, f in known.items()}, for_lists=True)
+
+
+def _is_known(function: Any) -> bool:
+    return isinstance(function, (type(np.mean), np.ufunc)) and (function in FUNCTIONS or function in UFUNCS)
+
+
+show_functions(np, _ARRAYS)
+
+__all__ = ["show_takers_of_lists"]

@@ -1,0 +1,156 @@
+"""Plain arrays that recorded code makes, until something traced is written into them.
+
+``np.zeros(n)`` in recorded code gives a ``MadeArray``: a plain array, which serves as index, size and condition as any
+other, and knows its *place*, the call that has made it.  It can't hold a traced value.  So where one is to be written
+into it, or into what NumPy has made of it, the run ends (``HoldsTracedError``) and is made again, with a traced array
+from that place on.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NoReturn
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ..bytecode.array_places import CallPlace, assigned
+from ..ir.aval import can_cast
+from ..ir.errors import MutationError, TracegradError, UnsupportedError
+from ..ir.site import is_internal
+from ..ops.elementwise import broadcast_to, cast
+from .array import TracedArray, is_traced, to_atom, wrap_array
+from .recorder import RecordAgainError, Recorder, current_recorder
+
+_Places = WeakKeyDictionary[Any, set[int]]  # code -> calls in it
+_traced: _Places = WeakKeyDictionary()  # those whose arrays are traced ones
+_plain: _Places = WeakKeyDictionary()  # those whose arrays are plain ones until they are found to hold traced values
+
+
+class HoldsTracedError(RecordAgainError):
+    """The arrays that a call makes are to be traced ones."""
+
+
+class NotTracedError(RecordAgainError):
+    """The arrays that were traced ones by a guess are to be plain ones."""
+
+
+def is_traced_at(place: CallPlace, floats: bool) -> bool:
+    """Whether the array made at *place* is a traced one from the start: it is known to hold traced values, or (a guess)
+    another one of the same code is, and it is one of *floats* whose items are assigned, too."""
+    known = _traced.get(place.code, ())
+    if place.offset in known:
+        return True
+    guess = bool(known) and floats and place.offset in assigned(place.code)
+    recorder = current_recorder()
+    if not guess or recorder is None or place.offset in _plain.get(place.code, ()):
+        return False
+    recorder.outermost().guessed.append(place)
+    return True
+
+
+def take_back_guesses(recorder: Recorder, error: TracegradError) -> None:
+    """End a run that was refused by *error*, if it rests on guesses, which are taken back."""
+    for place in recorder.guessed:
+        _plain.setdefault(place.code, set()).add(place.offset)
+    if recorder.guessed:
+        recorder.again(NotTracedError(error))
+
+
+class MadeArray(np.ndarray):
+    """A plain array that recorded code has made, or that NumPy has made of one."""
+
+    place: CallPlace | None = None
+
+    def __array_finalize__(self, other: Any) -> None:
+        self.place = getattr(other, "place", None)
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        return array[()] if return_scalar else self._of(array)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        found = super().__array_function__(function, types, args, kwargs)
+        return self._of(found) if type(found) is np.ndarray else found
+
+    def _of(self, array: np.ndarray) -> np.ndarray:
+        """*array*, which is made of this one."""
+        found = array.view(MadeArray)
+        found.place = self.place
+        return found
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """NumPy's, for ``isinstance`` in the user's code."""
+        return MadeArray if is_internal(sys._getframe(1).f_code.co_filename) else np.ndarray
+
+    def __getitem__(self, index: Any) -> Any:
+        if is_traced(index) and current_recorder() is not None:
+            return wrap_array(to_atom(self.plain()))[index]
+        return super().__getitem__(index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if is_traced(value) or is_traced(index):
+            refuse_write(self, "z[...] = t")
+        super().__setitem__(index, value)
+
+    def fill(self, value: Any) -> None:
+        if is_traced(value):
+            refuse_write(self, "fill")
+        super().fill(value)
+
+    def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:
+        if is_traced(values) or is_traced(indices):
+            refuse_write(self, "put")
+        super().put(indices, values, mode)
+
+    def __repr__(self) -> str:
+        return repr(self.plain())
+
+    def __reduce__(self) -> Any:
+        return self.plain().__reduce__()
+
+    def plain(self) -> np.ndarray:
+        """The array as NumPy's."""
+        return self.view(np.ndarray)
+
+
+def made(array: np.ndarray, place: CallPlace) -> Any:
+    """*array*, as one that was made at *place*."""
+    if current_recorder() is None or array.dtype.kind not in "fiub":
+        return array
+    found = array.view(MadeArray)
+    found.place = place
+    return found
+
+
+def refuse_write(array: Any, what: str) -> NoReturn:
+    """End the run in which *what* would write a traced value into a plain *array*."""
+    error = MutationError.here(
+        f"{what} would write a traced value into a plain NumPy array, which could not carry its gradient; make the "
+        "array in the function, by np.zeros(n) or np.zeros_like(x)"
+    )
+    recorder = current_recorder()
+    if type(array) is MadeArray and array.place is not None and recorder is not None:
+        _traced.setdefault(array.place.code, set()).add(array.place.offset)
+        recorder.again(HoldsTracedError(error))
+    raise error
+
+
+def writable(array: Any, what: str) -> TracedArray:
+    """*array*, into which *what* writes a traced value, as a traced array."""
+    return array if isinstance(array, TracedArray) else refuse_write(array, what)
+
+
+def assign_all(target: Any, value: Any) -> Any:
+    """Write *value* into the whole of *target*, with NumPy's broadcasting and casting for out=."""
+    writable(target, "out=")
+    atom = to_atom(value)
+    if not can_cast(atom.aval.dtype, target.dtype, "same_kind") and not atom.aval.weak:
+        raise UnsupportedError.here(
+            f"cannot cast {atom.aval.dtype} to {target.dtype} in place; write x = x + ... to change the dtype"
+        )
+    target._write(broadcast_to(cast(atom, target.dtype), target.shape))
+    return target
+
+
+__all__ = ["MadeArray", "assign_all", "is_traced_at", "made", "refuse_write", "take_back_guesses", "writable"]

@@ -194,6 +194,3 @@ def compile_grad(
             f, argnums=argnums, has_aux=has_aux, static_argnames=static_argnames, target=target
         )
     return CompiledFunction(fn, argnums, has_aux, static_argnames, target)
-
-
-__all__ = ["CompiledFunction", "compile_grad"]

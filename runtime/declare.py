@@ -18,16 +18,12 @@ def check_function(fn: Any, target: str) -> None:
     if not callable(fn):
         raise TypeError(f"compile_grad needs a function, not {type(fn).__name__}")
     if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
-        raise UnsupportedError(
-            at_site(
-                f"{fn.__qualname__} is a generator or coroutine, which has no value to compile; "
-                "return a list, a tuple or an array"
-            )
+        raise UnsupportedError.here(
+            f"{fn.__qualname__} is a generator or coroutine, which has no value to compile; "
+            "return a list, a tuple or an array"
         )
     if target not in TARGETS:
-        raise TracegradError(
-            at_site(f'there is no target={target!r}; use target="cpu", target="cuda" or target="auto"')
-        )
+        raise TracegradError.here(f'there is no target={target!r}; use target="cpu", target="cuda" or target="auto"')
 
 
 def positions(argnums: int | Sequence[int]) -> int | tuple[int, ...]:
@@ -68,6 +64,3 @@ def static_positions(fn: Callable[..., Any], wanted: tuple[str, ...]) -> frozens
         )
     positional = [n for n, p in parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return frozenset(wanted) | {positional.index(n) for n in wanted if n in positional}
-
-
-__all__ = ["check_function", "positions", "shifted_positions", "static_positions"]

@@ -35,6 +35,3 @@ class Recent(OrderedDict[K, V]):
             while len(self) > self._limit():
                 self.popitem(last=False)
         return value
-
-
-__all__ = ["Recent"]

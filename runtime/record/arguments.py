@@ -136,6 +136,3 @@ class Arguments:
             now = contents(c.given)
             if not same_contents(c.before, now):
                 apply_changes(c.original, c.before, now, plain)
-
-
-__all__ = ["Arguments", "positional_names", "shows_memory"]

@@ -18,7 +18,6 @@ import numpy as np
 
 from ...tracer.ir.aval import HALF, SUPPORTED, check_dtype
 from ...tracer.ir.errors import DeviceError, UnsupportedError
-from ...tracer.ir.site import at_site
 from ...tracer.ir.trees import tree_unflatten
 from ...tracer.record.array import TracedArray
 from ...tracer.record.autocast import SETTING
@@ -29,7 +28,7 @@ from ..config import default_dtype
 from ..cuda.arrays import as_device, on_device
 from ..cuda.availability import require_cuda
 from ..state.libraries import is_moment, leaf_setting
-from ..state.values import distinct, is_leaf, partition, same, token
+from ..state.values import distinct, is_leaf, partition, token
 from ..tensor_library import TENSORS
 from .arguments import Arguments, positional_names
 from .trees import flatten_tree, mutable_containers
@@ -180,11 +179,9 @@ def _unwrap_device(leaves: list[Any], kinds: list[str], parts: list[Any], target
     places = [k for k, kind in enumerate(kinds) if kind == DEVICE]
     if target == "cpu":
         name = type(leaves[places[0]]).__name__
-        raise DeviceError(
-            at_site(
-                f'an argument of type {name} is on a CUDA device, but the function was compiled with target="cpu": '
-                'use target="auto" or target="cuda", or copy it to the host'
-            )
+        raise DeviceError.here(
+            f'an argument of type {name} is on a CUDA device, but the function was compiled with target="cpu": '
+            'use target="auto" or target="cuda", or copy it to the host'
         )
     if TRACED in kinds:  # becomes part of the recording around it
         return None
@@ -209,11 +206,9 @@ def _nested_too_deeply(arguments: tuple[tuple[Any, ...], dict[str, Any]], names:
         try:
             flatten_tree(value)
         except RecursionError:
-            return UnsupportedError(
-                at_site(
-                    f"the argument `{name}` contains itself, or is nested too deeply to be taken apart; pass its parts "
-                    "as arguments of their own, or the whole in an attribute of an object"
-                )
+            return UnsupportedError.here(
+                f"the argument `{name}` contains itself, or is nested too deeply to be taken apart; pass its parts "
+                "as arguments of their own, or the whole in an attribute of an object"
             )
     raise AssertionError("an argument that is nested too deeply is not any more")
 
@@ -242,17 +237,15 @@ def classify(leaf: Any) -> tuple[str, Any]:
         return TENSOR, (data.dtype.char, data.shape, TENSORS.requires_grad(leaf), data.flags.c_contiguous)
     if kind is Static:
         if isinstance(leaf.value, np.ndarray | TracedArray):
-            raise UnsupportedError(
-                at_site(
-                    "a static argument must not be an array: its contents would have to be compared in each call; "
-                    "take it out of static_argnames"
-                )
+            raise UnsupportedError.here(
+                "a static argument must not be an array: its contents would have to be compared in each call; "
+                "take it out of static_argnames"
             )
         simple = is_leaf(leaf.value) and leaf_setting(leaf.value) is None and not is_moment(leaf.value)
         return (VALUE, token(leaf.value)) if simple else (OBJECT, kind)
     if kind in _HALF_SCALARS:
-        raise UnsupportedError(
-            at_site(f"a scalar argument of {np.dtype(kind)}: pass a number, float(x), or an array without axes")
+        raise UnsupportedError.here(
+            f"a scalar argument of {np.dtype(kind)}: pass a number, float(x), or an array without axes"
         )
     if issubclass(kind, np.floating) and kind is leaf.dtype.type:
         check_dtype(leaf.dtype, "a scalar argument")
@@ -264,34 +257,11 @@ def classify(leaf: Any) -> tuple[str, Any]:
             return OBJECT, kind
         return VALUE, token(leaf)
     if issubclass(kind, np.ndarray):
-        raise UnsupportedError(
-            at_site(f"a {kind.__name__} argument is not supported; pass a plain array: np.asarray(x)")
-        )
+        raise UnsupportedError.here(f"a {kind.__name__} argument is not supported; pass a plain array: np.asarray(x)")
     if on_device(leaf):
         return DEVICE, None
     if not isinstance(leaf, type | np.generic) and (hasattr(kind, "__array__") or hasattr(kind, "__dlpack__")):
-        raise UnsupportedError(
-            at_site(f"an argument of type {kind.__module__}.{kind.__name__} is not a NumPy array; pass np.asarray(x)")
+        raise UnsupportedError.here(
+            f"an argument of type {kind.__module__}.{kind.__name__} is not a NumPy array; pass np.asarray(x)"
         )
     return OBJECT, kind
-
-
-__all__ = [
-    "ARRAY",
-    "DATA",
-    "DEVICE",
-    "FLOAT",
-    "INTEGER",
-    "OBJECT",
-    "SCALAR",
-    "TENSOR",
-    "TRACED",
-    "VALUE",
-    "Call",
-    "OnDevice",
-    "Static",
-    "classify",
-    "flatten",
-    "same",
-    "unwrap",
-]

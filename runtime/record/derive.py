@@ -307,6 +307,3 @@ def _derived(recorder: Recorder, captured: Sequence[Any], arguments: int) -> Der
         recorder.inputs.append(recorder.inputs.pop(at))
         recorder.input_names.append(recorder.input_names.pop(at))
     return DerivedInputs(list(recorder.derived.values()), recorder.inputs[arguments:][: len(captured)], captured)
-
-
-__all__ = ["answers_of", "derived", "is_second_run", "keep", "outputs_of", "recording_of", "sort_guards"]

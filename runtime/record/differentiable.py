@@ -16,7 +16,6 @@ import optree
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.graph import Atom, Lit, Node, Var
-from ...tracer.ir.site import at_site
 from ...tracer.record.array import TracedArray, to_atom
 from .arguments import positional_names
 from .call_key import ARRAY, FLOAT, OBJECT, SCALAR, TRACED, Call
@@ -51,11 +50,9 @@ def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
     for position in mode.positions:
         actual = position + count if position < 0 else position
         if not 0 <= actual < count:
-            raise DifferentiationError(
-                at_site(
-                    f"argnums={mode.argnums}: the call has {count} positional argument{'s' * (count != 1)}; "
-                    "pass what is differentiated by position"
-                )
+            raise DifferentiationError.here(
+                f"argnums={mode.argnums}: the call has {count} positional argument{'s' * (count != 1)}; "
+                "pass what is differentiated by position"
             )
         mine = [k for k, o in enumerate(owners) if o == actual]
         for k in mine:
@@ -63,11 +60,9 @@ def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
             if kind in (FLOAT, SCALAR) or (kind in (ARRAY, TRACED) and leaf.dtype.kind in FLOAT_KINDS):
                 continue
             what, remedy = _not_a_float(leaf, kind)
-            raise DifferentiationError(
-                at_site(
-                    f"cannot differentiate with respect to `{names[k]}`, {what}: "
-                    f"only floats have gradients; pass {remedy}, or choose other argnums"
-                )
+            raise DifferentiationError.here(
+                f"cannot differentiate with respect to `{names[k]}`, {what}: "
+                f"only floats have gradients; pass {remedy}, or choose other argnums"
             )
         result += mine
     return result
@@ -94,8 +89,8 @@ def scalar_loss(fn: Any, out: Any) -> Atom:
         if atom.aval.shape == () and isinstance(atom, Lit) and not isinstance(out, np.bool_):
             return Lit(atom.value, np.dtype("float64"))
         if atom.aval.shape == ():
-            raise DifferentiationError(
-                at_site(f"{name_of(fn)} returned {atom.aval.dtype}, which has no gradient; return a float")
+            raise DifferentiationError.here(
+                f"{name_of(fn)} returned {atom.aval.dtype}, which has no gradient; return a float"
             )
         found = f"an array of shape {atom.aval.shape}"
     else:
@@ -105,7 +100,7 @@ def scalar_loss(fn: Any, out: Any) -> Atom:
         else "is a return missing?" if out is None
         else "reduce it with np.sum(...) or np.mean(...)"
     )  # fmt: skip
-    raise DifferentiationError(at_site(f"a gradient needs a scalar loss, but {name_of(fn)} returned {found}: {hint}"))
+    raise DifferentiationError.here(f"a gradient needs a scalar loss, but {name_of(fn)} returned {found}: {hint}")
 
 
 def unconnected(nodes: Sequence[Node], loss: Atom, wrt: Sequence[Var]) -> list[int]:
@@ -132,11 +127,8 @@ def unconnected_text(fn: Any, names: Sequence[str]) -> str:
 def split_aux(fn: Any, out: Any) -> tuple[Any, Any]:
     """(loss, aux) of a function with ``has_aux``."""
     if not (isinstance(out, tuple) and len(out) == 2):
-        raise DifferentiationError(
-            at_site(
-                f"has_aux=True needs a function that returns (loss, aux), "
-                f"but {name_of(fn)} returned {type(out).__name__}"
-            )
+        raise DifferentiationError.here(
+            f"has_aux=True needs a function that returns (loss, aux), but {name_of(fn)} returned {type(out).__name__}"
         )
     return out
 
@@ -153,15 +145,3 @@ def gradient_text(call: Call, mode: Mode, source: Source, leaves: Iterator[str])
     specs = call.positional
     parts = [packing(source, specs[p], leaves) for p in mode.positions]
     return parts[0] if isinstance(mode.argnums, int) else f"({', '.join(parts)}{',' if parts else ''})"
-
-
-__all__ = [
-    "differentiated",
-    "gradient_text",
-    "leaf_names",
-    "name_of",
-    "scalar_loss",
-    "split_aux",
-    "unconnected",
-    "unconnected_text",
-]

@@ -668,6 +668,3 @@ def _joined(kind: type, parts: list[tuple[Hashable, Expression]], count: int) ->
         kind,
         tuple([key for key, _ in parts]),
     ), lambda source, texts: start + "".join([f"{text(source, texts)}, " for _, text in parts]) + end
-
-
-__all__ = ["Effects", "Expression", "NotCountersError", "OtherEffects", "OutsideEffect", "find_effects"]

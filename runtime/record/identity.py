@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tracer.ir.errors import DifferentiationError, UnsupportedError
-from ...tracer.ir.site import at_site
 from ..state.values import partition
 from .call_key import DATA, Call
 
@@ -22,22 +21,18 @@ def first_of_each(call: Call, wrt: Sequence[int], names: Sequence[str]) -> dict[
     for k in wrt:
         others = [j for j in data if found[j] == found[k] and j != k]
         if others:
-            raise DifferentiationError(
-                at_site(
-                    f"`{names[k]}` and `{names[others[0]]}` are the same object, and the function may ask whether they "
-                    "are (`is`): there it has no derivative with respect to one of them alone; pass a copy"
-                )
+            raise DifferentiationError.here(
+                f"`{names[k]}` and `{names[others[0]]}` are the same object, and the function may ask whether they "
+                "are (`is`): there it has no derivative with respect to one of them alone; pass a copy"
             )
     return found
 
 
 def captured_refusal(name: str) -> UnsupportedError:
     """The error for an argument that is also read from outside, where Python runs in each call."""
-    return UnsupportedError(
-        at_site(
-            f"an argument is the array `{name}`, which the function also reads from outside, and it may ask whether "
-            "they are the same (`is`): pass a copy"
-        )
+    return UnsupportedError.here(
+        f"an argument is the array `{name}`, which the function also reads from outside, and it may ask whether "
+        "they are the same (`is`): pass a copy"
     )
 
 
@@ -46,9 +41,7 @@ def refuse_floats(call: Call, compared: dict[str, float], names: Sequence[str]) 
     for name, known in compared.items():
         for k, leaf in enumerate(call.leaves):
             if leaf is known and name not in names:  # (a default is none where the argument is given)
-                raise UnsupportedError(
-                    at_site(
-                        f"`{names[k]}` is the very object `{name}`, and the function may ask whether it is (`is`), "
-                        f"which a traced number can't be: compare by `==`, or by np.isnan, or pass float(str({name}))"
-                    )
+                raise UnsupportedError.here(
+                    f"`{names[k]}` is the very object `{name}`, and the function may ask whether it is (`is`), "
+                    f"which a traced number can't be: compare by `==`, or by np.isnan, or pass float(str({name}))"
                 )

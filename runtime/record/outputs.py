@@ -116,6 +116,3 @@ def packed(
         places.setdefault(id(leaf.array() if type(leaf) is TracedInt else leaf), len(atoms))
         atoms.append(atom)
     return packing(source, spec, iter(texts)), (spec, *statics)
-
-
-__all__ = ["Output", "data_made", "data_of", "flatten_result", "leaf_text", "packed"]

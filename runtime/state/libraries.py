@@ -274,11 +274,3 @@ def is_date_type(value: Any) -> bool:
     if type(value) is str:
         return value.lstrip("<>=").startswith(("M8", "datetime64"))
     return isinstance(value, np.dtype | np.datetime64) and np.dtype(getattr(value, "dtype", value)).kind == "M"
-
-
-__all__ = [
-    "AMBIENT", "DATES", "DECIMAL", "ERRORS", "LOCALE", "LOCAL_TIME", "MACHINERY", "PACKAGES", "PRINT_OPTIONS", "PURE",
-    "RUN_TIME",
-    "TIME_ZONE", "UNKNOWN", "LibrarySetting", "Verdict", "ambient", "impure", "is_date_type", "is_moment", "known",
-    "leaf_setting", "reading_module", "reads_by_itself", "verdict",
-]  # fmt: skip

@@ -569,6 +569,3 @@ def _builtins() -> Callable[[object], Callable[..., Any]]:
     addresses = {name: id(value) for name, value in objects.items()}
     text = filled(SAME.replace("$hold_true", hold), numbers, addresses, _FUNCTIONS)
     return builtins_of(compile_function(text, "tracegrad_same"), b"same", b"Whether all that is pinned is as it was.")
-
-
-__all__ = ["DICT_VERSION", "MISSING", "Pins", "can_change", "covered", "dict_version", "lookup", "versions_in_use"]

@@ -22,7 +22,6 @@ import numpy as np
 from ...tracer.bytecode.shown_names import as_called
 from ...tracer.ir.errors import MutationError
 from ...tracer.ir.refusals import Reason, Refusal
-from ...tracer.ir.site import at_site
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.reports import KeptFile, KeptLogger, is_written
 from .kept_cache import KeptCache
@@ -60,10 +59,10 @@ class StoredItems(list):
         value = value if number is None or getattr(value, "requires_grad", False) else number(value)
         whole = isinstance(index, int | np.integer | TracedInt) and not isinstance(index, bool)
         if not whole or (type(value) is not TracedInt and np.ndim(value)):
-            raise MutationError(
-                at_site("this writes into an array from outside the function, which belongs to the caller; one number "
-                        "at a time can be put into it (`losses[k] = loss.item()`)")
-            )  # fmt: skip
+            raise MutationError.here(
+                "this writes into an array from outside the function, which belongs to the caller; one number at a "
+                "time can be put into it (`losses[k] = loss.item()`)"
+            )
         size = len(self._array)
         if not -size <= index < size:
             raise IndexError(f"index {int(index)} is out of bounds for axis 0 with size {size}")
@@ -670,16 +669,3 @@ def apply_changes(
     if is_dict and list(original) != list(now):  # a key went and came again
         for name in now:
             original[name] = original.pop(name)
-
-
-__all__ = [
-    "Substitution",
-    "apply_changes",
-    "changed_containers",
-    "contents",
-    "grow",
-    "grown_lists",
-    "leads_to_effects",
-    "same_contents",
-    "slots",
-]

@@ -44,14 +44,11 @@ from .rebuild import Substitution
 from .state_graph import Leaf, Names, StateGraph, StateNode
 from .trust import Trust
 from .uses import READ, Place
-from .values import StateKey
 from .walk import build, reached
 from .watch import Watch
 
 _MAX_LEARNED = 32  # names of what runs change
 _HOLDS = frozenset(("cell", "const", "attr", "class", "item", "key"))
-
-__all__ = ["Snapshot", "StateKey", "StatePlan", "Substitution", "Watch", "numbers_compared"]
 
 
 class Snapshot:

@@ -141,9 +141,3 @@ class _Reader(StackFlow):
             return READ
         key = self.code[load + 1].argval
         return ItemCount(key) if type(key) in (str, int) else READ
-
-
-__all__ = [
-    "ADD", "APPEND", "COUNT", "DELETE", "GROWS", "ITEM", "READ", "STORE", "UPDATE", "ItemCount", "ItemGrowth", "Place",
-    "Uses", "uses",
-]  # fmt: skip

@@ -481,5 +481,3 @@ OF_CLASS.update({
     functools.cached_property: _descriptor, CACHE: _cached,
 })  # fmt: skip
 OF_SUBCLASSES.update({np.ndarray: _array_subclass, logging.Logger: _logger, object: _other})
-
-__all__ = ["build", "reached"]

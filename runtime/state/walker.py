@@ -183,6 +183,3 @@ class Walker:
             return known if known is not None else _visitor(type(value))(self, value, label, site)
         finally:
             self.depth -= 1
-
-
-__all__ = ["MAX_IN_PACKAGES", "MAX_LEAVES", "MAX_MORE", "OF_CLASS", "OF_SUBCLASSES", "UnknownError", "Walker"]

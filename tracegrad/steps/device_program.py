@@ -125,6 +125,3 @@ class StepProgram:
         count = len(self.parts.host.nodes)
         lines = [f"on the host, before: {count} operation{'s' * (count != 1)} on numbers"] * (self.on_host is not None)
         return "\n".join([*lines, self.device.describe()])
-
-
-__all__ = ["StepProgram"]

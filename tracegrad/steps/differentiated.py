@@ -105,6 +105,3 @@ def _reaches(t: Tensor, own: set[int]) -> bool:
     if t._node is None:
         return t._requires and id(t) not in own
     return any(isinstance(edge, Tensor) and id(edge) not in own for node in collect([t]) for edge in node.edges)
-
-
-__all__ = ["Argument", "derivatives"]

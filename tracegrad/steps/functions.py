@@ -132,5 +132,3 @@ TENSORS.wrap = make
 TENSORS.grad_enabled = lambda: STATE.grad
 TENSORS.capturing = lambda: STATE.capture is not None
 TENSORS.form = TensorFunction
-
-__all__ = ["TensorFunction"]

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..ir.errors import UnsupportedError
-from ..ir.site import OWN_FOLDER, Site, at_site, is_internal
+from ..ir.site import OWN_FOLDER, Site, is_internal
 from .instructions import NULL_ABOVE, plain_instructions
 
 # Callables that convert to a number openly.  np.arange is one: it refuses float arguments before it comes to ask.
@@ -280,7 +280,7 @@ def check_number_allowed(has_gradient: Callable[[], bool]) -> None:
         if asked.opcode == "BINARY_OP %" and isinstance(asked.callee, (str, bytes)):
             return
     if has_gradient():
-        raise UnsupportedError(at_site(_float_message(asked)))
+        raise UnsupportedError.here(_float_message(asked))
 
 
 ASSIGN_HINT = (
@@ -365,21 +365,19 @@ def array_refusal() -> UnsupportedError:
     """The error for ``__array__``: some code needs a plain array."""
     asked = request(2)
     if asked.opcode in ("STORE_SUBSCR", "STORE_SLICE"):
-        return UnsupportedError(at_site(ASSIGN_HINT))
+        return UnsupportedError.here(ASSIGN_HINT)
     if (
         asked.opcode in ("BINARY_SUBSCR", "BINARY_SLICE")
         or asked.opcode.startswith("BINARY_OP [")
         or asked.opcode == "BINARY_OP []"
     ):
-        return UnsupportedError(
-            at_site(
-                "a plain NumPy array was indexed with a traced array: write np.take(a, index, axis=0), or make the "
-                "indexed array an argument"
-            )
+        return UnsupportedError.here(
+            "a plain NumPy array was indexed with a traced array: write np.take(a, index, axis=0), or make the "
+            "indexed array an argument"
         )
     name, frame = asked.name if asked.opcode == "CALL" else None, asked.frame
     if _draws(getattr(asked.callee, "__self__", None)):
-        return UnsupportedError(at_site(_DRAW_HINT.format(name)))
+        return UnsupportedError.here(_DRAW_HINT.format(name))
     while is_internal(frame.f_code.co_filename) and frame.f_back is not None:  # the NumPy function that the user called
         name = frame.f_code.co_name
         frame = frame.f_back
@@ -387,16 +385,14 @@ def array_refusal() -> UnsupportedError:
     if path is not None and path[-1][0] in ("attr", "global"):
         name = path[-1][1]
     if name in _ARRAY_HINTS:
-        return UnsupportedError(at_site(_ARRAY_HINTS[name]))
+        return UnsupportedError.here(_ARRAY_HINTS[name])
     called = (
         f"{name} needs a plain NumPy array and was given a traced one"
         if name
         else "code that needs a plain NumPy array was given a traced one"
     )
-    return UnsupportedError(
-        at_site(
-            f"{called} (a list of traced arrays, np.asarray, or a C extension); use np.stack([...]) for the list, "
-            "NumPy or scipy.special "
-            "functions otherwise, and assign into arrays made by tracegrad.zeros(n) or np.zeros_like(x)"
-        )
+    return UnsupportedError.here(
+        f"{called} (a list of traced arrays, np.asarray, or a C extension); use np.stack([...]) for the list, "
+        "NumPy or scipy.special "
+        "functions otherwise, and assign into arrays made by tracegrad.zeros(n) or np.zeros_like(x)"
     )

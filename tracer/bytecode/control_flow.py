@@ -171,6 +171,3 @@ def loads(i: Any) -> tuple[str, ...]:
 
 def stores(i: Any) -> tuple[str, ...]:
     return (i.argval,) if i.opname == "STORE_FAST" else ()
-
-
-__all__ = ["Flow", "flow_of", "loads", "stores"]

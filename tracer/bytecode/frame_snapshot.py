@@ -96,6 +96,3 @@ def traced_in(seen: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int
 def is_array_like(value: Any) -> bool:
     """Whether *value* is a tensor of a library above, around an array."""
     return hasattr(type(value), "_tracegrad_traced")
-
-
-__all__ = ["Asked", "Many", "Other", "Plain", "Traced", "is_array_like", "look", "traced_in"]

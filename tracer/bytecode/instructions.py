@@ -72,6 +72,3 @@ def _part(ins: dis.Instruction, name: str, value: Any, *, opcode: str = "", late
     arg = ins.arg if number >= dis.HAVE_ARGUMENT else None
     text = str(value) if name.endswith("_FAST") else repr(value)
     return ins._replace(opname=name, opcode=number, arg=arg, argval=value, argrepr=text, offset=ins.offset + later)
-
-
-__all__ = ["NULL_ABOVE", "plain_instructions", "pushes_null"]

@@ -380,6 +380,3 @@ def _line(code: Sequence[Any], k: int) -> Any:
             return line
         k -= 1
     return "?"
-
-
-__all__ = ["Proof", "prove"]

@@ -94,6 +94,3 @@ def pushes(ins: dis.Instruction) -> int:
     if ins.opname.startswith(("STORE_", "POP_", "JUMP")):
         return 0
     return 2 if pushes_null(ins) else 1
-
-
-__all__ = ["POPS", "StackFlow", "pushes"]

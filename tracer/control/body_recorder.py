@@ -19,7 +19,6 @@ from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Graph, Lit, Var, live_nodes, read_vars
 from ..ir.primitive import CUSTOM, Primitive
 from ..ir.refusals import Refusal
-from ..ir.site import at_site
 from ..ops.closure_conversion import closed
 from ..ops.indexing import GATHER
 from ..ops.shape import RESHAPE, take_slice
@@ -138,12 +137,12 @@ class BodyRecorder(Recorder):
             asks, hint = _ASKS.get(kind, _ASKS["item"]), self.hint.format(self.what)
             if kind in ("item", "index") and atom.aval.dtype.kind in "iu":
                 hint += " (is it the index of a plain NumPy array a? write tracegrad.asarray(a)[i])"
-            raise UnsupportedError(at_site(f"{asks} {hint}"))
+            raise UnsupportedError.here(f"{asks} {hint}")
         return self.parent.guard(atom, kind)
 
     def value(self, atom: Atom) -> Any:
         if isinstance(atom, Var) and atom in self.own:
-            raise UnsupportedError(at_site(f"this asks for the value {self.hint.format(self.what)}"))
+            raise UnsupportedError.here(f"this asks for the value {self.hint.format(self.what)}")
         assert self.parent is not None
         return self.parent.value(atom)
 
@@ -163,12 +162,10 @@ class BodyRecorder(Recorder):
         nodes = live_nodes(self.nodes, outputs)
         for node in nodes:
             if node.prim.kind == CUSTOM:
-                raise UnsupportedError(
-                    at_site(
-                        f"a Function with a backward of its own is not supported in the body of {self.what}; "
-                        "write a Python loop",
-                        node.site,
-                    )
+                raise UnsupportedError.here(
+                    f"a Function with a backward of its own is not supported in the body of {self.what}; "
+                    "write a Python loop",
+                    node.site,
                 )
         every = {**xs, **{row: self._sliced(*place) for place, row in self.rows.items()}}
         read = read_vars(nodes, outputs)
@@ -211,5 +208,3 @@ _ASKS = {
     "item": "float(), int() or .item() asks for the value",
     "mask": "a boolean mask asks for the number of True elements",
 }
-
-__all__ = ["BodyRecorder", "BranchRecorder", "ClosedBody"]

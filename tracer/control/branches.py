@@ -17,7 +17,6 @@ import optree
 from ..ir.aval import INT, Aval, can_cast, promote_types
 from ..ir.errors import ShapeError, TracegradError, UnsupportedError
 from ..ir.graph import Atom, building, structural
-from ..ir.site import at_site
 from ..ir.trees import tree_flatten, tree_unflatten
 from ..ops.elementwise import F, cast
 from ..ops.shape import zeros
@@ -56,10 +55,10 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     All give the same structure, shapes and dtypes.  What a branch writes into an operand stays its own.
     """
     if not branches:
-        raise TracegradError(at_site("switch needs at least one branch"))
+        raise TracegradError.here("switch needs at least one branch")
     kind = getattr(getattr(index, "dtype", None), "kind", "i")
     if getattr(index, "shape", ()) != () or kind not in "iu" or not hasattr(index, "__index__"):
-        raise ShapeError(at_site("the index of switch has to be one integer; convert it with .astype(int)"))
+        raise ShapeError.here("the index of switch has to be one integer; convert it with .astype(int)")
     last = len(branches) - 1
     recorder = array_recorder(index, operands)
     if recorder is None or not isinstance(index, TracedArray):
@@ -98,11 +97,9 @@ def _record(
             structures.append(spec)
     for f, spec in zip(functions, structures, strict=True):
         if spec != structures[0]:
-            raise UnsupportedError(
-                at_site(
-                    f"the branches of {what} have to give the same structure, but {function_name(functions[0])} "
-                    f"returned {structure_text(structures[0])} and {function_name(f)} {structure_text(spec)}"
-                )
+            raise UnsupportedError.here(
+                f"the branches of {what} have to give the same structure, but {function_name(functions[0])} "
+                f"returned {structure_text(structures[0])} and {function_name(f)} {structure_text(spec)}"
             )
     places = optree.treespec_accessors(structures[0])
     avals = [
@@ -131,13 +128,8 @@ def _common(what: str, functions: Sequence[Any], atoms: Sequence[Atom], place: A
             remedy = (
                 f".astype(np.{dtype})" if atom.aval.shape == atoms[0].aval.shape else "np.broadcast_to or np.reshape"
             )
-            raise ShapeError(
-                at_site(
-                    f"the branches of {what} have to give the same shapes and dtypes, but {named('result', place)} is "
-                    f"{shown(expected)} in one and {shown(atom.aval)} in {function_name(f)}: convert it with {remedy}"
-                )
+            raise ShapeError.here(
+                f"the branches of {what} have to give the same shapes and dtypes, but {named('result', place)} is "
+                f"{shown(expected)} in one and {shown(atom.aval)} in {function_name(f)}: convert it with {remedy}"
             )
     return Aval(dtype, atoms[0].aval.shape)
-
-
-__all__ = ["cond", "switch"]

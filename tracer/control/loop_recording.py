@@ -13,7 +13,6 @@ import optree
 from ..ir.aval import INT, Aval, can_cast
 from ..ir.errors import BadIndexError, ShapeError, TracegradError, UnsupportedError
 from ..ir.graph import Atom, Lit, Var, building, structural
-from ..ir.site import at_site
 from ..ir.trees import tree_flatten, tree_unflatten
 from ..ops.control import UNLIMITED, loop
 from ..ops.elementwise import F, cast
@@ -114,11 +113,9 @@ class LoopRecording:
         leaves, spec = tree_flatten(carry)
         root = self._parameter()
         if spec != self.spec:
-            raise UnsupportedError(
-                at_site(
-                    f"the carry of {self.what} changes its structure: `{root}` starts as {structure_text(self.spec)} "
-                    f"and comes back from {function_name(self.f)} as {structure_text(spec)}"
-                )
+            raise UnsupportedError.here(
+                f"the carry of {self.what} changes its structure: `{root}` starts as {structure_text(self.spec)} "
+                f"and comes back from {function_name(self.f)} as {structure_text(spec)}"
             )
         result = []
         for value, var, accessor in zip(leaves, self.carries, optree.treespec_accessors(spec), strict=True):
@@ -127,11 +124,9 @@ class LoopRecording:
                 atom.aval.weak and can_cast(atom.aval.dtype, before.dtype, "same_kind")
             )
             if atom.aval.shape != before.shape or not fits:
-                raise ShapeError(
-                    at_site(
-                        f"the carry {named(root, accessor)} of {self.what} starts as {shown(before)} and comes back "
-                        f"from {function_name(self.f)} as {shown(atom.aval)}: {remedy(before, atom.aval)}"
-                    )
+                raise ShapeError.here(
+                    f"the carry {named(root, accessor)} of {self.what} starts as {shown(before)} and comes back "
+                    f"from {function_name(self.f)} as {shown(atom.aval)}: {remedy(before, atom.aval)}"
                 )
             result.append(cast(atom, before.dtype))
         return result
@@ -191,7 +186,7 @@ def finish_loop(
             except IndexError:  # NumPy, while it looked
                 inside = False
             if not inside:
-                raise BadIndexError(at_site(f"an index in the body of {body.what} is out of bounds in some step"))
+                raise BadIndexError.here(f"an index in the body of {body.what} is out of bounds in some step")
     return list(found)
 
 
@@ -205,13 +200,8 @@ def _all(checks: Sequence[Atom]) -> Atom:
 
 def pair(result: Any, f: Any) -> tuple[Any, Any]:
     if not (isinstance(result, tuple) and len(result) == 2):
-        raise TracegradError(
-            at_site(
-                f"scan needs a function that returns (carry, y), but {function_name(f)} returned "
-                f"{type(result).__name__}; return (carry, None) if there is nothing to stack"
-            )
+        raise TracegradError.here(
+            f"scan needs a function that returns (carry, y), but {function_name(f)} returned "
+            f"{type(result).__name__}; return (carry, None) if there is nothing to stack"
         )
     return result
-
-
-__all__ = ["LoopRecording", "finish_loop", "pair"]

@@ -13,7 +13,6 @@ import numpy as np
 import optree
 
 from ..ir.errors import ShapeError
-from ..ir.site import at_site
 from ..ir.trees import tree_flatten, tree_unflatten
 from ..record.recorder import Recorder, recording
 from .loop_recording import LoopRecording, pair
@@ -77,25 +76,22 @@ def _length(leaves: Sequence[Any], spec: Any, length: Any) -> int:
     """The number of steps."""
     given = None if length is None else int(length)
     if given is not None and given < 0:
-        raise ShapeError(at_site(f"a loop of length {given}: a length is not negative"))
+        raise ShapeError.here(f"a loop of length {given}: a length is not negative")
     found: int | None = None
     for x, accessor in zip(leaves, optree.treespec_accessors(spec), strict=True):
         shape = getattr(x, "shape", None)
         if not shape:
             what = type(x).__name__ if shape is None else "an array without axes"
-            raise ShapeError(
-                at_site(f"{named('xs', accessor)} has no rows to step through: it is {what}; pass np.asarray(...)")
+            raise ShapeError.here(
+                f"{named('xs', accessor)} has no rows to step through: it is {what}; pass np.asarray(...)"
             )
         if found is not None and shape[0] != found:
-            raise ShapeError(
-                at_site(f"the arrays of xs have unequal lengths: {found} and, for {named('xs', accessor)}, {shape[0]}")
+            raise ShapeError.here(
+                f"the arrays of xs have unequal lengths: {found} and, for {named('xs', accessor)}, {shape[0]}"
             )
         found = int(shape[0])
     if found is None and given is None:
-        raise ShapeError(at_site("a scan over nothing needs to know how often: pass xs or length="))
+        raise ShapeError.here("a scan over nothing needs to know how often: pass xs or length=")
     if given is not None and found is not None and given != found:
-        raise ShapeError(at_site(f"length={given}, but xs has {found} rows"))
+        raise ShapeError.here(f"length={given}, but xs has {found} rows")
     return given if found is None else found  # type: ignore[return-value]
-
-
-__all__ = ["fori_loop", "map", "scan"]

@@ -9,7 +9,6 @@ import numpy as np
 from ..ir.aval import Aval
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom, structural
-from ..ir.site import at_site
 from ..ir.trees import NAMESPACE, tree_leaves, tree_map
 from ..ops.elementwise import F, cast
 from ..record.array import TracedArray, outranks, to_atom, wrap, wrap_array
@@ -53,7 +52,7 @@ def check_truth(value: Any, what: str, f: Any = None) -> None:
     else:
         return
     given = "is" if f is None else f"{function_name(f)} returned"
-    raise ShapeError(at_site(f"{what} has to be one bool, but {given} {found}"))
+    raise ShapeError.here(f"{what} has to be one bool, but {given} {found}")
 
 
 def truth(value: Any) -> Atom:
@@ -90,9 +89,3 @@ def remedy(before: Aval, after: Aval) -> str:
     if before.dtype.kind in "iub" and after.is_float:
         return "start with a float, such as 0.0 or np.zeros(...)"
     return f"its dtype has to stay the same; convert it with .astype(np.{before.dtype})"
-
-
-__all__ = [
-    "array_recorder", "as_result", "check_truth", "copied", "function_name", "named", "remedy", "shown",
-    "strong", "structure_text", "truth",
-]  # fmt: skip

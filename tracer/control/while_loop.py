@@ -33,6 +33,3 @@ def while_loop(cond_fun: Callable[[Carry], Any], body_fun: Callable[[Carry], Car
         if not go_on:
             return carry
         carry = body_fun(carry)
-
-
-__all__ = ["while_loop"]

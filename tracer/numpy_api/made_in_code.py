@@ -164,5 +164,3 @@ def _is_known(function: Any) -> bool:
 
 
 show_functions(np, _ARRAYS)
-
-__all__ = ["show_takers_of_lists"]

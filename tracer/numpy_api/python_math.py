@@ -150,5 +150,3 @@ show_functions(
         "isclose": _isclose, "dist": _dist, "fsum": _fsum, "modf": _modf,
     },
 )  # fmt: skip
-
-__all__: list[str] = []

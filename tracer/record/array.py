@@ -102,18 +102,16 @@ class TracedArray(metaclass=_StandIn):
     def atom(self) -> Atom:
         """The current value as an IR atom."""
         if not self._recorder.active:
-            raise TracegradError(
-                at_site(
-                    "a traced array was used after its function had returned; return it from the function, and do not "
-                    "keep it in a global or an attribute"
-                )
+            raise TracegradError.here(
+                "a traced array was used after its function had returned; return it from the function, and do not "
+                "keep it in a global or an attribute"
             )
         if self._recorder.thread != get_ident():
             raise self._recorder.in_another_thread()
         storage = self._storage
         if self._version != storage.version:
             if self._uncertain:
-                raise MutationError(at_site(_UNCERTAIN.format("reads", "was written since it was made")))
+                raise MutationError.here(_UNCERTAIN.format("reads", "was written since it was made"))
             atom = storage.atom
             for step, _ in self._steps:
                 atom = step.apply(atom)
@@ -124,17 +122,15 @@ class TracedArray(metaclass=_StandIn):
         """Replace the contents by *value* (of this shape and dtype); every view of the buffer sees it."""
         storage = self._storage
         if storage.owner is not None:
-            raise MutationError(
-                at_site(
-                    f"this writes into {storage.owner}, which belongs to the caller; write into a copy: x = x.copy(), "
-                    "or use x = x + ... instead of x += ..."
-                )
+            raise MutationError.here(
+                f"this writes into {storage.owner}, which belongs to the caller; write into a copy: x = x.copy(), "
+                "or use x = x + ... instead of x += ..."
             )
         if self._uncertain:
-            raise MutationError(at_site(_UNCERTAIN.format("writes", "may be a copy in NumPy")))
+            raise MutationError.here(_UNCERTAIN.format("writes", "may be a copy in NumPy"))
         current = current_recorder()
         if current is not None and current.parent is not None and storage.home is not current:
-            raise MutationError(at_site(_FROM_OUTSIDE))
+            raise MutationError.here(_FROM_OUTSIDE)
         atoms = [storage.atom]
         for step, _ in self._steps[:-1]:
             atoms.append(step.apply(atoms[-1]))
@@ -193,7 +189,7 @@ class TracedArray(metaclass=_StandIn):
 
     @shape.setter
     def shape(self, value: Any) -> None:
-        raise MutationError(at_site("assigning .shape of a traced array is not supported; use x = x.reshape(...)"))
+        raise MutationError.here("assigning .shape of a traced array is not supported; use x = x.reshape(...)")
 
     @property
     def dtype(self) -> np.dtype:
@@ -204,7 +200,7 @@ class TracedArray(metaclass=_StandIn):
 
     @dtype.setter
     def dtype(self, value: Any) -> None:
-        raise MutationError(at_site("assigning .dtype of a traced array is not supported; use x = x.astype(...)"))
+        raise MutationError.here("assigning .dtype of a traced array is not supported; use x = x.astype(...)")
 
     @property
     def ndim(self) -> int:
@@ -274,7 +270,7 @@ class TracedArray(metaclass=_StandIn):
         if not self.shape:
             frame = sys._getframe(1)
             if _ARRAYS_MATCH and frame.f_code.co_code[frame.f_lasti] == _GET_LEN and class_of(self) is not np.ndarray:
-                raise UnsupportedError(at_site(_NO_SEQUENCE))
+                raise UnsupportedError.here(_NO_SEQUENCE)
             raise TypeError("len() of unsized object")
         return self.shape[0]
 
@@ -334,7 +330,7 @@ class TracedArray(metaclass=_StandIn):
 
     @__class__.setter
     def __class__(self, value: Any) -> None:
-        raise UnsupportedError(at_site("the class of a traced array cannot be changed"))
+        raise UnsupportedError.here("the class of a traced array cannot be changed")
 
     def of_arrays(self, name: str) -> None:
         """An error where the user's code asks a Python number for an attribute (or item) that it does not have."""
@@ -355,11 +351,9 @@ class TracedArray(metaclass=_StandIn):
         if kind is np.ndarray:
             raise TypeError("unhashable type: 'numpy.ndarray'")
         if self._atom.aval.is_float and self._recorder.has_gradient(self.atom):
-            raise UnsupportedError(
-                at_site(
-                    "a traced number as a key of a dict or set would lose its gradient; use a key that is no float, or "
-                    "tracegrad.stop_gradient(t) where a number without a gradient is meant"
-                )
+            raise UnsupportedError.here(
+                "a traced number as a key of a dict or set would lose its gradient; use a key that is no float, or "
+                "tracegrad.stop_gradient(t) where a number without a gradient is meant"
             )
         return hash(self._concrete("item").item())
 
@@ -425,9 +419,7 @@ class TracedArray(metaclass=_StandIn):
         return int(self._concrete("index"))
 
     def __complex__(self) -> complex:
-        raise UnsupportedError(
-            at_site("complex numbers are not supported; carry real and imaginary parts as two arrays")
-        )
+        raise UnsupportedError.here("complex numbers are not supported; carry real and imaginary parts as two arrays")
 
     def __round__(self, ndigits: int | None = None) -> Any:
         if ndigits is None:
@@ -602,11 +594,9 @@ def wrap(atom: Atom, recorder: Recorder | None = None) -> TracedArray:
     """A fresh traced array (its own buffer) with the value *atom*."""
     recorder = _innermost(recorder)
     if recorder is None:
-        raise TracegradError(
-            at_site(
-                "a traced array was used after its function had returned; return it from the function, and do not keep "
-                "it in a global or an attribute"
-            )
+        raise TracegradError.here(
+            "a traced array was used after its function had returned; return it from the function, and do not keep "
+            "it in a global or an attribute"
         )
     return TracedArray(atom, recorder)
 
@@ -675,17 +665,13 @@ def to_atom(value: Any) -> Atom:
     if isinstance(value, (bool, int, float)):
         return literal(float(value) if isinstance(value, float) else int(value))
     if isinstance(value, complex):
-        raise UnsupportedError(
-            at_site("complex numbers are not supported; carry real and imaginary parts as two arrays")
-        )
+        raise UnsupportedError.here("complex numbers are not supported; carry real and imaginary parts as two arrays")
     if hasattr(kind, "__cuda_array_interface__"):
-        raise UnsupportedError(
-            at_site(f"a {kind.__name__} on a CUDA device, from outside the function: pass it as an argument")
+        raise UnsupportedError.here(
+            f"a {kind.__name__} on a CUDA device, from outside the function: pass it as an argument"
         )
-    raise UnsupportedError(
-        at_site(
-            f"a {type(value).__name__} cannot be used with traced arrays; convert it to a number or an array of numbers"
-        )
+    raise UnsupportedError.here(
+        f"a {type(value).__name__} cannot be used with traced arrays; convert it to a number or an array of numbers"
     )
 
 
@@ -752,4 +738,4 @@ def unsupported(name: str) -> UnsupportedError:
         or "compose it from supported functions (docs/numpy.md lists them), or compute it outside the compiled "
         "function and pass the result in"
     )
-    return UnsupportedError(at_site(f"{name} is not supported on traced arrays: {hint}"))
+    return UnsupportedError.here(f"{name} is not supported on traced arrays: {hint}")

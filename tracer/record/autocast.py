@@ -92,6 +92,3 @@ def widened(x: Atom) -> Atom:
 def on_wide(function: Callable[..., Atom]) -> Callable[..., Atom]:
     """*function* of atoms, with its operands widened."""
     return lambda *atoms: function(*[widened(a) for a in atoms])
-
-
-__all__ = ["IN_FLOAT32", "SETTING", "USE", "lowered", "may_meet", "off", "on_wide", "widened"]

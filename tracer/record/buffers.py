@@ -12,7 +12,6 @@ import numpy as np
 
 from ..ir.errors import MutationError
 from ..ir.graph import Atom, bind
-from ..ir.site import at_site
 from ..ops.elementwise import broadcast_to
 from ..ops.indexing import SCATTER_SET, gather
 from ..ops.shape import UPDATE, reshape, take_slice, transpose
@@ -148,12 +147,10 @@ class ReadOnlyStep:
         return self.read(x)
 
     def put(self, x: Atom, v: Atom) -> Atom:
-        raise MutationError(at_site(f"{self.what} gives a read-only view; write into a copy of it: y = y.copy()"))
+        raise MutationError.here(f"{self.what} gives a read-only view; write into a copy of it: y = y.copy()")
 
     def contiguous(self, before: Ints) -> bool:
         return False
 
 
 ViewStep = SliceStep | ReshapeStep | TransposeStep | PickStep | ReadOnlyStep
-
-__all__ = ["PickStep", "ReadOnlyStep", "ReshapeStep", "SliceStep", "Storage", "TransposeStep", "ViewStep"]

@@ -190,6 +190,3 @@ def _stand_in(recorder: Recorder, var: Var, value: Any) -> TracedArray:
         found._storage.array0d = True
         found._storage.c_order = value.flags.c_contiguous
     return found
-
-
-__all__ = ["Method", "Recipe", "by_numpy", "call_method"]

@@ -28,7 +28,7 @@ from ..ir.aval import FLOAT, FLOAT32, INT
 from ..ir.errors import TracegradError
 from ..ir.graph import Atom, Lit, Node, Var, literal
 from ..ir.primitive import LOOP
-from ..ir.site import Site, at_site, user_site
+from ..ir.site import Site, user_site
 from ..ops.elementwise import F, cast
 from ..ops.shape import reshape
 from .array import UFUNCS, TracedArray, shown_to, wrap, written_by
@@ -205,8 +205,8 @@ class TracedInt:
     def _check(self) -> None:
         recorder = self.recorder
         if not recorder.active:
-            raise TracegradError(
-                at_site("an int of a compiled function was kept, and used after the function had returned")
+            raise TracegradError.here(
+                "an int of a compiled function was kept, and used after the function had returned"
             )
         if recorder.thread != get_ident():
             raise recorder.in_another_thread()
@@ -495,5 +495,3 @@ _TO_FLOAT = frozenset((
     np.sinh, np.cosh, np.arctan, np.arcsin, np.arccos, np.arcsinh, np.deg2rad, np.rad2deg, np.radians, np.degrees,
 ))  # fmt: skip
 _operators()
-
-__all__ = ["ITEMS", "Integers", "IntegersAskedError", "TracedInt", "limit_of"]

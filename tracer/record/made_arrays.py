@@ -151,6 +151,3 @@ def assign_all(target: Any, value: Any) -> Any:
         )
     target._write(broadcast_to(cast(atom, target.dtype), target.shape))
     return target
-
-
-__all__ = ["MadeArray", "assign_all", "is_traced_at", "made", "refuse_write", "take_back_guesses", "writable"]

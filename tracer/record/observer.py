@@ -37,6 +37,3 @@ class Observer(Protocol):
 
     def answered(self, atom: Atom, answer: bool) -> None:
         """Control flow has asked for the truth value of *atom*."""
-
-
-__all__ = ["GETITEM", "Observer", "RunOperation"]

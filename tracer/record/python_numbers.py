@@ -59,6 +59,3 @@ def numbers_of(nodes: Sequence[Node], inputs: dict[Var, Number]) -> dict[Var, Nu
 def _by_numpy(prim: Primitive, *values: Number) -> Number:
     with np.errstate(all="ignore"):
         return np.asarray(prim.impl(*values)).item()
-
-
-__all__ = ["Number", "function_of", "known_number", "note_number", "numbers_of"]

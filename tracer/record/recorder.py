@@ -21,7 +21,7 @@ from ..ir.evaluate import HOST, Backend, Env, Producers, as_held, as_stored, dem
 from ..ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, read_vars
 from ..ir.primitive import PRIMITIVES, Primitive
 from ..ir.refusals import Reason, Refusal
-from ..ir.site import Site, at_site, user_site
+from ..ir.site import Site, user_site
 from .float_errors import UNWATCHED, raising, settings
 from .observer import Observer
 from .python_numbers import Number, note_number, numbers_of
@@ -141,12 +141,10 @@ class Recorder(Builder):
     def in_another_thread(self) -> UnsupportedError:
         """The error for an operation in a thread that is not the recording's, which may have no order with its own. The
         function is refused even where nobody looks at what becomes of that thread."""
-        error = UnsupportedError(
-            at_site(
-                "this computes with an array of a compiled function in another thread than the one that called it; "
-                "compute it in that one (`map(g, xs)` in place of `pool.map(g, xs)`), or compile g and call that in "
-                "the threads, outside of any compiled function"
-            )
+        error = UnsupportedError.here(
+            "this computes with an array of a compiled function in another thread than the one that called it; "
+            "compute it in that one (`map(g, xs)` in place of `pool.map(g, xs)`), or compile g and call that in "
+            "the threads, outside of any compiled function"
         )
         unrecordable.add(error, self.thread)
         return error
@@ -458,5 +456,5 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
 def require_recorder(what: str) -> Recorder:
     recorder = current_recorder()
     if recorder is None:
-        raise TracegradError(at_site(f"{what} works only inside a function that tracegrad is recording"))
+        raise TracegradError.here(f"{what} works only inside a function that tracegrad is recording")
     return recorder

@@ -309,5 +309,3 @@ def may_raise() -> bool:
 
 
 show_functions(warnings, {"warn": warn})
-
-__all__ = ["LOG_CODES", "READS", "STREAMS", "KeptFile", "KeptLogger", "Report", "filters", "is_written"]

@@ -232,6 +232,3 @@ def _cheap(nodes: Sequence[Node]) -> bool:
 def _body(nodes: Sequence[Node], outputs: Sequence[Atom], carries: Sequence[Var]) -> tuple[Graph, list[Var]]:
     """(the body of a loop that computes *outputs* by *nodes*, the values that it reads from outside)"""
     return closed(live_nodes(nodes, outputs), [strong(a) for a in outputs], carries)
-
-
-__all__ = ["tree_block"]

@@ -212,6 +212,3 @@ def _defined(items: Sequence[Item]) -> list[Node]:
             seen.update(item.outs)
             nodes.append(item)
     return nodes
-
-
-__all__ = ["EndedLoop", "Name", "Replacement", "Turns", "Uses", "find_ended", "replace_items", "states_of"]

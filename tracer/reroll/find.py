@@ -175,6 +175,3 @@ def _steady(marks: np.ndarray) -> np.ndarray:
         there = np.minimum(there + distance, n - 1)
         steady &= distance[there] == distance
     return distance[steady]
-
-
-__all__ = ["FoundRepeats", "find_repeats", "item_marks", "reaches_end", "worth_rolling"]

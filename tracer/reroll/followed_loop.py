@@ -69,6 +69,3 @@ def wholes_of(loops: Sequence[FollowedLoop], atom: Atom) -> list[Atom]:
         if place is not None:
             return loop.wholes(place[1])
     return []
-
-
-__all__ = ["FollowedLoop", "IterationVar", "is_pending", "wholes_of"]

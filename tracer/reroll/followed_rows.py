@@ -77,6 +77,3 @@ class FollowedRows:
             return [*self.head, *self.atoms[len(self.head) : trips]]
         end = min(self.end, trips)
         return [*self.head, self.column._replace(count=end - self.first), *self.atoms[end:trips]]
-
-
-__all__ = ["FollowedRows", "can_follow", "rewriter_of"]

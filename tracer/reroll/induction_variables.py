@@ -83,6 +83,3 @@ def assign(frame: FrameType, name: str, value: Any) -> None:
     frame.f_locals[name] = value
     if sys.version_info < (3, 13):  # from then on f_locals writes through (PEP 667)
         ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
-
-
-__all__ = ["InductionVariables", "assign"]

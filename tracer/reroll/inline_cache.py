@@ -381,6 +381,3 @@ def _maker(body: str, cells: str) -> Any:
     names: dict[str, Any] = {}
     exec(code, names)
     return names["make"]
-
-
-__all__ = ["learn"]

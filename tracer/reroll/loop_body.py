@@ -381,6 +381,3 @@ def affine(values: np.ndarray) -> tuple[Any, Any] | None:
         return None
     line = (offset + slope * np.arange(len(values), dtype=values.dtype)).astype(values.dtype)
     return (slope, offset) if line.tobytes() == values.tobytes() else None
-
-
-__all__ = ["Block", "Ending", "Lines", "Made", "MakeConst", "affine"]

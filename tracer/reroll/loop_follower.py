@@ -352,6 +352,3 @@ class Follower:
             params = node.params if step.starts is None else {**node.params, "start": self.starts[j][turn]}
             nodes.append(Node(node.prim, tuple(operands), params, (turns[0][j],), node.site))
         return nodes
-
-
-__all__ = ["Follow", "Follower"]

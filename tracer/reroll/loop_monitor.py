@@ -169,6 +169,3 @@ def detach(recorder: Recorder) -> LoopMonitor:
     recorder.unfollow()
     monitor, recorder.observer, recorder.look_at = recorder.observer, None, -1
     return monitor if isinstance(monitor, LoopMonitor) else LoopMonitor(recorder)
-
-
-__all__ = ["LoopMonitor", "detach", "follow_loops"]

@@ -84,6 +84,3 @@ def _updates(step: Step, o: int, total: Slot, pad: Step, part: Slot, at: int) ->
     slots: list[list[Slot]] = [[total], [Local(at, 0), part], [total, Local(at + 1, 0)]]
     starts = [pad.starts, None, pad.starts]
     return [Step(n, s, begin) for n, s, begin in zip(nodes, slots, starts, strict=True)]
-
-
-__all__ = ["Spread", "without_pads"]

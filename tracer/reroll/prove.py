@@ -219,6 +219,3 @@ def varying_params(pattern: Node, column: Sequence[Node]) -> tuple[np.ndarray | 
     other = np.logical_or.accumulate(starts != starts[:1], axis=0)
     held = int(np.count_nonzero(np.count_nonzero(other, axis=1) <= 1))  # up to where they move along two axes at once
     return starts[:held], held
-
-
-__all__ = ["VARYING", "Unproven", "first_items", "number_slot", "prove", "varying_params"]

@@ -97,9 +97,3 @@ def varying_axis(starts: np.ndarray) -> int:
     """The axis along which the *starts* of a step differ."""
     (axis,) = np.flatnonzero((starts != starts[0]).any(axis=0)).tolist()
     return int(axis)
-
-
-__all__ = [
-    "FEW_TRIPS", "Carried", "Invariant", "Item", "Key", "Local", "Repeat", "Rows", "Slot", "Step", "VaryingConstant",
-    "part_of", "varying_axis",
-]  # fmt: skip

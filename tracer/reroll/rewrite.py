@@ -368,6 +368,3 @@ def fold_items(
 ) -> tuple[list[Node], list[Guard]]:
     """*items* with loops in place of repeats: nodes, and the guards that are left."""
     return Rewriter(items, find_repeats(items, sites), roots, const).run()
-
-
-__all__ = ["Column", "Rewriter", "fold_items", "loose"]

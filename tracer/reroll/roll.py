@@ -72,6 +72,3 @@ def _note(node: Node) -> str:
     params = node.params
     turns = "turns until it stops by itself" if params.get("stops") else f"{params['length']} turns"
     return f"rolled: the loop at {node.site}, {len(params['body'].nodes)} operations a turn, {turns}"
-
-
-__all__ = ["roll", "rolled"]

@@ -353,6 +353,3 @@ def _read_before(w: Written) -> dict[int, Box]:
                 box = box_of(read.region)
                 boxes[axis] = joined(boxes[axis], box) if axis in boxes else box
     return boxes
-
-
-__all__ = ["Array", "Rewritten", "without_arrays"]

@@ -297,6 +297,3 @@ class _Writers:
             else:
                 runs.append(Run(back, c, 1, at, 1))
         return runs
-
-
-__all__ = ["BEFORE", "NOW", "Box", "Read", "Region", "Run", "Written", "box_of", "find_arrays", "joined"]

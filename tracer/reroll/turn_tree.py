@@ -446,6 +446,3 @@ def _shape(seen: Any, exact: bool) -> Any:
     if isinstance(seen, Plain):
         return (type(seen.value), repr(seen.value))
     return id(seen.value) if isinstance(seen, Other) else None
-
-
-__all__ = ["MOST_VARIANTS", "TRUE", "Part", "RefusedError", "Tree", "Values", "last_other"]

@@ -76,6 +76,3 @@ def _independent(step: Step) -> bool:
     if item.prim.kind != ELEMENTWISE and item.prim.name not in MAPPED:
         return False
     return not any(isinstance(slot, Carried) for slot in step.slots)
-
-
-__all__ = ["mapped"]

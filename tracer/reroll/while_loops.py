@@ -229,6 +229,3 @@ def _counter(
 
 def _stack(slot: Slot) -> Atom:
     raise GraphError("a loop that data ends steps through no list")
-
-
-__all__ = ["fold_ended"]

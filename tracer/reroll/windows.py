@@ -124,6 +124,3 @@ def updated(x: Atom, v: Atom, window: Window, position: Atom) -> Atom:
         start, step = (0, *window.rest(window.start)), (1, *window.rest(window.step))
         rows = bind(UPDATE, whole, rows, start=start, step=step)
     return _axis_back(bind(SCATTER_SET, wide, places, rows), window.axis)
-
-
-__all__ = ["Window", "dynamic_rows", "merged", "moved_back", "row_at", "rows_of", "updated"]

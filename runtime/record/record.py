@@ -305,6 +305,8 @@ def run_frozen(
         raise again
     if not changed and _unseen(watch, substitution):
         raise UnseenReaderError from raised
+    if not changed:
+        integers.refuse()
     objection = None if others is None else others.objection()
     if objection is not None and not changed and plan.provable:
         raise RunAgainError(objection)

@@ -342,14 +342,18 @@ def _may_change(node: StateNode) -> bool:
     return node.kind in ("list", "dict") and len(node.edges) <= MAX_ITEMS
 
 
-def store_at(walker: Walker, node: StateNode, edge: Edge, label: str, counts: bool) -> None:
+def store_at(
+    walker: Walker, node: StateNode, edge: Edge, label: str, counts: bool, varies: bool = False
+) -> None:  # fmt: skip
     """Note that the function may store something in a place, where a number is an input then; *counts*: an int there is
-    counted up."""
+    counted up; *varies*: it has had several values."""
     edge.stored = True
-    _as_input(walker, node, edge, label, counts)
+    _as_input(walker, node, edge, label, counts, varies)
 
 
-def _as_input(walker: Walker, node: StateNode, edge: Edge, label: str, counts: bool) -> None:
+def _as_input(
+    walker: Walker, node: StateNode, edge: Edge, label: str, counts: bool, varies: bool = False
+) -> None:  # fmt: skip
     """Make a number that is found in a place where something is stored an input."""
     child = edge.child
     walker.stored.append(edge)
@@ -357,7 +361,7 @@ def _as_input(walker: Walker, node: StateNode, edge: Edge, label: str, counts: b
     if variable in walker.variables:
         edge.child = walker.variables[variable]
     elif isinstance(child, Leaf) and _is_input(child.value, counts) and label not in walker.names.contents:
-        made = edge.child = StateNode("number", child.value, label, node.site, sub=True)
+        made = edge.child = StateNode("number", child.value, label, node.site, extra=varies, sub=True)
         walker.nodes.append(made)
         if variable is not None:
             walker.variables[variable] = made

@@ -1,4 +1,4 @@
-"""Lists that only grow from call to call, of which a run reads no more than their length and single items.
+"""Lists that only grow from call to call, of which a run reads no more than length, single items and the last few.
 
 Such a list (a node of kind ``history``) is not looked at item by item.  A run is given a ``KeptList`` in its place.  It
 holds what the run adds, and gives those parts of what was there that are inputs.  Asked for anything else, it answers
@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 WHOLE, LENGTH, SOME = "whole", "length", "some"
+_MOST_ITEMS = 32  # of a slice
 Part = str | int  # WHOLE, LENGTH, SOME (whether it is empty), or the index of an item
 
 
@@ -78,6 +79,10 @@ class KeptList(list):
         added = self._added()
         if self.whole or (type(index) is int and -added <= index < 0):
             return list.__getitem__(self, index)
+        if type(index) is slice and _is_tail(index):  # `losses[-10:]`
+            if added < -index.start and not self._has(index.start + added):
+                index = slice(-added - len(self._original), index.stop)
+            return [self[k] for k in range(index.start, index.stop or 0)]
         if type(index) is not int:
             self.take_all()
             return list.__getitem__(self, index)
@@ -103,6 +108,13 @@ class KeptList(list):
 def kept_class(cls: type) -> type:
     """The class of such a list in place of one of a subclass of ``list``."""
     return type("KeptList", (KeptList, cls), {"__slots__": ()})
+
+
+def _is_tail(index: slice) -> bool:
+    """Whether a slice takes a few of the last items."""
+    start, stop = index.start, index.stop
+    last = stop is None or (type(stop) is int and stop < 0)
+    return last and index.step is None and type(start) is int and -_MOST_ITEMS <= start < 0
 
 
 def _of_all(name: str) -> Callable[..., Any]:

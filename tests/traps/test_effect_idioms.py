@@ -82,6 +82,8 @@ PROGRAMS = {
     "each third time": "rows.append(v)\n if len(rows) % 3 == 0: table['last'] = v",
     "the item before": "v = v - rows[-1] if rows else v; rows.append(v)",
     "the two before": "rows.append(v)\n if len(rows) > 1 and rows[-1] < rows[-2]: model.n += 1",
+    "the last three": "rows.append(v); v = v + sum(rows[-3:]) / len(rows[-3:])",
+    "some before the last": "v = v - sum(rows[-3:-1]); rows.append(v)",
     "the first item": "rows.append(v); v = v + rows[0]",
     "a sum of lists": "rows += [v]; model.history += [x, v]",
     "bound beforehand": "add(v); extend([v, x])",

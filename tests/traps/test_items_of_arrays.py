@@ -132,6 +132,19 @@ def test_magnitudes_that_no_float_holds():
         assert step(x) == fn(x), value
 
 
+def test_a_list_of_them():
+    def fn(x, labels, kept):
+        kept.extend((labels * (x > 0)).tolist())
+        return labels.tolist()[0] + 1, (x > 0).long().reshape(2, 4).tolist()
+
+    step, seen = tracegrad.compile(fn), [[], []]
+    for k, x in enumerate(rows(10)):
+        labels = np.arange(8) + k
+        assert same(step(tensor(x), tensor(labels), seen[0]), fn(tensor(x), tensor(labels), seen[1]))
+        assert same(*seen)
+    assert not step.stats.live and step.stats.traces <= 3, step.stats
+
+
 def test_a_loop_that_ends_by_data():
     def fn(x):
         total, turns = 0, 0

@@ -27,7 +27,7 @@ from ..tensors.modes import STATE
 from ..tensors.tensor import Tensor, make
 from ..tracer.ir.aval import FLOAT, Aval
 from ..tracer.ir.errors import unrecordable
-from ..tracer.ir.graph import Var
+from ..tracer.ir.graph import Atom, Node, Var
 from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.record.array import TracedArray
 from .state_visitors import named_numbers
@@ -79,6 +79,7 @@ class Outside:
         self.named = named_numbers(snapshot)
         self.schedulers: list[Any] = []  # those that the run has called
         self.stand_ins: dict[int, Any] = {}  # for numbers of the state, by id of their nodes
+        self.varying: dict[Atom, str] = {}  # stand-ins for numbers of the state that vary -> their labels
         self.late: dict[Var, Expression] = {}  # values that are there after such a call, and are no inputs of a kernel
         self._numbers: list[_Number] = []
         self._members: list[_ModuleAttribute] = []
@@ -246,6 +247,14 @@ class Outside:
     def _shown(self, t: Tensor, chain: Any, source: Source, texts: Sequence[str]) -> str:
         shown = f"{source.constant(detach)}({self.text_of(t, source, texts)})"
         return f"{source.constant(views)}({shown}, {source.constant(chain)})" if chain else shown
+
+    def behind(self, atoms: Sequence[Atom], nodes: Sequence[Node]) -> set[str]:
+        """The numbers of the state that vary, of which these *atoms* are computed by the *nodes*."""
+        reached = set(atoms) if self.varying else set()
+        for node in reversed(nodes):
+            if not reached.isdisjoint(node.outs):
+                reached.update(node.inputs)
+        return {label for atom, label in self.varying.items() if atom in reached}
 
     def reads_late(self, atoms: set[Var]) -> bool:
         """Whether a value of after a call is among these."""

@@ -154,12 +154,12 @@ def _is_number(value: Any) -> bool:
 
 def _fill_module(walker: Walker, node: StateNode, module: Module, label: str, site: str) -> None:
     short = label.removeprefix("global ").removeprefix("closure ")
-    cls = type(module)
+    cls, names = type(module), walker.names
     for name in _CALLED_BY_US:
-        walker.names.attrs.setdefault(name)
+        names.attrs.setdefault(name)
     if not walker.trust.cls(cls):
         objects.class_edges(walker, node, cls, site, instance_only=True)
-        for name in sorted(walker.names.attrs):
+        for name in sorted(names.attrs):
             if name not in module.__dict__:
                 raw = objects.lookup(cls, name)
                 if raw is not objects.MISSING and is_leaf(raw):
@@ -170,7 +170,10 @@ def _fill_module(walker: Walker, node: StateNode, module: Module, label: str, si
     walker.stores.append((module, own, None))
     buffers = own.get("_buffers", {})
     alike = {name: value for name, value in own.items() if buffers.get(name, value) is value}
-    places = {name for name, value in alike.items() if _is_place(walker, cls, name, value)}
+    numbers = {name: value for name, value in alike.items() if type(value) in (int, float)} if names.holders else {}
+    walker.numbers.update({(label, name): value for name, value in numbers.items()})
+    varying = {name for name in numbers if (label, name) in names.varying}
+    places = {name for name, value in alike.items() if _is_place(walker, cls, name, value, name in varying)}
     for name, value in own.items():
         if name in _REGISTRIES:
             _registry(walker, node, own, value, f"{short}.{name}", site, places)
@@ -179,8 +182,8 @@ def _fill_module(walker: Walker, node: StateNode, module: Module, label: str, si
             for store in both[:2]:
                 walker.loose.setdefault(id(store), set()).add(name)
             node.edge("member", both, walker.visit(value, f"{short}.{name}", site), fixed=True)
-            counts = COUNT in walker.names.used("attr", name)
-            store_at(walker, node, node.edges[-1], f"{short}.{name}", counts)
+            counts = COUNT in names.used("attr", name)
+            store_at(walker, node, node.edges[-1], f"{short}.{name}", counts or name in varying, name in varying)
         elif isinstance(value, Tensor):
             _tensor_within(walker, node, value, f"{short}.{name}")
         elif isinstance(value, dict) and name.endswith("_hooks"):
@@ -191,9 +194,10 @@ def _fill_module(walker: Walker, node: StateNode, module: Module, label: str, si
             node.edge("const", name, walker.visit(value, f"{short}.{name}", site), fixed=True)
 
 
-def _is_place(walker: Walker, cls: type, name: str, value: Any) -> bool:
-    """Whether the code may store another value in this attribute of a module, of which a run has none of its own."""
-    stored = walker.names.holders and not {STORE, COUNT}.isdisjoint(walker.names.used("attr", name))
+def _is_place(walker: Walker, cls: type, name: str, value: Any, varies: bool) -> bool:
+    """Whether the code may store another value in this attribute of a module, of which a run has none of its own, or it
+    is a number that *varies*."""
+    stored = walker.names.holders and (varies or not {STORE, COUNT}.isdisjoint(walker.names.used("attr", name)))
     plain = cls.__setattr__ is Module.__setattr__ and not hasattr(type(objects.lookup(cls, name)), "__set__")
     return stored and plain and (is_leaf(value) or type(value) is Tensor)
 

@@ -132,7 +132,7 @@ class StepDispatcher(Dispatcher):
 
     def _find(self, call: Call, known: Sequence[Variant]) -> tuple[Variant | None, Sequence[Any], Snapshot | None]:
         _, snapshot = self.plans.state(call)
-        arrays = tuple(snapshot.arrays)
+        arrays = tuple([float(x) if type(x) is int else x for x in snapshot.arrays])  # as the kernel takes ints
         variant = next((v for v in known if v.snapshot.key == snapshot.key and v.alike(call, arrays)), None)
         return variant, arrays, snapshot
 

@@ -467,6 +467,8 @@ def _record(
                 return node.obj
             made = stand_in_of(node, integers, add_input)
             outside.stand_ins[id(node)] = capture.put(made, CPU) if isinstance(made, TracedArray) else made
+            if node.kind == "number" and node.extra and isinstance(made, TracedArray):
+                outside.varying[made.atom] = node.label
             return outside.stand_ins[id(node)]
 
         recorder.call_method = call_method
@@ -652,6 +654,8 @@ def _finish(
         changes.append(Refusal.STEP_KEEPS(shape=list(survivors[0].shape)))
     with building(program):
         numbers = sort_guards(program)
+    integers.ask(outside.behind([guard.atom for guard in numbers], program.nodes))
+    integers.refuse()
     for guard in numbers:
         changes.append(Refusal.STEP_NUMBER(kind=guard.kind, site=guard.site))
     if outside.reads_late(read_vars(program.nodes, [*atoms, *[g.atom for g in program.guards]])):
@@ -693,7 +697,7 @@ def _finish(
         tensors=[(t, tensor_facts(t)) for t in others.values()], arguments_as=fixed, link=link, wanted=wanted,
         free=free, memory=memory, one_memory=one_memory,
         counted=counted, payload=list(range(first, first + len(payload))), requires=[] if link is None else connected,
-        fn=fn, capture=capture, returned=out, on_host=placement, transient=found.transient,
+        fn=fn, capture=capture, returned=out, on_host=placement, transient=found.transient, learns=found.learns,
         write_back=found.write_back,
     )  # fmt: skip
 

@@ -20,6 +20,8 @@ from .signature import method
 from .tensor import METHODS, Size, Tensor, raw, seen, seen_here
 from .transfer import to_device
 
+_MOST_INTS = 64  # of a list, each of which is a number of the program
+
 # ---- sizes ---------------------------------------------------------------------------------------------------------
 
 
@@ -109,8 +111,11 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
 def tolist(self: Tensor) -> Any:
     """The elements as (nested lists of) Python numbers."""
     data = raw(self)
-    if type(data) is TracedArray and data.dtype.kind in FLOAT_KINDS:  # numbers of the program, without gradients
-        return TracedArray(F.stop_gradient(data.atom), data._recorder).tolist()
+    if type(data) is TracedArray:  # numbers of the program, without gradients
+        if data.dtype.kind in FLOAT_KINDS:
+            return TracedArray(F.stop_gradient(data.atom), data._recorder).tolist()
+        if data.dtype.kind in "iu" and data.size <= _MOST_INTS:
+            return data.tolist()
     return seen(data, "turns a tensor into a list").tolist()
 
 

@@ -356,10 +356,9 @@ def test_ints_that_64_bits_do_not_hold(case):
 @pytest.mark.parametrize(
     "plain, said",
     [
-        (lambda x: math.dist(x, [0.0, 1.0]), "stop_gradient"),
-        (lambda x: math.fsum(x), "use np.sum"),
-        (lambda x: math.remainder(x[0], 2.0), "stop_gradient"),
-        (lambda x: math.atan2(x[0], x[1]), "use np.arctan2"),
+        (lambda x: math.ulp(x[0]), "stop_gradient"),
+        (lambda x: math.frexp(x[0])[0], "use np.frexp"),
+        (lambda x: math.nextafter(x[0], x[1]), "use np.nextafter"),
     ],
 )
 def test_functions_of_math_are_answered_with_names_that_exist(plain, said):

@@ -16,7 +16,7 @@ from scipy import special
 
 from ..bytecode.shown_names import show_functions
 from ..ir.graph import Atom
-from ..ops.elementwise import F
+from ..ops.elementwise import F, cast
 from ..record.array import FUNCTIONS, TracedArray, wrap_array
 from ..record.integers import TracedInt
 from ..record.recorder import Recorder, current_recorder
@@ -104,7 +104,7 @@ def _modf(x: Any, /) -> Any:
     number = _number(x)
     if type(number) is not TracedArray:
         return math.modf(x)
-    parts: Any = np.modf(number)
+    parts: Any = np.modf(wrap_array(cast(number.atom, number.atom.aval.dtype)))
     return tuple([part.number() for part in parts])
 
 

@@ -522,7 +522,7 @@ def test_questions_about_a_step_are_refused():
         return tg.fori_loop(0, 3, lambda i, c: c * int(np.sum(c)), w)
 
     def indexing_a_plain_array(w):
-        return tg.fori_loop(0, 3, lambda i, c: c * np.arange(3.0)[i], w)
+        return tg.fori_loop(0, 3, lambda i, c: c * np.fromiter(range(3), float)[i], w)
 
     refused(UnsupportedError, r"tracegrad.asarray\(a\)\[i\]", indexing_a_plain_array, V3)
     refused(UnsupportedError, r"np.where", branching, V3)

@@ -558,7 +558,7 @@ def test_a_hundred_learning_rates_in_a_global():
         value, gradient = f.value_and_grad(X)
         assert value == pytest.approx(np.sum((X - rate * X**3) ** 2))
         np.testing.assert_allclose(gradient, 2 * (X - rate * X**3) * (1 - 3 * rate * X**2))
-    assert f.stats.compiles == 1 and f.stats.traces == 100
+    assert f.stats.compiles <= 2 and f.stats.traces <= 4 and f.stats.guard_misses == 0  # of a constant, of an input
 
 
 def test_twenty_batch_sizes():
@@ -583,7 +583,7 @@ def test_ten_captured_constants():
     g = compile_grad(lambda x: np.sum(np.cosh(x * c)))
     for c in np.linspace(1.5, 3.0, 10).tolist():
         np.testing.assert_allclose(g.grad(X), c * np.sinh(X * c), rtol=1e-12)
-    assert g.stats.compiles == 1
+    assert g.stats.compiles <= 2 and g.stats.traces <= 4
 
 
 def test_two_functions_with_one_graph_share_a_kernel():

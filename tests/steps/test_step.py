@@ -301,7 +301,7 @@ def test_what_cannot_be_replayed_runs_eagerly_and_says_why(what, reason, capsys)
         with torch.no_grad():
             w.sub_(0.1 * w.grad)
         if what == "text":
-            return f"{loss.item():.6f}"
+            return f"{loss.item():.6f}".strip()
         if what == "list":
             history.append(loss)
             del history[:-100]
@@ -489,7 +489,7 @@ def test_explain_shows_program_effects_and_reasons():
     assert "runs without Python" in text and "in place" in text and "assigns .grad of 4 tensors" in text
     assert "the setting `lr`" in text and "test_step.py" in text
 
-    eager = torch.compile(lambda x: f"{x.sum().item():.3f}")
+    eager = torch.compile(lambda x: f"{x.sum().item():.3f}".strip())
     for _ in range(3):
         eager(torch.tensor(X))
     assert "Python runs in every call: looks at the value of a number" in eager.explain()

@@ -1,3 +1,4 @@
+# ruff: noqa: UP031
 """Effects of training steps on the outside: what a user's loop keeps, counts, prints and schedules is what the plain
 loop does, in every call, and the step is replayed all the same."""
 
@@ -672,6 +673,130 @@ def losses_in_an_array(task):
 
     trainer = task.seen["trainer"] = Trainer()
     return trainer.train
+
+
+class Meter:
+    """An average with a text, as loops of training have them."""
+
+    def __init__(self, name):
+        self.name, self.value, self.total, self.count = name, 0.0, 0.0, 0
+
+    def update(self, value, n=1):
+        self.value = value
+        self.total += value * n
+        self.count += n
+
+    def __str__(self):
+        return f"{self.name} {self.value:.4f} ({self.total / self.count:.4f})"
+
+
+@idiom
+def meters_that_are_printed(task):
+    losses, sizes = task.seen["losses"], task.seen["sizes"] = Meter("loss"), Meter("size")
+
+    def step(x, y):
+        loss = task.update(x, y)
+        losses.update(loss.item(), x.size(0))
+        sizes.update(x.size(0))
+        print(losses, sizes, sep=" | ")
+        entries = ["epoch"]
+        entries += [str(meter) for meter in (losses, sizes)]
+        print("\t".join(entries))
+
+    return step
+
+
+@idiom
+def counts_of_correct_guesses(task):
+    counts = task.seen["counts"] = {"correct": 0, "seen": 0}
+
+    class Evaluation:
+        total, best = 0, -1
+
+    state = task.seen["state"] = Evaluation()
+    state.total, state.best = 0, -1
+
+    def step(x, y):
+        task.update(x, y)
+        guess = (task.model(x) > 0).flatten()
+        correct = (guess == (y > 0).flatten()).sum().item()
+        counts["correct"] += correct
+        counts["seen"] += y.size(0)
+        state.total += int((guess != (y > 0).flatten()).sum())
+        if correct > state.best:
+            state.best = correct
+        print("%d/%d (%.1f%%)" % (counts["correct"], counts["seen"], 100.0 * counts["correct"] / counts["seen"]))
+        return correct, correct / y.size(0), guess.long().argmax().item()
+
+    return step
+
+
+@idiom
+def average_of_the_last_losses(task):
+    losses = task.seen["losses"] = []
+
+    def step(x, y):
+        losses.append(task.update(x, y).item())
+        return sum(losses[-3:]) / len(losses[-3:])
+
+    return step
+
+
+@idiom
+def texts_by_percent(task):
+    lines, last = task.seen["lines"], task.seen["last"] = [], {}
+
+    def step(x, y):
+        loss = task.update(x, y)
+        norm = sum(p.grad.norm() ** 2 for p in task.model.parameters()) ** 0.5
+        lines.append("%.4f" % loss.item())
+        last["text"] = "loss %8.3f, norm %.2e" % (loss, norm.item())
+        print("[%d] %s: %.3f" % (len(y), "loss", loss))
+
+    return step
+
+
+@idiom
+def texts_by_way_of_helpers(task):
+    class Log:
+        def __init__(self):
+            self.lines, self.count = [], 0
+
+        def write(self, text, level="info"):
+            self.count += 1
+            line = f"[{self.count:03d}] {level}: {text}"
+            self.lines.append(line)
+            print(line)
+
+        def row(self, **values):
+            self.lines.append(",".join(f"{name}={value:.3e}" for name, value in values.items()))
+
+    log = task.seen["log"] = Log()
+
+    def shortened(value):
+        return f"{value:.3f}"
+
+    def step(x, y):
+        loss = task.update(x, y)
+        log.write("loss " + shortened(loss.item()))
+        log.write("square %.3f" % loss.item() ** 2, level="debug")
+        log.row(loss=loss.item(), twice=2 * loss.item())
+
+    return step
+
+
+@idiom
+def texts_that_are_returned(task):
+    def step(x, y):
+        loss = task.update(x, y)
+        text = f"loss={loss.item():.4f}"
+        return {
+            "loss": loss.item(),
+            "text": text,
+            "both": (text, ["%.2e" % loss, str(x.size(0))]),
+        }, f"{loss.item():.1f}!"
+
+    return step
 
 
 def plain(value):

@@ -278,9 +278,103 @@ class Talker:
         self.last = text
         print(text)
 
+    def text_of(self, x, spec=".3f"):
+        return "value " + format(x, spec)
+
+    def log(self, text, *, level="info"):
+        self.messages.append(f"{level}: {text}")
+        print(level, text)
+
+    def row(self, parts):
+        print("\t".join(parts))
+
+    def prints_by_helpers(self, x):
+        print(self.text_of(x), f"[{self.text_of(2 * x, '.1e')}]", shortened(x))
+
+    def keeps_by_helpers(self, x):
+        self.log(self.text_of(x))
+        self.log(f"{x:.1f}", level="debug")
+        told(self, f"{x:.2f}")
+
+    def prints_rows(self, x):
+        parts = ["first"]
+        parts += [f"{x:.2f}", str(2 * x)]
+        parts.append("last")
+        print(" ".join(parts))
+        self.row([str(x), f"{x:.1f}"])
+
+    if sys.version_info < (3, 12):  # later ones have no frame for it
+
+        def prints_a_comprehension(self, x):
+            parts = ["first"]
+            parts += [f"{v:.2f}" for v in (x, 2 * x)]
+            print(" ".join(parts), ", ".join([shortened(v) for v in (x, 2 * x)]))
+
+    def prints_what_a_generator_makes(self, x):
+        print(", ".join(f"{name}={value:.3f}" for name, value in {"a": x, "b": 2 * x}.items()))
+
+    def prints_objects(self, x):
+        print(Told(x), [Told(2 * x)], f"{Told(3 * x)}|{Told(x)!r}", "%s" % Told(x), "{}".format(Told(x)), str(Told(x)))
+
+    def keeps_by_percent(self, x):
+        self.messages.append("%.4f|%8.2f|%d%%|%-9.1e|%s|%+g" % (x, 2 * x, 100 * x, x, x, x))
+        self.last = "%(a)5.1f and %(b)i" % {"a": x, "b": 7 * x}
+        print("%.2f" % x, "%s: %s" % ("text", f"{x:.3f}"), "{} {name}".format(f"{x:.1f}", name=str(x)))
+
+
+def shortened(x):
+    return f"{x:.2f}"
+
+
+def told(talker, text):
+    talker.by_name["told"] = text
+
+
+class Told:
+    def __init__(self, x):
+        self.x = x
+
+    def __str__(self):
+        return f"told {self.x:.2f}"
+
+    def __repr__(self):
+        return "Told(%.3f)" % self.x
+
 
 class Padder(Talker):
     """Texts that are changed after they are made."""
+
+    def measure(self, text, limit=5):
+        return len(text) > limit
+
+    def first(self, parts):
+        return sorted(parts)[0]
+
+    def prints_what_helpers_find(self, x):
+        print(self.measure(f"{x}"), self.measure("a", limit=len(f"{x:.3f}")), self.first([f"{x:.1f}", "2.0"]))
+
+    def prints_parts_of_texts_that_helpers_make(self, x):
+        text = self.text_of(x)
+        print(text[-4:], len(shortened(x)), len("%.3f" % x), len("%d" % x), "2" in "%g" % x)
+
+    def prints_parts_of_rows(self, x):
+        parts = ["first"]
+        parts += [f"{v:.2f}" for v in (x, 2 * x)]
+        print(len(parts[1]), sorted(parts), max(f"{v:.1f}" for v in (x, 2.0)))
+        self.messages.append(parts)
+
+    def prints_parts_of_objects(self, x):
+        print(len(str(Told(x))), repr(Told(x)).upper(), f"{Told(x)!s:>20}", str(Told(x)) == "told 2.00")
+
+    def keeps_in_what_is_read(self, x):
+        to = self.by_name
+        text = f"{x:.2f}"
+        to = self.messages
+        to.append(text)
+        print(len(self.messages[-1]), len(to))
+
+    def prints_numbers_like_samples(self, x):
+        print("%.0e %.0e %.4f" % (x, 1e120, 100.7190846271e120), "%.3f" % 7e155, "%.2e" % x)
 
     def prints_padded(self, x):
         print(f"{x:.3f}".rjust(12), str(x).ljust(9) + "|", f"{x!r:>12}", f"{f'{x:.1f}':>8}")

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ from ..tensors.device import CPU, device, on_cuda
 from ..tensors.inplace import views
 from ..tensors.modes import STATE
 from ..tensors.tensor import Tensor, epoch, make
+from ..tracer.bytecode.settled_text import RETURNED
 from ..tracer.ir.errors import TracegradError, unrecordable
 from ..tracer.ir.graph import Atom, Lit, Var, building, read_vars
 from ..tracer.ir.refusals import Reason, Refusal
@@ -56,7 +58,7 @@ from ..tracer.record.constants import call_method
 from ..tracer.record.integers import Integers, IntegersAskedError
 from ..tracer.record.recorder import RecordAgainError, Recorder
 from ..tracer.record.reports import filters
-from ..tracer.record.shown_text import Texts
+from ..tracer.record.shown_text import Shown, Texts
 from ..tracer.reroll.loop_monitor import follow_loops
 from ..tracer.reroll.roll import rolled
 from .outside import Outside, tensor_of
@@ -433,6 +435,8 @@ def _record(
     integers = Integers(recorder)
     recorder.known_capacities, recorder.of_tensors = capacities, True
     recorder.texts = Texts(filters=filters())
+    if isinstance(code := getattr(fn, "__code__", None), CodeType):
+        recorder.texts.places.add((code, RETURNED))
     if place.type == "cpu" and not plan.sets_float_errors:
         follow_loops(recorder, LONG_RUN)
     if place.type == "cuda":
@@ -572,7 +576,7 @@ def _finish(
             on_host.append(capture.device_of(capture.raw(grad)).type == "cpu")
     source = Source("o")
     source.names.update(make=make, asarray=np.asarray if capture.device.type == "cpu" else as_array)
-    chains: list[Any] = []  # the operations by which returned views show memory from outside
+    chains: list[Any] = []  # the operations by which returned views show memory from outside; parts of texts
     leaf_texts = [leaf_text(k) for k in range(len(call.leaves))]
     returned: dict[int, int] = {}
     link, connected = capture.link, []  # for each tensor in the result, whether it requires gradients
@@ -586,7 +590,26 @@ def _finish(
             changes.append(Refusal.STEP_GRAD())
         return _text(source, ("grad", place_of(owner)), leaf_texts)
 
+    def composed(text: str) -> tuple[None, str] | None:
+        """The text of a returned text, if traced arrays stand in it."""
+        pieces = [] if recorder.texts is None else recorder.texts.pieces(text)
+        if len(pieces) < 2:
+            return None
+        parts = []
+        for piece in pieces:
+            if isinstance(piece, str):
+                parts.append(repr(piece))
+            else:
+                number = ".item()" if piece.value.aval.weak else ""
+                parts.append(f"{source.constant(Shown(None, piece.how, piece.spec).write)}(r[{len(results)}]{number})")
+                results.append(piece.value.atom)
+                on_host.append(True)
+        chains.append([piece if isinstance(piece, str) else (repr(piece.how), piece.spec) for piece in pieces])
+        return None, f"''.join(({', '.join(parts)},))"
+
     def data(leaf: Any) -> tuple[Atom | None, str] | None:
+        if type(leaf) is str:
+            return composed(leaf)
         if not isinstance(leaf, Tensor):
             is_float = isinstance(leaf, TracedArray) and leaf.atom.aval.weak and leaf.atom.aval.is_float
             form = ".item()" if is_float else ""

@@ -347,7 +347,7 @@ class Capture:
                 writes = [(array, upload(value) if on_cuda(array) else value) for array, value in writes]
                 self.settle_tensors([t for t in (r() for r in self._made) if t is not None])
                 self.settle_tensors([grad for _, grad in self.grads.values() if grad is not None])
-                out = Settled(self.plain, self.originals)(out)
+                out = Settled(self.plain, self.originals, self.recorder.texts)(out)
             for root in self.roots:
                 if root.written and write_back is not None:  # which may compute from what was there before
                     self.recorder.env[root.var] = root.array.copy()

@@ -22,7 +22,7 @@ from ..tracer.ir.aval import FLOAT_KINDS
 from ..tracer.ir.refusals import Refusal
 from ..tracer.ir.site import is_internal
 from ..tracer.ops.elementwise import F
-from ..tracer.record.array import TracedArray
+from ..tracer.record.array import TracedArray, written_by
 from ..tracer.record.autocast import SETTINGS_CHANGED
 from . import dtypes
 from .device import device, device_of, on_cuda
@@ -312,10 +312,19 @@ class Tensor:
         return bool(data) if type(data) is TracedArray else bool(data.item())
 
     def __float__(self) -> float:
-        return float(self._only())
+        stands = self._written(sys._getframe(1))
+        return float(self._only()) if stands is None else stands
 
     def __int__(self) -> int:
-        return int(self._only())
+        stands = self._written(sys._getframe(1))
+        return int(self._only() if stands is None else stands)
+
+    def _written(self, frame: FrameType) -> float | None:
+        """The number that *frame* is to write by ``"..." % t``, as for arrays."""
+        data = raw(self)
+        if type(data) is not TracedArray or data.size != 1 or STATE.capture is None:
+            return None
+        return written_by(data._recorder, frame, lambda: TracedArray(F.stop_gradient(data.atom), data._recorder))
 
     def _only(self) -> Any:
         data = raw(self)

@@ -16,7 +16,7 @@ POPS = {
     "LOAD_METHOD": 1, "BINARY_OP": 2, "BINARY_SUBSCR": 2, "COMPARE_OP": 2, "IS_OP": 2, "CONTAINS_OP": 2,
     "UNARY_NEGATIVE": 1, "UNARY_NOT": 1, "UNARY_INVERT": 1, "UNARY_POSITIVE": 1, "STORE_FAST": 1, "STORE_GLOBAL": 1,
     "STORE_DEREF": 1, "STORE_ATTR": 2, "STORE_SUBSCR": 3, "POP_TOP": 1, "RETURN_VALUE": 1, "FORMAT_SIMPLE": 1,
-    "FORMAT_WITH_SPEC": 2, "CONVERT_VALUE": 1, "TO_BOOL": 1,
+    "FORMAT_WITH_SPEC": 2, "CONVERT_VALUE": 1, "TO_BOOL": 1, "YIELD_VALUE": 1, "GET_ITER": 1, "LIST_APPEND": 1,
 }  # fmt: skip
 
 
@@ -79,6 +79,8 @@ def pops_of(ins: dis.Instruction) -> int | None:
         return 1
     if ins.opname == "CALL":
         return arg + 2
+    if ins.opname == "MAKE_FUNCTION":
+        return 1 + arg.bit_count()
     if ins.opname == "FORMAT_VALUE":
         return 2 if arg & 4 else 1
     if ins.opname in ("BUILD_LIST", "BUILD_TUPLE", "BUILD_SET", "BUILD_STRING", "BUILD_SLICE"):
@@ -91,6 +93,6 @@ def pops_of(ins: dis.Instruction) -> int | None:
 
 
 def pushes(ins: dis.Instruction) -> int:
-    if ins.opname.startswith(("STORE_", "POP_", "JUMP")):
+    if ins.opname.startswith(("STORE_", "POP_", "JUMP", "LIST_APPEND")):
         return 0
     return 2 if pushes_null(ins) else 1

@@ -6,8 +6,9 @@ new frame while a run is recorded).  There a name that is *called* is the functi
 value that the caller passed; as a value (``type(x) is float``, ``isinstance(x, float)``) it is Python's own, or that of
 ``VALUES``.  Nothing of the user's is changed: functions, globals and the real builtins stay as they are.
 
-Where such code calls a function of a module by name (``np.float64(t)``), its frame is shown other globals in the same
-way, which know the functions of ``CALLED_OF``.
+Where such code calls a function of a module by name (``np.zeros(n)``), its frame is shown other globals in the same
+way, which know the functions of ``CALLED_OF``; where it imports the module itself, it gets a stand-in for that.  Some
+count only in calls that are given a list: those where the code shows it, and those of code that has been refused.
 
 The pointer to its builtins lies in the interpreter's frame, beside that to its globals; where it is not found there,
 ``available`` is False."""
@@ -36,7 +37,7 @@ CALLED_OF: dict[int, tuple[Any, Any]] = {}  # id of a module -> (it, the functio
 CALLED_AS: dict[int, tuple[Any, Any]] = {}  # id of a function or class -> (it, the object that a call of it finds)
 _for_lists: set[int] = set()  # ids of objects that only calls with a list find
 _names: set[str] = set()  # of the functions that any call finds
-_LISTED: WeakSet[CodeType] = WeakSet()  # code whose calls may all be given lists, though it doesn't show
+_listed: WeakSet[CodeType] = WeakSet()  # code whose calls may all be given lists, though it doesn't show
 _REAL = vars(builtins)
 _OWN = dict(_REAL)  # as they were at import: what someone has put in their place since is found as it is
 _IS_OP = dis.opmap["IS_OP"]
@@ -127,7 +128,7 @@ def _called(code: CodeType) -> dict[int, Called]:
 def _counting(code: CodeType) -> dict[int, Called]:
     """Those of ``_called`` that may find what is known, by their last names."""
     found = _called(code)
-    if code in _LISTED:
+    if code in _listed:
         found = {at: called._replace(takes_list=True) for at, called in found.items()}
     return {at: c for at, c in found.items() if c.takes_list or not c.through or c.through[-1] in _names}
 
@@ -142,9 +143,9 @@ def expect_lists() -> bool:
         return False
     path = called_path(frame.f_code, frame.f_lasti)
     known = None if path is None else CALLED_AS.get(id(resolve(path, frame)))
-    if known is None or id(known[1]) not in _for_lists or frame.f_code in _LISTED:
+    if known is None or id(known[1]) not in _for_lists or frame.f_code in _listed:
         return False
-    _LISTED.add(frame.f_code)
+    _listed.add(frame.f_code)
     _counting.cache_clear()
     _global_calls.cache_clear()
     return True

@@ -4,13 +4,15 @@
     pytest                       everything (make test-all)
     TRACEGRAD_SEEDS=10 pytest    with ten times the seeds (make test-long)
 
-A case is ``slow`` where it takes long, and what it is about has quicker cases, too.  All that need a GPU are one case,
-skipped, where there is none (``--gpu``: they are collected all the same).
+A case is ``slow`` where it takes long, and what it is about has quicker cases, too.  Of a test with very many cases,
+outside the matrix of primitives, the quick tier has the first and every third of the others.  All that need a GPU are
+one case, skipped, where there is none (``--gpu``: they are collected all the same).
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,6 +20,8 @@ import pytest
 
 from tracegrad.runtime.cuda.availability import cuda_status
 
+MANY, EVERY = 12, 3  # of a test's cases beyond so many, the quick tier has every third
+MATRIX = "tests/tracer/ops"
 TIMES = int(os.environ.get("TRACEGRAD_SEEDS", "1"))  # as many seeds in each fuzzer
 
 
@@ -45,8 +49,20 @@ class WithoutAGpu(pytest.Item):
         pytest.skip(self.reason)
 
 
+def _thin_out(items: list[pytest.Item]) -> None:
+    """Mark cases of tests that have many as slow."""
+    counts: Counter[str] = Counter()
+    for item in items:
+        test, _, case = item.nodeid.partition("[")
+        if case and not test.startswith(MATRIX) and not item.get_closest_marker("slow"):
+            counts[test] += 1
+            if counts[test] > MANY and counts[test] % EVERY:
+                item.add_marker("slow")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _thin_out(items)
     missing = cuda_status().missing
     unable = {item for item in items if item.get_closest_marker("gpu")}
     if not missing or not unable or config.getoption("gpu"):

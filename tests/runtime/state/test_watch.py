@@ -122,6 +122,14 @@ class Closing(Cycle):
         plain_helper()
 
 
+@pytest.fixture
+def few_objects():
+    """The collector looks at what a test makes alone."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @native_only
 @pytest.mark.parametrize(
     "make",
@@ -131,7 +139,7 @@ class Closing(Cycle):
     ],
     ids=["LLVM", "a finalizer", "a callback", "a file"],
 )  # fmt: skip
-def test_what_the_collector_finalizes_is_not_the_functions(make):
+def test_what_the_collector_finalizes_is_not_the_functions(make, few_objects):
     def collecting():
         gc.collect()
 

@@ -22,7 +22,6 @@ from ..record.made_arrays import MadeArray, is_traced_at, made
 from ..record.recorder import current_recorder
 from .assemble import nested_atom
 from .create import filled
-from .protocols import array_function
 from .registry import shape_of
 
 _USER = 2  # frames from the code that asks for an array
@@ -123,15 +122,13 @@ def _of_lists(function: Any) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         if not any(_is_listed(value) for value in (*args, *kwargs.values())):
             return function(*args, **kwargs)
-        if function in _OF_SEQUENCES:
-            return array_function(_traced_in([*args, *kwargs.values()]), function, (), args, kwargs)
         return function(*map(_joined, args), **{name: _joined(value) for name, value in kwargs.items()})
 
     return call
 
 
-_OF_SEQUENCES = frozenset((  # whose lists are no arrays
-    np.concatenate, np.stack, np.vstack, np.hstack, np.dstack, np.column_stack, np.block, np.select, np.append,
+_OF_SEQUENCES = frozenset((  # whose lists are no arrays: NumPy looks into them
+    np.concatenate, np.stack, np.vstack, np.hstack, np.dstack, np.column_stack, np.block, np.select,
     np.linalg.multi_dot,
 ))  # fmt: skip
 
@@ -142,11 +139,6 @@ def _is_listed(value: Any) -> bool:
 
 def _joined(value: Any) -> Any:
     return wrap_array(nested_atom(value)) if _is_listed(value) else value
-
-
-def _traced_in(values: Any) -> TracedArray:
-    """The first traced array in nested lists."""
-    return next(v if isinstance(v, TracedArray) else _traced_in(v) for v in values if is_traced(v))
 
 
 def show_takers_of_lists() -> None:
@@ -160,7 +152,10 @@ def show_takers_of_lists() -> None:
 
 
 def _is_known(function: Any) -> bool:
-    return isinstance(function, (type(np.mean), np.ufunc)) and (function in FUNCTIONS or function in UFUNCS)
+    kinds = type(np.mean), np.ufunc
+    return (
+        isinstance(function, kinds) and (function in FUNCTIONS or function in UFUNCS) and function not in _OF_SEQUENCES
+    )
 
 
 show_functions(np, _ARRAYS)

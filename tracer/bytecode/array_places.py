@@ -6,7 +6,7 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from .concretize import instructions_of
+from .concretize import instructions_of, offset_of
 
 _STORES = ("STORE_FAST", "STORE_DEREF", "STORE_NAME", "STORE_ATTR")
 
@@ -20,8 +20,7 @@ class CallPlace(NamedTuple):
 
 def place_of(frame: FrameType) -> CallPlace:
     """The call that *frame* is in."""
-    instructions = instructions_of(frame.f_code)
-    return CallPlace(frame.f_code, instructions.all[instructions.at(frame.f_lasti)].offset)
+    return CallPlace(frame.f_code, offset_of(frame))
 
 
 @lru_cache(maxsize=1024)

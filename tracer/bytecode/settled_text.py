@@ -19,7 +19,7 @@ from types import CellType, CodeType, FrameType, FunctionType, MethodType, Modul
 from typing import Any, NamedTuple
 
 from ..ir.site import is_internal
-from .concretize import UNKNOWN, Path, called_path, instructions_of, resolve
+from .concretize import UNKNOWN, Path, called_path, instructions_of, offset_of, resolve
 from .shown_names import CALLED_AS, is_shown, shown_builtins
 from .stack_flow import StackFlow
 
@@ -89,7 +89,7 @@ def template(frame: FrameType) -> str | None:
 def is_dropped(frame: FrameType) -> bool:
     """Whether *frame* makes no use of the result of the call that it is executing."""
     flow = _flow_of(frame.f_code)
-    return flow.opname(flow.offsets.get(_offset(frame), -2) + 1) == "POP_TOP"
+    return flow.opname(flow.offsets.get(offset_of(frame), -2) + 1) == "POP_TOP"
 
 
 def _are_places(ends: Collection[End] | None, frame: Any, places: Collection[tuple[Any, str]], depth: int) -> bool:
@@ -199,7 +199,7 @@ def _returned(end: End, frame: Any, places: Collection[tuple[Any, str]], depth: 
         return end.kind == RETURNED and not _runs_above(code, caller)
     if is_internal(caller.f_code.co_filename):
         return False
-    at = _offset(caller)
+    at = offset_of(caller)
     if code.co_name in _COMPREHENSIONS:
         inside = "" if end.kind == YIELDED else end.inside
         gives = _runs_nested(caller.f_code, at, code, end.kind == YIELDED)
@@ -212,7 +212,7 @@ def _calls(frame: FrameType, code: CodeType) -> bool:
     """Whether *frame* calls a function of this code, by an expression that leads to it, at its current instruction."""
     if is_internal(frame.f_code.co_filename) or frame.f_code.co_filename == dataclasses.__file__:
         return False
-    function, _ = _function_at(called_path(frame.f_code, _offset(frame)), frame)
+    function, _ = _function_at(called_path(frame.f_code, offset_of(frame)), frame)
     return function is not None and function.__code__ is code
 
 
@@ -225,7 +225,7 @@ def _shown_as_text(caller: FrameType | None, places: Collection[tuple[Any, str]]
     own = is_internal(caller.f_code.co_filename)
     while own and caller is not None and caller.f_code.co_name != "_print":
         caller = caller.f_back if is_internal(caller.f_code.co_filename) else None
-    return caller is not None and (own or _are_places(ends_of(caller.f_code, _offset(caller)), caller, places, depth))
+    return caller is not None and (own or _are_places(ends_of(caller.f_code, offset_of(caller)), caller, places, depth))
 
 
 def _runs_above(code: CodeType, frame: FrameType | None) -> bool:
@@ -233,14 +233,6 @@ def _runs_above(code: CodeType, frame: FrameType | None) -> bool:
     while frame is not None and frame.f_code is not code:
         frame = frame.f_back
     return frame is not None
-
-
-def _offset(frame: FrameType) -> int:
-    """The offset of the instruction that *frame* has come to: behind it, where it has called Python code."""
-    offsets, at = _flow_of(frame.f_code).offsets, frame.f_lasti
-    while at not in offsets and at > 0:  # behind the caches of the call
-        at -= 2
-    return at
 
 
 def _runs_nested(caller: CodeType, at: int, code: CodeType, joins: bool) -> bool:

@@ -89,14 +89,11 @@ class _Globals(dict):
     """The globals of a frame, read from those *below*; the contents are read by C alone."""
 
     def __init__(self, below: dict[str, Any]) -> None:
-        super().__init__((name, below[name]) for name in _READ_BY_C if name in below)
+        super().__init__((name, below[name]) for name in READ_BY_C if name in below)
         self._below = below
 
     def __getitem__(self, name: str) -> Any:
         return as_called(self._below[name], sys._getframe(1))
-
-    def below(self) -> dict[str, Any]:
-        return self._below
 
     def __contains__(self, name: object) -> bool:
         return name in self._below
@@ -234,7 +231,7 @@ def _imports(code: CodeType) -> frozenset[str]:
     return frozenset([i.argval for i in instructions_of(code).all if i.opname == "IMPORT_NAME"])
 
 
-_READ_BY_C = ("__builtins__", "__name__", "__package__", "__spec__", "__file__", "__loader__")
+READ_BY_C = ("__builtins__", "__name__", "__package__", "__spec__", "__file__", "__loader__")
 _READERS = frozenset(("globals", "locals", "vars", "dir", "eval", "exec", "warn_explicit", "_getframe"))
 _USERS = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS", "LOAD_NAME"))
 _spaces: dict[int, _Globals] = {}  # by id of the globals of a module; kept, since frames borrow them
@@ -285,7 +282,7 @@ def release() -> None:
         if sys.getrefcount(space) > _UNSHARED:
             for function in gc.get_referrers(space):
                 if type(function) is FunctionType and function.__globals__ is space:
-                    real = space.below()
+                    real = space._below
                     ctypes.pythonapi.Py_IncRef(ctypes.py_object(real))
                     ctypes.c_size_t.from_address(id(function) + _GLOBALS_OF_FUNCTION).value = id(real)
                     ctypes.pythonapi.Py_DecRef(ctypes.py_object(space))

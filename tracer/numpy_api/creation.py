@@ -52,19 +52,19 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = float) -> Any:
     """np.eye, writable with traced values while a function is recorded."""
     plain = np.eye(n, m, k, dtype)
-    return plain if current_recorder() is None else _writable(plain)
+    return plain if current_recorder() is None else writable_copy(plain)
 
 
 def arange(*args: Any, dtype: Any = None) -> Any:
     """np.arange of plain numbers, writable with traced values while a function is recorded."""
     plain = np.arange(*args, dtype=dtype)
-    return plain if current_recorder() is None else _writable(plain)
+    return plain if current_recorder() is None else writable_copy(plain)
 
 
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
     """np.linspace; the ends may be traced."""
     result = np.linspace(start, stop, num, endpoint=endpoint, dtype=dtype, axis=axis)
-    return result if current_recorder() is None or isinstance(result, TracedArray) else _writable(result)
+    return result if current_recorder() is None or isinstance(result, TracedArray) else writable_copy(result)
 
 
 def array(values: Any, dtype: Any = None) -> Any:
@@ -74,7 +74,7 @@ def array(values: Any, dtype: Any = None) -> Any:
     if is_traced(values):
         atom = nested_atom(values)
         return wrap_array(cast(atom, atom.aval.dtype if dtype is None else np.dtype(dtype)))
-    return _writable(np.array(values, dtype))
+    return writable_copy(np.array(values, dtype))
 
 
 def asarray(values: Any, dtype: Any = None) -> Any:
@@ -91,10 +91,8 @@ def stack(arrays: Any, axis: int = 0) -> Any:
     return np.stack(arrays, axis)
 
 
-def _writable(plain: np.ndarray) -> TracedArray:
-    if not plain.ndim:
-        return wrap_array(Lit(plain[()], plain.dtype))
-    return wrap_array(to_atom(plain))
+def writable_copy(plain: np.ndarray) -> TracedArray:
+    return wrap_array(to_atom(plain), c_order=bool(plain.flags.c_contiguous))
 
 
 def stop_gradient(x: Any) -> Any:

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.shown_names import CALLED_AS
+from ..bytecode.shown_names import CALLED_AS, READ_BY_C
 from ..record.array import RECORDED, TracedArray
 
-_KEPT = ("__builtins__", "__name__", "__package__", "__spec__", "__file__", "__loader__")
 _MODULES = type(np)
 
 
@@ -24,7 +23,7 @@ class _Source(dict):
     """Globals of NumPy's code that is recorded: those of its module, *below*, as recorded code sees them."""
 
     def __init__(self, below: dict[str, Any]) -> None:
-        super().__init__((name, below[name]) for name in _KEPT if name in below)
+        super().__init__((name, below[name]) for name in READ_BY_C if name in below)
         self._below = below
 
     def __missing__(self, name: str) -> Any:

@@ -17,26 +17,23 @@ from ..bytecode.shown_names import show_functions
 from ..ir.aval import FLOAT, SUPPORTED
 from ..ir.graph import Lit
 from ..ops.elementwise import cast
-from ..record.array import FUNCTIONS, UFUNCS, TracedArray, class_of, in_c_order, is_traced, to_atom, wrap_array
+from ..record.array import FUNCTIONS, UFUNCS, TracedArray, class_of, in_c_order, is_traced, wrap_array
 from ..record.made_arrays import MadeArray, is_traced_at, made
 from ..record.recorder import current_recorder
 from .assemble import nested_atom
 from .create import filled
+from .creation import writable_copy
 from .registry import shape_of
-
-_USER = 2  # frames from the code that asks for an array
 
 
 def _made(plain: Any) -> Any:
     """The array *plain* that a call of the user's has made: a traced one if it will hold traced values."""
     if not isinstance(plain, np.ndarray) or plain.dtype not in SUPPORTED:
         return plain
-    place = place_of(sys._getframe(_USER))
+    place = place_of(sys._getframe(2))
     if not is_traced_at(place, plain.dtype.kind == "f"):
         return made(plain, place)
-    if not plain.size or plain.strides == (0,) * plain.ndim or not plain.ndim:
-        return filled(Lit(plain.flat[0], plain.dtype) if plain.size else 0.0, plain.shape, plain.dtype)
-    return wrap_array(to_atom(plain), c_order=bool(plain.flags.c_contiguous))
+    return writable_copy(plain)
 
 
 def _maker(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,12 +53,13 @@ def _filler(plain: Callable[..., Any], value: float) -> Callable[..., Any]:
         found = plain(*args, **kwargs)
         if current_recorder() is None or found.dtype not in SUPPORTED:
             return found
-        if is_traced_at(place_of(sys._getframe(_USER - 1)), found.dtype.kind == "f"):
+        place = place_of(sys._getframe(1))
+        if is_traced_at(place, found.dtype.kind == "f"):
             literal = Lit(value, np.dtype(FLOAT), structural=True)
             return filled(literal, found.shape, found.dtype, c_order=bool(found.flags.c_contiguous))
         if plain is np.empty:
             found[...] = 0
-        return _made(found)
+        return made(found, place)
 
     return fill
 

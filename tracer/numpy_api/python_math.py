@@ -18,7 +18,6 @@ from ..bytecode.shown_names import show_functions
 from ..ir.graph import Atom
 from ..ops.elementwise import F, cast
 from ..record.array import FUNCTIONS, TracedArray, wrap_array
-from ..record.integers import TracedInt
 from ..record.recorder import Recorder, current_recorder
 from .assemble import nested_atom
 from .python_numbers import holds
@@ -30,8 +29,6 @@ _TOTAL = frozenset((  # which raise for no number
 
 def _number(value: Any) -> Any:
     """*value* as a Python float where it is traced; else as it is."""
-    if type(value) is TracedInt:
-        return value.number()
     if type(value) is TracedArray:
         return value.number()
     number = getattr(type(value), "_tracegrad_number", None)

@@ -18,6 +18,7 @@ from ...tracer.ir.refusals import Refusal
 from ...tracer.record.array import TracedArray, class_of
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.recorder import current_recorder
+from ...tracer.record.stands_for import StandsFor
 from .state_graph import MAX_CONTENT
 from .values import identity, is_leaf, same, token
 
@@ -74,7 +75,7 @@ def _arrays(answer: Any) -> list[np.ndarray] | None:
     return found
 
 
-class KeptCache:
+class KeptCache(StandsFor):
     """Stands for the function with a cache *cached* in a run, over *function* in place of the one in it.
 
     :param originals: by id of what stands for it in the run, an object of the caller's.
@@ -83,21 +84,16 @@ class KeptCache:
     :param only_leaves: objects may hold traced values that do not look like ones (tensors).
     """
 
+    _what = "a function with a cache"
+
     def __init__(
         self, cached: Any, function: Callable[..., Any], originals: Mapping[int, Any],
         changed: Callable[[], list[Any]], has_effects: bool, only_leaves: bool,
     ) -> None:  # fmt: skip
-        self._cached, self._function, self._has_effects = cached, function, has_effects
+        super().__init__(cached)
+        self._function, self._has_effects = function, has_effects
         self._originals, self._changed, self._only_leaves = originals, changed, only_leaves
         self._known: dict[Any, tuple[Any, Any]] = {}  # calls with traced values: (the values, the result)
-
-    @property
-    def __class__(self) -> Any:
-        return type(self._cached)
-
-    @__class__.setter
-    def __class__(self, value: Any) -> None:
-        raise AttributeError("the class of a function with a cache cannot be changed")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         values = [*args, *kwargs.values()]
@@ -117,11 +113,11 @@ class KeptCache:
         kwargs = {name: self._plain(x) for name, x in kwargs.items()}
         if any(one is x for one in self._changed() for x in (*args, *kwargs.values())):
             self._unkept()
-        answer = self._cached(*args, **kwargs)
+        answer = self._real(*args, **kwargs)
         if _arrays(answer) is None:
             self._unkept()
         elif recorder is not None:
-            found = Cached(self._cached, args, kwargs, answer)
+            found = Cached(self._real, args, kwargs, answer)
             if found not in recorder.questions:
                 recorder.questions.append(found)
         return answer
@@ -138,12 +134,12 @@ class KeptCache:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("cache_"):
             self._unkept()
-        return self._function if name == "__wrapped__" else getattr(self._cached, name)
+        return self._function if name == "__wrapped__" else getattr(self._real, name)
 
     def _unkept(self) -> None:
         recorder = current_recorder()
         if recorder is not None:
-            recorder.unrepeatable(Refusal.STATE_CACHE, what=f"`{self._cached.__name__}`")
+            recorder.unrepeatable(Refusal.STATE_CACHE, what=f"`{self._real.__name__}`")
 
 
 def _is_traced(value: Any) -> bool:

@@ -262,7 +262,9 @@ def _print(*values: Any, sep: str | None = " ", end: str | None = "\n", file: An
     finally:
         texts.asked = ""
     if kept:
-        texts.printed.append(Printed(text, "\n" if end is None else end, bool(flush), getattr(file, "file", None)))
+        texts.printed.append(
+            Printed(text, "\n" if end is None else end, bool(flush), None if file is None else file._real)
+        )
     else:
         recorder.unrepeatable(Refusal.CALLS_PRINT, what="print(file=...)")
         print(text, end=end, file=file, flush=flush)

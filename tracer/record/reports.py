@@ -25,6 +25,7 @@ from .array import TracedArray
 from .integers import TracedInt
 from .recorder import current_recorder
 from .shown_text import Texts
+from .stands_for import StandsFor
 
 _NEEDS_FRAMES = ("exc_info", "stack_info", "stacklevel")
 
@@ -79,29 +80,20 @@ def caller_at(filename: str, line: int, name: str) -> Callable[..., Any]:
 # ---- logs ----------------------------------------------------------------------------------------------------------
 
 
-class KeptLogger:
+class KeptLogger(StandsFor):
     """Stands for a logger while a function is recorded."""
 
-    def __init__(self, logger: logging.Logger) -> None:
-        self._logger = logger
-
-    @property
-    def __class__(self) -> Any:
-        return type(self._logger)
-
-    @__class__.setter
-    def __class__(self, value: Any) -> None:
-        raise AttributeError("the class of a logger that stands for another cannot be changed")
+    _what = "a logger that stands for another"
 
     def __getattr__(self, name: str) -> Any:
         texts = _kept()
         if name in LOG_METHODS and texts is not None:
-            return lambda *args, **kwargs: _log(texts, self._logger, name, args, kwargs, sys._getframe(1))
+            return lambda *args, **kwargs: _log(texts, self._real, name, args, kwargs, sys._getframe(1))
         recorder = current_recorder()
         if name == "isEnabledFor" and recorder is not None and texts is not None:
-            return lambda level: recorder.ask_again(self._logger.isEnabledFor, level)
+            return lambda level: recorder.ask_again(self._real.isEnabledFor, level)
         _unkept(Refusal.CALLS_LOG, f"Logger.{name}")
-        return getattr(self._logger, name)
+        return getattr(self._real, name)
 
 
 def _log(texts: Texts, logger: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> None:
@@ -175,31 +167,22 @@ READS = frozenset((
 ))  # fmt: skip
 
 
-class KeptFile:
+class KeptFile(StandsFor):
     """Stands for a file, or a writer into one, while a function is recorded."""
 
-    def __init__(self, file: Any) -> None:
-        self.file = file
-
-    @property
-    def __class__(self) -> Any:
-        return type(self.file)
-
-    @__class__.setter
-    def __class__(self, value: Any) -> None:
-        raise AttributeError("the class of a file cannot be changed")
+    _what = "a file"
 
     def __getattr__(self, name: str) -> Any:
         texts = _kept()
         if texts is None or not (name == "flush" or name in WRITES):
-            _unkept(Refusal.CALLS_FILES, f"{type(self.file).__name__}.{name}")
-            return getattr(self.file, name)
+            _unkept(Refusal.CALLS_FILES, f"{type(self._real).__name__}.{name}")
+            return getattr(self._real, name)
 
         def write(*args: Any, **kwargs: Any) -> Any:
             if name in ("write", "writerow") and not is_dropped(sys._getframe(1)):  # what is returned is of the text
-                _unkept(Refusal.CALLS_FILES, f"{type(self.file).__name__}.{name}")
-                return getattr(self.file, name)(*map(_seen, args), **kwargs)
-            report = Report(self.file, name, args, kwargs, None, ("write", id(self.file), name))
+                _unkept(Refusal.CALLS_FILES, f"{type(self._real).__name__}.{name}")
+                return getattr(self._real, name)(*map(_seen, args), **kwargs)
+            report = Report(self._real, name, args, kwargs, None, ("write", id(self._real), name))
             return texts.printed.append(report)
 
         return write

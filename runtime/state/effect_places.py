@@ -27,7 +27,7 @@ from ...tracer.ir.refusals import Refusal
 from ...tracer.record.integers import limit_of
 from ...tracer.record.reports import is_written
 from .kept_list import LENGTH, WHOLE, reach
-from .pins import MISSING, can_change, lookup
+from .pins import MISSING, can_change, home, lookup
 from .state_graph import Chains, Edge, Leaf, StateNode, variable_of
 from .uses import ADD, APPEND, COUNT, GROWS, ITEM, READ, STORE, UPDATE, ItemCount, ItemGrowth, uses
 from .values import is_leaf
@@ -234,7 +234,7 @@ def open_classes(walker: Walker) -> None:
 def _in_class(walker: Walker, edge: Edge) -> bool:
     """Whether what the edge leads to stands in a class of the user's, which it then names."""
     cls, name = edge.arg
-    base = next((b for b in cls.__mro__ if name in b.__dict__), object)
+    base = home(cls, name) or object
     if not can_change(base) or walker.trust.cls(base):
         return False
     child = edge.child

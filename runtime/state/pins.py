@@ -414,6 +414,11 @@ def lookup(cls: type, name: str) -> Any:
     return MISSING
 
 
+def home(cls: type, name: str) -> type | None:
+    """The class, or the first of its bases, that has the attribute itself."""
+    return next((base for base in cls.__mro__ if name in base.__dict__), None)
+
+
 # ---- classes
 
 

@@ -26,12 +26,12 @@ from ...tracer.record.integers import TracedInt
 from ...tracer.record.reports import KeptFile, KeptLogger, is_written
 from .kept_cache import KeptCache
 from .kept_list import LENGTH, KeptList, Part, kept_class
+from .pins import MISSING, home, lookup
 from .state_graph import Edge, Leaf, StateGraph, StateNode, holds_copies, is_stored, variable_of
 from .uses import STORE
 from .values import is_empty, is_leaf, same
 
 Wrap = Callable[[Any, str], Any]
-_MISSING = object()
 _COPIED_NAMES = ("__name__", "__package__", "__spec__", "__file__", "__path__", "__loader__", "__doc__")
 
 
@@ -123,8 +123,8 @@ class Substitution:
 
     def _patch(self, node: StateNode, edge: Edge) -> _Patch:
         cls, name = edge.arg
-        before = next(base.__dict__[name] for base in cls.__mro__ if name in base.__dict__)
-        return _Patch(node, edge, before, _MISSING if _only_stored(edge) else self._part(edge.child, before))
+        before = lookup(cls, name)
+        return _Patch(node, edge, before, MISSING if _only_stored(edge) else self._part(edge.child, before))
 
     @contextmanager
     def in_classes(self) -> Iterator[None]:
@@ -135,9 +135,8 @@ class Substitution:
             yield
         finally:
             for patch in self._patches:
-                cls, name = patch.edge.arg
-                patch.now = next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), _MISSING)
-                if patch.now is not _MISSING or _only_stored(patch.edge):
+                patch.now = lookup(*patch.edge.arg)
+                if patch.now is not MISSING or _only_stored(patch.edge):
                     _set_in_class(patch.edge, patch.before)
 
     # ---- changes made by the run
@@ -181,10 +180,10 @@ class Substitution:
             child = edge.child
             before = self._built.get(id(child), child.obj) if isinstance(child, StateNode) else child.value
             if edge.how == "store" or _only_stored(edge):
-                before = _MISSING
+                before = MISSING
             elif edge.stored and isinstance(child, Leaf) and is_leaf(now) and same(now, before):
                 continue
-            if now is not before and now is not _MISSING:
+            if now is not before and now is not MISSING:
                 yield owner, edge, now
 
     def _effect_places(self) -> Iterator[tuple[StateNode, Edge, Any]]:
@@ -203,9 +202,9 @@ class Substitution:
                     seen.add(variable)
                     value = self._variable(edge)
                 elif edge.how == "item":
-                    value = now[edge.arg] if edge.arg < len(now) else _MISSING
+                    value = now[edge.arg] if edge.arg < len(now) else MISSING
                 else:
-                    value = now.get(edge.arg, _MISSING)
+                    value = now.get(edge.arg, MISSING)
                 yield c.node, edge, value
         for patch in self._patches:
             if is_stored(patch.edge):
@@ -213,9 +212,9 @@ class Substitution:
 
     def _variable(self, edge: Edge) -> Any:
         if edge.how == "global":
-            return self._spaces[id(edge.arg[0])].get(edge.arg[1], _MISSING)
+            return self._spaces[id(edge.arg[0])].get(edge.arg[1], MISSING)
         cell = self._cells[id(edge.arg)]
-        return _MISSING if is_empty(cell) else cell.cell_contents
+        return MISSING if is_empty(cell) else cell.cell_contents
 
     def unread(self) -> set[tuple[Any, str]]:
         """The places among the copies that the function does not read: (id of an object, attribute), (id of a
@@ -239,7 +238,7 @@ class Substitution:
         """Apply the run's changes of the copies to the originals; *plain* gives values their final form, and the
         originals for ``originals``."""
         for _, edge, now in self._effect_places():
-            if now is _MISSING:
+            if now is MISSING:
                 continue
             if edge.how == "global":
                 edge.arg[0][edge.arg[1]] = plain(now)
@@ -529,7 +528,7 @@ def _in_classes(graph: StateGraph) -> list[tuple[StateNode, Edge]]:
 def _home(edge: Edge) -> type:
     """The class in which an attribute stands."""
     cls, name = edge.arg
-    return next((base for base in cls.__mro__ if name in base.__dict__), cls)
+    return home(cls, name) or cls
 
 
 def _only_stored(edge: Edge) -> bool:
@@ -551,7 +550,7 @@ def _read(c: _Replacement, picture: Any) -> Any:
         return []
     places = [e.arg for e in c.node.edges if is_stored(e) and e.how in ("attr", "item", "key", "store")]
     if isinstance(picture, list):
-        past = [_MISSING for k in places if k >= len(picture)]
+        past = [MISSING for k in places if k >= len(picture)]
         return [v for k, v in enumerate(picture) if k not in places] + past
     if not places:
         return picture
@@ -559,7 +558,7 @@ def _read(c: _Replacement, picture: Any) -> Any:
         return [*picture, *[v for k, v in picture.items() if k not in places]]
     read = {k: v for k, v in picture.items() if k not in places}
     gone = [e.arg for e in c.node.edges if e.how != "store" and e.arg in places and e.arg not in picture]
-    return read | dict.fromkeys(gone, _MISSING)
+    return read | dict.fromkeys(gone, MISSING)
 
 
 def changed_containers(nodes: Iterable[StateNode]) -> Iterator[StateNode]:
@@ -619,8 +618,8 @@ def attributes(obj: Any) -> dict[str, Any]:
     picture = dict(getattr(obj, "__dict__", {}))
     if not isinstance(obj, types.FunctionType | types.ModuleType):
         for name in slots(type(obj)):
-            value = getattr(obj, name, _MISSING)
-            if value is not _MISSING:
+            value = getattr(obj, name, MISSING)
+            if value is not MISSING:
                 picture[name] = value
     return picture
 

@@ -57,9 +57,7 @@ class Walker:
         self.leaves_on_host: list[str] = []  # names of the eager tensors on the host that require gradients
         self.memory: list[Any] = []  # arrays that they show
         self.optimizers: list[Any] = []
-        self.numbers: dict[
-            Any, float
-        ] = {}  # (label of the owner, name) of a place that a run has a copy of -> its number
+        self.numbers: dict[Any, float] = {}  # (label of the owner, name) of places that a run has copies of
         self.classes: dict[type, None] = {}  # classes whose lookups count
         self.stores: list[tuple[Any, dict[Any, Any], frozenset[str] | None]] = []  # see Pins
         self.loose: dict[int, set[str]] = {}  # id of a dict of these -> names whose values do not count there

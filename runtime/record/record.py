@@ -174,9 +174,9 @@ def _record(
                 return stand_in
 
             out, changes, effects = run_frozen(call, leaves, plan, snapshot, integers, wrt, stands_for, number)
-        if unrecordable.last is not None:  # caught by the function, which has not computed what NumPy would have
-            refused, message = unrecordable.last
-            raise refused(*message)
+        refused = unrecordable.last()
+        if refused is not None:  # caught by the function, which has not computed what NumPy would have
+            raise refused
         recorder.settle_premise()
         refuse_numbers_of_text(recorder, out)
         recorder.float_settings = UNWATCHED  # derivatives are none of the user's operations
@@ -211,9 +211,9 @@ def _own_words() -> Iterator[None]:
         cause = error.__cause__ or error.__context__
         if isinstance(cause, TracegradError):
             raise cause from None
-        if unrecordable.last is not None:  # C code has said something else instead
-            refused, message = unrecordable.last
-            raise refused(*message) from error
+        refused = unrecordable.last()
+        if refused is not None:  # C code has said something else instead
+            raise refused from error
         raise
 
 
@@ -286,10 +286,10 @@ def run_frozen(
     after = plan.after(snapshot, call.objects)
     left = snapshot.nodes if after is snapshot else [*snapshot.nodes, *after.nodes]
     settle(left, plain, plan.writes_by_name)
-    if unrecordable.last is not None and recorder.guessed:
-        refused, message = unrecordable.last
+    refused = unrecordable.last() if recorder.guessed else None
+    if refused is not None:
         with suppress(RecordAgainError):
-            take_back_guesses(recorder, refused(*message))
+            take_back_guesses(recorder, refused)
     again = recorder.needed
     if isinstance(raised, Exception):  # of C code, perhaps, that takes ints alone
         every = isinstance(raised, TypeError | AttributeError)

@@ -27,7 +27,7 @@ from ..tensors.modes import STATE
 from ..tensors.tensor import Tensor, make
 from ..tracer.ir.aval import FLOAT, Aval
 from ..tracer.ir.errors import unrecordable
-from ..tracer.ir.graph import Atom, Node, Var
+from ..tracer.ir.graph import Atom, Node, Var, live_nodes, read_vars
 from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.record.array import TracedArray
 from .state_visitors import named_numbers
@@ -117,9 +117,9 @@ class Outside:
     def objection(self) -> Reason | None:
         """Why the run can't be recorded: it did what has no recorded form, or reads memory that it writes by another
         tensor or array (a kernel reads everything before it writes)."""
-        if unrecordable.last is not None:
-            refused, message = unrecordable.last
-            return Refusal.STEP_REFUSED(error=refused(*message))
+        refused = unrecordable.last()
+        if refused is not None:
+            return Refusal.STEP_REFUSED(error=refused)
         root = self._capture.check_overlap(self._arrays)
         if root is None:
             return None
@@ -250,11 +250,8 @@ class Outside:
 
     def behind(self, atoms: Sequence[Atom], nodes: Sequence[Node]) -> set[str]:
         """The numbers of the state that vary, of which these *atoms* are computed by the *nodes*."""
-        reached = set(atoms) if self.varying else set()
-        for node in reversed(nodes):
-            if not reached.isdisjoint(node.outs):
-                reached.update(node.inputs)
-        return {label for atom, label in self.varying.items() if atom in reached}
+        read = read_vars(live_nodes(nodes, atoms), atoms) if self.varying else set()
+        return {label for atom, label in self.varying.items() if atom in read}
 
     def reads_late(self, atoms: set[Var]) -> bool:
         """Whether a value of after a call is among these."""

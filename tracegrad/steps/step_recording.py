@@ -492,9 +492,9 @@ def _record(
         objection = outside.objection()
         if objection is not None:  # and the caller's own objects have been changed
             capture.settle(found.write_back)
-            if unrecordable.last is not None:
-                refused, message = unrecordable.last
-                raise refused(*message)
+            refused = unrecordable.last()
+            if refused is not None:
+                raise refused
             raise TracegradError(at_site(f"{objection}: make one of them a clone()"))
         try:
             recording = _finish(capture, fn, out, proxies, held, call, snapshot, found, outside, integers)

@@ -27,11 +27,13 @@ class _Unrecordable:
     def __init__(self) -> None:
         self._by_thread: dict[int, list[_Refused]] = {}
 
-    @property
-    def last(self) -> _Refused | None:
-        """The last one of this thread."""
+    def last(self) -> TracegradError | None:
+        """The last one of this thread, made again."""
         found = self._by_thread.get(threading.get_ident())
-        return found[-1] if found else None
+        if not found:
+            return None
+        refused, arguments = found[-1]
+        return refused(*arguments)
 
     def clear(self) -> None:
         """Forget those of this thread."""

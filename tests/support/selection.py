@@ -5,7 +5,7 @@
     TRACEGRAD_SEEDS=10 pytest    with ten times the seeds (make test-long)
 
 A case is ``slow`` where it takes long, and what it is about has quicker cases, too.  Of a test with very many cases,
-outside the matrix of primitives, the quick tier has the first and every fourth of the others.  All that need a GPU are
+outside the matrix of primitives, the quick tier has the first and every eighth of the others.  All that need a GPU are
 one case, skipped, where there is none (``--gpu``: they are collected all the same).
 """
 
@@ -20,7 +20,7 @@ import pytest
 
 from tracegrad.runtime.cuda.availability import cuda_status
 
-MANY, EVERY = 6, 4  # of a test's cases beyond so many, the quick tier has every fourth
+MANY, EVERY = 3, 8  # of a test's cases beyond so many, the quick tier has every eighth
 MATRIX = "tests/tracer/ops"
 TIMES = int(os.environ.get("TRACEGRAD_SEEDS", "1"))  # as many seeds in each fuzzer
 

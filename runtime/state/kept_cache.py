@@ -17,7 +17,7 @@ import numpy as np
 from ...tracer.ir.refusals import Refusal
 from ...tracer.record.array import TracedArray, class_of
 from ...tracer.record.integers import TracedInt
-from ...tracer.record.recorder import current_recorder
+from ...tracer.record.recorder import current_recorder, nothing_recorded
 from ...tracer.record.stands_for import StandsFor
 from .state_graph import MAX_CONTENT
 from .values import identity, is_leaf, same, token
@@ -113,7 +113,8 @@ class KeptCache(StandsFor):
         kwargs = {name: self._plain(x) for name, x in kwargs.items()}
         if any(one is x for one in self._changed() for x in (*args, *kwargs.values())):
             self._unkept()
-        answer = self._real(*args, **kwargs)
+        with nothing_recorded():
+            answer = self._real(*args, **kwargs)
         if _arrays(answer) is None:
             self._unkept()
         elif recorder is not None:

@@ -126,6 +126,11 @@ PROGRAMS = {
         "p, w = nodes(4)\nreturn np.sum(w * np.exp(x[0] * p))",
         "nodes.cache_info().currsize",
     ),
+    "a cache of arrays by NumPy's functions": (
+        "@functools.lru_cache\ndef grid(n): return np.arange(n) * 2.0",
+        "return np.sum(grid(2) * x)",
+        "type(grid(2)).__name__, grid.cache_info().currsize",
+    ),
     "a cache of traced values": (
         "@functools.lru_cache(None)\n"
         "def T(n, x): return 1.0 if n == 0 else x if n == 1 else 2 * x * T(n - 1, x) - T(n - 2, x)",

@@ -453,6 +453,17 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
         recorder.active, recorder.ask = False, None
 
 
+@contextmanager
+def nothing_recorded() -> Iterator[None]:
+    """Code that runs as it would outside of a recording, which keeps what it makes."""
+    previous = getattr(_current, "recorder", None)
+    _current.recorder = None
+    try:
+        yield
+    finally:
+        _current.recorder = previous
+
+
 def require_recorder(what: str) -> Recorder:
     recorder = current_recorder()
     if recorder is None:

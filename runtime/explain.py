@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..codegen.cpu.assemble import Program
 from ..codegen.cpu.loop_plan import LoopPlan
@@ -32,8 +32,24 @@ _SHOWN = 24  # names listed before the rest is counted
 Notes = Iterable[str | Reason]
 
 
-def explain_call(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """Records the call (its Python runs once more) and describes the program, its kernel and the function's history."""
+class Looked(NamedTuple):
+    """A call's program, recorded anew: in the mode that was asked for, or, as the *note* says, of the value alone."""
+
+    call: Call
+    mode: Mode
+    plan: StatePlan
+    snapshot: Snapshot
+    recording: Recording
+    note: str
+
+    @property
+    def reasons(self) -> list[Reason]:
+        """Why Python has to run in each call, if it has to."""
+        return [*self.plan.reasons, *self.recording.changes]
+
+
+def look(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Looked:
+    """Record the call: its Python runs once more."""
     call = dispatcher.flatten(args, kwargs)
     plan, snapshot = dispatcher.plans.state(call)
     note = ""
@@ -43,7 +59,13 @@ def explain_call(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ..
         note = f"\nno gradient, so this is its value alone: {str(error).splitlines()[0]}"
         mode = Mode(VALUE, mode.argnums, mode.has_aux)
         recording = record(dispatcher.fn, call, mode, plan, snapshot if plan.provable else None)
-    reasons = [*plan.reasons, *recording.changes]
+    return Looked(call, mode, plan, snapshot, recording, note)
+
+
+def explain_call(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Records the call (its Python runs once more) and describes the program, its kernel and the function's history."""
+    looked = look(dispatcher, mode, args, kwargs)
+    call, mode, plan, snapshot, recording, note = looked
     compiled, timings = _on_device(recording) if call.device is not None else _on_host(recording)
     parts = [
         f"{name_of(dispatcher.fn)}: {mode.kind}\n{describe_status(dispatcher, mode, call)}{note}",
@@ -52,7 +74,7 @@ def explain_call(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ..
         *compiled,
         section("guards", describe_guards(recording)),
         *_segments(dispatcher, mode, call),
-        section("outside state", describe_state(plan, snapshot, reasons)),
+        section("outside state", describe_state(plan, snapshot, looked.reasons)),
         section("timings", timings),
         section("history", str(dispatcher.stats)),
     ]

@@ -1,0 +1,240 @@
+"""``python -m tracegrad check``: what it says of functions in files that were not written for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from tracegrad.__main__ import main
+
+MODEL = '''
+"""A model.
+
+>>> m = Model(3.0)
+>>> m.energy(np.ones(2))
+6.0
+"""
+import sys
+from dataclasses import dataclass
+import numpy as np
+from tracegrad import compile_grad
+
+rate = 0.01
+
+
+def flow(x, steps, verbose=False):
+    """
+    >>> import numpy as np
+    >>> start = np.array([0.5, 1.5])
+    >>> flow("no array", 3)
+    Traceback (most recent call last):
+    TypeError: ...
+    >>> float(flow(start, steps=40)) > 0
+    True
+    """
+    u = x
+    for _ in range(steps):
+        u = u + rate * np.sin(u) * x
+    print("a word in each call")
+    return np.sum(u) if u.sum() > 3 else np.sum(u * u)
+
+
+def spectrum(x):
+    return inner(x)
+
+
+def inner(x):
+    y = np.log(x)
+    return np.sum(y) + len(y.tobytes())
+
+
+def noisy(x):
+    return np.sum(x + np.random.normal(size=3))
+
+
+def parts(a, b=2.0):
+    return {"x": a * b, "y": [b, 1, "text"]}
+
+
+def defaults(x=2.0, y=3.0, *, n=2):
+    return x * y**n
+
+
+def whole(n):
+    return n * 2
+
+
+def singular(A):
+    return np.linalg.inv(A)
+
+
+@dataclass
+class Model:
+    scale: float
+    calls = 0
+
+    def energy(self, x):
+        self.calls += 1
+        return self.scale * np.sum(x**2)
+
+    @staticmethod
+    def norm(x):
+        return np.sqrt(np.sum(x**2))
+
+    @classmethod
+    def unit(cls, x):
+        return cls(1.0).energy(x)
+
+
+@compile_grad(has_aux=True, static_argnames="mode")
+def decorated(x, mode):
+    return (np.sum(x) if mode == "sum" else np.prod(x)), x
+
+
+wrong = type("Wrong", (), {})
+
+
+def impure(x, seen=[]):
+    seen.append(1)
+    return np.sum(x) * len(seen)
+
+
+if __name__ == "__main__":
+    sys.exit("a program")
+'''
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    file = tmp_path_factory.mktemp("models") / "model_to_check.py"
+    file.write_text(MODEL)
+    return file
+
+
+@pytest.fixture(autouse=True)
+def imports_put_back(monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = dict(sys.modules)
+    yield
+    for name in set(sys.modules) - set(before):
+        del sys.modules[name]
+
+
+@pytest.fixture
+def said(model, capsys):
+    """``said("function", ...)``: (status, text)"""
+
+    def run(name, *call):
+        words = ["check", f"{model}:{name}", *[word for code in call for word in ("--call", code)]]
+        status = main(words)
+        out = capsys.readouterr()
+        return status, out.out + out.err
+
+    return run
+
+
+def test_a_function_that_records(said):
+    status, text = said("flow")
+    assert status == 0
+    assert "flow (model_to_check.py:16), called as in its doctest\nrecords\n" in text
+    assert "rolled: the loop at model_to_check.py:28 in flow, 4 operations a turn, 40 turns" in text
+    assert "bool() gave False at model_to_check.py:30 in flow" in text
+    assert "compared by value in each call: rate" in text
+    assert "the value is NumPy's" in text
+    assert "the gradient of x agrees with finite differences to " in text
+    assert "cached value" in text
+    assert "a word" not in text
+
+
+def test_what_does_not_record_is_named_with_its_line_and_the_way_there(said, model):
+    status, text = said("spectrum", "spectrum(np.ones(3))")
+    assert status == 1
+    assert f"does not record\n  {model}:34 in spectrum\n      return inner(x)\n  {model}:39 in inner\n" in text
+    assert "tobytes" in text.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "words"),
+    [
+        ("noisy", "noisy(np.ones(3))", ["draws random numbers", "plain Python gives another value", "later value"]),
+        ("impure", "impure(np.ones(3))", ["another value in each call"]),
+        ("parts", "y = [parts(np.ones(3))]; print(y)", ["that of its sum", "gradient of a agrees"]),
+        ("defaults", "defaults(x=2.0, n=3)", ["gradient of x agrees"]),
+        ("defaults", None, ["in its defaults", "gradient of x, y agrees"]),
+        ("whole", "whole(3)", ["no gradient: no argument is made of floats"]),
+        ("Model.energy", None, ["its doctest", "gradient of x agrees"]),
+        ("Model.norm", "Model.norm(np.ones(2))", ["gradient of x agrees"]),
+        ("Model.unit", "Model.unit(np.ones(2))", ["gradient of x agrees"]),
+        ("decorated", "decorated(np.arange(1., 4.), 'product')", ["gradient of x agrees"]),
+    ],
+)
+def test_kinds_of_functions(said, name, call, words):
+    status, text = said(name, *[call] * (call is not None))
+    assert status == 0, text
+    for word in words:
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "words"),
+    [
+        ("nothing", None, ["has no function 'nothing'", "flow", "Model.energy"]),
+        ("", None, ["which function?"]),
+        ("spectrum", None, ["which arguments?", '--call "spectrum(x)"']),
+        ("Model.unit", None, ['--call "Model.unit(x)"']),
+        ("spectrum", "inner('a')", ["fails: ", "TypeError"]),
+        ("spectrum", "1 + 1", ["does not call spectrum"]),
+        ("spectrum", "spectrum(", ["SyntaxError"]),
+        ("singular", "singular(np.zeros((2, 2)))", ["NumPy itself raises", "LinAlgError: Singular matrix"]),
+    ],
+)
+def test_wrong_usage(said, name, call, words):
+    status, text = said(name, *[call] * (call is not None))
+    assert status == 2, text
+    for word in words:
+        assert word in text
+
+
+def test_wrong_values_and_gradients_are_told(said, monkeypatch):
+    """Where the recorder itself is wrong, which a row with another derivative stands for."""
+    from tracegrad.check import comparison
+
+    plain = comparison.floats
+    monkeypatch.setattr(comparison, "floats", lambda result: [1.5 * x for x in plain(result)])
+    status, text = said("Model.norm", "Model.norm(np.ones(2))")
+    assert status == 1
+    assert "records, and is wrong" in text
+    assert "WRONG GRADIENT of x? along a random direction" in text
+
+
+def test_files(tmp_path, capsys):
+    package = tmp_path / "pack_to_check" / "inner"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    (package.parent / "lengths.py").write_text("import numpy as np\ndef length(x): return np.sqrt(x @ x)\n")
+    (package / "model.py").write_text("from ..lengths import length\ndef twice(x): return 2 * length(x)\n")
+    (tmp_path / "random.py").write_text("def double(x): return 2 * x\n")
+    (tmp_path / "broken.py").write_text("import sys\n\nsys.exit(3)\n")
+    for file, name, status, word in [
+        (package / "model.py", "twice", 0, "gradient of x agrees"),
+        (package.parent / "lengths.py", "length", 0, "gradient of x agrees"),
+        (tmp_path / "random.py", "double", 0, "gradient of x agrees"),
+        (tmp_path / "broken.py", "double", 2, "broken.py can't be imported: SystemExit: 3 (line 3)"),
+        (tmp_path / "missing.py", "double", 2, "there is no file"),
+    ]:
+        assert main(["check", f"{file}:{name}", "--call", f"{name}(np.ones(3))"]) == status
+        out = capsys.readouterr()
+        assert word in out.out + out.err
+
+
+@pytest.mark.slow
+def test_as_a_command(model):
+    command = [sys.executable, "-m", "tracegrad", "check", f"{model}:flow", "--explain"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert "--- recorded program, with your lines" in found.stdout
+    assert textwrap.dedent(found.stdout).count("\nrecords\n") == 1

@@ -1,0 +1,34 @@
+"""``python -m tracegrad check FILE.py:function``: whether a function records, before anything is changed in it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from .check.example import UsageError, find_example
+from .check.report import check
+
+
+def main(words: list[str] | None = None) -> int:
+    """Runs the command; returns 0 where the function records and is right, 1 where it does not, 2 on wrong usage."""
+    parser = argparse.ArgumentParser(prog="python -m tracegrad", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    sub = commands.add_parser("check", help="whether a function records, what of it, and at which line it does not")
+    sub.add_argument("target", metavar="FILE.py:function", help="or FILE.py:Class.method")
+    sub.add_argument(
+        "--call", metavar="CODE", help='an example, as in --call "f(np.ones(3), 2.0)"; else the first one in a doctest'
+    )
+    sub.add_argument("--explain", action="store_true", help="the recorded program, its loops and memory besides")
+    options = parser.parse_args(words)
+    try:
+        example = find_example(options.target, options.call)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 2
+    text, status = check(example, options.explain)
+    print(text)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

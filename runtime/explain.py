@@ -50,7 +50,7 @@ class Looked(NamedTuple):
 
 def look(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Looked:
     """Record the call: its Python runs once more."""
-    call = dispatcher.flatten(args, kwargs)
+    call = dispatcher.flatten(args, kwargs, mode)
     plan, snapshot = dispatcher.plans.state(call)
     note = ""
     try:

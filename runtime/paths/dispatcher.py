@@ -113,9 +113,10 @@ class Dispatcher:
                 return found
         return self.dispatch(endpoint, args, kwargs)
 
-    def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode | None = None) -> Call:
         """The call with these arguments."""
-        return flatten(args, kwargs, self.static, self.target, self._opaque(args, kwargs), self.fn)
+        opaque = self._opaque(args, kwargs)
+        return flatten(args, kwargs, self.static, self.target, opaque, self.fn, mode.differentiated if mode else ())
 
     def _opaque(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
         """The ids of arguments that the function only changes: lists that it appends to."""
@@ -494,7 +495,7 @@ class FunctionDispatcher(Dispatcher):
     def dispatch(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if TENSORS.capturing() or (self._tensor_form is not None and (self._reads_tensors or any(map(_on_host, args)))):
             return self._call_tensors(endpoint, args, kwargs)
-        call = self.flatten(args, kwargs)
+        call = self.flatten(args, kwargs, endpoint.mode)
         if call.device is not None and call.device.linked and endpoint.mode.kind == VALUE and TENSORS.grad_enabled():
             return self._call_tensors(endpoint, args, kwargs)  # a value that stays connected
         if TRACED in call.kinds or current_recorder() is not None:
@@ -527,12 +528,14 @@ class FunctionDispatcher(Dispatcher):
         if not call.containers:
             return None
         args = call.arguments[0]
-        differentiated = () if mode.kind == VALUE else [args[p] for p in mode.positions if -len(args) <= p < len(args)]
-        kept = {id(c) for c in flatten(tuple(differentiated), {}, target=self.target).containers}
+        places = mode.differentiated
+        differentiated = tuple([args[p] for p in places if -len(args) <= p < len(args)])
+        found = flatten(differentiated, {}, target=self.target, differentiated=range(len(differentiated)))
+        kept = {id(c) for c in found.containers}
         outside = {id(node.obj) for node in state if node.kind in ("list", "dict", "sink", "history")}
         shared = outside.intersection(map(id, call.containers)) - kept
         opaque = shared | set(self._opaque(*call.arguments))
-        return flatten(*call.arguments, self.static, self.target, opaque) if shared else None
+        return flatten(*call.arguments, self.static, self.target, opaque, None, places) if shared else None
 
     def _record(
         self, endpoint: Endpoint, call: Call, plan: StatePlan, snapshot: Snapshot, capacities: Sequence[int]

@@ -23,6 +23,7 @@ from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.trees import tree_unflatten
 from ..state.rebuild import apply_changes, contents, same_contents
 from ..tensor_library import TENSORS
+from .plain_objects import is_object
 from .trees import may_change, one_level
 
 
@@ -87,10 +88,10 @@ class Arguments:
         own = any(start <= k < start + spec.num_leaves for k in self._differentiated)
         if known is not None and not own:
             return known
-        parts, made_of = one_level(value)
+        parts, made_of = one_level(value, spec)
         new, place = [], start
         for part, inner, entry in zip(parts, spec.children(), spec.entries(), strict=True):
-            new.append(self._build(part, inner, place, self._name_of(name, entry)))
+            new.append(self._build(part, inner, place, self._name_of(name, entry, is_object(spec))))
             place += inner.num_leaves
         given = value
         if any(a is not b for a, b in zip(parts, new, strict=True)):
@@ -107,13 +108,15 @@ class Arguments:
             self._kept.append(given)
         return given
 
-    def _name_of(self, owner: str, entry: Any) -> str:
+    def _name_of(self, owner: str, entry: Any, as_attribute: bool) -> str:
         """The user's expression for a part; *owner* is "" for (args, kwargs), then "args" or "kwargs"."""
         if not owner:
             return "*" if entry == 0 else "**"
         if owner == "*":
             return self._names[entry] if entry < len(self._names) else f"argument {entry}"
-        return str(entry) if owner == "**" else f"{owner}[{entry!r}]"
+        if owner == "**":
+            return str(entry)
+        return f"{owner}.{entry}" if as_attribute else f"{owner}[{entry!r}]"
 
     @property
     def containers(self) -> set[int]:

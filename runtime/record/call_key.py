@@ -18,7 +18,7 @@ import numpy as np
 
 from ...tracer.ir.aval import HALF, SUPPORTED, check_dtype
 from ...tracer.ir.errors import DeviceError, UnsupportedError
-from ...tracer.ir.trees import tree_unflatten
+from ...tracer.ir.trees import OBJECTS, tree_unflatten
 from ...tracer.record.array import TracedArray
 from ...tracer.record.autocast import SETTING
 from ...tracer.record.float_errors import raising
@@ -31,6 +31,7 @@ from ..state.libraries import is_moment, leaf_setting
 from ..state.values import distinct, is_leaf, partition, token
 from ..tensor_library import TENSORS
 from .arguments import Arguments, positional_names
+from .plain_objects import is_plain, objects_in, take_apart
 from .trees import flatten_tree, mutable_containers
 
 ARRAY, FLOAT, SCALAR, VALUE, OBJECT, TRACED = "array", "float", "scalar", "value", "object", "traced"
@@ -131,17 +132,20 @@ def unwrap(x: Any) -> Any:
 
 def flatten(
     args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[int | str] = frozenset(), target: str = "cpu",
-    opaque: Collection[int] = (), fn: Callable[..., Any] | None = None,
+    opaque: Collection[int] = (), fn: Callable[..., Any] | None = None, differentiated: Sequence[int] = (),
 ) -> Call:  # fmt: skip
     """Flatten and classify the arguments of a call that is to run on *target*: "cpu", "cuda", or "auto", where the
     arguments are; "step" is "auto" that takes tensors as they are, and other arrays on a device not at all.
-    Containers whose ids are in *opaque* are objects; *fn* is named in errors."""
+    Containers whose ids are in *opaque* are objects; *fn* is named in errors.  Plain objects in the *differentiated*
+    positional arguments are taken apart."""
     arguments = args, kwargs
     if static:
         args = tuple([Static(a) if i in static else a for i, a in enumerate(args)])
         kwargs = {k: Static(v) if k in static else v for k, v in kwargs.items()}
     try:
         leaves, tree = flatten_tree((args, kwargs), opaque)
+        if differentiated and any(map(is_plain, set(map(type, leaves)))):
+            leaves, tree = _with_objects(args, kwargs, leaves, tree, opaque, differentiated)
     except RecursionError:
         raise _nested_too_deeply(arguments, positional_names(fn)) from None
     if MadeArray in map(type, leaves):  # of a function that is being recorded
@@ -162,6 +166,20 @@ def flatten(
     if call.shares:
         call.key = (*key, partition(containers))
     return call
+
+
+def _with_objects(
+    args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], tree: Any, opaque: Collection[int],
+    differentiated: Sequence[int],
+) -> tuple[list[Any], Any]:  # fmt: skip
+    """(leaves, structure) where plain objects in these positional arguments are taken apart."""
+    apart = tuple([args[p] for p in differentiated if -len(args) <= p < len(args)])
+    found = set(map(id, objects_in(apart)))
+    if not found:
+        return leaves, tree
+    take_apart(apart, opaque)
+    others = {id(leaf) for leaf in leaves if is_plain(type(leaf))} - found
+    return flatten_tree((args, kwargs), others.union(opaque), OBJECTS)
 
 
 def _keep_tensors(leaves: list[Any], kinds: list[str], parts: list[Any]) -> None:

@@ -19,6 +19,7 @@ from ...tracer.ir.graph import Atom, Lit, Node, Var
 from ...tracer.record.array import TracedArray, to_atom
 from .arguments import positional_names
 from .call_key import ARRAY, FLOAT, OBJECT, SCALAR, TRACED, Call
+from .plain_objects import is_object
 from .recording import Mode
 from .trees import Source, packing
 
@@ -38,8 +39,12 @@ def _leaf_names(parameters: Sequence[str], tree: Any) -> Sequence[str]:
             root = parameters[position] if position < len(parameters) else f"argument {position}"
         else:
             root = str(path[1].entry)
-        names.append(root + "".join(f".{p.entry}" if hasattr(p, "field") else f"[{p.entry!r}]" for p in path[2:]))
+        names.append(root + "".join(f".{p.entry}" if _is_attribute(p) else f"[{p.entry!r}]" for p in path[2:]))
     return tuple(names)
+
+
+def _is_attribute(entry: Any) -> bool:
+    return hasattr(entry, "field") or isinstance(entry, optree.GetAttrEntry)
 
 
 def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
@@ -55,17 +60,53 @@ def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
                 "pass what is differentiated by position"
             )
         mine = [k for k, o in enumerate(owners) if o == actual]
+        in_object = fields_of(call.tree)
+        taken = []
         for k in mine:
             leaf, kind = call.leaves[k], call.kinds[k]
-            if kind in (FLOAT, SCALAR) or (kind in (ARRAY, TRACED) and leaf.dtype.kind in FLOAT_KINDS):
+            if _has_gradient(leaf, kind):
+                taken.append(k)
+                continue
+            if in_object[k] is not None and not _meant_as_float(leaf, in_object[k]):
                 continue
             what, remedy = _not_a_float(leaf, kind)
             raise DifferentiationError.here(
                 f"cannot differentiate with respect to `{names[k]}`, {what}: "
                 f"only floats have gradients; pass {remedy}, or choose other argnums"
             )
-        result += mine
+        if mine and not taken:
+            raise DifferentiationError.here(
+                f"cannot differentiate with respect to `{names[mine[0]].partition('.')[0]}`: it has no attribute that "
+                "is a float or a float array; choose other argnums, or make floats of its numbers"
+            )
+        result += taken
     return result
+
+
+def _has_gradient(leaf: Any, kind: str) -> bool:
+    return kind in (FLOAT, SCALAR) or (kind in (ARRAY, TRACED) and leaf.dtype.kind in FLOAT_KINDS)
+
+
+@lru_cache(maxsize=1024)
+def fields_of(spec: Any, field: tuple[type, str] | None = None) -> tuple[tuple[type, str] | None, ...]:
+    """For each leaf the attribute of a plain object that it is of, as (class, name); None outside of such objects."""
+    if spec.kind == optree.PyTreeKind.LEAF:
+        return (field,)
+    if spec.kind == optree.PyTreeKind.NONE:
+        return ()
+    own = [(spec.type, name) if is_object(spec) else field for name in spec.entries()]
+    return tuple([x for child, one in zip(spec.children(), own, strict=True) for x in fields_of(child, one)])
+
+
+def _meant_as_float(leaf: Any, field: tuple[type, str]) -> bool:
+    """Whether a leaf that is an int stands in an attribute that is declared to be a float."""
+    cls, name = field
+    declared = next((vars(c).get("__annotations__", {})[name] for c in cls.__mro__ if _declares(c, name)), None)
+    return type(leaf) is int and declared in (float, "float", np.float64, "np.float64")
+
+
+def _declares(cls: type, name: str) -> bool:
+    return name in vars(cls).get("__annotations__", {})
 
 
 def _not_a_float(leaf: Any, kind: str) -> tuple[str, str]:
@@ -141,7 +182,10 @@ def name_of(fn: Any) -> str:
 
 
 def gradient_text(call: Call, mode: Mode, source: Source, leaves: Iterator[str]) -> str:
-    """The expression for gradients in the structure of the arguments."""
-    specs = call.positional
-    parts = [packing(source, specs[p], leaves) for p in mode.positions]
+    """The expression for gradients in the structure of the arguments; None for what has none in a plain object."""
+    specs, owners, parts = call.positional, call.owners, []
+    for p in mode.positions:
+        mine = [k for k, owner in enumerate(owners) if owner == p % len(specs)]
+        texts = [next(leaves) if _has_gradient(call.leaves[k], call.kinds[k]) else "None" for k in mine]
+        parts.append(packing(source, specs[p], iter(texts)))
     return parts[0] if isinstance(mode.argnums, int) else f"({', '.join(parts)}{',' if parts else ''})"

@@ -44,6 +44,11 @@ class Mode:
     def positions(self) -> tuple[int, ...]:
         return (self.argnums,) if isinstance(self.argnums, int) else self.argnums
 
+    @property
+    def differentiated(self) -> tuple[int, ...]:
+        """The positions of arguments that gradients are taken of."""
+        return () if self.kind == VALUE else self.positions
+
     def __str__(self) -> str:
         return "f(...)" if self.kind == VALUE else f"f.{self.kind}(...)"
 

@@ -2,7 +2,7 @@
 
 A call that is answered from the cache cannot afford to discover its structure anew.  ``unpacking`` gives the
 statements that take a value of one known structure apart (and give up where it has another), ``packing`` the
-expression that puts one together.
+expression that puts one together.  (The statements are a slot's, in which MISS stands for no answer.)
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 
 import optree
 
-from ...tracer.ir.trees import tree_flatten, tree_unflatten
+from ...tracer.ir.trees import NAMESPACE, tree_flatten, tree_unflatten
+from .plain_objects import is_object, make, slots_of
 
 _SEQUENCES = {optree.PyTreeKind.TUPLE: tuple, optree.PyTreeKind.LIST: list}
 _MAPPINGS = {optree.PyTreeKind.DICT: dict, optree.PyTreeKind.ORDEREDDICT: OrderedDict}
@@ -27,10 +28,10 @@ MUTABLE = frozenset((
 ))  # fmt: skip
 
 
-def flatten_tree(tree: Any, opaque: Collection[int] = ()) -> tuple[list[Any], Any]:
+def flatten_tree(tree: Any, opaque: Collection[int] = (), namespace: str = NAMESPACE) -> tuple[list[Any], Any]:
     """(leaves, structure) of *tree*; an object whose id is in *opaque* is a leaf."""
     is_leaf = (lambda value: id(value) in opaque) if opaque else None
-    return tree_flatten(tree, is_leaf)
+    return tree_flatten(tree, is_leaf, namespace=namespace)
 
 
 def mutable_containers(spec: Any, value: Any) -> tuple[Any, ...]:
@@ -48,7 +49,7 @@ def mutable_containers(spec: Any, value: Any) -> tuple[Any, ...]:
 
 def may_change(spec: Any, value: Any) -> bool:
     """Whether *value*, a container of structure *spec*, can be changed in place, so that it matters which it is."""
-    return spec.kind in MUTABLE or hasattr(value, "__dict__")
+    return spec.kind in MUTABLE or hasattr(value, "__dict__") or is_object(spec)
 
 
 def _collect(spec: Any, value: Any, found: list[Any]) -> None:
@@ -57,7 +58,7 @@ def _collect(spec: Any, value: Any, found: list[Any]) -> None:
     if may_change(spec, value):
         found.append(value)
     if spec.num_nodes > spec.num_leaves + 1:
-        for inner, part in zip(spec.children(), one_level(value)[0], strict=True):
+        for inner, part in zip(spec.children(), one_level(value, spec)[0], strict=True):
             _collect(inner, part, found)
 
 
@@ -70,9 +71,9 @@ def classes_in(spec: Any) -> tuple[type, ...]:
     return tuple(dict.fromkeys([*own, *[cls for inner in spec.children() for cls in classes_in(inner)]]))
 
 
-def one_level(value: Any) -> tuple[list[Any], Any]:
-    """(the parts of a container or registered object, its structure over them)."""
-    return tree_flatten(value, lambda part: part is not value)
+def one_level(value: Any, spec: Any) -> tuple[list[Any], Any]:
+    """(the parts of a container or object that *spec* takes apart, its structure over them)."""
+    return tree_flatten(value, lambda part: part is not value, namespace=spec.namespace or NAMESPACE)
 
 
 class Source:
@@ -136,14 +137,44 @@ def unpacking(source: Source, spec: Any, value: str) -> Iterator[str]:
             part = source.fresh()
             source.lines.append(f"{part} = {value}[{source.constant(key)}]")
             yield from unpacking(source, child, part)
+    elif is_object(spec):
+        yield from _unpacking_object(source, spec, value)
     else:
         leaves, found = source.fresh(), source.fresh()
-        source.lines.append(f"{leaves}, {found} = {source.constant(flatten_tree)}({value})")
+        space = f", namespace={spec.namespace!r}" if spec.namespace else ""
+        source.lines.append(f"{leaves}, {found} = {source.constant(flatten_tree)}({value}{space})")
         source.give_up_if(f"{found} != {source.constant(spec)}")
         parts = [source.fresh() for _ in range(spec.num_leaves)]
         if parts:
             source.lines.append(f"({', '.join(parts)},) = {leaves}")
         yield from parts
+
+
+def _unpacking_object(source: Source, spec: Any, value: str) -> Iterator[str]:
+    """The text of each leaf of a plain object."""
+    source.give_up_if(f"{source.constant(type)}({value}) is not {source.constant(spec.type)}")
+    names, in_slots, store = spec.entries(), slots_of(spec.type), source.fresh()
+    if spec.type.__dictoffset__:
+        source.lines.append(f"{store} = {value}.__dict__")
+        stored = tuple([name for name in names if name not in in_slots])
+        source.give_up_if(f"(*{store},) != {source.constant(stored)}")
+    for name in in_slots:
+        if name not in names:
+            source.give_up_if(f"{source.constant(hasattr)}({value}, {name!r})")
+    for name, child in zip(names, spec.children(), strict=True):
+        part = source.fresh()
+        slot = f"{source.constant(getattr)}({value}, {name!r}, MISS)"
+        source.lines.append(f"{part} = " + (slot if name in in_slots else f"{store}[{name!r}]"))
+        yield from unpacking(source, child, part)
+
+
+def _packing_object(source: Source, spec: Any, leaves: Iterator[str]) -> str:
+    in_slots = slots_of(spec.type)
+    pairs = zip(spec.entries(), spec.children(), strict=True)
+    parts = [(name, f"{name!r}: {packing(source, child, leaves)}") for name, child in pairs]
+    stored = ", ".join([text for name, text in parts if name not in in_slots])
+    others = ", ".join([text for name, text in parts if name in in_slots])
+    return f"{source.constant(make)}({source.constant(spec.type)}, {{{stored}}}, {{{others}}})"
 
 
 def unpacking_sequence(source: Source, children: Sequence[Any], value: str) -> Iterator[str]:
@@ -171,6 +202,8 @@ def packing(source: Source, spec: Any, leaves: Iterator[str]) -> str:
         return (
             "{" + ", ".join(f"{source.constant(key)}: {packing(source, child, leaves)}" for key, child in pairs) + "}"
         )
+    if is_object(spec):
+        return _packing_object(source, spec, leaves)
     inner = "".join(f"{next(leaves)}, " for _ in range(spec.num_leaves))
     return f"{source.constant(tree_unflatten)}({source.constant(spec)}, ({inner}))"
 

@@ -14,17 +14,19 @@ import optree
 from .foreign_code import foreign_code
 
 NAMESPACE = "tracegrad"
-# Ends with the process: the order of keys is part of every structure in our namespace.
-_ordered = optree.dict_insertion_ordered(True, namespace=NAMESPACE)
-_ordered.__enter__()
+OBJECTS = "tracegrad.objects"  # in which plain objects are nodes, too
+# Ends with the process: the order of keys is part of every structure in our namespaces.
+_ordered = [optree.dict_insertion_ordered(True, namespace=name) for name in (NAMESPACE, OBJECTS)]
+for _order in _ordered:
+    _order.__enter__()
 
 
 def tree_flatten(
-    tree: Any, is_leaf: Callable[[Any], bool] | None = None, *, none_is_leaf: bool = False
+    tree: Any, is_leaf: Callable[[Any], bool] | None = None, *, none_is_leaf: bool = False, namespace: str = NAMESPACE
 ) -> tuple[list[Any], Any]:
     """(leaves, structure) of *tree*."""
     with foreign_code:
-        return optree.tree_flatten(tree, is_leaf, none_is_leaf=none_is_leaf, namespace=NAMESPACE)
+        return optree.tree_flatten(tree, is_leaf, none_is_leaf=none_is_leaf, namespace=namespace)
 
 
 def tree_unflatten(structure: Any, leaves: Iterable[Any]) -> Any:

@@ -1,0 +1,125 @@
+"""Plain objects as differentiated arguments: dataclasses, attrs and pydantic classes, namespaces, classes of the user's.
+
+The state of a plain object is what stands in its ``__dict__`` and its slots; it is taken apart as a dict is, and made
+again without its ``__init__`` and validators, which a traced value or a gradient need not satisfy.  Classes are
+registered with optree when one of their objects is differentiated, in a namespace of their own: where nobody takes a
+derivative with respect to them, objects stay what they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import enum
+import threading
+import types
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import Any
+
+import optree
+
+from ...tracer.ir.trees import NAMESPACE, OBJECTS, tree_flatten
+from ..state.pins import lookup
+from ..state.rebuild import slots
+from ..state.trust import Trust, keeps_c_state
+
+_HOLDERS = (types.SimpleNamespace, argparse.Namespace)
+_FIELDS_SET = "__pydantic_fields_set__"  # of a pydantic model: which fields were given, and no data
+_ABSENT = object()
+_HEAP_TYPE = 1 << 9  # made by a class statement
+_lock = threading.Lock()
+_trust = Trust()
+
+
+@lru_cache(maxsize=1024)
+def is_plain(cls: type) -> bool:
+    """Whether the objects of *cls* are nothing but attributes."""
+    if cls in _HOLDERS:
+        return True
+    own = [base for base in cls.__mro__ if base is not object and base not in _HOLDERS]
+    return (
+        bool(cls.__flags__ & _HEAP_TYPE)
+        and not issubclass(cls, type | enum.Enum | BaseException)
+        and not _trust.cls(cls)
+        and not any(base.__module__.partition(".")[0] == "tracegrad" for base in own)
+        and not any(hasattr(cls, name) for name in ("__array__", "__dlpack__", "__next__"))
+        and (not keeps_c_state(cls) or issubclass(cls, _HOLDERS))
+        and cls.__getattribute__ in (object.__getattribute__, types.SimpleNamespace.__getattribute__)
+        and all(type(lookup(cls, name)) is types.MemberDescriptorType for name in slots(cls))
+    )
+
+
+@lru_cache(maxsize=1024)
+def slots_of(cls: type) -> tuple[str, ...]:
+    """The slots in which objects of *cls* keep a part of their state."""
+    return tuple([name for name in dict.fromkeys(slots(cls)) if name != _FIELDS_SET])
+
+
+def is_object(spec: Any) -> bool:
+    """Whether a structure takes a plain object apart."""
+    return spec.namespace == OBJECTS and spec.type in _registered
+
+
+def make(cls: type, stored: dict[str, Any], in_slots: dict[str, Any]) -> Any:
+    """An object of *cls* with these attributes."""
+    made = cls.__new__(cls) if issubclass(cls, types.SimpleNamespace) else object.__new__(cls)
+    if stored:
+        made.__dict__.update(stored)
+    for name, value in in_slots.items():
+        object.__setattr__(made, name, value)
+    if hasattr(cls, _FIELDS_SET):
+        object.__setattr__(made, _FIELDS_SET, set(stored))
+    return made
+
+
+def objects_in(value: Any) -> list[Any]:
+    """The plain objects in *value*, but for those inside others."""
+    return [leaf for leaf in tree_flatten(value)[0] if is_plain(type(leaf))]
+
+
+def take_apart(value: Any, opaque: Collection[int]) -> None:
+    """Register the classes of all plain objects in *value*; an object whose id is in *opaque* is a leaf."""
+    with _lock:
+        while new := {type(x) for x in tree_flatten(value, lambda x: id(x) in opaque, namespace=OBJECTS)[0]}:
+            new = {cls for cls in new if _register(cls)}
+            if not new:
+                return
+
+
+_registered: set[type] = set()
+
+
+def _register(cls: type) -> bool:
+    """Make a node class of *cls*, if it is to be one that it is not yet."""
+    if cls in _registered:
+        return False
+    known = optree.register_pytree_node.get(cls, namespace=NAMESPACE)
+    if known is not None:
+        how = known.flatten_func, known.unflatten_func, known.path_entry_type
+    elif is_plain(cls):
+        how = _flatten, _unflatten(cls), optree.GetAttrEntry
+        _registered.add(cls)
+    else:
+        return False
+    optree.register_pytree_node(cls, how[0], how[1], path_entry_type=how[2], namespace=OBJECTS)
+    return True
+
+
+def _flatten(value: Any) -> tuple[Sequence[Any], Any, Sequence[str]]:
+    held, in_slots = getattr(value, "__dict__", {}), slots_of(type(value))
+    parts = {name: part for name, part in held.items() if name not in in_slots}
+    count = len(parts)
+    for name in in_slots:
+        part = getattr(value, name, _ABSENT)
+        if part is not _ABSENT:
+            parts[name] = part
+    return tuple(parts.values()), (tuple(parts), count), tuple(parts)
+
+
+def _unflatten(cls: type) -> Any:
+    def unflatten(names: Any, parts: Sequence[Any]) -> Any:
+        found, count = names
+        pairs = list(zip(found, parts, strict=True))
+        return make(cls, dict(pairs[:count]), dict(pairs[count:]))
+
+    return unflatten

@@ -23,7 +23,7 @@ from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.trees import tree_unflatten
 from ..state.rebuild import apply_changes, contents, same_contents
 from ..tensor_library import TENSORS
-from .plain_objects import is_object
+from .plain_objects import is_object, kept_results
 from .trees import may_change, one_level
 
 
@@ -56,6 +56,13 @@ class _Container:
     before: Any
 
 
+def _contents(given: Any) -> Any:
+    """A shallow picture of a container; what is computed from an object's attributes and kept there is none of it."""
+    cls: type = type(given)
+    found, kept = contents(given), kept_results(cls)
+    return {name: part for name, part in found.items() if name not in kept} if kept else found
+
+
 class Arguments:
     """``args`` and ``kwargs`` are *original*, an (args, kwargs) of the structure *tree*, over other *leaves*.
 
@@ -70,6 +77,7 @@ class Arguments:
         self.leaves, self._names, self._differentiated = leaves, names, differentiated
         self._containers: list[_Container] = []
         self._given: dict[int, Any] = {}  # id of a container -> the one given for it
+        self._objects: dict[int, Any] = {}  # the same for plain objects, of one argument
         self._kept: list[Any] = []  # so that the ids stay theirs
         self.originals: dict[int, Any] = {}  # id of what the function was given -> the caller's object that it replaces
         if tree.num_nodes == len(leaves) + 3 and len(leaves) == len(original[0]):  # no containers, and all by position
@@ -77,7 +85,7 @@ class Arguments:
         else:
             self.args, self.kwargs = self._build(original, tree, 0, "")
         for container in self._containers:
-            container.before = contents(container.given)
+            container.before = _contents(container.given)
 
     def _build(self, value: Any, spec: Any, start: int, name: str) -> Any:
         if spec.kind == optree.PyTreeKind.LEAF:
@@ -88,14 +96,20 @@ class Arguments:
         own = any(start <= k < start + spec.num_leaves for k in self._differentiated)
         if known is not None and not own:
             return known
+        if is_object(spec) and id(value) in self._objects:
+            return self._objects[id(value)]
         parts, made_of = one_level(value, spec)
         new, place = [], start
         for part, inner, entry in zip(parts, spec.children(), spec.entries(), strict=True):
+            if name == "*":
+                self._objects.clear()
             new.append(self._build(part, inner, place, self._name_of(name, entry, is_object(spec))))
             place += inner.num_leaves
         given = value
         if any(a is not b for a, b in zip(parts, new, strict=True)):
             given = self._stands_for(tree_unflatten(made_of, new), value)
+        if is_object(spec):
+            self._objects[id(value)] = given
         if name and may_change(spec, value):
             self._containers.append(_Container(name, value, given, None))
             if not own:
@@ -130,12 +144,12 @@ class Arguments:
 
     def changes(self) -> list[Reason]:
         """The containers that the run has changed, one line each."""
-        changed = [c for c in self._containers if not same_contents(c.before, contents(c.given))]
+        changed = [c for c in self._containers if not same_contents(c.before, _contents(c.given))]
         return [Refusal.REPLAY_CHANGES(name=c.name) for c in changed]
 
     def write_back(self, plain: Callable[[Any], Any]) -> None:
         """Make the caller's containers as the run has left them; *plain* gives values their final form."""
         for c in self._containers:
-            now = contents(c.given)
+            now = _contents(c.given)
             if not same_contents(c.before, now):
                 apply_changes(c.original, c.before, now, plain)

@@ -10,7 +10,7 @@ Data on a CUDA device is unwrapped here to CuPy arrays over the same memory; ``C
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from ...tracer.ir.aval import HALF, SUPPORTED, check_dtype
 from ...tracer.ir.errors import DeviceError, UnsupportedError
-from ...tracer.ir.trees import OBJECTS, tree_unflatten
+from ...tracer.ir.trees import NAMESPACE, OBJECTS, tree_unflatten
 from ...tracer.record.array import TracedArray
 from ...tracer.record.autocast import SETTING
 from ...tracer.record.float_errors import raising
@@ -32,7 +32,7 @@ from ..state.values import distinct, is_leaf, partition, token
 from ..tensor_library import TENSORS
 from .arguments import Arguments, positional_names
 from .plain_objects import is_plain, objects_in, take_apart
-from .trees import flatten_tree, mutable_containers
+from .trees import flatten_tree, mutable_containers, repeated_leaves
 
 ARRAY, FLOAT, SCALAR, VALUE, OBJECT, TRACED = "array", "float", "scalar", "value", "object", "traced"
 INTEGER = "int"  # one that is a number of the run; others are of kind VALUE
@@ -62,6 +62,8 @@ class Call:
     device: OnDevice | None = None
     containers: tuple[Any, ...] = ()  # lists, dicts, registered objects among the arguments, each where it occurs
     by_value: Call | None = None  # the same call without ints as numbers of the run, if it has any
+    # For each leaf of a plain object that occurs a second time in its argument, the leaf where it occurs first.
+    repeated: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def shares(self) -> bool:
@@ -147,7 +149,7 @@ def flatten(
         if differentiated and any(map(is_plain, set(map(type, leaves)))):
             leaves, tree = _with_objects(args, kwargs, leaves, tree, opaque, differentiated)
     except RecursionError:
-        raise _nested_too_deeply(arguments, positional_names(fn)) from None
+        raise _nested_too_deeply(arguments, positional_names(fn), differentiated) from None
     if MadeArray in map(type, leaves):  # of a function that is being recorded
         leaves = [leaf.plain() if type(leaf) is MadeArray else leaf for leaf in leaves]
     containers = mutable_containers(tree, (args, kwargs))
@@ -165,7 +167,18 @@ def flatten(
     call = Call(arguments, leaves, tree, tuple(kinds), key, device, containers)
     if call.shares:
         call.key = (*key, partition(containers))
+        call.repeated = _repeated(call)
     return call
+
+
+def _repeated(call: Call) -> dict[int, int]:
+    found: dict[int, int] = {}
+    start = 0
+    for spec, value in zip(call.positional, call.arguments[0], strict=True):
+        within = repeated_leaves(spec, value) if spec.namespace == OBJECTS else {}
+        found |= {start + k: start + first for k, first in within.items()}
+        start += spec.num_leaves
+    return found
 
 
 def _with_objects(
@@ -178,7 +191,7 @@ def _with_objects(
     if not found:
         return leaves, tree
     take_apart(apart, opaque)
-    others = {id(leaf) for leaf in leaves if is_plain(type(leaf))} - found
+    others = set(map(id, objects_in((args, kwargs)))) - found
     return flatten_tree((args, kwargs), others.union(opaque), OBJECTS)
 
 
@@ -216,13 +229,15 @@ def _unwrap_device(leaves: list[Any], kinds: list[str], parts: list[Any], target
     return OnDevice(bool(places), linked)
 
 
-def _nested_too_deeply(arguments: tuple[tuple[Any, ...], dict[str, Any]], names: Sequence[str]) -> UnsupportedError:
+def _nested_too_deeply(
+    arguments: tuple[tuple[Any, ...], dict[str, Any]], names: Sequence[str], differentiated: Sequence[int]
+) -> UnsupportedError:
     """The error for arguments that optree can't flatten, with the name of the first such."""
     args, kwargs = arguments
     named = [(names[k] if k < len(names) else f"argument {k}", value) for k, value in enumerate(args)]
     for name, value in [*named, *kwargs.items()]:
         try:
-            flatten_tree(value)
+            flatten_tree(value, namespace=OBJECTS if differentiated else NAMESPACE)
         except RecursionError:
             return UnsupportedError.here(
                 f"the argument `{name}` contains itself, or is nested too deeply to be taken apart; pass its parts "

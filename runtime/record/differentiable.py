@@ -65,9 +65,10 @@ def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
         for k in mine:
             leaf, kind = call.leaves[k], call.kinds[k]
             if _has_gradient(leaf, kind):
-                taken.append(k)
+                taken += [k] if k not in call.repeated else []
                 continue
-            if in_object[k] is not None and not _meant_as_float(leaf, in_object[k]):
+            owner = in_object[k]
+            if owner is not None and not _meant_as_float(leaf, *owner):
                 continue
             what, remedy = _not_a_float(leaf, kind)
             raise DifferentiationError.here(
@@ -98,9 +99,8 @@ def fields_of(spec: Any, field: tuple[type, str] | None = None) -> tuple[tuple[t
     return tuple([x for child, one in zip(spec.children(), own, strict=True) for x in fields_of(child, one)])
 
 
-def _meant_as_float(leaf: Any, field: tuple[type, str]) -> bool:
+def _meant_as_float(leaf: Any, cls: type, name: str) -> bool:
     """Whether a leaf that is an int stands in an attribute that is declared to be a float."""
-    cls, name = field
     declared = next((vars(c).get("__annotations__", {})[name] for c in cls.__mro__ if _declares(c, name)), None)
     return type(leaf) is int and declared in (float, "float", np.float64, "np.float64")
 
@@ -184,8 +184,11 @@ def name_of(fn: Any) -> str:
 def gradient_text(call: Call, mode: Mode, source: Source, leaves: Iterator[str]) -> str:
     """The expression for gradients in the structure of the arguments; None for what has none in a plain object."""
     specs, owners, parts = call.positional, call.owners, []
+    texts: dict[int, str] = {}
     for p in mode.positions:
         mine = [k for k, owner in enumerate(owners) if owner == p % len(specs)]
-        texts = [next(leaves) if _has_gradient(call.leaves[k], call.kinds[k]) else "None" for k in mine]
-        parts.append(packing(source, specs[p], iter(texts)))
+        for k in mine:
+            known = texts.get(call.repeated.get(k, -1))
+            texts[k] = known or (next(leaves) if _has_gradient(call.leaves[k], call.kinds[k]) else "None")
+        parts.append(packing(source, specs[p], iter([texts[k] for k in mine])))
     return parts[0] if isinstance(mode.argnums, int) else f"({', '.join(parts)}{',' if parts else ''})"

@@ -19,7 +19,7 @@ def first_of_each(call: Call, wrt: Sequence[int], names: Sequence[str]) -> dict[
     data = [k for k, kind in enumerate(call.kinds) if kind in DATA]
     found = {k: data[first] for k, first in zip(data, partition(call.data), strict=True)}
     for k in wrt:
-        others = [j for j in data if found[j] == found[k] and j != k]
+        others = [j for j in data if found[j] == found[k] and j != k and call.repeated.get(j) != k]
         if others:
             raise DifferentiationError.here(
                 f"`{names[k]}` and `{names[others[0]]}` are the same object, and the function may ask whether they "

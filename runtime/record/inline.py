@@ -48,6 +48,8 @@ def _gradient(fn: Callable[..., Any], mode: Mode, call: Call, recorder: Recorder
         alias = _alias(to_atom(leaves[k]), recorder)
         renamed.append(alias)
         leaves[k] = TracedArray(alias, recorder, owner="an argument of the inner function")
+    for k, first in call.repeated.items():
+        leaves[k] = leaves[first]
     given = call.arguments_over(leaves, positional_names(fn), wrt)
     try:
         out = fn(*given.args, **given.kwargs)

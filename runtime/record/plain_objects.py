@@ -1,4 +1,4 @@
-"""Plain objects as differentiated arguments: dataclasses, attrs and pydantic classes, namespaces, classes of the user's.
+"""Plain objects as differentiated arguments: dataclasses, attrs and pydantic classes, namespaces, user classes.
 
 The state of a plain object is what stands in its ``__dict__`` and its slots; it is taken apart as a dict is, and made
 again without its ``__init__`` and validators, which a traced value or a gradient need not satisfy.  Classes are
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import argparse
 import enum
+import functools
 import threading
 import types
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -52,7 +53,16 @@ def is_plain(cls: type) -> bool:
 @lru_cache(maxsize=1024)
 def slots_of(cls: type) -> tuple[str, ...]:
     """The slots in which objects of *cls* keep a part of their state."""
-    return tuple([name for name in dict.fromkeys(slots(cls)) if name != _FIELDS_SET])
+    own = {a.name for a in getattr(cls, "__attrs_attrs__", ())}
+    made = {name for c in cls.__mro__ if "__attrs_attrs__" in vars(c) for name in vars(c)}  # for cached properties
+    return tuple([n for n in dict.fromkeys(slots(cls)) if n != _FIELDS_SET and (n in own or n not in made)])
+
+
+@lru_cache(maxsize=1024)
+def kept_results(cls: type) -> frozenset[str]:
+    """The attributes in which objects of *cls* keep what was computed from others (``functools.cached_property``):
+    no state, since a derivative goes through the computation."""
+    return frozenset([n for c in cls.__mro__ for n, v in vars(c).items() if type(v) is functools.cached_property])
 
 
 def is_object(spec: Any) -> bool:
@@ -60,21 +70,41 @@ def is_object(spec: Any) -> bool:
     return spec.namespace == OBJECTS and spec.type in _registered
 
 
-def make(cls: type, stored: dict[str, Any], in_slots: dict[str, Any]) -> Any:
-    """An object of *cls* with these attributes."""
-    made = cls.__new__(cls) if issubclass(cls, types.SimpleNamespace) else object.__new__(cls)
+def _make(cls: Any, stored: dict[str, Any], in_slots: dict[str, Any]) -> Any:
+    """An object of *cls* with these attributes; *stored* becomes its ``__dict__``."""
+    made = object.__new__(cls)
     if stored:
-        made.__dict__.update(stored)
+        object.__setattr__(made, "__dict__", stored)
     for name, value in in_slots.items():
         object.__setattr__(made, name, value)
-    if hasattr(cls, _FIELDS_SET):
-        object.__setattr__(made, _FIELDS_SET, set(stored))
     return made
+
+
+def _make_namespace(cls: Any, stored: dict[str, Any], in_slots: dict[str, Any]) -> Any:
+    made = cls.__new__(cls)
+    made.__dict__.update(stored)
+    for name, value in in_slots.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def _make_model(cls: Any, stored: dict[str, Any], in_slots: dict[str, Any]) -> Any:
+    made = _make(cls, stored, in_slots)
+    object.__setattr__(made, _FIELDS_SET, set(stored))
+    return made
+
+
+def maker(cls: type) -> Callable[[Any, dict[str, Any], dict[str, Any]], Any]:
+    """The function (class, what stands in the ``__dict__``, what stands in slots) that makes an object of *cls*."""
+    if issubclass(cls, types.SimpleNamespace):
+        return _make_namespace
+    return _make_model if hasattr(cls, _FIELDS_SET) else _make
 
 
 def objects_in(value: Any) -> list[Any]:
     """The plain objects in *value*, but for those inside others."""
-    return [leaf for leaf in tree_flatten(value)[0] if is_plain(type(leaf))]
+    classes: list[type] = list(map(type, leaves := tree_flatten(value)[0]))
+    return [leaf for leaf, cls in zip(leaves, classes, strict=True) if is_plain(cls)]
 
 
 def take_apart(value: Any, opaque: Collection[int]) -> None:
@@ -106,8 +136,10 @@ def _register(cls: type) -> bool:
 
 
 def _flatten(value: Any) -> tuple[Sequence[Any], Any, Sequence[str]]:
-    held, in_slots = getattr(value, "__dict__", {}), slots_of(type(value))
-    parts = {name: part for name, part in held.items() if name not in in_slots}
+    cls: type = type(value)
+    held = getattr(value, "__dict__", {})
+    in_slots, kept = slots_of(cls), kept_results(cls)
+    parts = {name: part for name, part in held.items() if name not in in_slots and name not in kept}
     count = len(parts)
     for name in in_slots:
         part = getattr(value, name, _ABSENT)
@@ -120,6 +152,6 @@ def _unflatten(cls: type) -> Any:
     def unflatten(names: Any, parts: Sequence[Any]) -> Any:
         found, count = names
         pairs = list(zip(found, parts, strict=True))
-        return make(cls, dict(pairs[:count]), dict(pairs[count:]))
+        return maker(cls)(cls, dict(pairs[:count]), dict(pairs[count:]))
 
     return unflatten

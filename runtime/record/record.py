@@ -105,7 +105,7 @@ def _record(
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     recorder.differentiates = bool(wrt)
     leaves, inputs = list(call.leaves), {}
-    first = first_of_each(call, wrt, names) if plan.asks_identity else {}
+    first = {**(first_of_each(call, wrt, names) if plan.asks_identity else {}), **call.repeated}
     if plan.type_holders:
         raise UnsupportedError(
             at_site(

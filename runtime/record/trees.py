@@ -16,7 +16,7 @@ from typing import Any
 import optree
 
 from ...tracer.ir.trees import NAMESPACE, tree_flatten, tree_unflatten
-from .plain_objects import is_object, make, slots_of
+from .plain_objects import is_object, kept_results, maker, slots_of
 
 _SEQUENCES = {optree.PyTreeKind.TUPLE: tuple, optree.PyTreeKind.LIST: list}
 _MAPPINGS = {optree.PyTreeKind.DICT: dict, optree.PyTreeKind.ORDEREDDICT: OrderedDict}
@@ -60,6 +60,26 @@ def _collect(spec: Any, value: Any, found: list[Any]) -> None:
     if spec.num_nodes > spec.num_leaves + 1:
         for inner, part in zip(spec.children(), one_level(value, spec)[0], strict=True):
             _collect(inner, part, found)
+
+
+def repeated_leaves(spec: Any, value: Any) -> dict[int, int]:
+    """For each leaf of a plain object that has occurred in *value*, of structure *spec*, before: the leaf there."""
+    found: dict[int, int] = {}
+    _repeated(spec, value, 0, {}, found)
+    return found
+
+
+def _repeated(spec: Any, value: Any, start: int, seen: dict[int, int], found: dict[int, int]) -> None:
+    if spec.kind == optree.PyTreeKind.LEAF:
+        return
+    if is_object(spec):
+        first = seen.setdefault(id(value), start)
+        if first != start:
+            found.update({start + k: found.get(first + k, first + k) for k in range(spec.num_leaves)})
+            return
+    for inner, part in zip(spec.children(), one_level(value, spec)[0], strict=True):
+        _repeated(inner, part, start, seen, found)
+        start += inner.num_leaves
 
 
 @lru_cache(maxsize=1024)
@@ -157,7 +177,9 @@ def _unpacking_object(source: Source, spec: Any, value: str) -> Iterator[str]:
     if spec.type.__dictoffset__:
         source.lines.append(f"{store} = {value}.__dict__")
         stored = tuple([name for name in names if name not in in_slots])
-        source.give_up_if(f"(*{store},) != {source.constant(stored)}")
+        kept = kept_results(spec.type)
+        found = f"*[n for n in {store} if n not in {source.constant(kept)}]" if kept else f"*{store}"
+        source.give_up_if(f"({found},) != {source.constant(stored)}")
     for name in in_slots:
         if name not in names:
             source.give_up_if(f"{source.constant(hasattr)}({value}, {name!r})")
@@ -174,7 +196,7 @@ def _packing_object(source: Source, spec: Any, leaves: Iterator[str]) -> str:
     parts = [(name, f"{name!r}: {packing(source, child, leaves)}") for name, child in pairs]
     stored = ", ".join([text for name, text in parts if name not in in_slots])
     others = ", ".join([text for name, text in parts if name in in_slots])
-    return f"{source.constant(make)}({source.constant(spec.type)}, {{{stored}}}, {{{others}}})"
+    return f"{source.constant(maker(spec.type))}({source.constant(spec.type)}, {{{stored}}}, {{{others}}})"
 
 
 def unpacking_sequence(source: Source, children: Sequence[Any], value: str) -> Iterator[str]:

@@ -191,10 +191,11 @@ _SETTINGS: dict[LibrarySetting, str] = {
 }
 # Packages whose functions are known to depend on their arguments alone, but for the parts named in `_UNKNOWN`.
 PACKAGES = ("numpy", "scipy", "cupy", "cupyx", "optree", "typing_extensions", "tracegrad")
+_RECORDS = ("attr", "attrs", "pydantic", "pydantic_core")  # classes of plain objects; validators are the user's code
 _UNKNOWN = "scipy.constants numpy.ma"  # `value(name)`, `default_fill_value(x)` read dicts that anyone can change
 
 _TABLE: dict[str, Verdict] = {
-    **dict.fromkeys([*_PURE_MODULES, *PACKAGES, *_PURE_FUNCTIONS], PURE),
+    **dict.fromkeys([*_PURE_MODULES, *PACKAGES, *_RECORDS, *_PURE_FUNCTIONS], PURE),
     **{name: why for why, names in [*_IMPURE_MODULES.items(), *_IMPURE_FUNCTIONS.items()] for name in names.split()},
     **{name: setting for setting, names in _SETTINGS.items() for name in names.split()},
     **dict.fromkeys(_UNKNOWN.split(), UNKNOWN),
@@ -208,13 +209,22 @@ RUN_TIME = {
 # Packages that run inside of ours (compilers, array libraries, tests) and may be seen there; elsewhere they are judged.
 MACHINERY = (*PACKAGES, "numba", "llvmlite", "cupy_backends", "cuda", "numba_cuda", "ml_dtypes", "_pytest", "pluggy",
              "coverage", "hypothesis", "pydevd", "debugpy")  # fmt: skip
-_COPIERS = {"asdict", "astuple", "deepcopy", "copy", "getmembers", "replace"}  # read attributes by themselves
+_COPIERS = {
+    "asdict",
+    "astuple",
+    "deepcopy",
+    "copy",
+    "getmembers",
+    "replace",
+    "evolve",
+    "assoc",
+}  # read attributes by themselves
 # Libraries whose functions don't read attributes of the user's own objects behind our back.
 _PLAIN_READERS = {
     "numpy", "scipy", "math", "cmath", "operator", "functools", "itertools", "typing", "enum", "abc", "collections",
     "numbers", "warnings", "builtins", "string", "re", "time", "random", "datetime", "statistics", "fractions",
     "decimal", "_operator", "_functools", "contextlib", "types", "tracegrad", "typing_extensions", "__future__", "os",
-    "sys", "locale",
+    "sys", "locale", "attr", "attrs",
 }  # fmt: skip
 LOCAL_TIME = {"fromtimestamp", "timestamp", "astimezone"}  # methods of `datetime` that read the time zone
 # Names of NumPy's that make dates, of text too; and text that is a clock to them.

@@ -417,7 +417,7 @@ class Substitution:
                 kept_class(cls) if items.kind == "history" else cls
             )
         else:
-            copy = cls.__new__(cls) if cls is types.SimpleNamespace else object.__new__(cls)
+            copy = (cls if issubclass(cls, types.SimpleNamespace) else object).__new__(cls)
 
         def fill() -> None:
             for name, value in attributes(old).items():

@@ -38,11 +38,25 @@ def asks_int_identity(code: CodeType) -> bool:
 
 
 def _compared_by_identity(code: CodeType) -> list[list[Path | None]]:
-    """The loads of the two sides of each ``is`` in *code*, None where they are not known."""
+    """The loads of the two sides of each ``is`` in *code*, None where they are not known; not where one side is the
+    class of something."""
     if _IS_OP not in code.co_code[::2]:
         return []
     places = [k for k, i in enumerate(instructions_of(code).all) if i.opname == "IS_OP"]
-    return [_sides(code, k) for k in places]
+    return [_sides(code, k) for k in places if not any(_is_class(code, k, above) for above in (0, 1))]
+
+
+def _is_class(code: CodeType, k: int, above: int) -> bool:
+    """Whether a side of the ``is`` at instruction *k* is ``type(x)`` or ``x.__class__``."""
+    found = instructions_of(code)
+    at = found.pushed_by(k, above, 0)
+    if at is None or at < 2:
+        return False
+    if found.all[at].argval == "__class__" and found.all[at].opname == "LOAD_ATTR":
+        return True
+    first = at - 2 - (found.all[at - 1].opname == "PRECALL")
+    name, function = found.all[at], found.all[first]
+    return name.opname == "CALL" and name.arg == 1 and (function.opname, function.argval) == ("LOAD_GLOBAL", "type")
 
 
 @lru_cache(maxsize=4096)

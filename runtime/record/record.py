@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer import numpy_api  # noqa: F401  (fills the tables of NumPy functions)
+from ...tracer.bytecode.array_places import written
 from ...tracer.ir.aval import Aval
 from ...tracer.ir.errors import MutationError, TracegradError, UnsupportedError, unrecordable
 from ...tracer.ir.graph import Atom, Var
@@ -28,6 +29,7 @@ from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.integers import ITEMS, Integers, IntegersAskedError, TracedInt
 from ...tracer.record.made_arrays import take_back_guesses
+from ...tracer.record.named_arrays import ByLines
 from ...tracer.record.recorder import RecordAgainError, Recorder, recording
 from ...tracer.record.reports import filters
 from ...tracer.record.shown_text import Texts
@@ -137,6 +139,7 @@ def _record(
     recorder.texts = Texts(filters=filters()) if plan.replays_effects and snapshot is not None else None
     with fewer_collections(), recording(recorder), _own_words():
         if snapshot is None:
+            recorder.names_written = lambda: frozenset(name for code in plan.codes for name in written(code))
             given = call.arguments_over(leaves, positional_names(fn), wrt)
             plain = Settled(lambda value: _number(value, recorder), given.originals)
             recorder.originals = given.originals
@@ -144,7 +147,7 @@ def _record(
             holders, left, out = Holders(recorder, given), True, None
             holders.begin()
             try:
-                with plan.show():
+                with plan.show(), ByLines(fn, plan.codes):
                     out = fn(*given.args, **given.kwargs)
                 left = given.copies or not holders.only([out])
                 if left:
@@ -277,7 +280,8 @@ def run_frozen(
         recorder.texts.places |= substitution.unread()
     watch, raised, recorder.repeatable = plan.watch(recorder.reasons.append), None, True
     try:
-        with nullcontext() if others is None else others, substitution.in_classes(), watch:
+        lines = ByLines(substitution.fn)
+        with nullcontext() if others is None else others, substitution.in_classes(), watch, lines:
             out = substitution.fn(*given.args, **given.kwargs)
         out, returned = plain.result(out, {id(node.obj) for node in snapshot.nodes if node.kind == "pinned"})
     except BaseException as error:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import builtins
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -225,6 +225,11 @@ class StatePlan:
     def writes_by_name(self) -> bool:
         """Whether the code may write under names that are not in it: by ``vars()``, ``__dict__`` and the like."""
         return any(reason.code in (Refusal.STATE_OPAQUE, Refusal.CALLS_NAMES) for reason in self.reasons)
+
+    @property
+    def codes(self) -> Collection[types.CodeType]:
+        """The code that the function may reach."""
+        return self._codes.values()
 
     def floats(self, state: Iterable[StateNode]) -> set[float]:
         """The floats that stand in the code, and in places of the *state*."""

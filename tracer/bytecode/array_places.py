@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ..ir.site import Site
 from .concretize import instructions_of, offset_of
 
 _STORES = ("STORE_FAST", "STORE_DEREF", "STORE_NAME", "STORE_ATTR")
 
 
 class CallPlace(NamedTuple):
-    """A call: the ``offset`` of its instruction in ``code``."""
+    """A call: the ``offset`` of its instruction in ``code``, or the name that its result gets there."""
 
     code: CodeType
-    offset: int
+    offset: int | str
 
 
 def place_of(frame: FrameType) -> CallPlace:
@@ -24,19 +26,71 @@ def place_of(frame: FrameType) -> CallPlace:
 
 
 @lru_cache(maxsize=1024)
-def assigned(code: CodeType) -> frozenset[int]:
-    """The calls, by their offsets, whose result gets a name in *code* under which it assigns items (``z[i] = ...``)."""
+def written(code: CodeType) -> frozenset[str]:
+    """The names of variables and attributes into which *code* writes: ``z[i] = ...``, ``self.z += ...``."""
     found = instructions_of(code)
-    if not any(i.opname in ("STORE_SUBSCR", "STORE_SLICE") for i in found.all):
-        return frozenset()
-    names = set()
+    names: set[str] = set()
     for at, instruction in enumerate(found.all):
         if instruction.opname in ("STORE_SUBSCR", "STORE_SLICE"):
-            container = found.loads_below(at, 1 + (instruction.opname == "STORE_SLICE"), 0)
-            if container is not None:
-                names.add(container[-1][1])
+            path = found.loads_below(at, 1 + (instruction.opname == "STORE_SLICE"), 0)
+        elif instruction.opname == "BINARY_OP" and instruction.argrepr.endswith("="):
+            path = found.loads_below(at, 1, 0)
+        else:
+            continue
+        names.update(() if path is None else [path[-1][1]])
+    for before, after in reversed(list(pairwise(found.all))):  # w = z; w[0] = ...
+        if before.opname.startswith("LOAD_") and after.opname in _STORES and after.argval in names:
+            names.add(before.argval)
+    return frozenset(names)
+
+
+@lru_cache(maxsize=1024)
+def assigned(code: CodeType, elsewhere: frozenset[str] = frozenset()) -> frozenset[int | str]:
+    """The calls, by their offsets, whose result gets a name under which *code* writes, and those names.  *elsewhere*:
+    names of attributes into which other code writes."""
+    found, names = instructions_of(code), written(code)
+    result: set[int | str] = set()
+    for at, store in enumerate(found.all):
+        if store.opname in _STORES and (store.argval in names or store.argval in elsewhere):
+            calls = [found.all[k] for k in _stored(found, at) if found.all[k].opname.startswith("CALL")]
+            result.update([call.offset for call in calls], [store.argval] if calls else ())
+    return frozenset(result)
+
+
+def _stored(found: Any, at: int) -> list[int]:
+    """The instructions that push what the STORE instruction *at* may store; of ``u, v = f(), g()`` all that do."""
+    k = at
+    while k > 0 and _line(found.all[k]) == _line(found.all[at]):
+        k -= 1
+        if found.all[k].opname in ("SWAP", "UNPACK_SEQUENCE"):
+            count = found.all[k].arg
+            if found.all[k].opname == "UNPACK_SEQUENCE":
+                k -= 1
+                if not found.all[k].opname.startswith("BUILD_"):
+                    return [k]
+            return [j for n in range(count) if (j := found.pushed_by(k, n, 0)) is not None]
+    j = found.pushed_by(at, int(found.all[at].opname == "STORE_ATTR"), 0)
+    return [] if j is None else [j]
+
+
+@lru_cache(maxsize=1024)
+def behind_stores(code: CodeType) -> frozenset[int]:
+    """The instructions of *code*, by their offsets, before which a statement ends within a line."""
+    found = instructions_of(code).all
     return frozenset(
-        before.offset
-        for before, after in zip(found.all, found.all[1:], strict=False)
-        if before.opname.startswith("CALL") and after.opname in _STORES and after.argval in names
+        after.offset
+        for before, after in pairwise(found)
+        if before.opname in _STORES and after.opname not in _STORES and _line(before) == _line(after)
     )
+
+
+def _line(instruction: Any) -> int | None:
+    return None if instruction.positions is None else instruction.positions.lineno
+
+
+def name_site(frame: FrameType, name: str) -> Site:
+    """The line on which *name* got the value that it has in *frame*."""
+    found = instructions_of(frame.f_code)
+    stores = [i for i in found.all[: found.at(frame.f_lasti)] if i.opname in _STORES and i.argval == name]
+    line = (_line(stores[-1]) if stores else None) or frame.f_lineno
+    return Site(frame.f_code.co_filename, line, frame.f_code.co_name)

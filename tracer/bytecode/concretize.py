@@ -267,6 +267,20 @@ def request(depth: int) -> Request:
     return Request(opcode, resolve(path, frame), path[-1][1] if path[-1][0] != "const" else None, frame)
 
 
+def written_into() -> Any:
+    """The object into which the caller's caller writes (``z[k] = t``, ``z.fill(t)``, ``z.flat = t``), UNKNOWN where it
+    can't be told; None where it does not write."""
+    asked = request(2)
+    if asked.opcode == "CALL":
+        return getattr(asked.callee, "__self__", UNKNOWN) if asked.name in _WRITERS else None
+    if not asked.opcode.startswith("STORE_"):
+        return None
+    found = instructions_of(asked.frame.f_code)
+    above = {"STORE_SUBSCR": 1, "STORE_SLICE": 2}.get(asked.opcode, 0)
+    path = found.loads_below(found.at(asked.frame.f_lasti), above, 0)
+    return UNKNOWN if path is None else resolve(path, asked.frame, plain=True)
+
+
 def called_by_name(method: str) -> bool:
     """Whether the caller's caller calls the *method* itself: ``t.__float__()``."""
     asked = request(2)
@@ -289,6 +303,7 @@ def check_number_allowed(has_gradient: Callable[[], bool]) -> None:
         raise UnsupportedError.here(_float_message(asked))
 
 
+_WRITERS = frozenset(("fill", "put", "itemset", "__setitem__"))
 ASSIGN_HINT = (
     "a traced value cannot be written into a plain NumPy array, which could not carry its gradient; "
     "make the array in the function, by np.zeros(n) or np.zeros_like(x), and assign into that"

@@ -23,6 +23,7 @@ sort.py          sorting, searching, taking
 product.py       matmul, dot, tensordot, kron, cross
 einsum.py        einsum
 special.py       functions of scipy.special that are no ufuncs: logsumexp, softmax
+iterators.py     np.ndenumerate, np.nditer
 misc.py          differences, interpolation, convolution, comparison of whole arrays, facts
 python_builtins  type, hasattr, getattr
 python_math      math.sin, math.hypot
@@ -39,6 +40,7 @@ from . import (  # noqa: F401  (each fills the tables)
     einsum,
     hooks,
     index,
+    iterators,
     made_in_code,
     misc,
     product,

@@ -18,7 +18,7 @@ from ..ops.elementwise import F, broadcast_to, cast, promote, to_bool
 from ..ops.product import contract_last, matmul
 from ..ops.reduce import reduce
 from ..ops.shape import concat, move_axis, reshape, slice_axis, transpose
-from ..record.array import UFUNCS, to_atom, wrap
+from ..record.array import UFUNCS, to_atom, wrap, wrap_array
 from ..record.autocast import lowered
 from .einsum import contract_pair
 from .registry import atom_of, implements, into, one_axis
@@ -125,7 +125,7 @@ def _inner(a: Any, b: Any) -> Any:
 @implements(np.outer)
 def _outer(a: Any, b: Any, out: Any = None) -> Any:
     x, y = to_atom(a), to_atom(b)
-    return into(wrap(UFUNCS[np.multiply](reshape(x, (x.aval.size, 1)), reshape(y, (1, y.aval.size)))), out)
+    return into(wrap_array(UFUNCS[np.multiply](reshape(x, (x.aval.size, 1)), reshape(y, (1, y.aval.size)))), out)
 
 
 def tensordot_of(x: Atom, y: Atom, axes_x: Ints, axes_y: Ints, what: str) -> Atom:

@@ -19,6 +19,7 @@ from ..ops.indexing import ARGSORT, SCATTER_SET, SEARCHSORTED, bind_expand, gath
 from ..ops.reduce import reduce
 from ..ops.shape import iota, move_axis, reshape, slice_axis, transpose
 from ..record.array import TracedArray, to_atom, wrap
+from ..record.made_arrays import writable
 from ..record.recorder import require_recorder
 from .bounds import positions
 from .reduce import keep
@@ -227,12 +228,8 @@ def _take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
 
 @implements(np.put_along_axis)
 def _put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
-    if not isinstance(arr, TracedArray):
-        raise UnsupportedError.here(
-            "np.put_along_axis would write a traced value into a plain NumPy array; make that array with "
-            "np.zeros_like(x)"
-        )
-    target = arr.flat if axis is None else arr
+    target = writable(arr, "np.put_along_axis")
+    target = target.flat if axis is None else target
     x, at, axis = _along(target, indices, axis, "np.put_along_axis")
     if x.aval.size != target.size:
         raise ShapeError.here("np.put_along_axis: indices do not fit the array")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..bytecode.concretize import array_refusal, called_by_name, check_number_allowed
+from ..bytecode.concretize import array_refusal, called_by_name, check_number_allowed, written_into
 from ..bytecode.settled_text import printed, settled, template
 from ..bytecode.shown_names import expect_lists
 from ..ir.aval import FLOAT, FLOAT_KINDS, Aval, check_dtype
@@ -256,7 +256,8 @@ class TracedArray(metaclass=_StandIn):
 
     @flat.setter
     def flat(self, value: Any) -> None:
-        self.flat[...] = np.resize(value, self.size) if isinstance(value, (list, np.ndarray)) else value
+        values = FUNCTIONS[np.array](value)
+        self.flat[...] = values if values.size == 1 else np.resize(values, self.size)
 
     @property
     def device(self) -> str:
@@ -397,7 +398,12 @@ class TracedArray(metaclass=_StandIn):
             if (stands := self._written(sys._getframe(1))) is not None:
                 return stands
             self._recorder.shown.append(self.atom)  # by "%.3f" % t
-            check_number_allowed(lambda: self._recorder.has_gradient(self.atom))
+            try:
+                check_number_allowed(lambda: self._recorder.has_gradient(self.atom))
+            except UnsupportedError as error:
+                if (array := written_into()) is not None:
+                    self._recorder.refuse_write(array, error)
+                raise
         return float(self._concrete("float"))
 
     def number(self) -> TracedArray:
@@ -477,6 +483,8 @@ class TracedArray(metaclass=_StandIn):
         error = array_refusal()
         if expect_lists():
             self._recorder.again(RecordAgainError(error))
+        if (array := written_into()) is not None:
+            self._recorder.refuse_write(array, error)
         raise self._recorder.refused(self.atom, error)
 
     def __getattr__(self, name: str) -> Any:

@@ -19,10 +19,10 @@ from ..ir.aval import can_cast
 from ..ir.errors import MutationError, TracegradError, UnsupportedError
 from ..ir.site import is_internal
 from ..ops.elementwise import broadcast_to, cast
-from .array import TracedArray, is_traced, to_atom, wrap_array
+from .array import FUNCTIONS, TracedArray, is_traced, to_atom, wrap_array
 from .recorder import RecordAgainError, Recorder, current_recorder
 
-_Places = WeakKeyDictionary[Any, set[int]]  # code -> calls in it
+_Places = WeakKeyDictionary[Any, set[int | str]]  # code -> calls in it
 _traced: _Places = WeakKeyDictionary()  # those whose arrays are traced ones
 _plain: _Places = WeakKeyDictionary()  # those whose arrays are plain ones until they are found to hold traced values
 
@@ -37,15 +37,19 @@ class NotTracedError(RecordAgainError):
 
 def is_traced_at(place: CallPlace, floats: bool) -> bool:
     """Whether the array made at *place* is a traced one from the start: it is known to hold traced values, or (a guess)
-    another one of the same code is, and it is one of *floats* whose items are assigned, too."""
+    it is one of *floats* whose items are assigned, and another one of the same code is known, or no run can follow."""
     known = _traced.get(place.code, ())
     if place.offset in known:
         return True
-    guess = bool(known) and floats and place.offset in assigned(place.code)
     recorder = current_recorder()
-    if not guess or recorder is None or place.offset in _plain.get(place.code, ()):
+    if recorder is None or not floats or place.offset in _plain.get(place.code, ()):
         return False
-    recorder.outermost().guessed.append(place)
+    outermost = recorder.outermost()
+    elsewhere = frozenset() if outermost.names_written is None else outermost.names_written()
+    only_run = outermost.names_written is not None
+    if not (known or only_run) or place.offset not in assigned(place.code, elsewhere):
+        return False
+    outermost.guessed.append(place)
     return True
 
 
@@ -69,6 +73,8 @@ class MadeArray(np.ndarray):
         return array[()] if return_scalar else self._of(array)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function in FUNCTIONS and any(map(is_traced, (*args, *kwargs.values()))):
+            return FUNCTIONS[function](*args, **kwargs)
         found = super().__array_function__(function, types, args, kwargs)
         return self._of(found) if type(found) is np.ndarray else found
 
@@ -93,6 +99,15 @@ class MadeArray(np.ndarray):
             refuse_write(self, "z[...] = t")
         super().__setitem__(index, value)
 
+    @property
+    def flat(self) -> Any:
+        """NumPy's iterator over the elements."""
+        return _Flat(self)
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        self.flat[...] = value
+
     def fill(self, value: Any) -> None:
         if is_traced(value):
             refuse_write(self, "fill")
@@ -114,6 +129,34 @@ class MadeArray(np.ndarray):
         return self.view(np.ndarray)
 
 
+class _Flat:
+    """``z.flat`` of a plain array."""
+
+    def __init__(self, array: MadeArray) -> None:
+        self._array = array
+        self._flat = np.ndarray.flat.__get__(array)  # type: ignore[attr-defined]
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._flat[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if is_traced(value) or is_traced(index):
+            refuse_write(self._array, "z.flat[...] = t")
+        self._flat[index] = value
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._flat, name)
+
+    def __len__(self) -> int:
+        return len(self._flat)
+
+    def __iter__(self) -> Any:
+        return iter(self._flat)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        return self._flat.__array__(*args, **kwargs)
+
+
 def made(array: np.ndarray, place: CallPlace) -> Any:
     """*array*, as one that was made at *place*."""
     if current_recorder() is None or array.dtype.kind not in "fiub":
@@ -133,6 +176,8 @@ def refuse_write(array: Any, what: str) -> NoReturn:
     if type(array) is MadeArray and array.place is not None and recorder is not None:
         _traced.setdefault(array.place.code, set()).add(array.place.offset)
         recorder.again(HoldsTracedError(error))
+    if recorder is not None:
+        recorder.refuse_write(array, error)
     raise error
 
 

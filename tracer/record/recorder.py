@@ -109,7 +109,9 @@ class Recorder(Builder):
         self.questions: list[Answered] = []  # put to the outside, and answered
         self.guessed: list[Any] = []  # calls whose arrays are traced ones by a guess (made_arrays.py)
         self.repeatable = False  # whether the run has no effects before it is over
+        self.names_written: Callable[[], frozenset[str]] | None = None  # by the code, where the run can't be made again
         self.needed: RecordAgainError | None = None  # raised in the function, whatever became of it
+        self.refused_write: Callable[..., TracegradError | None] | None = None  # asks to know it (named_arrays.py)
         self._alive: list[Any] = []
         self._producers = Producers()
         self._guarded: dict[tuple[Atom, str], Guard] = {}
@@ -396,6 +398,14 @@ class Recorder(Builder):
             outermost.needed = outermost.needed or raised
             unrecordable.discard(raised.error)
             raise raised
+
+    def refuse_write(self, array: Any, error: TracegradError) -> NoReturn:
+        """End the run, or the write of a traced value into a plain *array*, by *error* or one that says more."""
+        ask = self.outermost().refused_write
+        found = error if ask is None else ask(array, error)
+        if found is None:
+            self.again(RecordAgainError(error))
+        raise error if found is None else found
 
     def refused(self, atom: Atom, error: UnsupportedError) -> UnsupportedError:
         """*error*, of code that needs the array itself; where that depends on no argument, the code can have it."""

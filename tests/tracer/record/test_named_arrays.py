@@ -1,0 +1,205 @@
+"""Traced values written into plain arrays whose making nothing tells: of generators, of functions under other names."""
+
+from __future__ import annotations
+
+import functools
+import sys
+
+import numpy as np
+import pytest
+from agreement import numerical_gradient
+
+from tracegrad import compile_grad
+from tracegrad.tracer.ir.errors import MutationError, UnsupportedError
+
+X = np.array([0.7, 1.3, 0.4, 2.2])
+TABLE = {"ones": np.ones}
+zeros = functools.partial(np.zeros, dtype=float)
+
+
+def other_names(a, make=np.zeros):
+    z = make(3)
+    z[0] = a[0]
+    ones = TABLE["ones"]
+    w = ones(3)
+    v = w
+    v[1] += a[1] * z[0]
+    u = zeros(3)
+    u[2] = w[1] ** 2
+    many = [make(2) for _ in range(2)]
+    many[1][0] = a[2]
+    held = {"p": make(2)}
+    held["p"][1] = many[1][0] * 2
+    return np.sum(z + w * u) + np.sum(many) * np.sum(held["p"])
+
+
+def functions_of_lists(a):
+    d = np.diag([1.0, 2.0, 3.0]); d = d * 1; d[0] = a[:3]  # fmt: skip  # noqa: E702
+    r = np.repeat([1.0, 2.0], 2)
+    r[0] *= a[0]
+    t = np.tile([1.0, 2.0], 2)
+    t += r * a
+    x, y = np.meshgrid([1.0, 2.0, 3.0], [2.0, 3.0])
+    x[0] = a[:3]
+    y[0, 0] -= a[3]
+    s = np.stack([[0.0, 1.0], [2.0, 3.0]])
+    s[:, 0] = a[:2]
+    p = np.pad([1.0, 2.0], 1)
+    p[0] = np.fromiter((k * 2.0 for k in range(3)), float)[1] * a[0]
+    q = np.ndarray(2)
+    q.fill(0.0)
+    q[1] = p[0]
+    return np.sum(d @ d) + np.sum(r * t) + np.sum(x * y) + np.linalg.norm(s) + np.sum(p) * q[1]
+
+
+def grids(a):
+    xs, ys = np.mgrid[0:1:5j, 0:1:5j]
+    u = np.exp(-((xs - 0.5) ** 2) - ys)
+    for _ in range(3):
+        u[1:-1, 1:-1] += 0.1 * a[0] * (u[2:, 1:-1] - 2 * u[1:-1, 1:-1] + u[:-2, 1:-1])
+        u[0, :] = a[1]
+    line = np.r_[0.0, 1.0, 2.0]
+    line[-1] = u[2, 2]
+    return np.sum(u**2) * np.sum(line)
+
+
+class Rod:
+    def __init__(self, n, nu):
+        self.u, self.nu, self.history = np.sin(np.mgrid[0:n] / n), nu, []
+        self.k = -np.diag([1.0] * n)
+
+    def step(self):
+        before = self.u.copy()
+        self.u[1:-1] = before[1:-1] + self.nu * (before[2:] - 2 * before[1:-1] + before[:-2])
+        self.k[0, 1] += self.nu
+        self.history.append(self.u.copy())
+
+
+def a_class(a):
+    rod = Rod(6, a[0] * 0.1)
+    for _ in range(3):
+        rod.step()
+    return np.sum(rod.u) + np.sum(rod.k @ rod.k) + sum(np.sum(h**2) for h in rod.history)
+
+
+def fill(out, a):
+    for k in range(len(out)):
+        out[k] = a[k] ** 2
+    return out
+
+
+def ways_of_writing(a):
+    z = np.zeros((2, 2))
+    z.flat[1] = a[0]
+    z.flat[2:] = a[1:3]
+    z.flat = z * a[0]
+    np.put_along_axis(z, np.array([[0], [1]]), a[:2].reshape(2, 1), axis=1)
+    w = np.ones((3, 3))
+    np.fill_diagonal(w, a[0])
+    np.put(w, [1, 2], a[:2])
+    np.add.at(w, ([0, 0], [1, 1]), a[2:])
+    fill(np.mgrid[0:4].astype(float), a)
+    with np.nditer(w, op_flags=["readwrite"]) as it:
+        for x in it:
+            x[...] = 2 * x
+    return np.sum(z) + np.sum(w**2) + np.sum(fill(np.mgrid[0:4] * 1.0, a))
+
+
+def iterators(a):
+    total, m = 0.0, np.outer(a, a)
+    for (i, j), v in np.ndenumerate(m):
+        if i != j:
+            total += v * (i + 1)
+    it = np.nditer(m, flags=["multi_index"])
+    while not it.finished:
+        total = total + it[0] ** 2 * it.multi_index[1]
+        it.iternext()
+    for x, y in np.nditer([a, 2.0 * a]):
+        total = total + x * y
+    return total
+
+
+@pytest.mark.parametrize(
+    "f", [other_names, functions_of_lists, grids, a_class, ways_of_writing, iterators], ids=lambda f: f.__name__
+)
+def test_writes(f):
+    compiled = compile_grad(f)
+    for x in (X, X * 1.1, X[::-1].copy()):
+        value, gradient = compiled.value_and_grad(x)
+        np.testing.assert_allclose(value, f(x), rtol=1e-12)
+        np.testing.assert_allclose(gradient, numerical_gradient(f, (x,)), rtol=1e-5, atol=1e-7)
+    assert compiled.stats.live == "" and sys.gettrace() is None
+
+
+class Noise:
+    def __init__(self, seed):
+        self.rng, self.weights = np.random.default_rng(seed), np.zeros(3)
+
+    def draw(self, a):
+        noise = self.rng.normal(size=4)
+        noise *= a
+        noise[0] = a[1]
+        self.weights[1:] = a[:2]
+        table = np.zeros(3)
+        for k in range(3):
+            table[k] = 0.5**k
+        return np.sum(noise**2) + np.sum(table * self.weights) + self.rng.choice(2, p=np.ones(2) / 2)
+
+
+def test_functions_that_draw():
+    """Such a function is live: its first run can't be made again, and has to know."""
+
+    def f(a, seed):
+        return Noise(seed).draw(a)
+
+    compiled = compile_grad(f)
+    for seed in range(3):
+        value, gradient = compiled.value_and_grad(X, seed)
+        np.testing.assert_allclose(value, f(X, seed), rtol=1e-12)
+        np.testing.assert_allclose(gradient, numerical_gradient(lambda x: f(x, seed), (X,)), rtol=1e-5)  # noqa: B023
+    assert "draws random numbers" in compiled.stats.live and sys.gettrace() is None
+
+
+def test_an_array_that_something_else_shows():
+    def f(a):
+        whole = np.sort(np.mgrid[0:4]) * 1.0
+        first, second = np.split(whole, 2)
+        second[0] = a[0]
+        return np.sum(first) + np.sum(whole)
+
+    compiled = compile_grad(f)
+    for x in (X, 2 * X):
+        np.testing.assert_allclose(compiled.grad(x), [1.0, 0.0, 0.0, 0.0])
+
+
+def test_errors_name_both_lines():
+    def f(a):
+        make = np.zeros
+        first, second = np.split(make(4), 2)
+        second[0] = a[0]
+        return np.sum(first) + np.sum(second)
+
+    with pytest.raises(MutationError, match=r"z = z\.copy\(\)") as refused:
+        compile_grad(f).grad(X)
+    line = f.__code__.co_firstlineno
+    assert f":{line + 2} in f" in str(refused.value) and f"line {line + 3}, in f" in str(refused.value)
+
+
+def test_beside_a_debugger():
+    def f(a):
+        make = np.zeros
+        z = make(3)
+        z[0] = a[0]
+        return np.sum(z)
+
+    def look(frame, event, arg):
+        return None
+
+    sys.settrace(look)
+    try:
+        with pytest.raises(UnsupportedError, match=r"np\.zeros"):
+            compile_grad(f).grad(X)
+        assert sys.gettrace() is look
+    finally:
+        sys.settrace(None)
+    np.testing.assert_allclose(compile_grad(f).grad(X), [1.0, 0.0, 0.0, 0.0])

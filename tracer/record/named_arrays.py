@@ -1,0 +1,145 @@
+"""Plain arrays whose making nothing tells, known by the names that the user's code gives them.
+
+Traced values are written into an array of a random generator, of ``np.mgrid``, of ``make(3)`` with ``make = np.zeros``.
+Where that has been refused, the run is made again line by line: before each statement of the user's, a plain array to
+which nothing but a local variable (or a list or object there) refers is replaced by a ``MadeArray`` with that name as
+its place.  What else refers to an array would not see what is written, so others stay as they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection
+from types import CodeType, FrameType
+from typing import Any
+from weakref import WeakSet, ref
+
+import numpy as np
+
+from ..bytecode.array_places import CallPlace, assigned, behind_stores, name_site
+from ..ir.aval import SUPPORTED
+from ..ir.errors import MutationError, TracegradError
+from ..ir.site import Site, is_internal
+from .array import to_atom, wrap_array
+from .made_arrays import is_traced_at, made
+from .recorder import current_recorder
+
+_by_lines: WeakSet[CodeType] = WeakSet()  # functions whose runs are made line by line
+_tried: WeakSet[CodeType] = WeakSet()  # functions of which one run has been, to see if that helps
+_SHARED = (
+    "a traced value cannot be written into this plain NumPy array{}: something else shows its memory, too (another "
+    "name of it, a view, an object, code in C), and would not see the value; write into a copy: z = z.copy()"
+)
+_MOST_ITEMS = 64  # of a list or an object that is looked through
+_HEAP_TYPE = 1 << 9  # the flag of a class that Python code has made
+
+
+class ByLines:
+    """A context for a run of *fn*: line by line, if that has been asked for.
+
+    The first of the runs that can't be made again is so, too, if code of *codes*, which it may reach, writes into what
+    a call has given."""
+
+    def __init__(self, fn: Callable[..., Any], codes: Collection[CodeType] = ()) -> None:
+        self._code = getattr(getattr(fn, "func", fn), "__code__", None)
+        self._on = self._code in _by_lines and sys.gettrace() is None
+        if not self._on and codes and self._code is not None and self._code not in _tried and sys.gettrace() is None:
+            _tried.add(self._code)
+            self._on = any(assigned(c) for c in codes if not is_internal(c.co_filename))
+        self._shared: dict[int, tuple[ref[np.ndarray], Site]] = {}  # by id: arrays that are not replaced
+
+    def __enter__(self) -> None:
+        recorder = current_recorder()
+        if recorder is not None:
+            recorder.refused_write = self._refused
+        if self._on:
+            sys.settrace(self._begin)
+
+    def __exit__(self, *exc: object) -> None:
+        if self._on:
+            sys.settrace(None)
+
+    def _refused(self, array: Any, error: TracegradError) -> TracegradError | None:
+        """A traced value was to be written into the plain *array*: None if another run may know it, else *error* or one
+        that says more."""
+        known, site = self._shared.get(id(array), (None, None))
+        if known is not None and known() is array:
+            return MutationError.here(_SHARED.format(f" ({site})"))
+        if self._on:
+            return MutationError.here(_SHARED.format(""))
+        if self._code is None or sys.gettrace() is not None:
+            return error
+        _by_lines.add(self._code)
+        return None
+
+    def _begin(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if is_internal(frame.f_code.co_filename):
+            return None
+        frame.f_trace_opcodes = bool(behind_stores(frame.f_code))
+        return self._step(frame, event, arg)
+
+    def _step(self, frame: FrameType, event: str, arg: Any) -> Any:
+        begins = event in ("call", "line") or (event == "opcode" and frame.f_lasti in behind_stores(frame.f_code))
+        if begins and current_recorder() is not None:
+            self._name_arrays(frame)
+        return self._step
+
+    def _name_arrays(self, frame: FrameType) -> None:
+        """Replace the plain arrays that *frame* alone holds."""
+        space = frame.f_locals
+        for name in list(space):
+            kind = type(space[name])
+            if kind is np.ndarray:
+                self._replace(space, name, _IN_FRAME, frame, name)
+            elif kind is list or kind is dict or kind.__flags__ & _HEAP_TYPE:
+                self._look_into(space[name], frame, name)
+
+    def _look_into(self, value: Any, frame: FrameType, name: str) -> None:
+        listed = type(value) is list
+        holder: Any = value if listed or type(value) is dict else getattr(value, "__dict__", None)
+        keys: Any = range(len(holder)) if listed else list(holder) if type(holder) is dict else ()
+        for key in keys[:_MOST_ITEMS]:
+            if type(holder[key]) is np.ndarray:
+                self._replace(holder, key, _ELSEWHERE, frame, f"{name}[]" if listed else str(key))
+
+    def _replace(self, holder: Any, key: Any, references: int, frame: FrameType, name: str) -> None:
+        alone = _references(holder, key) <= references
+        array, place = holder[key], CallPlace(frame.f_code, name)
+        if not alone or not _owns_memory(array):
+            known = self._shared.get(id(array))
+            if known is None or known[0]() is not array:
+                self._shared[id(array)] = ref(array), name_site(frame, name)
+        elif array.dtype in SUPPORTED and array.ndim:
+            traced = is_traced_at(place, array.dtype.kind == "f")
+            if traced and self._code is not None:
+                _by_lines.add(self._code)
+            c_order = bool(array.flags.c_contiguous)
+            holder[key] = wrap_array(to_atom(array), c_order=c_order) if traced else made(array, place)
+
+
+def _owns_memory(array: np.ndarray) -> bool:
+    """Whether nothing else shows the memory of *array*."""
+    base = array.base
+    if base is None:
+        return bool(array.flags.owndata)
+    return type(base) is np.ndarray and base.base is None and sys.getrefcount(base) <= _OF_BASE
+
+
+def _references(holder: Any, key: Any) -> int:
+    value = holder[key]
+    return sys.getrefcount(value)
+
+
+def _in_frame() -> int:
+    array = np.empty(1)  # noqa: F841
+    return _references(sys._getframe().f_locals, "array")
+
+
+def _of_base() -> int:
+    view = np.empty(2)[1:]
+    base = view.base
+    return sys.getrefcount(base)
+
+
+# the references to an array that nothing else refers to
+_IN_FRAME, _ELSEWHERE, _OF_BASE = _in_frame(), _references([np.empty(1)], 0), _of_base()

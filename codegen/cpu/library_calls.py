@@ -18,12 +18,13 @@ import llvmlite.ir as ir
 import scipy.linalg.cython_blas as cython_blas
 
 from ...tracer.ir.aval import FLOAT_KINDS
-from ...tracer.ir.primitive import LOOP
+from ...tracer.ir.primitive import LAPACK, LOOP
 from ..lower.canonical import ONE, Canonical, CanonicalOp, Dim, Sym
 from ..schedule.buffers import buffer_of, filled
 from ..schedule.dependences import is_call
 from . import jit
 from .expressions import Numbers
+from .lapack import PerMatrix
 from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type, to_memory
 
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -47,7 +48,7 @@ _register_blas()
 
 def native(op: CanonicalOp) -> bool:
     """Whether the call can run inside the kernel (otherwise NumPy runs it between kernels)."""
-    if op.prim.name == "matmul":
+    if op.prim.name == "matmul" or op.prim.kind == LAPACK:
         return op.out.dtype.kind in FLOAT_KINDS
     if op.prim.kind == LOOP:
         return all(native(inner) for inner in op.params["body"].program.ops if is_call(inner))
@@ -63,7 +64,10 @@ class CallEmitter:
         self.size, self.const = numbers.size, numbers.const
 
     def emit(self, op: CanonicalOp) -> None:
-        {"matmul": self._matmul, "scatter": self._scatter, "scatter_add": self._scatter}[op.prim.name](op)
+        if op.prim.kind == LAPACK:
+            PerMatrix(self, op).emit()
+        else:
+            {"matmul": self._matmul, "scatter": self._scatter, "scatter_add": self._scatter}[op.prim.name](op)
 
     def _buffer(self, x: Any) -> ir.Value:
         return self.pointer(buffer_of(self.program, self.stored, x))

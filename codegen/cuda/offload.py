@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...tracer.ir.primitive import ELEMENTWISE, HOST
+from ...tracer.ir.primitive import ELEMENTWISE, HOST, LAPACK
 from ..lower.canonical import COPY, SAME_BITS, Canonical, CanonicalOp
 from .libdevice import has_device_lowering
 
@@ -16,6 +16,8 @@ def for_device(canonical: Canonical) -> Canonical:
 
 
 def has_kernel(op: CanonicalOp) -> bool:
+    if op.prim.kind == LAPACK:
+        return False
     if op.prim.kind != ELEMENTWISE or op.prim in (COPY, SAME_BITS):
         return True
     return has_device_lowering(op.prim, [x.dtype for x in op.ins], op.params)

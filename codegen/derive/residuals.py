@@ -15,7 +15,7 @@ from math import inf
 from typing import NamedTuple
 
 from ...tracer.ir.graph import Atom, Node, Var
-from ...tracer.ir.primitive import ELEMENTWISE, HOST, PRODUCT, RECURRENCE, REDUCE, SCATTER
+from ...tracer.ir.primitive import ELEMENTWISE, HOST, LAPACK, PRODUCT, RECURRENCE, REDUCE, SCATTER
 from ...tracer.ops.control import loop_view
 from ...tracer.ops.product import matmul
 from ...tracer.ops.shape import reshape, transpose
@@ -57,7 +57,7 @@ def _cost(node: Node) -> float:
         return inf if node.inputs[0].aval.size > SMALL else 0
     if prim.kind == ELEMENTWISE:
         return prim.cost * node.out.aval.size if prim.cost >= TRANSCENDENTAL else 0
-    return inf if prim.kind in (PRODUCT, SCATTER, HOST) else 0
+    return inf if prim.kind in (PRODUCT, LAPACK, SCATTER, HOST) else 0
 
 
 class Product(NamedTuple):

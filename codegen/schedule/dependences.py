@@ -17,7 +17,7 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ...tracer.ir.primitive import ELEMENTWISE, HOST, LOOP, PRODUCT, RECURRENCE, REDUCE, SCATTER, VIEW
+from ...tracer.ir.primitive import ELEMENTWISE, HOST, LAPACK, LOOP, PRODUCT, RECURRENCE, REDUCE, SCATTER, VIEW
 from ..lower.canonical import ONE, Canonical, CanonicalOp, Const, Dim, Operand, Sym
 from .affine import ZERO, Index, add, constant, loop_var, term
 from .index_maps import Condition, Indices, known, read
@@ -34,7 +34,7 @@ def is_loop_root(op: CanonicalOp) -> bool:
 
 
 def is_call(op: CanonicalOp) -> bool:
-    return op.prim.kind in (PRODUCT, SCATTER, HOST, LOOP)
+    return op.prim.kind in (PRODUCT, LAPACK, SCATTER, HOST, LOOP)
 
 
 def domain(op: CanonicalOp) -> tuple[Dim, ...]:

@@ -29,6 +29,7 @@ from tracegrad.tracer.ir.graph import Atom, Builder, Graph, Var, bind, building,
 from tracegrad.tracer.ir.primitive import LOOP, PRIMITIVES, Primitive
 from tracegrad.tracer.ir.text import print_graph
 from tracegrad.tracer.ops.elementwise import F
+from tracegrad.tracer.ops.linalg import factors_of
 from tracegrad.tracer.ops.reduce import reduce
 
 F64, F32, I64, BOOL = (np.dtype(name) for name in ("float64", "float32", "int64", "bool"))
@@ -210,6 +211,8 @@ def operand_values(prim: Primitive, avals: Sequence[Aval], rng: np.random.Genera
             low, high = spans[min(position, len(spans) - 1)]
             value = rng.uniform(low, high, aval.shape)
         values.append(np.asarray(value).astype(aval.dtype))
+    if prim.test.get("of", {}).get(0) is factors_of:  # no rows interchanged twice
+        values[0][..., -1, :] = np.minimum(np.arange(1, avals[0].shape[-1] + 1), avals[0].shape[-1] - 1)
     if prim.test.get("bool"):  # exactly so many are True
         flat = np.zeros(avals[0].size, bool)
         flat[: prim.test["params"]["count"]] = True
@@ -218,9 +221,15 @@ def operand_values(prim: Primitive, avals: Sequence[Aval], rng: np.random.Genera
 
 
 def primitive_graph(prim: Primitive, avals: Sequence[Aval], **params: Any) -> Graph:
-    """One application of *prim*."""
+    """One application of *prim*.  ``test["of"]`` makes an operand, by position, that has to be of a certain form;
+    ``test["then"]`` a result that is not opaque."""
     params = {**prim.test.get("params", {}), **params}
-    return make_graph(avals, lambda *inputs: bind(prim, *inputs, **params))
+    made, then = prim.test.get("of", {}), prim.test.get("then", lambda out: out)
+
+    def program(*inputs: Var) -> Any:
+        return then(bind(prim, *[made[k](x) if k in made else x for k, x in enumerate(inputs)], **params))
+
+    return make_graph(avals, program)
 
 
 def rng_for(name: str) -> np.random.Generator:

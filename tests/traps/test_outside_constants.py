@@ -289,8 +289,8 @@ def test_a_result_of_another_size_is_another_recording():
 
 def test_an_operation_with_an_argument_is_refused_as_before():
     matrix = outside().A
-    with pytest.raises(tracegrad.UnsupportedError, match=r"np\.linalg\.solve is not supported"):
-        compile_grad(lambda x: np.sum(np.linalg.solve(matrix, x)))(X)
+    with pytest.raises(tracegrad.UnsupportedError, match=r"np\.unique is not supported"):
+        compile_grad(lambda x: np.sum(np.unique(matrix @ x)))(X)
     with pytest.raises(tracegrad.UnsupportedError, match="expm needs a plain NumPy array"):
         compile_grad(lambda x: np.sum(scipy.linalg.expm(matrix * x)))(X)
 
@@ -300,12 +300,12 @@ def test_a_refusal_that_the_function_catches_is_still_one():
 
     def f(x):
         try:
-            first = np.linalg.inv(np.diag(x))
+            first = np.unique(x)
         except TypeError:
             first = 0.0
         return np.sum(np.linalg.inv(matrix) @ x) + np.sum(first)
 
-    with pytest.raises(tracegrad.UnsupportedError, match=r"np\.linalg\.inv is not supported"):
+    with pytest.raises(tracegrad.UnsupportedError, match=r"np\.unique is not supported"):
         compile_grad(f)(X)
 
 

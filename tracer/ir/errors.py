@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Self
 
+import numpy as np
+
 from .site import Site, at_site
 
 
@@ -69,6 +71,10 @@ class UnsupportedError(UnrecordableError, TypeError):
 
 class ShapeError(TracegradError, ValueError):
     """Operands that do not fit together."""
+
+
+class MatrixError(TracegradError, np.linalg.LinAlgError):
+    """A matrix that has no inverse or no such factors, or is no square one: NumPy's words."""
 
 
 class DifferentiationError(TracegradError, TypeError):

@@ -34,6 +34,7 @@ VIEW = "view"  # an index map: inlined into any loop
 REDUCE = "reduce"  # closes an inner loop
 RECURRENCE = "recurrence"  # a loop-carried value along one axis
 PRODUCT = "product"  # matrix products, by BLAS
+LAPACK = "lapack"  # linear algebra on each matrix of a batch, by LAPACK; small ones unrolled
 SCATTER = "scatter"  # indexed writes
 HOST = "host"  # runs in NumPy between kernels, and explain() says so
 LOOP = "loop"  # a body run once for each row (ops/control.py): a step of its own, like a library call

@@ -22,6 +22,7 @@ bounds.py        indices and masks as positions that are in bounds
 sort.py          sorting, searching, taking
 product.py       matmul, dot, tensordot, kron, cross
 einsum.py        einsum
+linalg.py        solve, inv, det, slogdet, cholesky, matrix_power, multi_dot
 special.py       functions of scipy.special that are no ufuncs: logsumexp, softmax
 iterators.py     np.ndenumerate, np.nditer
 misc.py          differences, interpolation, convolution, comparison of whole arrays, facts
@@ -41,6 +42,7 @@ from . import (  # noqa: F401  (each fills the tables)
     hooks,
     index,
     iterators,
+    linalg,
     made_in_code,
     misc,
     product,

@@ -6,13 +6,12 @@ sum, which fuse."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..ir.aval import BOOL, INT, Ints, broadcast_shapes
-from ..ir.errors import ShapeError, UnsupportedError
+from ..ir.errors import ShapeError
 from ..ir.graph import Atom
 from ..ops.elementwise import F, broadcast_to, cast, promote, to_bool
 from ..ops.product import contract_last, matmul
@@ -204,25 +203,3 @@ def _cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, ax
 
 def _times(x: Atom | None, y: Atom | None) -> Atom | None:
     return None if x is None or y is None else F.mul(x, y)
-
-
-@implements(np.linalg.multi_dot)
-def _multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
-    result = to_atom(arrays[0])
-    for other in arrays[1:]:
-        result = dot_of(result, to_atom(other))
-    return into(wrap(result), out)
-
-
-@implements(np.linalg.matrix_power)
-def _matrix_power(a: Any, n: int) -> Any:
-    if n < 1:
-        raise UnsupportedError.here("np.linalg.matrix_power of a traced matrix needs n >= 1")
-    result, square = None, to_atom(a)
-    while n:
-        if n & 1:
-            result = square if result is None else matmul_of(result, square)
-        n >>= 1
-        square = matmul_of(square, square) if n else square
-    assert result is not None
-    return wrap(result)

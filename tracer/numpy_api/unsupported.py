@@ -7,8 +7,7 @@ from ..record.array import HINTS
 # hint -> the names that it is for
 _SHARED = {
     "compute it outside and pass the result in, or write it with the supported products": (
-        "solve inv pinv det slogdet lstsq cholesky eig eigh eigvals eigvalsh svd svdvals qr matrix_rank cond "
-        "tensorsolve tensorinv"
+        "pinv lstsq eig eigh eigvals eigvalsh svd svdvals qr matrix_rank cond"
     ),
     "Fourier transforms need complex numbers; multiply by cosine and sine matrices for small sizes": (
         "fft ifft rfft irfft fft2 ifft2 fftn ifftn"

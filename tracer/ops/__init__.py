@@ -1,11 +1,11 @@
 """The primitives: one row is one operation, with its NumPy implementation, shape rule, derivative, scalar lowering and
 test domain. ``elementwise.py`` is the first file to read, and where an elementwise operation is added; the columns of
 a row are explained in ``../ir/primitive.py``. The other tables are by kind: ``shape.py`` (views and assemblies),
-``reduce.py``, ``product.py``, ``indexing.py``, ``threefry.py`` (random bits), ``control.py`` (the loop node),
-``custom.py`` (user-defined derivatives). ``closure_conversion.py`` and ``loop_pruning.py`` rewrite the
+``reduce.py``, ``product.py``, ``linalg.py`` (LAPACK), ``indexing.py``, ``threefry.py`` (random bits), ``control.py``
+(the loop node), ``custom.py`` (user-defined derivatives). ``closure_conversion.py`` and ``loop_pruning.py`` rewrite the
 bodies of loops.
 
 Importing the package fills the registry.
 """
 
-from . import control, custom, elementwise, indexing, product, reduce, shape, threefry  # noqa: F401
+from . import control, custom, elementwise, indexing, linalg, product, reduce, shape, threefry  # noqa: F401

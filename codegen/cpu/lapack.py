@@ -1,0 +1,336 @@
+"""Linear algebra on each matrix of a batch, by LAPACK inside the kernel; small matrices by code of their own.
+
+LAPACK comes from SciPy's Cython bindings, as BLAS does.  To it a matrix in row-major order is the transpose: what can
+be told by a flag (which triangle, transposed or not, from which side) is, and nothing is copied for it.
+
+To add a routine: a row of the kind LAPACK (``tracer/ops/linalg.py``), and a function here under the row's name in
+``BY_LAPACK``.  It writes the work on one matrix: ``m.ins`` and ``m.out`` are the addresses of the operands and of the
+result, ``m.size(x, axis)`` is the length of one of the last two axes of an operand, ``m.call("potrf", "U", n, m.out,
+n)`` calls dpotrf or spotrf with letters, numbers (i64) and addresses in LAPACK's order, without the last argument
+``info``, which it returns.  ``m.work(count)`` is memory for *count* elements, ``m.integers(count)`` for pivots.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import reduce
+from typing import Any
+
+import llvmlite.ir as ir
+import scipy.linalg.cython_blas as cython_blas
+import scipy.linalg.cython_lapack as cython_lapack
+
+from ..lower.canonical import ONE, CanonicalOp
+from . import jit
+from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type
+from .small_matrices import small
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+_name = ctypes.pythonapi.PyCapsule_GetName
+_name.restype, _name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+
+_registered: set[str] = set()
+
+
+def library_function(name: str) -> str:
+    """The symbol of BLAS's or LAPACK's function *name*, ``dgemm``, in kernels."""
+    symbol = f"tg_{name}"
+    if name not in _registered:
+        table = cython_blas.__pyx_capi__
+        capsule = table[name] if name in table else cython_lapack.__pyx_capi__[name]
+        jit.add_symbol(symbol, _pointer(capsule, _name(capsule)))
+        _registered.add(name)
+    return symbol
+
+
+class PerMatrix:
+    """Writes *op* into the kernel, by the pointers and sizes of *calls* (a ``CallEmitter``)."""
+
+    def __init__(self, calls: Any, op: CanonicalOp):
+        self.calls, self.op, self.b, self.entry = calls, op, calls.b, calls.entry
+        self.params = op.params
+        self.kind = memory_type(op.out.dtype)
+        self.wide = op.out.dtype.itemsize == 8
+        self.ins: list[ir.Value] = []
+        self.out: ir.Value = I64(0)
+        self._allocated: list[ir.Value] = []
+
+    def emit(self) -> None:
+        op, b = self.op, self.b
+        batch = op.ins[0].dims[:-2]
+        starts = [self.calls._buffer(x) for x in op.ins]
+        values = [*op.ins, op.out]
+        spans = [self.calls._count(x.dims[len(batch) :]) for x in values]
+        each = small(b.module, op, self.calls.program.static)
+        with counting(b, self.calls._count(batch)) as i:
+            places = [
+                b.gep(start, [b.mul(i, span)], source_etype=self.kind)
+                for start, span in zip([*starts, self.calls.pointer(op.out)], spans, strict=True)
+            ]
+            if each is not None:
+                b.call(each, places)
+            else:
+                *self.ins, self.out = places
+                BY_LAPACK[op.prim.name](self)
+                for memory in self._allocated:
+                    b.call(declare(b.module, "free", ir.VoidType(), PTR), [memory])
+
+    # ---- for the functions below ---------------------------------------------------------------------------------
+
+    def size(self, operand: int, axis: int) -> ir.Value:
+        """The length of the *axis*, -1 or -2, of the matrices of an operand."""
+        return self.calls.size(self.op.ins[operand].dims[axis])
+
+    def is_one(self, operand: int, axis: int) -> bool:
+        return self.op.ins[operand].dims[axis] == ONE
+
+    def each(self, n: ir.Value) -> AbstractContextManager[ir.Value]:
+        return counting(self.b, n)
+
+    def at(self, place: ir.Value, *index: ir.Value) -> ir.Value:
+        """The address *index* elements on; two numbers are a row and its length, a third the column."""
+        b = self.b
+        offset = index[0] if len(index) == 1 else b.mul(index[0], index[1])
+        offset = b.add(offset, index[2]) if len(index) == 3 else offset
+        return b.gep(place, [offset], source_etype=self.kind)
+
+    def load(self, place: ir.Value) -> ir.Value:
+        return self.b.load(place, typ=self.kind)
+
+    def number(self, value: float) -> ir.Constant:
+        return constant(self.op.out.dtype, value)
+
+    def call(self, name: str, *args: Any) -> ir.Value:
+        """LAPACK's *name* on *args*; the value of ``info`` (i32)."""
+        info = self.entry.alloca(I32)
+        self.b.store(I32(0), info)
+        self.blas(name, *args, info)
+        return self.b.load(info, typ=I32)
+
+    def blas(self, name: str, *args: Any) -> None:
+        """BLAS's *name*, all of whose arguments are given.  It is not called where a size is 0."""
+        b, symbol = self.b, library_function(("d" if self.wide else "s") + name)
+        sizes = [x for x in args if isinstance(x, ir.Value) and x.type == I64]
+        with b.if_then(b.icmp_signed("!=", reduce(b.mul, sizes), I64(0))):
+            places = [self._argument(x) for x in args]
+            b.call(declare(b.module, symbol, ir.VoidType(), *[PTR] * len(args)), places)
+
+    def _argument(self, x: Any) -> ir.Value:
+        if isinstance(x, str):
+            x = I8(ord(x))
+        elif isinstance(x, int):
+            x = I32(x)
+        if x.type == PTR:
+            return x
+        if x.type == I64:
+            x = self.b.trunc(x, I32)
+        cell = self.entry.alloca(x.type)
+        self.b.store(x, cell)
+        return cell
+
+    def integers(self, count: ir.Value) -> ir.Value:
+        """Memory for *count* integers of LAPACK's."""
+        return self._memory(count, 4)
+
+    def work(self, count: ir.Value) -> ir.Value:
+        """Memory for *count* elements."""
+        return self._memory(count, 8 if self.wide else 4)
+
+    def _memory(self, count: ir.Value, itemsize: int) -> ir.Value:
+        b = self.b
+        size = b.mul(b.add(count, I64(1)), I64(itemsize))
+        memory = b.call(declare(b.module, "malloc", PTR, I64), [size])
+        self._allocated.append(memory)
+        return memory
+
+    def copy(self, source: ir.Value, target: ir.Value, count: ir.Value) -> None:
+        with self.each(count) as i:
+            self.b.store(self.load(self.at(source, i)), self.at(target, i))
+
+    def fill(self, target: ir.Value, count: ir.Value, value: float) -> None:
+        with self.each(count) as i:
+            self.b.store(self.number(value), self.at(target, i))
+
+    def swap(self, x: ir.Value, y: ir.Value, count: ir.Value, step: ir.Value) -> None:
+        """Exchange *count* elements from the addresses *x* and *y* on, *step* apart."""
+        b = self.b
+        with self.each(count) as i:
+            here, there = self.at(x, i, step), self.at(y, i, step)
+            kept = self.load(here)
+            b.store(self.load(there), here)
+            b.store(kept, there)
+
+
+# ---- P L U = A ---------------------------------------------------------------------------------------------------
+
+
+def _lu(m: PerMatrix) -> None:
+    b, n = m.b, m.size(0, -1)
+    (a,), out = m.ins, m.out
+    with m.each(n) as j, m.each(n) as i:
+        b.store(m.load(m.at(a, i, n, j)), m.at(out, j, n, i))
+    pivots = m.integers(n)
+    m.call("getrf", n, n, out, n, pivots)
+    last = m.at(out, n, n)
+    with m.each(n) as i:
+        pivot = b.sub(b.load(b.gep(pivots, [i], source_etype=I32), typ=I32), I32(1))
+        b.store(b.sitofp(pivot, m.kind), m.at(last, i))
+
+
+def _interchange(m: PerMatrix, backward: bool, row: ir.Value, column: ir.Value, count: ir.Value) -> None:
+    """Apply the interchanges to lines of the result: *row* elements from one to the next, each of *count* elements that
+    are *column* apart."""
+    b, n = m.b, m.size(0, -1)
+    last = m.at(m.ins[0], n, n)
+    with m.each(n) as step:
+        i = b.sub(b.sub(n, I64(1)), step) if backward else step
+        other = b.fptosi(m.load(m.at(last, i)), I64)
+        with b.if_then(b.icmp_signed("!=", other, i)):
+            m.swap(m.at(m.out, i, row), m.at(m.out, other, row), count, column)
+
+
+def _lu_solve(m: PerMatrix) -> None:
+    n, k = m.size(0, -1), m.size(1, -1)
+    m.copy(m.ins[1], m.out, m.b.mul(n, k))
+    _solve_in_place(m, k, m.params["trans"])
+
+
+def _solve_in_place(m: PerMatrix, k: ir.Value, trans: bool) -> None:
+    """X.T of LAPACK's, in place of the right-hand sides (n, k): those of X.T (P L U).T, or of X.T (P L U)."""
+    n, factors, one = m.size(0, -1), m.ins[0], m.number(1)
+    if not trans:
+        _interchange(m, False, k, I64(1), k)
+    for letter, unit in (("L", "U"), ("U", "N")) if not trans else (("U", "N"), ("L", "U")):
+        m.blas("trsm", "R", letter, "N" if trans else "T", unit, k, n, one, factors, n, m.out, k)
+    if trans:
+        _interchange(m, True, k, I64(1), k)
+
+
+def _lu_inverse(m: PerMatrix) -> None:
+    n = m.size(0, -1)
+    m.fill(m.out, m.b.mul(n, n), 0)
+    with m.each(n) as i:
+        m.b.store(m.number(1), m.at(m.out, i, m.b.add(n, I64(1))))
+    _solve_in_place(m, n, False)
+
+
+def _over_pivots(m: PerMatrix, start: list[ir.Value], step: Callable[..., list[ir.Value]]) -> list[ir.Value]:
+    """Totals over the pivots: *step* (totals, pivot, whether its row was interchanged) gives the next ones."""
+    b, n, factors = m.b, m.size(0, -1), m.ins[0]
+    cells = [m.entry.alloca(m.kind) for _ in start]
+    for cell, value in zip(cells, start, strict=True):
+        b.store(value, cell)
+    with m.each(n) as i:
+        pivot = m.load(m.at(factors, i, b.add(n, I64(1))))
+        moved = b.fcmp_unordered("!=", m.load(m.at(factors, n, n, i)), b.sitofp(i, m.kind))
+        for cell, value in zip(cells, step([m.load(c) for c in cells], pivot, moved), strict=True):
+            b.store(value, cell)
+    return [m.load(c) for c in cells]
+
+
+def _lu_det(m: PerMatrix) -> None:
+    b = m.b
+
+    def step(totals: list[ir.Value], pivot: ir.Value, moved: ir.Value) -> list[ir.Value]:
+        return [b.fmul(totals[0], b.select(moved, b.fneg(pivot), pivot))]
+
+    b.store(_over_pivots(m, [m.number(1)], step)[0], m.out)
+
+
+def _lu_slogdet(m: PerMatrix) -> None:
+    b, zero, one = m.b, m.number(0), m.number(1)
+    suffix = "f64" if m.wide else "f32"
+
+    def step(totals: list[ir.Value], pivot: ir.Value, moved: ir.Value) -> list[ir.Value]:
+        negative = b.xor(b.fcmp_ordered("<", pivot, zero), moved)
+        sign = b.select(negative, m.number(-1), one)
+        sign = b.select(b.fcmp_ordered("==", pivot, zero), zero, sign)
+        sign = b.select(b.fcmp_unordered("uno", pivot, pivot), pivot, sign)
+        size = b.call(declare(b.module, f"llvm.fabs.{suffix}", m.kind, m.kind), [pivot])
+        log = b.call(declare(b.module, f"llvm.log.{suffix}", m.kind, m.kind), [size])
+        return [b.fmul(totals[0], sign), b.fadd(totals[1], log)]
+
+    sign, log = _over_pivots(m, [one, zero], step)
+    b.store(sign, m.out)
+    b.store(log, m.at(m.out, I64(1)))
+
+
+def _lu_adjugate(m: PerMatrix) -> None:
+    """See ``tracer/ops/linalg.py``; rows of c are made from the last one up, each of those below it."""
+    b, n, (factors,), out = m.b, m.size(0, -1), m.ins, m.out
+    one, beside = m.number(1), b.add(n, I64(1))
+    m.fill(out, b.mul(n, n), 0)
+    factor = m.entry.alloca(m.kind)
+    with m.each(n) as step:
+        i = b.sub(b.sub(n, I64(1)), step)
+        b.store(one, m.at(out, i, beside))
+        b.store(m.number(-1), factor)
+        with m.each(step) as below:
+            k = b.add(b.add(i, below), I64(1))
+            share = b.fmul(m.load(factor), m.load(m.at(factors, k, n, i)))
+            with m.each(n) as j:
+                target = m.at(out, i, n, j)
+                b.store(b.fadd(m.load(target), b.fmul(share, m.load(m.at(out, k, n, j)))), target)
+            b.store(b.fmul(m.load(factor), m.load(m.at(factors, k, beside))), factor)
+    (sign,) = _over_pivots(m, [one], lambda t, pivot, moved: [b.select(moved, b.fneg(t[0]), t[0])])
+    b.store(sign, factor)
+    with m.each(n) as i:  # times the pivots before each row
+        with m.each(n) as j:
+            place = m.at(out, i, n, j)
+            b.store(b.fmul(m.load(place), m.load(factor)), place)
+        b.store(b.fmul(m.load(factor), m.load(m.at(factors, i, beside))), factor)
+    b.store(one, factor)
+    with m.each(n) as step:  # times the pivots after each column
+        j = b.sub(b.sub(n, I64(1)), step)
+        with m.each(n) as i:
+            place = m.at(out, i, n, j)
+            b.store(b.fmul(m.load(place), m.load(factor)), place)
+        b.store(b.fmul(m.load(factor), m.load(m.at(factors, j, beside))), factor)
+    m.blas("trsm", "L", "L", "T", "U", n, n, one, factors, n, out, n)
+    _interchange(m, True, I64(1), n, n)
+
+
+# ---- triangular matrices -----------------------------------------------------------------------------------------
+
+
+def _solve_triangular(m: PerMatrix) -> None:
+    b, (a, right_sides), out, params = m.b, m.ins, m.out, m.params
+    n, rows, columns = m.size(0, -1), m.size(1, -2), m.size(1, -1)
+    m.copy(right_sides, out, b.mul(rows, columns))
+    letter, trans = "U" if params["lower"] else "L", "T" if params["trans"] else "N"
+    unit = "U" if params["unit"] else "N"
+    if params["right"]:
+        m.blas("trsm", "L", letter, trans, unit, n, rows, m.number(1), a, n, out, n)
+    elif m.is_one(1, -1):
+        m.blas("trsv", letter, "N" if params["trans"] else "T", unit, n, a, n, out, 1)
+    else:
+        m.blas("trsm", "R", letter, trans, unit, columns, n, m.number(1), a, n, out, columns)
+
+
+# ---- L L.T = A ---------------------------------------------------------------------------------------------------
+
+
+def _cholesky(m: PerMatrix) -> None:
+    b, n, (a,), out = m.b, m.size(0, -1), m.ins, m.out
+    with m.each(n) as i, m.each(n) as j:
+        below = b.icmp_signed("<=", j, i)
+        b.store(b.select(below, m.load(m.at(a, i, n, j)), m.number(0)), m.at(out, i, n, j))
+    info = m.call("potrf", "U", n, out, n)
+    with b.if_then(b.icmp_signed("!=", info, I32(0))):
+        m.fill(out, b.mul(n, n), float("nan"))
+        b.store(m.number(float("-inf")), out)
+
+
+BY_LAPACK: dict[str, Callable[[PerMatrix], None]] = {
+    "lu": _lu,
+    "lu_solve": _lu_solve,
+    "lu_inverse": _lu_inverse,
+    "lu_det": _lu_det,
+    "lu_slogdet": _lu_slogdet,
+    "lu_adjugate": _lu_adjugate,
+    "solve_triangular": _solve_triangular,
+    "cholesky": _cholesky,
+}

@@ -1,0 +1,207 @@
+"""np.linalg on traced matrices: values, derivatives of first and second order, and NumPy's errors.
+
+Orders 3 and 11: straight-line code, and LAPACK."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from agreement import numerical_gradient
+
+import tracegrad
+from tracegrad import compile_grad
+from tracegrad.autograd import grad
+
+ORDERS = pytest.mark.parametrize("n", [3, pytest.param(11, marks=pytest.mark.slow)])
+
+
+def matrix(n: int, *batch: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(*batch, n, n)) + 2.0 * np.eye(n)
+
+
+def weighted(x: Any, seed: int = 1) -> Any:
+    """A sum of all elements of *x*, no two of them with the same weight."""
+    return np.sum(np.random.default_rng(seed).normal(size=x.shape).astype(x.dtype) * x)
+
+
+def positive(a: Any) -> Any:
+    return a @ np.swapaxes(a, -1, -2) + np.eye(a.shape[-1], dtype=a.dtype)
+
+
+V = np.random.default_rng(2).normal(size=12)
+
+PROGRAMS = {
+    "solve": lambda a: np.sum(np.sin(np.linalg.solve(a, V[: a.shape[-1]]))),
+    "solve_matrix": lambda a: weighted(np.linalg.solve(a, np.cos(a[..., :2]))),
+    "inv": lambda a: weighted(np.linalg.inv(a)),
+    "det": lambda a: np.sum(np.linalg.det(0.5 * a) ** 2) * 1e-2,
+    "slogdet": lambda a: np.sum(np.linalg.slogdet(a)[1] * np.linalg.slogdet(a).sign),
+    "cholesky": lambda a: weighted(np.linalg.cholesky(positive(a))),
+    "upper": lambda a: weighted(np.linalg.cholesky(positive(a), upper=True)),
+    "power": lambda a: weighted(np.linalg.matrix_power(a, -3) + np.linalg.matrix_power(a, 0)),
+    "tensorinv": lambda a: weighted(np.linalg.tensorinv(a[:, :, None] * np.ones((1, 1, 1)), ind=1)[..., 0]),
+    "tensorsolve": lambda a: weighted(np.linalg.tensorsolve(a, a[0])),
+}
+
+
+@ORDERS
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_first_and_second_order(name, n):
+    f, a = PROGRAMS[name], matrix(n)
+    compiled = compile_grad(f)
+    value, gradient = compiled.value_and_grad(a)
+    np.testing.assert_allclose(value, f(a), rtol=1e-12)
+    np.testing.assert_allclose(gradient, numerical_gradient(f, (a,)), rtol=1e-6, atol=1e-6)
+    direction = matrix(n, seed=4)
+    second = compile_grad(lambda x: np.sum(direction * grad(f)(x))).grad(a)
+    along = (compiled.grad(a + 1e-5 * direction) - compiled.grad(a - 1e-5 * direction)) / 2e-5
+    np.testing.assert_allclose(second, along, rtol=2e-6, atol=2e-6)
+
+
+def test_batches_and_float32():
+    a = matrix(3, 2, 4)
+    for name in ("solve_matrix", "inv", "det", "slogdet", "cholesky", "power"):
+        f = PROGRAMS[name]
+        compiled = compile_grad(f)
+        value, gradient = compiled.value_and_grad(a)
+        np.testing.assert_allclose(value, f(a), rtol=1e-12)
+        np.testing.assert_allclose(gradient, numerical_gradient(f, (a,)), rtol=1e-6, atol=1e-6)
+        single = compiled.value_and_grad(a.astype(np.float32))
+        assert single[0].dtype == single[1].dtype == np.float32
+        np.testing.assert_allclose(single[1], gradient, rtol=2e-3, atol=2e-3)
+
+
+def test_right_hand_sides_are_broadcast_as_in_numpy():
+    one, many = matrix(3), matrix(3, 2, seed=5)
+    for a, b in ((one, matrix(3, 2)[..., :2]), (many, one[0]), (many, one), (many[:, None], matrix(3, 4))):
+        f = compile_grad(lambda a, b: np.sum(np.cos(np.linalg.solve(a, b))), argnums=(0, 1))
+        np.testing.assert_allclose(compile_grad(np.linalg.solve)(a, b), np.linalg.solve(a, b), rtol=1e-12, atol=1e-12)
+        for k, found in enumerate(f.grad(a, b)):
+            expected = numerical_gradient(lambda a, b: np.sum(np.cos(np.linalg.solve(a, b))), (a, b), argnum=k)
+            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_integers_and_mixed_dtypes_and_empty_matrices():
+    whole = np.array([[2, 1], [1, 3]])
+    for f in (np.linalg.inv, np.linalg.det, np.linalg.cholesky, lambda a: np.linalg.solve(a, a)):
+        for a in (whole, whole.astype(np.float32), np.zeros((0, 0)), np.zeros((0, 2, 2)), np.full((2, 2), np.nan)):
+            found, expected = compile_grad(f)(a), f(a)
+            assert found.dtype == expected.dtype and found.shape == expected.shape
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert compile_grad(np.linalg.solve)(whole.astype(np.float32), np.ones(2)).dtype == np.float64
+
+
+def test_determinants_of_singular_matrices_have_gradients():
+    for a in (np.ones((2, 2)), np.arange(9.0).reshape(3, 3), np.zeros((3, 3)), np.diag([1.0, 2.0, 0.0, 3.0])):
+        large = np.eye(11)
+        large[3 : 3 + len(a), 3 : 3 + len(a)] = a
+        for x in (a, large):
+            found = compile_grad(np.linalg.det).grad(x)
+            np.testing.assert_allclose(found, numerical_gradient(np.linalg.det, (x,)), rtol=1e-6, atol=1e-8)
+
+
+def test_ill_conditioned_matrices_are_solved_as_by_numpy():
+    for n in (5, 11):
+        hilbert = 1.0 / (np.arange(n)[:, None] + np.arange(n) + 1.0)
+        x = np.linalg.solve(hilbert, np.ones(n))
+        found, gradient = compile_grad(lambda a, b: np.sum(np.linalg.solve(a, b))).value_and_grad(hilbert, np.ones(n))
+        assert abs(hilbert @ compile_grad(np.linalg.solve)(hilbert, np.ones(n)) - 1.0).max() < 1e-6
+        scale = np.linalg.cond(hilbert) * 1e-15
+        np.testing.assert_allclose(found, np.sum(x), rtol=max(scale, 1e-9))
+        np.testing.assert_allclose(gradient, -np.outer(x, x), rtol=10 * max(scale, 1e-9))
+
+
+# ---- errors -------------------------------------------------------------------------------------------------------
+
+BAD = [
+    (lambda a: np.linalg.inv(a), np.ones((2, 2))),
+    (lambda a: np.linalg.solve(a, np.ones(len(a))), np.arange(9.0).reshape(3, 3)),
+    (lambda a: np.linalg.solve(a, np.ones(12)), np.ones((12, 12))),
+    (lambda a: np.linalg.cholesky(a), -np.eye(3)),
+    (lambda a: np.linalg.cholesky(a), np.diag([*np.ones(10), -1.0])),
+    (lambda a: np.linalg.inv(a), np.ones((2, 3))),
+    (lambda a: np.linalg.det(a), np.ones(3)),
+    (lambda a: np.linalg.solve(a, np.ones(3)), np.eye(2)),
+    (lambda a: np.linalg.solve(a, np.ones((3, 2))), np.eye(2)),
+    (lambda a: np.linalg.inv(a), np.eye(2, dtype=np.float16)),
+    (lambda a: np.linalg.inv(a), np.stack([np.eye(2), np.ones((2, 2))])),
+]
+
+
+@pytest.mark.parametrize("case", range(len(BAD)))
+def test_bad_matrices_raise_what_numpy_raises(case):
+    f, a = BAD[case]
+    with pytest.raises((np.linalg.LinAlgError, ValueError, TypeError)) as expected:
+        f(a)
+    compiled = compile_grad(lambda a: np.sum(f(a)))
+    for _ in range(2):
+        with pytest.raises(expected.type) as found:
+            compiled.grad(a)
+        first = str(found.value).splitlines()
+        assert first[0].replace(" ", "") == str(expected.value).replace(" ", "")
+        if isinstance(found.value, tracegrad.TracegradError):
+            assert "test_linalg.py" in first[1]
+
+
+def test_a_matrix_that_becomes_singular_raises_after_replays():
+    log = []
+
+    def f(a):
+        log.append(float(np.sum(a)))
+        return np.sum(np.linalg.inv(a))
+
+    def plain(a):
+        return np.sum(np.linalg.inv(a))
+
+    good, bad = matrix(3), np.ones((3, 3))
+    compiled = compile_grad(plain)
+    for a in (good, good, good, bad, good, bad, 2 * good):
+        if a is bad:
+            with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
+                compiled.grad(a)
+        else:
+            np.testing.assert_allclose(compiled.grad(a), numerical_gradient(plain, (a,)), rtol=1e-6, atol=1e-7)
+    assert compiled.stats.live == ""
+
+
+def test_an_error_that_the_function_catches_is_a_branch():
+    def f(a):
+        try:
+            return np.sum(np.linalg.cholesky(a))
+        except np.linalg.LinAlgError:
+            return np.sum(np.linalg.cholesky(a + 5.0 * np.eye(2)))
+
+    compiled = compile_grad(f)
+    good, bad = np.array([[2.0, 1.0], [1.0, 3.0]]), np.array([[1.0, 2.0], [2.0, 1.0]])
+    for a in (good, bad, good, bad, good, bad):
+        assert compiled.value_and_grad(a)[0] == pytest.approx(f(a))
+    assert compiled.stats.traces == 4
+
+
+# ---- loops --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [2, pytest.param(9, marks=pytest.mark.slow)])
+def test_a_loop_with_inverses_is_one_kernel(n):
+    def f(a, v):
+        x, total = np.ones(n), 0.0
+        for t in range(len(v)):
+            s = a + v[t] * np.eye(n)
+            x = np.linalg.inv(s) @ x + np.linalg.solve(s, x) + 0.1
+            total = total + np.linalg.slogdet(s)[1] + np.sum(np.linalg.cholesky(positive(s)))
+        return np.sum(x) + total
+
+    a, v = matrix(n) + 2.0 * np.eye(n), np.linspace(0.0, 1.0, 40)
+    compiled = compile_grad(f, argnums=(0, 1))
+    value, gradients = compiled.value_and_grad(a, v)
+    np.testing.assert_allclose(value, f(a, v), rtol=1e-10)
+    for k, found in enumerate(gradients):
+        np.testing.assert_allclose(found, numerical_gradient(f, (a, v), argnum=k), rtol=1e-5, atol=1e-5)
+    text = str(compiled.explain(a, v))
+    assert text.count("= loop[") == 2 and "NumPy" not in text
+    singular = np.zeros((n, n))
+    with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
+        compiled.grad(singular, v)
+    np.testing.assert_allclose(compiled.value_and_grad(a, v)[0], value)

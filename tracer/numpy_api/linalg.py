@@ -1,0 +1,207 @@
+"""np.linalg: solutions, inverses, determinants, Cholesky factors, powers.
+
+As in NumPy, integers become float64, float32 stays, and matrices that have no solution raise LinAlgError at the user's
+line: that they have one is a guard.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..ir.aval import FLOAT, FLOAT32, HALF, broadcast_shapes
+from ..ir.errors import MatrixError, ShapeError
+from ..ir.graph import Atom
+from ..ops import linalg as ops
+from ..ops.elementwise import F, broadcast_to, cast, like
+from ..ops.reduce import reduce
+from ..ops.shape import reshape, transpose
+from ..record.array import wrap
+from ..record.recorder import require_recorder
+from .product import dot_of, matmul_of
+from .registry import atom_of, implements, into, one_axis
+
+_SlogdetResult = type(np.linalg.slogdet(np.eye(1)))
+
+
+# ---- arguments ----------------------------------------------------------------------------------------------------
+
+
+def matrices(*values: Any) -> tuple[Atom, ...]:
+    """*values* as atoms of the one dtype, float32 or float64, that NumPy's linear algebra computes in."""
+    atoms = [atom_of(value) for value in values]
+    for atom in atoms:
+        if atom.aval.dtype in HALF:
+            raise TypeError(f"array type {atom.aval.dtype} is unsupported in linalg")
+    single = all(atom.aval.dtype == FLOAT32 for atom in atoms)
+    return tuple([cast(atom, FLOAT32 if single else FLOAT) for atom in atoms])
+
+
+def squares(x: Atom) -> int:
+    """The order of the matrices *x*."""
+    shape = x.aval.shape
+    if len(shape) < 2:
+        raise MatrixError.here(f"{len(shape)}-dimensional array given. Array must be at least two-dimensional")
+    if shape[-1] != shape[-2]:
+        raise MatrixError.here("Last 2 dimensions of the array must be square")
+    return shape[-1]
+
+
+def must_hold(condition: Atom, error: str) -> None:
+    """Raise LinAlgError with the words *error* where one of the bools *condition* is False."""
+    every = reduce("all", condition, tuple(range(condition.aval.ndim)))
+    if not require_recorder("linear algebra").guard(every, "linalg"):
+        raise MatrixError.here(error)
+
+
+def factors(a: Atom, error: str = "Singular matrix") -> Atom:
+    """The factors of *a*, which must not be singular."""
+    found = ops.lu(a)
+    diagonal = ops.pivots(found)
+    must_hold(F.ne(diagonal, like(0, diagonal)), error)
+    return found
+
+
+# ---- solutions ----------------------------------------------------------------------------------------------------
+
+
+def in_one_batch(a: Atom, b: Atom, what: str) -> tuple[Atom, Atom]:
+    """*a* and the matrices *b* with equal batch axes."""
+    batch = broadcast_shapes(a.aval.shape[:-2], b.aval.shape[:-2], what=f"batch dimensions of {what}")
+    return broadcast_to(a, (*batch, *a.aval.shape[-2:])), broadcast_to(b, (*batch, *b.aval.shape[-2:]))
+
+
+def columns_of(b: Atom) -> tuple[Atom, tuple[int, ...]]:
+    """A batch of matrices (..., n, k) as one (n, columns), and the shape that takes it back."""
+    *batch, n, k = b.aval.shape
+    rank = len(batch)
+    side_by_side = transpose(b, (rank, *range(rank), rank + 1))
+    return reshape(side_by_side, (n, math.prod(batch) * k)), (n, *batch, k)
+
+
+def taken_back(x: Atom, shape: tuple[int, ...]) -> Atom:
+    rank = len(shape) - 2
+    return transpose(reshape(x, shape), (*range(1, rank + 1), 0, rank + 1))
+
+
+def solve_by(found: Atom, b: Atom, trans: bool = False) -> Atom:
+    """The solutions for matrices *b* by the factors *found*, of one matrix or of as many."""
+    if found.aval.ndim == 2 and b.aval.ndim > 2:
+        columns, shape = columns_of(b)
+        return taken_back(ops.lu_solve(found, columns, trans), shape)
+    return ops.lu_solve(*in_one_batch(found, b, "np.linalg.solve"), trans)
+
+
+@implements(np.linalg.solve)
+def _solve(a: Any, b: Any) -> Any:
+    x, y = matrices(a, b)
+    n = squares(x)
+    vector = y.aval.ndim == 1
+    if not y.aval.ndim:
+        raise ShapeError.here(
+            "solve1: Input operand 1 does not have enough dimensions (has 0, gufunc core with signature (m,m),(m)->(m) "
+            "requires 1)"
+        )
+    if y.aval.shape[-1 if vector else -2] != n:
+        signature = "(m,m),(m)->(m)" if vector else "(m,m),(m,n)->(m,n)"
+        raise ShapeError.here(
+            f"solve{'1' * vector}: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
+            f"{signature} (size {y.aval.shape[-1 if vector else -2]} is different from {n})"
+        )
+    found = solve_by(factors(x), reshape(y, (n, 1)) if vector else y)
+    return wrap(reshape(found, found.aval.shape[:-1]) if vector else found)
+
+
+@implements(np.linalg.tensorsolve)
+def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+    x, y = matrices(a, b)
+    if axes is not None:
+        last = [one_axis(k, x.aval.ndim, "np.linalg.tensorsolve") for k in axes]
+        x = transpose(x, (*[k for k in range(x.aval.ndim) if k not in last], *last))
+    shape = x.aval.shape[y.aval.ndim :]
+    n = math.prod(shape)
+    if x.aval.size != n * n:
+        raise MatrixError.here(
+            "Input arrays must satisfy the requirement             prod(a.shape[b.ndim:]) == prod(a.shape[:b.ndim])"
+        )
+    found = ops.lu_solve(factors(reshape(x, (n, n))), reshape(y, (n, 1)))
+    return wrap(reshape(found, shape))
+
+
+def inverse_of(x: Atom) -> Atom:
+    squares(x)
+    return ops.lu_inverse(factors(x))
+
+
+@implements(np.linalg.inv)
+def _inv(a: Any) -> Any:
+    return wrap(inverse_of(*matrices(a)))
+
+
+# ---- determinants --------------------------------------------------------------------------------------------------
+
+
+@implements(np.linalg.det)
+def _det(a: Any) -> Any:
+    (x,) = matrices(a)
+    squares(x)
+    return wrap(ops.lu_det(ops.lu(x)))
+
+
+@implements(np.linalg.slogdet)
+def _slogdet(a: Any) -> Any:
+    (x,) = matrices(a)
+    squares(x)
+    found = ops.lu_slogdet(ops.lu(x))
+    return _SlogdetResult(wrap(F.stop_gradient(ops.part(found, 0))), wrap(ops.part(found, 1)))
+
+
+# ---- factors -------------------------------------------------------------------------------------------------------
+
+
+def cholesky_of(x: Atom, error: str) -> Atom:
+    """The lower Cholesky factors of *x*, which must be positive definite."""
+    squares(x)
+    found = ops.cholesky(x)
+    must_hold(ops.is_positive(found), error)
+    return found
+
+
+@implements(np.linalg.cholesky)
+def _cholesky(a: Any, /, *, upper: bool = False) -> Any:
+    (x,) = matrices(a)
+    if not upper:
+        return wrap(cholesky_of(x, "Matrix is not positive definite"))
+    squares(x)
+    return wrap(ops.transposed(cholesky_of(ops.transposed(x), "Matrix is not positive definite")))
+
+
+# ---- products ------------------------------------------------------------------------------------------------------
+
+
+@implements(np.linalg.matrix_power)
+def _matrix_power(a: Any, n: int) -> Any:
+    x = atom_of(a)
+    size = squares(x)
+    power = int(n)
+    if power == 0:
+        return wrap(broadcast_to(atom_of(np.eye(size, dtype=x.aval.dtype)), x.aval.shape))
+    square = inverse_of(*matrices(x)) if power < 0 else x
+    result, power = None, abs(power)
+    while power:
+        if power & 1:
+            result = square if result is None else matmul_of(result, square)
+        power >>= 1
+        square = matmul_of(square, square) if power else square
+    assert result is not None
+    return wrap(result)
+
+
+@implements(np.linalg.multi_dot)
+def _multi_dot(arrays: Any, *, out: Any = None) -> Any:
+    result = atom_of(arrays[0])
+    for other in arrays[1:]:
+        result = dot_of(result, atom_of(other))
+    return into(wrap(result), out)

@@ -17,6 +17,7 @@ import numpy as np
 
 from ...tracer import numpy_api  # noqa: F401  (fills the tables of NumPy functions)
 from ...tracer.bytecode.array_places import written
+from ...tracer.control.jitted import recorded_calls
 from ...tracer.ir.aval import Aval
 from ...tracer.ir.errors import MutationError, TracegradError, UnsupportedError, unrecordable
 from ...tracer.ir.graph import Atom, Var
@@ -137,7 +138,7 @@ def _record(
     effects = Effects()
     unrecordable.clear()
     recorder.texts = Texts(filters=filters()) if plan.replays_effects and snapshot is not None else None
-    with fewer_collections(), recording(recorder), _own_words():
+    with fewer_collections(), recording(recorder), recorded_calls(), _own_words():
         if snapshot is None:
             recorder.names_written = lambda: frozenset(name for code in plan.codes for name in written(code))
             given = call.arguments_over(leaves, positional_names(fn), wrt)

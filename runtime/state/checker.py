@@ -64,6 +64,7 @@ _CONSTANT = {
     "library",
     "logger",
     "cached",
+    "jitted",
 }
 _FIXED = {list, tuple, dict, set, frozenset}  # such an object never gets another class
 _UNROLL = 8  # from this many leaves on, a container is compared by a loop in C

@@ -190,9 +190,10 @@ _SETTINGS: dict[LibrarySetting, str] = {
     _SWITCH: "sys.getswitchinterval sys.setswitchinterval",
 }
 # Packages whose functions are known to depend on their arguments alone, but for the parts named in `_UNKNOWN`.
-PACKAGES = ("numpy", "scipy", "cupy", "cupyx", "optree", "typing_extensions", "tracegrad")
+PACKAGES = ("numpy", "scipy", "cupy", "cupyx", "numba", "llvmlite", "optree", "typing_extensions", "tracegrad")
 _RECORDS = ("attr", "attrs", "pydantic", "pydantic_core")  # classes of plain objects; validators are the user's code
-_UNKNOWN = "scipy.constants numpy.ma"  # `value(name)`, `default_fill_value(x)` read dicts that anyone can change
+# `value(name)`, `default_fill_value(x)` read dicts that anyone can change; numba's objects lie in memory of its own.
+_UNKNOWN = "scipy.constants numpy.ma numba.typed numba.experimental numba.cuda"
 
 _TABLE: dict[str, Verdict] = {
     **dict.fromkeys([*_PURE_MODULES, *PACKAGES, *_RECORDS, *_PURE_FUNCTIONS], PURE),
@@ -207,24 +208,16 @@ RUN_TIME = {
     f"{module}.{name}": Refusal.CALLS_WARN for module in ("_warnings", "warnings") for name in ("warn", "warn_explicit")
 }
 # Packages that run inside of ours (compilers, array libraries, tests) and may be seen there; elsewhere they are judged.
-MACHINERY = (*PACKAGES, "numba", "llvmlite", "cupy_backends", "cuda", "numba_cuda", "ml_dtypes", "_pytest", "pluggy",
+MACHINERY = (*PACKAGES, "cupy_backends", "cuda", "numba_cuda", "ml_dtypes", "_pytest", "pluggy",
              "coverage", "hypothesis", "pydevd", "debugpy")  # fmt: skip
-_COPIERS = {
-    "asdict",
-    "astuple",
-    "deepcopy",
-    "copy",
-    "getmembers",
-    "replace",
-    "evolve",
-    "assoc",
-}  # read attributes by themselves
+# read attributes by themselves
+_COPIERS = {"asdict", "astuple", "deepcopy", "copy", "getmembers", "replace", "evolve", "assoc"}
 # Libraries whose functions don't read attributes of the user's own objects behind our back.
 _PLAIN_READERS = {
     "numpy", "scipy", "math", "cmath", "operator", "functools", "itertools", "typing", "enum", "abc", "collections",
     "numbers", "warnings", "builtins", "string", "re", "time", "random", "datetime", "statistics", "fractions",
     "decimal", "_operator", "_functools", "contextlib", "types", "tracegrad", "typing_extensions", "__future__", "os",
-    "sys", "locale", "attr", "attrs",
+    "sys", "locale", "attr", "attrs", "numba",
 }  # fmt: skip
 LOCAL_TIME = {"fromtimestamp", "timestamp", "astimezone"}  # methods of `datetime` that read the time zone
 # Names of NumPy's that make dates, of text too; and text that is a clock to them.

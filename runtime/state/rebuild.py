@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.bytecode.shown_names import as_called
+from ...tracer.control.jitted import JittedOver
 from ...tracer.ir.errors import MutationError
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.record.integers import TracedInt
@@ -357,6 +358,9 @@ class Substitution:
         return self._done(
             node, KeptCache(node.obj, function, self.originals, self._touched, leads_to_effects(node), node.extra)
         )
+
+    def _jitted(self, node: StateNode) -> Any:
+        return self._done(node, JittedOver(node.obj, self._part(node.edges[0].child, node.obj.__wrapped__)))
 
     def _touched(self) -> list[Any]:
         """The originals of the copies that the run has changed."""

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.control.jitted import python_of
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Refusal
 from . import modules, objects, readers
@@ -446,7 +447,17 @@ def _logger(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNo
 def _other(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
     if type(value).__module__.partition(".")[0] == "tracegrad" and not isinstance(value, type):
         return _own(walker, value, label, site)
+    compiled = python_of(value)
+    if compiled is not None:
+        return _jitted(walker, value, compiled, label, site)
     return objects.visit(walker, value, label, site)
+
+
+def _jitted(walker: Walker, value: Any, function: types.FunctionType, label: str, site: str) -> Leaf | StateNode:
+    """A function that numba compiles, which is recorded through its source."""
+    node = walker.node("jitted", value, label, site)
+    node.edge("const", "__wrapped__", walker.visit(function, label, site))
+    return node
 
 
 def _own(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:

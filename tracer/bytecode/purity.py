@@ -55,6 +55,7 @@ _METHODS = frozenset(
 )
 LIBRARY_METHODS: set[str] = set()  # those of tensors that change nothing
 LIBRARY_FUNCTIONS: list[Callable[[Any], bool]] = []  # whether a function of a library above changes nothing
+COMPILED_FROM: list[Callable[[Any], Any]] = []  # the Python function that a library has compiled, or None
 _WRITERS = frozenset("copyto put place putmask fill_diagonal put_along_axis".split())
 _MODULES = ("numpy", "scipy")
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type, type(np.sum))
@@ -273,6 +274,7 @@ def _callable(value: Any, what: str, depth: int) -> Reason | None:
         return None
     if any(changes_nothing(value) for changes_nothing in LIBRARY_FUNCTIONS):
         return None
+    value = next((source for of in COMPILED_FROM if (source := of(value)) is not None), value)
     if isinstance(value, types.FunctionType) and not (value.__module__ or "").startswith(_MODULES):
         return _helper(value, what, depth)
     module = getattr(value, "__module__", None) or ""

@@ -90,7 +90,7 @@ def user_site() -> Site | None:
 
 
 def _users_own(site: Site | None) -> Site | None:
-    """The line of the user's that has led to *site*, where that is one of the standard library."""
+    """The line of the user's that has led to *site*, where that is one of the standard library, or of numba."""
     frame: FrameType | None = sys._getframe(2)
     while site is not None and _is_standard(site.file) and frame is not None:
         file = frame.f_code.co_filename
@@ -101,7 +101,8 @@ def _users_own(site: Site | None) -> Site | None:
 
 
 def _is_standard(file: str) -> bool:
-    return file.startswith(_STANDARD) and f"{os.sep}site-packages{os.sep}" not in file
+    installed = f"{os.sep}site-packages{os.sep}"
+    return f"{installed}numba{os.sep}" in file or (file.startswith(_STANDARD) and installed not in file)
 
 
 def at_site(message: str, site: Site | None = None) -> str:

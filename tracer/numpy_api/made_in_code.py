@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,14 @@ from .registry import shape_of
 
 
 def _made(plain: Any) -> Any:
-    """The array *plain* that a call of the user's has made: a traced one if it will hold traced values."""
+    return made_by(plain, sys._getframe(2))
+
+
+def made_by(plain: Any, frame: FrameType) -> Any:
+    """The array *plain* that a call in *frame* has made: a traced one if it will hold traced values."""
     if not isinstance(plain, np.ndarray) or plain.dtype not in SUPPORTED:
         return plain
-    place = place_of(sys._getframe(2))
+    place = place_of(frame)
     if not is_traced_at(place, plain.dtype.kind == "f"):
         return made(plain, place)
     return writable_copy(plain)

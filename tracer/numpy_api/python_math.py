@@ -45,7 +45,7 @@ def _function(plain: Any, compute: Callable[..., Any]) -> Any:
             return plain(*args)
         found = compute(*numbers).number()
         recorder = current_recorder()
-        if total or recorder is None or recorder.parent is not None:
+        if total or recorder is None or recorder.parent is not None or recorder.runs_compiled:
             return found
         atoms = [number.atom for number in numbers if type(number) is TracedArray]
         if recorder.presume(F.isfinite(found.atom), *atoms):

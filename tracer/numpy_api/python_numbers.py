@@ -40,6 +40,8 @@ def python_operator(ufunc: Any, inputs: tuple[Any, Any], quick: bool = False) ->
     floats = any(a.aval.is_float for a in atoms)
     if recorder is None or recorder.parent is not None or not (floats or ufunc is not np.power):
         return None
+    if recorder.runs_compiled and ufunc is np.power:
+        return None
     x, y = atoms
     if ufunc is not np.power:
         condition = literal(y.value != 0) if isinstance(y, Lit) else recorder.emit(_NE, (y, like(0, y)), {})[0]

@@ -107,6 +107,7 @@ class Recorder(Builder):
         self.derives = False  # whether results of NumPy's can be inputs; else their sources are needed
         self.derived: dict[Any, Any] = {}  # calls that NumPy answers -> their recipes (constants.py)
         self.questions: list[Answered] = []  # put to the outside, and answered
+        self.runs_compiled = False  # whether a compiled function runs through its source, whose math does not raise
         self.guessed: list[Any] = []  # calls whose arrays are traced ones by a guess (made_arrays.py)
         self.repeatable = False  # whether the run has no effects before it is over
         self.names_written: Callable[[], frozenset[str]] | None = None  # by the code, where the run can't be made again

@@ -752,7 +752,6 @@ PLAIN = np.arange(3.0)
 REFUSED = {
     "np.array by another name": (lambda x, make=np.array: make([x[0], x[1]]), "np.stack"),
     "math.frexp": (lambda x: math.frexp(x[0, 0]), "math.frexp"),
-    "np.linalg.solve": (lambda x: np.linalg.solve(x, x), "np.linalg.solve"),
     "np.unique": (lambda x: np.unique(x), "np.unique"),
     "np.fft.fft": (lambda x: np.fft.fft(x), "np.fft.fft"),
     "np.histogram": (lambda x: np.histogram(x), "np.searchsorted"),

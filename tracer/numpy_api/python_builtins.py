@@ -30,8 +30,7 @@ from ..ir.graph import Atom, Lit, Var
 from ..ir.refusals import Refusal
 from ..ir.site import is_internal
 from ..ir.trees import tree_leaves
-from ..ops.elementwise import cast
-from ..record.array import TracedArray, class_of, has_attribute, unsupported, wrap, wrap_array
+from ..record.array import TracedArray, class_of, has_attribute, unsupported, wrap
 from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray
 from ..record.recorder import Recorder, current_recorder
@@ -275,8 +274,8 @@ def _scalar_class(kind: type) -> Any:
         if len(args) == 1 and not kwargs and type(args[0]) is TracedInt:
             args = (args[0].number(),)
         if len(args) == 1 and not kwargs and type(args[0]) is TracedArray:
-            atom = cast(args[0].atom, np.dtype(kind))
-            return wrap_array(atom) if atom.aval.shape else wrap(atom)
+            found = args[0].astype(kind)
+            return found if found.ndim else wrap(found.atom)
         for value in args:
             _check_origin(value)
         return kind(*args, **kwargs)
@@ -415,9 +414,12 @@ CALLED.update(_called, print=_print, len=_len)
 SOMETIMES.update(print=_replays_prints, id=_stands_in)
 VALUES.update(type=_type, hasattr=_hasattr, getattr=_getattr)
 METHODS_OF.update(float=_Methods(float), object=_OfObject())
-_scalars = {kind: _scalar_class(kind) for kind in (np.float64, np.float32)}
+_SCALARS = (
+    "float64 double float32 single bool_ bool int64 int32 int16 int8 uint64 uint32 uint16 uint8 int_ intp intc uint"
+).split()
+_scalars = {kind: _scalar_class(kind) for kind in {getattr(np, name) for name in _SCALARS}}
 _functions: dict[types.ModuleType, dict[str, Any]] = {
-    np: {name: _scalars[getattr(np, name)] for name in ("float64", "double", "float32", "single")}
+    np: {name: _scalars[getattr(np, name)] for name in _SCALARS}
     | {name: _read(getattr(np, name)) for name in ("fromstring", "loadtxt", "genfromtxt")},
     builtins: _called,
     json: {"dumps": _of_plain(json.dumps, TracedArray.shown), "loads": _read(json.loads)},

@@ -290,6 +290,7 @@ SOURCES = {
     "vectorize": lambda a: np.sum(np.vectorize(lambda t: t**2 if t > 0.5 else t)(a)),
     "fromfunction": lambda a: np.fromfunction(lambda i, j: i * a[0] + j, (2, 2)).sum(),
     "ix_": lambda a: np.sum(np.outer(a, a)[np.ix_([0, 1], [1, 2])]),
+    "integers": lambda a: np.sum(a[np.int64(a * 0)] * np.int32(3 * a)) + np.sum(a * np.bool_(a)) * np.int64(7 * a[1]),
     "einsum_path": lambda a: a[len(np.einsum_path("i,i", a, a)[0])] ** 2,
 }
 

@@ -756,7 +756,6 @@ REFUSED = {
     "np.fft.fft": (lambda x: np.fft.fft(x), "np.fft.fft"),
     "np.histogram": (lambda x: np.histogram(x), "np.searchsorted"),
     "np.arange": (lambda x: np.arange(x[0, 0]), "arange"),
-    "np.int64": (lambda x: np.int64(x[0, 0]), "int(t)"),
     "sorted(key=float)": (lambda x: sorted(x[0], key=float), "stop_gradient"),
     "complex": (lambda x: x * 1j, "complex"),
     "complex()": (lambda x: complex(x[0, 0]), "complex"),

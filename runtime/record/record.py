@@ -24,6 +24,7 @@ from ...tracer.ir.graph import Atom, Var
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site
+from ...tracer.numpy_api import sparse
 from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
 from ...tracer.record.array import TracedArray
 from ...tracer.record.constants import call_method
@@ -95,6 +96,7 @@ def _record(
     in_pieces: bool = False,
 ) -> Recording | Pieces:
     clock = time.perf_counter()
+    sparse.install()
     recorder = integers.recorder
     if call.device is not None:
         recorder.backend = Unwatched(require_cuda("a call on the device"))

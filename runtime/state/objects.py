@@ -374,7 +374,7 @@ def fill_instance(walker: Walker, node: StateNode, value: Any, label: str, site:
     store = getattr(value, "__dict__", None)
     if not trusted and any(_reads_by_itself(walker, base) for base in cls.__mro__):
         walker.names.everything = True
-    data_holder = cls in _DATA_HOLDERS
+    data_holder = cls in _DATA_HOLDERS or cls.__module__.startswith("scipy.sparse.")
     everything = walker.names.everything or trusted
     fixed = (trusted and not data_holder) or lookup(cls, "__del__") is not MISSING
     names = set(walker.names.attrs)

@@ -28,6 +28,7 @@ iterators.py     np.ndenumerate, np.nditer
 misc.py          differences, interpolation, convolution, comparison of whole arrays, facts
 python_builtins  type, hasattr, getattr
 python_math      math.sin, math.hypot
+sparse           products with SciPy's sparse matrices
 python_numbers   errors of Python's own floats: 1.0 / a
 unsupported.py   hints for unsupported functions
 ===============  =======================================================================
@@ -52,6 +53,7 @@ from . import (  # noqa: F401  (each fills the tables)
     reduce,
     shape,
     sort,
+    sparse,
     special,
     statistics,
     ufuncs,

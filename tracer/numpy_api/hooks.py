@@ -32,11 +32,19 @@ def _shim(*args, **kwargs):
     return _tracegrad_hook_NAME(args, kwargs)  # type: ignore[name-defined]  # noqa: F821
 
 
-def hook(function: Any, implementation: Callable[..., Any]) -> bool:
-    """Send calls of *function* with a traced argument to *implementation*; every other call goes on as before."""
+def _given_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return is_traced(args) or is_traced(tuple(kwargs.values()))
+
+
+def hook(
+    function: Any, implementation: Callable[..., Any],
+    applies: Callable[[tuple[Any, ...], dict[str, Any]], bool] = _given_traced,
+) -> bool:  # fmt: skip
+    """Send calls of *function* with a traced argument to *implementation* (or those to which it *applies*); every other
+    call goes on as before."""
     if not isinstance(function, FunctionType) or function.__closure__:
         return False
-    name = f"{HOOK}_{function.__name__}"
+    name = f"{HOOK}_{function.__qualname__}"
     space = function.__globals__
     if name in space:
         return True
@@ -45,7 +53,7 @@ def hook(function: Any, implementation: Callable[..., Any]) -> bool:
     signature = inspect.signature(function)
 
     def dispatch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if current_recorder() is not None and (is_traced(args) or is_traced(tuple(kwargs.values()))):
+        if current_recorder() is not None and applies(args, kwargs):
             return implementation(*args, **kwargs)
         return original(*args, **kwargs)
 

@@ -16,6 +16,8 @@ from ..tracer.ir.graph import Graph
 from ..tracer.ir.primitive import HOST, LOOP
 from ..tracer.ir.refusals import Reason
 from ..tracer.ir.text import print_graph
+from ..tracer.record.integers import IntegersAskedError
+from ..tracer.record.recorder import RecordAgainError
 from .cuda.run import program_of
 from .launch.kernel_cache import kernels
 from .paths.dispatcher import FunctionDispatcher
@@ -23,6 +25,7 @@ from .paths.family import describe_families
 from .paths.paths import describe_guard
 from .record.call_key import Call
 from .record.differentiable import name_of
+from .record.effects import NotCountersError
 from .record.record import record
 from .record.recording import VALUE, Mode, Recording
 from .state.state_plan import Snapshot, StatePlan
@@ -51,14 +54,20 @@ class Looked(NamedTuple):
 def look(dispatcher: FunctionDispatcher, mode: Mode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Looked:
     """Record the call: its Python runs once more."""
     call = dispatcher.flatten(args, kwargs, mode)
-    plan, snapshot = dispatcher.plans.state(call)
     note = ""
-    try:
-        recording = record(dispatcher.fn, call, mode, plan, snapshot if plan.provable else None)
-    except DifferentiationError as error:
-        note = f"\nno gradient, so this is its value alone: {str(error).splitlines()[0]}"
-        mode = Mode(VALUE, mode.argnums, mode.has_aux)
-        recording = record(dispatcher.fn, call, mode, plan, snapshot if plan.provable else None)
+    while True:
+        plan, snapshot = dispatcher.plans.state(call)
+        try:
+            recording = record(dispatcher.fn, call, mode, plan, snapshot if plan.provable else None)
+            break
+        except (NotCountersError, RecordAgainError):  # the next run knows what this one has found
+            continue
+        except IntegersAskedError as error:
+            if not plan.keep_contents({place for place in error.asked if type(place) is str}):
+                raise
+        except DifferentiationError as error:
+            note = f"\nno gradient, so this is its value alone: {str(error).splitlines()[0]}"
+            mode = Mode(VALUE, mode.argnums, mode.has_aux)
     return Looked(call, mode, plan, snapshot, recording, note)
 
 

@@ -9,6 +9,7 @@ from that place on.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
@@ -59,6 +60,17 @@ def take_back_guesses(recorder: Recorder, error: TracegradError) -> None:
         _plain.setdefault(place.code, set()).add(place.offset)
     if recorder.guessed:
         recorder.again(NotTracedError(error))
+
+
+def _with_traced(name: str) -> Callable[..., Any]:
+    """The method of that name, which with traced arguments is NumPy's function."""
+
+    def method(array: Any, *args: Any, **kwargs: Any) -> Any:
+        if any(map(is_traced, (*args, *kwargs.values()))):
+            return getattr(np, name)(array.plain(), *args, **kwargs)
+        return getattr(np.ndarray, name)(array, *args, **kwargs)
+
+    return method
 
 
 class MadeArray(np.ndarray):
@@ -120,6 +132,8 @@ class MadeArray(np.ndarray):
 
     def __repr__(self) -> str:
         return repr(self.plain())
+
+    dot, take, choose, searchsorted = map(_with_traced, ("dot", "take", "choose", "searchsorted"))
 
     def __reduce__(self) -> Any:
         return self.plain().__reduce__()

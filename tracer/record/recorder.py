@@ -28,6 +28,7 @@ from .python_numbers import Number, note_number, numbers_of
 from .shown_text import Texts
 
 _TRUE = Lit(True, np.dtype(bool), structural=True)
+_SMALL = 2048  # bytes of a constant that is known again by its contents
 
 
 class RecordAgainError(BaseException):
@@ -101,6 +102,7 @@ class Recorder(Builder):
         self.guards: list[Guard] = []
         self.consts: list[tuple[Var, np.ndarray]] = []
         self._const_by_id: dict[int, Var] = {}
+        self._const_by_contents: dict[Any, Var] = {}
         self.captured: dict[int, Any] = {}  # id(outside array) -> its traced stand-in
         self.outside: dict[Var, frozenset[Var]] = {}  # inputs that no gradient is taken of -> the captured ones behind
         self.call_method: Callable[..., Any] | None = None  # answers methods, where `outside` counts (constants.py)
@@ -255,10 +257,17 @@ class Recorder(Builder):
         if found is not None and _same_contents(self.env[found], array):
             return found
         dtype = check_dtype(array.dtype, "an array used in the function")
-        kept = np.array(array, dtype=dtype, order="C")  # a copy: the user may go on writing into it
-        found = Var(Aval(dtype, array.shape))
-        self.consts.append((found, kept))
-        self.env[found] = kept
+        found, contents = None, None
+        if self.repeatable and array.nbytes <= _SMALL:  # elsewhere (random numbers) equal ones may be so by chance
+            contents = dtype, array.shape, array.tobytes()
+            found = self._const_by_contents.get(contents)  # np.eye(3) in each turn of a loop
+        if found is None:
+            kept = np.array(array, dtype=dtype, order="C")  # a copy: the user may go on writing into it
+            found = Var(Aval(dtype, array.shape))
+            self.consts.append((found, kept))
+            self.env[found] = kept
+        if contents is not None:
+            self._const_by_contents[contents] = found
         self._const_by_id[id(array)] = found
         self._alive.append(array)  # keeps id() unique for as long as it is a key
         return found

@@ -11,7 +11,8 @@ block becomes a flag that is carried along, and one guard after the loop asks wh
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -59,9 +60,10 @@ class Rewriter:
 
     def __init__(
         self, items: Sequence[Item], found: FoundRepeats, roots: Sequence[Atom], const: MakeConst,
-        followed: Sequence[FollowedLoop] = (),
+        followed: Sequence[FollowedLoop] = (), contents: Mapping[Var, np.ndarray] = MappingProxyType({}),
     ):  # fmt: skip
         self.items, self.first, self.roots, self.const = items, found.first, roots, const
+        self.contents = contents  # of arrays that the user's Python made
         self.followed = followed  # repeats -1, -2, ...
         self.rows_read: dict[FollowedLoop, dict[Var, tuple[int, int]]] = {}  # values of theirs, and (iteration, item)
         self.repeats = found.repeats
@@ -138,11 +140,15 @@ class Rewriter:
         every, self.repeats = self.repeats, kept
         for repeat in every:
             slots = [slot for step in repeat.steps for slot in step.slots if isinstance(slot, Rows)]
-            parts = {id(slot): self.parts_of(slot.atoms) for slot in slots}
+            parts = {id(slot): [] if self._is_constant(slot) else self.parts_of(slot.atoms) for slot in slots}
             if all(len(loose(found)) <= MAX_STACK for found in parts.values()):
                 self.parts.update(parts)
                 kept.append(repeat)
                 self.starts.append(repeat.start)
+
+    def _is_constant(self, slot: Rows) -> bool:
+        """Whether all rows are arrays that the user's Python made."""
+        return all(atom in self.contents for atom in slot.atoms)
 
     def _find_given(self) -> set[Atom]:
         """Set ``given``: values that repeats define before their loops.  The result: loop-invariant values of a repeat
@@ -345,6 +351,8 @@ class Rewriter:
         if isinstance(slot, VaryingConstant):
             return self.const(slot.values)
         assert isinstance(slot, Rows)
+        if self._is_constant(slot):
+            return self.const(np.stack([self.contents[atom] for atom in slot.atoms]))
         parts = self.parts[id(slot)]
         return concat([self.rows(p) if isinstance(p, Column) else reshape(p, (1, *p.aval.shape)) for p in parts], 0)
 

@@ -239,7 +239,7 @@ def _called(instructions: list[dis.Instruction]) -> set[str]:
     for index, ins in enumerate(instructions):
         op = ins.opname
         called = pushes_null(ins)
-        if not called and op in _DEREF_LOADS | _GLOBAL_LOADS | {"LOAD_ATTR"}:
+        if not called and op in _DEREF_LOADS | _GLOBAL_LOADS | {"LOAD_ATTR", "LOAD_FAST"}:
             around = instructions[max(index - 1, 0) : index] + instructions[index + 1 : index + 2]
             called = any(i.opname == "PUSH_NULL" for i in around)
         if called:  # for `module.Class(...)` the NULL is before the module

@@ -84,7 +84,7 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode
                 walker.depends(setting)
             walker.pin_class(value)
             return walker.leaf(value, False)
-        return user_class(walker, value, label, site, _called(walker, label))
+        return user_class(walker, value, label, site, _called(walker, value, label))
     if isinstance(value, enum.Enum):
         return member(walker, value, label, site)
     if walker.names.effects and is_written(value) and READS.isdisjoint(walker.names.attrs):
@@ -137,13 +137,15 @@ def c_function(walker: Walker, value: Any, label: str, site: str) -> Leaf | Stat
     return node
 
 
-def _called(walker: Walker, label: str) -> bool:
-    """Whether the code calls the class by the name it was found under, so that its constructor runs."""
-    return _last_word(label) in walker.names.called
-
-
-def _last_word(label: str) -> str:
-    return label.rpartition(" ")[2].rpartition(".")[2]
+def _called(walker: Walker, cls: type, label: str) -> bool:
+    """Whether the code calls the class by the name it was found under, or a class method calls it, so that its
+    constructor runs."""
+    name = label.partition("[")[0].rpartition(" ")[2].rpartition(".")[2]
+    if name in walker.names.called:
+        return True
+    methods = [raw.__func__ for base in cls.__mro__ for raw in vars(base).values() if isinstance(raw, classmethod)]
+    parameters = {name for m in methods if hasattr(m, "__code__") for name in m.__code__.co_varnames[:1]}
+    return not parameters.isdisjoint(walker.names.called)
 
 
 def _library_function(value: Any) -> bool:

@@ -167,3 +167,15 @@ def test_trees_methods_and_derivatives():
 def test_nothing_outside():
     assert "reads nothing but its arguments" in compile_grad(lambda x: x * 2.0).explain(1.5)
     assert "none: no value decided" in compile_grad(lambda x: x * 2.0).explain(1.5)
+
+
+def test_of_a_function_that_was_never_called():
+    """Where a run has to be made again, it is."""
+
+    @compile_grad
+    def f(x):
+        z = np.zeros(3)
+        z[1:] += x[:2]
+        return np.sum(z)
+
+    assert "update" in f.explain(X)

@@ -49,6 +49,15 @@ PROGRAMS = {
         "M.tick()\nN.tick()\nreturn np.sum(x)",
         "M.n, N.n",
     ),
+    "classes that are called by other names": (
+        "@dataclasses.dataclass(frozen=True)\nclass P:\n    v: object\n    @classmethod\n"
+        "    def twice(cls, v): return cls(v=2 * v)\n"
+        "class V:\n    def __init__(self, a): self.a = a\n    @classmethod\n    def of(cls, **kw): return cls(**kw)\n"
+        "class W(V):\n    @classmethod\n    def sup(cls, a): return super().of(a=a)\n"
+        "kinds = {'v': V}\ndef made(x, kind=V): return kind(x).a",
+        "return np.sum(P.twice(x).v) + np.sum(W.sup(x * x).a) + np.sum(kinds['v'](x).a * made(x))",
+        "0",
+    ),
     "ids from a class": (
         "class Node:\n    next_id = 0\n    def __init__(self, v):\n        self.v, self.id = v, Node.next_id\n"
         "        Node.next_id += 1",

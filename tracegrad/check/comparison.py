@@ -13,6 +13,7 @@ import numpy as np
 
 from ..runtime.compiled import CompiledFunction
 from ..runtime.explain import Looked, look
+from ..runtime.record.call_key import Call
 from ..runtime.record.differentiable import differentiated, leaf_names
 from ..runtime.record.recording import VALUE_AND_GRAD, Mode
 from ..tracer.ir.errors import DifferentiationError
@@ -47,10 +48,15 @@ class Comparison:
 
     def prepare(self, result: Any) -> None:
         """Choose what is differentiated."""
-        self._call = self._compile(self.fn)._dispatcher.flatten(self.args, self.kwargs)
+        flatten = self._compile(self.fn)._dispatcher.flatten
+        self._call = flatten(self.args, self.kwargs)
+        places = range(len(self.args))
+        able = [k for k in places if k >= self._first_argument and self._is_differentiable(self._call, k)]
+        if not able:  # objects, by their own floats
+            calls = [(k, flatten(self.args, self.kwargs, Mode(VALUE_AND_GRAD, (k,), self._aux))) for k in places]
+            able = [k for k, call in calls if self._is_differentiable(call, k)]
+            self._call = flatten(self.args, self.kwargs, Mode(VALUE_AND_GRAD, tuple(able), self._aux))
         self._leaf_names = leaf_names(self.fn, self._call)
-        able = [k for k in range(len(self.args)) if self._is_differentiable(k)]
-        able = [k for k in able if k >= self._first_argument] or able
         self._mode = Mode(VALUE_AND_GRAD, tuple(able), self._aux)
         self.compiled = self._loss = self._compile(self.fn, tuple(able))
         self._differentiates = bool(able and floats(result))
@@ -65,9 +71,9 @@ class Comparison:
             )
             self._note = "the result is no scalar: the gradient is that of its sum"
 
-    def _is_differentiable(self, position: int) -> bool:
+    def _is_differentiable(self, call: Call, position: int) -> bool:
         try:
-            return bool(differentiated(self._call, Mode(VALUE_AND_GRAD, (position,)), self._leaf_names))
+            return bool(differentiated(call, Mode(VALUE_AND_GRAD, (position,)), leaf_names(self.fn, call)))
         except DifferentiationError:
             return False
 

@@ -67,7 +67,7 @@ def _with_traced(name: str) -> Callable[..., Any]:
 
     def method(array: Any, *args: Any, **kwargs: Any) -> Any:
         if any(map(is_traced, (*args, *kwargs.values()))):
-            return getattr(np, name)(array.plain(), *args, **kwargs)
+            return FUNCTIONS[getattr(np, name)](array.plain(), *args, **kwargs)
         return getattr(np.ndarray, name)(array, *args, **kwargs)
 
     return method
@@ -133,7 +133,7 @@ class MadeArray(np.ndarray):
     def __repr__(self) -> str:
         return repr(self.plain())
 
-    dot, take, choose, searchsorted = map(_with_traced, ("dot", "take", "choose", "searchsorted"))
+    dot, take, searchsorted = map(_with_traced, ("dot", "take", "searchsorted"))
 
     def __reduce__(self) -> Any:
         return self.plain().__reduce__()

@@ -190,6 +190,14 @@ def in_conditions(a):
     return total
 
 
+@program
+def methods_with_traced_arguments(a):
+    z = np.array([[1.0, 2.0, 0.5], [0.0, 1.0, 3.0]])
+    k = np.searchsorted(a[:3], 0.5)
+    rows = np.arange(6.0).reshape(2, 3).take(np.argsort(a)[:2])
+    return np.sum(z.dot(a[:3]) ** 2) + np.linspace(0, 1, 4).dot(a) + rows @ a[:2] + np.eye(3).dot(a[1:])[k]
+
+
 # ---- lists ----------------------------------------------------------------------------------------------------------
 
 

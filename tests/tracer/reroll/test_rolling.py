@@ -103,6 +103,37 @@ def test_rows_of_an_argument():
     agree(fn, V, rolled=[40])
 
 
+def test_constants_that_each_turn_makes_anew():
+    """Equal ones are one; others are rows of one array, also where Python runs in each call."""
+
+    def equal(w):
+        x = w
+        for _ in range(70):
+            x = 0.9 * (np.eye(3) - 0.1 * np.diag([1.0, 2.0, 3.0])) @ x + 0.1 * w
+        return np.sum(x * x)
+
+    def rows(w):
+        t = np.linspace(0.0, 1.0, 210).reshape(70, 3)
+        x = w
+        for k in range(70):
+            x = 0.9 * x + t[k] * w
+        return np.sum(x * x)
+
+    def drawn(w):
+        t = np.random.default_rng(0).normal(size=(70, 3))
+        x = w
+        for k in range(70):
+            x = 0.9 * x + t[k] * w + np.eye(3)[0]
+        return np.sum(x * x)
+
+    for fn in (equal, rows):
+        agree(fn, V, rolled=[70])
+    agree(drawn, V)
+    f = compile_grad(drawn)
+    f(V)
+    assert "rolled: the loop at test_rolling.py" in f.explain(V)
+
+
 def test_iteration_over_an_array_and_stacked_results():
     def fn(xs):
         ys, h = [], xs[0] * 0

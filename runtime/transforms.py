@@ -30,16 +30,18 @@ def _compiled_form(fn: Callable[..., Any]) -> CompiledFunction:
 class Derivative:
     """A gradient as a function.  Applies to itself: ``grad(grad(f))``."""
 
-    def __init__(self, fn: Callable[..., Any], kind: str, argnums: int | Sequence[int], has_aux: bool):
+    def __init__(
+        self, fn: Callable[..., Any], kind: str, argnums: int | Sequence[int], has_aux: bool, holomorphic: bool = False
+    ):
         inner = fn
-        self._kind, self._argnums, self._has_aux = kind, positions(argnums), has_aux
+        self._kind, self._argnums, self._has_aux, self._holomorphic = kind, positions(argnums), has_aux, holomorphic
         self._first: tuple[Any, ...] = ()
         if isinstance(fn, BoundFunction | types.MethodType):
             self._first = (fn.__self__,)
             inner = fn.__func__
         self._function = _compiled_form(inner)
         self._endpoint = self._function._dispatcher.endpoint(
-            Mode(kind, shifted_positions(self._argnums, len(self._first)), has_aux)
+            Mode(kind, shifted_positions(self._argnums, len(self._first)), has_aux, holomorphic)
         )
         functools.update_wrapper(self, self._function._fn, updated=())
         self.__wrapped__ = fn if self._first else self._function
@@ -59,18 +61,22 @@ class Derivative:
         return f"<{self._kind} of {self._function.stats.name}>"
 
     def __reduce__(self) -> Any:
-        return (Derivative, (self.__wrapped__, self._kind, self._argnums, self._has_aux))
+        return (Derivative, (self.__wrapped__, self._kind, self._argnums, self._has_aux, self._holomorphic))
 
     def _tracegrad_rebuild(self, fn: Callable[..., Any]) -> Derivative:
-        return Derivative(fn, self._kind, self._argnums, self._has_aux)
+        return Derivative(fn, self._kind, self._argnums, self._has_aux, self._holomorphic)
 
 
-def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Derivative:
-    """The gradient of *fn*, which returns a scalar, as a function.  A function decorated with ``compile_grad`` shares
-    its kernels."""
-    return Derivative(fn, GRAD, argnums, has_aux)
+def grad(
+    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Derivative:
+    """The gradient of *fn*, which returns a real scalar, as a function; with *holomorphic* the derivative of one that
+    takes and returns complex numbers.  A function decorated with ``compile_grad`` shares its kernels."""
+    return Derivative(fn, GRAD, argnums, has_aux, holomorphic)
 
 
-def value_and_grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Derivative:
-    """``(value, gradient)`` of *fn* in one kernel."""
-    return Derivative(fn, VALUE_AND_GRAD, argnums, has_aux)
+def value_and_grad(
+    fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Derivative:
+    """``(value, gradient)`` of *fn* in one kernel; *holomorphic* as in :func:`grad`."""
+    return Derivative(fn, VALUE_AND_GRAD, argnums, has_aux, holomorphic)

@@ -391,7 +391,7 @@ class Dispatcher:
             return
         launch, mixed = family.launch, USE.begun
         if call.device is not None:
-            launch = for_slot(launch, call.data, len(path.recording.graph.inputs))
+            launch = for_slot(launch, call.operands, len(path.recording.graph.inputs))
         slot = make_slot(call, family, launch, self.stats)
         with self.lock:
             if USE.begun is not mixed:  # since when a slot has to look at the setting

@@ -15,7 +15,7 @@ from typing import Any
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.autocast import SETTING, USE
 from ...tracer.record.integers import limit_of
-from ..record.call_key import DATA, INTEGER, OBJECT, TENSOR, VALUE, Call, unwrap
+from ..record.call_key import COMPLEX_DATA, DATA, INTEGER, OBJECT, TENSOR, VALUE, Call, unwrap
 from ..record.trees import Source, make_function, unpacking, unpacking_sequence
 from ..state.values import partition, same
 from ..stats import Stats
@@ -65,7 +65,7 @@ def _arguments(source: Source, call: Call) -> list[str]:
     """The text of each leaf of a call, or of all of them; the statements before make sure that what is no data is as
     in *call*."""
     simple = call.tree.num_nodes == len(call.leaves) + 3 and len(call.leaves) == len(call.arguments[0])
-    if simple and not {OBJECT, VALUE, TENSOR, INTEGER} & set(call.kinds):
+    if simple and not {OBJECT, VALUE, TENSOR, INTEGER, COMPLEX_DATA} & set(call.kinds):
         source.give_up_if("kwargs")
         return ["*args"]
     keywords, children = call.tree.child(1), call.positional

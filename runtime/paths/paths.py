@@ -22,7 +22,7 @@ from ..cuda.arrays import download, on_device, upload
 from ..cuda.run import launcher, program_of
 from ..launch import bind as launch
 from ..launch.binding import bind_graph, launched
-from ..record.call_key import ARRAY, DATA, INTEGER, Call, unwrap
+from ..record.call_key import ARRAY, COMPLEX_DATA, DATA, INTEGER, Call, unwrap
 from ..record.recording import Recording, UserRun
 from ..record.trees import Source, make_function
 from ..stats import PathStats
@@ -115,7 +115,7 @@ def bind_path(recording: Recording, program: Program, call: Call) -> Path:
     args: list[Any] = []
     inputs = iter(recording.graph.inputs)
     for leaf, kind in zip(call.leaves, call.kinds, strict=True):
-        if kind == ARRAY:
+        if kind in (ARRAY, COMPLEX_DATA):
             args.append(launch.ArrayArg((var := next(inputs)).aval.dtype, var.aval.shape))
         elif kind in DATA:
             args.append(launch.ScalarArg(next(inputs).aval.dtype, (float if kind == INTEGER else type(leaf),)))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.ir.aval import HALF, SUPPORTED, check_dtype
+from ...tracer.ir.aval import COMPLEX, HALF, SUPPORTED, check_dtype
 from ...tracer.ir.errors import DeviceError, UnsupportedError
 from ...tracer.ir.trees import NAMESPACE, OBJECTS, tree_unflatten
 from ...tracer.record.array import TracedArray
@@ -31,14 +31,16 @@ from ..state.libraries import is_moment, leaf_setting
 from ..state.values import distinct, is_leaf, partition, token
 from ..tensor_library import TENSORS
 from .arguments import Arguments, positional_names
+from .complex_data import lanes_of
 from .plain_objects import is_plain, objects_in, take_apart
 from .trees import flatten_tree, mutable_containers, repeated_leaves
 
 ARRAY, FLOAT, SCALAR, VALUE, OBJECT, TRACED = "array", "float", "scalar", "value", "object", "traced"
 INTEGER = "int"  # one that is a number of the run; others are of kind VALUE
+COMPLEX_DATA = "complex"  # an array or a number
 TENSOR = "tensor"
 DEVICE = "device"  # data on a CUDA device; an array once it is unwrapped
-DATA = frozenset((ARRAY, FLOAT, SCALAR, INTEGER))
+DATA = frozenset((ARRAY, FLOAT, SCALAR, INTEGER, COMPLEX_DATA))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,16 @@ class Call:
 
     @property
     def data(self) -> list[Any]:
-        """The leaves that a kernel takes, ints as floats."""
+        """The leaves that are data, ints as floats."""
         return [float(x) if k == INTEGER else x for x, k in zip(self.leaves, self.kinds, strict=True) if k in DATA]
+
+    @property
+    def operands(self) -> list[Any]:
+        """The leaves that are data, as a kernel takes them."""
+        if COMPLEX_DATA not in self.kinds:
+            return self.data
+        mine = [(x, k) for x, k in zip(self.leaves, self.kinds, strict=True) if k in DATA]
+        return [lanes_of(x) if k == COMPLEX_DATA else float(x) if k == INTEGER else x for x, k in mine]
 
     def with_numbers(self, limits: Mapping[int, int]) -> Call:
         """This call with the ints of *limits*, by leaf, as numbers of the run."""
@@ -224,7 +234,7 @@ def _unwrap_device(leaves: list[Any], kinds: list[str], parts: list[Any], target
         is_tensor = isinstance(leaf, TENSORS.types)
         linked |= is_tensor and TENSORS.requires_grad(leaf)
         array = as_device(TENSORS.data(leaf) if is_tensor else leaf)
-        leaves[k], kinds[k] = array, ARRAY
+        leaves[k], kinds[k] = array, COMPLEX_DATA if array.dtype.kind == "c" else ARRAY
         parts[k] = (DEVICE, array.dtype.char, array.shape, array.ndim <= 1 or array.flags.c_contiguous)
     return OnDevice(bool(places), linked)
 
@@ -256,9 +266,12 @@ def classify(leaf: Any) -> tuple[str, Any]:
         if leaf.dtype not in SUPPORTED or not leaf.dtype.isnative:
             check_dtype(leaf.dtype, "an array argument")
         # the layout counts: whether a reshape is a view depends on it
-        return ARRAY, (leaf.dtype.char, leaf.shape, leaf.ndim <= 1 or leaf.flags.c_contiguous)
+        form = COMPLEX_DATA if leaf.dtype.kind == "c" else ARRAY
+        return form, (leaf.dtype.char, leaf.shape, leaf.ndim <= 1 or leaf.flags.c_contiguous)
     if kind is float:
         return FLOAT, float
+    if kind is complex or (issubclass(kind, np.complexfloating) and leaf.dtype in COMPLEX):
+        return COMPLEX_DATA, kind
     if kind is TracedArray or kind is TracedInt:
         return TRACED, None
     if isinstance(leaf, TENSORS.types):

@@ -33,13 +33,14 @@ from ...tracer.record.recorder import Recorder, recording
 from ..cuda.availability import require_cuda
 from ..cuda.silent_backend import Unwatched
 from ..state.state_plan import StatePlan
-from .call_key import Call
+from .call_key import COMPLEX_DATA, Call
+from .complex_data import as_result, conjugated, gradient_text_of, text_of
 from .derived import DerivedInputs
 from .differentiable import (
     differentiated,
     gradient_text,
     leaf_names,
-    scalar_loss,
+    loss_of,
     split_aux,
     unconnected,
     unconnected_text,
@@ -99,7 +100,7 @@ def _derive(
             first_of_each(call, wrt, names)
         recorder = _recorder(run, HOST if call.device is None else Unwatched(require_cuda("a call on the device")))
         recorder.known_capacities = capacities
-        values = map(recorder.backend.asarray, [*call.data, *captured])
+        values = map(recorder.backend.asarray, [*call.operands, *captured])
         recorder.env.update(zip(recorder.inputs, values, strict=True))
         with fewer_collections(), recording(recorder):
             out, effects = _restated(run, recorder)
@@ -119,13 +120,15 @@ def recording_of(
     began = time.perf_counter()
     rolled, returned = len(recorder.guards), dict[int, int]()
     variables = {names[k]: run.arguments[k] for k in wrt}
+    lanes = [place for place, k in enumerate(wrt) if call.kinds[k] == COMPLEX_DATA]
 
     def derivative(nodes: Sequence[Node], loss: Atom, cotangent: Atom, wrt: Sequence[Var]) -> Sequence[Atom]:
         _tell_unconnected(fn, plan, recorder, nodes, loss, variables)
-        return vjp(nodes, loss, cotangent, wrt)
+        found = vjp(nodes, loss, cotangent, wrt)
+        return [conjugated(g) if k in lanes else g for k, g in enumerate(found)]
 
     atoms, output = outputs_of(
-        fn, out, mode, call, recorder, list(variables.values()), derivative, returned=returned, live=not guarded
+        fn, out, mode, call, recorder, wrt, list(variables.values()), derivative, returned=returned, live=not guarded
     )
     answers = [*run.answers, *answers_of(recorder, rolled)]
     numbers = sort_guards(recorder) if guarded else []
@@ -251,11 +254,13 @@ def sort_guards(recorder: Recorder) -> list[Guard]:
 
 
 def outputs_of(
-    fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: Sequence[Var],
+    fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: Sequence[int], variables: Sequence[Var],
     derivative: Callable[..., Sequence[Atom]], returned: dict[int, int] | None = None, live: bool = False,
+    conjugate: bool = False,
 ) -> tuple[list[Atom], Output]:  # fmt: skip
-    """(atoms of the graph's results, the ``Output`` over them).  *returned* gets the places of traced arrays among
-    them, by id.  *live*: Python runs in each call."""
+    """(atoms of the graph's results, the ``Output`` over them).  *wrt*: the leaves to differentiate, which *variables*
+    stand for.  *returned* gets the places of traced arrays among the results, by id.  *live*: Python runs in each call.
+    *conjugate*: complex gradients are still to be conjugated."""
     source = Source("o")
     given, data = (recorder.given, data_made if live else data_of) if call.device is None else (None, data_of)
     if mode.kind == VALUE:
@@ -265,15 +270,20 @@ def outputs_of(
     aux: Any = None
     if mode.has_aux:
         out, aux = split_aux(fn, out)
-    loss = scalar_loss(fn, out)
-    gradients = derivative(list(recorder.nodes), loss, structural(1, loss.aval.dtype), wrt)
-    atoms = [loss, *gradients]  # a gradient alone has its value in it too: one kernel serves both
-    tree = gradient_text(call, mode, source, iter([f"r[{1 + k}]" for k in range(len(wrt))]))
+    value, loss = loss_of(fn, out, mode)
+    gradients = derivative(list(recorder.nodes), loss, structural(1, loss.aval.dtype), variables)
+    atoms = [as_result(value), *gradients]  # a gradient alone has its value in it too: one kernel serves both
+    texts = []
+    for k, leaf in enumerate(wrt):
+        text, given_for = f"r[{1 + k}]", call.leaves[leaf]
+        texts.append(gradient_text_of(given_for, source, text, conjugate) if call.kinds[leaf] == COMPLEX_DATA else text)
+    tree = gradient_text(call, mode, source, iter(texts))
     if returned is not None and isinstance(out, TracedArray) and out.atom is loss:
         returned[id(out)] = 0
     extra, statics = packed(aux, source, atoms, returned, data, given) if mode.has_aux else ("", ())
     alone = f"({tree}, {extra})" if mode.has_aux else tree
-    both = f"((r[0], {extra}), {tree})" if mode.has_aux else f"(r[0], {tree},)"
+    shown = text_of(value.aval, source, "r[0]")
+    both = f"(({shown}, {extra}), {tree})" if mode.has_aux else f"({shown}, {tree},)"
     text, other = (alone, both) if mode.kind == GRAD else (both, alone)
     return atoms, Output(text, source.names, False, statics, Output(other, source.names, False, statics))
 

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import optree
 
-from ...tracer.ir.aval import FLOAT_KINDS
+from ...tracer.ir.aval import COMPLEX, FLOAT_KINDS, INEXACT_KINDS
 from ...tracer.ir.errors import DifferentiationError
-from ...tracer.ir.graph import Atom, Lit, Node, Var
+from ...tracer.ir.graph import Atom, Lit, Node, Var, lanes
+from ...tracer.ops.elementwise import cast
 from ...tracer.record.array import TracedArray, to_atom
 from .arguments import positional_names
-from .call_key import ARRAY, FLOAT, OBJECT, SCALAR, TRACED, Call
+from .call_key import ARRAY, COMPLEX_DATA, FLOAT, OBJECT, SCALAR, TRACED, Call
 from .plain_objects import is_object
 from .recording import Mode
 from .trees import Source, packing
@@ -64,6 +65,10 @@ def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
         taken = []
         for k in mine:
             leaf, kind = call.leaves[k], call.kinds[k]
+            if mode.holomorphic and np.result_type(leaf).kind != "c":
+                raise DifferentiationError.here(
+                    f"holomorphic=True needs complex arguments, but `{names[k]}` is not: pass it + 0j"
+                )
             if _has_gradient(leaf, kind):
                 taken += [k] if k not in call.repeated else []
                 continue
@@ -85,7 +90,7 @@ def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
 
 
 def _has_gradient(leaf: Any, kind: str) -> bool:
-    return kind in (FLOAT, SCALAR) or (kind in (ARRAY, TRACED) and leaf.dtype.kind in FLOAT_KINDS)
+    return kind in (FLOAT, SCALAR, COMPLEX_DATA) or (kind in (ARRAY, TRACED) and leaf.dtype.kind in INEXACT_KINDS)
 
 
 @lru_cache(maxsize=1024)
@@ -123,12 +128,17 @@ def _not_a_float(leaf: Any, kind: str) -> tuple[str, str]:
 
 def scalar_loss(fn: Any, out: Any) -> Atom:
     """*out* as the scalar that is differentiated, or a clear error."""
-    if isinstance(out, (TracedArray, float, int, np.generic, np.ndarray)) and not isinstance(out, bool):
+    if isinstance(out, (TracedArray, float, int, complex, np.generic, np.ndarray)) and not isinstance(out, bool):
         atom = to_atom(out)
         if atom.aval.shape == () and atom.aval.dtype.kind in FLOAT_KINDS:
             return atom
         if atom.aval.shape == () and isinstance(atom, Lit) and not isinstance(out, np.bool_):
             return Lit(atom.value, np.dtype("float64"))
+        if atom.aval.shape == () and atom.aval.is_complex:
+            raise DifferentiationError.here(
+                f"{name_of(fn)} returned a complex number, and a gradient needs a real loss: return np.abs(z)**2, or "
+                "np.real(z); of a holomorphic function grad(f, holomorphic=True) is the derivative"
+            )
         if atom.aval.shape == ():
             raise DifferentiationError.here(
                 f"{name_of(fn)} returned {atom.aval.dtype}, which has no gradient; return a float"
@@ -142,6 +152,21 @@ def scalar_loss(fn: Any, out: Any) -> Atom:
         else "reduce it with np.sum(...) or np.mean(...)"
     )  # fmt: skip
     raise DifferentiationError.here(f"a gradient needs a scalar loss, but {name_of(fn)} returned {found}: {hint}")
+
+
+def loss_of(fn: Any, out: Any, mode: Mode) -> tuple[Atom, Atom]:
+    """(the value of *out*, the scalar that is differentiated): of a holomorphic function its real part, whose gradient
+    is the derivative."""
+    if not mode.holomorphic:
+        loss = scalar_loss(fn, out)
+        return loss, loss
+    atom = to_atom(out) if isinstance(out, (TracedArray, complex, np.complexfloating)) else None
+    if atom is None or atom.aval.shape or not atom.aval.is_complex:
+        raise DifferentiationError.here(
+            f"holomorphic=True needs a function that returns one complex number, but {name_of(fn)} returned "
+            + (type(out).__name__ if atom is None else f"{atom.aval.dtype} of shape {atom.aval.shape}")
+        )
+    return atom, cast(lanes(atom)[0], COMPLEX[atom.aval.dtype])
 
 
 def unconnected(nodes: Sequence[Node], loss: Atom, wrt: Sequence[Var]) -> list[int]:

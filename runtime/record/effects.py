@@ -34,6 +34,7 @@ from ..state.uses import COUNT, STORE
 from ..state.values import is_leaf, token
 from .arguments import Arguments
 from .call_key import OBJECT, Call
+from .complex_data import as_result, text_of
 from .trees import Source
 
 MAX_RESULTS = 200  # values that effects may add to the results of a program
@@ -113,7 +114,7 @@ class Effects:
         for array in self.arrays:
             self.indices.append(returned.get(id(array), len(atoms)))
             if self.indices[-1] == len(atoms):
-                atoms.append(to_atom(array))
+                atoms.append(as_result(to_atom(array)))
         results = tuple(self.indices)
         self.effects = [replace(effect, key=(effect.key, *results), results=results) for effect in self.effects]
 
@@ -602,6 +603,8 @@ class _Values:
         key, result = self._array(value)
         if not value.aval.weak:
             return key, result
+        if value.aval.is_complex:
+            return (key, "number"), result
         number: type = {"f": float, "b": bool}.get(value.aval.dtype.kind, int)
         return (key, "number"), _called(_constant(number), result)  # (faster than its method `item`)
 
@@ -611,7 +614,8 @@ class _Values:
             known = self._results[id(value)] = value, len(self._effects.arrays)
             self._effects.arrays.append(value)
         position = known[1]
-        return ("result", position), lambda source, texts: f"r[{source.results[position]}]"
+        aval = value.aval
+        return ("result", position), lambda source, texts: text_of(aval, source, f"r[{source.results[position]}]")
 
 
 def _construct(source: Source, function: Any, kind: type, parts: str) -> str:

@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 
 from ...codegen.derive.adjoint import vjp
-from ...tracer.ir.graph import Atom, Lit, Node, Var, structural
+from ...tracer.ir.graph import Atom, Lit, Node, Pair, Var, structural
 from ...tracer.ir.primitive import PRIMITIVES
 from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
+from ...tracer.ops.complex import real_atoms
+from ...tracer.ops.elementwise import whole_lanes
 from ...tracer.record.array import TracedArray, to_atom, wrap
 from ...tracer.record.recorder import Recorder, require_recorder
 from .arguments import positional_names
 from .call_key import Call
-from .differentiable import differentiated, gradient_text, leaf_names, scalar_loss, split_aux
+from .differentiable import differentiated, gradient_text, leaf_names, loss_of, split_aux
 from .recording import GRAD, VALUE, Mode
 from .trees import Source, make_function
 from .unwrap_tracers import Settled
@@ -43,9 +45,14 @@ def inline_call(fn: Callable[..., Any], mode: Mode, call: Call) -> Any:
 def _gradient(fn: Callable[..., Any], mode: Mode, call: Call, recorder: Recorder) -> Any:
     leaves, wrt = list(call.leaves), differentiated(call, mode, leaf_names(fn, call))
     start = len(recorder.nodes)
-    renamed: list[Var] = []
+    renamed: list[Atom] = []
     for k in wrt:
-        alias = _alias(to_atom(leaves[k]), recorder)
+        atom = to_atom(leaves[k])
+        if atom.aval.is_complex:
+            re, im = [_alias(lane, recorder) for lane in whole_lanes(atom)]
+            alias: Var = Pair(re, im, atom.aval.dtype)
+        else:
+            alias = _alias(atom, recorder)
         renamed.append(alias)
         leaves[k] = TracedArray(alias, recorder, owner="an argument of the inner function")
     for k, first in call.repeated.items():
@@ -59,12 +66,17 @@ def _gradient(fn: Callable[..., Any], mode: Mode, call: Call, recorder: Recorder
     if mode.has_aux:
         out, aux = split_aux(fn, out)
     refuse_numbers_of_text(recorder, out, start)
-    loss = scalar_loss(fn, out)
-    gradients = vjp(recorder.nodes[start:], loss, structural(1, loss.aval.dtype), renamed)
+    result, loss = loss_of(fn, out, mode)
+    variables: Any = real_atoms(renamed)
+    found = iter(vjp(recorder.nodes[start:], loss, structural(1, loss.aval.dtype), variables))
+    gradients: list[Atom] = []
+    for var in renamed:
+        g = next(found)
+        gradients.append(Pair(g, -next(found), var.aval.dtype) if var.aval.is_complex else g)
     tree = _tree(call, mode, [wrap(g, recorder) for g in gradients])
     if mode.kind == GRAD:
         return (tree, aux) if mode.has_aux else tree
-    value = wrap(loss, recorder)
+    value = wrap(result, recorder)
     return ((value, aux), tree) if mode.has_aux else (value, tree)
 
 

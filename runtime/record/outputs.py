@@ -18,6 +18,7 @@ from ...tracer.ir.graph import Atom
 from ...tracer.ir.trees import tree_flatten
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
+from .complex_data import as_result, text_of
 from .trees import Source, make_function, packing
 
 _LEAF = re.compile("\0(\\d+)\0")  # which the text of no constant holds
@@ -99,7 +100,7 @@ def packed(
     for leaf in leaves:
         known = None if given is None else given.get(id(leaf))
         if known is None and given is not None and id(leaf) in places and leaf.aval.shape:
-            known = f"r[{places[id(leaf)]}]"  # one array in two places
+            known = None if leaf.aval.is_complex else f"r[{places[id(leaf)]}]"  # one array in two places
         if known is not None:
             texts.append(known)
             continue
@@ -112,7 +113,7 @@ def packed(
         if atom is None:  # it is there before the run
             texts.append(form)
             continue
-        texts.append(form.format(f"r[{len(atoms)}]"))
+        texts.append(form.format(text_of(atom.aval, source, f"r[{len(atoms)}]")))
         places.setdefault(id(leaf.array() if type(leaf) is TracedInt else leaf), len(atoms))
-        atoms.append(atom)
+        atoms.append(as_result(atom))
     return packing(source, spec, iter(texts)), (spec, *statics)

@@ -20,12 +20,13 @@ from ...tracer.bytecode.array_places import written
 from ...tracer.control.jitted import recorded_calls
 from ...tracer.ir.aval import Aval
 from ...tracer.ir.errors import MutationError, TracegradError, UnsupportedError, unrecordable
-from ...tracer.ir.graph import Atom, Var
+from ...tracer.ir.graph import Atom, Var, building
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site
 from ...tracer.numpy_api import sparse
 from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
+from ...tracer.ops.complex import complex_of, real_atoms
 from ...tracer.record.array import TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
@@ -43,9 +44,10 @@ from ..state.rebuild import changed_containers, grown_lists
 from ..state.state_graph import StateNode
 from ..state.state_plan import Snapshot, StatePlan, Substitution, Watch, numbers_compared
 from .arguments import positional_names, shows_memory
-from .call_key import ARRAY, DATA, FLOAT, INTEGER, OBJECT, Call
+from .call_key import ARRAY, COMPLEX_DATA, DATA, FLOAT, INTEGER, OBJECT, Call
+from .complex_data import lanes_of
 from .derive import answers_of, keep, outputs_of, recording_of
-from .differentiable import differentiated, leaf_names
+from .differentiable import differentiated, leaf_names, loss_of, split_aux
 from .effects import Effects, NotCountersError, OtherEffects, find_effects
 from .gc_pause import fewer_collections
 from .identity import captured_refusal, first_of_each, refuse_floats
@@ -128,6 +130,12 @@ def _record(
         if kind == INTEGER:
             inputs[k] = recorder.add_input(float(leaf), f"the argument `{names[k]}`", weak=True)
             leaves[k] = integers.stand_in(inputs[k], leaf, k)
+        elif kind == COMPLEX_DATA:
+            inputs[k] = recorder.add_input(lanes_of(leaf), f"the argument `{names[k]}`")
+            owner = f"the argument `{names[k]}`" if isinstance(leaf, np.ndarray) else None
+            with building(recorder):
+                whole = complex_of(inputs[k], np.result_type(leaf), weak=type(leaf) is complex)
+            leaves[k] = TracedArray(whole, recorder, owner=owner) if first.get(k, k) == k else leaves[first[k]]
         elif kind in DATA:
             inputs[k] = recorder.add_input(leaf, f"the argument `{names[k]}`", weak=kind == FLOAT)
             owner = f"the argument `{names[k]}`" if kind == ARRAY else None  # `x += 1` on a scalar makes a new one
@@ -189,10 +197,12 @@ def _record(
         ran = time.perf_counter()
         answers = answers_of(recorder)
         if not in_pieces:
-            roll(recorder, [*_returned(out), *[a.atom for a in effects.arrays]], guarded=snapshot is not None)
+            roll(
+                recorder, [*_returned(out), *real_atoms([a.atom for a in effects.arrays])], guarded=snapshot is not None
+            )
         integers.rolled(recorder)
         if in_pieces and not any(node.prim.kind == CUSTOM for node in recorder.nodes):
-            return _pieces(fn, out, mode, call, recorder, [inputs[k] for k in wrt])
+            return _pieces(fn, out, mode, call, recorder, wrt, [inputs[k] for k in wrt])
         run = UserRun(inputs, answers)
         lasting = snapshot is not None and not call.shares and not changes and not recorder.reasons
         kept = lasting and keep(run, recorder, out, effects)
@@ -403,13 +413,19 @@ def _replace_objects(call: Call, leaves: list[Any], objects: Sequence[Any]) -> N
 def _returned(out: Any) -> list[Atom]:
     """The traced values in the result of a function."""
     leaves = [x.array() if type(x) is TracedInt else x for x in flatten_result(out)[0]]
-    return [leaf.atom for leaf in leaves if isinstance(leaf, TracedArray)]
+    return real_atoms([leaf.atom for leaf in leaves if isinstance(leaf, TracedArray)])
 
 
-def _pieces(fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, wrt: list[Var]) -> Pieces:
+def _pieces(
+    fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, leaves: Sequence[int], wrt: list[Var]
+) -> Pieces:
     gradients = [Var(Aval(v.aval.dtype, v.aval.shape)) for v in wrt]
-    results, output = outputs_of(fn, out, mode, call, recorder, wrt, derivative=lambda *_: gradients)
+    results, output = outputs_of(
+        fn, out, mode, call, recorder, leaves, wrt, derivative=lambda *_: gradients, conjugate=True
+    )
     output.simplify(len(results))
-    loss = None if mode.kind == VALUE else results[0]
+    loss = None
+    if mode.kind != VALUE:
+        loss = loss_of(fn, split_aux(fn, out)[0] if mode.has_aux else out, mode)[1] if mode.holomorphic else results[0]
     sources = [*recorder.inputs, *[var for var, _ in recorder.consts]]
     return Pieces(recorder.nodes, recorder.guards, sources, recorder.env, results, loss, wrt, gradients, output)

@@ -23,7 +23,8 @@ from ...tracer.ir.graph import Atom, Graph, Guard, Node, Var
 from ...tracer.ir.refusals import Reason
 from ...tracer.record.recorder import Answered
 from .arguments import shows_memory
-from .call_key import ARRAY, DATA, INTEGER, TENSOR, Call
+from .call_key import ARRAY, COMPLEX_DATA, DATA, INTEGER, TENSOR, Call
+from .complex_data import taker
 from .derived import DerivedInputs
 from .effects import OutsideEffect
 from .outputs import Output
@@ -34,11 +35,13 @@ VALUE, GRAD, VALUE_AND_GRAD = "value", "grad", "value_and_grad"
 
 @dataclass(slots=True, frozen=True)
 class Mode:
-    """The requested results: a function's value, its gradient with respect to *argnums*, or both."""
+    """The requested results: a function's value, its gradient with respect to *argnums*, or both; *holomorphic*: the
+    derivative of a complex function."""
 
     kind: str
     argnums: int | tuple[int, ...] = 0
     has_aux: bool = False
+    holomorphic: bool = False
 
     @property
     def positions(self) -> tuple[int, ...]:
@@ -191,7 +194,7 @@ class Recording:
         shown = [f"args[{k}]" for k in range(len(call.leaves))] if texts == ["*args"] else texts
         for effect in [e for e in sinks if e.sink is np.ndarray]:
             for text, kind in zip(shown, call.kinds, strict=True):
-                if kind in (ARRAY, TENSOR):
+                if kind in (ARRAY, COMPLEX_DATA, TENSOR):
                     source.give_up_if(f"{source.constant(shows_memory)}({text}, {effect.place(source, texts)})")
         for question in self.questions:
             source.give_up_if(f"not {source.constant(question.holds)}()")
@@ -202,8 +205,15 @@ class Recording:
     def operands(self, source: Source, call: Call, texts: Sequence[str]) -> list[str]:
         """The texts of the kernel's operands, but for the state of the default stream; ``arrays`` are those of the
         outside state."""
-        given = [(text, kind) for text, kind in zip(texts, call.kinds, strict=False) if kind in DATA or text == "*args"]
-        data = [f"{text} + 0.0" if kind == INTEGER else text for text, kind in given]
+        data = []
+        for text, leaf, kind in zip(texts, call.leaves, call.kinds, strict=False):
+            if kind == COMPLEX_DATA:
+                lanes = source.fresh()
+                source.lines.append(f"{lanes} = {source.constant(taker(leaf))}({text})")
+                source.give_up_if(f"{lanes} is None")
+                data.append(lanes)
+            elif kind in DATA or text == "*args":
+                data.append(f"{text} + 0.0" if kind == INTEGER else text)
         return [*data, "*arrays"] if self.arguments > len(call.data) + bool(self.draws) else data
 
     def arrays_among(self, call: Call) -> str:
@@ -228,7 +238,7 @@ class Recording:
 
     def values(self, call: Call, arrays: Sequence[Any]) -> list[Any]:
         """The operands as they are now; *arrays* with the state of the stream, if it draws."""
-        return [*call.data, *arrays]
+        return [*call.operands, *arrays]
 
     def release(self) -> None:
         """Release the values of the run."""

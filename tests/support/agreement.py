@@ -38,3 +38,18 @@ def agree(compiled: Any, plain: Callable[..., Any], *args: Any, tol: float = 1e-
     np.testing.assert_allclose(compiled(*args, **kwargs), expected, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(compiled.grad(*args, **kwargs), gradient, rtol=tol, atol=tol)
     assert np.shape(both) == np.shape(args[0])
+
+
+def complex_gradient(fn: Callable[..., Any], z: Any, step: float = 1e-6) -> Any:
+    """Central differences du/dx - i du/dy of a real function *fn* of a complex array or number."""
+    z = np.asarray(z, np.complex128)
+    gradient = np.zeros(z.shape, np.complex128)
+    for index in np.ndindex(z.shape):
+        slopes = []
+        for direction in (step, 1j * step):
+            up, down = z.copy(), z.copy()
+            up[index] += direction
+            down[index] -= direction
+            slopes.append(float(fn(up[()]) - fn(down[()])) / (2 * step))
+        gradient[index] = complex(slopes[0], -slopes[1])
+    return gradient[()]

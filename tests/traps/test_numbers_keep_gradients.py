@@ -161,7 +161,6 @@ def test_a_number_that_leaves_is_an_error(case):
 @pytest.mark.parametrize(
     "leak, message",
     [
-        (lambda w: complex(1.0, w[0]).imag, "complex numbers are not supported"),
         (lambda w: scipy.optimize.root_scalar(lambda s: s - w[2], bracket=[0.0, 9.0]).root, "gradient"),
         (lambda w: scipy.optimize.fsolve(lambda s: s - w[2], 1.0)[0], "fsolve needs a plain NumPy array"),
     ],

@@ -12,8 +12,9 @@ from ..tensors.tensor import Tensor
 def grad(fn: Any = None, *args: Any, **kwargs: Any) -> Any:
     """The gradient of a function, or of tensors.
 
-    ``grad(fn, argnums=0, has_aux=False)`` is the gradient of *fn*, which returns a scalar, as a function.  *fn* may be
-    decorated with ``compile_grad`` or not; a decorated one shares its kernels.
+    ``grad(fn, argnums=0, has_aux=False, holomorphic=False)`` is the gradient of *fn*, which returns a real scalar, as a
+    function; with *holomorphic* the derivative of one of complex numbers.  *fn* may be decorated with ``compile_grad``
+    or not; a decorated one shares its kernels.
 
     ``grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False)`` gives the
     gradients of the tensors *outputs* with respect to the tensors *inputs*, as a tuple, as in PyTorch.

@@ -45,7 +45,7 @@ _SCALAR_NAMES: dict[np.dtype, str] = {
 }  # fmt: skip
 _PLAIN: dict[type, np.dtype | None] = {bool: bool_, int: int64, float: None}  # None: the default dtype
 CATEGORIES = {"b": 0, "i": 1, "u": 1} | dict.fromkeys(FLOAT_KINDS, 2)
-_COMPLEX = "complex numbers are not supported; carry real and imaginary parts as two tensors"
+_COMPLEX = "there are no complex tensors; carry real and imaginary parts as two, or compute with complex arrays"
 
 
 # ---- reading a dtype ----------------------------------------------------------------------------------------------
@@ -122,6 +122,8 @@ def promote(a: np.dtype, a_ndim: int, b: np.dtype, b_ndim: int) -> np.dtype:
     """
     if a == b:
         return a
+    if "c" in (a.kind, b.kind):
+        raise TypeError(_COMPLEX)
     rank_a, rank_b = CATEGORIES[a.kind], CATEGORIES[b.kind]
     if rank_a != rank_b:
         return a if rank_a > rank_b else b

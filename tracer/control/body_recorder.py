@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import INT, Aval
+from ..ir.aval import COMPLEX, INT, Aval
 from ..ir.errors import UnsupportedError
-from ..ir.graph import Atom, Graph, Lit, Var, live_nodes, read_vars
+from ..ir.graph import Atom, Graph, Lit, Pair, Var, any_complex, lanes, live_nodes, pairs_exist, read_vars
 from ..ir.primitive import CUSTOM, Primitive
 from ..ir.refusals import Refusal
 from ..ops.closure_conversion import closed
 from ..ops.indexing import GATHER
 from ..ops.shape import RESHAPE, take_slice
-from ..record.recorder import Recorder
+from ..record.recorder import Recorder, as_complex
 from ..reroll.roll import roll
 
 _SAME_POSITION = frozenset({"reshape", "broadcast", "cast", "alias"})
@@ -52,6 +52,9 @@ class BodyRecorder(Recorder):
 
     def fresh(self, aval: Aval) -> Var:
         """A further input of the body."""
+        if aval.is_complex:
+            lane = Aval(COMPLEX[aval.dtype], aval.shape)
+            return Pair(self.fresh(lane), self.fresh(lane), aval.dtype)
         var = Var(Aval(aval.dtype, aval.shape))
         self.own.add(var)
         return var
@@ -60,6 +63,8 @@ class BodyRecorder(Recorder):
 
     def emit(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...]:
         own = self.own
+        if pairs_exist and any_complex(inputs):
+            return self.emit_apart(prim, inputs, params)
         if self.hoists:
             outside = False
             for a in inputs:
@@ -130,6 +135,8 @@ class BodyRecorder(Recorder):
 
     def guard(self, atom: Atom, kind: str) -> Any:
         assert self.parent is not None
+        if atom.aval.is_complex:
+            return as_complex([self.guard(x, kind) for x in lanes(atom)], atom.aval)[()]
         if isinstance(atom, Var) and atom in self.own:
             if kind == "index" and atom.aval.dtype.kind == "b":
                 self.checks.append(atom)
@@ -141,6 +148,8 @@ class BodyRecorder(Recorder):
         return self.parent.guard(atom, kind)
 
     def value(self, atom: Atom) -> Any:
+        if atom.aval.is_complex:
+            return as_complex([self.value(x) for x in lanes(atom)], atom.aval)
         if isinstance(atom, Var) and atom in self.own:
             raise UnsupportedError.here(f"this asks for the value {self.hint.format(self.what)}")
         assert self.parent is not None

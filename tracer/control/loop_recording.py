@@ -14,6 +14,7 @@ from ..ir.aval import INT, Aval, can_cast
 from ..ir.errors import BadIndexError, ShapeError, TracegradError, UnsupportedError
 from ..ir.graph import Atom, Lit, Var, building, structural
 from ..ir.trees import tree_flatten, tree_unflatten
+from ..ops.complex import put_together, taken_apart
 from ..ops.control import UNLIMITED, loop
 from ..ops.elementwise import F, cast
 from ..ops.shape import iota
@@ -145,7 +146,7 @@ class LoopRecording:
 
 
 def finish_loop(
-    body: BodyRecorder, carries: Sequence[Var], inits: Sequence[Atom], ends: Sequence[Atom],
+    body: BodyRecorder, carried: Sequence[Var], inits: Sequence[Atom], ends: Sequence[Atom],
     ys: Sequence[Atom] = (), xs: Mapping[Var, Atom] = MappingProxyType({}), *, reverse: bool = False,
     steps: Atom | None = None, go_on: Atom | None = None, asked: int = 0,
 ) -> list[Atom]:  # fmt: skip
@@ -157,7 +158,13 @@ def finish_loop(
     """
     parent = body.parent
     assert parent is not None
-    carries, inits, ends, count = list(carries), list(inits), list(ends), len(carries)
+    like = [*ends, *([] if go_on is None else [go_on]), *ys]
+    with building(body):
+        ends, ys = taken_apart(ends), taken_apart(ys)
+    with building(parent):
+        inits, rows = taken_apart(inits), zip(taken_apart([*xs]), taken_apart([*xs.values()]), strict=True)
+    carries: Any = taken_apart(carried)
+    count = len(carries)
     if body.checks:
         with building(body):
             held = body.fresh(Aval(np.dtype(bool), ()))
@@ -169,7 +176,7 @@ def finish_loop(
         carries.append(held)
         inits.append(structural(True, np.dtype(bool)))
     with building(parent):
-        every = dict(xs)
+        every: dict[Any, Atom] = dict(rows)
         if body.length < UNLIMITED:
             every[body.row] = iota(body.length)
         outputs = [*([] if go_on is None else [go_on]), *ends, *ys]
@@ -187,7 +194,7 @@ def finish_loop(
                 inside = False
             if not inside:
                 raise BadIndexError.here(f"an index in the body of {body.what} is out of bounds in some step")
-    return list(found)
+    return put_together(found, like)
 
 
 def _all(checks: Sequence[Atom]) -> Atom:

@@ -28,7 +28,7 @@ def copied(init: Any) -> Any:
     def own(x: Any) -> Any:
         if isinstance(x, np.ndarray):
             return x.copy()
-        return np.asarray(x)[()] if isinstance(x, (bool, int, float)) else x
+        return np.asarray(x)[()] if isinstance(x, (bool, int, float, complex)) else x
 
     return tree_map(own, init)
 

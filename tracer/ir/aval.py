@@ -24,12 +24,14 @@ FLOATS = (np.dtype("float64"), np.dtype("float32"))
 FLOAT16, BFLOAT16 = np.dtype("float16"), np.dtype(ml_dtypes.bfloat16)
 HALF = frozenset((FLOAT16, BFLOAT16))
 _SUPPORTED_NAMES = "float64 float32 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool"
-SUPPORTED = HALF | {np.dtype(name) for name in _SUPPORTED_NAMES.split()}
+COMPLEX: dict[Any, np.dtype] = dict(zip(map(np.dtype, ("complex128", "complex64")), FLOATS, strict=True))  # -> of lanes
+SUPPORTED = HALF | {np.dtype(name) for name in _SUPPORTED_NAMES.split()} | COMPLEX.keys()
 BOOL = np.dtype(bool)
 INT = np.dtype("int64")
 FLOAT = np.dtype("float64")
 FLOAT32 = np.dtype("float32")
 FLOAT_KINDS = "fV"  # of the dtypes here: bfloat16, which is not one of NumPy's own, has kind V
+INEXACT_KINDS = "fVc"
 
 
 def is_float(dtype: np.dtype) -> bool:
@@ -83,6 +85,14 @@ class Aval:
     def is_float(self) -> bool:
         return self.dtype.kind in FLOAT_KINDS
 
+    @property
+    def is_inexact(self) -> bool:
+        return self.dtype.kind in INEXACT_KINDS
+
+    @property
+    def is_complex(self) -> bool:
+        return self.dtype.kind == "c"
+
     def __str__(self) -> str:
         return f"{short_name(self.dtype)}{'*' if self.weak else ''}[{','.join(map(str, self.shape))}]"
 
@@ -98,8 +108,8 @@ def scalar_aval(dtype: np.dtype, weak: bool) -> Aval:
     return found
 
 
-_SHORT = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "bool": "bool"} | {
-    f"{kind}{bits}": f"{kind[0]}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)
+_SHORT = {"bfloat16": "bf16", "bool": "bool", "complex128": "c128", "complex64": "c64"} | {
+    f"{kind}{bits}": f"{kind[0]}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)
 }
 
 
@@ -113,7 +123,7 @@ def check_dtype(dtype: np.dtype, what: str) -> np.dtype:
         return dtype if dtype.isnative else dtype.newbyteorder("=")
     hint = {
         "O": "an object array holds Python objects; build it from numbers, e.g. np.array(..., dtype=float)",
-        "c": "complex numbers are not supported; carry real and imaginary parts as two arrays",
+        "c": "use complex128 or complex64: z.astype(np.complex128)",
         "f": "use float64, float32, float16 or bfloat16: x.astype(np.float64)",
     }.get(dtype.kind, "use a float, integer or bool array")
     raise UnsupportedError.here(f"{what} has dtype {dtype}: {hint}")
@@ -143,14 +153,14 @@ def promote_dtypes(*avals: Aval) -> tuple[np.dtype, bool]:
     """NumPy 2 promotion of *avals*: (dtype, weak), where Python scalars yield to arrays."""
     strong = [a.dtype for a in avals if not a.weak]
     weak = [_WEAK_SCALAR[a.dtype.kind] for a in avals if a.weak]
-    if len(set(strong)) == 1 and (not weak or strong[0].kind in FLOAT_KINDS):
+    if len(set(strong)) == 1 and (not weak or (strong[0].kind in INEXACT_KINDS and complex not in map(type, weak))):
         return strong[0], False
     if BFLOAT16 in strong:
         return _with_bfloat16(strong), False
     return np.result_type(*strong, *weak), not strong
 
 
-_WEAK_SCALAR = {"f": 0.0, "i": 0, "u": 0, "b": False}
+_WEAK_SCALAR = {"f": 0.0, "i": 0, "u": 0, "b": False, "c": 0j}
 
 
 def _with_bfloat16(dtypes: Sequence[np.dtype]) -> np.dtype:

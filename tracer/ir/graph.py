@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .aval import FLOAT, Aval, held_dtype, scalar_aval
+from .aval import COMPLEX, FLOAT, Aval, held_dtype, scalar_aval
 from .axes import Axes
 from .errors import GraphError
 from .primitive import Primitive
@@ -85,6 +85,20 @@ class Var(Operators):
         return f"Var({self.aval})"
 
 
+class Pair(Var):
+    """A complex value while a function is recorded: two atoms, its real and its imaginary *lane*.
+
+    No node has complex operands or results: an operation on one is taken apart into operations on lanes when it is
+    emitted (``ops/complex.py``).  A lane that is a literal stands for an array of it; the other one has the shape."""
+
+    __slots__ = ("im", "re")
+
+    def __init__(self, re: Atom, im: Atom, dtype: np.dtype):
+        super().__init__(Aval(dtype, re.aval.shape or im.aval.shape, re.aval.weak and im.aval.weak))
+        self.re, self.im = re, im
+        pairs_exist.add(True)
+
+
 class Lit(Operators):
     """A scalar constant.
 
@@ -99,6 +113,8 @@ class Lit(Operators):
         self.value = held_dtype(dtype).type(value)
         self.aval = scalar_aval(dtype, weak)
         self.structural = structural
+        if dtype.kind == "c":
+            pairs_exist.add(True)
 
     def is_structural(self, value: float) -> bool:
         return self.structural and bool(self.value == value) and not (value == 0 and np.signbit(self.value))
@@ -108,6 +124,30 @@ class Lit(Operators):
 
 
 Atom: TypeAlias = Var | Lit
+
+pairs_exist: set[bool] = (
+    set()
+)  # not empty once there has been a complex value, for which alone operations are taken apart
+take_apart: list[Any] = []  # (primitive, operands, params) -> the results of an operation on complex values
+
+
+def any_complex(inputs: Sequence[Atom]) -> bool:
+    for x in inputs:  # noqa: SIM110 (a recording asks for each of its operations)
+        if x.aval.dtype.kind == "c":
+            return True
+    return False
+
+
+def lanes(x: Atom) -> tuple[Atom, Atom]:
+    """The real and the imaginary lane of the complex *x*; that of a constant which is zero belongs to the program."""
+    if isinstance(x, Pair):
+        return x.re, x.im
+    assert isinstance(x, Lit)
+    dtype, weak = COMPLEX[x.aval.dtype], x.aval.weak
+    re, im = (
+        Lit(part, dtype, weak=weak, structural=x.structural or bool(part == 0)) for part in (x.value.real, x.value.imag)
+    )
+    return re, im
 
 
 class Node:
@@ -185,7 +225,14 @@ class Builder:
 
     def emit(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...]:
         """The results of a node that applies *prim*."""
+        if pairs_exist and any_complex(inputs):
+            return self.emit_apart(prim, inputs, params)
         return self.node(prim, inputs, params).outs
+
+    def emit_apart(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...]:
+        """The results of *prim* of complex values, by nodes of their lanes."""
+        with building(self):
+            return take_apart[0](prim, inputs, params)
 
     def node(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> Node:
         """A node that applies *prim*: an equal one, or a new one."""
@@ -273,7 +320,7 @@ def _of_program(x: Any) -> Any:
     return x
 
 
-_INT = np.dtype("int64")
+_INT, _COMPLEX = np.dtype("int64"), np.dtype("complex128")
 
 
 elementwise_by_name: dict[str, Any] = {}  # filled by ops/elementwise.py with the promoting functions
@@ -294,7 +341,7 @@ def literal(value: Any, like: np.dtype | None = None) -> Lit:
         return Lit(value, np.dtype(bool), weak=True, structural=True)
     if isinstance(value, int):
         return Lit(value, _INT if value < 2**63 else np.dtype("uint64"), weak=True)
-    return Lit(value, FLOAT, weak=True)
+    return Lit(value, _COMPLEX if isinstance(value, complex) else FLOAT, weak=True)
 
 
 def read_vars(nodes: Sequence[Node], roots: Sequence[Atom]) -> set[Var]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
@@ -103,6 +104,15 @@ def _users_own(site: Site | None) -> Site | None:
 def _is_standard(file: str) -> bool:
     installed = f"{os.sep}site-packages{os.sep}"
     return f"{installed}numba{os.sep}" in file or (file.startswith(_STANDARD) and installed not in file)
+
+
+def warn_at_site(message: str, category: type[Warning]) -> None:
+    """A warning at the user's line."""
+    site = user_site()
+    if site is None:
+        warnings.warn(message, category, stacklevel=2)
+    else:
+        warnings.warn_explicit(message, category, site.file, site.line)
 
 
 def at_site(message: str, site: Site | None = None) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.aval import INT
 from ..ir.errors import BadIndexError, ShapeError, UnsupportedError
 from ..ir.graph import Atom
-from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, promote
+from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, cast_with_warning, promote
 from ..ops.indexing import gather
 from ..ops.shape import PAD, concat, move_axis, reshape, slice_axis
 from ..record.array import FUNCTIONS, TracedArray, in_c_order, is_traced, to_atom, wrap, wrap_array, wrap_as
@@ -49,7 +49,7 @@ def concatenate_atoms(atoms: Sequence[Atom], axis: int, what: str = "np.concaten
 
 def _finish(atom: Atom, dtype: Any, out: Any, parts: Sequence[Any]) -> Any:
     if dtype is not None:
-        atom = cast(atom, np.dtype(dtype))
+        atom = cast_with_warning(atom, np.dtype(dtype))
     return into(wrap_array(atom, c_order=all(in_c_order(p) for p in parts)), out)
 
 

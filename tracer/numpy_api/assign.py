@@ -14,7 +14,7 @@ import numpy as np
 from ..ir.aval import BOOL, Ints
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
-from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, to_bool
+from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast_with_warning, to_bool
 from ..ops.indexing import SCATTER_ADD, SCATTER_SET
 from ..ops.shape import reshape
 from ..record.array import METHODS, UFUNC_METHODS, TracedArray, is_traced, to_atom
@@ -28,7 +28,7 @@ from .registry import implements, reject
 
 def _value_atom(value: Any, dtype: np.dtype) -> Atom:
     """The value of an assignment in the dtype of its target, as NumPy converts it."""
-    return cast(to_atom(value), dtype)
+    return cast_with_warning(to_atom(value), dtype)
 
 
 def fitted(v: Atom, shape: Ints) -> Atom:

@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.aval import INT, Ints, check_dtype
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom, Lit, literal
-from ..ops.elementwise import F, bind, broadcast_to, cast, promote
+from ..ops.elementwise import F, bind, broadcast_to, cast, cast_with_warning, promote
 from ..ops.shape import PAD, concat, full, iota, move_axis, reshape, slice_axis
 from ..record.array import TracedArray, made_in_c_order, to_atom, wrap, wrap_array, wrap_as
 from .registry import atom_of, implements, one_axis, shape_of
@@ -23,7 +23,7 @@ def filled(value: Any, shape: Ints, dtype: Any, *, c_order: bool = True) -> Trac
     """A traced array of *shape* full of *value*."""
     atom = to_atom(value)
     if dtype is not None:
-        atom = cast(atom, check_dtype(np.dtype(dtype), "the array"))
+        atom = cast_with_warning(atom, check_dtype(np.dtype(dtype), "the array"))
     elif atom.aval.weak:
         atom = cast(atom, atom.aval.dtype)
     return wrap_array(broadcast_to(atom, shape), c_order=c_order)

@@ -53,10 +53,24 @@ _CLOSED_METHODS = (
 )  # fmt: skip
 
 _PLAIN = frozenset((
-    TracedArray, MadeArray, np.ndarray, float, int, bool, np.float64, np.float32, np.int64, np.bool_, type(None), str,
-    type(Ellipsis), slice, np.dtype, *{type(np.dtype(c)) for c in "efdilqbhLBHQ?"}, type(BFLOAT16),
+    TracedArray, MadeArray, np.ndarray, float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_,
+    type(None), str, type(Ellipsis), slice, np.dtype, *{type(np.dtype(c)) for c in "efdilqbhLBHQ?FD"}, type(BFLOAT16),
 ))  # fmt: skip
-_TYPES = (float, int, bool, np.float64, np.float32, np.float16, BFLOAT16.type, np.int64, np.int32, np.bool_)
+_TYPES = (
+    float,
+    int,
+    bool,
+    complex,
+    np.complex128,
+    np.complex64,
+    np.float64,
+    np.float32,
+    np.float16,
+    BFLOAT16.type,
+    np.int64,
+    np.int32,
+    np.bool_,
+)
 
 
 def is_plain(value: Any) -> bool:

@@ -95,7 +95,7 @@ def _vectorized(self: Any, func: Callable[..., Any], args: Any) -> Any:
 
 
 def _element(value: TracedArray) -> Any:
-    return value.number() if value.aval.is_float else value.item()
+    return value.number() if value.aval.is_inexact else value.item()
 
 
 def _filled(values: Any, shape: tuple[int, ...], dtype: Any) -> TracedArray:

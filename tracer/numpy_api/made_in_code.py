@@ -17,7 +17,7 @@ from ..bytecode.array_places import place_of
 from ..bytecode.shown_names import show_functions
 from ..ir.aval import FLOAT, SUPPORTED
 from ..ir.graph import Lit
-from ..ops.elementwise import cast
+from ..ops.elementwise import cast_with_warning
 from ..record.array import FUNCTIONS, UFUNCS, TracedArray, class_of, in_c_order, is_traced, wrap_array
 from ..record.made_arrays import MadeArray, is_traced_at, made
 from ..record.recorder import current_recorder
@@ -36,7 +36,7 @@ def made_by(plain: Any, frame: FrameType) -> Any:
     if not isinstance(plain, np.ndarray) or plain.dtype not in SUPPORTED:
         return plain
     place = place_of(frame)
-    if not is_traced_at(place, plain.dtype.kind == "f"):
+    if not is_traced_at(place, plain.dtype.kind in "fc"):
         return made(plain, place)
     return writable_copy(plain)
 
@@ -59,7 +59,7 @@ def _filler(plain: Callable[..., Any], value: float) -> Callable[..., Any]:
         if current_recorder() is None or found.dtype not in SUPPORTED:
             return found
         place = place_of(sys._getframe(1))
-        if is_traced_at(place, found.dtype.kind == "f"):
+        if is_traced_at(place, found.dtype.kind in "fc"):
             literal = Lit(value, np.dtype(FLOAT), structural=True)
             return filled(literal, found.shape, found.dtype, c_order=bool(found.flags.c_contiguous))
         if plain is np.empty:
@@ -106,7 +106,7 @@ def _of_traced(values: Any, dtype: Any, copy: Any, order: Any, ndmin: int) -> An
         found = found.copy() if copy and found is values else found
     else:
         atom = nested_atom(values)
-        found = wrap_array(cast(atom, atom.aval.dtype if dtype is None else np.dtype(dtype)))
+        found = wrap_array(cast_with_warning(atom, atom.aval.dtype if dtype is None else np.dtype(dtype)))
     return found.reshape((1,) * (ndmin - found.ndim) + found.shape) if found.ndim < ndmin else found
 
 

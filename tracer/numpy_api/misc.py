@@ -189,7 +189,7 @@ def _convolve(a: Any, v: Any, mode: str = "full") -> Any:
 @implements(np.correlate)
 def _correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     _check_mode(mode)
-    x, w = as_traced(a), as_traced(v)
+    x, w = as_traced(a), as_traced(v).conj()
     if w.size <= x.size:
         return wrap(_slide(x, w, mode))
     # with the operands exchanged the result runs the other way
@@ -259,13 +259,15 @@ def _can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
 
 
 implements(np.common_type)(lambda *arrays: np.common_type(*[np.empty(0, a.dtype) for a in map(as_traced, arrays)]))
-implements(np.iscomplexobj)(lambda x: False)
-implements(np.isrealobj)(lambda x: True)
+implements(np.iscomplexobj)(lambda x: as_traced(x).aval.is_complex)
+implements(np.isrealobj)(lambda x: not as_traced(x).aval.is_complex)
 
 
 @implements(np.isreal)
 def _isreal(x: Any) -> Any:
     x = as_traced(x)
+    if x.aval.is_complex:
+        return x.imag == 0
     if x._atom.aval.shape:
         return np.ones_like(x, dtype=bool)
     return True if x._atom.aval.weak else np.True_
@@ -274,6 +276,8 @@ def _isreal(x: Any) -> Any:
 @implements(np.iscomplex)
 def _iscomplex(x: Any) -> Any:
     x = as_traced(x)
+    if x.aval.is_complex:
+        return x.imag != 0
     return np.zeros_like(x, dtype=bool) if x._atom.aval.shape else np.False_
 
 

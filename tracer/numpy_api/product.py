@@ -13,6 +13,7 @@ import numpy as np
 from ..ir.aval import BOOL, INT, Ints, broadcast_shapes
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom
+from ..ops.complex import conjugate
 from ..ops.elementwise import F, broadcast_to, cast, promote, to_bool
 from ..ops.product import contract_last, matmul
 from ..ops.reduce import reduce
@@ -109,7 +110,7 @@ def dot_of(x: Atom, y: Atom) -> Atom:
 
 @implements(np.vdot)
 def _vdot(a: Any, b: Any) -> Any:
-    x, y = to_atom(a), to_atom(b)
+    x, y = conjugate(to_atom(a)), to_atom(b)
     return wrap(matmul_of(reshape(x, (x.aval.size,)), reshape(y, (y.aval.size,)), "vdot"))
 
 

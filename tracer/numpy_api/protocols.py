@@ -16,7 +16,8 @@ import numpy as np
 
 from ..ir.aval import BOOL, FLOAT_KINDS, INT
 from ..ir.errors import MutationError, TracegradError, UnsupportedError, unrecordable
-from ..ir.graph import Atom, Lit
+from ..ir.graph import Atom, Lit, any_complex, pairs_exist
+from ..ops.complex import refused
 from ..ops.elementwise import cast
 from ..record.array import (
     DIRECT,
@@ -81,6 +82,8 @@ def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if handler is None:
         raise unsupported(public_name(ufunc))
     atoms = to_atoms(inputs)
+    if pairs_exist and any_complex(atoms) and not any("D" in loop or "F" in loop for loop in ufunc.types):
+        raise refused(ufunc, np.dtype(complex), ufunc.__name__)
     if _is_python_bool(atoms[0]) and ufunc not in _OF_BOOLS and all(map(_is_python_bool, atoms)):
         atoms = [cast(a, INT, weak=True) for a in atoms]
     order = "K"
@@ -113,7 +116,10 @@ def _is_python_bool(x: Atom) -> bool:
 _OF_BOOLS = frozenset(  # what gives a bool for two of Python's; of all else these are ints
     (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.logical_and, np.logical_or, np.logical_xor, np.logical_not)
 )
-_PLAIN = {TracedArray, MadeArray, np.ndarray, float, int, bool, np.float64, np.float32, np.int64, np.bool_}
+_PLAIN = {
+    TracedArray, MadeArray, np.ndarray, float, int, bool, complex, np.float64, np.float32, np.int64, np.bool_,
+    np.complex128, np.complex64,
+}  # fmt: skip
 
 
 def call_plain(ufunc: Any, inputs: tuple[Any, ...]) -> Any:

@@ -25,11 +25,13 @@ import numpy as np
 
 from ..bytecode.concretize import lost_by
 from ..bytecode.shown_names import CALLED, METHODS_OF, SOMETIMES, VALUES, show_functions
+from ..ir.aval import FLOAT
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Lit, Var
 from ..ir.refusals import Refusal
 from ..ir.site import is_internal
 from ..ir.trees import tree_leaves
+from ..ops.elementwise import cast_with_warning
 from ..record.array import TracedArray, class_of, has_attribute, unsupported, wrap
 from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray
@@ -103,6 +105,8 @@ def _getattr(obj: Any, name: Any, /, *default: Any) -> Any:
 
 def _float(value: Any = 0.0, /) -> Any:
     if type(value) is TracedArray:
+        if value.aval.is_complex:
+            value = wrap(cast_with_warning(value.atom, FLOAT))
         return value.number()
     _check_origin(value)
     number = getattr(type(value), "_tracegrad_number", None)
@@ -215,11 +219,18 @@ def _int(*args: Any, **kwargs: Any) -> Any:
 
 
 def _complex(*args: Any, **kwargs: Any) -> Any:
-    for value in (*args, *kwargs.values()):
-        if type(value) is TracedArray:
-            return value.__complex__()  # an error
-        _check_origin(value)
-    return complex(*args, **kwargs)
+    values = [*args, *kwargs.values()]
+    if TracedArray not in map(type, values):
+        for value in values:
+            _check_origin(value)
+        return complex(*args, **kwargs)
+    re, im = _parts(*args, **kwargs)
+    return re.number() if im is None else (1.0 * re + 1j * im).number()
+
+
+def _parts(real: Any = 0.0, imag: Any = None) -> tuple[Any, Any]:
+    """The arguments of ``complex``."""
+    return (real + 0j if imag is None else real), imag
 
 
 def _run_text(run: Callable[..., Any]) -> Any:
@@ -360,7 +371,7 @@ def _number_of(function: Any) -> Callable[[TracedArray], Any]:
 
     def number(value: TracedArray) -> Any:
         recorder = current_recorder()
-        if recorder is not None and value.aval.is_float and recorder.has_gradient(value.atom):
+        if recorder is not None and value.aval.is_inexact and recorder.has_gradient(value.atom):
             owner = function.__module__ or getattr(function.__self__, "__name__", "")
             raise UnsupportedError.here(lost_by(f"{owner}.{function.__name__}"))
         return value.shown()

@@ -1,11 +1,12 @@
-"""The functions of ``math`` on traced numbers, as recorded code sees them (``bytecode/shown_names.py``).
+"""The functions of ``math`` and ``cmath`` on traced numbers, as recorded code sees them (``bytecode/shown_names.py``).
 
-Each is a Python float computed by a ufunc, and raises where that of ``math`` does: whether it raises is a question, as
-``if`` asks one, and the exception is the one that ``math`` raises for the numbers of this run.
+Each is a number of Python computed by a ufunc, and raises where that of ``math`` does: whether it raises is a question,
+as ``if`` asks one, and the exception is the one that ``math`` raises for the numbers of this run.
 """
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
@@ -15,9 +16,9 @@ import numpy as np
 from scipy import special
 
 from ..bytecode.shown_names import show_functions
-from ..ir.graph import Atom
+from ..ir.graph import Atom, Pair
 from ..ops.elementwise import F, cast
-from ..record.array import FUNCTIONS, TracedArray, wrap_array
+from ..record.array import FUNCTIONS, WIDE, TracedArray, wrap_array
 from ..record.recorder import Recorder, current_recorder
 from .assemble import nested_atom
 from .python_numbers import holds
@@ -37,7 +38,7 @@ def _number(value: Any) -> Any:
 
 def _function(plain: Any, compute: Callable[..., Any]) -> Any:
     """The function *plain* of ``math``, computed by *compute* of traced numbers."""
-    total = plain.__name__ in _TOTAL
+    total = plain.__name__ in _TOTAL and plain.__module__ == "math"
 
     def function(*args: Any) -> Any:
         numbers = [_number(value) for value in args]
@@ -105,8 +106,8 @@ def _modf(x: Any, /) -> Any:
     return tuple([part.number() for part in parts])
 
 
-def _test(ufunc: Any) -> Any:
-    plain = getattr(math, ufunc.__name__)
+def _test(ufunc: Any, module: Any = math) -> Any:
+    plain = getattr(module, ufunc.__name__)
 
     def test(value: Any, /) -> bool:
         number = getattr(type(value), "_tracegrad_number", None)
@@ -118,7 +119,8 @@ def _test(ufunc: Any) -> Any:
 
 def _isclose(a: Any, b: Any, *, rel_tol: Any = 1e-09, abs_tol: Any = 0.0) -> bool:
     if TracedArray not in map(type, (a, b, rel_tol, abs_tol)):
-        return math.isclose(a, b, rel_tol=rel_tol, abs_tol=abs_tol)
+        module = cmath if complex in (type(a), type(b)) else math
+        return module.isclose(a, b, rel_tol=rel_tol, abs_tol=abs_tol)
     if rel_tol < 0 or abs_tol < 0:
         raise ValueError("tolerances must be non-negative")
     if a == b:
@@ -138,6 +140,40 @@ _COMPUTED = {
     "remainder": _remainder, "ldexp": _ldexp, "gamma": special.gamma, "lgamma": special.gammaln, "erf": special.erf,
     "erfc": special.erfc,
 }  # fmt: skip
+
+
+def _of_complex(ufunc: Any) -> Any:
+    """*ufunc* of numbers that are made complex."""
+    return lambda x: ufunc(wrap_array(cast(x.atom, WIDE, weak=True)))
+
+
+def _clog(z: Any, base: Any = None, /) -> Any:
+    return np.log(z + 0j) if base is None else np.log(z + 0j) / np.log(base + 0j)
+
+
+def _phase(z: Any, /) -> Any:
+    if type(z) is not TracedArray:
+        return cmath.phase(z)
+    found: Any = np.arctan2(z.imag, z.real)
+    return found.number()
+
+
+def _polar(z: Any, /) -> Any:
+    return (abs(z), _phase(z)) if type(z) is TracedArray else cmath.polar(z)
+
+
+def _rect(r: Any, phi: Any, /) -> Any:
+    if TracedArray not in map(type, (r, phi)):
+        return cmath.rect(r, phi)
+    re, im = (np.multiply(r, f(phi)).number() for f in (np.cos, np.sin))
+    return wrap_array(Pair(re.atom, im.atom, WIDE)).number()
+
+
+_OF_COMPLEX = {
+    "exp": np.exp, "log10": np.log10, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin,
+    "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh,
+    "acosh": np.arccosh, "atanh": np.arctanh,
+}  # fmt: skip
 _FUNCTIONS = {name: _function(getattr(math, name), compute) for name, compute in _COMPUTED.items()}
 show_functions(
     math,
@@ -145,5 +181,13 @@ show_functions(
         **_FUNCTIONS,
         **{f.__name__: _test(f) for f in (np.isnan, np.isinf, np.isfinite)},
         "isclose": _isclose, "dist": _dist, "fsum": _fsum, "modf": _modf,
+    },
+)  # fmt: skip
+show_functions(
+    cmath,
+    {
+        **{name: _function(getattr(cmath, name), _of_complex(ufunc)) for name, ufunc in _OF_COMPLEX.items()},
+        **{f.__name__: _test(f, cmath) for f in (np.isnan, np.isinf, np.isfinite)},
+        "log": _function(cmath.log, _clog), "phase": _phase, "polar": _polar, "rect": _rect, "isclose": _isclose,
     },
 )  # fmt: skip

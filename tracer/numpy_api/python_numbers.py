@@ -26,7 +26,7 @@ _DIVISIONS: dict[Any, Callable[[Any, Any], Any]] = {
     np.divmod: divmod,
 }
 _NE = PRIMITIVES["ne"]
-_NUMBERS = (float, int, bool)
+_NUMBERS = (float, int, bool, complex)
 CHECKED = frozenset((*_DIVISIONS, np.power))  # operators that may raise
 
 
@@ -37,7 +37,7 @@ def python_operator(ufunc: Any, inputs: tuple[Any, Any], quick: bool = False) ->
         return None
     recorder = current_recorder()
     atoms = tuple(to_atoms(inputs))
-    floats = any(a.aval.is_float for a in atoms)
+    floats = any(a.aval.is_inexact for a in atoms)
     if recorder is None or recorder.parent is not None or not (floats or ufunc is not np.power):
         return None
     if recorder.runs_compiled and ufunc is np.power:
@@ -49,7 +49,8 @@ def python_operator(ufunc: Any, inputs: tuple[Any, Any], quick: bool = False) ->
             if quick:
                 return None
             holds(recorder, condition)
-            _DIVISIONS[ufunc](*((1.0, 0.0) if floats else (1, 0)))
+            zero = 0j if any(a.aval.is_complex for a in atoms) else 0.0 if floats else 0
+            _DIVISIONS[ufunc](zero, zero)
         result = UFUNCS[ufunc](x, y)
         return tuple([wrap(r) for r in result]) if isinstance(result, tuple) else wrap(result)
     result = UFUNCS[np.power](x, y)
@@ -65,10 +66,13 @@ def python_operator(ufunc: Any, inputs: tuple[Any, Any], quick: bool = False) ->
 
 def _refuse_power(recorder: Recorder, x: Atom, y: Atom, result: Atom) -> None:
     """The error of a power of finite numbers that is not finite itself."""
+    if result.aval.is_complex:
+        recorder.value(x).item() ** recorder.value(y).item()
+        return
     if holds(recorder, F.isnan(result)):
         raise UnsupportedError.here(
-            "a power of a negative number is complex in Python, and complex numbers are not supported; write "
-            "-((-a) ** b) for the real root, or np.cbrt(a), or test the sign before"
+            "a power of a negative number is complex in Python, and of its own dtype: write complex(a) ** b for that, "
+            "or -((-a) ** b) for the real root, or np.cbrt(a), or test the sign before"
         )
     holds(recorder, literal(x.value != 0) if isinstance(x, Lit) else F.ne(x, like(0, x)))
     operator.pow(recorder.value(x).item(), recorder.value(y).item())

@@ -15,7 +15,8 @@ import numpy as np
 from ..ir.aval import BOOL, INT, Ints, canonical_axes
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom, Lit
-from ..ops.elementwise import F, cast, like, root, to_bool
+from ..ops.complex import square_of_size
+from ..ops.elementwise import F, cast, cast_with_warning, like, root, to_bool
 from ..ops.reduce import cumprod, cumsum, reduce
 from ..ops.shape import concat, full, reshape
 from ..record.array import UFUNC_METHODS, UFUNCS, as_truth, wrap
@@ -30,7 +31,7 @@ INITIAL = "combine the result with the initial value afterwards"
 def accumulator(x: Atom, dtype: Any) -> Atom:
     """*x* in the dtype in which NumPy adds it up."""
     if dtype is not None:
-        return cast(x, np.dtype(dtype))
+        return cast_with_warning(x, np.dtype(dtype))
     x = widened(x)
     kind, size = x.aval.dtype.kind, x.aval.dtype.itemsize
     if kind == "b" or (kind == "i" and size < 8):
@@ -146,7 +147,7 @@ _position("argmin")
 
 def _vector_norm(x: Atom, axes: Ints, order: Any, keepdims: bool) -> Atom:
     if order is None or order == 2:
-        return root(reduce("sum", F.square(x), axes, keepdims))
+        return root(reduce("sum", square_of_size(x), axes, keepdims))
     size = F.abs(x)
     if order == math.inf:
         return extreme("max", size, axes, keepdims)
@@ -155,18 +156,18 @@ def _vector_norm(x: Atom, axes: Ints, order: Any, keepdims: bool) -> Atom:
     if order == 1:
         return reduce("sum", size, axes, keepdims)
     if order == 0:
-        return reduce("sum", cast(F.ne(x, like(0, x)), x.aval.dtype), axes, keepdims)
+        return reduce("sum", cast(F.ne(x, like(0, x)), size.aval.dtype), axes, keepdims)
     if isinstance(order, str):
         raise UnsupportedError.here(f"np.linalg.norm: order {order!r} is not one for vectors")
     power = UFUNCS[np.power]
-    total = reduce("sum", power(size, Lit(order, x.aval.dtype)), axes, keepdims)
-    return power(total, Lit(1 / order, x.aval.dtype))
+    total = reduce("sum", power(size, Lit(order, size.aval.dtype)), axes, keepdims)
+    return power(total, Lit(1 / order, size.aval.dtype))
 
 
 def _matrix_norm(x: Atom, axes: tuple[int, int], order: Any, keepdims: bool) -> Atom:
     row, column = axes
     if order is None or order in ("fro", "f"):
-        return root(reduce("sum", F.square(x), tuple(sorted(axes)), keepdims))
+        return root(reduce("sum", square_of_size(x), tuple(sorted(axes)), keepdims))
     if isinstance(order, str) or abs(order) == 2:
         raise UnsupportedError.here(
             f"np.linalg.norm of a matrix with ord={order!r} needs singular values, which are not supported; use "

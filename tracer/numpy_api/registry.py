@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
-from ..ops.elementwise import cast, promote
+from ..ops.elementwise import cast, cast_with_warning, promote
 from ..ops.shape import reshape
 from ..record.array import FUNCTIONS, METHODS, TracedArray, to_atom
 from ..record.autocast import widened
@@ -38,7 +38,7 @@ def atom_of(value: Any) -> Atom:
 def float_atom(value: Any, dtype: Any = None) -> Atom:
     """*value* as a float atom: integers and bools become float64, within autocast half precision float32."""
     atom = widened(atom_of(value))
-    return cast(atom, np.dtype(dtype)) if dtype is not None else promote(atom, floating=True)[0]
+    return cast_with_warning(atom, np.dtype(dtype)) if dtype is not None else promote(atom, floating=True)[0]
 
 
 def reject(what: str, hint: str, **given: Any) -> None:

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import SUPPORTED, Ints, can_cast, canonical_axes
+from ..ir.aval import COMPLEX, SUPPORTED, Ints, can_cast, canonical_axes
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
-from ..ops.elementwise import BROADCAST, bind, cast
+from ..ir.site import at_site
+from ..ops.complex import conjugate
+from ..ops.elementwise import BROADCAST, bind, cast_with_warning
 from ..ops.shape import reshape, take_slice, transpose
-from ..record.array import TracedArray, class_of, in_c_order, made_in_c_order, to_atom, wrap, wrap_array
-from ..record.buffers import ReadOnlyStep, SliceStep
+from ..record.array import TracedArray, class_of, in_c_order, made_in_c_order, to_atom, wrap, wrap_array, wrap_as
+from ..record.buffers import BufferStep, PairsStep, ReadOnlyStep, SliceStep
 from .registry import atom_of, implements, one_axis, reject, shape_of
 
 
@@ -361,8 +363,8 @@ def _astype(
     if from_dtype == to and not copy and not self.aval.weak:
         return self
     if class_of(self) is not np.ndarray:
-        return wrap(cast(self.atom, to))
-    return wrap_array(cast(self.atom, to), c_order=made_in_c_order(order, self))
+        return wrap(cast_with_warning(self.atom, to))
+    return wrap_array(cast_with_warning(self.atom, to), c_order=made_in_c_order(order, self))
 
 
 implements(np.astype)(lambda x, dtype, /, *, copy=True, device=None: _astype(x, dtype, copy=copy))
@@ -370,17 +372,22 @@ implements(np.astype)(lambda x, dtype, /, *, copy=True, device=None: _astype(x, 
 
 @implements(method="view")
 def _view(self: TracedArray, dtype: Any = None, type: Any = None) -> Any:
-    reject(
-        "ndarray.view",
-        "use astype",
-        dtype=None if dtype is not None and np.dtype(dtype) == self.dtype else dtype,
-        type=type,
-    )
+    to = self.dtype if dtype is None or dtype is self.dtype else np.dtype(dtype)
+    if self.ndim and (COMPLEX.get(self.dtype) == to or COMPLEX.get(to) == self.dtype):
+        if to.kind == "c" and self.shape[-1] % 2:
+            raise ValueError(
+                at_site(
+                    "When changing to a larger dtype, its size must be a divisor of the total size in bytes of the "
+                    "last axis of the array."
+                )
+            )
+        return self.view(BufferStep() if to.kind == "f" else PairsStep(to))
+    reject("ndarray.view", "use astype", dtype=None if to == self.dtype else dtype, type=type)
     return _basic(self, self.shape)
 
 
 for _name in ("conj", "conjugate"):
-    implements(method=_name)(lambda self: self)
+    implements(method=_name)(lambda self: wrap_as(conjugate(self.atom), self) if self.aval.is_complex else self)
 
 
 @implements(method="fill")
@@ -392,7 +399,7 @@ def _fill(self: TracedArray, value: Any) -> None:
 def _tolist(self: TracedArray) -> Any:
     if self.shape:
         return [_tolist(row) for row in self]
-    return self.number() if self.aval.is_float else self.item()
+    return self.number() if self.aval.is_inexact else self.item()
 
 
 @implements(np.lib.stride_tricks.sliding_window_view)

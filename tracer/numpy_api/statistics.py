@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import FLOAT, canonical_axes
+from ..ir.aval import FLOAT, canonical_axes, promote_types
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom, Lit
+from ..ops.complex import square_of_size
 from ..ops.elementwise import F, cast, like, promote, root
 from ..ops.reduce import expand, reduce
 from ..ops.shape import concat, full, reshape, transpose
@@ -34,8 +35,8 @@ implements(np.mean, method="mean")(reduction("np.mean", float_atom, mean_of, whe
 def variance_of(x: Atom, axes: tuple[int, ...], ddof: Any, keepdims: bool, mean: Any = None) -> Atom:
     count = math.prod(x.aval.shape[a] for a in axes)
     center = mean_of(x, axes, True) if mean is None else atom_of(mean)
-    total = reduce("sum", F.square(F.sub(x, center)), axes, keepdims)
-    return F.div(total, Lit(max(count - ddof, 0), x.aval.dtype))
+    total = reduce("sum", square_of_size(F.sub(x, center)), axes, keepdims)
+    return F.div(total, Lit(max(count - ddof, 0), total.aval.dtype))
 
 
 def _spread(name: str) -> None:
@@ -92,14 +93,15 @@ def _cov(
     aweights: Any = None, *, dtype: Any = None,
 ) -> Any:  # fmt: skip
     reject("np.cov", "weight the rows yourself: (w * d) @ d.T / w.sum()", fweights=fweights, aweights=aweights)
-    x = _as_rows(m, FLOAT if dtype is None else dtype, rowvar)
+    x = _as_rows(m, dtype, rowvar)
+    x = cast(x, promote_types(x.aval.dtype, FLOAT)) if dtype is None else x
     if y is not None:
         x, other = promote(x, _as_rows(y, dtype, rowvar))
         x = concat([x, other], 0)
     count = x.aval.shape[1]
     ddof = (0 if bias else 1) if ddof is None else ddof
     centered = wrap(F.sub(x, mean_of(x, (1,), True)))
-    return np.squeeze((centered @ centered.T) / float(max(count - ddof, 0)))
+    return np.squeeze((centered @ centered.T.conj()) / float(max(count - ddof, 0)))
 
 
 def _as_rows(m: Any, dtype: Any, rowvar: bool) -> Atom:
@@ -117,7 +119,7 @@ def _as_rows(m: Any, dtype: Any, rowvar: bool) -> Atom:
 def _without_nan(x: Atom, fill: float) -> tuple[Atom, Atom]:
     """(x with NaNs replaced by *fill*, where they were)."""
     nan = F.ne(x, x)
-    return (F.select(nan, like(fill, x), x) if x.aval.is_float else x), nan
+    return (F.select(nan, like(fill, x), x) if x.aval.is_inexact else x), nan
 
 
 def _total_without_nan(total: Callable[..., Any], fill: int) -> Callable[..., Any]:
@@ -134,7 +136,7 @@ def _nan_extreme(name: str, fill: float) -> Callable[..., Any]:
     def compute(x: Atom, axes: tuple[int, ...], keepdims: bool) -> Atom:
         x, nan = _without_nan(x, fill)
         found = extreme(name, x, axes, keepdims)
-        if x.aval.is_float:
+        if x.aval.is_inexact:
             found = F.select(reduce("all", nan, axes, keepdims), like(math.nan, x), found)
         return found
 

@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
-from ..ir.aval import BOOL, FLOAT, FLOAT_KINDS, HALF, SUPPORTED, finfo, promote_dtypes
+from ..ir.aval import BOOL, COMPLEX, FLOAT, HALF, INEXACT_KINDS, SUPPORTED, finfo, promote_dtypes
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Lit, elementwise_by_name, structural
 from ..ir.primitive import ELEMENTWISE, PRIMITIVES
 from ..ir.site import at_site
+from ..ops.complex import by_lane, conjugate
 from ..ops.elementwise import F, cast, fits, like, promote
 from ..ops.reduce import reduce
 from ..ops.shape import full, reshape
-from ..record.array import DIRECT, UFUNC_METHODS, UFUNCS, TracedArray, to_atom, wrap_as
+from ..record.array import DIRECT, UFUNC_METHODS, UFUNCS, WIDE, TracedArray, to_atom, wrap_as
 from ..record.autocast import IN_FLOAT32, on_wide
 from ..record.recorder import require_recorder
 from .protocols import call_ufunc
@@ -58,11 +59,11 @@ def _typed(ufunc: Any, name: str) -> Callable[..., Any]:
 
     def apply(*atoms: Atom) -> Atom:
         for atom in atoms:
-            if atom.aval.dtype.kind not in FLOAT_KINDS:
+            if atom.aval.dtype.kind not in INEXACT_KINDS:
                 break
         else:
             return front(*atoms)
-        if all(atom.aval.weak for atom in atoms):  # Python numbers among themselves
+        if all(atom.aval.weak for atom in atoms) or any(atom.aval.is_complex for atom in atoms):
             return front(*atoms)
         dtypes = _loop_dtypes(ufunc, atoms)
         converted = tuple(cast(a, d) for a, d in zip(atoms, dtypes, strict=True))
@@ -96,17 +97,31 @@ _typed_power = UFUNCS[np.power]
 
 def _power(x: Atom, y: Atom) -> Atom:
     """x ** y.  Small constant integer exponents and one half have their own, cheaper primitives."""
-    if isinstance(y, Lit) and np.isfinite(y.value) and float(y.value) == int(y.value) and abs(int(y.value)) <= 16:
-        n = int(y.value)
-        if n == 2 and y.aval.weak and not x.aval.is_float:
+    n = _whole(y)
+    if n is not None:
+        if n == 2 and y.aval.weak and not x.aval.is_inexact:
             return UFUNCS[np.square](x)
-        if x.aval.is_float and not isinstance(x, Lit) and (y.aval.weak or y.aval.dtype == x.aval.dtype):
+        if x.aval.is_complex:
+            return F.integer_pow(promote(x, y)[0], n=n)
+        if (
+            x.aval.is_float
+            and not y.aval.is_complex
+            and not isinstance(x, Lit)
+            and (y.aval.weak or y.aval.dtype == x.aval.dtype)
+        ):
             return F.square(x) if n == 2 else x if n == 1 else F.reciprocal(x) if n == -1 else F.integer_pow(x, n=n)
-    if isinstance(y, Lit) and x.aval.is_float and y.value == 0.5 and (y.aval.weak or y.aval.dtype == x.aval.dtype):
+    if isinstance(y, Lit) and x.aval.is_inexact and y.value == 0.5 and (y.aval.weak or y.aval.dtype == x.aval.dtype):
         return F.sqrt(x)
     if y.aval.dtype.kind == "i" and x.aval.dtype.kind in "biu" and not (x.aval.weak and y.aval.weak):
         y = _exponents(x, y)
     return _typed_power(x, y)
+
+
+def _whole(y: Atom) -> int | None:
+    """The small constant integer that the exponent *y* is."""
+    if not isinstance(y, Lit) or not np.isfinite(y.value) or y.value.imag != 0 or not -16 <= y.value.real <= 16:
+        return None
+    return int(y.value.real) if y.value.real == int(y.value.real) else None
 
 
 def _exponents(x: Atom, y: Atom) -> Atom:
@@ -124,7 +139,14 @@ def _exponents(x: Atom, y: Atom) -> Atom:
 
 
 UFUNCS[np.power] = _power
-UFUNCS[np.float_power] = lambda x, y: _power(cast(x, FLOAT), cast(y, FLOAT))
+
+
+def _float_power(x: Atom, y: Atom) -> Atom:
+    dtype = WIDE if x.aval.is_complex or y.aval.is_complex else FLOAT
+    return _power(cast(x, dtype), cast(y, dtype))
+
+
+UFUNCS[np.float_power] = _float_power
 
 
 # ---- comparisons of integers with Python numbers -------------------------------------------------------------------
@@ -207,7 +229,7 @@ def _scaled(factor: float) -> Callable[[Atom], Atom]:
 
 UFUNCS[np.fabs] = lambda x: F.abs(_floating(x))
 UFUNCS[np.positive] = lambda x: x
-UFUNCS[np.conjugate] = lambda x: x
+UFUNCS[np.conjugate] = conjugate
 UFUNCS[np.heaviside] = _heaviside
 UFUNCS[np.signbit] = _signbit
 UFUNCS[np.divmod] = _divmod
@@ -295,7 +317,7 @@ UFUNCS[_clip_ufunc] = lambda x, low, high: UFUNCS[np.minimum](UFUNCS[np.maximum]
 @implements(np.round, np.around, method="round")
 def _round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
     x, places = to_atom(a), int(decimals)
-    if not x.aval.is_float:
+    if not x.aval.is_inexact:
         if places < 0:
             raise UnsupportedError.here(
                 "np.round of integers to negative decimals is not supported; write x // 10**n * 10**n"
@@ -304,7 +326,7 @@ def _round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
     elif places == 0:
         result = call_ufunc(np.rint, (a,), {})
     else:
-        scale = Lit(10.0 ** abs(places), x.aval.dtype)
+        scale = Lit(10.0 ** abs(places), COMPLEX.get(x.aval.dtype, x.aval.dtype))
         up, down = (np.multiply, np.true_divide) if places > 0 else (np.true_divide, np.multiply)
         result = call_ufunc(down, (call_ufunc(np.rint, (call_ufunc(up, (a, scale), {}),), {}), scale), {})
     return into(result, out)
@@ -327,22 +349,27 @@ def _sinc(x: Any) -> Any:
 @implements(np.nan_to_num)
 def _nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     given, x = x, to_atom(x)
-    if not x.aval.is_float:
+    if not x.aval.is_inexact:
         return wrap_as(x, given)
-    limits = finfo(x.aval.dtype)
-    high = Lit(limits.max if posinf is None else posinf, x.aval.dtype)
-    low = Lit(limits.min if neginf is None else neginf, x.aval.dtype)
-    finite = F.select(F.eq(x, like(math.inf, x)), high, F.select(F.eq(x, like(-math.inf, x)), low, x))
-    return wrap_as(F.select(F.ne(x, x), Lit(nan, x.aval.dtype), finite), given)
+
+    def finite(x: Atom) -> Atom:
+        limits = finfo(x.aval.dtype)
+        high = Lit(limits.max if posinf is None else posinf, x.aval.dtype)
+        low = Lit(limits.min if neginf is None else neginf, x.aval.dtype)
+        found = F.select(F.eq(x, like(math.inf, x)), high, F.select(F.eq(x, like(-math.inf, x)), low, x))
+        return F.select(F.ne(x, x), Lit(nan, x.aval.dtype), found)
+
+    return wrap_as(by_lane(finite, x), given)
 
 
-implements(np.real, np.conj)(lambda val: val)
+implements(np.real)(lambda val: val.real)
 
 
 @implements(np.isclose)
 def _isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     x, y = promote(to_atom(a), to_atom(b), floating=True)
-    near = F.le(F.abs(x - y), Lit(atol, x.aval.dtype) + Lit(rtol, x.aval.dtype) * F.abs(y))
+    size = F.abs(y)
+    near = F.le(F.abs(x - y), Lit(atol, size.aval.dtype) + Lit(rtol, size.aval.dtype) * size)
     result = F.logical_or(F.logical_and(near, F.isfinite(y)), F.eq(x, y))
     if equal_nan:
         result = F.logical_or(result, F.logical_and(F.ne(x, x), F.ne(y, y)))

@@ -9,7 +9,7 @@ _SHARED = {
     "compute it outside and pass the result in, or write it with the supported products": (
         "pinv lstsq eig eigh eigvals eigvalsh svd svdvals qr matrix_rank cond"
     ),
-    "Fourier transforms need complex numbers; multiply by cosine and sine matrices for small sizes": (
+    "multiply by the matrix np.exp(-2j * np.pi * np.outer(k, k) / n), k = np.arange(n), for small sizes": (
         "fft ifft rfft irfft fft2 ifft2 fftn ifftn"
     ),
     "use np.roll": "fftshift ifftshift",
@@ -18,9 +18,7 @@ _SHARED = {
     ),
     "use np.digitize and np.bincount": "histogram2d histogramdd",
     "write it with array operations; a Python loop over rows with np.stack works too": ("frompyfunc"),
-    "complex numbers are not supported; carry real and imaginary parts as two arrays": (
-        "angle imag real_if_close roots poly sort_complex"
-    ),
+    "it needs eigenvalues, which are not supported": "roots poly",
     "convert to plain integers before the compiled function, where they have no gradient to lose": (
         "packbits unpackbits gcd lcm bitwise_count byteswap"
     ),

@@ -2,10 +2,21 @@
 test domain. ``elementwise.py`` is the first file to read, and where an elementwise operation is added; the columns of
 a row are explained in ``../ir/primitive.py``. The other tables are by kind: ``shape.py`` (views and assemblies),
 ``reduce.py``, ``product.py``, ``linalg.py`` (LAPACK), ``indexing.py``, ``threefry.py`` (random bits), ``control.py``
-(the loop node), ``custom.py`` (user-defined derivatives). ``closure_conversion.py`` and ``loop_pruning.py`` rewrite the
-bodies of loops.
+(the loop node), ``custom.py`` (user-defined derivatives). ``complex.py`` takes operations on complex values apart.
+``closure_conversion.py`` and ``loop_pruning.py`` rewrite the bodies of loops.
 
 Importing the package fills the registry.
 """
 
-from . import control, custom, elementwise, indexing, linalg, product, reduce, shape, threefry  # noqa: F401
+from . import (  # noqa: F401
+    complex,
+    control,
+    custom,
+    elementwise,
+    indexing,
+    linalg,
+    product,
+    reduce,
+    shape,
+    threefry,
+)

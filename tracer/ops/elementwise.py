@@ -19,14 +19,17 @@ from typing import Any
 
 import numpy as np
 import scipy.special as sp
+from numpy.exceptions import ComplexWarning
 from scipy.special._ufuncs import _zeta  # the Hurwitz zeta ufunc behind scipy.special.zeta, which is no ufunc
 
 from ..ir.aval import (
     BOOL,
+    COMPLEX,
     FLOAT,
     FLOAT32,
     FLOAT_KINDS,
     HALF,
+    INEXACT_KINDS,
     INT,
     Aval,
     broadcast_shapes,
@@ -36,9 +39,9 @@ from ..ir.aval import (
 )
 from ..ir.axes import Axes, Params, Shape, Shapes
 from ..ir.errors import GraphError, UnsupportedError
-from ..ir.graph import Atom, Lit, Var, bind, elementwise_by_name, literal, structural
+from ..ir.graph import Atom, Lit, Pair, Var, bind, elementwise_by_name, lanes, literal, structural
 from ..ir.primitive import ELEMENTWISE, PRIMITIVES, VIEW, Primitive, register
-from ..ir.site import at_site
+from ..ir.site import at_site, warn_at_site
 from .quantile import lower_ndtri
 
 UFUNC = "ufunc"  # lower by calling the inner loop of the NumPy or SciPy ufunc itself
@@ -107,7 +110,7 @@ def as_atom(x: Any) -> Atom:
     """A Var, a Lit, or a Python or NumPy scalar as an atom."""
     if isinstance(x, (Var, Lit)):
         return x
-    if isinstance(x, (bool, int, float, np.generic)):
+    if isinstance(x, (bool, int, float, complex, np.generic)):
         return literal(x)
     raise GraphError(f"{type(x).__name__} is no atom")
 
@@ -116,6 +119,8 @@ def cast(x: Atom, dtype: np.dtype, *, weak: bool = False) -> Atom:
     """*x* as *dtype*; constants are converted here and now."""
     if x.aval.dtype == dtype and x.aval.weak == weak:
         return x
+    if dtype.kind == "c" or x.aval.dtype.kind == "c":
+        return _cast_complex(x, dtype, weak)
     if isinstance(x, Lit):
         if x.aval.weak and x.aval.dtype.kind in "iu" and not fits(x, dtype):
             raise OverflowError(at_site(f"Python integer {x.value} out of bounds for {dtype}"))
@@ -126,6 +131,34 @@ def cast(x: Atom, dtype: np.dtype, *, weak: bool = False) -> Atom:
     if x.aval.dtype == dtype and not x.aval.shape and x.aval.weak:
         return bind(CAST, x, dtype=dtype)
     return bind(CAST, x, dtype=dtype) if x.aval.dtype != dtype else x
+
+
+def _cast_complex(x: Atom, dtype: np.dtype, weak: bool) -> Atom:
+    """``cast`` from or to a complex dtype."""
+    if dtype == BOOL:
+        return F.ne(x, like(0, x))
+    if dtype.kind != "c":
+        raise UnsupportedError.here(f"a complex number would become one of {dtype}: write z.real, or np.abs(z)")
+    lane = COMPLEX[dtype]
+    if x.aval.dtype.kind == "c":
+        re, im = lanes(x)
+        return Pair(cast(re, lane, weak=weak), cast(im, lane, weak=weak), dtype)
+    return Pair(cast(x, lane, weak=weak), Lit(0, lane, weak=weak, structural=True), dtype)
+
+
+def cast_with_warning(x: Atom, dtype: np.dtype) -> Atom:
+    """*x* as the user wants it to be of *dtype*: of complex numbers NumPy drops the imaginary part, and warns."""
+    if x.aval.dtype.kind == "c" and dtype.kind not in "cb":
+        if x.aval.weak:
+            raise TypeError(at_site("float() argument must be a string or a real number, not 'complex'"))
+        warn_at_site("Casting complex values to real discards the imaginary part", ComplexWarning)
+        x = whole_lanes(x)[0]
+    return cast(x, dtype)
+
+
+def whole_lanes(x: Atom) -> list[Atom]:
+    """The lanes of the complex *x*, each of its shape."""
+    return [a if a.aval.shape == x.aval.shape else broadcast_to(a, x.aval.shape) for a in lanes(x)]
 
 
 def rounded(x: Atom) -> Atom:
@@ -142,7 +175,7 @@ def promote(*operands: Any, floating: bool = False) -> tuple[Atom, ...]:
     """Operands cast to their common dtype (NumPy 2 rules); with *floating*, integers become float64."""
     atoms = [as_atom(x) for x in operands]
     dtype, weak = promote_dtypes(*[a.aval for a in atoms])
-    if floating and dtype.kind not in FLOAT_KINDS:
+    if floating and dtype.kind not in INEXACT_KINDS:
         dtype = FLOAT
     return tuple(cast(a, dtype, weak=weak) if a.aval.dtype != dtype else a for a in atoms)
 
@@ -178,7 +211,7 @@ def _apply_rule(name: str, rule: str, atoms: tuple[Atom, ...]) -> tuple[Atom, ..
         raise UnsupportedError.here(f"{name} needs integers or bools, not {atoms[0].aval.dtype}")
     if rule == SIGNED and kind == "b":
         raise UnsupportedError.here(f"NumPy has no {name} of bools: {_INSTEAD[name]}")
-    if rule == FRACTIONAL and kind not in FLOAT_KINDS:
+    if rule == FRACTIONAL and kind not in INEXACT_KINDS:
         raise UnsupportedError.here(
             f"{name} of integers is an integer division in NumPy, 0 almost everywhere: write 1 / x"
         )
@@ -198,7 +231,7 @@ def _define_front(row: Primitive, arity: int, rule: str) -> None:
             atoms = promote(*operands, floating=floating)
             if special:
                 atoms = _apply_rule(row.name, rule, atoms)
-                if rule == ROUNDING and atoms[0].aval.dtype.kind not in FLOAT_KINDS:
+                if rule == ROUNDING and atoms[0].aval.dtype.kind not in INEXACT_KINDS:
                     return atoms[0]
         if arity > 1:
             atoms = broadcast(*atoms, what=f"operands of {row.name}")

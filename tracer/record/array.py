@@ -26,12 +26,13 @@ from ..bytecode.settled_text import printed, settled, template
 from ..bytecode.shown_names import expect_lists
 from ..ir.aval import FLOAT, FLOAT_KINDS, Aval, check_dtype
 from ..ir.errors import MutationError, TracegradError, UnsupportedError
-from ..ir.graph import Atom, Lit, Var, literal
+from ..ir.graph import Atom, Lit, Pair, Var, literal
 from ..ir.refusals import Refusal
 from ..ir.site import OWN_FOLDER, at_site, is_internal
+from ..ops.complex import real_atoms
 from ..ops.elementwise import F, broadcast_to, cast, rounded
 from ..ops.shape import reshape, slice_axis
-from .buffers import ReshapeStep, Storage, TransposeStep, ViewStep
+from .buffers import LaneStep, ReshapeStep, Storage, TransposeStep, ViewStep
 from .recorder import RecordAgainError, Recorder, current_recorder
 from .shown_text import PRINT, Shown, Texts
 
@@ -41,6 +42,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # NumPy function -> function of t
 DIRECT: dict[Any, Any] = {}  # np.ufunc -> the primitive that it is, on float operands of one shape
 METHODS: dict[str, Callable[..., Any]] = {}  # array method -> function(self, *args, **kwargs)
 HINTS: dict[str, str] = {}  # unsupported name -> what to use instead
+WIDE = np.dtype("complex128")
 _MOST_SHOWN = 256  # elements of an array whose text may be guarded
 _ENTRIES = os.path.join("numpy_api", "dispatch.py")  # entries of the user's operations
 _WAYS_IN = (  # files through which an operation of the user's goes
@@ -144,11 +146,12 @@ class TracedArray(metaclass=_StandIn):
         if named or len(given) != 1 or isinstance(given[0], (str, type, np.dtype)):
             return METHODS["view"](self, *given, **named)
         step: ViewStep = given[0]
-        moves = type(step) in (ReshapeStep, TransposeStep)
+        moves = type(step) in (ReshapeStep, TransposeStep, LaneStep)
         if moves and not self._atom.aval.shape and class_of(self) is not np.ndarray:
             atom = step.apply(self.atom)
             if not atom.aval.shape:  # NumPy's scalars stay scalars; a Python number becomes an array
-                return wrap_array(cast(atom, atom.aval.dtype)) if atom.aval.weak else wrap(atom, self._recorder)
+                becomes_array = atom.aval.weak and type(step) is not LaneStep
+                return wrap_array(cast(atom, atom.aval.dtype)) if becomes_array else wrap(atom, self._recorder)
         result = TracedArray.__new__(TracedArray)
         result._recorder = _innermost(self._recorder)
         result._storage = self._storage
@@ -240,13 +243,25 @@ class TracedArray(metaclass=_StandIn):
 
     @property
     def real(self) -> TracedArray:
-        return self
+        return self.view(LaneStep(0)) if self._atom.aval.is_complex else self
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.real[...] = value
 
     @property
     def imag(self) -> TracedArray:
+        if self._atom.aval.is_complex:
+            return self.view(LaneStep(1))
         return wrap(
             broadcast_to(Lit(0, self.dtype, weak=self._atom.aval.weak, structural=True), self.shape), self._recorder
         )
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if not self._atom.aval.is_complex:
+            raise TypeError(at_site("array does not have imaginary part to set"))
+        self.imag[...] = value
 
     @property
     def flat(self) -> TracedArray:
@@ -310,8 +325,8 @@ class TracedArray(metaclass=_StandIn):
     def shown(self) -> Any:
         """The plain value in this run, to be seen by people: with a guard on each element."""
         recorder, atom = self._recorder, self.atom
-        if atom.aval.is_float:
-            recorder.shown.append(atom)
+        if atom.aval.is_inexact:
+            recorder.shown += real_atoms([atom])
         if atom.aval.size > _MOST_SHOWN:
             recorder.unrepeatable(Refusal.CALLS_TEXT, count=atom.aval.size)
             return np.array(recorder.value(atom))
@@ -351,7 +366,7 @@ class TracedArray(metaclass=_StandIn):
         kind = class_of(self)
         if kind is np.ndarray:
             raise TypeError("unhashable type: 'numpy.ndarray'")
-        if self._atom.aval.is_float and self._recorder.has_gradient(self.atom):
+        if self._atom.aval.is_inexact and self._recorder.has_gradient(self.atom):
             raise UnsupportedError.here(
                 "a traced number as a key of a dict or set would lose its gradient; use a key that is no float, or "
                 "tracegrad.stop_gradient(t) where a number without a gradient is meant"
@@ -409,8 +424,10 @@ class TracedArray(metaclass=_StandIn):
     def number(self) -> TracedArray:
         """``float(t)``: the value as a Python float, which keeps its gradient."""
         self._check_one_element("float")
-        if self._atom.aval.weak and self._atom.aval.dtype == FLOAT:
+        if self._atom.aval.weak and self._atom.aval.dtype in (FLOAT, WIDE):
             return self
+        if self._atom.aval.is_complex:
+            return wrap(cast(reshape(self.atom, ()), WIDE, weak=True), self._recorder)
         return wrap(cast(reshape(self.atom, ()), FLOAT, weak=True), self._recorder)
 
     def __index__(self) -> int:
@@ -425,12 +442,17 @@ class TracedArray(metaclass=_StandIn):
         return int(self._concrete("index"))
 
     def __complex__(self) -> complex:
-        raise UnsupportedError.here("complex numbers are not supported; carry real and imaginary parts as two arrays")
+        self._check_one_element("complex")
+        if self._recorder.has_gradient(self.atom):
+            raise UnsupportedError.here(
+                "this needs a plain complex number, which would lose the gradient; write complex(z) itself, or z + 0j"
+            )
+        return complex(self._concrete("item"))
 
     def __round__(self, ndigits: int | None = None) -> Any:
         if ndigits is None:
             return self._asked_integer(F.rint)
-        if not self._atom.aval.is_float:
+        if not self._atom.aval.is_inexact:
             return round(self._concrete("item").item(), ndigits)
         found = FUNCTIONS[np.round](self, ndigits)
         return found.number() if self._atom.aval.weak else found
@@ -463,7 +485,7 @@ class TracedArray(metaclass=_StandIn):
         if len(index) == 1 and not isinstance(index[0], tuple):
             index = np.unravel_index(index[0], self._atom.aval.shape)
         value = self[index[0] if len(index) == 1 else index] if index else self
-        if value._atom.aval.is_float and not is_internal(sys._getframe(1).f_code.co_filename):
+        if value._atom.aval.is_inexact and not is_internal(sys._getframe(1).f_code.co_filename):
             return value.number()
         return value._tracegrad_int() if value._atom.aval.dtype.kind in "iu" else value._concrete("item").item()
 
@@ -478,7 +500,7 @@ class TracedArray(metaclass=_StandIn):
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         aval = self._atom.aval
-        if not aval.shape and not (aval.is_float and self._recorder.has_gradient(self.atom)):
+        if not aval.shape and not (aval.is_inexact and self._recorder.has_gradient(self.atom)):
             return np.asarray(self._concrete("item"), dtype)  # no gradient is lost, and the value is guarded
         error = array_refusal()
         if expect_lists():
@@ -577,7 +599,7 @@ def class_of(t: TracedArray) -> type:
     return aval.dtype.type if scalar else np.ndarray
 
 
-_PYTHON_CLASS: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool}
+_PYTHON_CLASS: dict[str, type] = {"f": float, "i": int, "u": int, "b": bool, "c": complex}
 
 
 def has_attribute(kind: type, name: str) -> bool:
@@ -673,7 +695,7 @@ def to_atom(value: Any) -> Atom:
     if isinstance(value, (bool, int, float)):
         return literal(float(value) if isinstance(value, float) else int(value))
     if isinstance(value, complex):
-        raise UnsupportedError.here("complex numbers are not supported; carry real and imaginary parts as two arrays")
+        return literal(complex(value))
     if hasattr(kind, "__cuda_array_interface__"):
         raise UnsupportedError.here(
             f"a {kind.__name__} on a CUDA device, from outside the function: pass it as an argument"
@@ -703,6 +725,8 @@ def constant(array: np.ndarray) -> Atom:
     check_dtype(array.dtype, "an array used in the function")
     if array.ndim == 0:
         return literal(array[()])
+    if array.dtype.kind == "c":
+        return Pair(constant(array.real.copy()), constant(array.imag.copy()), array.dtype)
     var = recorder.const(array)
     if not _same_bytes(recorder.env[var], array):  # written to since it was first used
         var = recorder.const(np.array(array))

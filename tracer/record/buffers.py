@@ -11,8 +11,9 @@ from collections.abc import Callable
 import numpy as np
 
 from ..ir.errors import MutationError
-from ..ir.graph import Atom, bind
-from ..ops.elementwise import broadcast_to
+from ..ir.graph import Atom, Pair, bind
+from ..ops.complex import buffer_of, complex_of
+from ..ops.elementwise import broadcast_to, whole_lanes
 from ..ops.indexing import SCATTER_SET, gather
 from ..ops.shape import UPDATE, reshape, take_slice, transpose
 
@@ -153,4 +154,57 @@ class ReadOnlyStep:
         return False
 
 
-ViewStep = SliceStep | ReshapeStep | TransposeStep | PickStep | ReadOnlyStep
+class LaneStep:
+    """The real (0) or imaginary (1) lane of complex numbers."""
+
+    __slots__ = ("lane",)
+
+    def __init__(self, lane: int):
+        self.lane = lane
+
+    def apply(self, x: Atom) -> Atom:
+        return whole_lanes(x)[self.lane]
+
+    def put(self, x: Atom, v: Atom) -> Atom:
+        value = broadcast_to(v, x.aval.shape) if x.aval.shape else v
+        re, im = [value if k == self.lane else lane for k, lane in enumerate(whole_lanes(x))]
+        return Pair(re, im, x.aval.dtype)
+
+    def contiguous(self, before: Ints) -> bool:
+        return False
+
+
+class BufferStep:
+    """The lanes of complex numbers side by side, as numbers of the memory in which they lie."""
+
+    __slots__ = ()
+
+    def apply(self, x: Atom) -> Atom:
+        return reshape(buffer_of(x), (*x.aval.shape[:-1], 2 * x.aval.shape[-1]))
+
+    def put(self, x: Atom, v: Atom) -> Atom:
+        return complex_of(reshape(v, (*x.aval.shape, 2)), x.aval.dtype)
+
+    def contiguous(self, before: Ints) -> bool:
+        return True
+
+
+class PairsStep:
+    """Numbers in twos, as complex numbers of *dtype*: the inverse of a ``BufferStep``."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, dtype: np.dtype):
+        self.dtype = dtype
+
+    def apply(self, x: Atom) -> Atom:
+        return complex_of(reshape(x, (*x.aval.shape[:-1], x.aval.shape[-1] // 2, 2)), self.dtype)
+
+    def put(self, x: Atom, v: Atom) -> Atom:
+        return reshape(buffer_of(v), x.aval.shape)
+
+    def contiguous(self, before: Ints) -> bool:
+        return True
+
+
+ViewStep = SliceStep | ReshapeStep | TransposeStep | PickStep | ReadOnlyStep | LaneStep | BufferStep | PairsStep

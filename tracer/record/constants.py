@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import optree
 
-from ..ir.aval import SUPPORTED
+from ..ir.aval import COMPLEX, SUPPORTED
 from ..ir.errors import UnsupportedError, unrecordable
 from ..ir.evaluate import Producers, as_stored, demand
 from ..ir.graph import Atom, Lit, Var
@@ -179,7 +179,9 @@ def _is_number(value: Any, env: dict[Var, np.ndarray]) -> bool:
     """Whether a result is an array of its own, or a scalar, that can be traced."""
     if type(value) is float:
         return True
-    if not (isinstance(value, np.generic) or type(value) is np.ndarray) or value.dtype not in SUPPORTED:
+    if not (isinstance(value, np.generic) or type(value) is np.ndarray):
+        return False
+    if value.dtype not in SUPPORTED or value.dtype in COMPLEX:
         return False
     return not any(np.may_share_memory(value, source) for source in env.values())
 

@@ -120,6 +120,22 @@ class MadeArray(np.ndarray):
     def flat(self, value: Any) -> None:
         self.flat[...] = value
 
+    @property  # type: ignore[misc]
+    def real(self) -> Any:
+        return super().real
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.real[...] = value
+
+    @property  # type: ignore[misc]
+    def imag(self) -> Any:
+        return super().imag
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        self.imag[...] = value
+
     def fill(self, value: Any) -> None:
         if is_traced(value):
             refuse_write(self, "fill")
@@ -173,7 +189,7 @@ class _Flat:
 
 def made(array: np.ndarray, place: CallPlace) -> Any:
     """*array*, as one that was made at *place*."""
-    if current_recorder() is None or array.dtype.kind not in "fiub":
+    if current_recorder() is None or array.dtype.kind not in "fiubc":
         return array
     found = array.view(MadeArray)
     found.place = place

@@ -18,7 +18,22 @@ import numpy as np
 from ..ir.aval import Aval, check_dtype
 from ..ir.errors import TracegradError, UnsupportedError, unrecordable
 from ..ir.evaluate import HOST, Backend, Env, Producers, as_held, as_stored, demand, params_of
-from ..ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, read_vars
+from ..ir.graph import (
+    Atom,
+    Builder,
+    Graph,
+    Guard,
+    Lit,
+    Node,
+    Pair,
+    Var,
+    any_complex,
+    building,
+    lanes,
+    live_nodes,
+    pairs_exist,
+    read_vars,
+)
 from ..ir.primitive import PRIMITIVES, Primitive
 from ..ir.refusals import Reason, Refusal
 from ..ir.site import Site, user_site
@@ -158,6 +173,8 @@ class Recorder(Builder):
         return self.site_override or self.entered or user_site()
 
     def emit(self, prim: Primitive, inputs: tuple[Atom, ...], params: dict[str, Any]) -> tuple[Var, ...]:
+        if pairs_exist and any_complex(inputs):
+            return self.emit_apart(prim, inputs, params)
         if self.follow is not None:
             outs = self.follow(prim, inputs, params)
             if outs is not None:
@@ -274,10 +291,14 @@ class Recorder(Builder):
 
     def value(self, atom: Atom) -> Any:
         """The value of *atom* in this run as a NumPy array, computed now if need be."""
+        if atom.aval.dtype.kind == "c":
+            return as_complex([self.value(x) for x in lanes(atom)], atom.aval)
         return as_stored(self.backend.download(self.value_there(atom)), atom)
 
     def value_there(self, atom: Atom) -> Any:
         """The value of *atom* in this run as an array of the backend."""
+        if atom.aval.dtype.kind == "c":
+            return self.backend.asarray(self.value(atom))
         self.unfollow()
         if self.observer is not None:
             self.observer.evaluate(atom)
@@ -328,6 +349,8 @@ class Recorder(Builder):
 
     def guard(self, atom: Atom, kind: str) -> Any:
         """The value of a 0-d *atom* as a NumPy scalar, with a guard on it."""
+        if atom.aval.dtype.kind == "c":
+            return as_complex([self.guard(x, kind) for x in lanes(atom)], atom.aval)[()]
         self.settle_premise()
         value = np.asarray(self.value(atom))[()]
         if not isinstance(atom, Lit):
@@ -343,6 +366,9 @@ class Recorder(Builder):
         stack, seen = [atom], {atom}
         while stack:
             current = stack.pop()
+            if isinstance(current, Pair):
+                stack += [current.re, current.im]
+                continue
             if isinstance(current, Lit) or not current.aval.is_float:
                 continue
             node = makers.get(current)
@@ -374,6 +400,9 @@ class Recorder(Builder):
         stack, seen, nodes = list(atoms), set(atoms), set()
         while stack:
             current = stack.pop()
+            if isinstance(current, Pair):
+                stack += [current.re, current.im]
+                continue
             if isinstance(current, Lit):
                 continue
             node = makers.get(current)
@@ -446,6 +475,13 @@ class Recorder(Builder):
 
 
 _current = threading.local()
+
+
+def as_complex(values: Sequence[Any], aval: Aval) -> Any:
+    """The array with these values of its lanes."""
+    found = np.empty(aval.shape, aval.dtype)
+    found.real, found.imag = values
+    return found
 
 
 def _same_contents(kept: np.ndarray, array: np.ndarray) -> bool:

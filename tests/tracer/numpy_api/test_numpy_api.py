@@ -757,8 +757,6 @@ REFUSED = {
     "np.histogram": (lambda x: np.histogram(x), "np.searchsorted"),
     "np.arange": (lambda x: np.arange(x[0, 0]), "arange"),
     "sorted(key=float)": (lambda x: sorted(x[0], key=float), "stop_gradient"),
-    "complex": (lambda x: x * 1j, "complex"),
-    "complex()": (lambda x: complex(x[0, 0]), "complex"),
     "object array": (lambda x: x * np.array([None, 1, 2], object), "object"),
     "where=": (lambda x: np.sum(x, where=np.ones((2, 3), bool)), "np.where"),
     "initial=": (lambda x: np.sum(x, initial=1.0), "initial"),

@@ -24,6 +24,7 @@ import scipy.linalg.cython_lapack as cython_lapack
 
 from ..lower.canonical import ONE, CanonicalOp
 from . import jit
+from .lapack_factors import BY_LAPACK as FACTORS
 from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type
 from .small_matrices import small
 
@@ -333,4 +334,5 @@ BY_LAPACK: dict[str, Callable[[PerMatrix], None]] = {
     "lu_adjugate": _lu_adjugate,
     "solve_triangular": _solve_triangular,
     "cholesky": _cholesky,
+    **FACTORS,
 }

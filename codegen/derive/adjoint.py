@@ -8,7 +8,7 @@ multiplied by ``mulz``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from ...tracer.ir.errors import GraphError
@@ -20,6 +20,7 @@ from .activity import depends_on
 from .capacity import give_capacity
 from .checkpoints import split
 from .loop_adjoint import TooMuch, loop_jvp, loop_vjp, materialise
+from .rate import rates_of_change
 from .taint import EVERY, NONE, Care, Doubt
 
 
@@ -38,14 +39,17 @@ def vjp_seeded(
     returned.
     """
     doubt = EVERY if careful else NONE
-    found, doubts = reverse(nodes, [(output, cotangent, doubt) for output, cotangent in seeds], wrt)
+    found, doubts = reverse(nodes, [(output, cotangent, doubt) for output, cotangent in seeds], wrt, inner=False)
     return found, [bool(d) for d in doubts]
 
 
 def reverse(
-    nodes: Sequence[Node], seeds: Sequence[tuple[Atom, Atom, Doubt]], wrt: Sequence[Var]
+    nodes: Sequence[Node], seeds: Sequence[tuple[Atom, Atom, Doubt]], wrt: Sequence[Var], *, inner: bool = True
 ) -> tuple[list[Atom | None], list[Doubt]]:
-    """Cotangents of *wrt* (None where nothing flows) and the ``Doubt`` of each; those of the seeds are given."""
+    """Cotangents of *wrt* (None where nothing flows) and the ``Doubt`` of each; those of the seeds are given.
+
+    *inner*: in the body of a loop, where nobody knows what the cotangents of the seeds depend on.
+    """
     active = depends_on(nodes, wrt)
     cotangents: dict[Var, Atom] = {}
     care = Care()
@@ -56,6 +60,7 @@ def reverse(
             care.add(output, doubt)
     builder = current_builder()
     outer = builder.site_override
+    opaque = {cotangent for _, cotangent, _ in seeds if inner and isinstance(cotangent, Var)}
     todo = list(nodes)
     while todo:
         node = todo.pop()
@@ -77,7 +82,7 @@ def reverse(
                 continue
             contributions, doubts = found
         else:
-            contributions = _node_vjp(node, cts, wants, bool(care.of(node.outs)))
+            contributions = _node_vjp(node, cts, wants, bool(care.of(node.outs)), opaque)
         for k, (atom, contribution) in enumerate(zip(node.inputs, contributions, strict=True)):
             if contribution is None or not isinstance(atom, Var) or atom not in active:
                 continue
@@ -91,12 +96,17 @@ def reverse(
     return [cotangents.get(var) for var in wrt], [care.of([var]) for var in wrt]
 
 
-def _node_vjp(node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], careful: bool) -> Sequence[Atom | None]:
+def _node_vjp(
+    node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], careful: bool, opaque: Container[Var]
+) -> Sequence[Atom | None]:
     prim = node.prim
     if prim.kind == CUSTOM and prim.vjp is not None:
         return prim.vjp(cts, node.outs, *node.inputs, **node.params)
     ct = cts[0]
     assert ct is not None
+    if prim.parting is not None and prim.vjp is not None:
+        rates = rates_of_change(ct, prim.parting(node.out, *node.inputs, **node.params), opaque, jvp_all)
+        return prim.vjp(ct, node.out, *node.inputs, **node.params, rates=rates)
     if prim.vjp is not None:
         return prim.vjp(ct, node.out, *node.inputs, **node.params)
     if prim.transpose is not None:

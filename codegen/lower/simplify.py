@@ -13,7 +13,7 @@ import numpy as np
 
 from ...tracer.ir.aval import FLOAT_KINDS, HALF, Aval
 from ...tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, bind, building, live_nodes, read_vars
-from ...tracer.ir.primitive import CUSTOM
+from ...tracer.ir.primitive import CUSTOM, VIEW
 from ...tracer.ops.loop_pruning import prune_loops
 from ...tracer.ops.shape import transpose
 from .equal_axes import is_edge_pad
@@ -79,6 +79,11 @@ def _cast(node: Node, producers: Producers) -> Atom | None:
     """Drop a cast that changes nothing but whose number it is, Python's or NumPy's: kernels know only dtypes."""
     x = node.inputs[0]
     return x if isinstance(x, Var) and x.aval.dtype == node.out.aval.dtype and x.aval.dtype not in HALF else None
+
+
+def _part(node: Node, producers: Producers) -> Atom | None:
+    """A part of a packed value as a plain view."""
+    return node.prim.lower(*node.inputs, **node.params)
 
 
 RULES: dict[str, Rule] = {
@@ -149,6 +154,8 @@ def apply_rules(graph: Graph) -> Graph:
             moved = node if inputs == node.inputs else Node(node.prim, inputs, node.params, node.outs, node.site)
             builder.site_override = node.site
             rule = RULES.get(node.prim.name)
+            if node.prim.kind == VIEW and node.prim.lower is not None:
+                rule = _part
             result = rule(moved, producers) if rule is not None else None
             if result is None:
                 builder.nodes.append(moved)

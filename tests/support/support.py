@@ -25,7 +25,7 @@ from tracegrad.tracer import ops as _ops  # noqa: F401  (fills the registry)
 from tracegrad.tracer.ir.aval import FLOAT_KINDS, HALF, Aval, finfo, held_dtype
 from tracegrad.tracer.ir.check import check_graph
 from tracegrad.tracer.ir.evaluate import operand, params_of, stored
-from tracegrad.tracer.ir.graph import Atom, Builder, Graph, Var, bind, building, structural
+from tracegrad.tracer.ir.graph import Atom, Builder, Graph, Var, bind, building, current_builder, structural
 from tracegrad.tracer.ir.primitive import LOOP, PRIMITIVES, Primitive
 from tracegrad.tracer.ir.text import print_graph
 from tracegrad.tracer.ops.elementwise import F
@@ -98,7 +98,8 @@ def replay(graph: Graph, inputs: Sequence[Atom]) -> list[Atom]:
         return env[atom] if isinstance(atom, Var) else atom
 
     for node in graph.nodes:
-        env[node.out] = bind(node.prim, *[get(a) for a in node.inputs], **node.params)
+        outs = current_builder().emit(node.prim, tuple([get(a) for a in node.inputs]), node.params)
+        env.update(zip(node.outs, outs, strict=True))
     return [get(a) for a in graph.outputs]
 
 

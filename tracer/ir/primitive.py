@@ -53,6 +53,8 @@ class Primitive:
     vjp: Callable[..., Any] | None = None
     jvp: Callable[..., Any] | None = None
     transpose: Callable[..., Any] | None = None
+    # of the result and the operands: moves whose effects on the cotangent the vjp is told, as *rates* (linalg_gaps.py)
+    parting: Callable[..., Any] | None = None
     lower: Any = None
     axes: AxesRule = same_axes
     sizes: tuple[str, ...] = ()  # params that hold sizes: lifted out of the signature

@@ -8,7 +8,8 @@ dispatch.py      entries of the user's operations
 protocols.py     NumPy's protocols, ``+ - * @ == +=``
 registry.py      registration of the functions of the files below
 ufuncs.py        ufuncs: every elementwise primitive whose implementation is one
-reduce.py        sums, extremes, norms, cumulative sums
+reduce.py        sums, extremes, cumulative sums
+norms.py         norms
 statistics.py    mean, var, std, average, cov; reductions that pass over NaN
 shape.py         views: reshape, transpose, split, flip, diagonal
 assemble.py      arrays from arrays: concatenate, stack, pad, tile, where
@@ -23,6 +24,7 @@ sort.py          sorting, searching, taking
 product.py       matmul, dot, tensordot, kron, cross
 einsum.py        einsum
 linalg.py        solve, inv, det, slogdet, cholesky, matrix_power, multi_dot
+linalg_factors   qr, eigh, eig, svd, pinv, lstsq, cond, matrix_rank
 special.py       functions of scipy.special that are no ufuncs: logsumexp, softmax
 iterators.py     np.ndenumerate, np.nditer
 misc.py          differences, interpolation, convolution, comparison of whole arrays, facts
@@ -44,8 +46,10 @@ from . import (  # noqa: F401  (each fills the tables)
     index,
     iterators,
     linalg,
+    linalg_factors,
     made_in_code,
     misc,
+    norms,
     product,
     protocols,
     python_builtins,

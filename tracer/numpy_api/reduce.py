@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import BOOL, INT, Ints, canonical_axes
-from ..ir.errors import ShapeError, UnsupportedError
-from ..ir.graph import Atom, Lit
-from ..ops.complex import square_of_size
-from ..ops.elementwise import F, cast, cast_with_warning, like, root, to_bool
+from ..ir.errors import ShapeError
+from ..ir.graph import Atom
+from ..ops.elementwise import F, cast, cast_with_warning, like, to_bool
 from ..ops.reduce import cumprod, cumsum, reduce
 from ..ops.shape import concat, full, reshape
-from ..record.array import UFUNC_METHODS, UFUNCS, as_truth, wrap
+from ..record.array import UFUNC_METHODS, as_truth, wrap
 from ..record.autocast import widened
 from .registry import atom_of, float_atom, implements, into, one_axis, reject
 
@@ -42,6 +41,11 @@ def accumulator(x: Atom, dtype: Any) -> Atom:
 def keep(x: Atom, shape: Ints, axes: Ints, keepdims: bool) -> Atom:
     """The reduction *x* of an array of *shape*, with the reduced axes kept as size 1 where asked."""
     return reshape(x, tuple(1 if a in axes else n for a, n in enumerate(shape))) if keepdims else x
+
+
+def dropped(x: Atom, axes: Ints) -> Ints:
+    """The shape of *x* without *axes*."""
+    return tuple(n for a, n in enumerate(x.aval.shape) if a not in axes)
 
 
 # ---- the arguments that reductions share ---------------------------------------------------------------------------
@@ -142,82 +146,6 @@ _position("argmax")
 _position("argmin")
 
 
-# ---- norms --------------------------------------------------------------------------------------------------------
-
-
-def _vector_norm(x: Atom, axes: Ints, order: Any, keepdims: bool) -> Atom:
-    if order is None or order == 2:
-        return root(reduce("sum", square_of_size(x), axes, keepdims))
-    size = F.abs(x)
-    if order == math.inf:
-        return extreme("max", size, axes, keepdims)
-    if order == -math.inf:
-        return extreme("min", size, axes, keepdims)
-    if order == 1:
-        return reduce("sum", size, axes, keepdims)
-    if order == 0:
-        return reduce("sum", cast(F.ne(x, like(0, x)), size.aval.dtype), axes, keepdims)
-    if isinstance(order, str):
-        raise UnsupportedError.here(f"np.linalg.norm: order {order!r} is not one for vectors")
-    power = UFUNCS[np.power]
-    total = reduce("sum", power(size, Lit(order, size.aval.dtype)), axes, keepdims)
-    return power(total, Lit(1 / order, size.aval.dtype))
-
-
-def _matrix_norm(x: Atom, axes: tuple[int, int], order: Any, keepdims: bool) -> Atom:
-    row, column = axes
-    if order is None or order in ("fro", "f"):
-        return root(reduce("sum", square_of_size(x), tuple(sorted(axes)), keepdims))
-    if isinstance(order, str) or abs(order) == 2:
-        raise UnsupportedError.here(
-            f"np.linalg.norm of a matrix with ord={order!r} needs singular values, which are not supported; use "
-            "ord='fro'"
-        )
-    if order not in (1, -1, math.inf, -math.inf):
-        raise ShapeError.here("np.linalg.norm: invalid norm order for matrices")
-    inner, outer = (row, column) if abs(order) == 1 else (column, row)
-    sums = reduce("sum", F.abs(x), (inner,), True)
-    return keep(
-        reshape(extreme("max" if order > 0 else "min", sums, (outer,), True), _dropped(x, axes)),
-        x.aval.shape,
-        axes,
-        keepdims,
-    )
-
-
-def _dropped(x: Atom, axes: Ints) -> Ints:
-    return tuple(n for a, n in enumerate(x.aval.shape) if a not in axes)
-
-
-@implements(np.linalg.norm)
-def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    x = float_atom(x, None)
-    ndim = x.aval.ndim
-    if axis is None:
-        everything = tuple(range(ndim))
-        if ord is None or (ndim == 1) or (ndim == 2 and ord in ("fro", "f")):
-            return wrap(_vector_norm(x, everything, None if ord in ("fro", "f") else ord, keepdims))
-        if ndim != 2:
-            raise ShapeError.here("np.linalg.norm: improper number of dimensions to norm")
-        return wrap(_matrix_norm(x, (0, 1), ord, keepdims))
-    if isinstance(axis, (int, np.integer)) or len(axis) == 1:
-        return wrap(_vector_norm(x, canonical_axes(axis, ndim, "np.linalg.norm"), ord, keepdims))
-    row, column = (one_axis(a, ndim, "np.linalg.norm") for a in axis)
-    return wrap(_matrix_norm(x, (row, column), ord, keepdims))
-
-
-@implements(np.linalg.vector_norm)
-def _linalg_vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    x = float_atom(x, None)
-    return wrap(_vector_norm(x, canonical_axes(axis, x.aval.ndim, "np.linalg.vector_norm"), ord, keepdims))
-
-
-@implements(np.linalg.matrix_norm)
-def _linalg_matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    x = float_atom(x, None)
-    return wrap(_matrix_norm(x, (x.aval.ndim - 2, x.aval.ndim - 1), ord, keepdims))
-
-
 # ---- cumulative ---------------------------------------------------------------------------------------------------
 
 
@@ -305,7 +233,7 @@ def logsumexp_of(x: Atom, axes: Ints, keepdims: bool, weights: Atom | None = Non
     # a row of -inf alone: the logarithm of 0 is taken aside, so that its infinite slope meets no zero
     nothing = F.eq(total, like(0, total))
     logs = F.select(nothing, like(-math.inf, total), F.log(F.select(nothing, like(1, total), total)))
-    return keep(reshape(F.add(logs, top), _dropped(x, axes)), shape, axes, keepdims)
+    return keep(reshape(F.add(logs, top), dropped(x, axes)), shape, axes, keepdims)
 
 
 _logsumexp = reduction("np.logaddexp.reduce", lambda a, dtype: float_atom(a), logsumexp_of, where_hint=INITIAL)

@@ -6,9 +6,6 @@ from ..record.array import HINTS
 
 # hint -> the names that it is for
 _SHARED = {
-    "compute it outside and pass the result in, or write it with the supported products": (
-        "pinv lstsq eig eigh eigvals eigvalsh svd svdvals qr matrix_rank cond"
-    ),
     "multiply by the matrix np.exp(-2j * np.pi * np.outer(k, k) / n), k = np.arange(n), for small sizes": (
         "fft ifft rfft irfft fft2 ifft2 fftn ifftn"
     ),

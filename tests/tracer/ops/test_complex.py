@@ -26,13 +26,14 @@ GROUPS: dict[str, tuple[Any, ...]] = {
         lambda z: 1j * z - 2.0 * z, lambda z: (3 - 1j) / (z + 4), lambda z: z / (2 - 5j), lambda z: z * np.conj(z),
     ),
 }  # fmt: skip
+_OTHERS, SLOW = ("trigonometric", "algebraic"), pytest.mark.slow
 
 
 def _all(functions: Any) -> Any:
     return lambda z: [f(z) for f in functions]
 
 
-@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize("name", ["exponentials", "inverse", *[pytest.param(n, marks=SLOW) for n in _OTHERS]])
 def test_values_on_a_grid(name: str) -> None:
     """To within 1e-13 of NumPy's, on the same side of each branch cut; single precision likewise."""
     plain = _all(GROUPS[name])
@@ -47,7 +48,7 @@ def test_values_on_a_grid(name: str) -> None:
                 assert error.max() < limit, (k, z[finite][error.argmax()], error.max())
 
 
-@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize("name", ["exponentials", *[pytest.param(n, marks=SLOW) for n in ("inverse", *_OTHERS)]])
 def test_gradients_of_both_orders(name: str) -> None:
     functions = GROUPS[name]
     weights = RNG.normal(size=(2, len(functions), len(POINTS)))
@@ -75,6 +76,7 @@ def test_gradients_of_both_orders(name: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+@SLOW
 def test_two_operands() -> None:
     """With complex and real operands, arrays and numbers, in all of NumPy's dtypes of results."""
     w, x = RNG.normal(size=100) + 1j * RNG.normal(size=100), RNG.normal(size=100)
@@ -119,6 +121,7 @@ def test_extreme_numbers() -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-13)
 
 
+@SLOW
 def test_reductions_and_order() -> None:
     z = (RNG.normal(size=(3, 5)).round(1) + 1j * RNG.normal(size=(3, 5)).round(1)) * [1, 1, 0, 1j, 1]
     functions = (
@@ -136,6 +139,7 @@ def test_reductions_and_order() -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
 
 
+@SLOW
 def test_structure_and_products() -> None:
     a, b = (RNG.normal(size=(3, 3)) + 1j * RNG.normal(size=(3, 3)) for _ in range(2))
 

@@ -206,7 +206,8 @@ PROGRAMS: list[Any] = [
     *[
         pytest.param(f, args, marks=slow)
         for f, args in (
-            (spectrum_by_sums, (X[:4],)), (spectrum_by_a_matrix, (X,)), (spectrum_by_halves, (X,)), (analytic_signal, (X,)),
+            (spectrum_by_sums, (X[:4],)), (spectrum_by_a_matrix, (X,)), (spectrum_by_halves, (X,)),
+            (analytic_signal, (X,)),
             (filter_response, (X[:3], X[3:5] / 4)), (evolution, (X,)), (density_matrix, (Z,)), (escape, (0.3 + 0.55j,)),
             (julia, (0.1 + 0.2j,)), (complex_step, (0.7,)), (horner, (Z,)), (lists, (X,)), (numbers, (0.6, 0.3)),
             (branches, (0.4 - 0.3j,)), (ladder, ([(10.0, 0.02), (20.0, 0.03)],)),

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import FLOAT, FLOAT32, HALF, broadcast_shapes
-from ..ir.errors import MatrixError, ShapeError
+from ..ir.aval import COMPLEX, FLOAT, FLOAT32, HALF, broadcast_shapes
+from ..ir.errors import MatrixError, ShapeError, UnsupportedError
 from ..ir.graph import Atom
 from ..ops import linalg as ops
+from ..ops.complex import from_blocks
 from ..ops.elementwise import F, broadcast_to, cast, like
 from ..ops.reduce import reduce
-from ..ops.shape import reshape, transpose
+from ..ops.shape import concat, full, reshape, slice_axis, transpose
 from ..record.array import wrap
 from ..record.recorder import require_recorder
 from .product import dot_of, matmul_of
@@ -29,14 +30,23 @@ _SlogdetResult = type(np.linalg.slogdet(np.eye(1)))
 # ---- arguments ----------------------------------------------------------------------------------------------------
 
 
-def matrices(*values: Any) -> tuple[Atom, ...]:
-    """*values* as atoms of the one dtype, float32 or float64, that NumPy's linear algebra computes in."""
+def matrices(*values: Any, complex_too: bool = False) -> tuple[Atom, ...]:
+    """*values* as atoms of the one dtype that NumPy's linear algebra computes in: float32 or float64, or of complex
+    numbers where the function takes those."""
     atoms = [atom_of(value) for value in values]
     for atom in atoms:
         if atom.aval.dtype in HALF:
             raise TypeError(f"array type {atom.aval.dtype} is unsupported in linalg")
-    single = all(atom.aval.dtype == FLOAT32 for atom in atoms)
-    return tuple([cast(atom, FLOAT32 if single else FLOAT) for atom in atoms])
+    single = all(COMPLEX.get(atom.aval.dtype, atom.aval.dtype) == FLOAT32 for atom in atoms)
+    dtype = FLOAT32 if single else FLOAT
+    if any(atom.aval.is_complex for atom in atoms):
+        if not complex_too:
+            raise UnsupportedError.here(
+                "of complex matrices there are np.linalg.solve, inv and matrix_power, and det of up to 3 rows; compose "
+                "it from those"
+            )
+        dtype = next(c for c, lane in COMPLEX.items() if lane == dtype)
+    return tuple([cast(atom, dtype) for atom in atoms])
 
 
 def squares(x: Atom) -> int:
@@ -96,7 +106,7 @@ def solve_by(found: Atom, b: Atom, trans: bool = False) -> Atom:
 
 @implements(np.linalg.solve)
 def _solve(a: Any, b: Any) -> Any:
-    x, y = matrices(a, b)
+    x, y = matrices(a, b, complex_too=True)
     n = squares(x)
     vector = y.aval.ndim == 1
     if not y.aval.ndim:
@@ -132,12 +142,13 @@ def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
 
 def inverse_of(x: Atom) -> Atom:
     squares(x)
-    return ops.lu_inverse(factors(x))
+    found = ops.lu_inverse(factors(x))
+    return from_blocks(found, x.aval.dtype) if x.aval.is_complex else found
 
 
 @implements(np.linalg.inv)
 def _inv(a: Any) -> Any:
-    return wrap(inverse_of(*matrices(a)))
+    return wrap(inverse_of(*matrices(a, complex_too=True)))
 
 
 # ---- determinants --------------------------------------------------------------------------------------------------
@@ -145,9 +156,28 @@ def _inv(a: Any) -> Any:
 
 @implements(np.linalg.det)
 def _det(a: Any) -> Any:
+    x = atom_of(a)
+    if x.aval.is_complex and squares(x) <= 3:
+        return wrap(_expanded(x))
     (x,) = matrices(a)
     squares(x)
     return wrap(ops.lu_det(ops.lu(x)))
+
+
+def _expanded(x: Atom) -> Atom:
+    """The determinants of small matrices by their first rows."""
+    *batch, n, _ = x.aval.shape
+    if n == 0:
+        return full(like(1, x), tuple(batch))
+    rank, total = len(batch), None
+    for k in range(n):
+        entry = reshape(slice_axis(slice_axis(x, rank, 0, 1), rank + 1, k, 1), tuple(batch))
+        columns = [slice_axis(x, rank + 1, j, 1) for j in range(n) if j != k]
+        if columns:
+            entry = entry * _expanded(slice_axis(concat(columns, rank + 1), rank, 1, n - 1))
+        total = entry if total is None else total - entry if k % 2 else total + entry
+    assert total is not None
+    return total
 
 
 @implements(np.linalg.slogdet)
@@ -188,7 +218,7 @@ def _matrix_power(a: Any, n: int) -> Any:
     power = int(n)
     if power == 0:
         return wrap(broadcast_to(atom_of(np.eye(size, dtype=x.aval.dtype)), x.aval.shape))
-    square = inverse_of(*matrices(x)) if power < 0 else x
+    square = inverse_of(*matrices(x, complex_too=True)) if power < 0 else x
     result, power = None, abs(power)
     while power:
         if power & 1:

@@ -414,11 +414,38 @@ def _argbest(wins: str) -> Callable[..., Any]:
     return apply
 
 
+# ---- matrices by real ones of twice the size -----------------------------------------------------------------------
+
+
+def _blocks(x: Atom) -> Atom:
+    """The real matrices [[re, -im], [im, re]], whose products and inverses are those of the complex *x*."""
+    re, im = whole_lanes(x)
+    last = x.aval.ndim - 1
+    return concat([concat([re, -im], last), concat([im, re], last)], last - 1)
+
+
+def from_blocks(x: Atom, dtype: np.dtype) -> Atom:
+    """The complex matrices of the real matrices *x*."""
+    axis, n = x.aval.ndim - 1, x.aval.shape[-1] // 2
+    left = slice_axis(x, axis, 0, n)
+    return _pair([slice_axis(left, axis - 1, k * n, n) for k in (0, 1)], dtype)
+
+
+def _solution(factors: Atom, b: Atom, trans: bool) -> Atom:
+    """The solution for complex columns *b* by the factors of the blocks: with *trans* those are of the adjoint."""
+    b = conjugate(b) if trans else b
+    rows, n = b.aval.ndim - 2, b.aval.shape[-2]
+    found = bind(PRIMITIVES["lu_solve"], factors, concat(whole_lanes(b), rows), trans=trans)
+    re, im = (slice_axis(found, rows, k * n, n) for k in (0, 1))
+    return Pair(re, -im if trans else im, b.aval.dtype)
+
+
 _RULES: dict[str, Callable[..., Any]] = {
     "matmul": lambda x, y, **params: _pair(_matmul(lanes(x), lanes(y), params), x.aval.dtype),
     "linrec": _recurrence, "argsort": _argsort, "reduce_prod": _reduced(lambda x, y: x * y, 1),
     "reduce_max": _reduced(lambda x, y: F.maximum(x, y), None),
     "reduce_min": _reduced(lambda x, y: F.minimum(x, y), None),
+    "lu": lambda x: bind(PRIMITIVES["lu"], _blocks(x)), "lu_solve": _solution,
     "argmax": _argbest("max"), "argmin": _argbest("min"),
 }  # fmt: skip
 _BY_LANE = frozenset(("select", "reduce_sum", "scatter", "scatter_add"))

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agreement import complex_gradient
+from agreement import complex_gradient, numerical_gradient
 
 from tracegrad import autograd, compile_grad
+from tracegrad.tracer.ir.errors import UnsupportedError
 
 _REAL = [-30.0, -2.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 2.0, 30.0]
 GRID = np.array([complex(a, b) for a in _REAL for b in _REAL])
@@ -26,14 +27,18 @@ GROUPS: dict[str, tuple[Any, ...]] = {
         lambda z: 1j * z - 2.0 * z, lambda z: (3 - 1j) / (z + 4), lambda z: z / (2 - 5j), lambda z: z * np.conj(z),
     ),
 }  # fmt: skip
-_OTHERS, SLOW = ("trigonometric", "algebraic"), pytest.mark.slow
+SLOW = pytest.mark.slow
+
+
+def _with_slow(quick: str) -> list[Any]:
+    return [quick, *[pytest.param(name, marks=SLOW) for name in GROUPS if name != quick]]
 
 
 def _all(functions: Any) -> Any:
     return lambda z: [f(z) for f in functions]
 
 
-@pytest.mark.parametrize("name", ["exponentials", "inverse", *[pytest.param(n, marks=SLOW) for n in _OTHERS]])
+@pytest.mark.parametrize("name", _with_slow("exponentials"))
 def test_values_on_a_grid(name: str) -> None:
     """To within 1e-13 of NumPy's, on the same side of each branch cut; single precision likewise."""
     plain = _all(GROUPS[name])
@@ -48,7 +53,7 @@ def test_values_on_a_grid(name: str) -> None:
                 assert error.max() < limit, (k, z[finite][error.argmax()], error.max())
 
 
-@pytest.mark.parametrize("name", ["exponentials", *[pytest.param(n, marks=SLOW) for n in ("inverse", *_OTHERS)]])
+@pytest.mark.parametrize("name", _with_slow("trigonometric"))
 def test_gradients_of_both_orders(name: str) -> None:
     functions = GROUPS[name]
     weights = RNG.normal(size=(2, len(functions), len(POINTS)))
@@ -192,3 +197,37 @@ def test_the_imaginary_part_is_dropped_as_numpy_does() -> None:
         assert {w.category for w in found} == {w.category for w in expected}
     with pytest.raises(TypeError, match="float"):
         compile_grad(lambda z: float(z))(1 + 1j)
+
+
+@SLOW
+def test_matrices() -> None:
+    """np.linalg.solve, inv and powers of complex matrices, batched, with real right-hand sides; nodal analysis."""
+    A, b = RNG.normal(size=(2, 3, 3)) + 1j * RNG.normal(size=(2, 3, 3)), RNG.normal(size=(3, 2)) + 0.5j
+
+    def run(A: Any, b: Any) -> Any:
+        return [
+            np.linalg.solve(A, b), np.linalg.solve(A[0], b[:, 0].real), np.linalg.solve(A.real, b), np.linalg.inv(A),
+            np.linalg.matrix_power(A, -2), np.linalg.det(A), np.linalg.det(A[:, :2, :2]), np.linalg.tensorinv(A[0], 1),
+        ]  # fmt: skip
+
+    for a in (A, A.astype(np.complex64)):
+        for ours, theirs in zip(compile_grad(run)(a, b), run(a, b), strict=True):
+            assert ours.dtype == theirs.dtype
+            np.testing.assert_allclose(ours, theirs, rtol=1e-11 if a is A else 1e-3)
+
+    def voltages(parts: Any) -> Any:
+        R, L, C = parts
+        w = 3.0
+        Y = np.array([[1 / R + 1j * w * C, -1j * w * C], [-1j * w * C, 1j * w * C + 1 / (1j * w * L)]])
+        v = np.linalg.solve(Y, np.array([1.0, 0.0]))
+        return np.abs(v[1]) + np.angle(v[0]) + np.abs(np.linalg.det(np.linalg.inv(Y)))
+
+    parts = np.array([2.0, 0.5, 0.1])
+    compiled = compile_grad(voltages)
+    value, gradient = compiled.value_and_grad(parts)
+    np.testing.assert_allclose(value, voltages(parts), rtol=1e-12)
+    np.testing.assert_allclose(gradient, numerical_gradient(voltages, (parts,)), rtol=1e-6)
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        compile_grad(lambda A: np.linalg.inv(A))(np.ones((2, 2)) * 1j)
+    with pytest.raises(UnsupportedError, match="complex matrices"):
+        compile_grad(lambda A: np.linalg.cholesky(A))(A)

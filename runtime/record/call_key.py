@@ -27,6 +27,7 @@ from ...tracer.record.made_arrays import MadeArray
 from ..config import default_dtype
 from ..cuda.arrays import as_device, on_device
 from ..cuda.availability import require_cuda
+from ..state.data_objects import plain_form
 from ..state.libraries import is_moment, leaf_setting
 from ..state.values import distinct, is_leaf, partition, token
 from ..tensor_library import TENSORS
@@ -39,6 +40,7 @@ ARRAY, FLOAT, SCALAR, VALUE, OBJECT, TRACED = "array", "float", "scalar", "value
 INTEGER = "int"  # one that is a number of the run; others are of kind VALUE
 COMPLEX_DATA = "complex"  # an array or a number
 TENSOR = "tensor"
+CONVERTED = "converted"  # an array in a form that no kernel takes
 DEVICE = "device"  # data on a CUDA device; an array once it is unwrapped
 DATA = frozenset((ARRAY, FLOAT, SCALAR, INTEGER, COMPLEX_DATA))
 
@@ -164,8 +166,11 @@ def flatten(
         leaves = [leaf.plain() if type(leaf) is MadeArray else leaf for leaf in leaves]
     containers = mutable_containers(tree, (args, kwargs))
     kinds, parts = [], []
-    for leaf in leaves:
+    for k, leaf in enumerate(leaves):
         kind, part = classify(leaf)
+        if kind is CONVERTED:
+            leaves[k] = plain_form(leaf)
+            kind, part = classify(leaves[k])
         kinds.append(kind)
         parts.append(part)
     device = None
@@ -264,7 +269,8 @@ def classify(leaf: Any) -> tuple[str, Any]:
     kind = type(leaf)
     if kind is np.ndarray:
         if leaf.dtype not in SUPPORTED or not leaf.dtype.isnative:
-            check_dtype(leaf.dtype, "an array argument")
+            check_dtype(leaf.dtype.newbyteorder("="), "an array argument")
+            return CONVERTED, None
         # the layout counts: whether a reshape is a view depends on it
         form = COMPLEX_DATA if leaf.dtype.kind == "c" else ARRAY
         return form, (leaf.dtype.char, leaf.shape, leaf.ndim <= 1 or leaf.flags.c_contiguous)
@@ -302,12 +308,10 @@ def classify(leaf: Any) -> tuple[str, Any]:
         if leaf_setting(leaf) is not None or is_moment(leaf):  # what is computed with it hangs on more than its value
             return OBJECT, kind
         return VALUE, token(leaf)
+    if kind is np.memmap:
+        return CONVERTED, None
     if issubclass(kind, np.ndarray):
         raise UnsupportedError.here(f"a {kind.__name__} argument is not supported; pass a plain array: np.asarray(x)")
     if on_device(leaf):
         return DEVICE, None
-    if not isinstance(leaf, type | np.generic) and (hasattr(kind, "__array__") or hasattr(kind, "__dlpack__")):
-        raise UnsupportedError.here(
-            f"an argument of type {kind.__module__}.{kind.__name__} is not a NumPy array; pass np.asarray(x)"
-        )
     return OBJECT, kind

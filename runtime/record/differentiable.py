@@ -126,6 +126,13 @@ def _not_a_float(leaf: Any, kind: str) -> tuple[str, str]:
     return f"{type(leaf).__name__} {leaf!r}", remedy
 
 
+def unlabelled(out: Any) -> Any:
+    """A result, or a loss with an aux value, whose loss is the array in a ``DataArray`` of xarray."""
+    if type(out) is tuple and len(out) == 2:
+        return unlabelled(out[0]), out[1]
+    return out.data if type(out).__module__.partition(".")[0] == "xarray" else out
+
+
 def scalar_loss(fn: Any, out: Any) -> Atom:
     """*out* as the scalar that is differentiated, or a clear error."""
     if isinstance(out, (TracedArray, float, int, complex, np.generic, np.ndarray)) and not isinstance(out, bool):

@@ -22,7 +22,7 @@ from ...tracer.record.array import TracedArray, to_atom, wrap
 from ...tracer.record.recorder import Recorder, require_recorder
 from .arguments import positional_names
 from .call_key import Call
-from .differentiable import differentiated, gradient_text, leaf_names, loss_of, split_aux
+from .differentiable import differentiated, gradient_text, leaf_names, loss_of, split_aux, unlabelled
 from .recording import GRAD, VALUE, Mode
 from .trees import Source, make_function
 from .unwrap_tracers import Settled
@@ -59,7 +59,7 @@ def _gradient(fn: Callable[..., Any], mode: Mode, call: Call, recorder: Recorder
         leaves[k] = leaves[first]
     given = call.arguments_over(leaves, positional_names(fn), wrt)
     try:
-        out = fn(*given.args, **given.kwargs)
+        out = unlabelled(fn(*given.args, **given.kwargs))
     finally:
         given.write_back(Settled(lambda value: value, given.originals))
     aux: Any = None

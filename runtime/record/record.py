@@ -24,7 +24,7 @@ from ...tracer.ir.graph import Atom, Var, building
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site
-from ...tracer.numpy_api import sparse
+from ...tracer.numpy_api import series, sparse
 from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
 from ...tracer.ops.complex import complex_of, real_atoms
 from ...tracer.record.array import TracedArray
@@ -47,7 +47,7 @@ from .arguments import positional_names, shows_memory
 from .call_key import ARRAY, COMPLEX_DATA, DATA, FLOAT, INTEGER, OBJECT, Call
 from .complex_data import lanes_of
 from .derive import answers_of, keep, outputs_of, recording_of
-from .differentiable import differentiated, leaf_names, loss_of, split_aux
+from .differentiable import differentiated, leaf_names, loss_of, split_aux, unlabelled
 from .effects import Effects, NotCountersError, OtherEffects, find_effects
 from .gc_pause import fewer_collections
 from .identity import captured_refusal, first_of_each, refuse_floats
@@ -98,6 +98,7 @@ def _record(
     in_pieces: bool = False,
 ) -> Recording | Pieces:
     clock = time.perf_counter()
+    series.install()
     sparse.install()
     recorder = integers.recorder
     if call.device is not None:
@@ -160,6 +161,7 @@ def _record(
             try:
                 with plan.show(), ByLines(fn, plan.codes):
                     out = fn(*given.args, **given.kwargs)
+                    out = unlabelled(out) if wrt else out
                 left = given.copies or not holders.only([out])
                 if left:
                     out, _ = plain.result(out)
@@ -296,6 +298,7 @@ def run_frozen(
         lines = ByLines(substitution.fn)
         with nullcontext() if others is None else others, substitution.in_classes(), watch, lines:
             out = substitution.fn(*given.args, **given.kwargs)
+        out = unlabelled(out) if wrt else out
         out, returned = plain.result(out, {id(node.obj) for node in snapshot.nodes if node.kind == "pinned"})
     except BaseException as error:
         out, returned, raised = None, [], error

@@ -26,6 +26,7 @@ import numpy as np
 from ...tracer.bytecode.instructions import plain_instructions
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.trees import tree_unflatten
+from ...tracer.numpy_api.series import TracedSeries
 from ...tracer.record.array import TracedArray
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
@@ -76,6 +77,8 @@ class Settled:
                 plain = self._number(value)
             elif type(value) in (TracedInt, MadeArray):
                 plain = value.plain()
+            elif type(value) is TracedSeries:
+                plain = value.settled(self)
             elif depth < _MAX_DEPTH:
                 self._known[id(value)] = value, value  # in case it holds itself
                 plain = self.inside(value, depth + 1)
@@ -142,7 +145,9 @@ class Settled:
         if type(store) is dict and store is not value:
             self.inside(store, depth)
         for name in slots(type(value)):
-            if type(old := getattr(value, name, None)) in _IN_SLOTS and (new := self(old, depth)) is not old:
+            kind = type(old := getattr(value, name, None))
+            holds = kind in _IN_SLOTS or str(kind.__module__).startswith("xarray.")  # which has slots in slots
+            if holds and (new := self(old, depth)) is not old:
                 object.__setattr__(value, name, new)
 
     def result(self, out: Any, kept: Collection[int] = ()) -> tuple[Any, list[Reason]]:

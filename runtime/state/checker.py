@@ -29,6 +29,7 @@ import numpy as np
 
 from ...tracer.record.float_errors import raising, settings
 from ...tracer.record.integers import limit_of
+from .data_objects import plain_form
 from .kept_list import LENGTH
 from .libraries import LibrarySetting
 from .pins import MISSING, context_value, lookup
@@ -320,6 +321,10 @@ class _Emitter:
         if kind in ("sink", "number"):
             self.add(label, kind, identity(type(obj)))
             self.fail_if(type_test)
+        if kind == "data":
+            self.add(label, kind, node.extra.token)
+            self.fail_if(f"not {self.constant(node.extra)}({name})")
+            return
         if kind == "sink" and isinstance(obj, np.ndarray):
             self.add(label, obj.dtype, obj.shape)
             same = f"{name}.shape == {self.constant(obj.shape)} and {name}.dtype == {self.constant(obj.dtype)}"
@@ -478,6 +483,8 @@ class _Emitter:
             self.child(f"{owner}[{arg}]", child, label)
         elif how == "key":
             self.child(f"{owner}[{arg!r}]" if type(arg) is str else f"{owner}[{self.constant(arg)}]", child, label)
+        elif how == "plain":
+            self.child(f"{self.constant(plain_form)}({owner})", child, label)
         elif how == LENGTH:
             self.child(f"{self.constant(len)}({owner})", child, label)
         elif how == "items":

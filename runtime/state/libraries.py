@@ -157,8 +157,10 @@ _IMPURE_MODULES: dict[Refusal, str] = {
 }  # fmt: skip
 _IMPURE_FUNCTIONS: dict[Refusal, str] = {
     _FILES: "numpy.load numpy.loadtxt numpy.genfromtxt numpy.fromfile numpy.memmap numpy.save numpy.savez "
-    "numpy.savez_compressed numpy.savetxt numpy.tofile numpy.fromregex scipy.io scipy.datasets scipy.misc",
-    _RANDOM: "numpy.random",
+    "numpy.savez_compressed numpy.savetxt numpy.tofile numpy.fromregex scipy.io scipy.datasets scipy.misc "
+    + " ".join(f"pandas.{module}read_{kind}" for module in ("", "io.parsers.readers.")
+               for kind in "csv table excel parquet feather hdf json sql pickle html xml fwf".split()),
+    _RANDOM: "numpy.random pandas.Timestamp.now",
     Refusal.CALLS_PRINT: "numpy.show_config numpy.show_runtime numpy.info scipy.show_config pprint.pprint pprint.pp",
     _NAMES: "codecs.register codecs.lookup_error codecs.register_error",
 }  # fmt: skip
@@ -191,7 +193,8 @@ _SETTINGS: dict[LibrarySetting, str] = {
 }
 # Packages whose functions are known to depend on their arguments alone, but for the parts named in `_UNKNOWN`.
 PACKAGES = ("numpy", "scipy", "cupy", "cupyx", "numba", "llvmlite", "optree", "typing_extensions", "tracegrad")
-_RECORDS = ("attr", "attrs", "pydantic", "pydantic_core")  # classes of plain objects; validators are the user's code
+# Classes of plain objects (whose validators are the user's code), and of data, which is guarded by its contents.
+_RECORDS = ("attr", "attrs", "pydantic", "pydantic_core", "pandas", "xarray", "torch._tensor")
 # `value(name)`, `default_fill_value(x)` read dicts that anyone can change; numba's objects lie in memory of its own.
 _UNKNOWN = "scipy.constants numpy.ma numba.typed numba.experimental numba.cuda"
 

@@ -286,6 +286,9 @@ class Substitution:
     def _array(self, node: StateNode) -> Any:
         return self._done(node, self._wrap(node.obj, node.label))
 
+    def _form(self, node: StateNode) -> Any:
+        return self._done(node, self._part(node.edges[0].child, node.obj))
+
     def _function(self, node: StateNode) -> Any:
         fn: types.FunctionType = node.obj
         space = fn.__globals__

@@ -93,6 +93,7 @@ class Edge:
     ``global`` (globals dict, name), ``builtin`` (globals dict, name), ``noglobal``, ``cell``, ``emptycell``,
     ``context`` (the value of a context variable),
     ``attr`` name, ``noattr`` name, ``noitems`` names (none of them in its ``__dict__``), ``item`` index, ``key`` key,
+    ``plain`` (the array that one in another form is),
     ``items`` (of an object of a subclass of ``list`` or ``dict``), ``element`` index (of a set), ``class`` (class,
     name; not fixed: while a function is recorded, the class has another part there), ``const`` (the part of an object
     that can't change), ``import`` module name, ``quiet`` name (in the key, not in the checker), ``store`` name (an

@@ -356,9 +356,8 @@ class StatePlan:
                 changed.setdefault(Refusal.REPLAY_CHANGES(name=label))
             if not others:
                 changed.setdefault(Refusal.REPLAY_STRUCTURE())
-        names = zip(before.array_names, before.arrays, after.arrays, strict=False)
-        for name, a, b in names:
-            if a is not b:
+        for name, a, b in zip(before.array_names, before.inputs, after.inputs, strict=False):
+            if a.obj is not b.obj and (a.extra is None or a.extra is not b.extra):
                 changed.setdefault(Refusal.REPLAY_REPLACES(name=name))
         return list(changed)
 

@@ -27,7 +27,7 @@ import numpy as np
 from ...tracer.control.jitted import python_of
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.refusals import Refusal
-from . import modules, objects, readers
+from . import data_objects, modules, objects, readers
 from .code_scan import BY_NAME, CodeFacts, scan
 from .effect_places import (
     is_history,
@@ -416,10 +416,14 @@ def _array(walker: Walker, value: np.ndarray, label: str, site: str) -> Leaf | S
     walker.leaf(value.dtype, True)
     if value.dtype.hasobject:
         return walker.unknown(Refusal.STATE_OBJECTS, value, label, site)
+    if not value.dtype.isnative:
+        return data_objects.visit_form(walker, value, label, site)
     return walker.node("array", value, label, site)
 
 
-def _array_subclass(walker: Walker, value: Any, label: str, site: str) -> Leaf:
+def _array_subclass(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
+    if type(value) is np.memmap and not value.dtype.hasobject:
+        return data_objects.visit_form(walker, value, label, site)
     return walker.unknown(Refusal.STATE_SUBCLASS, value, label, site, base="ndarray", instead="np.asarray(...)")
 
 
@@ -447,6 +451,8 @@ def _logger(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNo
 def _other(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode:
     if type(value).__module__.partition(".")[0] == "tracegrad" and not isinstance(value, type):
         return _own(walker, value, label, site)
+    if data_objects.is_data(type(value)):
+        return data_objects.visit(walker, value, label, site)
     compiled = python_of(value)
     if compiled is not None:
         return _jitted(walker, value, compiled, label, site)

@@ -91,7 +91,7 @@ def user_site() -> Site | None:
 
 
 def _users_own(site: Site | None) -> Site | None:
-    """The line of the user's that has led to *site*, where that is one of the standard library, or of numba."""
+    """The line of the user's that has led to *site*, where that is one of the standard library, or of a package."""
     frame: FrameType | None = sys._getframe(2)
     while site is not None and _is_standard(site.file) and frame is not None:
         file = frame.f_code.co_filename
@@ -103,7 +103,8 @@ def _users_own(site: Site | None) -> Site | None:
 
 def _is_standard(file: str) -> bool:
     installed = f"{os.sep}site-packages{os.sep}"
-    return f"{installed}numba{os.sep}" in file or (file.startswith(_STANDARD) and installed not in file)
+    others = any(f"{installed}{name}{os.sep}" in file for name in ("numba", "pandas", "xarray"))
+    return others or (file.startswith(_STANDARD) and installed not in file)
 
 
 def warn_at_site(message: str, category: type[Warning]) -> None:

@@ -30,6 +30,7 @@ iterators.py     np.ndenumerate, np.nditer
 misc.py          differences, interpolation, convolution, comparison of whole arrays, facts
 python_builtins  type, hasattr, getattr
 python_math      math.sin, math.hypot
+series           columns of pandas with traced values
 sparse           products with SciPy's sparse matrices
 python_numbers   errors of Python's own floats: 1.0 / a
 unsupported.py   hints for unsupported functions
@@ -55,6 +56,7 @@ from . import (  # noqa: F401  (each fills the tables)
     python_builtins,
     python_math,
     reduce,
+    series,
     shape,
     sort,
     sparse,

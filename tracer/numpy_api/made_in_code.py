@@ -25,6 +25,7 @@ from .assemble import nested_atom
 from .create import filled
 from .creation import writable_copy
 from .registry import shape_of
+from .series import TracedSeries
 
 
 def _made(plain: Any) -> Any:
@@ -89,7 +90,15 @@ def _converter(plain: Callable[..., Any], order: Any) -> Callable[..., Any]:
     def convert(a: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
         if is_traced(a):
             return _of_traced(a, dtype, kwargs.get("copy"), kwargs.get("order", args[0] if args else order), 0)
-        found = plain(a, dtype, *args, **kwargs)
+        if isinstance(a, TracedSeries):
+            return convert(a.array, dtype, *args, **kwargs)
+        try:
+            found = plain(a, dtype, *args, **kwargs)
+        except ValueError:
+            own = a.__array__() if hasattr(type(a), "__array__") else None
+            if not is_traced(own):
+                raise
+            return convert(own, dtype, *args, **kwargs)
         if type(a) is MadeArray and found.base is not None and found.dtype == a.dtype and found.shape == a.shape:
             return a
         return found if current_recorder() is None or found is a else _made(found)

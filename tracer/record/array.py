@@ -686,6 +686,8 @@ def to_atom(value: Any) -> Atom:
     if isinstance(value, (Var, Lit)):
         return value
     if isinstance(value, np.ndarray):
+        if kind is not np.ndarray and _priority(kind) > 0.0:  # its operators are its own
+            raise UnsupportedError.here(f"a {kind.__name__} cannot be used with traced arrays; pass np.asarray(x)")
         return constant(value)
     if isinstance(value, np.generic):
         check_dtype(value.dtype, f"the scalar {value!r}")
@@ -696,10 +698,12 @@ def to_atom(value: Any) -> Atom:
         return literal(float(value) if isinstance(value, float) else int(value))
     if isinstance(value, complex):
         return literal(complex(value))
-    if hasattr(kind, "__cuda_array_interface__"):
+    if hasattr(value, "__cuda_array_interface__"):
         raise UnsupportedError.here(
             f"a {kind.__name__} on a CUDA device, from outside the function: pass it as an argument"
         )
+    if hasattr(kind, "__array__"):
+        return constant(np.asarray(value))
     raise UnsupportedError.here(
         f"a {type(value).__name__} cannot be used with traced arrays; convert it to a number or an array of numbers"
     )
@@ -722,7 +726,8 @@ def constant(array: np.ndarray) -> Atom:
     stand_in = recorder.captured.get(id(array))
     if stand_in is not None:
         return stand_in.atom
-    check_dtype(array.dtype, "an array used in the function")
+    if check_dtype(array.dtype.newbyteorder("="), "an array used in the function") != array.dtype:
+        array = array.astype(array.dtype.newbyteorder("="))
     if array.ndim == 0:
         return literal(array[()])
     if array.dtype.kind == "c":
@@ -741,8 +746,12 @@ def _same_bytes(kept: np.ndarray, array: np.ndarray) -> bool:
 
 def outranks(kind: type) -> bool:
     """Whether *kind* takes precedence over traced arrays in operations (as an eager Tensor does)."""
-    priority = getattr(kind, "__array_priority__", 0.0)  # a descriptor in NumPy's own types
-    return isinstance(priority, float) and priority > TracedArray.__array_priority__
+    return _priority(kind) > TracedArray.__array_priority__
+
+
+def _priority(kind: type) -> float:
+    found = getattr(kind, "__array_priority__", 0.0)  # a descriptor in NumPy's own types
+    return found if isinstance(found, (int, float)) else 0.0
 
 
 def is_traced(value: Any) -> bool:

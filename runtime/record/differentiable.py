@@ -65,11 +65,12 @@ def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
         taken = []
         for k in mine:
             leaf, kind = call.leaves[k], call.kinds[k]
-            if mode.holomorphic and np.result_type(leaf).kind != "c":
+            takes = _has_gradient(leaf, kind)
+            if mode.holomorphic and (takes or in_object[k] is None) and np.result_type(leaf).kind != "c":
                 raise DifferentiationError.here(
                     f"holomorphic=True needs complex arguments, but `{names[k]}` is not: pass it + 0j"
                 )
-            if _has_gradient(leaf, kind):
+            if takes:
                 taken += [k] if k not in call.repeated else []
                 continue
             owner = in_object[k]

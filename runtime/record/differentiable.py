@@ -81,10 +81,12 @@ def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
                 f"cannot differentiate with respect to `{names[k]}`, {what}: "
                 f"only floats have gradients; pass {remedy}, or choose other argnums"
             )
-        if mine and not taken:
+        spec = call.positional[actual]
+        if not taken and (mine or is_object(spec)):
+            what = f", an object of type {spec.type.__name__}" if is_object(spec) else ""
             raise DifferentiationError.here(
-                f"cannot differentiate with respect to `{names[mine[0]].partition('.')[0]}`: it has no attribute that "
-                "is a float or a float array; choose other argnums, or make floats of its numbers"
+                f"cannot differentiate with respect to argument {actual}{what}: it has no attribute of its own that is "
+                "a float or a float array; choose other argnums, or make floats of its numbers"
             )
         result += taken
     return result
@@ -119,6 +121,8 @@ def _not_a_float(leaf: Any, kind: str) -> tuple[str, str]:
     if kind in (ARRAY, TRACED):
         return f"an array of {leaf.dtype}", "x.astype(float)"
     if kind == OBJECT:
+        if hasattr(type(leaf), "__array__"):
+            return f"an object of type {type(leaf).__module__}.{type(leaf).__name__}", "np.asarray(x)"
         return (
             f"an object of type {type(leaf).__name__}",
             "its arrays as arguments of their own (or register the class with optree)",

@@ -69,9 +69,9 @@ def is_data(kind: Any) -> bool:
     return _reader(kind) is not None
 
 
-class Contents:
-    """What a data object holds, as it was when this was made.  Called with an object it tells whether that one holds
-    the same; ``token`` is equal for the same contents."""
+class DataContents:
+    """The data that an object holds, as they were when this was made.  Called with an object, it tells whether that one
+    holds the same; ``token`` is equal for the same contents."""
 
     def __init__(self, value: Any) -> None:
         self._kind: Any = type(value)
@@ -139,7 +139,7 @@ def visit(walker: Walker, value: Any, label: str, site: str) -> Leaf | StateNode
     if "sample" in walker.names.attrs:
         walker.refuse(Refusal.CALLS_RANDOM, "sample", site)
     try:
-        contents = Contents(value)
+        contents = DataContents(value)
     except Exception:  # on a device, lazy, or of a dtype that NumPy has not
         return walker.unknown(Refusal.STATE_UNSEEN, value, label, site)
     if contents.size > MAX_DATA:

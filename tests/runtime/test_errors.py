@@ -208,7 +208,9 @@ def test_gradient_of_an_object():
         k = 1.0
 
     message = raised(compile_grad(lambda o: o.k).grad, Options(), kind=DifferentiationError)
-    assert "Options" in message and "optree" in message
+    assert "Options" in message and "attribute of its own" in message
+    message = raised(compile_grad(good).grad, Foreign(), kind=DifferentiationError)
+    assert "jax.Foreign" in message and "np.asarray" in message
 
 
 @pytest.mark.parametrize(
@@ -253,10 +255,8 @@ def test_wrong_argnums():
             ["longdouble" if np.dtype(np.longdouble).itemsize == 8 else "float128", "astype"],
         ),
         (np.array(["a"]), ["<U1"]),
-        (np.array([1.0], ">f8"), [">f8", "astype"]),
         (np.ma.masked_array([1.0, 2.0], [True, False]), ["MaskedArray", "np.asarray"]),
         (np.recarray((2,), float), ["recarray", "np.asarray"]),
-        (Foreign(), ["jax", "np.asarray"]),
         (np.datetime64("2020-01-01"), ["datetime64"]),
         (np.float16(1.0), ["float16", "float("]),
         (BFLOAT16.type(1.0), ["bfloat16", "float("]),

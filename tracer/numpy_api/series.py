@@ -179,7 +179,7 @@ class TracedSeries:
         return self._picked(lambda places: places.tail(n))
 
     def _picked(self, pick: Callable[[Any], Any]) -> Any:
-        """What *pick* takes of a Series, which is given one of positions."""
+        """The part that *pick* takes of a Series, which is given one of positions."""
         places = sys.modules["pandas"].Series(np.arange(len(self)), index=self.index, name=self.name)
         found = pick(places)
         if _is_pandas(found, "Series"):

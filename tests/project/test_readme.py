@@ -14,12 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.special
 
 import tracegrad
 from tracegrad.runtime.config import Config
 from tracegrad.tensors.random import default_generator
 from tracegrad.tracer import numpy_api  # noqa: F401  (fills the tables)
+from tracegrad.tracer.numpy_api import scipy_linalg
 from tracegrad.tracer.numpy_api.special import HOOKED
 from tracegrad.tracer.random.stream import DEFAULT
 from tracegrad.tracer.record.array import FUNCTIONS, METHODS, UFUNCS, public_name
@@ -168,7 +170,7 @@ def supported() -> set[str]:
     table = TEXTS["docs/numpy.md"].split("<!-- supported:")[1].split("\n\n", 2)[1]
     found: list[str] = []
     for group, names in re.findall(r"^\| ([^|]+) \| (`.+`) \|$", table, re.MULTILINE):
-        prefix = "scipy.special." if group == "scipy.special" else ""
+        prefix = f"{group}." if group.startswith("scipy.") else ""
         found += [prefix + name for name in re.findall(r"`([^`]+)`", names)]
     assert len(found) == len(set(found)), "a name stands twice in the table"
     return set(found)
@@ -178,14 +180,16 @@ def implemented() -> set[str]:
     functions = {public_name(f) for f in FUNCTIONS}
     ufuncs = {public_name(u) for u in UFUNCS} - {"scipy.special.clip"}  # what ndarray.clip calls: np.clip to the user
     methods = {f".{name}" for name in METHODS if not name.startswith("__")}
-    return functions | ufuncs | methods | {f"scipy.special.{name}" for name in HOOKED}
+    hooked = {f"scipy.special.{name}" for name in HOOKED} | {f"scipy.linalg.{name}" for name in scipy_linalg.HOOKED}
+    return functions | ufuncs | methods | hooked
 
 
 def exists(name: str) -> bool:
     """Does the installed NumPy or SciPy have it?"""
     where: object = np.ndarray if name.startswith(".") else np
-    if name.startswith("scipy.special."):
-        where, name = scipy.special, name.removeprefix("scipy.special.")
+    for module in (scipy.special, scipy.linalg):
+        if name.startswith(f"{module.__name__}."):
+            where, name = module, name.removeprefix(f"{module.__name__}.")
     for part in name.removeprefix("np.").removeprefix(".").split("."):
         where = getattr(where, part, None)
     return where is not None

@@ -139,7 +139,7 @@ def _hook_scipy() -> None:
     for name, hooked in special.HOOKED.items():
         if hooked:
             function = getattr(sp, name)
-            space, key = function.__globals__, f"{hooks.HOOK}_{function.__name__}"
+            space, key = function.__globals__, hooks.key_of(function)
             space[key] = _tensors_first(function, space[key])
 
 

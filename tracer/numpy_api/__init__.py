@@ -25,6 +25,7 @@ product.py       matmul, dot, tensordot, kron, cross
 einsum.py        einsum
 linalg.py        solve, inv, det, slogdet, cholesky, matrix_power, multi_dot
 linalg_factors   qr, eigh, eig, svd, pinv, lstsq, cond, matrix_rank
+scipy_linalg.py  scipy.linalg
 special.py       functions of scipy.special that are no ufuncs: logsumexp, softmax
 iterators.py     np.ndenumerate, np.nditer
 misc.py          differences, interpolation, convolution, comparison of whole arrays, facts
@@ -56,6 +57,7 @@ from . import (  # noqa: F401  (each fills the tables)
     python_builtins,
     python_math,
     reduce,
+    scipy_linalg,
     series,
     shape,
     sort,

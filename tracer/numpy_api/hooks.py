@@ -4,7 +4,7 @@ NumPy's protocols never see a call of these: they convert their arguments at onc
 import logsumexp`` traces unchanged, even where it ran before tracegrad was imported, the *code* of each such function
 object is replaced by a few instructions that look at the types of the arguments: a traced array among them goes to
 our implementation, anything else to the function's own code, unchanged.  Signature, documentation, name and identity of
-the function stay as they are.  Where that cannot be done (a function with a closure) nothing is changed, and a traced
+the function stay as they are.  Where that cannot be done (it is no function of Python) nothing is changed, and a traced
 argument raises as in any code that wants a plain array.
 """
 
@@ -36,20 +36,32 @@ def _given_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return is_traced(args) or is_traced(tuple(kwargs.values()))
 
 
+def key_of(function: Any) -> str:
+    """The global name under which calls of *function* look first: decorated functions share their globals."""
+    return f"{HOOK}_{function.__module__}_{function.__qualname__}"
+
+
+def _copy(function: FunctionType) -> FunctionType:
+    found = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    found.__kwdefaults__ = function.__kwdefaults__
+    return found
+
+
 def hook(
     function: Any, implementation: Callable[..., Any],
     applies: Callable[[tuple[Any, ...], dict[str, Any]], bool] = _given_traced,
 ) -> bool:  # fmt: skip
     """Send calls of *function* with a traced argument to *implementation* (or those to which it *applies*); every other
     call goes on as before."""
-    if not isinstance(function, FunctionType) or function.__closure__:
+    if not isinstance(function, FunctionType):
         return False
-    name = f"{HOOK}_{function.__qualname__}"
+    name = key_of(function)
     space = function.__globals__
     if name in space:
         return True
-    original = FunctionType(function.__code__, space, function.__name__, function.__defaults__)
-    original.__kwdefaults__ = function.__kwdefaults__
+    original = _copy(function)
     signature = inspect.signature(function)
 
     def dispatch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -62,6 +74,7 @@ def hook(
     names = tuple(name if n == "_tracegrad_hook_NAME" else n for n in code.co_names)
     function.__code__ = code.replace(
         co_names=names,
+        co_freevars=function.__code__.co_freevars,
         co_name=function.__name__,
         co_qualname=function.__qualname__,
         co_filename=f"{OWN_FOLDER}hooks.py",
@@ -73,9 +86,7 @@ def hook(
 def hook_to_source(function: Any) -> None:
     """Record *function* through its own source, where an argument is traced."""
     if isinstance(function, FunctionType):
-        own = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
-        own.__kwdefaults__ = function.__kwdefaults__
-        hook(function, source_of(own))
+        hook(function, source_of(_copy(function)))
 
 
 def _vectorized(self: Any, func: Callable[..., Any], args: Any) -> Any:

@@ -210,6 +210,11 @@ def pinv_of(x: Atom, cutoff: Atom) -> tuple[Atom, Atom]:
 @implements(np.linalg.lstsq)
 def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     x, y = matrices(a, b)
+    return lstsq_of(x, y, _eps(x) if rcond is None else rcond)
+
+
+def lstsq_of(x: Atom, y: Atom, rcond: Any) -> tuple[Any, Any, Any, Any]:
+    """The solutions of least norm, residuals, the rank and the singular values."""
     vector = y.aval.ndim == 1
     y = reshape(y, (y.aval.size, 1)) if vector else y
     for part in (x, y):
@@ -220,7 +225,7 @@ def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     if not x.aval.size:
         found = np.linalg.lstsq(np.empty(x.aval.shape, x.aval.dtype), np.zeros(y.aval.shape, y.aval.dtype), rcond)
         return (found[0][:, 0] if vector else found[0], *found[1:])
-    cutoff = _cutoff(_eps(x) if rcond is None else rcond, x)
+    cutoff = _cutoff(rcond, x)
     inverse, s = pinv_of(x, cutoff)
     rank = _as_question(reduce("sum", cast(above(F.stop_gradient(s), cutoff), INT), (0,)))
     solution: Atom = matmul(inverse, y)

@@ -17,6 +17,7 @@ from . import (  # noqa: F401
     linalg,
     linalg_eig,
     linalg_eigen,
+    linalg_functions,
     linalg_pinv,
     linalg_qr,
     linalg_svd,

@@ -1,0 +1,130 @@
+"""scipy.linalg on traced matrices: values, gradients, errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg as sl
+from agreement import numerical_gradient
+from tracing import Traced, check_gradient, check_value
+
+import tracegrad
+from tracegrad import compile_grad
+from tracegrad.autograd import grad
+
+RNG = np.random.default_rng(0)
+SQUARE, TALL, SQUARES = RNG.normal(size=(3, 3)), RNG.normal(size=(4, 3)), RNG.normal(size=(2, 3, 3))
+POSITIVE = SQUARE @ SQUARE.T + np.eye(3)
+VECTOR = RNG.normal(size=3)
+FAR = np.array([9.0, 0.0, 0.0])
+
+
+def generalised(a: Any) -> Any:
+    w, v = sl.eigh(a, POSITIVE)
+    return (v * np.exp(w)) @ v.T
+
+
+CASES = {
+    "qr": (lambda a: sl.qr(a)[1], TALL),
+    "qr economic": (lambda a: sl.qr(a, mode="economic"), TALL),
+    "qr r": (lambda a: sl.qr(a, mode="r")[0], TALL),
+    "svd": (lambda a: sl.svd(a, full_matrices=False), TALL),
+    "svdvals": (sl.svdvals, TALL),
+    "polar": (sl.polar, TALL),
+    "left polar": (lambda a: sl.polar(a, side="left"), SQUARE),
+    "eigh": (lambda a: (lambda w, v: (w, v * v))(*sl.eigh(a)), POSITIVE),
+    "upper eigh": (lambda a: sl.eigh(a, lower=False, subset_by_index=[1, 2])[0], POSITIVE),
+    "generalised": (generalised, POSITIVE),
+    "generalised b": (lambda a: sl.eigvalsh(a, a @ a.T + np.eye(3)), POSITIVE),
+    "pinv": (lambda a: sl.pinv(a, atol=1e-9), TALL),
+    "norm": (lambda a: sl.norm(a, 2), TALL),
+    "lstsq": (lambda a: sl.lstsq(a, np.ones(4))[0], TALL),
+    "expm": (sl.expm, 5.0 * SQUARES),
+    "expm_frechet": (lambda a: sl.expm_frechet(a, a.T @ a), SQUARE),
+    "sqrtm": (sl.sqrtm, POSITIVE),
+    "logm": (sl.logm, POSITIVE),
+    "sylvester": (lambda a: sl.solve_sylvester(a @ a.T + np.eye(3), 2.0 * np.eye(2) + a[:2, :2], a[:, :2]), POSITIVE),
+    "lyapunov": (lambda a: sl.solve_continuous_lyapunov(a - 5.0 * np.eye(3), -POSITIVE), SQUARE),
+    "discrete lyapunov": (lambda a: sl.solve_discrete_lyapunov(0.2 * a, POSITIVE), SQUARE),
+    "bilinear": (lambda a: sl.solve_discrete_lyapunov(0.2 * a, POSITIVE, method="bilinear"), SQUARE),
+    "toeplitz": (lambda a: (sl.toeplitz(a), sl.toeplitz(a, a[:2] * 2.0)), VECTOR),
+    "hankel": (lambda a: (sl.hankel(a), sl.hankel(a, np.arange(4.0))), VECTOR),
+    "circulant": (sl.circulant, TALL),
+    "solve_toeplitz": (lambda a: sl.solve_toeplitz((a + FAR, a * 2.0), np.ones(3)), VECTOR),
+    "block_diag": (lambda a: sl.block_diag(a, 2.0 * a[:1], a[0], 3.0), TALL),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_value_and_gradient(name):
+    f, a = CASES[name]
+    check_value(f, [a], rtol=1e-9)
+    check_gradient(f, [a])
+
+
+def stiff(a: Any) -> Any:
+    p = np.eye(3)
+    for _ in range(20):
+        p = 0.1 * sl.expm(a @ p) + 0.5 * p
+    return np.sum(p * p)
+
+
+def functions(a: Any) -> Any:
+    spd = a @ a.T + np.eye(3)
+    return np.sum(sl.sqrtm(spd) * sl.logm(spd)) + np.sum(sl.solve_continuous_lyapunov(spd, a))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("f", [stiff, functions])
+def test_first_and_second_order_in_kernels(f):
+    a = 0.3 * SQUARE
+    compiled = compile_grad(f)
+    value, gradient = compiled.value_and_grad(a)
+    np.testing.assert_allclose(value, f(a), rtol=1e-12)
+    np.testing.assert_allclose(gradient, numerical_gradient(f, (a,)), rtol=1e-6, atol=1e-6)
+    second = compile_grad(lambda x: np.sum(POSITIVE * grad(f)(x))).grad(a)
+    along = (compiled.grad(a + 1e-5 * POSITIVE) - compiled.grad(a - 1e-5 * POSITIVE)) / 2e-5
+    np.testing.assert_allclose(second, along, rtol=1e-5, atol=1e-6)
+    if f is stiff:
+        assert "rolled: the loop" in str(compiled.explain(a))
+
+
+def test_an_exponential_stays_in_the_kernel():
+    compiled = compile_grad(lambda a: np.sum(np.sin(sl.expm(a))))
+    np.testing.assert_allclose(compiled.grad(SQUARES[0]), Traced(compiled.__wrapped__, [SQUARES[0]], [1.0]).grads[0])
+    assert "between kernels" not in str(compiled.explain(SQUARES[0]))
+
+
+def test_exponentials_of_special_matrices():
+    for a in (np.zeros((2, 2)), np.array([[0.0, 1.0], [0.0, 0.0]]), -100.0 * np.eye(2), np.array([[2.0]])):
+        check_value(sl.expm, [a])
+        check_gradient(sl.expm, [a])
+    assert Traced(sl.expm, [SQUARE.astype(np.float32)]).values[0].dtype == np.float32
+    for f in (sl.sqrtm, sl.logm):  # equal eigenvalues
+        check_gradient(f, [4.0 * np.eye(3)])
+
+
+def test_errors():
+    nan = np.full((2, 2), np.nan)
+    for f, a, error, message in [
+        (sl.svdvals, nan, ValueError, "array must not contain infs or NaNs"),
+        (sl.eigvalsh, nan, ValueError, "array must not contain infs or NaNs"),
+        (sl.expm, TALL, np.linalg.LinAlgError, "must be square"),
+        (lambda a: sl.eigh(a, subset_by_index=[2, 7]), POSITIVE, ValueError, "indices are not valid"),
+        (lambda a: sl.qr(a, mode="x"), TALL, ValueError, "Mode argument should be one of"),
+        (lambda a: sl.solve_continuous_lyapunov(a, TALL), SQUARE, ValueError, "should be square"),
+        (lambda a: sl.polar(a, side="x"), SQUARE, ValueError, "`side` must be"),
+    ]:
+        with pytest.raises(error, match=message):
+            f(a)
+        with pytest.raises(error, match=message):
+            Traced(f, [a])
+    for f in (sl.sqrtm, sl.logm):
+        with pytest.raises(tracegrad.UnsupportedError, match="complex"):
+            Traced(f, [-np.eye(2)])
+    with pytest.raises(tracegrad.UnsupportedError):
+        Traced(lambda a: sl.qr(a, pivoting=True)[0], [TALL])
+    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+        Traced(lambda a: sl.eigvalsh(a, -a), [POSITIVE])

@@ -1,0 +1,143 @@
+"""Functions of matrices that SciPy computes from Schur forms: Sylvester's equation, square root, logarithm.
+
+Their derivatives are the same functions of other matrices: of the adjoint equation, or of the block matrix
+[[A, E], [0, A]], whose upper right block has the derivative of A in direction E.  A. H. Al-Mohy, N. J. Higham, S. D.
+Relton: Computing the Frechet derivative of the matrix logarithm and estimating the condition number (2013).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from ..ir.aval import Aval
+from ..ir.errors import GraphError
+from ..ir.graph import Atom, Var, bind
+from ..ir.primitive import HOST, Primitive, register
+from .elementwise import F, like
+from .linalg import matrix_axes, order, over_matrices, per_matrix, transposed
+from .linalg_gaps import diagonal_mask
+from .product import matmul
+from .reduce import reduce
+from .shape import concat, full, slice_axis
+
+# ---- A X + X B = Q ---------------------------------------------------------------------------------------------------
+
+
+def _infer_sylvester(a: Aval, b: Aval, q: Aval) -> Aval:
+    if q.shape != (*a.shape[:-2], order(a, "sylvester"), order(b, "sylvester")) or a.shape[:-2] != b.shape[:-2]:
+        raise GraphError(f"sylvester of {a}, {b}, {q}")
+    return q
+
+
+def _sylvester(a: np.ndarray, b: np.ndarray, q: np.ndarray) -> Any:
+    return scipy.linalg.solve_sylvester(a, b, q)
+
+
+def _sylvester_vjp(ct: Atom, out: Var, a: Atom, b: Atom, q: Atom) -> tuple[Atom, Atom, Atom]:
+    of_q = sylvester(transposed(a), transposed(b), ct)
+    return F.neg(matmul(of_q, out, False, True)), F.neg(matmul(out, of_q, True, False)), of_q
+
+
+def _sylvester_jvp(tangents: Any, out: Var, a: Atom, b: Atom, q: Atom) -> Atom:
+    of_a, of_b, of_q = tangents
+    moved = of_q
+    for share in (
+        None if of_a is None else F.neg(matmul(of_a, out)),
+        None if of_b is None else F.neg(matmul(out, of_b)),
+    ):
+        moved = share if moved is None else moved if share is None else F.add(moved, share)
+    return sylvester(a, b, moved)
+
+
+SYLVESTER = register(
+    Primitive(
+        "sylvester", HOST, per_matrix(_sylvester, _infer_sylvester), _infer_sylvester, vjp=_sylvester_vjp,
+        jvp=_sylvester_jvp, axes=matrix_axes("ij", "pl", "ip", "ip"), domain=((-3.0, 3.0),) * 3,
+        test={
+            "shapes": ((2, 3, 3), (2, 2, 2), (2, 3, 2)),
+            "of": {0: lambda x: _apart(x, 4), 1: lambda x: _apart(x, 4)},
+        },
+    )
+)  # fmt: skip
+
+
+def sylvester(a: Atom, b: Atom, q: Atom) -> Var:
+    """X with A X + X B = Q."""
+    return bind(SYLVESTER, a, b, q)
+
+
+def _apart(x: Atom, size: float) -> Atom:
+    """A matrix whose eigenvalues are positive, made of any."""
+    small = F.mul(like(0.2, x), x)
+    return F.select(diagonal_mask(x.aval.shape), F.add(small, like(size, x)), small)
+
+
+# ---- square root, logarithm ------------------------------------------------------------------------------------------
+
+
+def _infer_square(a: Aval) -> Aval:
+    order(a, "function of a matrix")
+    return a
+
+
+def _real(function: Any) -> Any:
+    """*function* of a matrix; NaN where it is not real."""
+
+    def run(a: np.ndarray) -> Any:
+        with warnings.catch_warnings():  # of singular matrices
+            warnings.simplefilter("ignore")
+            found = np.asarray(function(a.astype(np.float64)))
+        return np.full(a.shape, np.nan) if np.iscomplexobj(found) and found.imag.any() else found.real
+
+    return run
+
+
+def _sqrtm_vjp(ct: Atom, out: Var, a: Atom) -> tuple[Atom]:
+    root = transposed(out)
+    return (sylvester(root, root, ct),)
+
+
+SQRTM = register(
+    Primitive(
+        "sqrtm", HOST, per_matrix(_real(scipy.linalg.sqrtm), _infer_square), _infer_square, vjp=_sqrtm_vjp,
+        jvp=lambda tangents, out, a: sylvester(out, out, tangents[0]), axes=matrix_axes("ij", "ij"),
+        domain=((-3.0, 3.0),), test={"shapes": ((2, 3, 3),), "of": {0: lambda x: _apart(x, 4)}},
+    )
+)  # fmt: skip
+
+
+def sqrtm(a: Atom) -> Var:
+    """The principal square roots of the matrices *a*; NaN where they are not real."""
+    return bind(SQRTM, a)
+
+
+def _along(a: Atom, direction: Atom) -> Atom:
+    """The derivative of the logarithm of *a* in a *direction*, which is scaled to the size of *a*."""
+    n, axis = a.aval.shape[-1], a.aval.ndim - 2
+    tops = [reduce("max", F.abs(F.stop_gradient(x)), (axis, axis + 1)) for x in (a, direction)]
+    flat = F.logical_or(F.eq(tops[1], like(0, tops[1])), F.ne(tops[1], tops[1]))
+    ratio = F.div(tops[0], F.select(flat, like(1, tops[1]), tops[1]))
+    scale = over_matrices(F.select(flat, like(1, ratio), ratio), a.aval.shape)
+    upper = concat([a, F.mul(direction, scale)], axis + 1)
+    lower = concat([full(like(0, a), a.aval.shape), a], axis + 1)
+    found = logm(concat([upper, lower], axis))
+    return F.div(slice_axis(slice_axis(found, axis, 0, n), axis + 1, n, n), scale)
+
+
+LOGM = register(
+    Primitive(
+        "logm", HOST, per_matrix(_real(scipy.linalg.logm), _infer_square), _infer_square,
+        vjp=lambda ct, out, a: (_along(transposed(a), ct),), jvp=lambda tangents, out, a: _along(a, tangents[0]),
+        axes=matrix_axes("ij", "ij"), domain=((-3.0, 3.0),),
+        test={"shapes": ((2, 3, 3),), "of": {0: lambda x: _apart(x, 4)}},
+    )
+)  # fmt: skip
+
+
+def logm(a: Atom) -> Var:
+    """The principal logarithms of the matrices *a*; NaN where they are not real."""
+    return bind(LOGM, a)

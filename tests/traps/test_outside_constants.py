@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.interpolate
 import scipy.linalg
+import scipy.ndimage
 import scipy.special
 import scipy.stats
 
@@ -179,7 +180,7 @@ def a_conversion(s):
     return lambda x: np.sum(np.asarray(s.v) * x)
 
 
-@by_contents
+@recorded
 def an_attribute_of_memory(s):
     return lambda x: np.sum(x * s.v) * s.A.strides[0]
 
@@ -328,10 +329,10 @@ def test_random_numbers_are_drawn_beside_derived_inputs():
 
 def test_an_array_that_is_too_large_to_compare_makes_python_run():
     large = np.ones((600, 600))
-    f = compile_grad(lambda x: np.sum(x) * scipy.linalg.norm(large))
+    f = compile_grad(lambda x: np.sum(x) * scipy.ndimage.sum(large))
     for k in range(4):
         large[0, 0] = k
-        assert f(X) == pytest.approx(np.sum(X) * scipy.linalg.norm(large))
+        assert f(X) == pytest.approx(np.sum(X) * scipy.ndimage.sum(large))
     assert "large" in f.stats.live
 
 

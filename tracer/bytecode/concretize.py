@@ -267,17 +267,20 @@ def request(depth: int) -> Request:
     return Request(opcode, resolve(path, frame), path[-1][1] if path[-1][0] != "const" else None, frame)
 
 
-def written_into() -> Any:
-    """The object into which the caller's caller writes (``z[k] = t``, ``z.fill(t)``, ``z.flat = t``), UNKNOWN where it
-    can't be told; None where it does not write."""
+def plain_operand() -> Any:
+    """The object into which the caller's caller writes (``z[k] = t``, ``z.flat = t``), that it indexes (``z[t]``) or of
+    which it calls a method (``z.fill(t)``), UNKNOWN where it can't be told; None where it does none of that."""
     asked = request(2)
+    code, at = asked.frame.f_code, asked.frame.f_lasti
     if asked.opcode == "CALL":
-        return getattr(asked.callee, "__self__", UNKNOWN) if asked.name in _WRITERS else None
-    if not asked.opcode.startswith("STORE_"):
+        path = called_path(code, at)
+        found = UNKNOWN if path is None or len(path) < 2 else resolve(path[:-1], asked.frame, plain=True)
+        return found if isinstance(found, np.ndarray) or asked.name in _WRITERS else None
+    if not asked.opcode.startswith(("STORE_", "BINARY_SUBSCR", "BINARY_OP [")):
         return None
-    found = instructions_of(asked.frame.f_code)
-    above = {"STORE_SUBSCR": 1, "STORE_SLICE": 2}.get(asked.opcode, 0)
-    path = found.loads_below(found.at(asked.frame.f_lasti), above, 0)
+    instructions = instructions_of(code)
+    above = {"STORE_ATTR": 0, "STORE_SLICE": 2}.get(asked.opcode, 1)
+    path = instructions.loads_below(instructions.at(at), above, 0)
     return UNKNOWN if path is None else resolve(path, asked.frame, plain=True)
 
 
@@ -378,6 +381,7 @@ _ARRAY_HINTS = {
     "plain n",
     "where": "np.where with a list of traced arrays: write np.stack([...]) around the list",
     "dot": "plain.dot(traced) cannot be traced: write np.dot(a, b) or a @ b",
+    "choose": "plain.choose([traced, ...]) cannot be traced: write np.choose(index, [...])",
     "take": "plain.take(traced) cannot be traced: write np.take(a, indices)",
 }
 

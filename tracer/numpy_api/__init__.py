@@ -21,11 +21,14 @@ assign.py        assignment
 index_plan.py    an index taken apart: a view, and flat positions to read or write
 bounds.py        indices and masks as positions that are in bounds
 sort.py          sorting, searching, taking
+selection.py     choose, place, unique, lexsort, unravel_index
+ufunc_methods.py np.maximum.accumulate, np.multiply.at, reduceat; np.frompyfunc
 product.py       matmul, dot, tensordot, kron, cross
 einsum.py        einsum
 linalg.py        solve, inv, det, slogdet, cholesky, matrix_power, multi_dot
 linalg_factors   qr, eigh, eig, svd, pinv, lstsq, cond, matrix_rank
 scipy_linalg.py  scipy.linalg
+strides.py       sliding windows, as_strided
 special.py       functions of scipy.special that are no ufuncs: logsumexp, softmax
 iterators.py     np.ndenumerate, np.nditer
 misc.py          differences, interpolation, convolution, comparison of whole arrays, facts
@@ -58,12 +61,15 @@ from . import (  # noqa: F401  (each fills the tables)
     python_math,
     reduce,
     scipy_linalg,
+    selection,
     series,
     shape,
     sort,
     sparse,
     special,
     statistics,
+    strides,
+    ufunc_methods,
     ufuncs,
     unsupported,
 )

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import BOOL, Ints
-from ..ir.errors import ShapeError, UnsupportedError
+from ..ir.errors import ShapeError
 from ..ir.graph import Atom
 from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast_with_warning, to_bool
-from ..ops.indexing import SCATTER_ADD, SCATTER_SET
+from ..ops.indexing import SCATTER_ADD, SCATTER_SET, gather
 from ..ops.shape import reshape
-from ..record.array import METHODS, UFUNC_METHODS, TracedArray, is_traced, to_atom
+from ..record.array import UFUNC_METHODS, TracedArray, constant, is_traced, to_atom
 from ..record.made_arrays import writable
 from .bounds import positions
-from .index_plan import Access, parse_basic
-from .registry import implements, reject
+from .index_plan import Access, is_single_bool, parse_basic
+from .registry import implements
 
 # ---- assignment ---------------------------------------------------------------------------------------------------
 
@@ -53,6 +53,10 @@ def _setitem(self: TracedArray, index: Any, value: Any) -> None:
         else:
             v = broadcast_to(v, step.inner) if step.inner else v
         self._write(step.put(self.atom, v))
+        return
+    if is_single_bool(index):
+        if bool(index):
+            self[None] = value
         return
     mask = index[0] if isinstance(index, tuple) and len(index) == 1 else index
     if isinstance(mask, list) and not is_traced(mask):
@@ -108,15 +112,17 @@ def _put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     target = writable(a, "np.put")
     at = positions(ind if is_traced(ind) else np.asarray(ind), target.size, 0, mode=mode)
     count = at.aval.size
-    value = _value_atom(v, target.dtype)
-    value = reshape(value, (value.aval.size,)) if value.aval.shape else value
-    if value.aval.size not in (1, count):
-        raise ShapeError.here(
-            f"np.put with {value.aval.size} values for {count} positions is not supported; repeat them yourself"
-        )
-    value = broadcast_to(reshape(value, ()) if value.aval.size == 1 else value, (count,))
     flat = target.flat
-    flat._write(bind(SCATTER_SET, flat.atom, reshape(at, (count,)), value))
+    flat._write(bind(SCATTER_SET, flat.atom, reshape(at, (count,)), _repeated(v, target.dtype, np.arange(count))))
+
+
+def _repeated(values: Any, dtype: np.dtype, places: np.ndarray) -> Atom:
+    """*values*, flat and over and over again, at these *places*."""
+    v = _value_atom(values, dtype)
+    if v.aval.size == 1:
+        return broadcast_to(reshape(v, ()), places.shape)
+    v = reshape(v, (v.aval.size,))
+    return v if np.array_equal(places, np.arange(v.aval.size)) else gather(v, constant(places % v.aval.size))
 
 
 @implements(np.copyto)
@@ -132,29 +138,16 @@ def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -
 @implements(np.putmask)
 def _putmask(a: Any, mask: Any, values: Any) -> None:
     target = writable(a, "np.putmask")
-    v = _value_atom(values, target.dtype)
-    if v.aval.shape not in ((), target.shape):
-        raise UnsupportedError.here("np.putmask with values of another shape repeats them; write a[mask] = values")
-    target._write(F.select(fitted(to_bool(to_atom(mask)), target.shape), broadcast_to(v, target.shape), target.atom))
+    v = reshape(_repeated(values, target.dtype, np.arange(target.size)), target.shape)
+    target._write(F.select(fitted(to_bool(to_atom(mask)), target.shape), v, target.atom))
 
 
 @implements(np.fill_diagonal)
 def _fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     target = writable(a, "np.fill_diagonal")
-    reject("np.fill_diagonal", "assign to a.flat[::n + 1]", wrap=wrap)
     if target.ndim < 2 or (target.ndim > 2 and len(set(target.shape)) > 1):
         raise ShapeError.here("np.fill_diagonal: array must be at least 2-d with equal sizes")
-    rows, columns = target.shape[0], target.shape[1]
+    columns = target.shape[1]
     step = columns + 1 if target.ndim == 2 else 1 + sum(int(n) for n in np.cumprod(target.shape[:-1]))
-    stop = columns * columns if target.ndim == 2 and rows > columns else None
-    flat = target.flat[slice(None, stop, step)]
-    count = flat.size
-    v = _value_atom(val, target.dtype)
-    if v.aval.shape and v.aval.size != 1:
-        if v.aval.size < count:
-            raise UnsupportedError.here(
-                "np.fill_diagonal with fewer values than the diagonal has repeats them; give as many"
-            )
-        flat[...] = METHODS["ravel"](v)[:count]
-    else:
-        flat[...] = reshape(v, ())
+    flat = target.flat[slice(None, columns * columns if target.ndim == 2 and not wrap else None, step)]
+    flat._write(_repeated(val, target.dtype, np.arange(flat.size)))

@@ -16,7 +16,7 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
-from numpy.polynomial import polynomial, polyutils
+from numpy.polynomial import chebyshev, hermite, hermite_e, laguerre, legendre, polynomial, polyutils
 
 from ..ir.site import OWN_FOLDER
 from ..ops.elementwise import cast
@@ -86,13 +86,16 @@ def hook(
 def hook_to_source(function: Any) -> None:
     """Record *function* through its own source, where an argument is traced."""
     if isinstance(function, FunctionType):
-        hook(function, source_of(_copy(function)))
+        own = _copy(function)
+        hook(function, lambda *args, **kwargs: source_of(own)(*args, **kwargs))
 
 
 def _vectorized(self: Any, func: Callable[..., Any], args: Any) -> Any:
     """``np.vectorize(func)(*args)``: *func* of each element, as a Python number."""
-    if self.signature is not None or not args:
-        raise unsupported("np.vectorize with a signature")
+    if self.signature is not None:
+        return self._vectorize_call_with_signature(func, args)
+    if not args:
+        raise unsupported("np.vectorize of a function without arguments")
     arrays: Any = np.broadcast_arrays(*[wrap_array(to_atom(x)) for x in args])
     shape, found = arrays[0].shape, []
     for index in np.ndindex(shape):
@@ -115,17 +118,20 @@ def _filled(values: Any, shape: tuple[int, ...], dtype: Any) -> TracedArray:
 
 
 hook(vars(np.vectorize)["_vectorize_call"], _vectorized)
-hook_to_source(polyutils.mapdomain)
+hook_to_source(vars(np.vectorize)["_vectorize_call_with_signature"])
 hook_to_source(vars(type(np.r_).__mro__[1])["__getitem__"])
-for _name in (
-    "polyval",
-    "polyval2d",
-    "polyval3d",
-    "polyvalfromroots",
-    "polyadd",
-    "polysub",
-    "polymul",
-    "polyder",
-    "polyint",
-):
-    hook_to_source(getattr(polynomial, _name, None))
+
+
+def _kaiser(M: Any, beta: Any) -> Any:
+    if M == 1:
+        return np.ones(1)
+    middle = (M - 1) / 2.0
+    ends = 1 - ((np.arange(0, M) - middle) / middle) ** 2.0
+    return np.i0(beta * np.sqrt(ends)) / np.i0(beta)
+
+
+hook(np.kaiser, _kaiser)
+for _module in (polyutils, chebyshev, hermite, hermite_e, laguerre, legendre, polynomial):
+    for _function in list(vars(_module).values()):
+        if isinstance(_function, FunctionType) and _function.__module__ == _module.__name__:
+            hook_to_source(_function)

@@ -15,7 +15,7 @@ from ..ops.indexing import gather
 from ..record.array import METHODS, TracedArray, wrap
 from ..record.buffers import SliceStep
 from .bounds import true_positions
-from .index_plan import Access, check_count, parse_basic, slice_step
+from .index_plan import Access, check_count, is_single_bool, parse_basic, slice_step
 from .registry import implements, reject
 from .shape import as_traced
 
@@ -59,6 +59,8 @@ def _getitem(self: TracedArray, index: Any) -> Any:
     step = parse_basic(index, self.shape)
     if step is not None:
         return _through(self, step, index)
+    if is_single_bool(index):  # a question
+        return _getitem(self, None).copy() if bool(index) else _getitem(self, None)[:0].copy()
     access = Access(self, index)
     if not access.items:
         return access.base if access.base.shape else wrap(access.base.atom, self._recorder)

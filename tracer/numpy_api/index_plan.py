@@ -41,6 +41,11 @@ def _is_integer(item: Any) -> bool:
     return isinstance(item, (int, np.integer)) and not issubclass(type(item), kinds)
 
 
+def is_single_bool(index: Any) -> bool:
+    """Whether *index* is True or False, of which ``x[index]`` makes an axis of size 1 or 0."""
+    return isinstance(index, (bool, np.bool_)) or (getattr(index, "dtype", None) == BOOL and not index.shape)
+
+
 def parse_basic(index: Any, shape: Ints) -> SliceStep | None:
     """The SliceStep of a basic index (ints, slices, None, Ellipsis), or None where the index is an advanced one."""
     items = index if isinstance(index, tuple) else (index,)

@@ -1,15 +1,17 @@
-"""``np.ndenumerate`` and ``np.nditer`` over traced arrays, as recorded code finds them."""
+"""Iterators and conversions in C over traced arrays, as recorded code finds them: ``np.ndenumerate``, ``np.nditer``."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from ..bytecode.shown_names import show_functions
-from ..record.array import TracedArray, in_c_order, is_traced, unsupported
+from ..record.array import TracedArray, in_c_order, is_traced, unsupported, wrap_array
 from ..record.made_arrays import MadeArray
+from .hooks import hook
 from .shape import as_traced
 
 
@@ -80,4 +82,52 @@ def _ndenumerate(arr: Any) -> Any:
     return np.ndenumerate(arr) if array is None else ((index, array[index]) for index in np.ndindex(array.shape))
 
 
-show_functions(np, {"ndenumerate": _ndenumerate, "nditer": _nditer})
+class _Broadcast:
+    """``np.broadcast``: the shape of what its operands give together."""
+
+    def __init__(self, *operands: Any) -> None:
+        self.shape = np.broadcast_shapes(*[np.shape(x) for x in operands])
+        self.ndim = self.nd = len(self.shape)
+        self.size, self.numiter = math.prod(self.shape), len(operands)
+
+    def __iter__(self) -> Any:
+        raise unsupported("iteration over np.broadcast")
+
+
+def _broadcast(*operands: Any) -> Any:
+    return (_Broadcast if is_traced(operands) else np.broadcast)(*operands)
+
+
+def _finite(a: Any, dtype: Any = None, order: Any = None) -> Any:
+    """``np.asarray_chkfinite``, which asks."""
+    array = as_traced(a)
+    if array.aval.is_float and not bool(np.isfinite(array).all()):
+        raise ValueError("array must not contain infs or NaNs")
+    return array if dtype is None else array.astype(dtype)
+
+
+def _fortran(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
+    if not is_traced(a):
+        return np.asfortranarray(a, dtype)
+    array = as_traced(a) if dtype is None else as_traced(a).astype(dtype)
+    return wrap_array(array.atom, c_order=array.ndim <= 1)
+
+
+def _require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Any:
+    if not is_traced(a):
+        return np.require(a, dtype, requirements)
+    array = as_traced(a) if dtype is None else as_traced(a).astype(dtype, copy=False)
+    asked = {str(r)[0].upper() for r in requirements or ()}
+    if "F" in asked or ("C" in asked and not in_c_order(array)):
+        raise unsupported("np.require of a memory layout")
+    return array
+
+
+show_functions(
+    np,
+    {
+        "ndenumerate": _ndenumerate, "nditer": _nditer, "broadcast": _broadcast, "asfortranarray": _fortran,
+        "require": _require,
+    },
+)  # fmt: skip
+hook(np.asarray_chkfinite, _finite)

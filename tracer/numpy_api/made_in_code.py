@@ -37,7 +37,7 @@ def made_by(plain: Any, frame: FrameType) -> Any:
     if not isinstance(plain, np.ndarray) or plain.dtype not in SUPPORTED:
         return plain
     place = place_of(frame)
-    if not is_traced_at(place, plain.dtype.kind in "fc"):
+    if not is_traced_at(place, plain.dtype.kind):
         return made(plain, place)
     return writable_copy(plain)
 
@@ -60,7 +60,7 @@ def _filler(plain: Callable[..., Any], value: float) -> Callable[..., Any]:
         if current_recorder() is None or found.dtype not in SUPPORTED:
             return found
         place = place_of(sys._getframe(1))
-        if is_traced_at(place, found.dtype.kind in "fc"):
+        if is_traced_at(place, found.dtype.kind):
             literal = Lit(value, np.dtype(FLOAT), structural=True)
             return filled(literal, found.shape, found.dtype, c_order=bool(found.flags.c_contiguous))
         if plain is np.empty:
@@ -82,6 +82,22 @@ def _array(a: Any, dtype: Any = None, *, copy: Any = True, order: Any = "K", ndm
         return _of_traced(a, dtype, copy, order, ndmin)
     found = np.array(a, dtype, copy=copy, order=order, ndmin=ndmin, **kwargs)
     return found if current_recorder() is None or found is a else _made(found)
+
+
+def _arange(*args: Any, dtype: Any = None, **kwargs: Any) -> Any:
+    """``np.arange``; of traced numbers the size is a question."""
+    if not is_traced(args) and not is_traced(tuple(kwargs.values())):
+        found = np.arange(*args, dtype=dtype, **kwargs)
+        return found if current_recorder() is None else _made(found)
+    start, stop, step = _bounds(*args, **kwargs)
+    count = max(int(np.ceil((stop - start) / step)), 0)
+    found = np.arange(count) * ((start + step) - start) + start
+    return found if dtype is None else found.astype(dtype)
+
+
+def _bounds(start: Any, stop: Any = None, step: Any = None) -> tuple[Any, Any, Any]:
+    low, high = (0, start) if stop is None else (start, stop)
+    return low, high, 1 if step is None else step
 
 
 def _converter(plain: Callable[..., Any], order: Any) -> Callable[..., Any]:
@@ -120,9 +136,9 @@ def _of_traced(values: Any, dtype: Any, copy: Any, order: Any, ndmin: int) -> An
 
 
 _ARRAYS = {
-    "array": _array, "full": _full,
+    "array": _array, "full": _full, "arange": _arange,
     **{name: _filler(getattr(np, name), value) for name, value in (("zeros", 0.0), ("empty", 0.0), ("ones", 1.0))},
-    **{name: _maker(getattr(np, name)) for name in ("eye", "identity", "arange", "linspace", "tri", "logspace")},
+    **{name: _maker(getattr(np, name)) for name in ("eye", "identity", "linspace", "tri", "logspace")},
     **{name: _converter(getattr(np, name), None) for name in ("asarray", "asanyarray")},
     "ascontiguousarray": _converter(np.ascontiguousarray, "C"),
 }  # fmt: skip
@@ -141,7 +157,7 @@ def _of_lists(function: Any) -> Any:
 
 _OF_SEQUENCES = frozenset((  # whose lists are no arrays: NumPy looks into them
     np.concatenate, np.stack, np.vstack, np.hstack, np.dstack, np.column_stack, np.block, np.select,
-    np.linalg.multi_dot,
+    np.linalg.multi_dot, np.choose, np.lexsort, np.ravel_multi_index,
 ))  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from ..ir.refusals import Refusal
 from ..ops.elementwise import F, broadcast_to, like, promote
 from ..ops.indexing import gather
 from ..ops.shape import concat, slice_axis, zeros
-from ..record.array import TracedArray, wrap
+from ..record.array import TracedArray, unsupported, wrap
 from ..record.buffers import Storage
 from ..record.recorder import Recorder, require_recorder
 from .assemble import concatenate_atoms
@@ -29,7 +29,7 @@ from .sort import search
 @implements(np.interp)
 def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
     if period is not None:
-        raise UnsupportedError.here("np.interp with period= is not supported; reduce x with np.remainder before")
+        return _interp_periodic(x, xp, fp, period)
     at, knots, heights = promote(atom_of(x), atom_of(xp), atom_of(fp), Lit(0.0, np.dtype(float)), floating=True)[:3]
     if knots.aval.ndim != 1 or knots.aval.shape != heights.aval.shape or not knots.aval.size:
         raise ShapeError.here("np.interp: xp and fp must be 1-dimensional and of the same, positive length")
@@ -56,6 +56,33 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, perio
     last = gather(heights, broadcast_to(int_lit(n - 1), at.aval.shape))
     result = F.select(F.eq(at, high), last, result)
     return wrap(F.select(F.ne(at, at), at if n > 1 else last, result))
+
+
+def _interp_periodic(x: Any, xp: Any, fp: Any, period: Any) -> Any:
+    """All within one period, whose ends are continued."""
+    if isinstance(period, (int, float)) and period == 0:
+        raise ValueError("period must be a non-zero value")
+    period = abs(period)
+    knots, heights = as_traced(xp) % period, as_traced(fp)
+    order = np.argsort(knots)
+    knots, heights = knots[order], heights[order]
+    knots = np.concatenate([knots[-1:] - period, knots, knots[:1] + period])
+    return _interp(as_traced(x) % period, knots, np.concatenate([heights[-1:], heights, heights[:1]]))
+
+
+@implements(np.polymul)
+def _polymul(a1: Any, a2: Any) -> Any:
+    """Leading zeros are dropped, which is a question."""
+    if any(isinstance(p, np.poly1d) for p in (a1, a2)):
+        raise unsupported("np.polymul of np.poly1d")
+    factors = []
+    for given in (a1, a2):
+        p: Any = np.atleast_1d(as_traced(given))
+        zeros = 0
+        while zeros < p.size - 1 and bool(p[zeros] == 0):
+            zeros += 1
+        factors.append(p[zeros:])
+    return _convolve(*factors)
 
 
 @implements(np.polyval)

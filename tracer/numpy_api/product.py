@@ -204,3 +204,8 @@ def _cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, ax
 
 def _times(x: Atom | None, y: Atom | None) -> Atom | None:
     return None if x is None or y is None else F.mul(x, y)
+
+
+@implements(np.linalg.vecdot)
+def _linalg_vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    return np.vecdot(np.moveaxis(x1, axis, -1), np.moveaxis(x2, axis, -1))

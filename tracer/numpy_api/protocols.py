@@ -41,6 +41,7 @@ from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray, assign_all, writable
 from .from_source import source_of
 from .python_numbers import CHECKED, python_operator
+from .ufunc_methods import of_elements
 
 # ---- ufunc calls -------------------------------------------------------------------------------------------------
 
@@ -80,7 +81,10 @@ def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     """*ufunc* of traced arrays and whatever else the user mixed with them."""
     handler = UFUNCS.get(ufunc)
     if handler is None:
-        raise unsupported(public_name(ufunc))
+        by_elements = of_elements(ufunc)
+        if by_elements is None:
+            raise unsupported(public_name(ufunc))
+        return by_elements(*inputs)
     atoms = to_atoms(inputs)
     if pairs_exist and any_complex(atoms) and not any("D" in loop or "F" in loop for loop in ufunc.types):
         raise refused(ufunc, np.dtype(complex), ufunc.__name__)
@@ -146,8 +150,9 @@ def array_ufunc(self: TracedArray, ufunc: Any, method: str, *inputs: Any, **kwar
         if target is not None:
             writable(target, f"np.{ufunc.__name__}")
     try:
-        if method == "__call__" and out is not None and kwargs.get("where", True) not in (True, np._NoValue):
-            where = kwargs.pop("where")
+        where = kwargs.get("where", True)
+        if method == "__call__" and out is not None and where is not True and where is not np._NoValue:
+            del kwargs["where"]
             result = call_ufunc(ufunc, inputs, dict(kwargs))
             if len(out) > 1:
                 raise unsupported(public_name(ufunc))
@@ -186,7 +191,8 @@ def array_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs: 
     out = kwargs.pop("out", None) if "out" in kwargs else None
     try:
         if handler is None:
-            return _without_form(func, args, kwargs if out is None else {**kwargs, "out": out})
+            error = unsupported(public_name(func))
+            return _otherwise(error, func, args, kwargs if out is None else {**kwargs, "out": out})
         result = handler(*args, **kwargs)
         if func not in _PARTS:
             result = strong(self, result)
@@ -194,13 +200,13 @@ def array_function(self: TracedArray, func: Any, types: Any, args: Any, kwargs: 
         refused = refusal(func, error)
         if not isinstance(refused, UnsupportedError):
             raise refused from None
-        result = by_numpy(refused, func, args, kwargs)
+        result = _otherwise(refused, func, args, kwargs)
     return result if out is None else assign_all(out[0] if isinstance(out, tuple) else out, result)
 
 
-def _without_form(func: Any, args: Any, kwargs: Any) -> Any:
-    """*func*, which has no recorded form: by NumPy where no operand depends on an argument, else through its source."""
-    error = unsupported(public_name(func))
+def _otherwise(error: UnsupportedError, func: Any, args: Any, kwargs: Any) -> Any:
+    """*func*, whose recorded form (if any) was refused with *error*: by NumPy where no operand depends on an argument,
+    else through its source."""
     try:
         return by_numpy(error, func, args, kwargs)
     except UnsupportedError:

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import BOOL, INT, Ints, canonical_axes
+from ..ir.aval import BOOL, INT, Ints, broadcast_shapes, canonical_axes
 from ..ir.errors import ShapeError
-from ..ir.graph import Atom
-from ..ops.elementwise import F, cast, cast_with_warning, like, to_bool
+from ..ir.graph import Atom, Lit
+from ..ir.site import at_site
+from ..ops.elementwise import F, broadcast_to, cast, cast_with_warning, like, to_bool
 from ..ops.reduce import cumprod, cumsum, reduce
 from ..ops.shape import concat, full, reshape
-from ..record.array import UFUNC_METHODS, as_truth, wrap
+from ..record.array import UFUNC_METHODS, as_truth, to_atom, wrap
 from ..record.autocast import widened
 from .registry import atom_of, float_atom, implements, into, one_axis, reject
 
@@ -51,20 +52,49 @@ def dropped(x: Atom, axes: Ints) -> Ints:
 # ---- the arguments that reductions share ---------------------------------------------------------------------------
 
 
+def is_given(value: Any) -> bool:
+    """Whether an argument ``initial=`` or ``where=`` says something."""
+    return value is not None and value is not True and value is not np._NoValue
+
+
+def masked(x: Atom, where: Any, other: Atom) -> Atom:
+    """*x* where the mask *where* is True, else *other*."""
+    mask = to_bool(atom_of(where))
+    shape = broadcast_shapes(x.aval.shape, mask.aval.shape)
+    return F.select(broadcast_to(mask, shape), broadcast_to(x, shape), broadcast_to(other, shape))
+
+
 def reduction(
     name: str, read: Callable[[Any, Any], Atom], compute: Callable[[Atom, Ints, bool], Atom],
-    initial_hint: str = INITIAL, where_hint: str = WHERE,
+    where_hint: str = WHERE, *, neutral: float | None = None,
+    combine: Callable[..., Atom] | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
-    """The function *name* of NumPy: ``compute(x, axes, keepdims)`` of ``x = read(a, dtype)``."""
+    """The function *name* of NumPy: ``compute(x, axes, keepdims)`` of ``x = read(a, dtype)``.  *neutral*: the value of
+    elements that ``where=`` leaves out (else ``initial=``); *combine*: the operation with ``initial=``."""
 
     def apply(
         a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None,
         where: Any = None,
     ) -> Any:  # fmt: skip
-        reject(name, initial_hint, initial=initial)
-        reject(name, where_hint, where=None if where is True else where)
+        if combine is None:
+            reject(name, INITIAL, initial=initial)
+        if combine is None and neutral is None:
+            reject(name, where_hint, where=None if where is True else where)
         x = read(a, dtype)
-        return into(wrap(compute(x, canonical_axes(axis, x.aval.ndim, name), bool(keepdims))), out)
+        first = cast(to_atom(initial), x.aval.dtype) if is_given(initial) else None
+        if is_given(where):
+            other = first if neutral is None else Lit(neutral, x.aval.dtype)
+            if other is None:
+                raise ValueError(
+                    at_site(f"{name} has no identity, so to use a where mask one has to specify 'initial'")
+                )
+            x = masked(x, where, other)
+        axes = canonical_axes(axis, x.aval.ndim, name)
+        if first is None or combine is None:
+            return into(wrap(compute(x, axes, bool(keepdims))), out)
+        if neutral is None and not all(x.aval.shape[k] for k in axes):
+            x = full(first, tuple(1 if k in axes else n for k, n in enumerate(x.aval.shape)))
+        return into(wrap(combine(compute(x, axes, bool(keepdims)), first)), out)
 
     return apply
 
@@ -89,12 +119,15 @@ def as_given(a: Any, dtype: Any) -> Atom:
 
 
 def _total(name: str) -> Callable[..., Any]:
-    run = reduction(f"np.{name}", lambda a, dtype: accumulator(atom_of(a), dtype), partial(reduce, name))
+    neutral, combine = (0, F.add) if name == "sum" else (1, F.mul)
+    read = lambda a, dtype: accumulator(atom_of(a), dtype)  # noqa: E731
+    run = reduction(f"np.{name}", read, partial(reduce, name), neutral=neutral, combine=combine)
     return implements(getattr(np, name), method=name)(run)
 
 
 def _truth(name: str) -> Callable[..., Any]:
-    run = without_dtype(reduction(f"np.{name}", lambda a, dtype: to_bool(atom_of(a)), partial(reduce, name)))
+    read = lambda a, dtype: to_bool(atom_of(a))  # noqa: E731
+    run = without_dtype(reduction(f"np.{name}", read, partial(reduce, name), neutral=name == "all"))
     return implements(getattr(np, name), method=name)(lambda *args, **kwargs: as_truth(run(*args, **kwargs)))
 
 
@@ -119,8 +152,8 @@ def extreme(name: str, x: Atom, axes: Ints, keepdims: bool = False) -> Atom:
 
 
 def _extreme(name: str) -> Callable[..., Any]:
-    hint = f"use np.{name}imum on the result"
-    run = without_dtype(reduction(f"np.{name}", as_given, partial(extreme, name), initial_hint=hint))
+    combine = F.maximum if name == "max" else F.minimum
+    run = without_dtype(reduction(f"np.{name}", as_given, partial(extreme, name), combine=combine))
     return implements(getattr(np, name), getattr(np, f"a{name}"), method=name)(run)
 
 
@@ -194,8 +227,7 @@ def _as_reduce(function: Callable[..., Any], takes_dtype: bool) -> Callable[...,
     ) -> Any:  # fmt: skip
         name, more = f"np.{ufunc.__name__}.reduce", {"dtype": dtype} if takes_dtype else {}
         reject(name, "convert the array before", dtype=None if takes_dtype else dtype)
-        reject(name, INITIAL, initial=initial)
-        return function(array, axis=axis, keepdims=keepdims, where=where, **more)
+        return function(array, axis=axis, keepdims=keepdims, initial=initial, where=where, **more)
 
     return apply
 
@@ -236,5 +268,5 @@ def logsumexp_of(x: Atom, axes: Ints, keepdims: bool, weights: Atom | None = Non
     return keep(reshape(F.add(logs, top), dropped(x, axes)), shape, axes, keepdims)
 
 
-_logsumexp = reduction("np.logaddexp.reduce", lambda a, dtype: float_atom(a), logsumexp_of, where_hint=INITIAL)
+_logsumexp = reduction("np.logaddexp.reduce", lambda a, dtype: float_atom(a), logsumexp_of, INITIAL)
 UFUNC_METHODS[np.logaddexp, "reduce"] = _as_reduce(_logsumexp, False)

@@ -372,7 +372,7 @@ implements(np.astype)(lambda x, dtype, /, *, copy=True, device=None: _astype(x, 
 
 @implements(method="view")
 def _view(self: TracedArray, dtype: Any = None, type: Any = None) -> Any:
-    to = self.dtype if dtype is None or dtype is self.dtype else np.dtype(dtype)
+    to = self.dtype if dtype is None or dtype is np.ndarray or dtype is self.dtype else np.dtype(dtype)
     if self.ndim and (COMPLEX.get(self.dtype) == to or COMPLEX.get(to) == self.dtype):
         if to.kind == "c" and self.shape[-1] % 2:
             raise ValueError(
@@ -382,7 +382,12 @@ def _view(self: TracedArray, dtype: Any = None, type: Any = None) -> Any:
                 )
             )
         return self.view(BufferStep() if to.kind == "f" else PairsStep(to))
-    reject("ndarray.view", "use astype", dtype=None if to == self.dtype else dtype, type=type)
+    reject(
+        "ndarray.view",
+        "use astype",
+        dtype=None if to == self.dtype else dtype,
+        type=None if type is np.ndarray else type,
+    )
     return _basic(self, self.shape)
 
 
@@ -400,28 +405,3 @@ def _tolist(self: TracedArray) -> Any:
     if self.shape:
         return [_tolist(row) for row in self]
     return self.number() if self.aval.is_inexact else self.item()
-
-
-@implements(np.lib.stride_tricks.sliding_window_view)
-def _sliding_window_view(
-    x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
-) -> TracedArray:
-    reject("sliding_window_view", "write into the array itself", writeable=writeable)
-    found: Any = as_traced(x)
-    sizes = shape_of(window_shape)
-    axes = (
-        range(found.ndim) if axis is None else [one_axis(a, found.ndim, "sliding_window_view") for a in _listed(axis)]
-    )
-    if len(sizes) != len(axes):
-        raise ValueError("Must provide matching length window_shape and axis")
-    for size, at in zip(sizes, axes, strict=True):
-        count = found.shape[at] - size + 1
-        if count < 1:
-            raise ValueError("window shape cannot be larger than input array shape")
-        windows = np.arange(count)[:, None] + np.arange(size)
-        found = np.moveaxis(np.take(found, windows, axis=at), at + 1, -1)
-    return found
-
-
-def _listed(axis: Any) -> Any:
-    return axis if isinstance(axis, (tuple, list)) else (axis,)

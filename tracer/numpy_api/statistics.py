@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import FLOAT, canonical_axes, promote_types
+from ..ir.aval import FLOAT, Ints, canonical_axes, promote_types
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom, Lit
 from ..ops.complex import square_of_size
-from ..ops.elementwise import F, cast, like, promote, root
+from ..ops.elementwise import F, broadcast_to, cast, like, promote, root
 from ..ops.reduce import expand, reduce
 from ..ops.shape import concat, full, reshape, transpose
-from ..record.array import wrap
-from .reduce import INITIAL, as_given, extreme, prod_of, reduction, sum_of, without_dtype
+from ..record.array import FUNCTIONS, wrap
+from .reduce import as_given, extreme, is_given, keep, masked, prod_of, reduction, sum_of, without_dtype
 from .registry import atom_of, float_atom, implements, into, reject
 
 # ---- statistics ---------------------------------------------------------------------------------------------------
@@ -28,8 +28,24 @@ def mean_of(x: Atom, axes: tuple[int, ...], keepdims: bool) -> Atom:
     return F.div(reduce("sum", x, axes, keepdims), Lit(count, x.aval.dtype))
 
 
-_BY_HAND = "write np.sum(np.where(mask, x, 0)) / np.sum(mask)"
-implements(np.mean, method="mean")(reduction("np.mean", float_atom, mean_of, where_hint=_BY_HAND))
+def _counted(x: Atom, where: Any, axes: tuple[int, ...]) -> tuple[Atom, Atom]:
+    """(*x* with zeros where the mask *where* is False, the number of others along *axes*)."""
+    x = masked(x, where, like(0, x))
+    ones = masked(full(like(1, x), x.aval.shape), where, like(0, x))
+    return x, reduce("sum", ones, axes, True)
+
+
+@implements(np.mean, method="mean")
+def _mean(
+    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None
+) -> Any:
+    x = float_atom(a, dtype)
+    axes = canonical_axes(axis, x.aval.ndim, "np.mean")
+    if not is_given(where):
+        return into(wrap(mean_of(x, axes, bool(keepdims))), out)
+    x, count = _counted(x, where, axes)
+    found = F.div(reduce("sum", x, axes, True), count)
+    return into(wrap(keep(reshape(found, _left(x.aval.shape, axes)), x.aval.shape, axes, bool(keepdims))), out)
 
 
 def variance_of(x: Atom, axes: tuple[int, ...], ddof: Any, keepdims: bool, mean: Any = None) -> Atom:
@@ -39,16 +55,30 @@ def variance_of(x: Atom, axes: tuple[int, ...], ddof: Any, keepdims: bool, mean:
     return F.div(total, Lit(max(count - ddof, 0), total.aval.dtype))
 
 
+def _variance_where(x: Atom, axes: Ints, ddof: Any, keepdims: bool, mean: Any, where: Any) -> Atom:
+    filled, count = _counted(x, where, axes)
+    center = F.div(reduce("sum", filled, axes, True), count) if mean is None else atom_of(mean)
+    shape = filled.aval.shape
+    off = masked(F.sub(broadcast_to(x, shape), broadcast_to(center, shape)), where, like(0, x))
+    left = F.sub(count, Lit(ddof, x.aval.dtype))
+    known = F.gt(left, like(0, left))
+    total = F.div(reduce("sum", F.square(off), axes, True), F.select(known, left, like(1, left)))
+    return keep(reshape(F.select(known, total, like(math.nan, total)), _left(shape, axes)), shape, axes, keepdims)
+
+
 def _spread(name: str) -> None:
     def apply(
         a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
         where: Any = None, mean: Any = None, correction: Any = None,
     ) -> Any:  # fmt: skip
-        reject(f"np.{name}", "write it with np.where and np.sum", where=None if where is True else where)
         x = float_atom(a, dtype)
         ddof = correction if correction is not None and correction is not np._NoValue else ddof
         mean = None if mean is np._NoValue else mean
-        found = variance_of(x, canonical_axes(axis, x.aval.ndim, f"np.{name}"), ddof, bool(keepdims), mean)
+        axes = canonical_axes(axis, x.aval.ndim, f"np.{name}")
+        if is_given(where):
+            found = _variance_where(x, axes, ddof, bool(keepdims), mean, where)
+        else:
+            found = variance_of(x, axes, ddof, bool(keepdims), mean)
         return into(wrap(root(found) if name == "std" else found), out)
 
     implements(getattr(np, name), method=name)(apply)
@@ -140,7 +170,34 @@ def _nan_extreme(name: str, fill: float) -> Callable[..., Any]:
             found = F.select(reduce("all", nan, axes, keepdims), like(math.nan, x), found)
         return found
 
-    return without_dtype(reduction(f"np.nan{name}", as_given, compute, where_hint=INITIAL))
+    return without_dtype(reduction(f"np.nan{name}", as_given, compute))
+
+
+def _nan_spread(name: str) -> Callable[..., Any]:
+    """``np.nanvar`` or ``np.nanstd``: the elements that are no NaN are counted."""
+    plain = FUNCTIONS[getattr(np, name.removeprefix("nan"))]
+
+    def apply(
+        a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, **more: Any
+    ) -> Any:
+        array = wrap(float_atom(a, dtype))
+        reject(f"np.{name}", "write it with np.where", **{k: v for k, v in more.items() if k in ("where", "mean")})
+        return plain(array, axis, None, out, ddof, keepdims, where=~np.isnan(array), correction=more.get("correction"))
+
+    return apply
+
+
+def _left(shape: Ints, axes: Ints) -> Ints:
+    return tuple([n for k, n in enumerate(shape) if k not in axes])
+
+
+implements(np.nanvar)(_nan_spread("nanvar"))
+implements(np.nanstd)(_nan_spread("nanstd"))
+
+
+@implements(np.nanmedian)
+def _nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
+    return into(np.nanquantile(a, 0.5, axis=axis, keepdims=bool(keepdims) and keepdims is not np._NoValue), out)
 
 
 implements(np.nansum)(_total_without_nan(sum_of, 0))

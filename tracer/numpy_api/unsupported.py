@@ -2,52 +2,73 @@
 
 from __future__ import annotations
 
-from ..record.array import HINTS
+from typing import Any
+
+import numpy as np
+
+from ..bytecode.shown_names import show_functions
+from ..record.array import HINTS, is_traced, unsupported
+from ..record.constants import by_numpy
+
+_MASKED = (
+    "masked_array MaskedArray masked_where masked_invalid masked_equal masked_greater masked_less masked_inside "
+    "masked_outside masked_values"
+)
 
 # hint -> the names that it is for
 _SHARED = {
     "multiply by the matrix np.exp(-2j * np.pi * np.outer(k, k) / n), k = np.arange(n), for small sizes": (
-        "fft ifft rfft irfft fft2 ifft2 fftn ifftn"
+        "fft ifft rfft irfft fft2 ifft2 fftn ifftn rfft2 irfft2 rfftn irfftn hfft ihfft"
     ),
-    "use np.roll": "fftshift ifftshift",
-    "the size of its result depends on data; compute it outside the compiled function and pass the result in": (
-        "unique unique_values unique_counts unique_all unique_inverse intersect1d union1d setdiff1d setxor1d trim_zeros"
-    ),
-    "use np.digitize and np.bincount": "histogram2d histogramdd",
-    "write it with array operations; a Python loop over rows with np.stack works too": ("frompyfunc"),
-    "it needs eigenvalues, which are not supported": "roots poly",
+    "it needs eigenvalues, which are not supported": "roots",
     "convert to plain integers before the compiled function, where they have no gradient to lose": (
         "packbits unpackbits gcd lcm bitwise_count byteswap"
     ),
-    "return the array from the function and write it outside": "save savetxt savez tofile tobytes dump dumps",
-    "a traced array has no memory": "data ctypes base",
+    "return the array from the function and write it outside": (
+        "save savetxt savez savez_compressed tofile tobytes dump dumps"
+    ),
+    "a traced array has no memory": "data ctypes base setflags getfield setfield to_device",
+    "dates are no numbers: count days outside the compiled function and pass them in": (
+        "busday_count busday_offset is_busday datetime_as_string isnat"
+    ),
+    "use a plain array, and np.where with the mask": _MASKED,
+    "use a plain array, and @ for products": "matrix asmatrix bmat",
 }
 
 HINTS.update({name: hint for hint, names in _SHARED.items() for name in names.split()})
 HINTS.update(
     {
-        "isin": "compare with broadcasting: (x[..., None] == values).any(axis=-1)",
-        "in1d": "compare with broadcasting: (x[:, None] == values).any(axis=-1)",
-        "histogram": "use np.searchsorted and np.bincount; the counts have no gradient",
-        "histogram_bin_edges": "compute the edges outside and pass them in",
-        "choose": "use np.select, or np.take_along_axis",
         "polyfit": "solve it outside, or minimise the squared residual of np.polyval",
-        "lexsort": "use np.argsort of a combined key",
-        "place": "assign with a mask: x[mask] = values",
         "frexp": "use np.floor(np.log2(np.abs(x)))",
         "nextafter": "add a small multiple of np.finfo(float).eps",
         "spacing": "use np.finfo(float).eps * np.abs(x)",
-        "kaiser": "compute the window outside and pass it in",
-        "ldexp": "write x * 2.0**n",
         "resize_": "make a new array",
-        "strides": "a traced array has no memory layout; use reshape and transpose",
-        "flags": "a traced array has no memory layout; leave the test out",
-        "as_strided": "use slices, np.stack or index arrays",
-        "tri": "use np.tril(np.ones((n, m)))",
-        "mask_indices": "use np.tril or np.triu",
-        "tril_indices_from": "use np.tril_indices(n)",
-        "triu_indices_from": "use np.triu_indices(n)",
-        "diag_indices_from": "use np.diag_indices(n)",
+        "strides": "its memory layout is not known here; write x = x.copy() before, or use reshape and transpose",
+        "flags": "its memory layout is not known here; write x = x.copy() before, or leave the test out",
+        "resize": "np.resize gives a new array",
+        "nested_iters": "write nested loops over np.ndindex(x.shape)",
+        "as_strided": "use np.lib.stride_tricks.sliding_window_view, slices or index arrays",
         "min_scalar_type": "use x.dtype",
     }
 )
+
+
+def _refused(name: str, function: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if is_traced(args) or is_traced(tuple(kwargs.values())):
+            return by_numpy(unsupported(name), function, args, kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _refuse(module: Any, names: str, title: str) -> None:
+    """Refuse traced arguments of functions and classes that would convert them at once."""
+    found: dict[int, Any] = {}  # some have two names
+    for name in names.split():
+        found.setdefault(id(getattr(module, name)), _refused(f"{title}.{name}", getattr(module, name)))
+    show_functions(module, {name: found[id(getattr(module, name))] for name in names.split()})
+
+
+_refuse(np, "matrix asmatrix bmat", "np")
+_refuse(np.ma, _MASKED, "np.ma")

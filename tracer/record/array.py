@@ -10,6 +10,7 @@ the tables here."""
 from __future__ import annotations
 
 import dis
+import math
 import os
 import sys
 from _abc import _abc_init  # type: ignore[import-not-found]
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..bytecode.concretize import array_refusal, called_by_name, check_number_allowed, written_into
+from ..bytecode.concretize import array_refusal, called_by_name, check_number_allowed, plain_operand
 from ..bytecode.settled_text import printed, settled, template
 from ..bytecode.shown_names import expect_lists
 from ..ir.aval import FLOAT, FLOAT_KINDS, Aval, check_dtype
@@ -79,6 +80,19 @@ class _StandIn(type):
         """As ever; but where a metaclass has one of its own, ``inspect.getattr_static`` passes the class over, which
         the instance checks of protocols ask from Python 3.12 on."""
         return type.__dict__["__dict__"].__get__(cls)
+
+
+class Flags:
+    """``x.flags``, as far as they can be known."""
+
+    def __init__(self, **known: bool) -> None:
+        vars(self).update(known, contiguous=known["c_contiguous"], forc=True, fnc=False, aligned=True)
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, {"C": "c_contiguous", "F": "f_contiguous", "A": "aligned"}.get(name, name.lower()))
+
+    def __getattr__(self, name: str) -> Any:
+        raise unsupported(f"flags.{name}")
 
 
 class TracedArray(metaclass=_StandIn):
@@ -143,7 +157,7 @@ class TracedArray(metaclass=_StandIn):
 
     def view(self, *given: Any, **named: Any) -> TracedArray:
         """The view of this array through a step (``ndarray.view`` where the user's code calls it)."""
-        if named or len(given) != 1 or isinstance(given[0], (str, type, np.dtype)):
+        if named or len(given) != 1 or given[0] is None or isinstance(given[0], (str, type, np.dtype)):
             return METHODS["view"](self, *given, **named)
         step: ViewStep = given[0]
         moves = type(step) in (ReshapeStep, TransposeStep, LaneStep)
@@ -192,7 +206,10 @@ class TracedArray(metaclass=_StandIn):
 
     @shape.setter
     def shape(self, value: Any) -> None:
-        raise MutationError.here("assigning .shape of a traced array is not supported; use x = x.reshape(...)")
+        if self._storage.owner is not None or not self.known_c_order():
+            raise MutationError.here("assigning .shape of this traced array is not supported; use x = x.reshape(...)")
+        found = METHODS["reshape"](self, value)
+        self._steps, self._atom, self._version = found._steps, found._atom, found._version
 
     @property
     def dtype(self) -> np.dtype:
@@ -223,6 +240,20 @@ class TracedArray(metaclass=_StandIn):
     def itemsize(self) -> int:
         self.of_arrays("itemsize")
         return self.dtype.itemsize
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        self.of_arrays("strides")
+        if not self.known_c_order():
+            raise unsupported("ndarray.strides")
+        return tuple([self.dtype.itemsize * math.prod(self.shape[k + 1 :]) for k in range(self.ndim)])
+
+    @property
+    def flags(self) -> Any:
+        self.of_arrays("flags")
+        if not self.known_c_order():
+            raise unsupported("ndarray.flags")
+        return Flags(c_contiguous=True, f_contiguous=sum(n != 1 for n in self.shape) <= 1 or not self.size)
 
     @property
     def nbytes(self) -> int:
@@ -416,7 +447,7 @@ class TracedArray(metaclass=_StandIn):
             try:
                 check_number_allowed(lambda: self._recorder.has_gradient(self.atom))
             except UnsupportedError as error:
-                if (array := written_into()) is not None:
+                if (array := plain_operand()) is not None:
                     self._recorder.refuse_write(array, error)
                 raise
         return float(self._concrete("float"))
@@ -505,7 +536,7 @@ class TracedArray(metaclass=_StandIn):
         error = array_refusal()
         if expect_lists():
             self._recorder.again(RecordAgainError(error))
-        if (array := written_into()) is not None:
+        if (array := plain_operand()) is not None:
             self._recorder.refuse_write(array, error)
         raise self._recorder.refused(self.atom, error)
 

@@ -20,7 +20,7 @@ from ..ir.aval import can_cast
 from ..ir.errors import MutationError, TracegradError, UnsupportedError
 from ..ir.site import is_internal
 from ..ops.elementwise import broadcast_to, cast
-from .array import FUNCTIONS, TracedArray, is_traced, to_atom, wrap_array
+from .array import FUNCTIONS, RECORDED, TracedArray, is_traced, to_atom, wrap_array
 from .recorder import RecordAgainError, Recorder, current_recorder
 
 _Places = WeakKeyDictionary[Any, set[int | str]]  # code -> calls in it
@@ -36,19 +36,21 @@ class NotTracedError(RecordAgainError):
     """The arrays that were traced ones by a guess are to be plain ones."""
 
 
-def is_traced_at(place: CallPlace, floats: bool) -> bool:
-    """Whether the array made at *place* is a traced one from the start: it is known to hold traced values, or (a guess)
-    it is one of *floats* whose items are assigned, and another one of the same code is known, or no run can follow."""
+def is_traced_at(place: CallPlace, kind: str) -> bool:
+    """Whether the array made at *place*, of this *kind* of dtype, is a traced one from the start: it is known to hold
+    traced values, or (a guess) it has floats and is written into, and another one of the same code is known, or no run
+    can follow."""
     known = _traced.get(place.code, ())
     if place.offset in known:
         return True
     recorder = current_recorder()
-    if recorder is None or not floats or place.offset in _plain.get(place.code, ()):
+    if recorder is None or place.offset in _plain.get(place.code, ()):
         return False
     outermost = recorder.outermost()
-    elsewhere = frozenset() if outermost.names_written is None else outermost.names_written()
-    only_run = outermost.names_written is not None
-    if not (known or only_run) or place.offset not in assigned(place.code, elsewhere):
+    elsewhere = None if outermost.names_written is None else outermost.names_written()
+    own = place.code.co_filename.endswith(RECORDED) and not outermost.repeatable  # NumPy's, in which nothing is learned
+    guess = (own and kind in "fbc") or (kind in "fc" and (known or elsewhere is not None))
+    if not guess or place.offset not in assigned(place.code, elsewhere or frozenset()):
         return False
     outermost.guessed.append(place)
     return True
@@ -67,7 +69,8 @@ def _with_traced(name: str) -> Callable[..., Any]:
 
     def method(array: Any, *args: Any, **kwargs: Any) -> Any:
         if any(map(is_traced, (*args, *kwargs.values()))):
-            return FUNCTIONS[getattr(np, name)](array.plain(), *args, **kwargs)
+            function = getattr(np, name)
+            return FUNCTIONS.get(function, function)(array.plain(), *args, **kwargs)
         return getattr(np.ndarray, name)(array, *args, **kwargs)
 
     return method
@@ -149,7 +152,9 @@ class MadeArray(np.ndarray):
     def __repr__(self) -> str:
         return repr(self.plain())
 
-    dot, take, searchsorted = map(_with_traced, ("dot", "take", "searchsorted"))
+    dot, take, choose, clip, repeat, searchsorted = map(
+        _with_traced, ("dot", "take", "choose", "clip", "repeat", "searchsorted")
+    )
 
     def __reduce__(self) -> Any:
         return self.plain().__reduce__()

@@ -110,7 +110,7 @@ class ByLines:
             if known is None or known[0]() is not array:
                 self._shared[id(array)] = ref(array), name_site(frame, name)
         elif array.dtype in SUPPORTED and array.ndim:
-            traced = is_traced_at(place, array.dtype.kind == "f")
+            traced = is_traced_at(place, array.dtype.kind)
             if traced and self._code is not None:
                 _by_lines.add(self._code)
             c_order = bool(array.flags.c_contiguous)

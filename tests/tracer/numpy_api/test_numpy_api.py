@@ -752,24 +752,19 @@ PLAIN = np.arange(3.0)
 REFUSED = {
     "np.array by another name": (lambda x, make=np.array: make([x[0], x[1]]), "np.stack"),
     "math.frexp": (lambda x: math.frexp(x[0, 0]), "math.frexp"),
-    "np.unique": (lambda x: np.unique(x), "np.unique"),
     "np.fft.fft": (lambda x: np.fft.fft(x), "np.fft.fft"),
-    "np.histogram": (lambda x: np.histogram(x), "np.searchsorted"),
-    "np.arange": (lambda x: np.arange(x[0, 0]), "arange"),
     "sorted(key=float)": (lambda x: sorted(x[0], key=float), "stop_gradient"),
     "object array": (lambda x: x * np.array([None, 1, 2], object), "object"),
-    "where=": (lambda x: np.sum(x, where=np.ones((2, 3), bool)), "np.where"),
-    "initial=": (lambda x: np.sum(x, initial=1.0), "initial"),
+    "where=": (lambda x: np.nanmax(x, where=np.ones((2, 3), bool)), "np.nanmax"),
+    "initial=": (lambda x: np.nanmax(x, initial=1.0), "initial"),
     "ufunc where=": (lambda x: np.sin(x, where=np.ones((2, 3), bool)), "np.where"),
-    "np.choose": (lambda x: np.choose(x.astype(int), x), "np.select"),
     "ndarray.tobytes": (lambda x: x.tobytes(), "outside"),
     "scipy ufunc": (lambda x: sp.jv(1, x), "scipy.special.jv"),
     "np.gcd": (lambda x: np.gcd(x, x), "np.gcd"),
     "plain[traced]": (lambda x: PLAIN[np.argsort(x[0])], "np.take"),
-    "plain.dot": (lambda x: np.eye(2).dot(x), "np.dot"),
-    "reduceat": (lambda x: np.add.reduceat(x, [0]), "reduceat"),
+    "plain.dot": (lambda x, plain=PLAIN: plain.dot(x.T), "np.dot"),
+    "reduceat": (lambda x: np.hypot.reduceat(x, [0]), "reduceat"),
     "astype of longdouble": (lambda x: x.astype(np.longdouble), str(np.dtype(np.longdouble))),
-    "percent": (lambda x: np.pad(x, 1, mode="linear_ramp"), "np.concatenate"),
 }
 
 

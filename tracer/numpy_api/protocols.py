@@ -22,6 +22,7 @@ from ..ops.elementwise import cast
 from ..record.array import (
     DIRECT,
     FUNCTIONS,
+    HINTS,
     UFUNC_METHODS,
     UFUNCS,
     TracedArray,
@@ -219,6 +220,10 @@ def _otherwise(error: UnsupportedError, func: Any, args: Any, kwargs: Any) -> An
     except (UnsupportedError, MutationError, AttributeError) as inner:
         if isinstance(inner, TracegradError):
             unrecordable.discard(inner)
+            if func.__name__ not in HINTS and func not in FUNCTIONS:
+                error = UnsupportedError.here(
+                    f"{public_name(func)} of traced arrays: {str(inner).partition(chr(10))[0]}"
+                )
         unrecordable.add(error)
         raise error from inner
 

@@ -373,7 +373,8 @@ implements(np.astype)(lambda x, dtype, /, *, copy=True, device=None: _astype(x, 
 @implements(method="view")
 def _view(self: TracedArray, dtype: Any = None, type: Any = None) -> Any:
     to = self.dtype if dtype is None or dtype is np.ndarray or dtype is self.dtype else np.dtype(dtype)
-    if self.ndim and (COMPLEX.get(self.dtype) == to or COMPLEX.get(to) == self.dtype):
+    lanes = [one for one, other in ((self.dtype, to), (to, self.dtype)) if one in COMPLEX and COMPLEX[one] == other]
+    if self.ndim and lanes:
         if to.kind == "c" and self.shape[-1] % 2:
             raise ValueError(
                 at_site(

@@ -20,7 +20,6 @@ _SHARED = {
     "multiply by the matrix np.exp(-2j * np.pi * np.outer(k, k) / n), k = np.arange(n), for small sizes": (
         "fft ifft rfft irfft fft2 ifft2 fftn ifftn rfft2 irfft2 rfftn irfftn hfft ihfft"
     ),
-    "it needs eigenvalues, which are not supported": "roots",
     "convert to plain integers before the compiled function, where they have no gradient to lose": (
         "packbits unpackbits gcd lcm bitwise_count byteswap"
     ),

@@ -26,7 +26,7 @@ from ..lower.canonical import ONE, CanonicalOp
 from . import jit
 from .lapack_factors import BY_LAPACK as FACTORS
 from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type
-from .small_matrices import small
+from .small_matrices import is_small, small
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -65,7 +65,8 @@ class PerMatrix:
         starts = [self.calls._buffer(x) for x in op.ins]
         values = [*op.ins, op.out]
         spans = [self.calls._count(x.dims[len(batch) :]) for x in values]
-        each = small(b.module, op, self.calls.program.static)
+        static = self.calls.program.static
+        each = small(b.module, op, static) if is_small(op, static) else None
         with counting(b, self.calls._count(batch)) as i:
             places = [
                 b.gep(start, [b.mul(i, span)], source_etype=self.kind)

@@ -26,6 +26,7 @@ from . import jit
 from .expressions import Numbers
 from .lapack import PerMatrix
 from .scalar import I8, I32, I64, PTR, constant, counting, declare, memory_type, to_memory
+from .small_matrices import is_small
 
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -80,6 +81,9 @@ class CallEmitter:
         return total
 
     def _matmul(self, op: CanonicalOp) -> None:
+        if is_small(op, self.program.static):
+            PerMatrix(self, op).emit()
+            return
         b = self.b
         x, y = op.ins
         ta, tb = op.params["ta"], op.params["tb"]

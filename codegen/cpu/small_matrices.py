@@ -17,15 +17,25 @@ from .scalar import I32, PTR, constant, declare, memory_type
 LARGEST = 8  # rows and columns
 
 
-def small(module: ir.Module, op: CanonicalOp, static: Mapping[int, int]) -> ir.Function | None:
-    """The function that does *op* for one matrix, or None where it is too large or no size is known."""
-    body = STRAIGHT.get(op.prim.name)
+def is_small(op: CanonicalOp, static: Mapping[int, int]) -> bool:
+    """Whether *op* is done by such code."""
+    return op.prim.name in STRAIGHT and max(_sizes(op, static)) <= LARGEST
+
+
+def _sizes(op: CanonicalOp, static: Mapping[int, int]) -> list[int]:
+    """n, and k where there are right-hand sides (n, k); of a product the result's rows and columns, and the length of
+    its sums.  A size that is not known is a large one."""
     dims = [op.ins[0].dims[-1]]
-    if len(op.ins) > 1:  # (n, k), or (k, n)
+    if op.prim.name == "matmul":
+        dims = [*op.out.dims[-2:], op.ins[0].dims[-2 if op.params["ta"] else -1]]
+    elif len(op.ins) > 1:
         dims.append(op.ins[1].dims[-2 if op.params.get("right") else -1])
-    sizes = [static.get(d, LARGEST + 1) for d in dims]
-    if body is None or max(sizes) > LARGEST:
-        return None
+    return [static.get(d, LARGEST + 1) for d in dims]
+
+
+def small(module: ir.Module, op: CanonicalOp, static: Mapping[int, int]) -> ir.Function:
+    """The function that does *op*, which is small, for one matrix."""
+    sizes = _sizes(op, static)
     flags = "".join(str(int(flag)) for flag in op.params.values())
     name = f"tg_{op.prim.name}_{op.out.dtype.char}_{'_'.join(map(str, sizes))}_{flags}"
     function = declare(module, name, ir.VoidType(), *[PTR] * (len(op.ins) + 1))
@@ -35,7 +45,7 @@ def small(module: ir.Module, op: CanonicalOp, static: Mapping[int, int]) -> ir.F
         for arg in function.args:
             arg.add_attribute("noalias")
         straight = Straight(function, op, sizes)
-        body(straight)
+        STRAIGHT[op.prim.name](straight)
         straight.b.ret_void()
     return function
 
@@ -46,7 +56,7 @@ class Straight:
     def __init__(self, function: ir.Function, op: CanonicalOp, sizes: Sequence[int]):
         self.b = ir.IRBuilder(function.append_basic_block())
         *self.ins, self.out = function.args
-        self.n, self.k = sizes[0], sizes[-1]
+        self.sizes, self.n, self.k = sizes, sizes[0], sizes[-1]
         self.params, self.dtype, self.kind = op.params, op.out.dtype, memory_type(op.out.dtype)
         self.suffix = "f64" if self.dtype.itemsize == 8 else "f32"
 
@@ -105,6 +115,11 @@ class Straight:
         """x - factor * y for rows *x* and *y*."""
         b = self.b
         return b.fsub(x, b.fmul(self._like(factor, y), y, flags=("contract",)), flags=("contract",))
+
+    def plus(self, x: ir.Value, factor: ir.Value, y: ir.Value) -> ir.Value:
+        """x + factor * y"""
+        b = self.b
+        return b.fadd(x, b.fmul(self._like(factor, y), y, flags=("contract",)), flags=("contract",))
 
     def times(self, row: ir.Value, x: ir.Value) -> ir.Value:
         return self.b.fmul(row, self._like(x, row))
@@ -316,7 +331,20 @@ def _cholesky(s: Straight) -> None:
             s.store(b.select(failed, none, found.get((i, j), zero)), i * n + j)
 
 
+def _matmul(s: Straight) -> None:
+    (x, y), (m, n, inner) = s.ins, s.sizes
+    ta, tb = s.params["ta"], s.params["tb"]
+    rows = [s.column(y, k, inner, n) if tb else s.row(y, k * n, n) for k in range(inner)]
+    for i in range(m):
+        total = None
+        for k, row in enumerate(rows):
+            factor = s.load(x, k * m + i if ta else i * inner + k)
+            total = s.times(row, factor) if total is None else s.plus(total, factor, row)
+        s.store(total, i * n)
+
+
 STRAIGHT: dict[str, Callable[[Straight], None]] = {
+    "matmul": _matmul,
     "lu": _lu,
     "lu_solve": _lu_solve,
     "lu_inverse": _lu_inverse,

@@ -33,7 +33,7 @@ from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.integers import ITEMS, Integers, IntegersAskedError, TracedInt
 from ...tracer.record.made_arrays import take_back_guesses
 from ...tracer.record.named_arrays import ByLines
-from ...tracer.record.recorder import RecordAgainError, Recorder, recording
+from ...tracer.record.recorder import NotHeldError, RecordAgainError, Recorder, recording
 from ...tracer.record.reports import filters
 from ...tracer.record.shown_text import Texts
 from ...tracer.reroll.loop_monitor import follow_loops
@@ -108,6 +108,7 @@ def _record(
     if not in_pieces and not plan.sets_float_errors:
         follow_loops(recorder)
     recorder.known_capacities = capacities
+    recorder.trusts = plan.trusts
     recorder.numbers_in_code = lambda: plan.floats(() if snapshot is None else snapshot.nodes)
     names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
@@ -298,6 +299,7 @@ def run_frozen(
         lines = ByLines(substitution.fn)
         with nullcontext() if others is None else others, substitution.in_classes(), watch, lines:
             out = substitution.fn(*given.args, **given.kwargs)
+            recorder.settle_premise()
         out = unlabelled(out) if wrt else out
         out, returned = plain.result(out, {id(node.obj) for node in snapshot.nodes if node.kind == "pinned"})
     except BaseException as error:
@@ -319,6 +321,7 @@ def run_frozen(
     changed = [*given.changes(), *plan.changes(snapshot, after)]  # of the caller's own objects
     integers.kept = bool(changed) or (raised is not None and not isinstance(raised, Exception))
     if again is not None:
+        plan.trusts &= not isinstance(again, NotHeldError)
         names = _captured_names(recorder, snapshot, again.captured)
         if changed or (names and not plan.keep_contents(names)):
             raise raised or again.error

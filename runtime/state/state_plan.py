@@ -207,6 +207,7 @@ class StatePlan:
         self.asks_identity = self.asks_int_identity = self.asks_truth_identity = self.sets_float_errors = False
         self.type_holders: list[str] = []  # what holds the builtin `type`, and may call it under another name
         self.told: set[str] = set()  # warnings that have been given
+        self.trusts = True  # whether no run has met a matrix that has no inverse, or no factors
         self.leaves: bool | None = None  # whether some run has left traced arrays in places of the state; None: no run
 
     @property

@@ -46,6 +46,7 @@ _CLOSED = (
     np.dot, np.vdot, np.inner, np.outer, np.tensordot, np.trace, np.linalg.norm,
     np.reshape, np.ravel, np.transpose, np.swapaxes, np.moveaxis, np.expand_dims, np.squeeze, np.roll, np.flip,
     np.zeros_like, np.ones_like, np.full_like, np.copy, np.clip, np.tile, np.repeat, np.diag,
+    np.linalg.solve, np.linalg.inv, np.linalg.det, np.linalg.slogdet, np.linalg.cholesky,
 )  # fmt: skip
 _CLOSED_METHODS = (
     "sum", "prod", "mean", "var", "std", "max", "min", "cumsum", "cumprod", "dot", "reshape", "ravel", "flatten",

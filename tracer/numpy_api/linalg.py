@@ -7,24 +7,48 @@ line: that they have one is a guard.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..ir.aval import COMPLEX, FLOAT, FLOAT32, HALF, broadcast_shapes
-from ..ir.errors import MatrixError, ShapeError, UnsupportedError
+from ..ir.errors import MatrixError, ShapeError, UnsupportedError, unrecordable
 from ..ir.graph import Atom
 from ..ops import linalg as ops
 from ..ops.complex import from_blocks
 from ..ops.elementwise import F, broadcast_to, cast, like
 from ..ops.reduce import reduce
 from ..ops.shape import concat, full, reshape, slice_axis, transpose
-from ..record.array import wrap
-from ..record.recorder import require_recorder
+from ..record.array import TracedArray, public_name, unsupported, wrap
+from ..record.constants import by_numpy
+from ..record.recorder import current_recorder, require_recorder
 from .product import dot_of, matmul_of
 from .registry import atom_of, implements, into, one_axis
 
 _SlogdetResult = type(np.linalg.slogdet(np.eye(1)))
+
+
+def matrix_function(function: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated function as the implementation of *function*, but for operands that depend on no argument:
+    those are NumPy's business, once for all calls."""
+
+    def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
+        @implements(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            recorder = current_recorder()
+            atoms = [x.atom for x in args if type(x) is TracedArray]
+            if recorder is not None and recorder.outside and recorder.outside_alone(atoms):
+                error = unsupported(public_name(function))
+                try:
+                    return by_numpy(error, function, args, kwargs)
+                except UnsupportedError:
+                    unrecordable.discard(error)
+            return implementation(*args, **kwargs)
+
+        return call
+
+    return register
 
 
 # ---- arguments ----------------------------------------------------------------------------------------------------
@@ -62,8 +86,7 @@ def squares(x: Atom) -> int:
 def must_hold(condition: Atom, error: str) -> None:
     """Raise LinAlgError with the words *error* where one of the bools *condition* is False."""
     every = reduce("all", condition, tuple(range(condition.aval.ndim)))
-    if not require_recorder("linear algebra").guard(every, "linalg"):
-        raise MatrixError.here(error)
+    require_recorder("linear algebra").rely(every, lambda: MatrixError.here(error))
 
 
 def factors(a: Atom, error: str = "Singular matrix") -> Atom:
@@ -104,7 +127,7 @@ def solve_by(found: Atom, b: Atom, trans: bool = False) -> Atom:
     return ops.lu_solve(*in_one_batch(found, b, "np.linalg.solve"), trans)
 
 
-@implements(np.linalg.solve)
+@matrix_function(np.linalg.solve)
 def _solve(a: Any, b: Any) -> Any:
     x, y = matrices(a, b, complex_too=True)
     n = squares(x)
@@ -146,7 +169,7 @@ def inverse_of(x: Atom) -> Atom:
     return from_blocks(found, x.aval.dtype) if x.aval.is_complex else found
 
 
-@implements(np.linalg.inv)
+@matrix_function(np.linalg.inv)
 def _inv(a: Any) -> Any:
     return wrap(inverse_of(*matrices(a, complex_too=True)))
 
@@ -154,7 +177,7 @@ def _inv(a: Any) -> Any:
 # ---- determinants --------------------------------------------------------------------------------------------------
 
 
-@implements(np.linalg.det)
+@matrix_function(np.linalg.det)
 def _det(a: Any) -> Any:
     x = atom_of(a)
     if x.aval.is_complex and squares(x) <= 3:
@@ -180,7 +203,7 @@ def _expanded(x: Atom) -> Atom:
     return total
 
 
-@implements(np.linalg.slogdet)
+@matrix_function(np.linalg.slogdet)
 def _slogdet(a: Any) -> Any:
     (x,) = matrices(a)
     squares(x)
@@ -199,7 +222,7 @@ def cholesky_of(x: Atom, error: str) -> Atom:
     return found
 
 
-@implements(np.linalg.cholesky)
+@matrix_function(np.linalg.cholesky)
 def _cholesky(a: Any, /, *, upper: bool = False) -> Any:
     (x,) = matrices(a)
     if not upper:

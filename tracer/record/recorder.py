@@ -65,6 +65,10 @@ class NeedsContentsError(RecordAgainError):
         self.captured = captured
 
 
+class NotHeldError(RecordAgainError):
+    """A condition that the run relied on does not hold: each is to be asked for at once."""
+
+
 class Question(NamedTuple):
     """``function(*args)`` gave ``answer``, a plain value: a replay asks again."""
 
@@ -134,8 +138,12 @@ class Recorder(Builder):
         self._producers = Producers()
         self._guarded: dict[tuple[Atom, str], Guard] = {}
         self.numbers: dict[Var, Number] | None = None  # known values of Python's numbers, once one was asked for
+        self._from_outside: set[Atom] = set()  # values that depend on no argument, of the first `_looked` nodes
+        self._looked = 0
         self.premise: Var | None = None  # what holds in this run, and is no guard yet
         self._premise_site: Site | None = None  # the first line that relies on it
+        self.trusts = False  # whether what operations need to hold is looked at once, when the run is over
+        self.unmet: Callable[[], TracegradError] | None = None  # the error where what is presumed does not hold
         self.capacities: list[int] = []  # capacities of the loops whose adjoint was taken
         self.known_capacities: Sequence[int] = ()  # capacities of the recording that this one is to verify
         self.reasons: list[Reason] = []  # reasons why this run can't be replayed
@@ -327,17 +335,39 @@ class Recorder(Builder):
                     self.numbers[x] = self.env[x].item()
         if not known:
             return False
+        self._add_premise(condition)
+        return True
+
+    def rely(self, condition: Atom, error: Callable[[], TracegradError]) -> None:
+        """Let the run rest on the 0-d *condition*: where it does not hold, *error* is raised here.
+
+        As long as that is not so, nothing is asked here and now: there is one guard for all that is relied on between
+        two questions.  Where it turns out that one does not hold the run is made again, and asks each time."""
+        trusts = self.trusts and self.repeatable
+        if not trusts and not (self.repeatable and self.value(condition)):
+            if not self.guard(condition, "linalg"):
+                raise error()
+            return
+        self._add_premise(condition)
+        if trusts and self.unmet is None:
+            self.unmet = error
+
+    def _add_premise(self, condition: Atom) -> None:
         if self.premise is None:
             self._premise_site = self.site()
         before = _TRUE if self.premise is None else self.premise
         (self.premise,) = self.emit(PRIMITIVES["logical_and"], (before, condition), {})
-        return True
 
     def settle_premise(self) -> None:
         """Make a guard of what is presumed."""
         if self.premise is not None:
             self.unfollow()
             premise, self.premise = self.premise, None
+            unmet, self.unmet = self.unmet, None
+            if unmet is not None and not self.value(premise):
+                error = unmet()
+                self.again(NotHeldError(error))
+                raise error
             self._add_guard(Guard(premise, np.True_, "bool", self._premise_site, len(self.nodes)))
 
     def _add_guard(self, guard: Guard) -> None:
@@ -420,6 +450,20 @@ class Recorder(Builder):
         found.nodes = [node for recorder in reversed(recorders) for node in recorder.nodes if node in nodes]
         found.sources.sort(key=list(outside).index)
         return found
+
+    def outside_alone(self, atoms: Sequence[Atom]) -> bool:
+        """Whether *atoms* are known to depend on arrays from outside and on no argument."""
+        if not self.outside or self.follow is not None or not atoms:
+            return False
+        known = self._from_outside
+        if len(self.nodes) < self._looked:
+            self._looked = 0
+        known.update(self.outside, [var for var, _ in self.consts])
+        for node in self.nodes[self._looked :]:
+            if node.inputs and all(type(x) is Lit or x in known for x in node.inputs):
+                known.update(node.outs)
+        self._looked = len(self.nodes)
+        return all(x in known for x in atoms) and not all(any(x is var for var, _ in self.consts) for x in atoms)
 
     def need_contents(self, origin: Origin, error: UnsupportedError) -> NoReturn:
         """End the run, which is to be made again over plain arrays; *error* tells why."""

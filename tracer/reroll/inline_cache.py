@@ -132,7 +132,7 @@ class _Learning:
         follower = self.follower
         self._at = at
         self.seen = [follower.current, follower.previous, follower.earlier, follower.oldest][turned:]  # in its turn
-        results = result if type(result) is tuple else (result,)
+        results = result if isinstance(result, tuple) else (result,)
         if not results or any(type(r) is not TracedArray or r._recorder is not follower.recorder for r in results):
             return None
         if not (self._operands(at, end) and self._same_values()):
@@ -140,7 +140,8 @@ class _Learning:
         if not (self._numbers(at, end) and self._results(at, end, results)):
             return None
         arrays = "".join(f"array{k}, " for k in range(len(results)))
-        self.lines.append(f"return ({arrays})" if type(result) is tuple else "return array0")
+        made = "" if type(result) is tuple else self._cell(type(result))
+        self.lines.append(f"return {made}({arrays})" if isinstance(result, tuple) else "return array0")
         self.cells |= {"traced": TracedArray, "new": object.__new__, "Storage": Storage, "Var": IterationVar}
         self.cells |= {"recorder": follower.recorder, "follower": follower, "asks": follower.asks, "end": end}
         make = _maker("\n        ".join(self.lines), ", ".join(self.cells))
@@ -205,8 +206,9 @@ class _Learning:
     def _numbers(self, at: int, end: int) -> bool:
         """Compute the values that are Python's numbers; what is presumed has to hold."""
         follower, numbers, lines = self.follower, self.follower.recorder.numbers, []
+        relied = follower.recorder.unmet is not None  # and nobody asks before the run is over
         if numbers is None:
-            return not self._premised
+            return relied or not self._premised
         self.cells["numbers"] = numbers
         for j in range(at, end):
             step, texts = follower.repeat.steps[j], []
@@ -226,9 +228,9 @@ class _Learning:
                 lines.append(f"    n{j} = {self._cell(function)}({', '.join(texts)})")
         if lines:
             self.lines += ["try:", *lines, "except (ArithmeticError, ValueError, TypeError, KeyError): return None"]
-        premise = [j for j in range(at, end) if self.seen[0][j] is follower.recorder.premise]
+        premise = [j for j in range(at, end) if self.seen[0][j] is follower.recorder.premise and j in self.known]
         self.lines += [f"if n{j} is not True: return None" for j in premise]
-        return not self._premised or (bool(premise) and self.known.issuperset(premise))
+        return relied or bool(premise) or not self._premised
 
     def _place(self, slot: Slot) -> str:
         """The expression by which an answer reads *slot*."""

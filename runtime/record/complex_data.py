@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.ir.aval import COMPLEX, Aval
+from ...tracer.ir.errors import UnsupportedError
 from ...tracer.ir.graph import Atom, Pair
 from ...tracer.ops.complex import buffer_of, complex_of
 from .trees import Source
@@ -21,6 +22,8 @@ def lanes_of(value: Any) -> Any:
     """The lanes of a complex array or number: a float array (..., 2), over the memory of an array."""
     if isinstance(value, (complex, np.complexfloating)):
         return np.array((value.real, value.imag))
+    if type(value) is not np.ndarray:  # on a device
+        return value.reshape(-1).view(COMPLEX[value.dtype]).reshape(*value.shape, 2)
     return value[..., None].view(COMPLEX[value.dtype])
 
 
@@ -41,6 +44,11 @@ def taker(leaf: Any) -> Callable[[Any], Any]:
 
 def array_of(buffer: Any) -> Any:
     """The complex array over a buffer of lanes; a scalar of a single number."""
+    if type(buffer) is not np.ndarray:
+        raise UnsupportedError.here(
+            "a complex result of arrays on a CUDA device would be a complex tensor, of which there are none: return "
+            "z.real and z.imag, or pass NumPy arrays with target='cuda'"
+        )
     dtype = np.complex128 if buffer.dtype.itemsize == 8 else np.complex64
     return buffer.view(dtype)[..., 0] if buffer.ndim > 1 else buffer.view(dtype)[0]
 

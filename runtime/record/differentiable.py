@@ -66,7 +66,8 @@ def differentiated(call: Call, mode: Mode, names: Sequence[str]) -> list[int]:
         for k in mine:
             leaf, kind = call.leaves[k], call.kinds[k]
             takes = _has_gradient(leaf, kind)
-            if mode.holomorphic and (takes or in_object[k] is None) and np.result_type(leaf).kind != "c":
+            is_complex = kind == COMPLEX_DATA or (type(leaf) is TracedArray and leaf.aval.is_complex)
+            if mode.holomorphic and (takes or in_object[k] is None) and not is_complex:
                 raise DifferentiationError.here(
                     f"holomorphic=True needs complex arguments, but `{names[k]}` is not: pass it + 0j"
                 )

@@ -27,7 +27,7 @@ from ...tracer.ir.site import at_site
 from ...tracer.numpy_api import series, sparse
 from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
 from ...tracer.ops.complex import complex_of, real_atoms
-from ...tracer.record.array import TracedArray
+from ...tracer.record.array import WIDE, TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.integers import ITEMS, Integers, IntegersAskedError, TracedInt
@@ -134,9 +134,9 @@ def _record(
             leaves[k] = integers.stand_in(inputs[k], leaf, k)
         elif kind == COMPLEX_DATA:
             inputs[k] = recorder.add_input(lanes_of(leaf), f"the argument `{names[k]}`")
-            owner = f"the argument `{names[k]}`" if isinstance(leaf, np.ndarray) else None
+            owner = None if isinstance(leaf, (complex, np.generic)) else f"the argument `{names[k]}`"
             with building(recorder):
-                whole = complex_of(inputs[k], np.result_type(leaf), weak=type(leaf) is complex)
+                whole = complex_of(inputs[k], getattr(leaf, "dtype", WIDE), weak=type(leaf) is complex)
             leaves[k] = TracedArray(whole, recorder, owner=owner) if first.get(k, k) == k else leaves[first[k]]
         elif kind in DATA:
             inputs[k] = recorder.add_input(leaf, f"the argument `{names[k]}`", weak=kind == FLOAT)

@@ -7,6 +7,7 @@ import gc
 
 import fake_cupy
 import numpy as np
+import optree
 import pytest
 from fake_cupy import counts
 from scipy.special import erf
@@ -14,6 +15,7 @@ from scipy.special import erf
 import tracegrad
 from tracegrad import Tensor, compile_grad
 from tracegrad.codegen.evaluate.cupy_exceptions import EXCEPTIONS
+from tracegrad.tracer.ir.errors import UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("cupy")
 
@@ -69,6 +71,32 @@ def test_a_call_on_device_arrays_neither_copies_them_nor_waits():
     for _ in range(3):
         f.value_and_grad(*arguments)
     assert counts["wait"] == counts["download"] == counts["upload"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("way")
+def test_complex_numbers():
+    """Two real lanes, on a device too, where there are no complex tensors."""
+    z = X[:4, 0] + 1j * X[:4, 1]
+
+    def loss(z, t):
+        w = np.exp(1j * t) * z
+        for _ in range(20):
+            w = w * 0.9 + np.tanh(z) * 1j
+        return np.sum(np.abs(w) ** 2)
+
+    on, off = (compile_grad(loss, target=target, argnums=(0, 1)) for target in ("cuda", "cpu"))
+    product = compile_grad(lambda z: z * 1j, target="auto")
+    for _ in range(3):
+        expected = off.value_and_grad(z, 0.3)
+        for ours, theirs in zip(*(optree.tree_leaves(v) for v in (on.value_and_grad(z, 0.3), expected)), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+            assert ours.dtype == theirs.dtype
+        (there,) = on_device(z)
+        np.testing.assert_allclose(host(on(there, 0.3)), expected[0], rtol=1e-12)
+        with pytest.raises(UnsupportedError, match="no"):
+            product(there)
+        np.testing.assert_allclose(product(z), z * 1j)
 
 
 def test_auto_follows_the_arguments():

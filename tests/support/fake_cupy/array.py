@@ -165,8 +165,8 @@ class ndarray:  # noqa: N801
     def ravel(self, order: str = "C") -> ndarray:
         return self._derived(self._a.ravel(order))
 
-    def view(self) -> ndarray:
-        return self.over(self._a.view())
+    def view(self, dtype: Any = None) -> ndarray:
+        return self.over(self._a.view(dtype or self._a.dtype))
 
     def copy(self, order: str = "C") -> ndarray:
         counts["copy"] += 1

@@ -12,6 +12,7 @@ from ..ir.aval import Aval, promote_dtypes
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom, Lit, Var, literal
 from ..ir.refusals import Refusal
+from ..ir.site import at_site
 from ..ops.elementwise import F, broadcast_to, like, promote
 from ..ops.indexing import gather
 from ..ops.shape import concat, slice_axis, zeros
@@ -30,7 +31,10 @@ from .sort import search
 def _interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
     if period is not None:
         return _interp_periodic(x, xp, fp, period)
-    at, knots, heights = promote(atom_of(x), atom_of(xp), atom_of(fp), Lit(0.0, np.dtype(float)), floating=True)[:3]
+    zero = Lit(0.0, np.dtype(float))
+    (at, knots, _), (heights, _) = promote(atom_of(x), atom_of(xp), zero), promote(atom_of(fp), zero)
+    if at.aval.is_complex:
+        raise TypeError(at_site("Cannot cast array data from dtype('complex128') to dtype('float64')"))
     if knots.aval.ndim != 1 or knots.aval.shape != heights.aval.shape or not knots.aval.size:
         raise ShapeError.here("np.interp: xp and fp must be 1-dimensional and of the same, positive length")
     n = knots.aval.size

@@ -282,6 +282,8 @@ def _print(*values: Any, sep: str | None = " ", end: str | None = "\n", file: An
 
 def _scalar_class(kind: type) -> Any:
     def convert(*args: Any, **kwargs: Any) -> Any:
+        if TracedArray in map(type, args) and len(args) == 2 and issubclass(kind, np.complexfloating):
+            args = (_complex(*args),)
         if len(args) == 1 and not kwargs and type(args[0]) is TracedInt:
             args = (args[0].number(),)
         if len(args) == 1 and not kwargs and type(args[0]) is TracedArray:
@@ -426,7 +428,8 @@ SOMETIMES.update(print=_replays_prints, id=_stands_in)
 VALUES.update(type=_type, hasattr=_hasattr, getattr=_getattr)
 METHODS_OF.update(float=_Methods(float), object=_OfObject())
 _SCALARS = (
-    "float64 double float32 single bool_ bool int64 int32 int16 int8 uint64 uint32 uint16 uint8 int_ intp intc uint"
+    "float64 double float32 single bool_ bool int64 int32 int16 int8 uint64 uint32 uint16 uint8 int_ intp intc uint "
+    "complex128 cdouble complex64 csingle"
 ).split()
 _scalars = {kind: _scalar_class(kind) for kind in {getattr(np, name) for name in _SCALARS}}
 _functions: dict[types.ModuleType, dict[str, Any]] = {

@@ -17,6 +17,7 @@ from scipy import special
 
 from ..bytecode.shown_names import show_functions
 from ..ir.graph import Atom, Pair
+from ..ir.site import at_site
 from ..ops.elementwise import F, cast
 from ..record.array import FUNCTIONS, WIDE, TracedArray, wrap_array
 from ..record.recorder import Recorder, current_recorder
@@ -44,6 +45,8 @@ def _function(plain: Any, compute: Callable[..., Any]) -> Any:
         numbers = [_number(value) for value in args]
         if TracedArray not in map(type, numbers):
             return plain(*args)
+        if plain.__module__ == "math" and any(type(x) is TracedArray and x.aval.is_complex for x in numbers):
+            raise TypeError(at_site("must be real number, not complex"))
         found = compute(*numbers).number()
         recorder = current_recorder()
         if total or recorder is None or recorder.parent is not None or recorder.runs_compiled:

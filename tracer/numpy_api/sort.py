@@ -14,6 +14,7 @@ import numpy as np
 from ..ir.aval import INT, Ints, canonical_axes
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom, Lit
+from ..ir.site import at_site
 from ..ops.elementwise import F, bind, broadcast_to, cast, like, promote
 from ..ops.indexing import ARGSORT, SCATTER_SET, SEARCHSORTED, bind_expand, gather, take_along_last
 from ..ops.reduce import reduce
@@ -134,6 +135,8 @@ def _quantile(what: str, scale: float) -> Callable[..., Any]:
             )
         fractions = np.asarray(q, float) / scale
         x = atom_of(a)
+        if x.aval.is_complex:
+            raise TypeError(at_site("a must be an array of real numbers"))
         if x.aval.dtype.kind == "b":
             raise UnsupportedError.here(f"{what} of bools is not supported by NumPy; convert them with astype(float)")
         if fractions.ndim:  # an array of quantiles is float64, and so is the result

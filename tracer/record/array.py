@@ -481,6 +481,8 @@ class TracedArray(metaclass=_StandIn):
         return complex(self._concrete("item"))
 
     def __round__(self, ndigits: int | None = None) -> Any:
+        if self._atom.aval.is_complex:
+            raise TypeError(at_site(f"type {class_of(self).__name__} doesn't define __round__ method"))
         if ndigits is None:
             return self._asked_integer(F.rint)
         if not self._atom.aval.is_inexact:
@@ -762,7 +764,8 @@ def constant(array: np.ndarray) -> Atom:
     if array.ndim == 0:
         return literal(array[()])
     if array.dtype.kind == "c":
-        return Pair(constant(array.real.copy()), constant(array.imag.copy()), array.dtype)
+        re, im = recorder.lanes_of(array)
+        return Pair(constant(re), constant(im), array.dtype)
     var = recorder.const(array)
     if not _same_bytes(recorder.env[var], array):  # written to since it was first used
         var = recorder.const(np.array(array))

@@ -121,6 +121,7 @@ class Recorder(Builder):
         self.guards: list[Guard] = []
         self.consts: list[tuple[Var, np.ndarray]] = []
         self._const_by_id: dict[int, Var] = {}
+        self._lanes_by_id: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}  # each beside its complex array
         self._const_by_contents: dict[Any, Var] = {}
         self.captured: dict[int, Any] = {}  # id(outside array) -> its traced stand-in
         self.outside: dict[Var, frozenset[Var]] = {}  # inputs that no gradient is taken of -> the captured ones behind
@@ -296,6 +297,14 @@ class Recorder(Builder):
         self._const_by_id[id(array)] = found
         self._alive.append(array)  # keeps id() unique for as long as it is a key
         return found
+
+    def lanes_of(self, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The lanes of a complex array that the user's Python made: the same objects for the same contents."""
+        _, re, im = self._lanes_by_id.get(id(array), (None, None, None))
+        if re is None or im is None or not (_same_contents(re, array.real) and _same_contents(im, array.imag)):
+            re, im = array.real.copy(), array.imag.copy()
+            self._lanes_by_id[id(array)] = array, re, im
+        return re, im
 
     def value(self, atom: Atom) -> Any:
         """The value of *atom* in this run as a NumPy array, computed now if need be."""

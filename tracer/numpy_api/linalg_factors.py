@@ -13,11 +13,13 @@ import numpy as np
 
 from ..ir.aval import INT, Aval
 from ..ir.errors import MatrixError, UnsupportedError
-from ..ir.graph import Atom, Lit
+from ..ir.graph import Atom, Lit, Pair
 from ..ops import linalg as ops
 from ..ops import linalg_eig as general
 from ..ops import linalg_eigen as symmetric
-from ..ops.elementwise import F, broadcast_to, cast, like
+from ..ops.complex import blocks_of, conjugate, from_blocks
+from ..ops.elementwise import F, broadcast_to, cast, like, whole_lanes
+from ..ops.linalg_gaps import diagonal_mask
 from ..ops.linalg_pinv import above, pinv
 from ..ops.linalg_qr import qr
 from ..ops.linalg_svd import packed_svd, singular_values_of, svd
@@ -100,7 +102,19 @@ def _eigh(a: Any, UPLO: str = "L") -> Any:
 @implements(np.linalg.eigvalsh)
 def _eigvalsh(a: Any, UPLO: str = "L") -> Any:
     lower = _uplo(UPLO)
-    return wrap(eigh_of(_one(a), lower)[0])
+    (x,) = matrices(a, complex_too=True)
+    if x.aval.is_complex:  # those of the blocks come in pairs
+        squares(x)
+        pairs = eigh_of(blocks_of(_hermitian(x, lower)))[0]
+        return wrap(reduce("sum", reshape(pairs, (*x.aval.shape[:-1], 2)), (x.aval.ndim - 1,)) * 0.5)
+    return wrap(eigh_of(x, lower)[0])
+
+
+def _hermitian(x: Atom, lower: bool) -> Atom:
+    """The Hermitian matrices of one triangle of the complex *x*."""
+    other = conjugate(ops.transposed(ops.triangle(x, lower, False)))
+    re, im = whole_lanes(F.add(ops.triangle(x, lower), other))
+    return Pair(re, F.select(diagonal_mask(im.aval.shape), like(0, im), im), x.aval.dtype)
 
 
 def eig_of(x: Atom, what: str) -> tuple[Atom, Atom]:
@@ -191,6 +205,9 @@ def _eps(x: Atom) -> float:
 def _pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Any:
     if rcond is not None and rtol is not np._NoValue:
         raise ValueError("`rtol` and `rcond` can't be both set.")
+    (x,) = matrices(a, complex_too=not hermitian)
+    if x.aval.is_complex and x.aval.ndim > 1 and x.aval.size:
+        return wrap(from_blocks(_pinv(wrap(blocks_of(x)), rcond, rtol=rtol).atom, x.aval.dtype))
     x = _rectangles(a)
     if not x.aval.size:
         return wrap(_of_nothing(np.linalg.pinv, x.aval))

@@ -16,6 +16,7 @@ from ..ir.aval import Ints, broadcast_shapes
 from ..ir.errors import MatrixError, ShapeError, UnsupportedError
 from ..ir.graph import Atom, Lit
 from ..ops import linalg as ops
+from ..ops.complex import blocks_of, conjugate, from_blocks
 from ..ops.elementwise import F, broadcast_to, like, promote
 from ..ops.linalg_expm import expm
 from ..ops.linalg_functions import logm, sqrtm, sylvester
@@ -178,8 +179,8 @@ def _norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, che
 # ---- functions of matrices ---------------------------------------------------------------------------------------
 
 
-def _square(value: Any) -> Atom:
-    (x,) = matrices(value)
+def _square(value: Any, complex_too: bool = False) -> Atom:
+    (x,) = matrices(value, complex_too=complex_too)
     if x.aval.ndim < 2:
         raise MatrixError.here("The input array must be at least two-dimensional")
     squares(x)
@@ -188,8 +189,10 @@ def _square(value: Any) -> Atom:
 
 @_hooked("expm")
 def _expm(A: Any) -> Any:
-    x = _square(A)
-    return wrap(F.exp(x) if x.aval.shape[-1] <= 1 else expm(x))
+    x = _square(A, complex_too=True)
+    if x.aval.shape[-1] <= 1:
+        return wrap(F.exp(x))
+    return wrap(from_blocks(expm(blocks_of(x)), x.aval.dtype) if x.aval.is_complex else expm(x))
 
 
 @_hooked("expm_frechet")
@@ -302,7 +305,7 @@ def _first_and_last(c: Any, r: Any, unit: Any) -> tuple[Atom, Atom]:
 
 
 def toeplitz_of(c: Any, r: Any) -> Any:
-    column, row = _first_and_last(c, r, lambda x: x)
+    column, row = _first_and_last(c, r, conjugate)
     m, n = column.aval.size, row.aval.size
     values = concat([slice_axis(column, 0, m - 1, m, -1), slice_axis(row, 0, 1, n - 1)], 0)
     return _picked(values, m - 1 + np.arange(n) - np.arange(m)[:, None])

@@ -417,7 +417,7 @@ def _argbest(wins: str) -> Callable[..., Any]:
 # ---- matrices by real ones of twice the size -----------------------------------------------------------------------
 
 
-def _blocks(x: Atom) -> Atom:
+def blocks_of(x: Atom) -> Atom:
     """The real matrices [[re, -im], [im, re]], whose products and inverses are those of the complex *x*."""
     re, im = whole_lanes(x)
     last = x.aval.ndim - 1
@@ -426,8 +426,8 @@ def _blocks(x: Atom) -> Atom:
 
 def from_blocks(x: Atom, dtype: np.dtype) -> Atom:
     """The complex matrices of the real matrices *x*."""
-    axis, n = x.aval.ndim - 1, x.aval.shape[-1] // 2
-    left = slice_axis(x, axis, 0, n)
+    axis, n = x.aval.ndim - 1, x.aval.shape[-2] // 2
+    left = slice_axis(x, axis, 0, x.aval.shape[-1] // 2)
     return _pair([slice_axis(left, axis - 1, k * n, n) for k in (0, 1)], dtype)
 
 
@@ -445,7 +445,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "linrec": _recurrence, "argsort": _argsort, "reduce_prod": _reduced(lambda x, y: x * y, 1),
     "reduce_max": _reduced(lambda x, y: F.maximum(x, y), None),
     "reduce_min": _reduced(lambda x, y: F.minimum(x, y), None),
-    "lu": lambda x: bind(PRIMITIVES["lu"], _blocks(x)), "lu_solve": _solution,
+    "lu": lambda x: bind(PRIMITIVES["lu"], blocks_of(x)), "lu_solve": _solution,
     "argmax": _argbest("max"), "argmin": _argbest("min"),
 }  # fmt: skip
 _BY_LANE = frozenset(("select", "reduce_sum", "scatter", "scatter_add"))

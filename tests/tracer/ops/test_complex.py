@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 from agreement import complex_gradient, numerical_gradient
 
 from tracegrad import autograd, compile_grad
@@ -201,7 +202,7 @@ def test_the_imaginary_part_is_dropped_as_numpy_does() -> None:
 
 @SLOW
 def test_matrices() -> None:
-    """np.linalg.solve, inv and powers of complex matrices, batched, with real right-hand sides; nodal analysis."""
+    """Solutions, inverses, exponentials and eigenvalues of complex matrices, by real ones of twice the size."""
     A, b = RNG.normal(size=(2, 3, 3)) + 1j * RNG.normal(size=(2, 3, 3)), RNG.normal(size=(3, 2)) + 0.5j
 
     def run(A: Any, b: Any) -> Any:
@@ -227,6 +228,17 @@ def test_matrices() -> None:
     value, gradient = compiled.value_and_grad(parts)
     np.testing.assert_allclose(value, voltages(parts), rtol=1e-12)
     np.testing.assert_allclose(gradient, numerical_gradient(voltages, (parts,)), rtol=1e-6)
+
+    functions = (
+        lambda A: np.abs(scipy.linalg.expm(-0.3j * (A + A.conj().T)) @ A[0])[1],
+        lambda A: np.sum(np.abs(np.linalg.pinv(A[:, :2])) ** 2),
+        lambda A: np.sum(np.linalg.eigvalsh(A) ** 2 * [1.0, 2.0, 3.0]),
+        lambda A: np.sum(np.abs(scipy.linalg.toeplitz(A[0]) @ A[1])),
+    )
+    for f in functions:
+        value, gradient = compile_grad(f).value_and_grad(A[0])
+        np.testing.assert_allclose(value, f(A[0]), rtol=1e-10)
+        np.testing.assert_allclose(gradient, complex_gradient(f, A[0]), rtol=1e-5, atol=1e-7)
     with pytest.raises(np.linalg.LinAlgError, match="Singular"):
         compile_grad(lambda A: np.linalg.inv(A))(np.ones((2, 2)) * 1j)
     with pytest.raises(UnsupportedError, match="complex matrices"):

@@ -387,7 +387,7 @@ class Dispatcher:
         self._tell(family)
         path = family.members[0]
         grows = _grows_like_an_argument(path, call, call.arguments[0])
-        if config.check or call.shares or grows or family in endpoint.owners:
+        if config.check or (call.shares and not call.shares_only_objects) or grows or family in endpoint.owners:
             return
         launch, mixed = family.launch, USE.begun
         if call.device is not None:

@@ -75,6 +75,9 @@ def _arguments(source: Source, call: Call) -> list[str]:
         texts += unpacking(source, keywords, "kwargs")
     else:
         source.give_up_if("kwargs")
+    if len(source.objects) > 1:  # two that are one have one gradient
+        known = partition(call.plain_objects)
+        source.give_up_if(f"{source.constant(partition)}(({', '.join(source.objects)})) != {source.constant(known)}")
     for leaf, kind, text in zip(call.leaves, call.kinds, texts, strict=True):
         if kind == VALUE:
             _check_value(source, text, unwrap(leaf))

@@ -33,7 +33,7 @@ from ..state.values import distinct, is_leaf, partition, token
 from ..tensor_library import TENSORS
 from .arguments import Arguments, positional_names
 from .complex_data import lanes_of
-from .plain_objects import is_plain, objects_in, take_apart
+from .plain_objects import is_plain, is_registered, objects_in, take_apart
 from .trees import flatten_tree, mutable_containers, repeated_leaves
 
 ARRAY, FLOAT, SCALAR, VALUE, OBJECT, TRACED = "array", "float", "scalar", "value", "object", "traced"
@@ -73,6 +73,16 @@ class Call:
     def shares(self) -> bool:
         """Whether one of the containers occurs twice."""
         return not distinct(*self.containers)
+
+    @property
+    def shares_only_objects(self) -> bool:
+        """Whether those that occur twice, if there are any, are plain objects."""
+        return distinct(*[c for c in self.containers if not is_registered(type(c))])
+
+    @property
+    def plain_objects(self) -> list[Any]:
+        """The plain objects that are taken apart, each where it occurs."""
+        return [c for c in self.containers if is_registered(type(c))] if self.tree.namespace == OBJECTS else []
 
     @property
     def objects(self) -> tuple[Any, ...]:

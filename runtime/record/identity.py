@@ -10,14 +10,19 @@ from collections.abc import Sequence
 
 from ...tracer.ir.errors import DifferentiationError, UnsupportedError
 from ..state.values import partition
-from .call_key import DATA, Call
+from .call_key import DATA, FLOAT, Call
+from .differentiable import fields_of
 
 
 def first_of_each(call: Call, wrt: Sequence[int], names: Sequence[str]) -> dict[int, int]:
     """For each leaf that is data, the first leaf that is the same object; an error if there is another one, and a
-    gradient with respect to one of them is wanted."""
+    gradient with respect to one of them is wanted.  Floats that are attributes of plain objects are values, each one
+    its own: `body is other` is asked of the objects, and two masses that are one constant of the code mean nothing."""
     data = [k for k, kind in enumerate(call.kinds) if kind in DATA]
     found = {k: data[first] for k, first in zip(data, partition(call.data), strict=True)}
+    in_object = fields_of(call.tree)
+    alone = {k for k in data if call.kinds[k] == FLOAT and in_object[k] is not None}
+    found = {k: k if k in alone or first in alone else first for k, first in found.items()}
     for k in wrt:
         others = [j for j in data if found[j] == found[k] and j != k and call.repeated.get(j) != k]
         if others:

@@ -70,6 +70,11 @@ def is_object(spec: Any) -> bool:
     return spec.namespace == OBJECTS and spec.type in _registered
 
 
+def is_registered(cls: type) -> bool:
+    """Whether objects of *cls* are taken apart where they are differentiated."""
+    return cls in _registered
+
+
 def _make(cls: Any, stored: dict[str, Any], in_slots: dict[str, Any]) -> Any:
     """An object of *cls* with these attributes; *stored* becomes its ``__dict__``."""
     made = object.__new__(cls)

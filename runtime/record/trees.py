@@ -105,6 +105,7 @@ class Source:
         self._otherwise = otherwise
         self.lines: list[str] = []
         self.names: dict[str, Any] = {}
+        self.objects: list[str] = []  # plain objects that were taken apart, in order
         self.results: Sequence[int] = ()  # what effects call their results is at these places of the kernel's
         self._count = 0
 
@@ -174,6 +175,7 @@ def _unpacking_object(source: Source, spec: Any, value: str) -> Iterator[str]:
     """The text of each leaf of a plain object."""
     source.give_up_if(f"{source.constant(type)}({value}) is not {source.constant(spec.type)}")
     names, in_slots, store = spec.entries(), slots_of(spec.type), source.fresh()
+    source.objects.append(value)
     if spec.type.__dictoffset__:
         source.lines.append(f"{store} = {value}.__dict__")
         stored = tuple([name for name in names if name not in in_slots])

@@ -310,7 +310,7 @@ def _wanted(walker: Walker, cls: type, construct: bool) -> list[str]:
             names |= {n for n in base.__dict__ if n in attrs and not n.startswith("__")}
             continue
         for name, raw in base.__dict__.items():
-            if name in attrs or walker.names.everything:
+            if name in attrs or (walker.names.everything and (walker.names.formats or name not in TEXT_METHODS)):
                 if isinstance(raw, types.FunctionType) or name in attrs or not name.startswith(("__", "_abc_")):
                     names.add(name)
             elif name.startswith("__") and name.endswith("__") and isinstance(raw, _SPECIAL):

@@ -48,6 +48,7 @@ from .values import is_leaf
 from .walker import MAX_IN_PACKAGES, MAX_MORE, OF_CLASS, OF_SUBCLASSES, UnknownError, Walker
 from .watch import sees_call
 
+_NO_METADATA = dataclasses.field().metadata
 _OF_FUNCTIONS = {"__name__", "__qualname__", "__module__", "__doc__", "__annotations__"}
 
 
@@ -395,6 +396,13 @@ def _descriptor(walker: Walker, value: Any, label: str, site: str) -> StateNode:
     return node
 
 
+def _shown_mapping(walker: Walker, value: Any, label: str, site: str) -> Leaf:
+    """A mapping that can't be changed through this: that of a dataclass's field without metadata never is."""
+    if value is _NO_METADATA:
+        return walker.leaf(value, False)
+    return walker.unknown(Refusal.STATE_UNSEEN, value, label, site)
+
+
 def _proxy(walker: Walker, value: Any, label: str, site: str) -> Leaf:
     """A weak proxy: even ``isinstance`` asks what it stands for."""
     return walker.unknown(Refusal.STATE_UNSEEN, value, label, site)
@@ -493,6 +501,7 @@ OF_CLASS.update({
     type(dict.__dict__["fromkeys"]): _by_identity, type(np.sum): objects.c_function,
     types.GetSetDescriptorType: _by_identity, types.MemberDescriptorType: _by_identity,
     np.ufunc: _by_identity, object: _by_identity, types.GenericAlias: _by_identity,
+    types.MappingProxyType: _shown_mapping,
     types.UnionType: _by_identity,
     property: _descriptor, staticmethod: _descriptor, classmethod: _descriptor,
     functools.cached_property: _descriptor, CACHE: _cached,

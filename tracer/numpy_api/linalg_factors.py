@@ -19,6 +19,7 @@ from ..ops import linalg_eig as general
 from ..ops import linalg_eigen as symmetric
 from ..ops.complex import blocks_of, conjugate, from_blocks
 from ..ops.elementwise import F, broadcast_to, cast, like, whole_lanes
+from ..ops.linalg_eig_complex import complex_eigenvalues, complex_eigenvectors
 from ..ops.linalg_gaps import diagonal_mask
 from ..ops.linalg_pinv import above, pinv
 from ..ops.linalg_qr import qr
@@ -117,31 +118,28 @@ def _hermitian(x: Atom, lower: bool) -> Atom:
     return Pair(re, F.select(diagonal_mask(im.aval.shape), like(0, im), im), x.aval.dtype)
 
 
-def eig_of(x: Atom, what: str) -> tuple[Atom, Atom]:
-    """Eigenvalues and eigenvectors of matrices that have real ones."""
+def eig_of(x: Atom) -> tuple[Atom, Atom]:
+    """Eigenvalues and eigenvectors of matrices: real ones, if all are."""
     squares(x)
     if not x.aval.size:
         return _of_nothing(np.linalg.eig, x.aval)
     must_hold(F.isfinite(x), "Array must not contain infs or NaNs")
     packed = general.eig(x)
-    values = general.real_eigenvalues(packed)
     imaginary = general.imaginary_parts(packed)
     real = reduce("all", F.eq(imaginary, like(0, imaginary)), tuple(range(imaginary.aval.ndim)))
-    if not require_recorder("linear algebra").guard(real, "linalg"):
-        raise UnsupportedError.here(
-            f"{what} of a matrix with complex eigenvalues is not supported; where it is symmetric, use np.linalg.eigh"
-        )
-    return values, general.real_eigenvectors(packed)
+    if require_recorder("linear algebra").guard(real, "linalg"):
+        return general.real_eigenvalues(packed), general.real_eigenvectors(packed)
+    return complex_eigenvalues(packed), complex_eigenvectors(packed)
 
 
 @implements(np.linalg.eig)
 def _eig(a: Any) -> Any:
-    return _EigResult(*map(wrap, eig_of(_one(a), "np.linalg.eig")))
+    return _EigResult(*map(wrap, eig_of(_one(a))))
 
 
 @implements(np.linalg.eigvals)
 def _eigvals(a: Any) -> Any:
-    return wrap(eig_of(_one(a), "np.linalg.eigvals")[0])
+    return wrap(eig_of(_one(a))[0])
 
 
 # ---- singular values -----------------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from ..ir.graph import Atom, Lit
 from ..ops import linalg as ops
 from ..ops.complex import blocks_of, conjugate, from_blocks
 from ..ops.elementwise import F, broadcast_to, like, promote
+from ..ops.linalg_eig import eig as packed_eig
+from ..ops.linalg_eig_complex import complex_eigenvalues
 from ..ops.linalg_expm import expm
 from ..ops.linalg_functions import logm, sqrtm, sylvester
 from ..ops.linalg_gaps import along_rows
@@ -29,7 +31,7 @@ from ..record.array import FUNCTIONS, wrap
 from ..record.recorder import require_recorder
 from .hooks import hook
 from .linalg import cholesky_of, in_one_batch, matrices, must_hold, squares
-from .linalg_factors import eigh_of, lstsq_of, pinv_of, svd_of, values_of
+from .linalg_factors import eig_of, eigh_of, lstsq_of, pinv_of, svd_of, values_of
 from .registry import atom_of, reject
 
 HOOKED: dict[str, bool] = {}
@@ -98,6 +100,32 @@ def _polar(a: Any, side: str = "right") -> Any:
     basis = ops.transposed(vh) if side == "right" else u
     positive = matmul(F.mul(basis, along_rows(s, basis.aval.shape)), basis, False, True)
     return wrap(matmul(u, vh)), wrap(positive)
+
+
+@_hooked("eigvals")
+def _eigvals(
+    a: Any, b: Any = None, overwrite_a: bool = False, check_finite: bool = True, homogeneous_eigvals: bool = False
+) -> Any:
+    reject("scipy.linalg.eigvals", "bring it to a standard problem", b=b, homogeneous_eigvals=homogeneous_eigvals)
+    return wrap(complex_eigenvalues(_packed_eig(a, check_finite)))
+
+
+@_hooked("eig")
+def _eig(
+    a: Any, b: Any = None, left: bool = False, right: bool = True, overwrite_a: bool = False, overwrite_b: bool = False,
+    check_finite: bool = True, homogeneous_eigvals: bool = False,
+) -> Any:  # fmt: skip
+    reject(
+        "scipy.linalg.eig", "bring it to a standard problem", b=b, left=left, homogeneous_eigvals=homogeneous_eigvals
+    )
+    values = _eigvals(a, None, check_finite=check_finite)
+    return (values, wrap(eig_of(_matrix(a))[1])) if right else values
+
+
+def _packed_eig(a: Any, check_finite: bool) -> Atom:
+    x = _filled(_matrix(a, check_finite), "scipy.linalg.eigvals")
+    squares(x)
+    return packed_eig(x)
 
 
 @_hooked("eigh")

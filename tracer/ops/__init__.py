@@ -16,6 +16,7 @@ from . import (  # noqa: F401
     indexing,
     linalg,
     linalg_eig,
+    linalg_eig_complex,
     linalg_eigen,
     linalg_functions,
     linalg_pinv,

@@ -1,4 +1,4 @@
-"""Eigenvalues and eigenvectors of general matrices that have real eigenvalues.
+"""Eigenvalues and eigenvectors of general matrices that have real eigenvalues (``linalg_eig_complex.py``: complex).
 
 ``eig`` packs them into one value of shape (..., n + 2, n): row j < n is eigenvector j, then come the real and the
 imaginary parts of the eigenvalues.  Where one is complex, LAPACK gives real and imaginary parts of vectors; who uses
@@ -52,12 +52,12 @@ def _eig(a: np.ndarray) -> Any:
     return np.full((len(a) + 2, len(a)), np.nan) if info else np.vstack([vectors.T, real, imaginary])
 
 
-def _as_packed(x: Atom) -> Atom:
+def as_packed(x: Atom) -> Atom:
     *batch, n, _ = x.aval.shape
     return concat([x, full(like(0, x), (*batch, 2, n))], len(batch))
 
 
-def _of_matrix(x: Atom) -> Atom:
+def of_matrix(x: Atom) -> Atom:
     axis = x.aval.ndim - 2
     return slice_axis(x, axis, 0, x.aval.shape[axis] - 2)
 
@@ -70,8 +70,8 @@ def _with_real(a: Atom) -> Atom:
 
 EIG = register(
     Primitive(
-        "eig", LAPACK, per_matrix(_eig, _infer_packed), _infer_packed, vjp=lambda ct, out, a: (_of_matrix(ct),),
-        jvp=lambda tangents, out, a: _as_packed(tangents[0]), axes=matrix_axes("ij", "pj"), domain=_ANY,
+        "eig", LAPACK, per_matrix(_eig, _infer_packed), _infer_packed, vjp=lambda ct, out, a: (of_matrix(ct),),
+        jvp=lambda tangents, out, a: as_packed(tangents[0]), axes=matrix_axes("ij", "pj"), domain=_ANY,
         test={"shapes": ((2, 3, 3),), "of": {0: _with_real}, "then": lambda out: _both(out)},
     )
 )  # fmt: skip
@@ -92,7 +92,7 @@ def imaginary_parts(packed: Atom) -> Atom:
     return row_of(F.stop_gradient(packed), packed.aval.shape[-1] + 1)
 
 
-_OF_PACKED: dict[str, Any] = {"shapes": ((2, 5, 3),), "of": {0: lambda x: eig(_with_real(_of_matrix(x)))}}
+_OF_PACKED: dict[str, Any] = {"shapes": ((2, 5, 3),), "of": {0: lambda x: eig(_with_real(of_matrix(x)))}}
 
 
 # ---- parts of the packed value -----------------------------------------------------------------------------------
@@ -105,12 +105,12 @@ def _divided(v: Atom, x: Atom, trans: bool = False) -> Atom:
 
 def _values_vjp(ct: Atom, out: Var, packed: Atom) -> tuple[Atom]:
     v = real_eigenvectors(packed)
-    return (_as_packed(_divided(v, transposed(F.mul(v, along_rows(ct, v.aval.shape))), True)),)
+    return (as_packed(_divided(v, transposed(F.mul(v, along_rows(ct, v.aval.shape))), True)),)
 
 
 def _values_jvp(tangents: Any, out: Var, packed: Atom) -> Atom:
     v = real_eigenvectors(packed)
-    return diagonal(_divided(v, matmul(_of_matrix(tangents[0]), v)))
+    return diagonal(_divided(v, matmul(of_matrix(tangents[0]), v)))
 
 
 REAL_EIGENVALUES = register(
@@ -133,11 +133,11 @@ def _vectors_vjp(ct: Atom, out: Var, packed: Atom, rates: Rates = UNKNOWN) -> tu
         return F.sub(inner, F.mul(lengths, along_rows(diagonal(inner), inner.aval.shape)))
 
     found = over_gaps(num(ct), values, limit_of(rates, num, ct, turning(values)), size_of(ct, rates.parting))
-    return (_as_packed(_divided(out, matmul(found, out, False, True), True)),)
+    return (as_packed(_divided(out, matmul(found, out, False, True), True)),)
 
 
 def _vectors_jvp(tangents: Any, out: Var, packed: Atom) -> Atom:
-    moved = _divided(out, matmul(_of_matrix(tangents[0]), out))
+    moved = _divided(out, matmul(of_matrix(tangents[0]), out))
     turned = matmul(out, over_gaps(moved, real_eigenvalues(packed), Limit(None, None), size_of(moved)))
     stretch = diagonal(matmul(out, turned, True, False))
     return F.sub(turned, F.mul(out, along_rows(stretch, out.aval.shape)))
@@ -153,7 +153,7 @@ REAL_EIGENVECTORS = register(
         "real_eigenvectors", VIEW, lambda packed, xp=np: packed[..., :-2, :].swapaxes(-1, -2),
         lambda packed: Aval(packed.dtype, (*packed.shape[:-2], packed.shape[-1], packed.shape[-1])),
         vjp=_vectors_vjp, jvp=_vectors_jvp, axes=columns_axes, singular=True, domain=_ANY,
-        parting=_parting, lower=lambda packed: transposed(_of_matrix(packed)),
+        parting=_parting, lower=lambda packed: transposed(of_matrix(packed)),
         test=_OF_PACKED,
     )
 )  # fmt: skip

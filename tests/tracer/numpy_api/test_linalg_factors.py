@@ -9,7 +9,6 @@ import pytest
 from agreement import numerical_gradient
 from tracing import Traced, check_gradient, check_value
 
-import tracegrad
 from tracegrad import compile_grad
 from tracegrad.autograd import grad
 
@@ -20,6 +19,9 @@ WIDES = TALLS.swapaxes(-1, -2)
 SYMMETRIC = SQUARE + SQUARE.T
 ORTHOGONAL = np.linalg.qr(SQUARE)[0]
 COLUMNS = np.linalg.qr(TALL)[0]
+
+
+TURNING = np.array([[0.2, 1.0, 0.1], [-1.1, 0.1, 0.3], [0.0, 0.2, 0.5]])  # with complex eigenvalues
 
 
 def similar(a: Any) -> Any:
@@ -37,6 +39,12 @@ CASES = {
     "eigvalsh": (np.linalg.eigvalsh, SQUARES),
     "eig": (lambda a: np.linalg.eig(similar(a)), SQUARE),
     "eigvals": (lambda a: np.linalg.eigvals(a @ a.swapaxes(-1, -2)), SQUARES),
+    "spectral radius": (lambda a: np.max(np.abs(np.linalg.eigvals(a))), TURNING),
+    "stability": (lambda a: np.max(np.linalg.eigvals(a).real, axis=-1), np.stack([TURNING, SQUARE])),
+    "complex eig": (
+        lambda a: (lambda w, v: (np.abs(v), w.imag, np.abs((v * np.exp(w)) @ v.conj().T)))(*np.linalg.eig(a)),
+        TURNING,
+    ),
     "svd": (lambda a: np.linalg.svd(a, full_matrices=False), TALLS),
     "svd of a wide one": (lambda a: np.linalg.svd(a, full_matrices=False), WIDES[0]),
     "full": (lambda a: np.linalg.svd(a)[1:], TALLS),
@@ -171,6 +179,19 @@ def test_kernels_do_as_the_interpreter():
     assert np.isnan(compile_grad(lambda x: np.sum(direction * grad(f)(x))).grad(a)).any()
 
 
+def test_eigenvalues_that_are_complex_or_not():
+    """Each is a path, of one function."""
+    compiled = compile_grad(lambda a: np.sum(np.abs(np.linalg.eigvals(a)) ** 2))
+    for a in (TURNING, similar(SQUARE), TURNING.T, SQUARES[0]):
+        np.testing.assert_allclose(
+            compiled.grad(a), numerical_gradient(compiled.__wrapped__, (a,)), rtol=1e-6, atol=1e-6
+        )
+    both = np.stack([TURNING, SQUARE])
+    found = compile_grad(lambda a: np.linalg.eigvals(a))(both)
+    assert found.dtype == np.complex128
+    np.testing.assert_allclose(found, np.linalg.eigvals(both), rtol=1e-12)
+
+
 def test_nearly_equal_and_ill_conditioned():
     close = ORTHOGONAL @ np.diag([1.0, 1.0 + 1e-7, 2.0]) @ ORTHOGONAL.T
     f = of_eigenvalues(np.exp)
@@ -245,8 +266,6 @@ def test_other_errors():
             f(TALL)
         with pytest.raises(ValueError, match=message):
             Traced(f, [TALL])
-    with pytest.raises(tracegrad.UnsupportedError, match="complex eigenvalues"):
-        Traced(np.linalg.eigvals, [np.array([[0.0, 1.0], [-1.0, 0.0]])])
     assert np.isnan(Traced(np.linalg.eigvalsh, [NAN]).values[0]).all()
 
 

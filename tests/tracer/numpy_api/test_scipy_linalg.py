@@ -35,6 +35,8 @@ CASES = {
     "polar": (sl.polar, TALL),
     "left polar": (lambda a: sl.polar(a, side="left"), SQUARE),
     "eigh": (lambda a: (lambda w, v: (w, v * v))(*sl.eigh(a)), POSITIVE),
+    "eigvals": (lambda a: np.abs(sl.eigvals(a)), POSITIVE),
+    "eig": (lambda a: (lambda w, v: np.abs((v * np.exp(w)) @ v.conj().T))(*sl.eig(a)), SQUARE),
     "upper eigh": (lambda a: sl.eigh(a, lower=False, subset_by_index=[1, 2])[0], POSITIVE),
     "generalised": (generalised, POSITIVE),
     "generalised b": (lambda a: sl.eigvalsh(a, a @ a.T + np.eye(3)), POSITIVE),

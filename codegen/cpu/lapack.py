@@ -213,10 +213,20 @@ def _solve_in_place(m: PerMatrix, k: ir.Value, trans: bool) -> None:
 
 def _lu_inverse(m: PerMatrix) -> None:
     n = m.size(0, -1)
+    _unit(m, n)
+    _solve_in_place(m, n, False)
+
+
+def _unit(m: PerMatrix, n: ir.Value) -> None:
     m.fill(m.out, m.b.mul(n, n), 0)
     with m.each(n) as i:
         m.b.store(m.number(1), m.at(m.out, i, m.b.add(n, I64(1))))
-    _solve_in_place(m, n, False)
+
+
+def _lu_permutation(m: PerMatrix) -> None:
+    n = m.size(0, -1)
+    _unit(m, n)
+    _interchange(m, True, n, I64(1), n)
 
 
 def _over_pivots(m: PerMatrix, start: list[ir.Value], step: Callable[..., list[ir.Value]]) -> list[ir.Value]:
@@ -312,6 +322,23 @@ def _solve_triangular(m: PerMatrix) -> None:
         m.blas("trsm", "R", letter, trans, unit, columns, n, m.number(1), a, n, out, columns)
 
 
+def _solve_banded(m: PerMatrix) -> None:
+    b, (bands, right_sides), out, params = m.b, m.ins, m.out, m.params
+    n, k = m.size(0, -1), m.size(1, -2)
+    below = I64(params["below"])
+    given, lead = params["below"] + params["above"] + 1, I64(2 * params["below"] + params["above"] + 1)
+    work, pivots = m.work(b.mul(lead, n)), m.integers(n)
+    with m.each(n) as j, m.each(I64(given)) as row:
+        b.store(m.load(m.at(bands, row, n, j)), m.at(work, j, lead, b.add(row, below)))
+    m.copy(right_sides, out, b.mul(n, k))
+    info = m.call("gbtrf", n, n, params["below"], params["above"], work, lead, pivots)
+    with b.if_then(b.icmp_signed("!=", info, I32(0))):
+        m.fill(out, b.mul(n, k), float("-inf"))
+    with b.if_then(b.icmp_signed("==", info, I32(0))):
+        trans = "T" if params["trans"] else "N"
+        m.call("gbtrs", trans, n, params["below"], params["above"], k, work, lead, pivots, out, n)
+
+
 # ---- L L.T = A ---------------------------------------------------------------------------------------------------
 
 
@@ -330,10 +357,12 @@ BY_LAPACK: dict[str, Callable[[PerMatrix], None]] = {
     "lu": _lu,
     "lu_solve": _lu_solve,
     "lu_inverse": _lu_inverse,
+    "lu_permutation": _lu_permutation,
     "lu_det": _lu_det,
     "lu_slogdet": _lu_slogdet,
     "lu_adjugate": _lu_adjugate,
     "solve_triangular": _solve_triangular,
+    "solve_banded": _solve_banded,
     "cholesky": _cholesky,
     **FACTORS,
 }

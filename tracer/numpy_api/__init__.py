@@ -28,6 +28,7 @@ einsum.py        einsum
 linalg.py        solve, inv, det, slogdet, cholesky, matrix_power, multi_dot
 linalg_factors   qr, eigh, eig, svd, pinv, lstsq, cond, matrix_rank
 scipy_linalg.py  scipy.linalg
+scipy_solvers.py its equations and factors: solve, lu, cho_factor, solve_banded
 strides.py       sliding windows, as_strided
 special.py       functions of scipy.special that are no ufuncs: logsumexp, softmax
 iterators.py     np.ndenumerate, np.nditer
@@ -61,6 +62,7 @@ from . import (  # noqa: F401  (each fills the tables)
     python_math,
     reduce,
     scipy_linalg,
+    scipy_solvers,
     selection,
     series,
     shape,

@@ -83,13 +83,20 @@ def squares(x: Atom) -> int:
     return shape[-1]
 
 
-def must_hold(condition: Atom, error: str) -> None:
+Words = str | Callable[[], str]  # an error's; a function of no argument where they tell of values
+
+
+def must_hold(condition: Atom, error: Words) -> None:
     """Raise LinAlgError with the words *error* where one of the bools *condition* is False."""
     every = reduce("all", condition, tuple(range(condition.aval.ndim)))
-    require_recorder("linear algebra").rely(every, lambda: MatrixError.here(error))
+
+    def raised() -> MatrixError:
+        return MatrixError.here(error if isinstance(error, str) else error())
+
+    require_recorder("linear algebra").rely(every, raised)
 
 
-def factors(a: Atom, error: str = "Singular matrix") -> Atom:
+def factors(a: Atom, error: Words = "Singular matrix") -> Atom:
     """The factors of *a*, which must not be singular."""
     found = ops.lu(a)
     diagonal = ops.pivots(found)
@@ -214,7 +221,7 @@ def _slogdet(a: Any) -> Any:
 # ---- factors -------------------------------------------------------------------------------------------------------
 
 
-def cholesky_of(x: Atom, error: str) -> Atom:
+def cholesky_of(x: Atom, error: Words) -> Atom:
     """The lower Cholesky factors of *x*, which must be positive definite."""
     squares(x)
     found = ops.cholesky(x)

@@ -37,7 +37,7 @@ from .registry import atom_of, reject
 HOOKED: dict[str, bool] = {}
 
 
-def _hooked(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def hooked(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Send scipy.linalg's *name* to the decorated function."""
 
     def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,7 +66,7 @@ def _filled(x: Atom, what: str) -> Atom:
 # ---- decompositions ----------------------------------------------------------------------------------------------
 
 
-@_hooked("qr")
+@hooked("qr")
 def _qr(
     a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False,
     check_finite: bool = True,
@@ -78,7 +78,7 @@ def _qr(
     return (r,) if mode == "r" else (q, r)
 
 
-@_hooked("svd")
+@hooked("svd")
 def _svd(
     a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
     lapack_driver: str = "gesdd",
@@ -87,12 +87,12 @@ def _svd(
     return tuple(map(wrap, svd_of(x, full_matrices))) if compute_uv else wrap(values_of(x))
 
 
-@_hooked("svdvals")
+@hooked("svdvals")
 def _svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     return wrap(values_of(_matrix(a, check_finite)))
 
 
-@_hooked("polar")
+@hooked("polar")
 def _polar(a: Any, side: str = "right") -> Any:
     if side not in ("right", "left"):
         raise ValueError("`side` must be either 'right' or 'left'")
@@ -102,7 +102,7 @@ def _polar(a: Any, side: str = "right") -> Any:
     return wrap(matmul(u, vh)), wrap(positive)
 
 
-@_hooked("eigvals")
+@hooked("eigvals")
 def _eigvals(
     a: Any, b: Any = None, overwrite_a: bool = False, check_finite: bool = True, homogeneous_eigvals: bool = False
 ) -> Any:
@@ -110,7 +110,7 @@ def _eigvals(
     return wrap(complex_eigenvalues(_packed_eig(a, check_finite)))
 
 
-@_hooked("eig")
+@hooked("eig")
 def _eig(
     a: Any, b: Any = None, left: bool = False, right: bool = True, overwrite_a: bool = False, overwrite_b: bool = False,
     check_finite: bool = True, homogeneous_eigvals: bool = False,
@@ -128,7 +128,7 @@ def _packed_eig(a: Any, check_finite: bool) -> Atom:
     return packed_eig(x)
 
 
-@_hooked("eigh")
+@hooked("eigh")
 def _eigh(
     a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
     overwrite_b: bool = False, type: int = 1, check_finite: bool = True, subset_by_index: Any = None,
@@ -171,7 +171,7 @@ def _symmetric(x: Atom, lower: bool) -> Atom:
     return F.add(ops.triangle(x, lower), ops.transposed(ops.triangle(x, lower, False)))
 
 
-@_hooked("eigvalsh")
+@hooked("eigvalsh")
 def _eigvalsh(a: Any, b: Any = None, **options: Any) -> Any:
     return _eigh(a, b, **{**options, "eigvals_only": True})
 
@@ -179,7 +179,7 @@ def _eigvalsh(a: Any, b: Any = None, **options: Any) -> Any:
 # ---- made of singular values -------------------------------------------------------------------------------------
 
 
-@_hooked("pinv")
+@hooked("pinv")
 def _pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = False, check_finite: bool = True) -> Any:
     reject("scipy.linalg.pinv", "use np.linalg.matrix_rank", return_rank=return_rank)
     x = _filled(_matrix(a, check_finite), "scipy.linalg.pinv")
@@ -190,7 +190,7 @@ def _pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = Fal
     return wrap(pinv_of(x, cutoff)[0])
 
 
-@_hooked("lstsq")
+@hooked("lstsq")
 def _lstsq(
     a: Any, b: Any, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True,
     lapack_driver: Any = None,
@@ -199,7 +199,7 @@ def _lstsq(
     return lstsq_of(x, y, float(np.finfo(x.aval.dtype).eps) if cond is None else cond)
 
 
-@_hooked("norm")
+@hooked("norm")
 def _norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True) -> Any:
     return FUNCTIONS[np.linalg.norm](a, ord, axis, keepdims)
 
@@ -215,7 +215,7 @@ def _square(value: Any, complex_too: bool = False) -> Atom:
     return x
 
 
-@_hooked("expm")
+@hooked("expm")
 def _expm(A: Any) -> Any:
     x = _square(A, complex_too=True)
     if x.aval.shape[-1] <= 1:
@@ -223,7 +223,7 @@ def _expm(A: Any) -> Any:
     return wrap(from_blocks(expm(blocks_of(x)), x.aval.dtype) if x.aval.is_complex else expm(x))
 
 
-@_hooked("expm_frechet")
+@hooked("expm_frechet")
 def _expm_frechet(A: Any, E: Any, method: Any = None, compute_expm: bool = True, check_finite: bool = True) -> Any:
     x, direction = promote(_square(A), _square(E))
     if x.aval.shape != direction.aval.shape:
@@ -247,7 +247,7 @@ def _real(name: str, function: Callable[[Atom], Atom]) -> None:
             )
         return wrap(found)
 
-    _hooked(name)(apply)
+    hooked(name)(apply)
 
 
 _real("sqrtm", sqrtm)
@@ -268,7 +268,7 @@ def _sylvester(a: Atom, b: Atom, q: Atom) -> Atom:
     return sylvester(*[broadcast_to(x, (*batch, *x.aval.shape[-2:])) for x in (a, b, q)])
 
 
-@_hooked("solve_sylvester")
+@hooked("solve_sylvester")
 def _solve_sylvester(a: Any, b: Any, q: Any) -> Any:
     return wrap(_sylvester(_matrix(a), _matrix(b), _matrix(q)))
 
@@ -284,7 +284,7 @@ def _lyapunov_operands(a: Any, q: Any) -> tuple[Atom, Atom]:
     return in_one_batch(x, y, "scipy.linalg.solve_lyapunov")
 
 
-@_hooked("solve_continuous_lyapunov")
+@hooked("solve_continuous_lyapunov")
 def _solve_continuous_lyapunov(a: Any, q: Any) -> Any:
     x, y = _lyapunov_operands(a, q)
     return wrap(_sylvester(x, ops.transposed(x), y))
@@ -293,7 +293,7 @@ def _solve_continuous_lyapunov(a: Any, q: Any) -> Any:
 HOOKED["solve_lyapunov"] = hook(scipy.linalg.solve_lyapunov, _solve_continuous_lyapunov)
 
 
-@_hooked("solve_discrete_lyapunov")
+@hooked("solve_discrete_lyapunov")
 def _solve_discrete_lyapunov(a: Any, q: Any, method: Any = None) -> Any:
     x, y = _lyapunov_operands(a, q)
     n = x.aval.shape[-1]
@@ -339,32 +339,32 @@ def toeplitz_of(c: Any, r: Any) -> Any:
     return _picked(values, m - 1 + np.arange(n) - np.arange(m)[:, None])
 
 
-@_hooked("toeplitz")
+@hooked("toeplitz")
 def _toeplitz(c: Any, r: Any = None) -> Any:
     return toeplitz_of(c, r)
 
 
-@_hooked("hankel")
+@hooked("hankel")
 def _hankel(c: Any, r: Any = None) -> Any:
     column, row = _first_and_last(c, r, lambda x: full(like(0, x), x.aval.shape))
     m, n = column.aval.size, row.aval.size
     return _picked(concat([column, slice_axis(row, 0, 1, n - 1)], 0), np.arange(m)[:, None] + np.arange(n))
 
 
-@_hooked("circulant")
+@hooked("circulant")
 def _circulant(c: Any) -> Any:
     column = _vector(c)
     n = column.aval.shape[-1]
     return _picked(column, (np.arange(n)[:, None] - np.arange(n)) % max(n, 1))
 
 
-@_hooked("solve_toeplitz")
+@hooked("solve_toeplitz")
 def _solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> Any:
     c, r = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
     return np.linalg.solve(toeplitz_of(c, r), b)
 
 
-@_hooked("block_diag")
+@hooked("block_diag")
 def _block_diag(*arrs: Any) -> Any:
     blocks = [atom_of(x) for x in arrs]
     blocks = [x if x.aval.ndim > 1 else reshape(x, (1, x.aval.size)) for x in promote(*blocks)]

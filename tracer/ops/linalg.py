@@ -124,13 +124,13 @@ def _unpacked(factors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return factors[:-1].T, factors[-1].astype(np.int32)
 
 
-def _of_factors(x: Atom) -> Var:
+def of_factors(x: Atom) -> Var:
     """A cotangent or tangent *x* of A as one of its factors."""
     shape = (*x.aval.shape[:-2], x.aval.shape[-2] + 1, x.aval.shape[-1])
     return bind(PAD, x, start=(0,) * len(shape), step=(1,) * len(shape), shape=shape)
 
 
-def _of_matrix(x: Atom) -> Var:
+def of_matrix(x: Atom) -> Var:
     """A cotangent or tangent *x* of the factors as one of A."""
     shape = (*x.aval.shape[:-2], x.aval.shape[-2] - 1, x.aval.shape[-1])
     return bind(SLICE, x, start=(0,) * len(shape), step=(1,) * len(shape), shape=shape)
@@ -138,8 +138,8 @@ def _of_matrix(x: Atom) -> Var:
 
 LU: Primitive = register(
     Primitive(
-        "lu", LAPACK, per_matrix(_factorise, _infer_lu), _infer_lu, vjp=lambda ct, out, a: (_of_matrix(ct),),
-        jvp=lambda tangents, out, a: _of_factors(tangents[0]), axes=matrix_axes("ij", "pj"),
+        "lu", LAPACK, per_matrix(_factorise, _infer_lu), _infer_lu, vjp=lambda ct, out, a: (of_matrix(ct),),
+        jvp=lambda tangents, out, a: of_factors(tangents[0]), axes=matrix_axes("ij", "pj"),
         domain=_ANY, test={"shapes": ((2, 3, 3),), "then": lambda out: lu_inverse(out)},
     )
 )  # fmt: skip
@@ -152,7 +152,7 @@ def lu(a: Atom) -> Var:
 
 def pivots(factors: Atom) -> Atom:
     """The diagonals of U, (..., n): without a zero unless A is singular.  They have no derivative."""
-    return diagonal(_of_matrix(F.stop_gradient(factors)))
+    return diagonal(of_matrix(F.stop_gradient(factors)))
 
 
 def diagonal(x: Atom) -> Atom:
@@ -166,7 +166,7 @@ def diagonal(x: Atom) -> Atom:
 
 def factors_of(carrier: Atom) -> Var:
     """The factors of the matrices in rows 0 to n - 1 of *carrier*, for tests."""
-    return lu(_of_matrix(carrier))
+    return lu(of_matrix(carrier))
 
 
 _OF_FACTORS: dict[str, Any] = {"shapes": ((2, 4, 3),), "of": {0: factors_of}}
@@ -188,12 +188,12 @@ def _solve(factors: np.ndarray, b: np.ndarray, trans: bool) -> Any:
 def _solve_vjp(ct: Atom, out: Var, factors: Atom, b: Atom, trans: bool) -> tuple[Var, Var]:
     w = lu_solve(factors, ct, not trans)
     of_a = matmul(out, w, False, True) if trans else matmul(w, out, False, True)
-    return _of_factors(F.neg(of_a)), w
+    return of_factors(F.neg(of_a)), w
 
 
 def _solve_jvp(tangents: Any, out: Var, factors: Atom, b: Atom, trans: bool) -> Var:
     of_factors, of_b = tangents
-    moved = None if of_factors is None else matmul(_of_matrix(of_factors), out, trans, False)
+    moved = None if of_factors is None else matmul(of_matrix(of_factors), out, trans, False)
     return lu_solve(factors, F.neg(moved) if of_b is None else of_b if moved is None else of_b - moved, trans)
 
 
@@ -224,9 +224,9 @@ LU_INVERSE: Primitive = register(
     Primitive(
         "lu_inverse", LAPACK, per_matrix(_inverse, _infer_inverse), _infer_inverse,
         vjp=lambda ct, out, factors: (
-            _of_factors(F.neg(matmul(matmul(out, ct, True, False), out, False, True))),
+            of_factors(F.neg(matmul(matmul(out, ct, True, False), out, False, True))),
         ),
-        jvp=lambda tangents, out, factors: F.neg(matmul(matmul(out, _of_matrix(tangents[0])), out)),
+        jvp=lambda tangents, out, factors: F.neg(matmul(matmul(out, of_matrix(tangents[0])), out)),
         axes=matrix_axes("pi", "ji"), domain=_ANY, test=_OF_FACTORS,
     )
 )  # fmt: skip
@@ -254,8 +254,8 @@ def _det(factors: np.ndarray) -> Any:
 LU_DET: Primitive = register(
     Primitive(
         "lu_det", LAPACK, per_matrix(_det, _infer_det), _infer_det,
-        vjp=lambda ct, out, factors: (_of_factors(_scaled(ct, transposed(lu_adjugate(factors)))),),
-        jvp=lambda tangents, out, factors: inner_product(_of_matrix(tangents[0]), transposed(lu_adjugate(factors))),
+        vjp=lambda ct, out, factors: (of_factors(_scaled(ct, transposed(lu_adjugate(factors)))),),
+        jvp=lambda tangents, out, factors: inner_product(of_matrix(tangents[0]), transposed(lu_adjugate(factors))),
         axes=matrix_axes("pi", ""), domain=_ANY, test=_OF_FACTORS,
     )
 )  # fmt: skip
@@ -294,11 +294,11 @@ def _adjugate(factors: np.ndarray) -> Any:
 def _adjugate_vjp(ct: Atom, out: Var, factors: Atom) -> tuple[Var]:
     inverse = transposed(lu_inverse(factors))
     share = _scaled(inner_product(ct, transposed(inverse)), transposed(out))
-    return (_of_factors(F.sub(share, matmul(matmul(out, ct, True, False), inverse))),)
+    return (of_factors(F.sub(share, matmul(matmul(out, ct, True, False), inverse))),)
 
 
 def _adjugate_jvp(tangents: Any, out: Var, factors: Atom) -> Atom:
-    inverse, of_a = lu_inverse(factors), _of_matrix(tangents[0])
+    inverse, of_a = lu_inverse(factors), of_matrix(tangents[0])
     share = _scaled(inner_product(transposed(of_a), out), inverse)
     return F.sub(share, matmul(matmul(inverse, of_a), out))
 
@@ -336,11 +336,11 @@ def part(x: Atom, k: int) -> Atom:
 
 
 def _slogdet_vjp(ct: Atom, out: Var, factors: Atom) -> tuple[Var]:
-    return (_of_factors(_scaled(part(ct, 1), transposed(lu_inverse(factors)))),)
+    return (of_factors(_scaled(part(ct, 1), transposed(lu_inverse(factors)))),)
 
 
 def _slogdet_jvp(tangents: Any, out: Var, factors: Atom) -> Atom:
-    of_log = inner_product(_of_matrix(tangents[0]), transposed(lu_inverse(factors)))
+    of_log = inner_product(of_matrix(tangents[0]), transposed(lu_inverse(factors)))
     shape = (*of_log.aval.shape, 1)
     start = (*[0] * len(of_log.aval.shape), 1)
     return bind(PAD, reshape(of_log, shape), start=start, step=(1,) * len(shape), shape=out.aval.shape)

@@ -1,0 +1,290 @@
+"""scipy.linalg: equations, inverses and determinants, and the factors by which they are solved.
+
+These are plain Python, no functions of NumPy's: calls with traced arguments are sent here (``hooks.py``).  Of
+structures (``assume_a``) those are used that save time: triangular, diagonal and positive definite matrices.  A matrix
+that is said to be symmetric is read from one triangle, as in SciPy; its gradient is symmetric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.linalg import lapack
+
+from ..ir.aval import FLOAT, INT
+from ..ir.errors import ShapeError, UnsupportedError
+from ..ir.graph import Atom
+from ..ops import linalg as ops
+from ..ops.elementwise import F, cast, like
+from ..ops.linalg_banded import solve_banded
+from ..ops.linalg_lu import lu_packed, lu_permutation, lu_repacked
+from ..ops.product import matmul
+from ..ops.reduce import reduce
+from ..ops.shape import iota, reshape, slice_axis
+from ..record.array import wrap
+from ..record.recorder import require_recorder
+from .linalg import Words, cholesky_of, columns_of, factors, in_one_batch, matrices, must_hold, solve_by, taken_back
+from .registry import atom_of
+from .scipy_linalg import hooked
+
+_FINITE = "array must not contain infs or NaNs"
+_SINGULAR = "A singular matrix detected: slice(s) [0] are singular."
+
+
+def _operands(check_finite: bool, *values: Any) -> tuple[Atom, ...]:
+    atoms = matrices(*values)
+    for x in atoms:
+        if check_finite and x.aval.size:
+            must_hold(F.isfinite(x), _FINITE)
+    return atoms
+
+
+def _square(x: Atom, error: str) -> int:
+    shape = x.aval.shape
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise ShapeError.here(error)
+    return shape[-1]
+
+
+def _right_sides(y: Atom, n: int, error: str) -> tuple[Atom, bool]:
+    """(*y* as matrices, whether it was one vector) of *n* rows."""
+    if y.aval.shape[-2 if y.aval.ndim > 1 else -1 :][0] != n:
+        raise ShapeError.here(error)
+    return (reshape(y, (n, 1)), True) if y.aval.ndim == 1 else (y, False)
+
+
+def _given(x: Atom, vector: bool) -> Any:
+    return wrap(reshape(x, x.aval.shape[:-1]) if vector else x)
+
+
+def _of_one_or_many(solve: Callable[[Atom, Atom], Atom], a: Atom, b: Atom) -> Atom:
+    """``solve(a, b)``; right-hand sides of one matrix side by side."""
+    if a.aval.ndim == 2 and b.aval.ndim > 2:
+        columns, shape = columns_of(b)
+        return taken_back(solve(a, columns), shape)
+    return solve(*in_one_batch(a, b, "scipy.linalg"))
+
+
+def _nonzero_diagonal(x: Atom, error: Words) -> None:
+    found = ops.diagonal(F.stop_gradient(x))
+    must_hold(F.ne(found, like(0, found)), error)
+
+
+def _first_zero(x: Atom) -> int:
+    """The first place on the diagonal that is zero."""
+    found = np.asarray(require_recorder("linear algebra").value(ops.diagonal(x)))
+    return int(np.argwhere(found == 0)[0][-1])
+
+
+def _mirrored(x: Atom, lower: bool) -> Atom:
+    """The symmetric matrices of which *x* has the lower or upper triangle."""
+    other = ops.transposed(ops.triangle(x, lower, False))
+    mirrored, own = F.add(ops.triangle(x, lower), other), ops.symmetric_part(x)
+    return F.add(own, F.stop_gradient(F.sub(mirrored, own)))
+
+
+# ---- equations -------------------------------------------------------------------------------------------------------
+
+_GENERAL = (None, "gen", "general", "tridiagonal", "banded")
+_SYMMETRIC = ("sym", "symmetric", "her", "hermitian")
+_POSITIVE = ("pos", "positive definite")
+_TRIANGULAR = {"upper triangular": False, "lower triangular": True}
+
+
+@hooked("solve")
+def _solve(
+    a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
+    check_finite: bool = True, assume_a: Any = None, transposed: bool = False,
+) -> Any:  # fmt: skip
+    x, y = _operands(check_finite, a, b)
+    n = _square(x, f"Expected square matrix, got a1.shape={x.aval.shape}")
+    right, vector = _right_sides(y, n, f"incompatible shapes: a1.shape={x.aval.shape} and b1.shape={y.aval.shape}")
+    if assume_a in _TRIANGULAR or assume_a == "diagonal":
+        _nonzero_diagonal(x, _SINGULAR)
+        below = _TRIANGULAR.get(assume_a, True)
+        if assume_a == "diagonal":
+            x = ops.triangle(x, False)
+        return _given(_of_one_or_many(lambda a, b: ops.solve_triangular(a, b, below, transposed), x, right), vector)
+    if assume_a in _POSITIVE:
+        root = cholesky_of(x if lower else ops.transposed(x), _SINGULAR)
+        return _given(_of_one_or_many(_by_cholesky, root, right), vector)
+    if assume_a in _SYMMETRIC:
+        x = _mirrored(x, lower)
+    elif assume_a not in _GENERAL:
+        raise ValueError(f"{assume_a} is not a recognized matrix structure")
+    return _given(solve_by(factors(x, _SINGULAR), right, bool(transposed)), vector)
+
+
+def _by_cholesky(root: Atom, b: Atom) -> Atom:
+    """The solutions by lower Cholesky factors."""
+    return ops.solve_triangular(root, ops.solve_triangular(root, b, True), True, True)
+
+
+@hooked("solve_triangular")
+def _solve_triangular(
+    a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False,
+    check_finite: bool = True,
+) -> Any:  # fmt: skip
+    x, y = _operands(check_finite, a, b)
+    n = _square(x, "expected square matrix")
+    right, vector = _right_sides(y, n, f"shapes of a {x.aval.shape} and b {y.aval.shape} are incompatible")
+    if not unit_diagonal:
+        _nonzero_diagonal(x, lambda: f"singular matrix: resolution failed at diagonal {_first_zero(x)}")
+    turned = {0: False, "N": False, 1: True, "T": True, 2: True, "C": True}[trans]
+
+    def solve(a: Atom, b: Atom) -> Atom:
+        return ops.solve_triangular(a, b, bool(lower), turned, bool(unit_diagonal))
+
+    return _given(_of_one_or_many(solve, x, right), vector)
+
+
+@hooked("solve_banded")
+def _solve_banded(
+    l_and_u: Any, ab: Any, b: Any, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True
+) -> Any:
+    x, y = _operands(check_finite, ab, b)
+    below, above = (int(k) for k in l_and_u)
+    if x.aval.shape[-2:] != (below + above + 1, x.aval.shape[-1]) or x.aval.ndim != 2:
+        raise ShapeError.here(
+            f"invalid values for the number of lower and upper diagonals: l+u+1 ({below + above + 1}) does not equal "
+            f"ab.shape[0] ({x.aval.shape[0]})"
+        )
+    right, vector = _right_sides(y, x.aval.shape[-1], "shapes of ab and b are not compatible.")
+    found = solve_banded(x, ops.transposed(right), below, above)
+    if found.aval.size:
+        quiet = F.stop_gradient(found)
+        must_hold(reduce("any", F.ne(quiet, like(-np.inf, quiet)), (0, 1)), "singular matrix")
+    return _given(ops.transposed(found), vector)
+
+
+@hooked("inv")
+def _inv(
+    a: Any, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: Any = None, lower: bool = False
+) -> Any:
+    (x,) = _operands(check_finite, a)
+    _square(x, f"Expected square matrix, got a1.shape={x.aval.shape}")
+    if assume_a in _POSITIVE or assume_a in _SYMMETRIC:
+        x = _mirrored(x, lower)
+    elif assume_a in _TRIANGULAR:
+        x = ops.triangle(x, _TRIANGULAR[assume_a])
+    elif assume_a == "diagonal":
+        x = ops.triangle(ops.triangle(x, True), False)
+    elif assume_a not in _GENERAL:
+        raise KeyError(assume_a)
+    return wrap(ops.lu_inverse(factors(x, _SINGULAR)))
+
+
+@hooked("det")
+def _det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    (x,) = _operands(check_finite, a)
+    if x.aval.ndim < 2:
+        raise ShapeError.here("The input array must be at least two-dimensional.")
+    _square(x, f"Last 2 dimensions of the array must be square but received shape {x.aval.shape}.")
+    return wrap(ops.lu_det(ops.lu(cast(x, FLOAT))))
+
+
+# ---- Cholesky's factors ------------------------------------------------------------------------------------------
+
+
+def _root(a: Any, lower: bool, check_finite: bool) -> tuple[Atom, Atom]:
+    """(*a*, its Cholesky factors, lower or upper)."""
+    (x,) = _operands(check_finite, a)
+    if x.aval.ndim < 2:
+        raise ShapeError.here(f"Input array needs to be 2D but received a {x.aval.ndim}d-array.")
+    _square(x, f"Input array is expected to be square but has the shape: {x.aval.shape}.")
+
+    def error() -> str:
+        return f"{_first_minor(x)}-th leading minor of the array is not positive definite"
+
+    return x, cholesky_of(x, error) if lower else ops.transposed(cholesky_of(ops.transposed(x), error))
+
+
+def _first_minor(x: Atom) -> int:
+    """The order of the first leading minor that is not positive definite."""
+    one = np.asarray(require_recorder("linear algebra").value(x)).reshape(-1, *x.aval.shape[-2:])
+    return next(filter(None, [lapack.dpotrf(matrix, lower=1)[1] for matrix in one]), 0)
+
+
+@hooked("cholesky")
+def _cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    return wrap(_root(a, bool(lower), check_finite)[1])
+
+
+@hooked("cho_factor")
+def _cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    x, root = _root(a, bool(lower), check_finite)
+    return wrap(F.add(root, ops.triangle(x, not lower, False))), lower
+
+
+@hooked("cho_solve")
+def _cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
+    c, lower = c_and_lower
+    root, y = _operands(check_finite, c, b)
+    n = _square(root, "The factored matrix c is not square.")
+    right, vector = _right_sides(y, n, f"incompatible dimensions ({root.aval.shape} and {y.aval.shape})")
+    below = bool(np.all(lower))
+
+    def solve(a: Atom, b: Atom) -> Atom:
+        first = ops.solve_triangular(a, b, below, not below)
+        return ops.solve_triangular(a, first, below, below)
+
+    return _given(_of_one_or_many(solve, root, right), vector)
+
+
+# ---- P L U ---------------------------------------------------------------------------------------------------------
+
+
+def _factors(a: Any, check_finite: bool, what: str) -> Atom:
+    (x,) = _operands(check_finite, a)
+    if x.aval.ndim < 2:
+        raise ShapeError.here("The input array must be at least two-dimensional.")
+    if x.aval.shape[-1] != x.aval.shape[-2] or not x.aval.size:
+        raise UnsupportedError.here(
+            f"scipy.linalg.{what} of a matrix of shape {x.aval.shape} is not supported: only square ones are"
+        )
+
+    return ops.lu(x)
+
+
+def _interchanges(found: Atom) -> Atom:
+    """The last row of packed factors, (..., 1, n)."""
+    return slice_axis(F.stop_gradient(found), found.aval.ndim - 2, found.aval.shape[-1], 1)
+
+
+@hooked("lu_factor")
+def _lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    found = _factors(a, check_finite, "lu_factor")
+    last = _interchanges(found)
+    return wrap(lu_packed(found)), wrap(
+        cast(reshape(last, (*last.aval.shape[:-2], last.aval.shape[-1])), np.dtype("int32"))
+    )
+
+
+@hooked("lu_solve")
+def _lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Any:
+    lu, pivots = lu_and_piv
+    x, y = _operands(check_finite, lu, b)
+    n = _square(x, "The factored matrix lu is not square.")
+    right, vector = _right_sides(y, n, f"Shapes of lu {x.aval.shape} and b {y.aval.shape} are incompatible")
+    last = cast(atom_of(pivots), x.aval.dtype)
+    shape = last.aval.shape
+    return _given(solve_by(lu_repacked(x, reshape(last, (*shape[:-1], 1, n))), right, bool(trans)), vector)
+
+
+@hooked("lu")
+def _lu(
+    a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True, p_indices: bool = False
+) -> Any:
+    found = _factors(a, check_finite, "lu")
+    packed, permutation = lu_packed(found), lu_permutation(found)
+    n = packed.aval.shape[-1]
+    unit = ops.triangle(ops.triangle(F.add(F.mul(packed, like(0, packed)), like(1, packed)), True), False)
+    lower, upper = F.add(ops.triangle(packed, True, False), unit), ops.triangle(packed, False)
+    if permute_l:
+        return wrap(matmul(permutation, lower)), wrap(upper)
+    if p_indices:
+        places = matmul(permutation, reshape(cast(iota(n), packed.aval.dtype), (n, 1)))
+        return wrap(cast(reshape(places, (n,)), INT)), wrap(lower), wrap(upper)
+    return wrap(permutation), wrap(lower), wrap(upper)

@@ -156,7 +156,7 @@ def promote_dtypes(*avals: Aval) -> tuple[np.dtype, bool]:
     if len(set(strong)) == 1 and (not weak or (strong[0].kind in INEXACT_KINDS and complex not in map(type, weak))):
         return strong[0], False
     if BFLOAT16 in strong:
-        return _with_bfloat16(strong), False
+        return _with_bfloat16([*strong, np.dtype("complex64")] if complex in map(type, weak) else strong), False
     return np.result_type(*strong, *weak), not strong
 
 
@@ -166,7 +166,7 @@ _WEAK_SCALAR = {"f": 0.0, "i": 0, "u": 0, "b": False, "c": 0j}
 def _with_bfloat16(dtypes: Sequence[np.dtype]) -> np.dtype:
     """Promotion where NumPy has no rule: integers and Python numbers yield to bfloat16, as in JAX and PyTorch; with
     another floating dtype it is promoted as float32 is."""
-    floats = {d for d in dtypes if d.kind in FLOAT_KINDS} - {BFLOAT16}
+    floats = {d for d in dtypes if d.kind in INEXACT_KINDS} - {BFLOAT16}
     return np.result_type(FLOAT32, *floats) if floats else BFLOAT16
 
 

@@ -25,6 +25,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--memory", action="store_true", help="measure the memory of one cached call, nothing else")
     parser.add_argument("--loops", action="store_true", help="control flow only: loops, while, if")
     parser.add_argument("--training", action="store_true", help="time whole training steps, nothing else")
+    parser.add_argument("--science", action="store_true", help="time the programs of tests/science, nothing else")
     parser.add_argument("--against", metavar="PATH", help="this checkout beside the one at PATH, nothing else")
     parser.add_argument("--gpu", action="store_true", help="tests and benchmarks on a GPU, nothing else")
     parser.add_argument("--gpu-static", action="store_true", help="what the CUDA kernels are like; needs no GPU")
@@ -56,6 +57,10 @@ def main() -> int:
         from .training import run as run_training
 
         return run_training(options)
+    if options.science:
+        from .science import run as run_science
+
+        return run_science(options)
     if options.against:
         from .against import run as run_against
 

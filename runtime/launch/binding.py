@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -53,11 +53,11 @@ def argument_records(inputs: Sequence[Var], scalars: Sequence[type | None] | Non
     ]
 
 
-def normalised(values: Sequence[Any]) -> list[Any]:
-    """The same values as a launcher accepts them: C-contiguous, aligned arrays."""
+def normalised(values: Sequence[Any], kept: Collection[int] = ()) -> list[Any]:
+    """The same values as a launcher accepts them: C-contiguous, aligned arrays, but for those at the places *kept*."""
     result = []
-    for value in values:
-        if type(value) is np.ndarray and not (value.flags.c_contiguous and value.flags.aligned):
+    for k, value in enumerate(values):
+        if type(value) is np.ndarray and not (value.flags.c_contiguous and value.flags.aligned) and k not in kept:
             value = np.array(value, order="C")
         result.append(value)
     return result

@@ -10,12 +10,17 @@ it writes itself (``record/recording.py``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from ...tracer.random.stream import DEFAULT
 from ...tracer.record.autocast import SETTING, USE
 from ...tracer.record.integers import limit_of
+from ..launch.binding import normalised
 from ..record.call_key import COMPLEX_DATA, DATA, INTEGER, OBJECT, TENSOR, VALUE, Call, unwrap
+from ..record.recording import Recording
 from ..record.trees import Source, make_function, unpacking, unpacking_sequence
 from ..state.values import partition, same
 from ..stats import Stats
@@ -49,7 +54,7 @@ def make_slot(call: Call, family: Family, launch: Callable[..., Any], stats: Sta
         source.names.update(stream=DEFAULT, advance=DEFAULT.advance)
         source.lines.append("state = stream.state")
         operands.append("state")
-    _results(source, family, texts, operands)
+    _results(source, family, call, texts, operands)
     start, rest = source.lines[:before], source.lines[before:]
     reading = variant.snapshot.reading(objects, "MISS")
     slot = variant.snapshot.function("slot(args, kwargs)", [*start, *reading, *rest], source.names)
@@ -97,16 +102,21 @@ def _check_value(source: Source, text: str, value: Any) -> None:
         source.give_up_if(f"{text} is not {known} and not {source.constant(same)}({text}, {known})")
 
 
-def _results(source: Source, family: Family, texts: Sequence[str], operands: Sequence[str]) -> None:
+def _results(source: Source, family: Family, call: Call, texts: Sequence[str], operands: Sequence[str]) -> None:
     path = family.members[0]
     recording, draws = path.recording, path.recording.draws
     guarded = any(member.recording.graph.guards for member in family.members)
     launch = f"launch({', '.join(operands)})"
     undo = recording.launch(source, f"r = {launch}")
+    again = ""
+    if type(recording) is Recording and call.device is None:  # columns, transposes: of the recorded call's layout
+        kept = frozenset([k for k, leaf in enumerate(call.data) if np.ndim(leaf) > 1 and leaf.flags.c_contiguous])
+        values = f"{source.constant(partial(normalised, kept=kept))}([{', '.join(operands)}])"
+        again = f" and (r := launch(*{values})) is None"
+    source.lines.append(f"if r is None{again}: {undo}return MISS")
     if guarded:
         failed = f"{source.constant(type)}(r) is {source.constant(int)}"
         source.lines.append(f"if {failed}: {undo}missed(stats.calls, r); return MISS")
-    source.lines.append(f"if r is None: {undo}return MISS")
     first = len(recording.graph.outputs) - len(path.numbers)
     for k, expected in enumerate(path.numbers):
         bits = f"r[{first + k}].tobytes()"

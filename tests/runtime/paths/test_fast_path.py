@@ -81,3 +81,30 @@ def f(x):
     assert answers(f, 0.5) == pytest.approx([2.5] * 4)
     space["f"].__code__ = (lambda x: x).__code__
     assert answers(f, 0.5) == [0.5] * 4
+
+
+def test_columns_and_transposes_are_answered_by_slots(monkeypatch):
+    """Arrays that are not in C order: among the arguments and captured, beside branches, in turns with those that are."""
+
+    class Settings:
+        pass
+
+    settings, table = Settings(), np.arange(1.0, 13.0).reshape(3, 4)
+
+    def plain(x, settings):
+        return np.sum(x * x * settings.scale) if x[0, 0] > 0 else np.sum(x * settings.scale**2)
+
+    f = compile_grad(plain)
+    arrays = [table[:, :3], table[:, :3].copy(), -table[:, 1:].T, -table[:3, :3].copy()]
+    settings.scale = table[:, 1]
+    for x in arrays * 3:
+        f.value_and_grad(x, settings)
+    slow = []
+    monkeypatch.setattr(f._dispatcher, "others", lambda *given: slow.append(given))
+    for x in arrays * 2:
+        for settings.scale in (table[:, 1], table[:, 2].copy(), table[0, 1:]):
+            value, gradient = f.value_and_grad(x, settings)
+            np.testing.assert_allclose(value, plain(x, settings), rtol=1e-12)
+            wanted = 2 * x * settings.scale if x[0, 0] > 0 else np.broadcast_to(settings.scale**2, (3, 3))
+            np.testing.assert_allclose(gradient, wanted, rtol=1e-12)
+    assert slow == []

@@ -1,0 +1,186 @@
+"""Programs as scientists write them, none of them with a tracer in mind: value and gradient in several calls, with
+branches that go other ways from call to call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import bundle_adjustment
+import gaussian_process
+import hmc
+import inverse_kinematics
+import kalman
+import nbody
+import numpy as np
+import pytest
+import renderer
+import sabr
+from agreement import numerical_gradient
+from selection import some
+
+from tracegrad import compile_grad
+
+PROGRAMS = {}
+
+
+def program(f):
+    PROGRAMS[f.__name__.replace("_", " ")] = f
+    return f
+
+
+@program
+def gaussian_process_by_cholesky():
+    gp = gaussian_process.example(12)
+    return gp.nlml, [
+        (np.array(theta),) for theta in ([0.1, 0.3, 0.2, -1.0], [0.6, 0.2, -0.1, -0.5], [0.1, 0.3, 3.0, -40.0])
+    ]
+
+
+@program
+def gaussian_process_by_determinant():
+    gp = gaussian_process.example(12, gaussian_process.Periodic)
+    return gp.nlml_by_determinant, [(np.array(theta),) for theta in ([0.1, 0.2, -1.0], [0.5, 0.1, 0.0])]
+
+
+@program
+def gaussian_process_prediction():
+    gp, new = gaussian_process.example(12), np.array([[0.3, -0.2], [1.0, 2.0]])
+
+    def spread(theta):
+        mean, variance = gp.predict(theta, new)
+        return np.sum(mean**2) + np.sum(np.log(variance))
+
+    return spread, [(np.array([0.1, 0.3, 0.2, -1.0]),), (np.array([0.4, 0.3, 0.0, -0.5]),)]
+
+
+@program
+def kalman_likelihood():
+    zs, _ = kalman.measurements(40)
+    return kalman.negative_log_likelihood, [(np.array([-1.0, -0.5]), zs), (np.array([0.3, 0.1]), 1.1 * zs)]
+
+
+@program
+def kalman_tuning():
+    return kalman.rmse, [(np.array(theta), *kalman.measurements(40)) for theta in ([-1.0, -0.5], [0.3, 0.1])]
+
+
+@program
+def n_body():
+    mass, pos, vel = nbody.cluster(3)
+    seen, _ = nbody.simulate(pos, vel, mass, 20, 0.05)
+    return nbody.misfit, [(1.1 * mass, pos, vel, seen), (0.8 * mass, pos + 0.1, vel, seen)]
+
+
+@program
+def sabr_smile():
+    """The second forward is no strike, so none of the branches at the money is taken."""
+    quotes = sabr.smile()
+    xs = [np.array([-3.0, 0.0, -1.0]), np.array([-2.5, -0.3, -0.7])]
+    return sabr.objective, [(xs[0], *quotes), (xs[1], *quotes), (xs[1], *quotes, 0.031), (xs[0], *quotes, 0.035)]
+
+
+@program
+def sabr_through_the_money():
+    """Newton's method takes another number of steps; rho meets its bound."""
+    quotes = sabr.smile()
+    xs = [np.array([-0.3, 0.5]), np.array([0.2, -0.7]), np.array([1.2, 0.4])]
+    return sabr.atm_objective, [(x, *quotes, 0.322) for x in xs] + [(xs[0], *quotes, 0.9)]
+
+
+@program
+def hamiltonian_monte_carlo():
+    model, start = hmc.data(20), np.zeros(3)
+    return hmc.posterior_mean, [(tau, model, start, 8, step) for tau, step in ((0.5, 0.1), (2.0, 0.1), (0.5, 0.25))]
+
+
+@program
+def metropolis():
+    model, rng = hmc.data(20), np.random.default_rng(2)
+    normals, uniforms = rng.normal(size=(12, 3)), np.log(rng.uniform(size=12))
+    return hmc.random_walk, [(scale, model, 12, normals, uniforms) for scale in (0.2, 0.21, 0.6, 0.6)]
+
+
+@program
+def bundle_adjustment_of_arrays():
+    cameras, points, camera_indices, point_indices, seen = bundle_adjustment.scene(2, 3)
+    params = [np.hstack([(cameras + shift).ravel(), points.ravel()]) for shift in (0.05, 0.1)]
+    return bundle_adjustment.cost, [(p, 2, 3, camera_indices, point_indices, seen) for p in params]
+
+
+@program
+def bundle_adjustment_by_observations():
+    """In the first call one camera is not rotated (a small angle), and some residuals are outliers."""
+    cameras, points, camera_indices, point_indices, seen = bundle_adjustment.scene(2, 2)
+    observations = [(int(i), int(j), *map(float, p)) for i, j, p in zip(camera_indices, point_indices, seen)]
+    turned = cameras + 0.01
+    return bundle_adjustment.robust_cost, [
+        (c, points, observations, d) for c in (cameras, turned) for d in (0.05, 10.0)
+    ]
+
+
+@program
+def pose_of_an_arm():
+    """With joints within and outside of their limits."""
+    arm = inverse_kinematics.six_axes()
+    target = arm.forward(np.full(6, 0.3))
+    angles = [np.array([0.1, 0.2, -0.3, 0.4, 0.5, last]) for last in (0.6, 2.9, -3.0)]
+    return inverse_kinematics.pose_cost, [(q, arm, target) for q in angles]
+
+
+@program
+def manipulability_of_an_arm():
+    arm = inverse_kinematics.six_axes()
+    return inverse_kinematics.manipulability, [(np.array([0.1, 0.2, -0.3, s, 0.5, 2.0]), arm) for s in (0.4, -0.7)]
+
+
+@program
+def inverse_kinematics_of_an_arm():
+    """The iterations end when the pose is reached, after another number of steps."""
+    arm = inverse_kinematics.six_axes()
+    target, start = arm.forward(np.full(6, 0.3)), np.full(6, 0.1)
+    shifts = [np.array([0.01, 0.02, -0.03]), np.array([0.0, -0.1, 0.1])]
+    return inverse_kinematics.reached, [(shift, arm, target, start) for shift in shifts]
+
+
+@program
+def ray_tracer():
+    """From the sides the spheres hide one another otherwise."""
+    positions, radii, colors, light = renderer.scene()
+    photo = np.full((4, 6, 3), 0.4)
+    moved = positions + np.array([0.3, 0.05, 0.1])
+    return renderer.loss, [(p, radii, colors, light, photo) for p in (positions, moved, positions)]
+
+
+@pytest.mark.parametrize("name", some(PROGRAMS, quick=0))
+def test_value_and_gradient(name):
+    plain, calls = PROGRAMS[name]()
+    compiled = compile_grad(plain)
+    for args in [*calls, *calls]:
+        for _ in range(2):
+            value, gradient = compiled.value_and_grad(*args)
+        expected = plain(*args)
+        np.testing.assert_allclose(value, expected, rtol=1e-9)
+        if np.isfinite(expected):
+            wanted = numerical_gradient(plain, args)
+            np.testing.assert_allclose(gradient, wanted, rtol=2e-5, atol=2e-6 * np.max(np.abs(wanted)))
+
+
+@pytest.mark.slow
+def test_gradient_in_the_parameters_of_an_arm():
+    """An object of dataclasses is differentiated; the gradient is one of the same classes."""
+    arm, rng = inverse_kinematics.six_axes(), np.random.default_rng(0)
+    qs, measured = rng.normal(size=(3, 6)), rng.normal(size=(3, 3))
+    f = compile_grad(inverse_kinematics.calibration)
+    for _ in range(3):
+        gradient = f.grad(arm, qs, measured)
+    assert type(gradient) is inverse_kinematics.Arm
+    assert type(gradient.links[0]) is inverse_kinematics.Link
+    for k in range(6):
+        for name in ("d", "a", "alpha"):
+            values = []
+            for step in (1e-6, -1e-6):
+                links = list(arm.links)
+                links[k] = replace(links[k], **{name: getattr(links[k], name) + step})
+                values.append(inverse_kinematics.calibration(inverse_kinematics.Arm(links, arm.base), qs, measured))
+            wanted = (values[0] - values[1]) / 2e-6
+            np.testing.assert_allclose(getattr(gradient.links[k], name), wanted, rtol=1e-6, atol=1e-8)

@@ -110,7 +110,7 @@ def _results(source: Source, family: Family, call: Call, texts: Sequence[str], o
     undo = recording.launch(source, f"r = {launch}")
     again = ""
     if type(recording) is Recording and call.device is None:  # columns, transposes: of the recorded call's layout
-        kept = frozenset([k for k, leaf in enumerate(call.data) if np.ndim(leaf) > 1 and leaf.flags.c_contiguous])
+        kept = frozenset([k for k, leaf in enumerate(call.operands) if np.ndim(leaf) > 1 and leaf.flags.c_contiguous])
         values = f"{source.constant(partial(normalised, kept=kept))}([{', '.join(operands)}])"
         again = f" and (r := launch(*{values})) is None"
     source.lines.append(f"if r is None{again}: {undo}return MISS")

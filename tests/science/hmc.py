@@ -1,4 +1,4 @@
-"""Hamiltonian Monte Carlo for a Bayesian logistic regression: how does an estimate hang on the prior?"""
+"""Hamiltonian Monte Carlo: how does an estimate depend on a parameter of the density?"""
 
 import numpy as np
 
@@ -17,6 +17,17 @@ class LogisticRegression:
         return self.X.T.dot(p - self.y) + tau * w
 
 
+class Banana:
+    """A twisted normal distribution in the plane; tau is how narrow it is."""
+
+    def neg_log_posterior(self, q, tau):
+        return 0.5 * (1 - q[0]) ** 2 + 0.5 * tau * (q[1] - q[0] ** 2) ** 2
+
+    def gradient(self, q, tau):
+        across = tau * (q[1] - q[0] ** 2)
+        return np.array([-(1 - q[0]) - 2 * q[0] * across, across])
+
+
 def leapfrog(q, p, dVdq, path_len, step_size):
     q, p = np.copy(q), np.copy(p)
     p -= step_size * dVdq(q) / 2
@@ -29,7 +40,7 @@ def leapfrog(q, p, dVdq, path_len, step_size):
 
 
 def hamiltonian_monte_carlo(model, tau, n_samples, initial_position, path_len=0.5, step_size=0.1, seed=0):
-    """Samples of the weights under a prior of precision tau, and how many proposals were accepted."""
+    """Samples of the weights of a density with parameter tau, and how many proposals were accepted."""
     rng = np.random.default_rng(seed)
     momenta = rng.normal(size=(n_samples, len(initial_position)))
     uniforms = rng.uniform(size=n_samples)

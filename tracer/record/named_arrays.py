@@ -21,7 +21,7 @@ from ..ir.aval import SUPPORTED
 from ..ir.errors import MutationError, TracegradError
 from ..ir.site import Site, is_internal
 from .array import to_atom, wrap_array
-from .made_arrays import is_traced_at, made
+from .made_arrays import MadeArray, is_traced_at, made
 from .recorder import current_recorder
 
 _by_lines: WeakSet[CodeType] = WeakSet()  # functions whose runs are made line by line
@@ -89,7 +89,7 @@ class ByLines:
         space = frame.f_locals
         for name in list(space):
             kind = type(space[name])
-            if kind is np.ndarray:
+            if kind is np.ndarray or (kind is MadeArray and space[name].place != CallPlace(frame.f_code, name)):
                 self._replace(space, name, _IN_FRAME, frame, name)
             elif kind is list or kind is dict or kind.__flags__ & _HEAP_TYPE:
                 self._look_into(space[name], frame, name)

@@ -84,7 +84,7 @@ def f(x):
 
 
 def test_columns_and_transposes_are_answered_by_slots(monkeypatch):
-    """Arrays that are not in C order: among the arguments and captured, beside branches, in turns with those that are."""
+    """Arrays that are not in C order, among the arguments and captured, beside branches, in turns with others."""
 
     class Settings:
         pass

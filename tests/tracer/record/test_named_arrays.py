@@ -203,3 +203,27 @@ def test_beside_a_debugger():
     finally:
         sys.settrace(None)
     np.testing.assert_allclose(compile_grad(f).grad(X), [1.0, 0.0, 0.0, 0.0])
+
+
+def test_copies_of_drawn_arrays():
+    """In functions whose Python runs in each call, so that no run is made again: NumPy's copies are arrays of their
+    own."""
+
+    def leap(q, p, w):
+        q, p = np.copy(q), np.copy(p)
+        p -= w * q
+        q += p * 0.1
+        return q, -p
+
+    def f(w):
+        drawn = np.random.default_rng(0).normal(size=(4, 3))
+        p = drawn[0].copy()
+        p -= w[:3]
+        q, r = leap(np.ones(3), drawn[1], w[1:])
+        assert drawn[0, 0] == np.random.default_rng(0).normal()
+        return np.sum(p * q) + np.sum(r**2)
+
+    compiled = compile_grad(f)
+    for _ in range(2):
+        np.testing.assert_allclose(compiled(X), f(X), rtol=1e-12)
+        np.testing.assert_allclose(compiled.grad(X), numerical_gradient(f, (X,)), rtol=1e-6, atol=1e-8)

@@ -405,8 +405,11 @@ def settle_numbers(walker: Walker) -> None:
     names = walker.names
     shared = _shared(walker) if names.varying else set()
     for node in list(walker.nodes) if names.effects else ():
-        for edge in node.edges if _free(node) else ():
+        copied = _free(node)
+        for edge in node.edges if copied or _is_copied(node) else ():
             child = edge.child
+            if not copied and not (edge.how == "attr" and names.used("attr", edge.arg).isdisjoint(_WRITES)):
+                continue
             if type(child) is not Leaf or type(child.value) not in (int, float):
                 continue
             if child.effect or edge.how not in _COPIED:
@@ -432,7 +435,11 @@ def _shared(walker: Walker) -> set[Any]:
 
 def _free(node: StateNode) -> bool:
     """Whether a run has a copy of the object wherever it is reached."""
-    return node.sub and not node.fixed and (node.kind != "instance" or _plain_stores(type(node.obj)))
+    return _is_copied(node) and (node.kind != "instance" or _plain_stores(type(node.obj)))
+
+
+def _is_copied(node: StateNode) -> bool:
+    return node.sub and not node.fixed
 
 
 def _refuse_write(walker: Walker, node: StateNode) -> None:

@@ -53,6 +53,7 @@ OWN_FOLDER: str = os.path.join(Path(__file__).absolute().parents[2], "")  # the 
 _LIBRARIES = (numpy, scipy, optree)
 _LIBRARY_FOLDERS = tuple(os.path.dirname(os.path.abspath(m.__file__)) + os.sep for m in _LIBRARIES if m.__file__)
 _internal: dict[str, bool] = {}
+_passed: dict[str, bool] = {}
 _STANDARD = os.path.join(os.path.dirname(os.path.abspath(os.__file__)), "")
 _MAX_SITES = 100_000
 # (id of code, instruction): (that code, kept so that the id stays its own; the one Site object of that instruction)
@@ -75,10 +76,10 @@ def user_site() -> Site | None:
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        internal = _internal.get(code.co_filename)  # several frames for each operation: without a call for each
-        if internal is None:
-            internal = is_internal(code.co_filename)
-        if not internal:
+        passed = _passed.get(code.co_filename)  # several frames for each operation: without a call for each
+        if passed is None:
+            passed = _passed[code.co_filename] = is_internal(code.co_filename) or _is_labelled(code.co_filename)
+        if not passed:
             key = (id(code), frame.f_lasti)
             known = _sites.get(key)
             if known is None:
@@ -101,10 +102,16 @@ def _users_own(site: Site | None) -> Site | None:
     return site
 
 
+_INSTALLED = f"{os.sep}site-packages{os.sep}"
+
+
+def _is_labelled(file: str) -> bool:
+    """Whether a source file is of a library that calls NumPy with the user's arrays."""
+    return any(f"{_INSTALLED}{name}{os.sep}" in file for name in ("pandas", "xarray"))
+
+
 def _is_standard(file: str) -> bool:
-    installed = f"{os.sep}site-packages{os.sep}"
-    others = any(f"{installed}{name}{os.sep}" in file for name in ("numba", "pandas", "xarray"))
-    return others or (file.startswith(_STANDARD) and installed not in file)
+    return f"{_INSTALLED}numba{os.sep}" in file or (file.startswith(_STANDARD) and _INSTALLED not in file)
 
 
 def warn_at_site(message: str, category: type[Warning]) -> None:

@@ -323,3 +323,12 @@ def test_what_can_not_be_differentiated_is_named():
         grad(product)(loop)
     with pytest.raises(DifferentiationError, match="an object of type dict_keys"):
         grad(product)({}.keys())
+
+
+def test_numbers_of_frozen_objects_vary_in_values_too():
+    f = compile_grad(energy)
+    for make in (Frozen, Slotted):
+        for k in range(8):
+            p = make(1.0 + k, B * k)
+            np.testing.assert_allclose(f(p, X), energy(p, X))
+    assert f.stats.traces <= 8 and not f.stats.live

@@ -60,15 +60,15 @@ def assigned(code: CodeType, elsewhere: frozenset[str] = frozenset()) -> frozens
 def _stored(found: Any, at: int) -> list[int]:
     """The instructions that push what the STORE instruction *at* may store; of ``u, v = f(), g()`` all that do."""
     k = at
-    while k > 0 and _line(found.all[k]) == _line(found.all[at]):
+    while k > 0 and found.all[k].opname.startswith(("STORE_", "LOAD_FAST", "LOAD_DEREF")):
         k -= 1
-        if found.all[k].opname in ("SWAP", "UNPACK_SEQUENCE"):
-            count = found.all[k].arg
-            if found.all[k].opname == "UNPACK_SEQUENCE":
-                k -= 1
-                if not found.all[k].opname.startswith("BUILD_"):
-                    return [k]
-            return [j for n in range(count) if (j := found.pushed_by(k, n, 0)) is not None]
+    if found.all[k].opname in ("SWAP", "UNPACK_SEQUENCE"):
+        count = found.all[k].arg
+        if found.all[k].opname == "UNPACK_SEQUENCE":
+            k -= 1
+            if not found.all[k].opname.startswith("BUILD_"):
+                return [k]
+        return [j for n in range(count) if (j := found.pushed_by(k, n, 0)) is not None]
     j = found.pushed_by(at, int(found.all[at].opname == "STORE_ATTR"), 0)
     return [] if j is None else [j]
 

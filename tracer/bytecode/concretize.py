@@ -267,21 +267,22 @@ def request(depth: int) -> Request:
     return Request(opcode, resolve(path, frame), path[-1][1] if path[-1][0] != "const" else None, frame)
 
 
-def plain_operand() -> Any:
-    """The object into which the caller's caller writes (``z[k] = t``, ``z.flat = t``), that it indexes (``z[t]``) or of
-    which it calls a method (``z.fill(t)``), UNKNOWN where it can't be told; None where it does none of that."""
+def plain_operand() -> tuple[Any, bool] | None:
+    """(the object into which the caller's caller writes, that it indexes, or of which it calls a method, UNKNOWN where
+    it can't be told; whether it writes: ``z[k] = t``, ``z.fill(t)``, ``z.flat = t``); None where it does neither."""
     asked = request(2)
     code, at = asked.frame.f_code, asked.frame.f_lasti
     if asked.opcode == "CALL":
-        path = called_path(code, at)
+        path, writes = called_path(code, at), asked.name in _WRITERS
         found = UNKNOWN if path is None or len(path) < 2 else resolve(path[:-1], asked.frame, plain=True)
-        return found if isinstance(found, np.ndarray) or asked.name in _WRITERS else None
+        return (found, writes) if isinstance(found, np.ndarray) or writes else None
     if not asked.opcode.startswith(("STORE_", "BINARY_SUBSCR", "BINARY_OP [")):
         return None
     instructions = instructions_of(code)
     above = {"STORE_ATTR": 0, "STORE_SLICE": 2}.get(asked.opcode, 1)
     path = instructions.loads_below(instructions.at(at), above, 0)
-    return UNKNOWN if path is None else resolve(path, asked.frame, plain=True)
+    found = UNKNOWN if path is None else resolve(path, asked.frame, plain=True)
+    return found, asked.opcode.startswith("STORE_")
 
 
 def called_by_name(method: str) -> bool:

@@ -447,8 +447,8 @@ class TracedArray(metaclass=_StandIn):
             try:
                 check_number_allowed(lambda: self._recorder.has_gradient(self.atom))
             except UnsupportedError as error:
-                if (array := plain_operand()) is not None:
-                    self._recorder.refuse_write(array, error)
+                if (found := plain_operand()) is not None:
+                    self._recorder.refuse_plain(found[0], error, writes=found[1])
                 raise
         return float(self._concrete("float"))
 
@@ -538,8 +538,8 @@ class TracedArray(metaclass=_StandIn):
         error = array_refusal()
         if expect_lists():
             self._recorder.again(RecordAgainError(error))
-        if (array := plain_operand()) is not None:
-            self._recorder.refuse_write(array, error)
+        if (found := plain_operand()) is not None:
+            self._recorder.refuse_plain(found[0], error, writes=found[1])
         raise self._recorder.refused(self.atom, error)
 
     def __getattr__(self, name: str) -> Any:

@@ -69,6 +69,7 @@ def _with_traced(name: str) -> Callable[..., Any]:
 
     def method(array: Any, *args: Any, **kwargs: Any) -> Any:
         if any(map(is_traced, (*args, *kwargs.values()))):
+            array._meets()
             function = getattr(np, name)
             return FUNCTIONS.get(function, function)(array.plain(), *args, **kwargs)
         return getattr(np.ndarray, name)(array, *args, **kwargs)
@@ -93,6 +94,13 @@ class MadeArray(np.ndarray):
         found = super().__array_function__(function, types, args, kwargs)
         return self._of(found) if type(found) is np.ndarray else found
 
+    def _meets(self) -> None:
+        """Note that traced values meet the array, which has to be known in further runs, too."""
+        recorder = current_recorder()
+        keep = None if recorder is None else recorder.outermost().keep_lines
+        if keep is not None and self.place is not None and isinstance(self.place.offset, str):
+            keep()
+
     def _of(self, array: np.ndarray) -> np.ndarray:
         """*array*, which is made of this one."""
         found = array.view(MadeArray)
@@ -106,6 +114,7 @@ class MadeArray(np.ndarray):
 
     def __getitem__(self, index: Any) -> Any:
         if is_traced(index) and current_recorder() is not None:
+            self._meets()
             return wrap_array(to_atom(self.plain()))[index]
         return super().__getitem__(index)
 
@@ -212,7 +221,7 @@ def refuse_write(array: Any, what: str) -> NoReturn:
         _traced.setdefault(array.place.code, set()).add(array.place.offset)
         recorder.again(HoldsTracedError(error))
     if recorder is not None:
-        recorder.refuse_write(array, error)
+        recorder.refuse_plain(array, error)
     raise error
 
 

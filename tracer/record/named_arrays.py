@@ -51,7 +51,7 @@ class ByLines:
     def __enter__(self) -> None:
         recorder = current_recorder()
         if recorder is not None:
-            recorder.refused_write = self._refused
+            recorder.refused_plain, recorder.keep_lines = self._refused, self._keep
         if self._on:
             sys.settrace(self._begin)
 
@@ -59,18 +59,23 @@ class ByLines:
         if self._on:
             sys.settrace(None)
 
-    def _refused(self, array: Any, error: TracegradError) -> TracegradError | None:
-        """A traced value was to be written into the plain *array*: None if another run may know it, else *error* or one
-        that says more."""
+    def _refused(self, array: Any, error: TracegradError, writes: bool) -> TracegradError | None:
+        """The plain *array* met a traced value, which was to be written into it perhaps: None if another run may know
+        it, else *error* or one that says more."""
         known, site = self._shared.get(id(array), (None, None))
-        if known is not None and known() is array:
+        if known is not None and known() is array and writes:
             return MutationError.here(_SHARED.format(f" ({site})"))
         if self._on:
-            return MutationError.here(_SHARED.format(""))
+            return MutationError.here(_SHARED.format("")) if writes else error
         if self._code is None or sys.gettrace() is not None:
             return error
         _by_lines.add(self._code)
         return None
+
+    def _keep(self) -> None:
+        """Have further runs be made line by line."""
+        if self._code is not None:
+            _by_lines.add(self._code)
 
     def _begin(self, frame: FrameType, event: str, arg: Any) -> Any:
         if is_internal(frame.f_code.co_filename):
@@ -111,8 +116,8 @@ class ByLines:
                 self._shared[id(array)] = ref(array), name_site(frame, name)
         elif array.dtype in SUPPORTED and array.ndim:
             traced = is_traced_at(place, array.dtype.kind)
-            if traced and self._code is not None:
-                _by_lines.add(self._code)
+            if traced:
+                self._keep()
             c_order = bool(array.flags.c_contiguous)
             holder[key] = wrap_array(to_atom(array), c_order=c_order) if traced else made(array, place)
 

@@ -134,7 +134,8 @@ class Recorder(Builder):
         self.repeatable = False  # whether the run has no effects before it is over
         self.names_written: Callable[[], frozenset[str]] | None = None  # by the code, where the run can't be made again
         self.needed: RecordAgainError | None = None  # raised in the function, whatever became of it
-        self.refused_write: Callable[..., TracegradError | None] | None = None  # asks to know it (named_arrays.py)
+        self.refused_plain: Callable[..., TracegradError | None] | None = None  # asks to know it (named_arrays.py)
+        self.keep_lines: Callable[[], None] | None = None  # further runs are to be made line by line
         self._alive: list[Any] = []
         self._producers = Producers()
         self._guarded: dict[tuple[Atom, str], Guard] = {}
@@ -491,13 +492,15 @@ class Recorder(Builder):
             unrecordable.discard(raised.error)
             raise raised
 
-    def refuse_write(self, array: Any, error: TracegradError) -> NoReturn:
-        """End the run, or the write of a traced value into a plain *array*, by *error* or one that says more."""
-        ask = self.outermost().refused_write
-        found = error if ask is None else ask(array, error)
+    def refuse_plain(self, array: Any, error: TracegradError, *, writes: bool = True) -> None:
+        """End the run in which a plain *array* met a traced value, if another one may know it; an error that says more
+        than *error*, where that is known."""
+        ask = self.outermost().refused_plain
+        found = error if ask is None else ask(array, error, writes)
         if found is None:
             self.again(RecordAgainError(error))
-        raise error if found is None else found
+        elif found is not error:
+            raise found
 
     def refused(self, atom: Atom, error: UnsupportedError) -> UnsupportedError:
         """*error*, of code that needs the array itself; where that depends on no argument, the code can have it."""

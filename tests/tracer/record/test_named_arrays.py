@@ -119,8 +119,13 @@ def iterators(a):
     return total
 
 
+QUICK, SLOW = [other_names, functions_of_lists, a_class], [grids, ways_of_writing, iterators]
+
+
 @pytest.mark.parametrize(
-    "f", [other_names, functions_of_lists, grids, a_class, ways_of_writing, iterators], ids=lambda f: f.__name__
+    "f",
+    [*QUICK, *[pytest.param(f, marks=pytest.mark.slow) for f in SLOW]],
+    ids=lambda f: f.__name__,
 )
 def test_writes(f):
     compiled = compile_grad(f)

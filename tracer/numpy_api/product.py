@@ -87,10 +87,10 @@ def _matvec(x: Atom, y: Atom) -> Atom:
     return _vecdot(x, reshape(y, (*y.aval.shape[:-1], 1, y.aval.shape[-1])))
 
 
-UFUNCS[np.vecdot] = _vecdot
+UFUNCS[np.vecdot] = lambda x, y: _vecdot(conjugate(x), y)
 if hasattr(np, "matvec"):  # since NumPy 2.2
     UFUNCS[np.matvec] = _matvec
-    UFUNCS[np.vecmat] = lambda x, y: _matvec(_swap_last(y), x)
+    UFUNCS[np.vecmat] = lambda x, y: _matvec(_swap_last(y), conjugate(x))
 
 
 @implements(np.dot, method="dot")

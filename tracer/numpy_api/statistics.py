@@ -12,7 +12,7 @@ from ..ir.aval import FLOAT, Ints, canonical_axes, promote_types
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom, Lit
 from ..ops.complex import square_of_size
-from ..ops.elementwise import F, broadcast_to, cast, like, promote, root
+from ..ops.elementwise import F, broadcast_to, cast, like, promote, root, whole_lanes
 from ..ops.reduce import expand, reduce
 from ..ops.shape import concat, full, reshape, transpose
 from ..record.array import FUNCTIONS, wrap
@@ -60,9 +60,9 @@ def _variance_where(x: Atom, axes: Ints, ddof: Any, keepdims: bool, mean: Any, w
     center = F.div(reduce("sum", filled, axes, True), count) if mean is None else atom_of(mean)
     shape = filled.aval.shape
     off = masked(F.sub(broadcast_to(x, shape), broadcast_to(center, shape)), where, like(0, x))
-    left = F.sub(count, Lit(ddof, x.aval.dtype))
+    left = F.sub(whole_lanes(count)[0] if count.aval.is_complex else count, Lit(ddof, FLOAT, weak=True))
     known = F.gt(left, like(0, left))
-    total = F.div(reduce("sum", F.square(off), axes, True), F.select(known, left, like(1, left)))
+    total = F.div(reduce("sum", square_of_size(off), axes, True), F.select(known, left, like(1, left)))
     return keep(reshape(F.select(known, total, like(math.nan, total)), _left(shape, axes)), shape, axes, keepdims)
 
 

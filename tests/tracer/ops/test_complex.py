@@ -160,7 +160,8 @@ def test_structure_and_products() -> None:
             np.broadcast_to(v, (2, 3)), a[[0, 2]], a[a.real > 0], np.take(a, [1, 0], axis=1), a.reshape(9)[::2],
             np.polyval([1, 2j, 3], v), np.linspace(v[0], w[1], 4), np.interp(0.5, [0, 1], [0, 2]) * v,
             np.array([v[0], 2.0, 1j * w[0]]), np.vander(v, 3), np.trapezoid(v), np.fromiter((1, 2), float) * v[:2],
-            a.view(float), np.real_if_close(v), np.nan_to_num(v), np.isclose(a, b), np.allclose(a, a), np.round(a, 2),
+            np.vecdot(a, b), np.vecmat(v, b), np.matvec(a, w), a.view(float), np.nanvar(a), np.nanstd(v),
+            np.real_if_close(v), np.nan_to_num(v), np.isclose(a, b), np.allclose(a, a), np.round(a, 2),
             np.isrealobj(a), np.iscomplexobj(a.real), np.iscomplex(v), np.isreal(v), np.array_equal(a, b),
             a.astype(np.complex64), np.zeros_like(a), np.ones_like(a), np.full_like(a, 2j), a.sum(0), a.dtype.kind,
         ]  # fmt: skip

@@ -24,7 +24,7 @@ from ...tracer.ir.graph import Atom, Var, building
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site
-from ...tracer.numpy_api import series, sparse
+from ...tracer.numpy_api import labelled, sparse
 from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
 from ...tracer.ops.complex import complex_of, real_atoms
 from ...tracer.record.array import WIDE, TracedArray
@@ -98,7 +98,7 @@ def _record(
     in_pieces: bool = False,
 ) -> Recording | Pieces:
     clock = time.perf_counter()
-    series.install()
+    labelled.install()
     sparse.install()
     recorder = integers.recorder
     if call.device is not None:

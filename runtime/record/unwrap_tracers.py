@@ -26,6 +26,7 @@ import numpy as np
 from ...tracer.bytecode.instructions import plain_instructions
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.trees import tree_unflatten
+from ...tracer.numpy_api.frame import TracedFrame
 from ...tracer.numpy_api.series import TracedSeries
 from ...tracer.record.array import TracedArray
 from ...tracer.record.integers import TracedInt
@@ -77,7 +78,7 @@ class Settled:
                 plain = self._number(value)
             elif type(value) in (TracedInt, MadeArray):
                 plain = value.plain()
-            elif type(value) is TracedSeries:
+            elif type(value) in (TracedSeries, TracedFrame):
                 plain = value.settled(self)
             elif depth < _MAX_DEPTH:
                 self._known[id(value)] = value, value  # in case it holds itself

@@ -35,7 +35,7 @@ iterators.py     np.ndenumerate, np.nditer
 misc.py          differences, interpolation, convolution, comparison of whole arrays, facts
 python_builtins  type, hasattr, getattr
 python_math      math.sin, math.hypot
-series           columns of pandas with traced values
+labelled         pandas and xarray (series.py, frame.py)
 sparse           products with SciPy's sparse matrices
 python_numbers   errors of Python's own floats: 1.0 / a
 unsupported.py   hints for unsupported functions
@@ -51,6 +51,7 @@ from . import (  # noqa: F401  (each fills the tables)
     hooks,
     index,
     iterators,
+    labelled,
     linalg,
     linalg_factors,
     made_in_code,
@@ -64,7 +65,6 @@ from . import (  # noqa: F401  (each fills the tables)
     scipy_linalg,
     scipy_solvers,
     selection,
-    series,
     shape,
     sort,
     sparse,

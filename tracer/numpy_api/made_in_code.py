@@ -24,6 +24,7 @@ from ..record.recorder import current_recorder
 from .assemble import nested_atom
 from .create import filled
 from .creation import writable_copy
+from .frame import TracedFrame
 from .registry import shape_of
 from .series import TracedSeries
 
@@ -106,7 +107,7 @@ def _converter(plain: Callable[..., Any], order: Any) -> Callable[..., Any]:
     def convert(a: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
         if is_traced(a):
             return _of_traced(a, dtype, kwargs.get("copy"), kwargs.get("order", args[0] if args else order), 0)
-        if isinstance(a, TracedSeries):
+        if isinstance(a, (TracedSeries, TracedFrame)):
             return convert(a.array, dtype, *args, **kwargs)
         try:
             found = plain(a, dtype, *args, **kwargs)

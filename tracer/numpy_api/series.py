@@ -2,9 +2,7 @@
 
 A ``TracedSeries`` is a traced array with the index of the Series.  Operations are elementwise between equal indexes;
 where pandas would align others, or for what it does beyond that, an error says to take ``.to_numpy()``.  Its reductions
-are those of pandas: they leave NaN out, and ``std`` and ``var`` divide by n - 1.  ``install`` sends the operators of
-pandas here once it is loaded, which this module does not import.  (xarray holds any array that knows NumPy's protocols,
-and so traced ones.)
+are those of pandas: they leave NaN out, and ``std`` and ``var`` divide by n - 1.
 """
 
 from __future__ import annotations
@@ -18,22 +16,21 @@ import numpy as np
 
 from ..ir.errors import UnsupportedError
 from ..record.array import TracedArray, to_atom, wrap_array
-from .hooks import hook
 
-_REDUCTIONS = {
+REDUCTIONS = {
     "sum": np.nansum, "mean": np.nanmean, "prod": np.nanprod, "product": np.nanprod, "min": np.nanmin, "max": np.nanmax,
 }  # fmt: skip
 _SPREADS = ("var", "std")
-_OPERATORS = "add sub mul truediv floordiv mod pow and or xor".split()
-_COMPARISONS = "eq ne lt le gt ge".split()
+OPERATORS = "add sub mul truediv floordiv mod pow and or xor".split()
+COMPARISONS = "eq ne lt le gt ge".split()
 _FLEXIBLE = {"div": "truediv", "divide": "truediv", "multiply": "mul", "subtract": "sub"}
 
 
-def _refuse(what: str) -> NoReturn:
+def refuse(what: str) -> NoReturn:
     raise UnsupportedError.here(f"{what} is not supported: take .to_numpy() of the columns, and use NumPy on these")
 
 
-def _is_pandas(value: Any, kind: str) -> bool:
+def is_pandas(value: Any, kind: str) -> bool:
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(value, getattr(pandas, kind))
 
@@ -46,7 +43,7 @@ def _values(series: Any) -> np.ndarray:
     try:
         return series.to_numpy(dtype=float)
     except (TypeError, ValueError):
-        _refuse(f"the column {series.name!r} of {series.dtype}, which holds no numbers, with traced values")
+        refuse(f"the column {series.name!r} of {series.dtype}, which holds no numbers, with traced values")
 
 
 class TracedSeries:
@@ -66,13 +63,13 @@ class TracedSeries:
         names = {self.name}
         given = []
         for x in operands:
-            if _is_pandas(x, "DataFrame"):
-                _refuse("a DataFrame with traced values")
-            if isinstance(x, TracedSeries) or _is_pandas(x, "Series"):
+            if getattr(x, "ndim", 1) == 2 and hasattr(x, "columns"):
+                refuse("an operation of a Series and a DataFrame, with traced values,")
+            if isinstance(x, TracedSeries) or is_pandas(x, "Series"):
                 names.add(x.name)
                 if not self.index.equals(x.index):
-                    _refuse("an operation of Series with other indexes, which pandas would align,")
-            given.append(x.array if isinstance(x, TracedSeries) else _values(x) if _is_pandas(x, "Series") else x)
+                    refuse("an operation of Series with other indexes, which pandas would align,")
+            given.append(x.array if isinstance(x, TracedSeries) else _values(x) if is_pandas(x, "Series") else x)
         found = function(*given)
         name = self.name if len(names) == 1 else None
         parts = found if isinstance(found, tuple) else (found,)
@@ -81,29 +78,29 @@ class TracedSeries:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if kwargs.get("out") is not None:
-            _refuse(f"np.{ufunc.__name__} with out= of a Series with traced values")
+            refuse(f"np.{ufunc.__name__} with out= of a Series with traced values")
         if method != "__call__":
-            return getattr(ufunc, method)(*[_array(x) for x in inputs], **kwargs)
+            return getattr(ufunc, method)(*[array_of(x) for x in inputs], **kwargs)
         return self.apply(lambda *given: ufunc(*given, **kwargs), *inputs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         name = func.__name__.removeprefix("a") if func.__name__ in ("amin", "amax") else func.__name__
-        if args and args[0] is self and (name in _REDUCTIONS or name in _SPREADS):
+        if args and args[0] is self and (name in REDUCTIONS or name in _SPREADS):
             given = {"ddof": 0, **kwargs} if name in _SPREADS else kwargs
             return getattr(self, name)(*args[1:], **given)
-        return func(*[_array(x) for x in args], **{key: _array(x) for key, x in kwargs.items()})
+        return func(*[array_of(x) for x in args], **{key: array_of(x) for key, x in kwargs.items()})
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        _refuse("np.asarray by code of a library, of a Series with traced values")
+        refuse("np.asarray by code of a library, of a Series with traced values")
 
     def dot(self, other: Any) -> Any:
-        return self.apply(lambda *given: np.dot(given[0], _array(given[1])), self, other)
+        return self.apply(lambda *given: np.dot(given[0], array_of(given[1])), self, other)
 
     def __matmul__(self, other: Any) -> Any:
         return self.dot(other)
 
     def __rmatmul__(self, other: Any) -> Any:
-        return self.apply(lambda *given: np.matmul(_array(given[0]), given[1]), other, self)
+        return self.apply(lambda *given: np.matmul(array_of(given[0]), given[1]), other, self)
 
     def __neg__(self) -> Any:
         return self.apply(np.negative, self)
@@ -182,7 +179,7 @@ class TracedSeries:
         """The part that *pick* takes of a Series, which is given one of positions."""
         places = sys.modules["pandas"].Series(np.arange(len(self)), index=self.index, name=self.name)
         found = pick(places)
-        if _is_pandas(found, "Series"):
+        if is_pandas(found, "Series"):
             return TracedSeries(self.array[found.to_numpy()], found.index, found.name)
         return self.array[int(found)]
 
@@ -193,7 +190,7 @@ class TracedSeries:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        _refuse(f"`.{name}` of a Series with traced values")
+        refuse(f"`.{name}` of a Series with traced values")
 
     def __repr__(self) -> str:
         return f"TracedSeries({self.array!r})"
@@ -209,11 +206,11 @@ class _Indexer:
         return self._series._picked(lambda places: getattr(places, self._name)[key])
 
 
-def _array(value: Any) -> Any:
+def array_of(value: Any) -> Any:
     """*value* without its index, in lists and tuples, too."""
     if isinstance(value, (list, tuple)):
-        return type(value)([_array(x) for x in value])
-    return value.array if isinstance(value, TracedSeries) else _values(value) if _is_pandas(value, "Series") else value
+        return type(value)([array_of(x) for x in value])
+    return value.array if isinstance(value, TracedSeries) else _values(value) if is_pandas(value, "Series") else value
 
 
 def _reduction(function: Any) -> Callable[..., Any]:
@@ -231,21 +228,21 @@ def _operation(name: str, reflected: bool) -> Callable[..., Any]:
 
     def apply(self: TracedSeries, other: Any, *args: Any, **kwargs: Any) -> Any:
         if any(value is not None for value in (*args, *[v for k, v in kwargs.items() if k != "axis"])):
-            _refuse(f"{name} of a Series with traced values with more arguments")
+            refuse(f"{name} of a Series with traced values with more arguments")
         return self.apply(function, *((other, self) if reflected else (self, other)))
 
     return apply
 
 
-for _name in _OPERATORS + _COMPARISONS:
+for _name in OPERATORS + COMPARISONS:
     setattr(TracedSeries, f"__{_name}__", _operation(_name, False))
     setattr(TracedSeries, _name, _operation(_name, False))
-    if _name in _OPERATORS:
+    if _name in OPERATORS:
         setattr(TracedSeries, f"__r{_name}__", _operation(_name, True))
         setattr(TracedSeries, f"r{_name}", _operation(_name, True))
 for _name, _same in _FLEXIBLE.items():
     setattr(TracedSeries, _name, _operation(_same, False))
-for _name, _function in _REDUCTIONS.items():
+for _name, _function in REDUCTIONS.items():
     setattr(TracedSeries, _name, _reduction(_function))
 
 
@@ -256,9 +253,9 @@ def _of_plain(series: Any) -> TracedSeries:
     return TracedSeries(wrap_array(to_atom(_values(series))), series.index, series.name)
 
 
-def _arithmetic(self: Any, other: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
+def arithmetic(self: Any, other: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
     if any(value is not None for value in (*args, *[v for k, v in kwargs.items() if k != "axis"])):
-        _refuse(f"{op.__name__} of a Series with traced values with more arguments")
+        refuse(f"{op.__name__} of a Series with traced values with more arguments")
     name = op.__name__
     reflected = name.startswith("r") and hasattr(operator, name[1:])  # pandas' `radd` calls the other way round
     function = getattr(operator, name[1:]) if reflected else op
@@ -266,75 +263,9 @@ def _arithmetic(self: Any, other: Any, op: Any, *args: Any, **kwargs: Any) -> An
     return mine.apply(function, *((other, mine) if reflected else (mine, other)))
 
 
-def _product(self: Any, other: Any) -> Any:
+def product(self: Any, other: Any) -> Any:
     return _of_plain(self).dot(other)
 
 
-def _product_from_left(self: Any, other: Any) -> Any:
+def product_from_left(self: Any, other: Any) -> Any:
     return other @ _of_plain(self)
-
-
-def _frame_product(self: Any, other: Any) -> Any:
-    """``frame @ other``: a Series by rows, for a vector."""
-    if isinstance(other, TracedSeries) and not self.columns.equals(other.index):
-        _refuse("the product of a DataFrame with a Series whose index is not its columns")
-    found = np.matmul(wrap_array(to_atom(self.to_numpy())), _array(other))
-    if found.ndim > 1:
-        _refuse("the product of a DataFrame with a traced matrix")
-    return TracedSeries(found, self.index)
-
-
-def _frame_product_from_left(self: Any, other: Any) -> Any:
-    if np.ndim(_array(other)) > 1:
-        _refuse("the product of a traced matrix with a DataFrame")
-    return TracedSeries(np.matmul(_array(other), wrap_array(to_atom(self.to_numpy()))), self.columns)
-
-
-def _frame_arithmetic(self: Any, *args: Any, **kwargs: Any) -> Any:
-    _refuse("a DataFrame with traced values")
-
-
-def _applies(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    return any(isinstance(x, (TracedArray, TracedSeries)) for x in args)
-
-
-_HOOKS: dict[str, dict[str, Callable[..., Any]]] = {
-    "Series": {
-        "_arith_method": _arithmetic, "_cmp_method": _arithmetic, "_logical_method": _arithmetic,
-        "_flex_method": _arithmetic, "dot": _product, "__matmul__": _product, "__rmatmul__": _product_from_left,
-    },
-    "DataFrame": {
-        "_arith_method": _frame_arithmetic, "_cmp_method": _frame_arithmetic, "_logical_method": _frame_arithmetic,
-        "_flex_arith_method": _frame_arithmetic, "dot": _frame_product, "__matmul__": _frame_product,
-        "__rmatmul__": _frame_product_from_left,
-    },
-}  # fmt: skip
-_installed = False
-
-
-def _held(data: Any, *args: Any, **kwargs: Any) -> Any:
-    """*data* as xarray can hold it: what has no axes is an array, too, and no number."""
-    found = wrap_array(data.atom)
-    found._storage.array0d = True
-    return found
-
-
-def _named_array(dims: Any, data: Any, attrs: Any = None) -> Any:
-    return sys.modules["xarray.namedarray.core"].NamedArray(dims, _held(data), attrs)
-
-
-def install() -> None:
-    """Send pandas' operators with traced operands here, if pandas is loaded; what xarray needs, likewise."""
-    global _installed
-    if "xarray.namedarray.core" in sys.modules:
-        hook(getattr(sys.modules["xarray.namedarray.core"], "from_array", None), _named_array)
-        hook(getattr(sys.modules.get("xarray.core.variable"), "as_compatible_data", None), _held)
-    pandas = sys.modules.get("pandas")
-    if _installed or not (hasattr(pandas, "Series") and hasattr(pandas, "DataFrame")):
-        return
-    _installed = True
-    for kind, methods in _HOOKS.items():
-        for name, implementation in methods.items():
-            found = [vars(c)[name] for c in getattr(pandas, kind).__mro__ if name in vars(c)]
-            if found:
-                hook(found[0], implementation, _applies)

@@ -130,9 +130,19 @@ def products(w, d):
     return total + np.sum((w @ X.T) ** 2) + np.sum(X.to_numpy()[:, 0] * w[0]) + np.sum(np.column_stack([d.x, d.y]) @ w)
 
 
+def tables(w, d):
+    X = d[["x", "n"]]
+    scaled, centred = X * w, (X - X.mean()) / np.exp(w)
+    total = scaled.sum(axis=1).pow(2).sum() + (centred**2).mean().mean() + np.sum(scaled) + scaled["x"].max()
+    total = total + (scaled * (1 - X)).abs().sum().sum() + (scaled.dot(w) - d["y"]).std() + X.mul(w[0]).sum()["n"]
+    return total + np.sum(np.where(w < X, scaled, 0.0)) + np.sum((w @ scaled.T) ** 2) + scaled[["n"]].to_numpy()[2, 0]
+
+
 def test_regression_on_a_frame(frame):
-    for f in (columns, selections, products):
+    for f in (columns, selections, products, tables):
         replayed(f, W, frame)
+    scaled = compile_grad(lambda w, d: d[["x", "n"]] * w)(W, frame)
+    assert scaled.equals(frame[["x", "n"]] * W)
     by_label = compile_grad(lambda w, d: (w[0] * d["x"])["r":"t"].sum())
     np.testing.assert_allclose(by_label.grad(W, frame), [frame["x"]["r":"t"].sum(), 0.0])
 
@@ -180,7 +190,9 @@ def test_what_pandas_would_align_and_what_has_no_recorded_form_is_refused(frame)
     with pytest.raises(UnsupportedError, match="other indexes, which pandas would align"):
         grad(lambda w: (frame["x"] * w[0] - other["y"]).sum())(W)
     for f, what in [
-        (lambda w, d: (d[["x", "y"]] * w).sum().sum(), "a DataFrame with traced values"),
+        (lambda w, d: (d[["x", "y"]] * w).iloc[2].sum(), r"`\.iloc` of a DataFrame with traced values"),
+        (lambda w, d: (d[["x", "y"]] * w - d[["y", "x"]]).sum().sum(), "other axes, which pandas would align"),
+        (lambda w, d: (d * w[0]).sum().sum(), "columns that are no numbers"),
         (lambda w, d: (d["s"] * w[0]).sum(), "'s'"),
         (lambda w, d: (d["x"] * w[0]).rolling(2).mean().sum(), r"`\.rolling`"),
         (lambda w, d: d.x * w[0], "scalar loss"),

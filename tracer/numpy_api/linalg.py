@@ -66,8 +66,8 @@ def matrices(*values: Any, complex_too: bool = False) -> tuple[Atom, ...]:
     if any(atom.aval.is_complex for atom in atoms):
         if not complex_too:
             raise UnsupportedError.here(
-                "of complex matrices there are np.linalg.solve, inv, pinv, eigvalsh and matrix_power, det of up to 3 "
-                "rows, and scipy.linalg.expm; compose it from those"
+                "of complex matrices there are np.linalg.solve, inv, pinv, lstsq, matrix_power, eigvalsh, svdvals, "
+                "norm, cond, det of up to 3 rows, and functions as scipy.linalg.expm; compose it from those"
             )
         dtype = next(c for c, lane in COMPLEX.items() if lane == dtype)
     return tuple([cast(atom, dtype) for atom in atoms])

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.aval import INT, Aval
+from ..ir.aval import COMPLEX, INT, Aval
 from ..ir.errors import MatrixError, UnsupportedError
 from ..ir.graph import Atom, Lit, Pair
 from ..ops import linalg as ops
 from ..ops import linalg_eig as general
 from ..ops import linalg_eigen as symmetric
-from ..ops.complex import blocks_of, conjugate, from_blocks
+from ..ops.complex import blocks_of, conjugate, from_blocks, square_of_size
 from ..ops.elementwise import F, broadcast_to, cast, like, whole_lanes
 from ..ops.linalg_eig_complex import complex_eigenvalues, complex_eigenvectors
 from ..ops.linalg_gaps import diagonal_mask
@@ -39,12 +39,12 @@ _SVDResult: Any = type(np.linalg.svd(_ONE))
 _QRResult: Any = type(np.linalg.qr(_ONE))
 
 
-def _one(value: Any) -> Atom:
-    return matrices(value)[0]
+def _one(value: Any, complex_too: bool = False) -> Atom:
+    return matrices(value, complex_too=complex_too)[0]
 
 
-def _rectangles(value: Any) -> Atom:
-    x = _one(value)
+def _rectangles(value: Any, complex_too: bool = False) -> Atom:
+    x = _one(value, complex_too)
     if x.aval.ndim < 2:
         raise MatrixError.here(f"{x.aval.ndim}-dimensional array given. Array must be at least two-dimensional")
     return x
@@ -103,12 +103,18 @@ def _eigh(a: Any, UPLO: str = "L") -> Any:
 @implements(np.linalg.eigvalsh)
 def _eigvalsh(a: Any, UPLO: str = "L") -> Any:
     lower = _uplo(UPLO)
-    (x,) = matrices(a, complex_too=True)
-    if x.aval.is_complex:  # those of the blocks come in pairs
+    x = _one(a, True)
+    if x.aval.is_complex:
         squares(x)
-        pairs = eigh_of(blocks_of(_hermitian(x, lower)))[0]
-        return wrap(reduce("sum", reshape(pairs, (*x.aval.shape[:-1], 2)), (x.aval.ndim - 1,)) * 0.5)
+        return wrap(one_of_two(eigh_of(blocks_of(_hermitian(x, lower)))[0]))
     return wrap(eigh_of(x, lower)[0])
+
+
+def one_of_two(values: Atom) -> Atom:
+    """Those of complex matrices, from those of their blocks, which come in pairs."""
+    *batch, n = values.aval.shape
+    pairs = reshape(values, (*batch, n // 2, 2))
+    return F.mul(reduce("sum", pairs, (len(batch) + 1,)), like(0.5, values))
 
 
 def _hermitian(x: Atom, lower: bool) -> Atom:
@@ -160,6 +166,8 @@ def values_of(x: Atom) -> Atom:
     """The singular values of matrices, descending."""
     if not x.aval.size:
         return _of_nothing(np.linalg.svd, x.aval, compute_uv=False)
+    if x.aval.is_complex:
+        return one_of_two(values_of(blocks_of(x)))
     s = singular_values_of(x)
     _found(s, _NO_SVD)
     return s
@@ -167,7 +175,7 @@ def values_of(x: Atom) -> Atom:
 
 @implements(np.linalg.svd)
 def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
-    x = _rectangles(a)
+    x = _rectangles(a, complex_too=not compute_uv and not hermitian)
     if hermitian:
         found = _svd_of_symmetric(x)
         return _SVDResult(*found) if compute_uv else found[1]
@@ -183,7 +191,7 @@ def _svd_of_symmetric(x: Atom) -> tuple[Any, Any, Any]:
 
 
 if hasattr(np.linalg, "svdvals"):  # since NumPy 2.0
-    implements(np.linalg.svdvals)(lambda x, /: wrap(values_of(_rectangles(x))))
+    implements(np.linalg.svdvals)(lambda x, /: wrap(values_of(_rectangles(x, True))))
 
 
 # ---- made of singular values ---------------------------------------------------------------------------------------
@@ -191,7 +199,8 @@ if hasattr(np.linalg, "svdvals"):  # since NumPy 2.0
 
 def _cutoff(value: Any, x: Atom) -> Atom:
     """A relative cutoff, a number for all or each matrix, as one for each."""
-    atom = Lit(value, x.aval.dtype) if isinstance(value, (int, float)) else matrices(value, wrap(x))[0]
+    dtype = COMPLEX.get(x.aval.dtype, x.aval.dtype)
+    atom = Lit(value, dtype) if isinstance(value, (int, float)) else cast(atom_of(value), dtype)
     return broadcast_to(atom, x.aval.shape[:-2]) if x.aval.ndim > 2 else atom
 
 
@@ -203,10 +212,7 @@ def _eps(x: Atom) -> float:
 def _pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Any:
     if rcond is not None and rtol is not np._NoValue:
         raise ValueError("`rtol` and `rcond` can't be both set.")
-    (x,) = matrices(a, complex_too=not hermitian)
-    if x.aval.is_complex and x.aval.ndim > 1 and x.aval.size:
-        return wrap(from_blocks(_pinv(wrap(blocks_of(x)), rcond, rtol=rtol).atom, x.aval.dtype))
-    x = _rectangles(a)
+    x = _rectangles(a, not hermitian)
     if not x.aval.size:
         return wrap(_of_nothing(np.linalg.pinv, x.aval))
     given = rcond if rcond is not None else 1e-15 if rtol is np._NoValue else rtol
@@ -217,6 +223,9 @@ def _pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np.
 
 def pinv_of(x: Atom, cutoff: Atom) -> tuple[Atom, Atom]:
     """The pseudo-inverses of *x*, and its singular values."""
+    if x.aval.is_complex:
+        inverse, s = pinv_of(blocks_of(x), cutoff)
+        return from_blocks(inverse, x.aval.dtype), one_of_two(s)
     s = values_of(x)
     m, n = x.aval.shape[-2:]
     return pinv(packed_svd(x), m, n, cutoff), s
@@ -224,7 +233,7 @@ def pinv_of(x: Atom, cutoff: Atom) -> tuple[Atom, Atom]:
 
 @implements(np.linalg.lstsq)
 def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
-    x, y = matrices(a, b)
+    x, y = matrices(a, b, complex_too=True)
     return lstsq_of(x, y, _eps(x) if rcond is None else rcond)
 
 
@@ -245,9 +254,9 @@ def lstsq_of(x: Atom, y: Atom, rcond: Any) -> tuple[Any, Any, Any, Any]:
     rank = _as_question(reduce("sum", cast(above(F.stop_gradient(s), cutoff), INT), (0,)))
     solution: Atom = matmul(inverse, y)
     m, n = x.aval.shape
-    residuals: Any = np.array([], x.aval.dtype)
+    residuals: Any = np.array([], COMPLEX.get(x.aval.dtype, x.aval.dtype))
     if rank == n and m > n:
-        residuals = wrap(reduce("sum", F.square(F.sub(y, matmul(x, solution))), (0,)))
+        residuals = wrap(reduce("sum", square_of_size(F.sub(y, matmul(x, solution))), (0,)))
     solution = reshape(solution, (n,)) if vector else solution
     return wrap(solution), residuals, np.int32(rank), wrap(s)
 
@@ -262,7 +271,7 @@ def _matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any 
         raise ValueError("`tol` and `rtol` can't be both set.")
     if to_atom(A).aval.ndim < 2:
         return int(not np.all(A == 0))
-    x = _rectangles(A)
+    x = _rectangles(A, True)
     s = wrap(F.stop_gradient(values_of(x)))
     if tol is None:
         share = _eps(x) if rtol is None else np.asarray(rtol)[..., None]
@@ -274,7 +283,7 @@ def _matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any 
 
 @implements(np.linalg.cond)
 def _cond(x: Any, p: Any = None) -> Any:
-    atom = _rectangles(x)
+    atom = _rectangles(x, True)
     if not atom.aval.size:
         raise MatrixError.here("cond is not defined on empty arrays")
     if p is None or p in (2, -2):
@@ -284,7 +293,8 @@ def _cond(x: Any, p: Any = None) -> Any:
     else:
         squares(atom)
         norm = FUNCTIONS[np.linalg.norm]
-        inverse = ops.lu_inverse(ops.lu(atom))
+        inverse: Atom = ops.lu_inverse(ops.lu(atom))
+        inverse = from_blocks(inverse, atom.aval.dtype) if atom.aval.is_complex else inverse
         found = F.mul(*[to_atom(norm(wrap(v), p, axis=(-2, -1))) for v in (atom, inverse)])
     given = reduce("all", F.eq(atom, atom), (atom.aval.ndim - 2, atom.aval.ndim - 1))
     lost = F.logical_and(F.ne(found, found), given)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from ..ir.aval import Ints, broadcast_shapes
+from ..ir.aval import COMPLEX, Ints, broadcast_shapes
 from ..ir.errors import MatrixError, ShapeError, UnsupportedError
 from ..ir.graph import Atom, Lit
 from ..ops import linalg as ops
@@ -47,9 +47,9 @@ def hooked(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return register
 
 
-def _matrix(value: Any, finite: bool = False) -> Atom:
-    """*value* as matrices of float32 or float64, which have to be *finite*."""
-    (x,) = matrices(value)
+def _matrix(value: Any, finite: bool = False, complex_too: bool = False) -> Atom:
+    """*value* as matrices of the dtype that is computed in, which have to be *finite*."""
+    (x,) = matrices(value, complex_too=complex_too)
     if x.aval.ndim < 2:
         raise ShapeError.here("expected a 2-D array")
     if finite and x.aval.size:
@@ -89,7 +89,7 @@ def _svd(
 
 @hooked("svdvals")
 def _svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    return wrap(values_of(_matrix(a, check_finite)))
+    return wrap(values_of(_matrix(a, check_finite, True)))
 
 
 @hooked("polar")
@@ -182,11 +182,12 @@ def _eigvalsh(a: Any, b: Any = None, **options: Any) -> Any:
 @hooked("pinv")
 def _pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = False, check_finite: bool = True) -> Any:
     reject("scipy.linalg.pinv", "use np.linalg.matrix_rank", return_rank=return_rank)
-    x = _filled(_matrix(a, check_finite), "scipy.linalg.pinv")
+    x = _filled(_matrix(a, check_finite, True), "scipy.linalg.pinv")
+    lane = COMPLEX.get(x.aval.dtype, x.aval.dtype)
     share = max(x.aval.shape[-2:]) * float(np.finfo(x.aval.dtype).eps) if rtol is None else float(rtol)
-    cutoff: Atom = Lit(share, x.aval.dtype)
+    cutoff: Atom = Lit(share, lane)
     if atol:
-        cutoff = F.add(cutoff, F.div(Lit(float(atol), x.aval.dtype), ops.part(F.stop_gradient(values_of(x)), 0)))
+        cutoff = F.add(cutoff, F.div(Lit(float(atol), lane), ops.part(F.stop_gradient(values_of(x)), 0)))
     return wrap(pinv_of(x, cutoff)[0])
 
 
@@ -195,7 +196,7 @@ def _lstsq(
     a: Any, b: Any, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True,
     lapack_driver: Any = None,
 ) -> Any:  # fmt: skip
-    x, y = matrices(a, b)
+    x, y = matrices(a, b, complex_too=True)
     return lstsq_of(x, y, float(np.finfo(x.aval.dtype).eps) if cond is None else cond)
 
 
@@ -220,7 +221,12 @@ def _expm(A: Any) -> Any:
     x = _square(A, complex_too=True)
     if x.aval.shape[-1] <= 1:
         return wrap(F.exp(x))
-    return wrap(from_blocks(expm(blocks_of(x)), x.aval.dtype) if x.aval.is_complex else expm(x))
+    return wrap(_by_blocks(expm, x))
+
+
+def _by_blocks(function: Callable[[Atom], Atom], x: Atom) -> Atom:
+    """*function* of real matrices, of complex ones too: it commutes with taking their blocks."""
+    return from_blocks(function(blocks_of(x)), x.aval.dtype) if x.aval.is_complex else function(x)
 
 
 @hooked("expm_frechet")
@@ -238,8 +244,8 @@ def _expm_frechet(A: Any, E: Any, method: Any = None, compute_expm: bool = True,
 def _real(name: str, function: Callable[[Atom], Atom]) -> None:
     def apply(A: Any, disp: Any = True, blocksize: Any = None) -> Any:
         reject(f"scipy.linalg.{name}", "call it without", disp=disp is False)
-        x = _filled(_square(A), f"scipy.linalg.{name}")
-        found = function(x)
+        x = _filled(_square(A, complex_too=True), f"scipy.linalg.{name}")
+        found = _by_blocks(function, x)
         real = reduce("all", F.eq(found, found), tuple(range(found.aval.ndim)))
         if not require_recorder("linear algebra").guard(real, "linalg"):
             raise UnsupportedError.here(
@@ -263,31 +269,32 @@ def _sylvester(a: Atom, b: Atom, q: Atom) -> Atom:
         raise ShapeError.here(
             f"scipy.linalg.solve_sylvester: q of shape {q.aval.shape} does not fit: it has to be {n, m}"
         )
-    a, b, q = promote(a, b, q)
+    a, b, q = matrices(*map(wrap, (a, b, q)), complex_too=True)
     batch = broadcast_shapes(*[x.aval.shape[:-2] for x in (a, b, q)], what="batch dimensions")
-    return sylvester(*[broadcast_to(x, (*batch, *x.aval.shape[-2:])) for x in (a, b, q)])
+    wide = [broadcast_to(x, (*batch, *x.aval.shape[-2:])) for x in (a, b, q)]
+    return from_blocks(sylvester(*map(blocks_of, wide)), q.aval.dtype) if q.aval.is_complex else sylvester(*wide)
 
 
 @hooked("solve_sylvester")
 def _solve_sylvester(a: Any, b: Any, q: Any) -> Any:
-    return wrap(_sylvester(_matrix(a), _matrix(b), _matrix(q)))
+    return wrap(_sylvester(*[_matrix(x, complex_too=True) for x in (a, b, q)]))
 
 
 def _lyapunov_operands(a: Any, q: Any) -> tuple[Atom, Atom]:
-    x, y = _matrix(a), _matrix(q)
+    x, y = _matrix(a, complex_too=True), _matrix(q, complex_too=True)
     for name, v in (("a", x), ("q", y)):
         if v.aval.shape[-1] != v.aval.shape[-2]:
             raise ShapeError.here(f"Matrix {name} should be square.")
     if x.aval.shape[-1] != y.aval.shape[-1]:
         raise ShapeError.here("Matrix a and q should have the same shape.")
-    x, y = promote(x, y)
+    x, y = matrices(wrap(x), wrap(y), complex_too=True)
     return in_one_batch(x, y, "scipy.linalg.solve_lyapunov")
 
 
 @hooked("solve_continuous_lyapunov")
 def _solve_continuous_lyapunov(a: Any, q: Any) -> Any:
     x, y = _lyapunov_operands(a, q)
-    return wrap(_sylvester(x, ops.transposed(x), y))
+    return wrap(_sylvester(x, conjugate(ops.transposed(x)), y))
 
 
 HOOKED["solve_lyapunov"] = hook(scipy.linalg.solve_lyapunov, _solve_continuous_lyapunov)
@@ -298,16 +305,16 @@ def _solve_discrete_lyapunov(a: Any, q: Any, method: Any = None) -> Any:
     x, y = _lyapunov_operands(a, q)
     n = x.aval.shape[-1]
     if (method or ("bilinear" if n >= 10 else "direct")).lower() == "direct":
-        pairs = np.einsum("...ij,...kl->...ikjl", wrap(x), wrap(x))
+        pairs = np.einsum("...ij,...kl->...ikjl", wrap(x), wrap(conjugate(x)))
         lhs = np.eye(n * n, dtype=x.aval.dtype) - pairs.reshape(*x.aval.shape[:-2], n * n, n * n)
         flat = wrap(reshape(y, (*y.aval.shape[:-2], n * n, 1)))
         return np.linalg.solve(lhs, flat).reshape(y.aval.shape)
     unit = np.eye(n, dtype=x.aval.dtype)
-    left = wrap(ops.transposed(x))
+    left = wrap(conjugate(ops.transposed(x)))
     inverse = np.linalg.inv(left + unit)
     b = (left - unit) @ inverse
     c = 2 * np.linalg.inv(wrap(x) + unit) @ wrap(y) @ inverse
-    return _solve_continuous_lyapunov(np.matrix_transpose(b), -c)
+    return _solve_continuous_lyapunov(np.matrix_transpose(np.conj(b)), -c)
 
 
 # ---- structured matrices -----------------------------------------------------------------------------------------

@@ -29,7 +29,19 @@ def similar(a: Any) -> Any:
     return a @ np.diag([1.0, 2.0, 4.0]) @ np.linalg.inv(a)
 
 
+def mixed(a: Any) -> Any:
+    """A complex matrix of a real one."""
+    return a + 1j * np.cos(2.0 * a)[..., ::-1]
+
+
 CASES = {
+    "Hermitian eigvalsh": (lambda a: np.linalg.eigvalsh(mixed(a)), SQUARE),
+    "upper Hermitian eigvalsh": (lambda a: np.linalg.eigvalsh(mixed(a), "U"), SQUARES),
+    "complex svdvals": (lambda a: np.linalg.svd(mixed(a), compute_uv=False), TALLS),
+    "complex norm": (lambda a: np.linalg.norm(mixed(a), "nuc") + np.linalg.norm(mixed(a), 2), TALL),
+    "complex cond": (lambda a: (np.linalg.cond(mixed(a)), np.linalg.cond(mixed(a), 1)), SQUARES),
+    "complex pinv": (lambda a: np.abs(np.linalg.pinv(mixed(a))), TALLS),
+    "complex lstsq": (lambda a: np.abs(np.linalg.lstsq(mixed(a), mixed(a)[:, 0] ** 2)[0]), TALL),
     "qr": (np.linalg.qr, TALLS),
     "qr of a wide one": (np.linalg.qr, WIDES[0]),
     "r": (lambda a: np.linalg.qr(a, mode="r"), WIDES),

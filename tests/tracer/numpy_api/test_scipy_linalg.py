@@ -18,6 +18,7 @@ RNG = np.random.default_rng(0)
 SQUARE, TALL, SQUARES = RNG.normal(size=(3, 3)), RNG.normal(size=(4, 3)), RNG.normal(size=(2, 3, 3))
 POSITIVE = SQUARE @ SQUARE.T + np.eye(3)
 VECTOR = RNG.normal(size=3)
+FOUR = 4.0 * np.eye(3)
 FAR = np.array([9.0, 0.0, 0.0])
 
 
@@ -26,7 +27,20 @@ def generalised(a: Any) -> Any:
     return (v * np.exp(w)) @ v.T
 
 
+def mixed(a: Any) -> Any:
+    """A complex matrix of a real one."""
+    return a + 1j * np.cos(2.0 * a)[..., ::-1]
+
+
 CASES = {
+    "complex expm": (lambda a: np.abs(sl.expm(mixed(a))), SQUARE),
+    "complex roots": (lambda a: np.abs(sl.sqrtm(mixed(a) + FOUR)) + np.abs(sl.logm(mixed(a) + FOUR)), SQUARE),
+    "complex sylvester": (lambda a: np.abs(sl.solve_sylvester(mixed(a) + FOUR, mixed(a) + FOUR, a)), SQUARE),
+    "complex lyapunov": (lambda a: np.abs(sl.solve_continuous_lyapunov(mixed(a) + FOUR, mixed(a))), SQUARE),
+    "complex discrete": (lambda a: np.abs(sl.solve_discrete_lyapunov(0.1 * mixed(a), mixed(a))), SQUARE),
+    "complex bilinear": (lambda a: np.abs(sl.solve_discrete_lyapunov(0.1 * mixed(a), a, "bilinear")), SQUARE),
+    "complex toeplitz": (lambda a: sl.toeplitz(mixed(a)).imag, VECTOR),
+    "complex pinv": (lambda a: np.abs(sl.pinv(mixed(a), atol=1e-9)) * sl.svdvals(mixed(a))[0], TALL),
     "qr": (lambda a: sl.qr(a)[1], TALL),
     "qr economic": (lambda a: sl.qr(a, mode="economic"), TALL),
     "qr r": (lambda a: sl.qr(a, mode="r")[0], TALL),
